@@ -120,16 +120,16 @@ def page(runs: Sequence[dict[str, Any]], where: dict[str, Any]) -> str:
             if found:
                 rate = max(found, key=lambda rate: statistics.mean(each["val"] for each in found[rate]))
                 best.append(_row((data, optimizer, *map(str, rate)), found[rate]))
-    columns = "| data | optimizer | rate | decay | validation | test | from, to | n |\n|-|-|-|-|-|-|-|-|\n"
     tables = [
-        f"## {title}\n\n{columns}{chr(10).join(rows)}\n" for title, rows in (("Best", best), ("All", every))
+        _table("Best", "rate | decay", best),
+        _table("Smaller batches", "batch | steps a run", _of_batches(runs)),
+        _table("All", "rate | decay", every),
     ]
-    return f"{HEAD}{tables[0]}\n{_batches(runs)}\n{tables[1]}\n{described(where)}"
+    return f"{HEAD}{chr(10).join(tables)}\n{described(where)}"
 
 
-def _batches(runs: Sequence[dict[str, Any]]) -> str:
-    """Returns the table of smaller batches, at the same rate for 256 images."""
-    columns = "| data | optimizer | batch | steps a run | validation | test | from, to | n |"
+def _of_batches(runs: Sequence[dict[str, Any]]) -> list[str]:
+    """Returns the rows of smaller batches, at the same rate for 256 images."""
     rows = []
     for data, (epochs, batch) in RUNS.items():
         images = IMAGES_OF[data]
@@ -138,7 +138,12 @@ def _batches(runs: Sequence[dict[str, Any]]) -> str:
                 if found := _of(runs, data, optimizer, rate, part):
                     size = batch // part
                     rows.append(_row((data, optimizer, str(size), f"{images // size * epochs:,}"), found))
-    return f"## Smaller batches\n\n{columns}\n|-|-|-|-|-|-|-|-|\n{chr(10).join(rows)}\n"
+    return rows
+
+
+def _table(title: str, columns: str, rows: Sequence[str]) -> str:
+    head = f"| data | optimizer | {columns} | validation | test | from, to | n |\n|-|-|-|-|-|-|-|-|"
+    return f"## {title}\n\n{head}\n{chr(10).join(rows)}\n"
 
 
 def _of(

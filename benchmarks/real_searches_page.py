@@ -30,7 +30,7 @@ AGAINST_OTHERS = [
     *((f"document, {DEFAULT}", arm) for arm, (space, _) in ARMS.items() if space == "wide"),
 ]
 """Pairs of arms that the page compares."""
-FEWER = ["document, auto", "document, random", "wide, auto"]
+FEWER = [f"document, {DEFAULT}", "document, random", f"wide, {DEFAULT}"]
 ARMS_OF = {
     "fashion-mnist": list(ARMS),
     "sign-language": list(ARMS),

@@ -195,6 +195,11 @@ def listed(words: Iterable[str]) -> str:
     return f"{', '.join(head)} and {last}" if head else last
 
 
+def counted(number: float, noun: str, nouns: str = "") -> str:
+    """Returns a number with its noun, as in 1 trial, 2 trials, 1,259 images."""
+    return f"1 {noun}" if number == 1 else f"{number:,.12g} {nouns or noun + 's'}"
+
+
 def is_number(value: object) -> TypeGuard[float]:
     """Returns whether a value is an int or a float; `true` is neither."""
     return isinstance(value, int | float) and not isinstance(value, bool)

@@ -12,7 +12,7 @@ from rich.text import Text
 from search.commands.inputs import Target, load_target
 from search.learning.lessons import LEARN_FROM
 from search.results.report import budget, console, say
-from search.results.tables import counted
+from spaces.domains import counted
 from trainable.checks.check import SECONDS, check, tools_named
 from trainable.checks.finding import Finding, Level, counts
 from trainable.training.devices import threads

@@ -7,8 +7,9 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from search.facts.measured import Measured
-from search.results.tables import Rows, counted
+from search.results.tables import Rows
 from search.study import FACT_OF_PROBE, Study
+from spaces.domains import counted
 from spaces.facts import Backbone, Facts, Network
 from trainable.recipe.data import Data
 from trainable.recipe.speeds import Speed

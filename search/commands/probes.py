@@ -13,7 +13,7 @@ from rich.table import Table
 from search.commands.inputs import Target
 from search.commands.lr_picture import READINGS, page, picture
 from search.results.report import console, say
-from search.results.tables import counted
+from spaces.domains import counted
 from trainable.errors import UserError
 from trainable.files.store import name_in
 from trainable.probes.batch_find import BatchFound, Tried, batch_find

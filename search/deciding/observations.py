@@ -150,11 +150,10 @@ class Observations:
         self._rows[number] = self._cube.row(values)
         self._open[number] = None
 
-    def report(self, number: int, scores: Mapping[int, float]) -> Told | None:
+    def report(self, number: int, scores: Mapping[int, float]) -> None:
         """Learn the scores so far of a trial that trains on: it counts as if it had been stopped there."""
-        told = self.tell(number, "stopped", scores, {})
+        self.tell(number, "stopped", scores, {})
         self._open[number] = None
-        return told
 
     def tell(
         self,

@@ -12,7 +12,7 @@ from search.record.folder import read_facts, read_record, read_search
 from search.record.storage import local_folder
 from search.record.trials import Record
 from search.study import Study, StudyError
-from search.verdicts.standings import positions
+from search.verdicts.standings import LEAST_TRIALS, positions
 from spaces.facts import Facts
 from spaces.space import Dimension, Space, Values
 from trainable.errors import Fault, UserError
@@ -23,9 +23,6 @@ from trainable.recipe.metrics import Mode
 if TYPE_CHECKING:  # SciPy takes a second to import
     from search.deciding.observations import Told
     from search.learning.optimum import Optimum
-
-LEAST_TRIALS = 8
-"""Nothing is learned from fewer trials that have a result; `tunebook refine` asks for as many."""
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from search.learning.earlier import LEAST_TRIALS, Earlier, earlier_searches
+from search.learning.earlier import Earlier, earlier_searches
 from search.learning.lessons import Lesson, with_lessons
 from search.learning.likeness import Likeness, likeness
 from search.study import Study
 from search.study.space import build_space
+from search.verdicts.standings import LEAST_TRIALS
 from spaces.catalog.overrides import OVERRIDES
 from spaces.conditions import holds, kind_of, options_of, scalars_of, value_of
-from spaces.domains import Value
+from spaces.domains import Value, counted
 from spaces.facts import Facts
 from spaces.priors import Normal
 from spaces.rules.rules import RULES
@@ -130,7 +131,7 @@ def _line(earlier: Earlier, likes: Likeness, space: Space, lessons: Mapping[str,
         return f"{earlier.address}: nothing is learned: {why}"
     apart = f": {'; '.join(likes.words)}" if likes.words else ""
     weight = f"weight {likes.share:.0%} of that of a search with the same facts{apart}"
-    which = f"{taught} of {_fields(len(common))} that both vary"
+    which = f"{taught} of {counted(len(common), 'field')} that both vary"
     return f"{earlier.address}: {len(earlier.told)} trials teach {which} ({weight})"
 
 
@@ -143,9 +144,5 @@ def _why_nothing(earlier: Earlier, common: int, taught: int) -> str | None:
     if not common:
         return "it varies none of the fields that are free here"
     if not taught:
-        return f"its {count} trials show no best value of {_fields(common)} that both vary"
+        return f"its {count} trials show no best value of {counted(common, 'field')} that both vary"
     return None
-
-
-def _fields(count: int) -> str:
-    return "1 field" if count == 1 else f"{count} fields"

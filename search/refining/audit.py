@@ -17,10 +17,8 @@ from search.refining.divergence import diverged_at_any_rate, rates_too_high
 from search.refining.edges import edge, limit_of
 from search.refining.evidence import Evidence, LeftAlone, SearchFinding
 from search.refining.noise import of_noise
+from search.verdicts.standings import LEAST_TRIALS
 from spaces.domains import Choice
-
-LEAST_TRIALS = 8
-"""With fewer trials that ended with a score, or diverged, it is too early for any finding; our choice."""
 
 
 def audit(evidence: Evidence) -> Iterator[SearchFinding | LeftAlone]:

@@ -11,6 +11,7 @@ from search.record.trials import Trial
 from search.refining.trends import Trends
 from search.results.search import Search
 from search.verdicts.diagnosis import diagnosis_of
+from search.verdicts.standings import has_result
 from spaces.catalog.overrides import OVERRIDES
 from spaces.domains import Value
 from spaces.space import Dimension, Space
@@ -97,7 +98,7 @@ class Evidence:
     @cached_property
     def compared_trials(self) -> tuple[Trial, ...]:
         """The trials that say something: trained to the end, stopped after a score, or diverged."""
-        return tuple(each for each in self.summary.trials if _says_something(each))
+        return tuple(each for each in self.summary.trials if has_result(each))
 
     @cached_property
     def top(self) -> tuple[Trial, ...]:
@@ -126,7 +127,3 @@ class Evidence:
 def overridden(name: str) -> str:
     """Returns the path at which a study overrides a dimension."""
     return f"{OVERRIDES}.{name}"
-
-
-def _says_something(trial: Trial) -> bool:
-    return trial.state == "diverged" or (trial.state in ("finished", "stopped") and bool(trial.history))

@@ -7,12 +7,13 @@ from pathlib import Path
 from shlex import quote
 
 from search.record.folder import read_code
-from search.refining.audit import LEAST_TRIALS
 from search.refining.evidence import SearchFinding
 from search.refining.refine import Refined, refined, write_next
 from search.results.report import command, console, functions_of, say
-from search.results.tables import Rows, counted
+from search.results.tables import Rows
 from search.study import STUDY_FILE
+from search.verdicts.standings import LEAST_TRIALS
+from spaces.domains import counted
 from trainable.errors import UserError
 from trainable.recipe.sources import with_guide_names
 

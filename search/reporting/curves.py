@@ -9,7 +9,7 @@ from search.reporting.axes import MARGIN, Axis, axis_over, numbered_axis
 from search.reporting.charts import in_order, look_of, points_of, upright
 from search.reporting.content import Report, TrialRow
 from search.reporting.plots import CROWDED, Label, Line, Plot, spots_on
-from search.results.tables import counted
+from spaces.domains import counted
 from trainable.training.metrics import sign_of
 
 CURVES_ROWS = 24.0

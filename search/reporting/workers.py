@@ -11,7 +11,7 @@ from search.reporting.axes import Axis, Tick, time_axis
 from search.reporting.charts import upright
 from search.reporting.content import Attempt, RepeatRow, Report
 from search.reporting.plots import Label, Line, Plot, Points, Spot
-from search.results.tables import counted
+from spaces.domains import counted
 
 LEAST_ROWS, ROWS_OF_LANE = 4.0, 1.3
 LOST = {"retried": "tried again", "preempted": "machine taken back", "cut": "cut with its driver"}

@@ -18,7 +18,7 @@ from search.followers.uri import database_file
 from search.record.home import MIRROR_FILE, Home
 from search.record.trials import Trial
 from search.results.search import Search
-from search.results.tables import counted
+from spaces.domains import counted
 from trainable.checkpoints.checkpoint_store import CheckpointStore
 from trainable.errors import StateError, UserError
 from trainable.files.regular import check_regular

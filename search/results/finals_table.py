@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from search.record.finals import Finalist, Finals
 from search.record.trials import Trial
-from search.results.tables import Rows, counted
+from search.results.tables import Rows
+from spaces.domains import counted
 
 COLUMNS = ("finalist", "in the search", "with fresh seeds", "mean", "deviation", "estimate", "95 % interval")
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from search.results.tables import Rows, counted
+from search.results.tables import Rows
 from search.verdicts.pruning_audit import WORTH, PruningAudit
+from spaces.domains import counted
 
 
 def rungs_table(audit: PruningAudit) -> Rows:

@@ -30,23 +30,21 @@ from search.results.finals_table import finals_table, winner_line
 from search.results.frontier import frontier_table
 from search.results.pruning_table import audit_lines, graces_table, rungs_table
 from search.results.search import Search
-from search.results.tables import Rows, counted
+from search.results.tables import Rows
 from search.results.trials_table import trials_table
 from search.results.verdict_tables import brief_table
 from search.study import Study
 from search.verdicts.pruning_audit import PruningAudit
+from search.verdicts.standings import LEAST_TRIALS, has_result
 from search.verdicts.words import counts, promise
 from spaces.catalog.explain import Row
+from spaces.domains import counted
 from trainable.recipe.sources import with_guide_names
 
 REFRESH_SECONDS = 0.5
 MOST_SHARE = 0.05
 """Drawing takes at most this share of the driver's time: it looks at every trial."""
 ACCURACY = "val_accuracy"
-WITH_A_SCORE = ("finished", "stopped", "diverged")
-"""The ends of trials that say something of the search's scores."""
-LEAST_TRIALS = 8
-"""Fewer trials do not say whether a search gains; `tunebook refine` needs as many."""
 LINES_BESIDE_ROWS = 8
 """The lines of a live table beside its rows: the headline, the heading, the notes below, and the prompt."""
 logger = logging.getLogger(__name__)
@@ -348,7 +346,7 @@ def since_when_nothing_was_gained(summary: Summary) -> str:
     """
     if summary.state == "running" or summary.objective != ACCURACY:
         return ""
-    best, ended = summary.best, [each for each in summary.trials if each.end in WITH_A_SCORE]
+    best, ended = summary.best, [each for each in summary.trials if has_result(each)]
     if best is None or summary.diagnosis is None:
         return ""
     points, accuracy = summary.diagnosis.figures["noise_points"], best.metrics[ACCURACY]

@@ -67,10 +67,5 @@ class Rows:
                 yield Padding(Text(f"{column}: ").append_text(_text(cell)), (0, 0, 0, INDENT))
 
 
-def counted(number: float, noun: str, nouns: str = "") -> str:
-    """Returns a number with its noun, as in 1 trial, 2 trials, 1,259 images."""
-    return f"1 {noun}" if number == 1 else f"{number:,.12g} {nouns or noun + 's'}"
-
-
 def _text(cell: str | Text) -> Text:
     return cell.copy() if isinstance(cell, Text) else Text(cell)

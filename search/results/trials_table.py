@@ -12,8 +12,7 @@ from rich.text import Text
 
 from search.record.summary import Summary
 from search.record.trials import Trial
-from search.results.tables import counted
-from spaces.domains import shown
+from spaces.domains import counted, shown
 from trainable.recipe import LEARNING_RATES, REFERENCE_BATCH
 
 WIDEST = 10_000

@@ -7,8 +7,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from search.results.tables import counted
 from search.retraining.processes import in_processes
+from spaces.domains import counted
 from trainable.recipe import Recipe
 
 

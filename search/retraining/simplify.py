@@ -19,11 +19,11 @@ import numpy as np
 
 from search.facts.measured import Say, silent
 from search.record.finals import Interval, Scores
-from search.results.tables import Rows, counted
+from search.results.tables import Rows
 from search.retraining.paired import half_width
 from search.retraining.processes import refuse_own_code
 from search.retraining.runs import effort, train_all
-from spaces.domains import shown
+from spaces.domains import counted, shown
 from trainable.errors import RecipeError, UserError
 from trainable.recipe import Recipe
 from trainable.recipe.provenance import Dropped, Simplified

@@ -18,6 +18,15 @@ if TYPE_CHECKING:
     from search.record.trials import Trial
 
 
+LEAST_TRIALS = 8
+"""From fewer trials that have a result nothing is concluded of a search; our choice."""
+
+
+def has_result(trial: Trial) -> bool:
+    """Returns whether a trial has ended with a score, or diverged."""
+    return trial.state == "diverged" or (trial.state in ("finished", "stopped") and bool(trial.history))
+
+
 def compared_epochs(summary: Summary) -> tuple[int, ...]:
     """Returns the epochs at which this search compares trials, rising: the rungs reached, and the last."""
     rungs = {epoch.rung for trial in summary.trials for epoch in trial.history if epoch.rung is not None}

@@ -8,8 +8,9 @@ import pytest
 from rich.console import Console
 
 from search.results.report import rows_table
-from search.results.tables import STACKED_BELOW, Rows, counted
+from search.results.tables import STACKED_BELOW, Rows
 from spaces.catalog.explain import Row
+from spaces.domains import counted
 
 RATE = Row("optimizer.lr[sgd]", "around 0.3 within 0.03 to 3, log", "higher in short runs, " * 6, "001:22-76")
 FLAG = Row("loop.batch_size", "128", "a rule", "")
