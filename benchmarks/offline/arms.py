@@ -54,6 +54,7 @@ SOURCES_OF_OURS = (
                 "model_asha",
                 "mutation",
                 "observations",
+                "pairwise",
                 "ranked",
                 "sampler",
                 "seconds_model",
