@@ -24,7 +24,7 @@ from search.deciding.acquisition import Acquisition
 from search.deciding.beliefs import belief, draw, is_likeliest, trust
 from search.deciding.cube import Cube
 from search.deciding.mutation import incumbents, mutations
-from search.deciding.observations import Observations, levels_of
+from search.deciding.observations import Observations
 from search.deciding.pairwise import wins
 from search.deciding.sampler import Sampler, seed_of_trial
 from search.record.journal import Outcome
@@ -156,7 +156,7 @@ class AutoSampler(Sampler):
         told = self._observations.told
         if not told:
             return 1.0
-        standings = wins(self._observations.seen().by_level(levels_of(told)))
+        standings = wins(self._observations.seen().by_level())
         return trust([self._belief(each.trial) for each in told], standings)
 
     def _belief(self, number: int) -> float:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
 from search.deciding.gaussian_process import GaussianProcess
-from search.deciding.observations import Observations, levels_of
+from search.deciding.observations import Observations
 
 ENOUGH = 6
 """A level needs so many scores before they say what passes."""
@@ -39,7 +39,7 @@ def hurdles(observations: Observations) -> list[Hurdle]:
         [math.inf if observations.trains(each.trial) else (each.end or (0, 0.0))[0] for each in told]
     )
     levels = []
-    for level in levels_of(told):
+    for level in found.levels:
         at = found.epochs == level
         stopped = float(np.mean(ends[found.places[at]] <= level))
         if at.sum() >= ENOUGH and 0 < stopped < 1:

@@ -73,15 +73,17 @@ class Seen:
     ranks: NDArray[np.float64]
     """From 1, the worst, to n, (n,); equal scores share the mean of their ranks. A diverged trial ranks below
     all scores, and one that breaks a constraint below all diverged ones, by how far it does."""
+    levels: Sequence[int]
+    """As `levels_of` returns them."""
 
     def rows(self, places: NDArray[np.int64]) -> Rows:
         """Returns the rows of the trials at these places, (places, dimensions)."""
         return np.array([self.trials[place] for place in places])
 
-    def by_level(self, levels: Sequence[int]) -> NDArray[np.float64]:
-        """Returns each trial's scores at these levels, (trials, levels); NaN where it has none."""
-        scores = np.full((len(self.trials), len(levels)), np.nan)
-        for column, level in enumerate(levels):
+    def by_level(self) -> NDArray[np.float64]:
+        """Returns each trial's scores at the levels, (trials, levels); NaN where it has none."""
+        scores = np.full((len(self.trials), len(self.levels)), np.nan)
+        for column, level in enumerate(self.levels):
             at = (self.epochs == level) & np.isfinite(self.scores)
             scores[self.places[at], column] = self.scores[at]
         return scores
@@ -91,7 +93,7 @@ class Seen:
         """The scores of the last level alone."""
         at = self.epochs == self.epochs.max()
         ranks: NDArray[np.float64] = rankdata(self.ranks[at])
-        return Seen(self.scores[at], self.places[at], self.trials, self.epochs[at], ranks)
+        return Seen(self.scores[at], self.places[at], self.trials, self.epochs[at], ranks, self.levels[-1:])
 
     @cached_property
     def normal_scores(self) -> NDArray[np.float64]:
@@ -231,16 +233,18 @@ def seen(told: Sequence[Told]) -> Seen:
     levels = levels_of(told)
     worst = levels[0] if levels else 1, -math.inf
     ends, end_scores = np.array([each.end or worst for each in told]).T
-    at_levels = [[each.scores.get(level, math.nan) for each in told] for level in levels]
     epochs = np.array([*(np.full(len(told), level) for level in levels), ends], float).T
-    scores = np.array([*at_levels, end_scores], float).T
-    counts = (epochs < ends[:, None]) & ~np.isnan(scores)
+    scores = np.full(epochs.shape, np.nan)
+    for column, level in enumerate(levels):
+        beyond = np.flatnonzero(ends > level).tolist()
+        scores[beyond, column] = [told[at].scores.get(level, math.nan) for at in beyond]
+    scores[:, -1] = end_scores
+    counts = ~np.isnan(scores)
     counts[:, -1] = True
-    counts[[each.end is None for each in told], :-1] = False
     places, _ = np.nonzero(counts)
     excesses = np.array([trial.excess if trial.outcome == "infeasible" else 0.0 for trial in told])
     ranks = _ranks(scores[counts], excesses[places])
-    return Seen(scores[counts], places, [each.row for each in told], epochs[counts], ranks)
+    return Seen(scores[counts], places, [each.row for each in told], epochs[counts], ranks, levels)
 
 
 def _ranks(scores: NDArray[np.float64], above: NDArray[np.float64]) -> NDArray[np.float64]:

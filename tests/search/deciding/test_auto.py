@@ -211,7 +211,7 @@ def test_improvement_orders_candidates_however_hopeless() -> None:
 def test_what_is_too_much_keeps_the_highest_level_whole_and_the_rest_spread() -> None:
     epochs = np.repeat([3.0, 9.0], [950, 50])
     rows = list(np.zeros((1000, 1)))
-    found = Seen(np.zeros(1000), np.arange(1000), rows, epochs, np.arange(1.0, 1001.0))
+    found = Seen(np.zeros(1000), np.arange(1000), rows, epochs, np.arange(1.0, 1001.0), [3, 9])
     kept = bounded(found, 200)
     assert len(set(kept)) == len(kept) == 200
     assert set(range(950, 1000)) <= set(kept)
