@@ -42,15 +42,14 @@ def main() -> None:
     device = torch.device(options.device)
     refuse_busy_machine(1)
     where = environment(torch.get_num_threads())
-    if device.type == "cuda":
-        where["gpu"] = torch.cuda.get_device_name(device)
+    machine = where["gpu"] if device.type == "cuda" else "a CPU (a trial of the script)"
     parts = {"cifar": cifar, "resnet50": resnet50, "accuracy": accuracy}
     record: dict[str, Any] = {"environment": where}
     pages = []
     for name in options.parts:
         record[name], page = parts[name](options, device)
         pages.append(page)
-        head = f"# Training throughput on {where.get('gpu', 'a CPU (a trial of the script)')}\n\n"
+        head = f"# Training throughput on {machine}\n\n"
         write(options.name, record, head + "\n".join(pages) + "\n" + described(where))
 
 

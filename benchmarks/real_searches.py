@@ -2,6 +2,7 @@
 `wide`.
 
     TUNEBOOK_DATA=FOLDER python benchmarks/real_searches.py [--only fashion-mnist] [--seeds 3]
+    ... --at-once 12 --gpus 0.5        # so many searches share a GPU, two trials of each
 
 Every arm is one command of the command line with 48 trials, run once for each seed; seeds take turns. Its
 best trial is then trained from its exported YAML with fresh seeds, and scored on the test part. With the
@@ -22,6 +23,8 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,23 +57,35 @@ TRAIN, OTHERS = 10_000, 9_000
 def main() -> None:
     options = _options()
     RUNS.mkdir(parents=True, exist_ok=True)
-    for seed in range(options.seeds):
-        for data in [options.only] if options.only else list(DATA):
-            for arm in [options.arm] if options.arm else ARMS_OF[data]:
-                file = RUNS / f"{data}-{arm.replace(', ', '-')}-{seed}.json"
-                if not options.report and not file.exists():
-                    file.write_text(json.dumps(run(data, arm, seed)) + "\n")
+    asked = [
+        (data, arm, seed)
+        for seed in range(options.seeds)
+        for data in options.only
+        for arm in ([options.arm] if options.arm else ARMS_OF[data])
+    ]
+    if not options.report:
+        with ThreadPoolExecutor(options.at_once) as threads:
+            list(threads.map(partial(_run_missing, options.gpus), *zip(*asked, strict=True)))
     found = [json.loads(file.read_text()) for file in sorted(RUNS.glob("*.json"))]
     write("real-searches", {"environment": environment(1), "runs": found}, page(found))
 
 
-def run(data: str, arm: str, seed: int) -> Record:
-    """Runs one search to its end; returns its course, and what its best trial scores with fresh seeds."""
+def _run_missing(gpus: float | None, data: str, arm: str, seed: int) -> None:
+    file = RUNS / f"{data}-{arm.replace(', ', '-')}-{seed}.json"
+    if not file.exists():
+        file.write_text(json.dumps(run(data, arm, seed, gpus)) + "\n")
+
+
+def run(data: str, arm: str, seed: int, gpus: float | None = None) -> Record:
+    """Runs one search to its end, each trial on such a share of a GPU; returns its course, and what its best
+    trial scores with fresh seeds."""
     space, sampler = ARMS[arm]
     with tempfile.TemporaryDirectory() as storage:
         make_set_of(data, Path(storage))
         flags = ["--storage", storage, "--name", "run", "--trials", str(TRIALS), "--set", f"seed={seed}"]
         chosen = ["--set", f"space.name={space}", "--set", f"sampler.kind={sampler}"]
+        if gpus is not None:
+            chosen += ["--set", f"resources.gpus={gpus:g}"]
         command = ["search", *FLAGS[data], *CHEAP, *chosen, "--set", "finalists=none", *flags]
         where = environment(1)
         _tunebook(Path(storage), *command)
@@ -156,9 +171,11 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description="Run searches with several samplers in two spaces, and write the page that compares them."
     )
-    parser.add_argument("--only", choices=DATA)
+    parser.add_argument("--only", nargs="+", choices=DATA, default=list(DATA))
     parser.add_argument("--arm", choices=ARMS)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--at-once", type=int, default=1, help="so many searches")
+    parser.add_argument("--gpus", type=float, help="a trial's share of a GPU; the searches must fit on it")
     parser.add_argument("--report", action="store_true", help="only write the page anew")
     return parser.parse_args()
 

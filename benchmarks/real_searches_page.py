@@ -85,7 +85,19 @@ def page(found: Runs) -> str:
     rows, comparisons, later = map("\n".join, (map(_row, found), _comparisons(found), _later(found)))
     commands = "\n".join(f"    {each['command']}" for each in found if each["seed"] == 0)
     text = f"{HEAD.format(seeds=seeds)}{rows}\n{AGAINST}{comparisons}\n{LATER}{later}\n\n{commands}\n\n"
-    return text + described(found[-1]["environment"])
+    return text + "\n".join(_machines(found))
+
+
+def _machines(found: Runs) -> Iterator[str]:
+    """Yields each machine that runs were on, as of its last run, with their sets."""
+    machines = {(each["environment"]["processor"], each["environment"]["gpu"]): each for each in found}
+    for machine, last in machines.items():
+        sets = {
+            each["data"]
+            for each in found
+            if (each["environment"]["processor"], each["environment"]["gpu"]) == machine
+        }
+        yield f"{', '.join(sorted(sets))}: {described(last['environment'])}"
 
 
 def _row(each: Record) -> str:

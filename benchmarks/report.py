@@ -46,6 +46,7 @@ def environment(threads: int) -> dict[str, Any]:
     return {
         "processor": _processor(),
         "cores": os.cpu_count(),
+        "gpu": _gpu(),
         "threads": threads,
         "python": platform.python_version(),
         "versions": dict(_versions()),
@@ -127,7 +128,8 @@ def described(environment: Mapping[str, Any]) -> str:
     """Returns the environment as the last paragraph of a page."""
     versions = ", ".join(f"{name} {version}" for name, version in environment["versions"].items())
     return (
-        f"{environment['processor']}, {environment['cores']} cores, {environment['threads']} thread(s); "
+        f"{environment['processor']}, {environment['cores']} cores, {environment['threads']} thread(s)"
+        f"{', ' + environment['gpu'] if environment.get('gpu') else ''}; "
         f"Python {environment['python']}, {versions}; "
         f"bytecode {'compiled' if environment['bytecode_compiled'] else 'not compiled'}; "
         f"commit {environment['commit']}; "
@@ -152,6 +154,13 @@ def _processor() -> str:
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
     return platform.processor() or "unknown"
+
+
+def _gpu() -> str | None:
+    """Returns the name of the first GPU that torch may use."""
+    import torch
+
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else None
 
 
 def _bytecode_compiled() -> bool:

@@ -19,7 +19,7 @@ def record(seed: int, best: float = 0.9, arm: str = "document, auto") -> dict[st
     return {
         **{"data": "nuclei", "arm": arm, "seed": seed, "epochs": 100, "best": best, "trial": 30},
         **{"course": [(10, 0.8, 3), (40, 0.85, 8), (80, best, 30)], "fresh": fresh, "ends": {"finished": 9}},
-        **{"command": "tunebook search", "environment": {}},
+        **{"command": "tunebook search", "environment": {"processor": "P", "gpu": None}},
     }
 
 
