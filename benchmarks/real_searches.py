@@ -37,7 +37,10 @@ from tuning_sets import TuningSet, make_set, photographs, write_parts
 IMAGES = Path(os.environ.get("TUNEBOOK_DATA", ".")).absolute()
 RUNS = RESULTS / "real-searches"
 TRIALS, FRESH = 48, 3
-CHEAP = ("--set", "base.model={kind: resnet_small, depth: 8, width: 8, stem_stride: 2}")
+CHEAP = (
+    *("--set", "base.model={kind: resnet_small, depth: 8, width: 8, stem_stride: 2}"),
+    *("--set", "base.precision.kind=fp32"),  # no search's depends on how busy its start was
+)
 FLAGS = {
     "fashion-mnist": [
         *("--data", str(IMAGES / "fashion-mnist"), "--set", "data.train_limit=10000"),
