@@ -88,7 +88,7 @@ def run(data: str, arm: str, seed: int, gpus: float | None = None) -> Record:
         flags = ["--storage", storage, "--name", "run", "--trials", str(TRIALS), "--set", f"seed={seed}"]
         chosen = ["--set", f"space.name={space}", "--set", f"sampler.kind={sampler}"]
         if gpus is not None:
-            chosen += ["--set", f"resources.gpus={gpus:g}"]
+            chosen += ["--set", f"resources={{cpus: 1, gpus: {gpus:g}}}"]
         command = ["search", *FLAGS[data], *CHEAP, *chosen, "--set", "finalists=none", *flags]
         where = environment(1)
         _tunebook(Path(storage), *command)
