@@ -29,8 +29,9 @@ EVEN = 400
 """Even candidates for each draw."""
 AROUND, NEAR, STEPS = 5, 8, (0.03, 0.12)
 """Candidates near the best: so many trials, so many mutations of each, at each of these steps."""
-CLIMBED, CLIMBS = 4, (0.1, 0.03, 0.01)
-"""The best so many candidates are mutated again, at each of these steps in turn."""
+CLIMBED, CLIMBS = 4, (0.2, 0.1, 0.1, 0.05, 0.05, 0.03, 0.03, 0.01)
+"""The best so many candidates are mutated again, at each of these steps in turn: a corner of the space is
+reached by many small changes."""
 FAR = -50.0
 """So many deviations below the best, the improvement is that of its asymptote."""
 ROOT_HALF_PI, ROOT_2_PI = (np.pi / 2) ** 0.5, (2 * np.pi) ** 0.5
