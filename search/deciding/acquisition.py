@@ -7,6 +7,7 @@ before; where the budget is in hours, for each second of training.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,8 +33,13 @@ AROUND, NEAR, STEPS = 5, 8, (0.03, 0.12)
 CLIMBED, CLIMBS = 4, (0.2, 0.1, 0.1, 0.05, 0.05, 0.03, 0.03, 0.01)
 """The best so many candidates are mutated again, at each of these steps in turn: a corner of the space is
 reached by many small changes."""
+WEIGHED = 50
+"""So many of the candidates of each step are weighed by beliefs, those that may gain most; the others are
+left out."""
 FAR = -50.0
 """So many deviations below the best, the improvement is that of its asymptote."""
+Weigh = Callable[[Rows], NDArray[np.float64]]
+"""It returns the logarithm of a factor for each row."""
 ROOT_HALF_PI, ROOT_2_PI = (np.pi / 2) ** 0.5, (2 * np.pi) ** 0.5
 
 
@@ -47,6 +53,12 @@ class Candidates:
     def best(self, count: int) -> NDArray[np.int64]:
         """Returns the places of those that promise most, the best first."""
         return np.argsort(-self.gains, kind="stable")[:count]
+
+    def weighed(self, weigh: Weigh) -> Candidates:
+        """Returns those that promise most, their gains multiplied by the factors of `weigh`."""
+        places = self.best(WEIGHED)
+        rows = self.rows[places]
+        return Candidates(rows, self.gains[places] + weigh(rows))
 
     def __add__(self, other: Candidates) -> Candidates:
         return Candidates(np.vstack([self.rows, other.rows]), np.concatenate([self.gains, other.gains]))
@@ -62,8 +74,10 @@ class Acquisition:
         self._of_last = Surrogate(cube, observations, at_last=True)
         self._seconds = SecondsModel(cube) if by_time else None
 
-    def candidates(self, rng: np.random.Generator) -> Candidates:
-        """Returns candidates for a trial, even ones and mutations of the best, with what each may gain."""
+    def candidates(self, rng: np.random.Generator, weigh: Weigh | None = None) -> Candidates:
+        """Returns candidates for a trial, even ones and mutations of the best, with what each may gain.
+
+        `weigh` may speak for or against them: the mutations go on from those that then promise most."""
         finished = sum(each.outcome == "finished" for each in self._observations.told)
         by_last = rng.random() < BY_LAST and finished >= ENOUGH
         over_all = self._of_all.process()
@@ -79,9 +93,10 @@ class Acquisition:
             features = self._cube.features(rows)
             gains = log_expected_improvement(*process.predict(features, 1.0), best)
             gains += log_chances(over_all, features, rungs)
-            return Candidates(
-                rows, gains if self._seconds is None else gains - self._seconds.logarithms(features)
-            )
+            if self._seconds is not None:
+                gains -= self._seconds.logarithms(features)
+            found = Candidates(rows, gains)
+            return found if weigh is None else found.weighed(weigh)
 
         parents = trials[np.argsort(-means, kind="stable")[:AROUND]]
         near = [mutations(self._cube, parent, step, NEAR, rng) for step in STEPS for parent in parents]

@@ -19,10 +19,11 @@ from collections.abc import Mapping
 from typing import Literal, assert_never
 
 import numpy as np
+from numpy.typing import NDArray
 
 from search.deciding.acquisition import Acquisition
 from search.deciding.beliefs import belief, draw, is_likeliest, trust
-from search.deciding.cube import Cube
+from search.deciding.cube import Cube, Rows
 from search.deciding.mutation import incumbents, mutations
 from search.deciding.observations import Observations
 from search.deciding.pairwise import wins
@@ -49,8 +50,6 @@ STEP = 0.2
 PRIOR_WEIGHT = 20.0
 """The model's improvement is multiplied by the priors' density, to the power of this over the number of
 trials (piBO, section 3.2)."""
-WEIGHED = 50
-"""So many of the model's candidates are weighed by the priors: those that promise most."""
 
 Way = Literal["likeliest", "prior", "even", "mutation", "model"]
 
@@ -166,14 +165,10 @@ class AutoSampler(Sampler):
 
     def _promising(self, rng: np.random.Generator) -> dict[str, Value]:
         """Returns the candidate that promises most by the model and the priors."""
-        found = self._acquisition.candidates(rng)
         weight = PRIOR_WEIGHT / len(self._observations.told) * self.trust()
-        if weight == 0.0:
-            return self._cube.values(found.rows[found.best(1)[0]])
-        places = found.best(WEIGHED)
-        trials = [self._cube.values(found.rows[at]) for at in places]
-        gains = [
-            found.gains[at] + weight * belief(self._space, trial)
-            for at, trial in zip(places, trials, strict=True)
-        ]
-        return trials[int(np.argmax(gains))]
+
+        def weigh(rows: Rows) -> NDArray[np.float64]:
+            return weight * np.array([belief(self._space, self._cube.values(row)) for row in rows])
+
+        found = self._acquisition.candidates(rng, weigh if weight > 0.0 else None)
+        return self._cube.values(found.rows[found.best(1)[0]])
