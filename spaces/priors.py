@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import NormalDist
 from typing import Literal, assert_never
 
@@ -132,9 +133,9 @@ def quantile_value(domain: Domain, prior: Prior, fraction: float) -> Value:
         case Uniform():
             return value_at(domain, fraction)
         case Normal():
-            low, high = _reach(domain, prior)
+            centre, low, high = _truncation(domain, prior)
             quantile = min(max(low + (high - low) * fraction, 1e-12), 1.0 - 1e-12)
-            at = _centre(domain, prior) + prior.spread * _STANDARD.inv_cdf(quantile)
+            at = centre + prior.spread * _STANDARD.inv_cdf(quantile)
             return value_at(domain, min(max(at, 0.0), math.nextafter(1.0, 0.0)))
         case Weights(shares=shares):
             assert isinstance(domain, Choice)
@@ -165,7 +166,7 @@ def likeliest(domain: Domain, prior: Prior) -> Value:
         case Uniform():
             return value_at(domain, 0.0 if isinstance(domain, Choice) else 0.5)
         case Normal():
-            return value_at(domain, min(_centre(domain, prior), math.nextafter(1.0, 0.0)))
+            return value_at(domain, min(fraction_of(domain, prior.centre), math.nextafter(1.0, 0.0)))
         case Weights(weights=weights):
             assert isinstance(domain, Choice)
             return domain.options[weights.index(max(weights))]
@@ -188,20 +189,18 @@ def describe(domain: Domain, prior: Prior) -> str:
             assert_never(prior)
 
 
-def _centre(domain: Domain, prior: Normal) -> float:
-    return fraction_of(domain, prior.centre)
-
-
-def _reach(domain: Domain, prior: Normal) -> tuple[float, float]:
-    """Returns the shares of the untruncated normal below the domain's two ends."""
-    centre = _centre(domain, prior)
-    return _STANDARD.cdf(-centre / prior.spread), _STANDARD.cdf((1.0 - centre) / prior.spread)
+@lru_cache(maxsize=4096)
+def _truncation(domain: Domain, prior: Normal) -> tuple[float, float, float]:
+    """Returns the centre in [0, 1], and the shares of the untruncated normal below the domain's two ends."""
+    centre = fraction_of(domain, prior.centre)
+    low, high = (_STANDARD.cdf((each - centre) / prior.spread) for each in (0.0, 1.0))
+    return centre, low, high
 
 
 def _normal_density(domain: Domain, prior: Normal, value: Value) -> float:
     """Returns the density of a number. For a whole number it is the mean over the interval that is rounded to
     it, since a narrow prior may lie inside one such interval."""
-    centre, (low, high) = _centre(domain, prior), _reach(domain, prior)
+    centre, low, high = _truncation(domain, prior)
     if isinstance(domain, Integer):
         assert isinstance(value, int)
         start, end = cell_of(domain, value)

@@ -33,9 +33,9 @@ AROUND, NEAR, STEPS = 5, 8, (0.03, 0.12)
 CLIMBED, CLIMBS = 4, (0.2, 0.1, 0.1, 0.05, 0.05, 0.03, 0.03, 0.01)
 """The best so many candidates are mutated again, at each of these steps in turn: a corner of the space is
 reached by many small changes."""
-WEIGHED = 50
-"""So many of the candidates of each step are weighed by beliefs, those that may gain most; the others are
-left out."""
+WEIGHED, WEIGHED_AGAIN = 50, 16
+"""So many of the first candidates, and of those of each step, are weighed by beliefs: those that may gain
+most. The others are left out."""
 FAR = -50.0
 """So many deviations below the best, the improvement is that of its asymptote."""
 Weigh = Callable[[Rows], NDArray[np.float64]]
@@ -54,9 +54,9 @@ class Candidates:
         """Returns the places of those that promise most, the best first."""
         return np.argsort(-self.gains, kind="stable")[:count]
 
-    def weighed(self, weigh: Weigh) -> Candidates:
-        """Returns those that promise most, their gains multiplied by the factors of `weigh`."""
-        places = self.best(WEIGHED)
+    def weighed(self, weigh: Weigh, count: int) -> Candidates:
+        """Returns the `count` that promise most, their gains multiplied by the factors of `weigh`."""
+        places = self.best(count)
         rows = self.rows[places]
         return Candidates(rows, self.gains[places] + weigh(rows))
 
@@ -89,23 +89,23 @@ class Acquisition:
         if self._seconds is not None:
             self._seconds.learn(self._observations.told)
 
-        def with_gains(rows: Rows) -> Candidates:
+        def with_gains(rows: Rows, weighed: int) -> Candidates:
             features = self._cube.features(rows)
             gains = log_expected_improvement(*process.predict(features, 1.0), best)
             gains += log_chances(over_all, features, rungs)
             if self._seconds is not None:
                 gains -= self._seconds.logarithms(features)
             found = Candidates(rows, gains)
-            return found if weigh is None else found.weighed(weigh)
+            return found if weigh is None else found.weighed(weigh, weighed)
 
         parents = trials[np.argsort(-means, kind="stable")[:AROUND]]
         near = [mutations(self._cube, parent, step, NEAR, rng) for step in STEPS for parent in parents]
         even = self._cube.exact(rng.random((EVEN, len(self._cube))))
-        candidates = with_gains(np.vstack([even, *near]))
+        candidates = with_gains(np.vstack([even, *near]), WEIGHED)
         for step in CLIMBS:
             tops = candidates.rows[candidates.best(CLIMBED)]
             more = [mutations(self._cube, top, step, 2 * NEAR, rng) for top in tops]
-            candidates += with_gains(np.vstack(more))
+            candidates += with_gains(np.vstack(more), WEIGHED_AGAIN)
         return candidates
 
 
