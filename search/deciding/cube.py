@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from spaces.domains import Choice, Domain, Float, Integer, SpaceError, Value, fraction_of, value_at
+from spaces.domains import Choice, Domain, Float, Integer, SpaceError, Value, value_at
 from spaces.space import Dimension, Space, Values, When
 
 Rows = NDArray[np.float64]
@@ -125,8 +125,12 @@ def _rounded(domain: Domain, column: Rows) -> Rows:
     match domain:
         case Float():
             return column
-        case Integer():
-            return np.array([fraction_of(domain, value_at(domain, float(each))) for each in column])
+        case Integer(low=low, high=high, log=log):
+            start, end = (np.log(low - 0.5), np.log(high + 0.5)) if log else (low - 0.5, high + 0.5)
+            numbers = start + (end - start) * column
+            whole = np.clip(np.rint(np.exp(numbers) if log else numbers), low, high)
+            exact: Rows = ((np.log(whole) if log else whole) - start) / (end - start)
+            return exact
         case Choice(options=options):
             rounded: Rows = (np.floor(column * len(options)) + 0.5) / len(options)
             return rounded

@@ -83,7 +83,7 @@ class GaussianProcess:
     def __init__(self, seen: Scored, parameters: Array, certain: int = 0) -> None:
         self._seen, self._parameters = seen, parameters
         self._scaled = _scaled(seen.features, seen, parameters)
-        covariance = self._covariance(self._scaled, seen.times, self._scaled, seen.times)
+        covariance = self._covariance(self._scaled, self._scaled, seen.gaps)
         noise = np.repeat([self.noise, CERTAIN], [len(covariance) - certain, certain])
         covariance[np.diag_indices_from(covariance)] += noise + JITTER
         self._factor = cholesky(covariance, lower=True, overwrite_a=True, check_finite=False)
@@ -96,29 +96,29 @@ class GaussianProcess:
 
     def predict(self, features: Array, time: float) -> tuple[Array, Array]:
         """Returns the mean and the standard deviation of the score of each row at a time, without noise."""
-        across, explained = self._known_of(*self._at(features, time))
+        across, explained = self._known_of(self._scale(features), time)
         variance = np.exp(self._parameters[[SIZE, DRIFT]]).sum() - np.square(explained).sum(axis=0)
         return across @ self._weights, np.sqrt(np.maximum(variance, JITTER))
 
     def predict_together(self, features: Array, time: float) -> tuple[Array, Array]:
         """Returns the means (n,) of the scores of n rows at a time, and their covariances (n, n)."""
-        points = self._at(features, time)
-        across, explained = self._known_of(*points)
-        return across @ self._weights, self._covariance(*points, *points) - explained.T @ explained
+        scaled = self._scale(features)
+        across, explained = self._known_of(scaled, time)
+        return across @ self._weights, self._covariance(scaled, scaled, np.zeros(1)) - explained.T @ explained
 
-    def _at(self, features: Array, time: float) -> tuple[Array, Array]:
-        """Returns scaled rows and their times."""
-        return _scaled(features, self._seen, self._parameters), np.full(len(features), time)
+    def _scale(self, features: Array) -> Array:
+        return _scaled(features, self._seen, self._parameters)
 
-    def _known_of(self, scaled: Array, times: Array) -> tuple[Array, Array]:
-        """Returns the covariances of other scores (rows) with those seen (columns), and their transpose after
-        the factor's inverse: its squares say how much of a variance is explained."""
-        across = self._covariance(scaled, times, self._scaled, self._seen.times)
+    def _known_of(self, scaled: Array, time: float) -> tuple[Array, Array]:
+        """Returns the covariances of other scores (rows), at a time, with those seen (columns), and their
+        transpose after the factor's inverse: its squares say how much of a variance is explained."""
+        across = self._covariance(scaled, self._scaled, np.abs(self._seen.times - time))
         return across, solve_triangular(self._factor, across.T, lower=True, check_finite=False)
 
-    def _covariance(self, scaled: Array, times: Array, others: Array, their_times: Array) -> Array:
-        gaps = np.abs(times[:, None] - their_times[None, :])
-        of_trials, of_times, _ = _terms(cdist(scaled, others), gaps, self._parameters)
+    def _covariance(self, scaled: Array, others: Array, gaps: Array) -> Array:
+        """Returns the covariances of scores (rows) with others (columns); `gaps` in time have either shape,
+        or that of the columns alone."""
+        of_trials, of_times = _terms(cdist(scaled, others), gaps, self._parameters)
         covariance: Array = of_trials + of_times
         return covariance
 
@@ -172,7 +172,10 @@ def _loss(parameters: Array, seen: Scored, centre: Array) -> tuple[float, Array]
     lengths, shapes = _by_column(parameters, seen.groups)
     change, pace, _, _, noise = np.exp(parameters[CHANGE:])
     scaled = _scaled(seen.features, seen, parameters)
-    of_trials, of_times, by_square = _terms(cdist(scaled, scaled), seen.gaps, parameters)
+    distances = cdist(scaled, scaled)
+    of_trials, of_times = _terms(distances, seen.gaps, parameters)
+    far = 5.0**0.5 * distances
+    by_square = of_trials * (5 / 3) * (1 + far) / (1 + far + far**2 / 3)  # -2 d(of_trials) / d(distance**2)
     covariance = of_trials + of_times
     covariance[np.diag_indices_from(covariance)] += noise + JITTER
     factor = cholesky(covariance, lower=True, check_finite=False)
@@ -201,13 +204,12 @@ def _loss(parameters: Array, seen: Scored, centre: Array) -> tuple[float, Array]
     return float(0.5 * off @ off - likelihood), off / spreads - gradient
 
 
-def _terms(distances: Array, gaps: Array, parameters: Array) -> tuple[Array, Array, Array]:
-    """Returns the covariance's two terms, and -2 d(first term) / d(squared distance)."""
+def _terms(distances: Array, gaps: Array, parameters: Array) -> tuple[Array, Array]:
+    """Returns the covariance's two terms."""
     change, pace, size, drift, _ = np.exp(parameters[CHANGE:])
     scaled = 5.0**0.5 * distances
-    decayed = size * np.exp(-scaled - gaps / change)
-    by_square = (5 / 3) * (1 + scaled) * decayed
-    return decayed * (1 + scaled + scaled**2 / 3), drift * np.exp(-gaps / pace), by_square
+    of_trials = (1 + scaled + scaled**2 / 3) * np.exp(-scaled)
+    return of_trials * (size * np.exp(-gaps / change)), drift * np.exp(-gaps / pace)
 
 
 def _slope_by_row(slope: Array, scaled: Array) -> Array:
