@@ -177,9 +177,21 @@ def _fault(item: dict[str, Any], tree: Any, model: type[BaseModel]) -> Fault:
             return Fault(f"{path}.kind", f"is required, to say which {path or 'kind'} this is")
         case "value_error":
             return Fault(path, str(item["ctx"]["error"]))
+        case "model_type" | "dict_type":
+            return Fault(path, f"expected a mapping{_example(item, model)}, got {quoted(got)}")
+        case "tuple_type" | "list_type":
+            return Fault(path, f"expected a list, such as [...], got {quoted(got)}")
         case _:
             message = item["msg"].removeprefix("Input should be ").removeprefix("Value should be ")
             return Fault(path, f"expected {message}, got {quoted(got)}")
+
+
+def _example(item: Mapping[str, Any], model: type[BaseModel]) -> str:
+    """Returns how the mapping may look that a person wrote as a name alone."""
+    written, fields = item["input"], known_fields(item["loc"], model)
+    if isinstance(written, str) and "kind" in fields:
+        return f", such as {{kind: {shown(written, LONGEST_QUOTE)}}}"
+    return f" of {', '.join(fields)}" if fields else ""
 
 
 def _without_tags(location: Sequence[str | int], tree: Any) -> Iterator[str | int]:

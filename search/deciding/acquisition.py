@@ -2,7 +2,7 @@
 Bayesian optimization, and its maximum.
 
 A trial gains what it is expected to end above the best one, times the probability that no rung stops it
-before; where the budget is in hours, for each second of training.
+before; where the budget is in hours, for each second of training. One that was tried before gains nothing.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Acquisition:
             gains += log_chances(over_all, features, rungs)
             if self._seconds is not None:
                 gains -= self._seconds.logarithms(features)
-            found = Candidates(rows, gains)
+            found = Candidates(rows, np.where(self._observations.are_new(rows), gains, -np.inf))
             return found if weigh is None else found.weighed(weigh, weighed)
 
         parents = trials[np.argsort(-means, kind="stable")[:AROUND]]

@@ -40,13 +40,14 @@ BY_MUTATION: dict[Learns, float] = {"auto": 0.2, "mutation": 1.0, "gp": 0.0}
 
 EVEN_EVERY = 5
 STARTUP = 10
-"""Before so many trials were told of, nothing is learnt from them."""
+"""Before so many trials were told of, neither a model nor mutation draws."""
 FIRST_SHARE = 0.5
 """The priors' share of trials not drawn evenly, as long as no trial speaks against the priors."""
 UNDIMINISHED = 20
 """After so many trials the priors' share begins to fall, as this number over the number of trials."""
-STEP = 0.2
-"""A mutation moves a number by a normal step of this standard deviation, as a share of its range."""
+STEP, TRIES = 0.2, 10
+"""A mutation moves a number by a normal step of this standard deviation, as a share of its range. It is drawn
+again, so often at most, until no trial has its values."""
 PRIOR_WEIGHT = 20.0
 """The model's improvement is multiplied by the priors' density, to the power of this over the number of
 trials (piBO, section 3.2)."""
@@ -96,7 +97,8 @@ class AutoSampler(Sampler):
             case "mutation":
                 best = incumbents(self._observations.told)
                 parent = best[int(rng.integers(len(best)))]
-                return self._cube.values(mutations(self._cube, parent.row, STEP, 1, rng)[0])
+                rows = mutations(self._cube, parent.row, STEP, TRIES, rng)
+                return self._cube.values(rows[np.argmax(self._observations.are_new(rows))])
             case "model":
                 return self._promising(rng)
             case _:
@@ -107,9 +109,9 @@ class AutoSampler(Sampler):
         self._observations.add(number, values)
         self._has_likeliest = self._has_likeliest or is_likeliest(self._space, values)
 
-    def report(self, number: int, scores: Mapping[int, float]) -> None:
+    def report(self, number: int, scores: Mapping[int, float], seconds: float | None = None) -> None:
         self._trust = None
-        self._observations.report(number, scores)
+        self._observations.report(number, scores, seconds)
 
     def tell(
         self,

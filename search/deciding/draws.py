@@ -40,7 +40,8 @@ class Draws:
     def report(self, trial: int) -> None:
         """Tell the sampler the scores so far of a trial that has passed a rung, if it knows the trial."""
         if (known := self._numbers.get(trial)) is not None:
-            self._sampler.report(known, self._record.trials[trial].scores(self._metric))
+            found = self._record.trials[trial]
+            self._sampler.report(known, found.scores(self._metric), found.epoch_seconds)
 
     def tell(self, trial: int, outcome: Outcome) -> None:
         """Tell both how a trial ended or paused, by the record, if they know the trial."""

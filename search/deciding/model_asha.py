@@ -87,7 +87,7 @@ class ModelAsha(Asha):
     def _chance(self, trial: int, epoch: int) -> float | None:
         """Returns the chance to end above the best finished trial; None where too little is known."""
         told, row = self._observations.told, self._observations.row(trial)
-        if len(told) < ENOUGH or self._best == -math.inf or row is None:
+        if len(told) < ENOUGH or self._best == -math.inf or row is None or not len(row):
             return None
         scores = self._scores[trial]
         kept = {each: scores[each] for each in (*levels_of(told), epoch) if each in scores}

@@ -20,7 +20,7 @@ from scipy.special import ndtri
 from scipy.stats import rankdata
 
 from search.deciding.beliefs import Rank, rank_of
-from search.deciding.cube import Cube, Rows
+from search.deciding.cube import Cube, Mask, Rows
 from search.record.journal import Outcome
 from search.study.constraints import above_limits
 from spaces.domains import Value
@@ -29,6 +29,9 @@ from trainable.training.metrics import sign_of
 
 MOST_LEVELS = 6
 """Where trials end at more epochs than that, levels are those at which most of them did."""
+
+DECIMALS = 6
+"""Positions that are equal when rounded so stand for one value."""
 
 
 @dataclass(frozen=True)
@@ -141,6 +144,8 @@ class Observations:
         self._cube = cube
         self._direction = direction
         self._rows: dict[int, Rows | None] = {}
+        self._tried: set[bytes] = set()
+        """The keys of all rows."""
         self._open: dict[int, None] = {}
         self._history: list[tuple[int, Told | None]] = []
         """For each change, in order: the trial, and what is known of it since then; None where nothing is."""
@@ -149,12 +154,14 @@ class Observations:
 
     def add(self, number: int, values: Mapping[str, Value]) -> None:
         """Remember a trial that has not ended."""
-        self._rows[number] = self._cube.row(values)
+        self._rows[number] = row = self._cube.row(values)
         self._open[number] = None
+        if row is not None:
+            self._tried.update(_keys(row[None]))
 
-    def report(self, number: int, scores: Mapping[int, float]) -> None:
+    def report(self, number: int, scores: Mapping[int, float], seconds: float | None = None) -> None:
         """Learn the scores so far of a trial that trains on: it counts as if it had been stopped there."""
-        self.tell(number, "stopped", scores, {})
+        self.tell(number, "stopped", scores, {}, seconds)
         self._open[number] = None
 
     def tell(
@@ -208,6 +215,10 @@ class Observations:
         """Returns a trial's row; None where it has none."""
         return self._rows.get(number)
 
+    def are_new(self, rows: Rows) -> Mask:
+        """Returns which of the rows no trial has, (rows,): the same recipe twice ends with the same score."""
+        return np.array([key not in self._tried for key in _keys(rows)])
+
     def trains(self, number: int) -> bool:
         """Whether a trial trains or waits to: so it has passed the rung of its last score, if it has one."""
         return number in self._open
@@ -216,6 +227,11 @@ class Observations:
         """Returns the rows of the trials that train or wait to, (trials, dimensions)."""
         rows = [row for number in self._open if (row := self._rows[number]) is not None]
         return np.array(rows).reshape(-1, len(self._cube))
+
+
+def _keys(rows: Rows) -> list[bytes]:
+    """Returns a key of each row; rows with the same values have the same."""
+    return [row.tobytes() for row in np.nan_to_num(rows, nan=-1.0).round(DECIMALS)]
 
 
 def levels_of(told: Iterable[Told]) -> list[int]:

@@ -36,8 +36,9 @@ class Sampler(ABC):
     def add(self, number: int, values: Mapping[str, Value]) -> None:
         """Remember a trial that has these values and has not ended: TPE avoids its neighbourhood."""
 
-    def report(self, number: int, scores: Mapping[int, float]) -> None:
-        """Hear the objective by epoch of a trial that has passed a rung and trains on.
+    def report(self, number: int, scores: Mapping[int, float], seconds: float | None = None) -> None:
+        """Hear the objective by epoch of a trial that has passed a rung and trains on, and what its epochs
+        took on average.
 
         Unless a sampler says otherwise, it learns nothing from a trial before its end.
         """

@@ -23,7 +23,7 @@ MOST_SCORES = 400
 MOST_FITTED = 300
 """Its parameters are fitted to so many at most."""
 FIRST_FIT, REFIT = 8, 1.15
-"""Parameters are fitted to so many trials at first, and again once there are so many times as many."""
+"""Parameters are fitted when something was told so many times, and again after so many times as many."""
 
 
 class Surrogate:

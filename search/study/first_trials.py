@@ -42,18 +42,19 @@ def first_trials(study: Study, space: Space, info: DataInfo) -> tuple[FirstTrial
     a kind, the fields of the new kind have the values that the space believes in. Files are read. Raises
     StudyError with every fault, also of a file that holds no recipe.
     """
+    found: list[FirstTrial] = []
+    known = {space.recipe(space.own).digest(): "trial 0, the documented one"}
+    faults: list[Fault] = []
     if 1 + len(study.first) > study.budget.trials:
         wanted = f"budget.trials of at least {1 + len(study.first)}, the documented recipe among them"
-        raise StudyError([Fault("first", f"expected {wanted}, got {study.budget.trials}")])
-    found: list[FirstTrial] = []
-    known = {space.recipe(space.own).digest(): "the documented recipe, which is trial 0"}
-    faults: list[Fault] = []
+        faults.append(Fault("first", f"expected {wanted}, got {study.budget.trials}"))
     for at, entry in enumerate(study.first):
         where = f"first.{at}"
         try:
             trial = _first_trial(study, space, info, where, entry)
-        except StudyError as error:
-            faults += [Fault(f"{where}.{path}".rstrip("."), message) for path, message in error.faults]
+        except FaultyInput as error:
+            file = f" (in {entry})" if isinstance(entry, str) else ""
+            faults += [Fault(f"{where}.{path}".rstrip("."), message + file) for path, message in error.faults]
             continue
         except UserError as error:  # of a file; it names that
             faults.append(Fault(where, str(error)))

@@ -83,7 +83,7 @@ SchedulerKind = Literal["asha", "promotion", "model"]
 class SchedulerChoice(Spec):
     """Chooses how trials are compared. `None` leaves a value to the budget and the space."""
 
-    kind: SchedulerKind | Literal["none"] = Field(
+    kind: Literal[SchedulerKind, "none"] = Field(
         "asha",
         description="asha stops trials at rungs; promotion pauses them; model stops and keeps by forecasts",
     )
@@ -98,6 +98,13 @@ class SchedulerChoice(Spec):
                 raise ValueError(f"rungs must rise, got {list(self.rungs)}")
             if self.grace_epochs is not None:
                 raise ValueError("give grace_epochs or rungs, not both")
+        return self
+
+    @model_validator(mode="after")
+    def none_has_no_rungs(self) -> Self:
+        given = [name for name, value in self if name != "kind" and value is not None]
+        if self.kind == "none" and given:
+            raise ValueError(f"has no rungs with kind: none; leave out {', '.join(given)}")
         return self
 
 
