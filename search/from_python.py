@@ -1,4 +1,4 @@
-"""Runs a search from Python, with networks and images of a person's own; `from search import search`."""
+"""Runs a search from Python, with networks and images of a person's own: `from search import search`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from search.running.cluster_token import send_token
@@ -16,6 +17,7 @@ from trainable.errors import UserError
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from search.results.search import Search
+    from search.running.driver import Closing
     from trainable.data.own import MakeData
     from trainable.models.own import BuildModel
     from trainable.training.extra_metrics import Own
@@ -62,21 +64,61 @@ def search(
     off. After Ctrl-C or SIGTERM the search is saved, and the signal then does what it does without a search:
     Ctrl-C raises KeyboardInterrupt.
     """
-    if threading.current_thread() is not threading.main_thread():
-        raise UserError("search: call it in the main thread: only there Python can stop at Ctrl-C")
+    _check_thread("search")
     code = Code(model, data, metrics or {})
     asked = study_with_code(study, code, space or {})
-    if address is not None:
-        send_token()  # before Ray is imported, which reads it then
-    with paused():
-        from search.record.home import Home
-        from search.results.search import Search
-        from search.running import driver
+    driver = _driver(address)
+    from search.record.home import Home
 
     asked = driver.resolved_study(asked)
     again = resume and asked.name is not None
     ended = driver.search(asked, address=address, download=download, again=again, code=code)
-    found = Search(Home.of(asked).address)
+    return _returned(ended, Home.of(asked).address)
+
+
+def extend(
+    folder: str | Path,
+    trials: int,
+    *,
+    model: BuildModel | None = None,
+    data: MakeData | None = None,
+    metrics: Own | None = None,
+    address: str | None = None,
+    download: bool = False,
+) -> Search:
+    """Go on with the search in a folder, finished or not, with so many more trials; return it when they have
+    ended. It is what `tunebook extend` does, with the functions that `search` was given.
+
+    Raises what `search` raises. An extension that is interrupted goes on when the script of `search` runs
+    again.
+    """
+    _check_thread("extend")
+    if trials < 1:
+        raise UserError(f"extend: expected 1 more trial or more, got {trials}")
+    driver, code = _driver(address), Code(model, data, metrics or {})
+    ended = driver.extend(Path(folder), trials, address=address, download=download, code=code)
+    return _returned(ended, str(folder))
+
+
+def _check_thread(called: str) -> None:
+    if threading.current_thread() is not threading.main_thread():
+        raise UserError(f"{called}: call it in the main thread: only there Python can stop at Ctrl-C")
+
+
+def _driver(address: str | None) -> ModuleType:
+    """Imports what drives a search; Ray, which it imports, reads the token then."""
+    if address is not None:
+        send_token()
+    with paused():
+        from search.running import driver
+    return driver
+
+
+def _returned(ended: Closing, address: str) -> Search:
+    """Returns the search at an address, unless the driver ended otherwise than finished."""
+    from search.results.search import Search
+
+    found = Search(address)
     match ended:
         case "finished":
             return found

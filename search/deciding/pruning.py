@@ -17,6 +17,7 @@ from spaces.concentration import concentration
 from spaces.domains import Choice, is_number, listed
 from spaces.space import Space
 from trainable.errors import Fault
+from trainable.recipe import Recipe
 from trainable.recipe.schedules import SGDR, Cyclic
 from trainable.training.schedule import cycle_ends
 
@@ -135,6 +136,21 @@ def choose_pruning(study: Study, space: Space) -> Pruning:
             return Pruning(found, factor, why, choice.kind)
         case _:
             assert_never(choice.kind)
+
+
+def compared_early(recipe: Recipe, pruning: Pruning) -> str:
+    """Returns, in words, why a recipe of a person's own is compared before its scores say much; empty where
+    it is not. The rungs fit the recipes of the space."""
+    if not pruning.rungs:
+        return ""
+    schedule, first = recipe.schedule, pruning.rungs[0]
+    if math.ceil(schedule.warmup_epochs) + BEHIND_WARMUP > first:
+        return f"its warm-up takes {schedule.warmup_epochs:g} epochs; it is compared after epoch {first}"
+    if isinstance(schedule, SGDR | Cyclic):
+        within = sorted(set(pruning.rungs) - set(cycle_ends(schedule, recipe.loop.epochs)))
+        if within:
+            return f"it is compared after epoch {within[0]}, within a cycle of its {schedule.kind} schedule"
+    return ""
 
 
 def bits_of(study: Study, space: Space) -> float:

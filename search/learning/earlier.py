@@ -59,10 +59,12 @@ class Earlier:
 
     @cached_property
     def optima(self) -> Mapping[str, Optimum]:
-        """Where the best value of each dimension may lie, by its name; empty after too few trials."""
+        """Where the best value of each dimension may lie, by its name; empty after too few trials, and where
+        nothing varies."""
         from search.learning.optimum import optima
 
-        return optima(self.space, self.told) if len(self.told) >= LEAST_TRIALS else {}
+        teaches = self.space.dimensions and len(self.told) >= LEAST_TRIALS
+        return optima(self.space, self.told) if teaches else {}
 
     def best_values(self, dimension: Dimension) -> Values | None:
         """Returns the values of the best trial that has a dimension; None where none has."""

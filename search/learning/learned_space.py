@@ -139,6 +139,8 @@ def _why_nothing(earlier: Earlier, common: int, taught: int) -> str | None:
     """Returns why a search taught nothing; None where it taught `taught` of the `common` fields."""
     if (count := len(earlier.told)) < LEAST_TRIALS:
         return f"only {count} of its trials have a result, and at least {LEAST_TRIALS} are needed"
+    if not earlier.space.dimensions:
+        return "nothing varies in it"
     if not earlier.optima:
         return f"luck explains the scores of its {count} trials as well as their values do"
     if not common:

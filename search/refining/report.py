@@ -11,7 +11,6 @@ from search.refining.evidence import SearchFinding
 from search.refining.refine import Refined, refined, write_next
 from search.results.report import command, console, functions_of, say
 from search.results.tables import Rows
-from search.study import STUDY_FILE
 from search.verdicts.standings import LEAST_TRIALS
 from spaces.domains import counted
 from trainable.errors import UserError
@@ -82,10 +81,8 @@ def _closing(found: Refined, folder: Path, out: Path | None) -> str:
 
 
 def _more(found: Refined, folder: Path) -> str:
-    """Returns the command that draws as many trials again, in the same search. With functions of a person's
-    own it is another search, whose seed avoids the same draws: only a search from Python has these."""
-    again = found.following
-    if own := functions_of(again, read_code(folder)):
-        changed = f'{{"name": "{again.name}", "seed": {again.seed}, "budget.trials": {again.budget.trials}}}'
-        return f'in Python: search(read_study("{folder / STUDY_FILE}").with_values({changed}), {own})'
-    return f"{command()} extend {quote(str(folder))} --trials {again.budget.trials}"
+    """Returns the command that draws as many trials again, in the same search."""
+    trials = found.following.budget.trials
+    if own := functions_of(found.following, read_code(folder)):
+        return f"in Python: extend({str(folder)!r}, {trials}, {own})"
+    return f"{command()} extend {quote(str(folder))} --trials {trials}"

@@ -126,10 +126,18 @@ def audit_pruning(
         return _go_on(home, lease, address=address, download=download, audited=chosen)
 
 
-def extend(folder: Path, trials: int, *, address: str | None = None, download: bool = False) -> Closing:
+def extend(
+    folder: Path,
+    trials: int,
+    *,
+    address: str | None = None,
+    download: bool = False,
+    code: Code = NO_CODE,
+) -> Closing:
     """Go on with a search, which may have ended, with so many more trials; return the state in which it ends.
 
-    The study's hours count anew. Raises UserError for more trials than any search may have.
+    The study's hours count anew. `code` holds what the study uses of a person's own. Raises UserError for
+    more trials than any search may have.
     """
     home = _home_to_write(folder.absolute())
     with driving(home, report.say) as lease:
@@ -137,7 +145,10 @@ def extend(folder: Path, trials: int, *, address: str | None = None, download: b
         budget = extended(search.progress, search.study.budget.trials, trials)
         if budget > MOST_TRIALS:
             raise UserError(f"--trials {trials}: expected at most {MOST_TRIALS:,} in all, got {budget:,}")
-        return _go_on(home, lease, address=address, download=download, extended_to=budget)
+        if code is NO_CODE and (own := report.functions_of(search.study, search.code)):
+            call = f"extend({str(home.folder)!r}, {trials}, {own})"
+            raise UserError(f"this search uses code of yours; from Python: {call}")
+        return _go_on(home, lease, address=address, download=download, code=code, extended_to=budget)
 
 
 def sync(folder: Path) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from search.deciding.finalists import Final, choose_final
-from search.deciding.pruning import Pruning, choose_pruning
+from search.deciding.pruning import Pruning, choose_pruning, compared_early
 from search.facts.hardware import Hardware, PerTrial, concurrent_trials, per_trial
 from search.facts.measured import (
     Say,
@@ -303,7 +303,8 @@ def check_networks(
 
 
 def _check_first(prepared: Prepared, build: BuildModel | None, say: Say, *, download: bool) -> None:
-    """Say which first trials the sampler ignores, and make networks that no other trial has.
+    """Say which first trials the sampler ignores, and which are compared early; make networks that no other
+    trial has.
 
     Raises ModelError.
     """
@@ -312,9 +313,11 @@ def _check_first(prepared: Prepared, build: BuildModel | None, say: Say, *, down
     for at, first in enumerate(prepared.first, start=1):
         if first.outside:
             say(f"trial {at}: {first.mark}")
+        recipe = Recipe.from_tree(first.recipe)
+        if why := compared_early(recipe, prepared.pruning):
+            say(f"trial {at}: {why}")
         if any(path.startswith("model.") for path in first.outside):
-            spec = Recipe.from_tree(first.recipe).model
-            make_network(spec, prepared.data.info, build=build, download=download)
+            make_network(recipe.model, prepared.data.info, build=build, download=download)
 
 
 def weights_of(space: Space) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from search.study.first import FirstTrial
 from search.study.space import recipe_faults
-from search.study.study import FIXED_BY_THE_STUDY, Study, StudyError
+from search.study.study import FIXED_BY_THE_STUDY, WEIGHTS, Study, StudyError
 from spaces.domains import Choice, Value, is_number
 from spaces.priors import Prior, likeliest
 from spaces.space import Dimension, Space
@@ -15,6 +15,7 @@ from trainable.data import DataInfo
 from trainable.errors import Fault, FaultyInput, UserError
 from trainable.files.paths import without_tilde
 from trainable.recipe import Recipe
+from trainable.recipe.models import MODEL_NAME, absolute_name, is_published
 from trainable.recipe.trees import leaves
 from trainable.recipe.yamlfile import read_recipe
 
@@ -76,6 +77,7 @@ def _first_trial(
         recipe, source = _of_search(read_recipe(without_tilde(entry)), space), entry
     else:
         recipe, source = _changed(space, entry), f"{where} of the study"
+    recipe = _with_absolute_paths(recipe)
     if faults := list(recipe_faults(recipe, study, info)):
         raise StudyError(faults)
     values = _varied(space, recipe)
@@ -115,6 +117,18 @@ def _changed(space: Space, entry: Mapping[str, Any]) -> Recipe:
     if faults:
         raise StudyError(faults)
     return _built(lambda: space.recipe({**filled, **values}))
+
+
+def _with_absolute_paths(recipe: Recipe) -> Recipe:
+    """Returns the recipe with the weights and the folder of its network as they are found from here: trials
+    train elsewhere."""
+    written, found = dict(recipe.leaves()), {}
+    weights, name = written.get(WEIGHTS), written.get(MODEL_NAME)
+    if isinstance(weights, str) and not is_published(weights):
+        found[WEIGHTS] = str(without_tilde(weights).absolute())
+    if isinstance(name, str):
+        found[MODEL_NAME] = absolute_name(name)
+    return recipe.with_values(found)
 
 
 def _misplaced(paths: list[str]) -> Iterator[Fault]:

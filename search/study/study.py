@@ -100,13 +100,6 @@ class SchedulerChoice(Spec):
                 raise ValueError("give grace_epochs or rungs, not both")
         return self
 
-    @model_validator(mode="after")
-    def none_has_no_rungs(self) -> Self:
-        given = [name for name, value in self if name != "kind" and value is not None]
-        if self.kind == "none" and given:
-            raise ValueError(f"has no rungs with kind: none; leave out {', '.join(given)}")
-        return self
-
 
 class Budget(Spec):
     trials: Annotated[int, Field(ge=1, le=MOST_TRIALS)] = 16

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from torch import Tensor, nn
 
-from search import SearchFailed, search
+from search import SearchFailed, extend, search
 from search.record.home import Home
 from search.record.journal import EndEvent, Event, StartEvent
 from search.results.search import Search
@@ -110,6 +110,21 @@ def small_images() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
 
 def network(classes: int, depth: int = 1) -> nn.Module:
     return nn.Sequential(nn.Flatten(), *[nn.Linear(64, 64) for _ in range(depth)], nn.Linear(64, classes))
+
+
+def test_a_search_with_own_functions_is_extended_from_python(storage: Path) -> None:
+    found = search(small_study(storage), model=network, data=small_images)
+    with pytest.raises(UserError, match=r"from Python: extend\('.*', 2, model=network, data=small_images\)"):
+        driver.extend(found.folder, 2)
+    with pytest.raises(UserError, match="expected 1 more trial or more, got 0"):
+        extend(found.folder, 0, model=network, data=small_images)
+    before, count = events_in(found.folder), len(found.trials)
+    longer = extend(found.folder, 2, model=network, data=small_images)
+    assert longer.state == "finished"
+    assert len(longer.trials) == count + 2
+    assert events_in(found.folder)[: len(before)] == before
+    again = search(small_study(storage), model=network, data=small_images)
+    assert len(again.trials) == len(longer.trials), "the script that began it returns it as it is now"
 
 
 def test_a_network_that_fails_in_a_trial_costs_that_trial_with_its_message_and_line(storage: Path) -> None:

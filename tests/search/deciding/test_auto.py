@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import get_args
 
 import numpy as np
@@ -56,7 +58,11 @@ def quality(values: Values, by_decay: float = 0.3) -> float:
 
 
 def searched(
-    space: Space, count: int, learns: Learns = "auto", seed: int = 0, by_decay: float = 0.3
+    space: Space,
+    count: int,
+    learns: Learns = "auto",
+    seed: int = 0,
+    of: Callable[[Values], float] = quality,
 ) -> tuple[AutoSampler, list[float]]:
     """Returns a sampler after a search that stops the worse half early, and the quality of each draw."""
     sampler = make_sampler(space, learns, seed, "max")
@@ -65,7 +71,7 @@ def searched(
     for number in range(count):
         values = dict(space.own) if number == 0 else sampler.ask(number)
         sampler.add(number, values)
-        found.append(quality(values, by_decay))
+        found.append(of(values))
         if found[-1] >= np.median(found):
             sampler.tell(number, "finished", {1: found[-1] - 1, 2: found[-1] - 0.5, 3: found[-1]})
         else:
@@ -125,7 +131,7 @@ def test_the_model_is_drawn_to_the_prior_where_it_knows_little(monkeypatch: pyte
     rate, decay, option = plain(Normal(1e-2, "medium")).dimensions
     decay = replace(decay, beliefs=Believed(Normal(1e-5, "high")))
     believing = replace(plain(), dimensions=(rate, decay, option))
-    samplers = [searched(believing, 14, "gp", seed, by_decay=0.0)[0] for seed in range(6)]
+    samplers = [searched(believing, 14, "gp", seed, partial(quality, by_decay=0.0))[0] for seed in range(6)]
 
     def distance() -> float:
         rngs = map(np.random.default_rng, range(3))
@@ -138,16 +144,41 @@ def test_the_model_is_drawn_to_the_prior_where_it_knows_little(monkeypatch: pyte
 
 
 def test_pending_trials_are_kept_away_from() -> None:
-    """What is being tried promises less than before, and less than something else."""
+    """What is near a trial that still runs promises less than before, and loses more than something else."""
     sampler, _ = searched(plain(), 30, "gp")
     before = sampler._acquisition.candidates(np.random.default_rng(0))
-    [first, second] = [each for each in before.best(EVEN) if each < EVEN][:2]
-    sampler.add(30, sampler._cube.values(before.rows[first]))
+    even = before.rows[:EVEN]
+    best = before.best(EVEN)[0]
+    running = sampler._cube.values(before.rows[best])
+    distances = np.linalg.norm(even - before.rows[best], axis=1)
+    near, far = np.argsort(distances)[[1, -1]]
+    sampler.add(30, running)
     after = sampler._acquisition.candidates(np.random.default_rng(0))
-    np.testing.assert_array_equal(before.rows[:EVEN], after.rows[:EVEN])
-    lost = (before.gains - after.gains)[[first, second]]
-    assert lost[0] > 0.2
-    assert lost[0] > lost[1]
+    np.testing.assert_array_equal(even, after.rows[:EVEN])
+    lost = before.gains - np.where(np.isfinite(after.gains), after.gains, 0.0)
+    assert lost[near] > 0.2
+    assert lost[near] > lost[far]
+
+
+def corner(values: Values) -> float:
+    """Returns a score that is best at the highest rate and decay."""
+    return power(values, RATE) + 0.5 * power(values, DECAY) - (values[KIND] == "none")
+
+
+@pytest.mark.parametrize("learns", get_args(Learns))
+def test_no_recipe_is_tried_twice(learns: Learns) -> None:
+    """Steps stop at the ends of ranges, so a corner is reached again and again."""
+    sampler, _ = searched(plain(), 80, learns, of=corner)
+    rows = [sampler._observations.row(number) for number in range(80)]
+    tried = [tuple(np.round(row, 6)) for row in rows if row is not None]
+    assert len(set(tried)) == 80
+    assert sum(each[:2] == (1.0, 1.0) for each in tried) <= 2, "one for each option"
+
+
+def test_where_every_recipe_was_tried_the_best_are_tried_again() -> None:
+    space = replace(plain(), dimensions=plain().dimensions[2:], own={KIND: "none"})
+    sampler, _ = searched(space, 30, of=lambda values: float(values[KIND] == "pad"))
+    assert sampler.ask(30) in ({KIND: "none"}, {KIND: "pad"})
 
 
 def test_the_same_luck_proposes_something_else_while_its_proposal_is_tried() -> None:

@@ -126,6 +126,17 @@ def test_exempt_trials_and_those_outside_the_space_are_not_forecast() -> None:
     assert not scheduler.report(43, 2, math.nan)
 
 
+def test_where_nothing_varies_nothing_is_forecast() -> None:
+    empty = Space(SPACE.base, (), own={})
+    scheduler = ModelAsha(RUNGS, 3, "max", empty)
+    for trial in range(2 * ENOUGH):
+        scheduler.add(trial, {})
+        scores = {epoch: epoch / EPOCHS for epoch in range(1, EPOCHS + 1)}
+        assert all(scheduler.report(trial, epoch, score, exempt=True) for epoch, score in scores.items())
+        assert scheduler.report(trial, RUNGS[0] + 1, 0.1)
+        scheduler.tell(trial, "finished", scores, {})
+
+
 def one_by_one(ledger: Ledger) -> None:
     """Trains to the end, one trial after another: so one has finished before the others are forecast."""
     ledger.begin("test")

@@ -8,12 +8,20 @@ import pytest
 
 from search.deciding.make import make_scheduler
 from search.deciding.model_asha import ModelAsha
-from search.deciding.pruning import bits_of, choose_pruning, has_uneven_schedules, suggested
+from search.deciding.pruning import (
+    Pruning,
+    bits_of,
+    choose_pruning,
+    compared_early,
+    has_uneven_schedules,
+    suggested,
+)
 from search.deciding.scheduler import Asha, PromotionAsha, Scheduler
 from search.study import Study, StudyError
 from spaces.catalog.catalog import make_space
 from spaces.space import Space
 from tests.spaces.small_facts import digits_facts
+from trainable.recipe import Recipe
 
 ALIKE = 3.0
 
@@ -252,6 +260,30 @@ def test_a_space_that_fixes_a_schedule_of_cycles_has_its_rungs_at_their_ends() -
 
 
 # --- in words -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "rungs", "said"),
+    [
+        ({"schedule.warmup_epochs": 2.0}, (3, 9), ""),
+        (
+            {"schedule.warmup_epochs": 2.5},
+            (3, 9),
+            "its warm-up takes 2.5 epochs; it is compared after epoch 3",
+        ),
+        ({"schedule.warmup_epochs": 2.5}, (), ""),
+        (
+            {"schedule.kind": "sgdr", "schedule.warmup_epochs": 0.0},
+            (3, 9),
+            "it is compared after epoch 3, within a cycle of its sgdr schedule",
+        ),
+    ],
+)
+def test_a_recipe_of_a_persons_own_that_is_compared_early_is_named(
+    values: dict[str, Any], rungs: tuple[int, ...], said: str
+) -> None:
+    recipe = Recipe().with_values({"loop.epochs": 20, **values})
+    assert compared_early(recipe, Pruning(rungs, 3, "")) == said
 
 
 def test_the_sentence_has_rungs_part_saving_and_reasons() -> None:

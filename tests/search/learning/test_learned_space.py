@@ -137,6 +137,13 @@ def test_a_rate_of_one_optimizer_says_nothing_of_another_one(high: Path) -> None
     assert found.lines == (f"{high}: nothing is learned: it varies none of the fields that are free here",)
 
 
+def test_a_search_in_which_nothing_varies_teaches_nothing(tmp_path: Path) -> None:
+    base = {"optimizer.kind": "sgd", "optimizer.lr": 0.1}
+    empty = planted(tmp_path / "empty", towards(0.85), trials=10, space__name="quick", base=base)
+    found = learned(study_of([empty]))
+    assert found.lines == (f"{empty}: nothing is learned: nothing varies in it",)
+
+
 def test_too_few_trials_and_mere_luck_teach_nothing_and_the_line_says_so(tmp_path: Path) -> None:
     few = planted(tmp_path / "few", towards(0.85), trials=5, space__name="quick", **SGD)
     luck = planted(tmp_path / "luck", towards(0.85, "no such field"), trials=40, space__name="quick", **SGD)

@@ -130,7 +130,7 @@ def test_a_value_on_which_beliefs_depend_must_be_one_that_the_search_may_draw(tm
             "first.0.augmentation.size",
             "widen smallest and largest",
         ),
-        ({}, "first.0", "the documented recipe, which is trial 0"),
+        ({}, "first.0", "trial 0, the documented one"),
     ],
 )
 def test_what_is_no_trial_of_this_search_is_refused_by_its_place(
@@ -166,10 +166,18 @@ def test_files_that_hold_no_recipe_are_named_by_their_places_with_all_other_faul
     study, none = tmp_path / "study.yaml", tmp_path / "none.yaml"
     study.write_text("data: {path: digits}\nbudget: {trials: 3}\n")
     found = dict(faults_of(str(none), {"optimizer.kind": "lars"}, str(study)))
-    assert list(found) == ["first.0", "first.1.optimizer.kind", "first.2"]
+    assert list(found) == ["first.0", "first.1.optimizer.kind", "first.2.budget"]
     assert found["first.0"] == f"{none}: no such file"
-    assert "study.yaml: 1 fault" in found["first.2"]
-    assert "budget: unknown key" in found["first.2"]
+    assert found["first.2.budget"].startswith("unknown key")
+    assert found["first.2.budget"].endswith(f"(in {study})")
+
+
+def test_the_weights_of_a_first_trial_are_found_from_any_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (trial,) = trials_of({"model.weights": "mine.safetensors"})
+    assert trial.recipe["model"]["weights"] == str(tmp_path / "mine.safetensors")
 
 
 def test_paths_are_absolute_in_a_resolved_study(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
