@@ -48,7 +48,7 @@ UNDIMINISHED = 20
 STEP, TRIES = 0.2, 10
 """A mutation moves a number by a normal step of this standard deviation, as a share of its range. It is drawn
 again, so often at most, until no trial has its values."""
-PRIOR_WEIGHT = 20.0
+PRIOR_WEIGHT = 10.0
 """The model's improvement is multiplied by the priors' density, to the power of this over the number of
 trials (piBO, section 3.2)."""
 
