@@ -3,7 +3,7 @@
 It has four ways to draw a trial:
 
 * evenly, one trial in `EVEN_EVERY`, always: a search of n trials holds a random search of n / EVEN_EVERY, so
-  a wrong prior, or a model that is stuck, costs at most that factor;
+  a wrong prior, or a model that is stuck, costs at most that factor, in trials;
 * from the priors: the share of these draws falls as trials come in (after piBO's beta / n, Hvarfner et al.,
   arXiv 2204.11051, section 3.2) and with the evidence against the priors;
 * by mutation: one of the best trials at the highest rung is changed (`search.deciding.mutation`);
