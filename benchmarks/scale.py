@@ -147,8 +147,8 @@ class SparinglyAsked(Sampler):
     def add(self, number: int, values: Mapping[str, Value]) -> None:
         self._sampler.add(number, values)
 
-    def report(self, number: int, scores: Mapping[int, float]) -> None:
-        self._sampler.report(number, scores)
+    def report(self, number: int, scores: Mapping[int, float], seconds: float | None = None) -> None:
+        self._sampler.report(number, scores, seconds)
 
     def tell(
         self,

@@ -23,8 +23,8 @@ class Listener(Sampler):
     def add(self, number: int, values: Mapping[str, Value]) -> None:
         self.heard.append(("add", number, values))
 
-    def report(self, number: int, scores: Mapping[int, float]) -> None:
-        self.heard.append(("report", number, scores))
+    def report(self, number: int, scores: Mapping[int, float], seconds: float | None = None) -> None:
+        self.heard.append(("report", number, scores, seconds))
 
     def tell(
         self,
@@ -42,13 +42,13 @@ def test_a_sampler_that_is_asked_sparingly_is_told_all() -> None:
     sampler = SparinglyAsked(learning, even, first=2)
     sampler.ask(1)
     sampler.add(1, {"loop.batch_size": 64})
-    sampler.report(1, {1: 0.5})
+    sampler.report(1, {1: 0.5}, 2.0)
     sampler.tell(1, "stopped", {1: 0.5}, {"latency_ms": 0.1}, 3.0)
     sampler.ask(2)
     assert even.heard == [("ask", 1)]
     assert learning.heard == [
         ("add", 1, {"loop.batch_size": 64}),
-        ("report", 1, {1: 0.5}),
+        ("report", 1, {1: 0.5}, 2.0),
         ("tell", 1, "stopped", {1: 0.5}, {"latency_ms": 0.1}, 3.0),
         ("ask", 2),
     ]
