@@ -6,7 +6,6 @@ import signal
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from search.running.cluster_token import send_token
@@ -67,8 +66,11 @@ def search(
     _check_thread("search")
     code = Code(model, data, metrics or {})
     asked = study_with_code(study, code, space or {})
-    driver = _driver(address)
-    from search.record.home import Home
+    if address is not None:
+        send_token()  # before Ray is imported, which reads it then
+    with paused():
+        from search.record.home import Home
+        from search.running import driver
 
     asked = driver.resolved_study(asked)
     again = resume and asked.name is not None
@@ -95,7 +97,12 @@ def extend(
     _check_thread("extend")
     if trials < 1:
         raise UserError(f"extend: expected 1 more trial or more, got {trials}")
-    driver, code = _driver(address), Code(model, data, metrics or {})
+    code = Code(model, data, metrics or {})
+    if address is not None:
+        send_token()
+    with paused():
+        from search.running import driver
+
     ended = driver.extend(Path(folder), trials, address=address, download=download, code=code)
     return _returned(ended, str(folder))
 
@@ -103,15 +110,6 @@ def extend(
 def _check_thread(called: str) -> None:
     if threading.current_thread() is not threading.main_thread():
         raise UserError(f"{called}: call it in the main thread: only there Python can stop at Ctrl-C")
-
-
-def _driver(address: str | None) -> ModuleType:
-    """Imports what drives a search; Ray, which it imports, reads the token then."""
-    if address is not None:
-        send_token()
-    with paused():
-        from search.running import driver
-    return driver
 
 
 def _returned(ended: Closing, address: str) -> Search:

@@ -118,7 +118,7 @@ class GaussianProcess:
     def _covariance(self, scaled: Array, others: Array, gaps: Array) -> Array:
         """Returns the covariances of scores (rows) with others (columns); `gaps` in time have either shape,
         or that of the columns alone."""
-        of_trials, of_times = _terms(cdist(scaled, others), gaps, self._parameters)
+        of_trials, of_times = _terms(_distances(scaled, others), gaps, self._parameters)
         covariance: Array = of_trials + of_times
         return covariance
 
@@ -172,9 +172,8 @@ def _loss(parameters: Array, seen: Scored, centre: Array) -> tuple[float, Array]
     lengths, shapes = _by_column(parameters, seen.groups)
     change, pace, _, _, noise = np.exp(parameters[CHANGE:])
     scaled = _scaled(seen.features, seen, parameters)
-    distances = cdist(scaled, scaled)
-    of_trials, of_times = _terms(distances, seen.gaps, parameters)
-    far = 5.0**0.5 * distances
+    far = _distances(scaled, scaled)
+    of_trials, of_times = _terms(far, seen.gaps, parameters)
     by_square = of_trials * (5 / 3) * (1 + far) / (1 + far + far**2 / 3)  # -2 d(of_trials) / d(distance**2)
     covariance = of_trials + of_times
     covariance[np.diag_indices_from(covariance)] += noise + JITTER
@@ -204,11 +203,16 @@ def _loss(parameters: Array, seen: Scored, centre: Array) -> tuple[float, Array]
     return float(0.5 * off @ off - likelihood), off / spreads - gradient
 
 
-def _terms(distances: Array, gaps: Array, parameters: Array) -> tuple[Array, Array]:
-    """Returns the covariance's two terms."""
+def _distances(scaled: Array, others: Array) -> Array:
+    """Returns how far rows are from others, times the root of 5, as the Matern kernel has it."""
+    far: Array = 5.0**0.5 * cdist(scaled, others)
+    return far
+
+
+def _terms(far: Array, gaps: Array, parameters: Array) -> tuple[Array, Array]:
+    """Returns the covariance's two terms, by what `_distances` returns."""
     change, pace, size, drift, _ = np.exp(parameters[CHANGE:])
-    scaled = 5.0**0.5 * distances
-    of_trials = (1 + scaled + scaled**2 / 3) * np.exp(-scaled)
+    of_trials = (1 + far + far**2 / 3) * np.exp(-far)
     return of_trials * (size * np.exp(-gaps / change)), drift * np.exp(-gaps / pace)
 
 

@@ -9,7 +9,7 @@ from shlex import quote
 from search.record.folder import read_code
 from search.refining.evidence import SearchFinding
 from search.refining.refine import Refined, refined, write_next
-from search.results.report import command, console, functions_of, say
+from search.results.report import command, console, extend_call, functions_of, say
 from search.results.tables import Rows
 from search.verdicts.standings import LEAST_TRIALS
 from spaces.domains import counted
@@ -83,6 +83,6 @@ def _closing(found: Refined, folder: Path, out: Path | None) -> str:
 def _more(found: Refined, folder: Path) -> str:
     """Returns the command that draws as many trials again, in the same search."""
     trials = found.following.budget.trials
-    if own := functions_of(found.following, read_code(folder)):
-        return f"in Python: extend({str(folder)!r}, {trials}, {own})"
+    if call := extend_call(folder, trials, found.following, read_code(folder)):
+        return f"in Python: {call}"
     return f"{command()} extend {quote(str(folder))} --trials {trials}"

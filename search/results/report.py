@@ -268,6 +268,12 @@ def functions_of(study: Study, code: CodeRecord | None) -> str:
     return ", ".join(f"{word}={name}" for word, name in named.items() if name is not None)
 
 
+def extend_call(folder: Path, trials: int, study: Study, code: CodeRecord | None) -> str:
+    """Returns the call in Python that extends a search; empty if it has no functions of a person's own."""
+    own = functions_of(study, code)
+    return f"extend({str(folder)!r}, {trials}, {own})" if own else ""
+
+
 def show(search: Search, *, as_json: bool) -> None:
     """Print the table of a search's trials and what they say, or all of it as JSON."""
     summary = search.summary

@@ -145,8 +145,8 @@ def extend(
         budget = extended(search.progress, search.study.budget.trials, trials)
         if budget > MOST_TRIALS:
             raise UserError(f"--trials {trials}: expected at most {MOST_TRIALS:,} in all, got {budget:,}")
-        if code is NO_CODE and (own := report.functions_of(search.study, search.code)):
-            call = f"extend({str(home.folder)!r}, {trials}, {own})"
+        call = report.extend_call(home.folder, trials, search.study, search.code)
+        if call and code is NO_CODE:
             raise UserError(f"this search uses code of yours; from Python: {call}")
         return _go_on(home, lease, address=address, download=download, code=code, extended_to=budget)
 
