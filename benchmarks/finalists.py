@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -183,7 +184,7 @@ def run(data: str, splits: str, seed: int) -> dict[str, Any]:
         "high": estimate.interval.high,
         "more": [validation for validation, _ in more],
         "test": [test for _, test in more],
-        "command": portable(" ".join(["tunebook", *command])),
+        "command": portable(shlex.join(["tunebook", *command])),
         "environment": where,
     }
     print(data, splits, seed, record["figure"], estimate.value, record["more"], flush=True)

@@ -25,6 +25,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -249,7 +250,7 @@ def _searched(case: Case, weights: Path, part: str, space: str = "finetune") -> 
             "best_of_all": course(events)["best"],
             "test": scored["test_accuracy"],
             "interval": scored["test_intervals"]["intervals"]["test_accuracy"],
-            "command": portable(" ".join(["tunebook", *command]).replace(storage, "searches")),
+            "command": portable(shlex.join(["tunebook", *command]).replace(storage, "searches")),
         }
 
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -107,7 +108,7 @@ def run(data: str, arm: str, seed: int, gpus: float | None = None) -> Record:
         "seed": seed,
         "fresh": {which: fresh[trial] for which, trial in trials.items()},
         **found,
-        "command": portable(" ".join(["tunebook", *shown])),
+        "command": portable(shlex.join(["tunebook", *shown])),
         "environment": where,
     }
     print(data, arm, seed, record["epochs"], record["best"], record["fresh"], flush=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shlex
 import statistics
 import subprocess
 import sys
@@ -53,7 +54,7 @@ def environment(threads: int) -> dict[str, Any]:
         "bytecode_compiled": _bytecode_compiled(),
         "commit": _commit(),
         "load_before": os.getloadavg()[0],
-        "command": portable(" ".join(["python", *(os.path.relpath(sys.argv[0]), *sys.argv[1:])])),
+        "command": portable(shlex.join(["python", os.path.relpath(sys.argv[0]), *sys.argv[1:]])),
     }
 
 
