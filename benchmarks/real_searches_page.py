@@ -72,10 +72,10 @@ LATER = """
 
 The best trial against the one that was the best when half of the epochs were spent, in points: by the
 search's own figures, which are the best of many; and by fresh seeds of both, on validation and on test, mean
-over searches and 95 % interval (t). `a run`: the standard deviation of one recipe's runs on test, pooled.
-`rules`, `search`: what the documented recipe has on test with fresh seeds, and the gain of the best trial.
+over searches and 95 % interval (t). `a run`: the standard deviation of one such recipe's runs on test,
+pooled. `documented`: what trial 0 has on test with fresh seeds, and how far the best trial is above it.
 
-| data | arm | searches | own figures | fresh, validation | fresh, test | a run | rules | search |
+| data | arm | searches | own figures | fresh, validation | fresh, test | a run | documented | above it |
 |-|-|-|-|-|-|-|-|-|
 """
 
@@ -134,7 +134,7 @@ def _later(found: Runs) -> Iterator[str]:
 
 def _gained(runs: Runs) -> str:
     own = [100 * (each["best"] - before[0]) for each in runs if (before := halfway(each))]
-    validation, test, rules = (
+    validation, test, above = (
         [100 * (_mean(each, "best", part) - _mean(each, before, part)) for each in runs]
         for before, part in (("halfway", "validation"), ("halfway", "test"), ("documented", "test"))
     )
@@ -142,12 +142,13 @@ def _gained(runs: Runs) -> str:
     deviation = 100 * math.sqrt(statistics.mean(map(statistics.variance, samples)))
     documented = statistics.mean(_mean(each, "documented", "test") for each in runs)
     gains = " | ".join(map(_interval, (own, validation, test)))
-    return f"{gains} | {deviation:.2f} | {documented:.4f} | {_interval(rules)}"
+    return f"{gains} | {deviation:.2f} | {documented:.4f} | {_interval(above)}"
 
 
 def _different(run: Record) -> list[Record]:
-    """Returns the fresh runs of each of its recipes once."""
-    return list({tuple(each["test"]): each for each in run["fresh"].values()}.values())
+    """Returns the fresh runs of its best recipe and of the one of the halfway point, once if they are one."""
+    halves = [run["fresh"][which] for which in ("best", "halfway")]
+    return list({tuple(each["test"]): each for each in halves}.values())
 
 
 def _mean(run: Record, which: str, part: str) -> float:
