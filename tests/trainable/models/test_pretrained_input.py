@@ -148,8 +148,14 @@ def test_images_from_python_are_as_large_as_the_weights_want(tmp_path: Path) -> 
     ("said", "fault"),
     [
         ({"mean": [0.5]}, "std: is required; input_size: is required"),
-        ({"mean": 0.5, "std": [0.5], "input_size": [3, 8, 8]}, "mean: expected a list"),
-        ({"mean": [0.5], "std": [0.5], "input_size": None}, "input_size: expected a list"),
+        (
+            {"mean": 0.5, "std": [0.5], "input_size": [3, 8, 8]},
+            "mean: expected a list, such as [...], got 0.5",
+        ),
+        (
+            {"mean": [0.5], "std": [0.5], "input_size": None},
+            "input_size: expected a list, such as [...], got None",
+        ),
         ({"mean": [0.5], "std": [0.5, 0.5], "input_size": [3, 8, 8]}, "expected a mean and a std for one"),
     ],
 )
