@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import get_args
 
 from offline.planted_rules import space_of_rules
-from report import described, environment, write
+from report import described, environment, flatness, write
 from search.deciding.make import make_sampler
 from search.deciding.sampler import Sampler
 from search.study import SamplerKind
@@ -28,8 +28,7 @@ SIZES = (100, 300, 1_000, 3_000)
 AROUND = 0.1
 """Each size's figure is over the proposals from a tenth before it to a tenth after it."""
 FLAT_FROM = 300
-FLAT = 2.0
-"""Asked: from so many trials on, no size's mean is more than twice another's."""
+"""Proposals shall cost as much at any size from so many trials on."""
 OPEN = 4
 EPOCHS = 9
 
@@ -69,7 +68,7 @@ def page(found: Found, sizes: Sequence[int]) -> str:
     head = "| sampler | trials | ms a proposal, mean | standard deviation | from, to | n proposals |\n"
     wholes = "\n".join(
         f"- {kind}: {', '.join(f'{sum(asks):.1f}' for asks in searches)} s of processor time for all "
-        f"{len(searches[0])} proposals of a search; {_flatness(searches, sizes)}"
+        f"{len(searches[0])} proposals of a search; {flatness(_means(searches, sizes), FLAT_FROM)}"
         for kind, searches in found.items()
     )
     return f"# What a proposal costs\n\n{head}|-|-|-|-|-|-|\n{chr(10).join(rows)}\n\n{wholes}\n\n"
@@ -81,15 +80,8 @@ def near(searches: Sequence[Sequence[float]], size: int) -> list[float]:
     return [each for asks in searches for each in asks[size - around : size + around]]
 
 
-def _flatness(searches: Sequence[Sequence[float]], sizes: Sequence[int]) -> str:
-    means = [statistics.mean(near(searches, size)) for size in sizes if size >= FLAT_FROM]
-    if len(means) < 2:
-        return f"no two sizes from {FLAT_FROM} trials on to compare"
-    apart = max(means) / min(means)
-    return (
-        f"from {FLAT_FROM} trials on the dearest size costs {apart:.1f} times the cheapest "
-        f"(asked: at most {FLAT:g}; {'met' if apart <= FLAT else 'not met'})"
-    )
+def _means(searches: Sequence[Sequence[float]], sizes: Sequence[int]) -> dict[int, float]:
+    return {size: statistics.mean(near(searches, size)) for size in sizes}
 
 
 def _row(kind: str, size: int, seconds: Sequence[float]) -> str:

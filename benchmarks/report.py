@@ -20,6 +20,8 @@ from typing import Any
 RESULTS = Path(__file__).parent / "results"
 MOST_LOAD_PER_THREAD = 1.5
 """Above this load the machine is busy with something else, and no figure is worth writing down."""
+FLAT = 2.0
+"""Asked: what something costs at one size of a search is at most twice what it costs at another."""
 PACKAGES = ("torch", "torchvision", "timm", "ray", "optuna", "mlflow", "numpy")
 
 
@@ -70,6 +72,18 @@ def refuse_busy_machine(threads: int) -> None:
     load = os.getloadavg()[0]
     if load > MOST_LOAD_PER_THREAD * max(threads, os.cpu_count() or 1):
         sys.exit(f"load {load:.1f} is too high to measure anything; try again on a quiet machine")
+
+
+def flatness(means: Mapping[int, float], least: int) -> str:
+    """Says whether mean costs by number of trials, of at least so many, are flat."""
+    means = {size: mean for size, mean in means.items() if size >= least}
+    if len(means) < 2:
+        return f"no two sizes from {least:,} trials on to compare"
+    apart = max(means.values()) / min(means.values())
+    return (
+        f"from {min(means):,} to {max(means):,} trials the dearest size costs {apart:.2f} times the cheapest "
+        f"(asked: at most {FLAT:g}; {'met' if apart <= FLAT else 'not met'})"
+    )
 
 
 def timed(work: Callable[[], float]) -> Slice:

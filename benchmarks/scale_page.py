@@ -6,10 +6,10 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from report import described
+from report import described, flatness
 
-FLAT, FLAT_FROM = 2.0, 100
-"""Asked: from so many trials on, no size's mean is more than twice another's."""
+FLAT_FROM = 100
+"""A result shall cost as much at any size from so many trials on."""
 LEAST_FOR_MEMORY = 100
 """In smaller searches the memory of a result cannot be told from that of the libraries."""
 WHOLE_DRIVER = ("decide, auto", "followers, SQLite", "ray")
@@ -46,8 +46,8 @@ def _arm(name: str, sizes: Mapping[int, Searches]) -> str:
     parts = list(dict.fromkeys(part for searches in sizes.values() for part in searches[0]["seconds"]))
     head = f"| trials | whole | {' | '.join(parts)} | KiB a result | n |\n|-|-|{'-|' * len(parts)}-|-|\n"
     rows = "\n".join(_row(size, searches, parts) for size, searches in sizes.items())
-    flat = _flatness({size: _mean(searches) for size, searches in sizes.items()})
-    return f"## {name}\n\n{head}{rows}\n\n{flat}\n"
+    flat = flatness({size: _mean(searches) for size, searches in sizes.items()}, FLAT_FROM)
+    return f"## {name}\n\n{head}{rows}\n\n{flat.capitalize()}.\n"
 
 
 def _row(size: int, searches: Searches, parts: Sequence[str]) -> str:
@@ -84,16 +84,5 @@ def _whole(arms: Mapping[str, Mapping[int, Searches]]) -> str:
     return (
         "## The whole driver\n\n`auto`, ledger, journal, MLflow on SQLite, `optuna.db`, Ray and the live "
         f"view; above {max(ray):,} trials Ray's part is that of {max(ray):,}.\n\n"
-        f"| trials | ms a result |\n|-|-|\n{rows}\n\n{_flatness(sums)}\n"
-    )
-
-
-def _flatness(seconds: Mapping[int, float]) -> str:
-    means = {size: each for size, each in seconds.items() if size >= FLAT_FROM}
-    if len(means) < 2:
-        return f"No two sizes from {FLAT_FROM} trials on to compare."
-    apart = max(means.values()) / min(means.values())
-    return (
-        f"From {min(means):,} to {max(means):,} trials the dearest size costs {apart:.2f} times the cheapest "
-        f"(asked: at most {FLAT:g}; {'met' if apart <= FLAT else 'not met'})."
+        f"| trials | ms a result |\n|-|-|\n{rows}\n\n{flatness(sums, FLAT_FROM).capitalize()}.\n"
     )

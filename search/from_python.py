@@ -88,8 +88,8 @@ def extend(
     address: str | None = None,
     download: bool = False,
 ) -> Search:
-    """Go on with the search in a folder, finished or not, with so many more trials; return it when they have
-    ended. It is what `tunebook extend` does, with the functions that `search` was given.
+    """Go on with the search in a folder or at a URI, finished or not, with so many more trials; return it
+    when they have ended. It is what `tunebook extend` does, with the functions that `search` was given.
 
     Raises what `search` raises. An extension that is interrupted goes on when the script of `search` runs
     again.
@@ -101,9 +101,10 @@ def extend(
     if address is not None:
         send_token()
     with paused():
+        from search.record.storage import local_folder
         from search.running import driver
 
-    ended = driver.extend(Path(folder), trials, address=address, download=download, code=code)
+    ended = driver.extend(local_folder(str(folder)), trials, address=address, download=download, code=code)
     return _returned(ended, str(folder))
 
 

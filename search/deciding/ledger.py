@@ -35,7 +35,7 @@ from search.record.journal import (
     TrialEvent,
 )
 from search.record.repeats import Repeat
-from search.record.trials import Record
+from search.record.trials import HOURS_SPENT, Record
 from search.study.constraints import NO_CONSTRAINTS, Constraints
 from search.study.finalists import Finalists
 from search.study.first import FirstTrial
@@ -205,11 +205,11 @@ class Ledger:
         if self._decision(trial) is Decision.CONTINUE:
             self._write(EndEvent(trial=trial, state="failed", reason=reason))
 
-    def cut_short(self, reason: str) -> None:
-        """Journal every trial that has not ended as stopped: the search is over before its budget."""
+    def cut_short(self) -> None:
+        """Journal every trial that has not ended as stopped: the hours are spent before the trials."""
         self._stop_paused()
         for number in self.open_trials:
-            self._write(EndEvent(trial=number, state="stopped", reason=reason))
+            self._write(EndEvent(trial=number, state="stopped", reason=HOURS_SPENT))
 
     def audit(self, trials: Sequence[int]) -> None:
         """Journal that these stopped trials are trained to their end. If there are any, only they and
@@ -290,7 +290,8 @@ class Ledger:
                 self._stop_paused()
             return self._next_repeat()
         number = self.trials
-        self._write(new_trial(self._space, number, self._settled.first, self._draws.draw))
+        place = number - self._record.repeats
+        self._write(new_trial(self._space, number, place, self._settled.first, self._draws.draw))
         return number
 
     def _promoted(self) -> int | None:

@@ -50,14 +50,19 @@ def settled_search(
 
 
 def new_trial(
-    space: Space, number: int, first: Sequence[FirstTrial], draw: Callable[[], Mapping[str, Value]]
+    space: Space,
+    number: int,
+    place: int,
+    first: Sequence[FirstTrial],
+    draw: Callable[[], Mapping[str, Value]],
 ) -> TrialEvent:
-    """Returns the event of a trial of the search itself: number 0 is the documented recipe, then come those
-    that a person asked for, and then those that are drawn."""
-    if number == 0:
+    """Returns the event of a trial of the search itself, whose place is counted without trials that repeat
+    others: at 0 is the documented recipe, then come those that a person asked for, and then those that are
+    drawn."""
+    if place == 0:
         return _drawn_trial(space, number, space.own, own=True)
-    if number <= len(first):
-        return _first_trial(number, first[number - 1])
+    if place <= len(first):
+        return _first_trial(number, first[place - 1])
     return _drawn_trial(space, number, draw(), own=False)
 
 

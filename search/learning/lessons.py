@@ -97,7 +97,7 @@ def _learned_number(
     confidence = confidence_in(together.variance)
     words = _number_words(domain, own, found, together)
     if confidence is None:
-        return Uniform(), f"{words}, which leaves no belief"
+        return None if isinstance(own, Uniform) else (Uniform(), f"{words}, which leaves no belief")
     return Normal(_number_at(domain, together.value), confidence), words
 
 

@@ -49,6 +49,10 @@ class CodeRecord:
             return "call search(...) again in its notebook"
         return f"run its script again: python {quote(self.script)}"
 
+    def lacking(self, code: Code) -> list[str]:
+        """Returns the words of the recorded functions that are not given now, such as `metrics.f1`."""
+        return sorted(self.sources.keys() - record_of(code).sources.keys())
+
     def changes(self, code: Code) -> Iterator[str]:
         """Yields a line for each function whose source is not the recorded one."""
         for word, digest in record_of(code).sources.items():

@@ -176,12 +176,13 @@ class Summary:
 
     @property
     def saved(self) -> float:
-        """The share of `epochs_if_unpruned` that stopping trials at rungs has saved so far, in [0, 1).
+        """The share of `epochs_if_unpruned` that stopping trials, at rungs or by forecasts, has saved so far,
+        in [0, 1).
 
         Trials that a budget of hours cut short have saved nothing.
         """
-        stopped = [trial for trial in self.trials if trial.state == "stopped" and trial.history]
-        spared = sum(self.budget_epochs - trial.epochs for trial in stopped if trial.history[-1].rung)
+        stopped = [trial for trial in self.trials if trial.end == "stopped" and not trial.is_cut_short]
+        spared = sum(self.budget_epochs - trial.epochs for trial in stopped)
         return spared / self.epochs_if_unpruned if spared else 0.0
 
     def json(self) -> dict[str, Any]:

@@ -45,6 +45,7 @@ from trainable.recipe.network_cost import NetworkCost
 from trainable.recipe.trees import sharing
 from trainable.training.metrics import EpochResult
 
+HOURS_SPENT = "the budget of hours is spent"
 TrialState = Literal["queued", "running", "paused", "finished", "stopped", "diverged", "failed", "infeasible"]
 """A paused trial has started and has not ended, but nothing trains it now: it waits at a rung, or for a retry
 or `resume`."""
@@ -97,6 +98,11 @@ class Trial:
         if self.attempts == 0:
             return "queued"
         return "running" if self.trains else "paused"
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Whether a budget of hours ended before it: no rung and no forecast has stopped it."""
+        return self.end == "stopped" and self.outcome_reason == HOURS_SPENT
 
     @property
     def is_repeat(self) -> bool:
@@ -193,6 +199,8 @@ class Record:
         """How often it was extended."""
         self.trials: list[Trial] = []
         """The trials in the order of their numbers, those among them that repeat others."""
+        self.repeats = 0
+        """How many of them repeat others."""
         self.fields: Counter[str] = Counter()
         """By dotted path, how many trials have a value there, in the order in which these came up."""
         self._open: dict[int, None] = {}
@@ -336,6 +344,7 @@ class Record:
             queued=event.time,
         )
         self.trials.append(queued)
+        self.repeats += queued.is_repeat
         self.fields.update(event.values.keys())
         self._open[event.trial] = None
 

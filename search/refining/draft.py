@@ -30,7 +30,8 @@ class Draft:
 
     @cached_property
     def space(self) -> Space:
-        """The space that the next search would draw from. Raises UserError where it could not start."""
+        """The ranges that the next search would draw from, with the beliefs of rules and of a person, without
+        those that `space.learn_from` teaches. Raises UserError where the search could not start."""
         epochs = self.study.budget.epochs
         facts = self.facts.model_copy(update={"epochs": epochs})
         space = build_space(self.study, facts, self.info)

@@ -48,6 +48,7 @@ from search.study.code import NO_CODE, Code
 from search.study.study import MOST_TRIALS
 from search.verdicts.conclusions import Conclusion, conclusion
 from search.verdicts.pruning_audit import sampled
+from spaces.domains import listed
 from trainable.errors import UserError
 
 if TYPE_CHECKING:  # torch takes seconds to import
@@ -117,7 +118,7 @@ def audit_pruning(
             raise UserError(
                 f"{home.address}: pruning is audited when a search is finished; it is {search.state}"
             )
-        chosen = sampled(search.progress, share, search.study.seed, search.pruning.kind)
+        chosen = sampled(search.progress, share, search.study.seed)
         if not chosen:
             raise UserError(
                 f"{home.address}: no stopped trial is left to train to its end at --share {share:g}"
@@ -137,7 +138,7 @@ def extend(
     """Go on with a search, which may have ended, with so many more trials; return the state in which it ends.
 
     The study's hours count anew. `code` holds what the study uses of a person's own. Raises UserError for
-    more trials than any search may have.
+    more trials than any search may have, and where a function is missing that the search was begun with.
     """
     home = _home_to_write(folder.absolute())
     with driving(home, report.say) as lease:
@@ -145,9 +146,9 @@ def extend(
         budget = extended(search.progress, search.study.budget.trials, trials)
         if budget > MOST_TRIALS:
             raise UserError(f"--trials {trials}: expected at most {MOST_TRIALS:,} in all, got {budget:,}")
-        call = report.extend_call(home.folder, trials, search.study, search.code)
-        if call and code is NO_CODE:
-            raise UserError(f"this search uses code of yours; from Python: {call}")
+        if search.code is not None and (lacks := search.code.lacking(code)):
+            call = report.extend_call(home.folder, trials, search.study, search.code)
+            raise UserError(f"this search uses code of yours, {listed(lacks)}; from Python: {call}")
         return _go_on(home, lease, address=address, download=download, code=code, extended_to=budget)
 
 

@@ -8,6 +8,7 @@ from typing import Literal
 
 from search.deciding.ledger import Ledger
 from search.record.home import BEST_FILE, PICTURE_FILE
+from search.record.trials import HOURS_SPENT
 from search.results.export import export_recipe
 from search.results.picture import draw
 from search.results.report import say
@@ -18,7 +19,6 @@ from search.running.trial_checkpoints import stored_history
 from trainable.files.store import ATTEMPTS
 
 State = Literal["finished", "interrupted", "failed"]
-HOURS_SPENT = "the budget of hours is spent"
 logger = logging.getLogger(__name__)
 
 
@@ -34,7 +34,7 @@ def how_it_ended(ledger: Ledger, switch: StopSwitch, prepared: Prepared) -> tupl
                 if trial not in ledger.paused_trials:
                     ledger.recover(trial, stored_history(prepared, trial, ATTEMPTS) or ())
             reason = why_out_of_time(ledger)
-            ledger.cut_short(HOURS_SPENT)
+            ledger.cut_short()
     if not ledger.has_finished_trial:
         if reason is not None:
             return "failed", f"{HOURS_SPENT} before a trial has finished"

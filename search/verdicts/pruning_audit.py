@@ -15,7 +15,6 @@ import numpy as np
 
 from search.deciding.pruning import Pruning
 from search.deciding.scheduler import rungs
-from search.study import SchedulerKind
 from search.verdicts.better_stopped import Stratum, chance_of_better, picks_of, spearman, whole_of
 from trainable.training.metrics import SHARES
 
@@ -74,16 +73,16 @@ class PruningAudit:
         return asdict(self)
 
 
-def sampled(summary: Summary, share: float, seed: int, kind: SchedulerKind = "asha") -> list[int]:
+def sampled(summary: Summary, share: float, seed: int) -> list[int]:
     """Returns the stopped trials that an audit of this share trains and that are not trained to the end yet.
 
     Of each rung's it is the share, rounded up, in a random order that `seed` decides: a larger share takes
-    the same trials and more. `kind` is the search's scheduler.
+    the same trials and more.
     """
     there = {each.repeat.of for each in summary.repeats if each.repeat and each.repeat.purpose == "pruning"}
     return [
         number
-        for stopped in _stopped_by_rung(summary, kind).values()
+        for stopped in _stopped_by_rung(summary).values()
         for number in _shuffled(stopped, seed)[: math.ceil(share * len(stopped))]
         if number not in there
     ]
@@ -102,7 +101,7 @@ def audit_of(summary: Summary, pruning: Pruning) -> PruningAudit | None:
     best = ranked[0].metrics[summary.objective]
     finals = {number: _final(trial, summary) for number, trial in trained.items()}
     better = [number for number, final in finals.items() if final > summary.sign * best]
-    stopped = _stopped_by_rung(summary, pruning.kind)
+    stopped = _stopped_by_rung(summary)
     strata = _strata(summary, trained, stopped)
     found = tuple(rank_correlations(strata, pruning.rungs))
     graces = tuple(_graces(whole_of(strata), pruning, len(summary.trials)))
@@ -159,14 +158,13 @@ def _chance(
     return chance_of_better(strata, unknown, pruning.rungs)
 
 
-def _stopped_by_rung(summary: Summary, kind: SchedulerKind) -> Mapping[int, list[int]]:
+def _stopped_by_rung(summary: Summary) -> Mapping[int, list[int]]:
     """Returns the trials that were stopped at each rung. Those that a forecast stopped between rungs count at
-    the one before; with another scheduler only the end of a budget stops trials there."""
+    the one before; those that the hours cut short count nowhere."""
     found: dict[int, list[int]] = {}
     for trial in summary.trials:
-        reached = trial.history if kind == "model" else trial.history[-1:]
-        rungs = [event.rung for event in reached if event.rung is not None]
-        if trial.end == "stopped" and rungs:
+        rungs = [event.rung for event in trial.history if event.rung is not None]
+        if trial.end == "stopped" and not trial.is_cut_short and rungs:
             found.setdefault(rungs[-1], []).append(trial.id)
     return found
 

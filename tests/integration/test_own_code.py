@@ -127,6 +127,21 @@ def test_a_search_with_own_functions_is_extended_from_python(storage: Path) -> N
     assert len(again.trials) == len(longer.trials), "the script that began it returns it as it is now"
 
 
+def recall_of_eights(probabilities: Tensor, labels: Tensor) -> float:
+    eights = labels == 8
+    return float((probabilities[eights].argmax(1) == 8).double().mean())
+
+
+def test_an_extension_asks_for_each_function_that_the_search_was_begun_with(storage: Path) -> None:
+    scores = {"recall_of_eights": recall_of_eights}
+    found = search(digits_study(storage, budget={"trials": 1, "epochs": 1}), metrics=scores)
+    before = events_in(found.folder)
+    match = r"code of yours, metrics\.recall_of_eights; from Python: extend\('.*', 1, metrics="
+    with pytest.raises(UserError, match=match):
+        extend(found.folder, 1)
+    assert events_in(found.folder) == before
+
+
 def test_a_network_that_fails_in_a_trial_costs_that_trial_with_its_message_and_line(storage: Path) -> None:
     here = os.getpid()
 
@@ -234,10 +249,6 @@ def test_a_metric_that_fails_is_named_before_any_trial(storage: Path) -> None:
 def test_a_function_of_ones_own_is_what_a_search_optimises(
     storage: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def recall_of_eights(probabilities: Tensor, labels: Tensor) -> float:
-        eights = labels == 8
-        return float((probabilities[eights].argmax(1) == 8).double().mean())
-
     small = digits_study(storage, budget={"trials": 2, "epochs": 2}, scheduler={"kind": "none"})
     asked = {**small.model_dump(mode="json"), "objective": {"metric": "val_recall_of_eights"}}
     found = search(asked, metrics={"recall_of_eights": recall_of_eights})

@@ -19,7 +19,7 @@ from search.deciding.beliefs import draw
 from search.deciding.cube import Cube
 from search.deciding.make import make_sampler
 from search.deciding.observations import Seen, Told
-from search.deciding.seconds_model import SecondsModel
+from search.deciding.seconds_model import MOST_TRIALS, SecondsModel
 from search.deciding.surrogate import bounded
 from search.record.journal import Outcome
 from spaces.domains import Choice, Float
@@ -319,6 +319,22 @@ def test_seconds_are_forecast_and_equal_ones_change_nothing() -> None:
     assert np.sqrt(np.mean(errors**2)) < 0.25 * np.std(3 * asked[:, 0])
     model.learn(told([2.0] * 60))
     np.testing.assert_allclose(model.logarithms(cube.features(asked)), math.log(2.0))
+
+
+def test_seconds_are_forecast_from_the_last_trials() -> None:
+    cube, rng = Cube(plain()), np.random.default_rng(0)
+    rows = cube.exact(rng.random((2 * MOST_TRIALS, 3)))
+    signs = np.repeat([-1.0, 1.0], MOST_TRIALS)
+    seconds = np.exp(3.0 * signs * rows[:, 0]).tolist()
+    model = SecondsModel(cube)
+    model.learn(
+        [
+            Told(number, row, "finished", {1: 0.5}, 0.0, each, (0, 0, 0.0))
+            for number, (row, each) in enumerate(zip(rows, seconds, strict=True))
+        ]
+    )
+    low, high = model.logarithms(cube.features(cube.exact(np.array([[0.1, 0.5, 0.5], [0.9, 0.5, 0.5]]))))
+    assert high > low + 1.0
 
 
 def test_trust_falls_also_where_the_trials_that_the_priors_like_are_the_longest() -> None:

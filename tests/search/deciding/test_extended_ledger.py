@@ -141,8 +141,9 @@ def test_while_a_search_is_extended_no_finalist_has_won(open_ledger: Open, tmp_p
     assert not ledger.is_complete
 
 
+@pytest.mark.parametrize("killed", [False, True])
 def test_an_audit_of_pruning_that_was_cut_is_ended_before_the_new_trials(
-    open_ledger: Open, tmp_path: Path
+    open_ledger: Open, tmp_path: Path, killed: bool
 ) -> None:
     ledger = finish(open_ledger(begun=False))
     stopped = next(trial.id for trial in record_of(tmp_path).trials if trial.end == "stopped")
@@ -153,7 +154,8 @@ def test_an_audit_of_pruning_that_was_cut_is_ended_before_the_new_trials(
     ledger.begin("test")
     ledger.extend(MORE)
     assert not summary_of(tmp_path).is_being_audited
-    ledger = open_ledger()  # a kill right after the extension
+    if killed:  # right after the extension
+        ledger = open_ledger()
     drive(ledger)
     assert ledger.is_complete
     assert [trial.end for trial in record_of(tmp_path).trials if trial.repeat is not None] == ["finished"]

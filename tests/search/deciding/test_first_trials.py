@@ -137,6 +137,24 @@ def drive_one_by_one(ledger: Ledger) -> None:
             epoch += 1
 
 
+def test_a_trial_that_is_trained_again_before_them_takes_no_first_trials_place(
+    open_ledger: Open, tmp_path: Path, inside: FirstTrial, outside: FirstTrial
+) -> None:
+    given: dict[str, Any] = {"first": (inside, outside)}
+    ledger = open_ledger(begun=False, **given)
+    ledger.begin("test")
+    for _ in range(2):
+        assert ledger.propose() is not None
+    ledger.cut_short()
+    ledger.close("finished")
+    ledger.begin("test")
+    ledger.audit([0])
+    ledger.extend(TRIALS)
+    drive(ledger)
+    assert [each.first.source for each in trials_of(tmp_path) if each.first] == ["a.yaml", "b.yaml"]
+    assert open_ledger(**given).is_complete
+
+
 def test_a_first_trial_inside_the_space_is_learnt_from(
     open_ledger: Open, tmp_path: Path, inside: FirstTrial
 ) -> None:

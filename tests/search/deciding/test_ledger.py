@@ -118,7 +118,7 @@ def test_a_search_cut_short_stops_what_has_not_ended(open_ledger: Open, tmp_path
         ledger.propose()
     ledger.epoch(1, result(1, 0.5))
     ledger.fail(0, "out of memory")
-    ledger.cut_short("the budget of hours is spent")
+    ledger.cut_short()
     assert ends(tmp_path) == {0: "failed", 1: "stopped", 2: "stopped"}
     assert not ledger.has_finished_trial
     again = open_ledger()

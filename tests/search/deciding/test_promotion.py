@@ -157,7 +157,7 @@ def test_where_the_hours_end_a_trial_that_might_have_gone_on_says_so(
     proposed(ledger, 4)
     for trial, accuracy in ((1, 0.9), (2, 0.5), (0, 0.1), (3, 0.3)):
         ledger.epoch(trial, result(1, accuracy))
-    ledger.cut_short("the budget of hours is spent")
+    ledger.cut_short()
     reasons = {each.trial: each.reason for each in read(tmp_path / EVENTS_FILE) if isinstance(each, EndEvent)}
     assert reasons == {
         0: "the budget of hours is spent",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -135,6 +136,37 @@ def test_a_rate_of_one_optimizer_says_nothing_of_another_one(high: Path) -> None
     found = learned(study)
     assert found.space == plain(study)
     assert found.lines == (f"{high}: nothing is learned: it varies none of the fields that are free here",)
+
+
+def test_a_rule_that_a_sweep_moved_is_not_compared_with_one_that_none_moved(high: Path) -> None:
+    swept = SAME.model_copy(update={"lr_band": (0.2, 20.0), "lr_band_kind": "sgd"})
+    bare = study_of([high], space__overrides={RATE: {"log": [0.01, 100.0]}})
+    assert expected(learned(study_of([high]), swept)) == expected(learned(bare))
+    assert centre(build_space(study_of([high]), swept, Images().info)) > 1.5 * centre(plain(study_of([high])))
+
+
+def expected(found: LearnedSpace) -> str:
+    """Returns the rate that the earlier search is said to expect."""
+    (rate,) = re.findall(r"planted expects (\S+)", rate_of(found.space).reason_for(found.space.own))
+    return str(rate)
+
+
+def test_trials_that_repeat_others_or_lie_outside_the_space_teach_nothing(tmp_path: Path) -> None:
+    folder = planted(
+        tmp_path,
+        towards(0.85),
+        space__name="quick",
+        finalists={"top": 2, "seeds": 2},
+        first=[{"optimizer.lr": 1e5}, {"optimizer.lr": 0.3}],
+        **SGD,
+    )
+    (earlier,) = earlier_searches(study_of([folder]))
+    trials = earlier.record.trials
+    assert sum(each.is_repeat for each in trials) == 4
+    assert trials[1].first is not None
+    assert trials[1].first.outside
+    taught = [each.id for each in trials if not each.is_repeat and each.id != 1]
+    assert [each.trial for each in earlier.told] == taught
 
 
 def test_a_search_in_which_nothing_varies_teaches_nothing(tmp_path: Path) -> None:

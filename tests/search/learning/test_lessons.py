@@ -95,6 +95,11 @@ def test_what_shows_no_best_value_changes_nothing(prior: Prior, far: float) -> N
     assert with_lessons(own, []) is own
 
 
+def test_values_too_far_apart_for_any_belief_change_no_even_one() -> None:
+    own = dimension(RATES, Uniform())
+    assert with_lessons(own, [around(0.5, 0.36)]) is own
+
+
 @given(st.floats(0.0, 1.0), st.floats(0.0, 0.3), st.floats(1e-3, 1e3), st.floats(0.0, 3.0))
 def test_a_belief_never_leaves_its_range(place: float, width: float, rule: float, far: float) -> None:
     narrow = Float(0.05, 0.2, log=True)

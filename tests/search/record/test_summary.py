@@ -22,7 +22,7 @@ from search.record.journal import (
     TrialEvent,
 )
 from search.record.summary import Summary, summarise
-from search.record.trials import Record
+from search.record.trials import HOURS_SPENT, Record
 from search.study.constraints import Constraints
 from tests.search.small_events import epoch, session, settled
 from trainable.recipe import Recipe
@@ -217,9 +217,16 @@ def test_what_pruning_saved_counts_neither_diverged_nor_failed_trials() -> None:
     assert summary.saved == 8 / 30
 
 
-def test_a_trial_cut_short_between_rungs_saved_nothing() -> None:
-    events = [*begun(rungs=()), TrialEvent(trial=0, values={}), epoch(0, 1)]
-    assert summary_of([*events, EndEvent(trial=0, state="stopped")]).saved == 0.0
+@pytest.mark.parametrize(
+    ("rung", "reason", "saved"),
+    [(2, HOURS_SPENT, 0.0), (1, HOURS_SPENT, 0.0), (2, "why", 0.8), (1, "why", 0.8)],
+    ids=["hours, at a rung", "hours, between rungs", "at a rung", "by a forecast, between rungs"],
+)
+def test_what_stops_a_trial_decides_whether_it_saved_anything(rung: int, reason: str, saved: float) -> None:
+    trained = [epoch(0, number, rung=number if number == rung else None) for number in (1, 2)]
+    events = [*begun(rungs=(rung,)), TrialEvent(trial=0, values={}), *trained]
+    end = EndEvent(trial=0, state="stopped", reason=reason)
+    assert summary_of([*events, end]).saved == pytest.approx(saved)
 
 
 def test_a_trial_that_still_trains_saved_nothing() -> None:

@@ -45,7 +45,7 @@ def ledger(prepared: Prepared, tmp_path: Path) -> Iterator[Ledger]:
         made = make_ledger(prepared, journal)
         made.begin("mine")
         made.propose()
-        made.cut_short("enough")
+        made.cut_short()
         yield made
 
 

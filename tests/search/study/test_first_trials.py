@@ -83,6 +83,15 @@ def test_a_file_gives_way_to_the_data_length_seed_and_machine_of_the_search(tmp_
     assert (trial.source, trial.outside) == (str(file), ())
 
 
+def test_a_file_keeps_what_the_search_varies_even_of_a_machine(tmp_path: Path) -> None:
+    file = tmp_path / "best.yaml"
+    write_recipe(file, own(study_of()).with_values({"precision.kind": "bf16"}))
+    varied = {"precision.kind": {"choice": ["fp32", "bf16"]}}
+    (trial,) = trials_of(str(file), base={}, space__overrides=varied)
+    assert (trial.values["precision.kind"], trial.outside) == ("bf16", ())
+    assert trial.recipe["precision"]["kind"] == "bf16"
+
+
 def test_a_file_with_other_fixed_fields_is_trained_as_written(tmp_path: Path) -> None:
     file = tmp_path / "best.yaml"
     write_recipe(file, own(study_of()).with_values({"model.width": 24, "optimizer.lr": 0.2}))

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from search.deciding.pruning import Pruning
 from search.record.journal import EpochEvent, Outcome
 from search.record.repeats import Repeat
 from search.record.summary import Summary
-from search.record.trials import Trial
+from search.record.trials import HOURS_SPENT, Trial
 from search.results.pruning_table import audit_lines
 from search.verdicts.better_stopped import Stratum
 from search.verdicts.pruning_audit import audit_of, rank_correlations, sampled
@@ -91,9 +92,12 @@ def test_trials_that_were_trained_before_are_not_trained_again() -> None:
     assert sampled(summary(trials, done), 0.25, seed=3) == []
 
 
-def test_trials_that_the_end_of_a_budget_stopped_are_not_audited() -> None:
-    cut = trial(0, [0.2, 0.3], "stopped")
-    assert sampled(summary([cut]), 1.0, seed=0) == []
+@pytest.mark.parametrize("epochs", [RUNG, RUNG + 1], ids=["at a rung", "between rungs"])
+def test_trials_that_the_hours_cut_short_are_not_audited(epochs: int) -> None:
+    trials, _ = search_of(FIRSTS, LASTS, go_on=4)
+    stopped = {each.id for each in trials if each.end == "stopped"}
+    cut = replace(trial(50, [0.2] * epochs, "stopped"), outcome_reason=HOURS_SPENT)
+    assert set(sampled(summary([*trials, cut]), 1.0, seed=0)) == stopped
 
 
 def test_trials_that_a_forecast_stopped_between_rungs_are_audited_with_the_rung_before() -> None:
@@ -101,8 +105,7 @@ def test_trials_that_a_forecast_stopped_between_rungs_are_audited_with_the_rung_
     stopped = {each.id for each in trials if each.end == "stopped"}
     between = trial(50, [0.2] * (RUNG + 1), "stopped")
     found = summary([*trials, between])
-    assert set(sampled(found, 1.0, 3, "model")) == stopped | {50}
-    assert set(sampled(found, 1.0, 3, "asha")) == stopped
+    assert set(sampled(found, 1.0, 3)) == stopped | {50}
     done = trial(150, [0.2] * EPOCHS, "finished", of=50)
     audit = audit_of(summary([*trials, between], [done]), Pruning((RUNG,), 3, "", "model"))
     assert audit is not None
