@@ -95,8 +95,8 @@ def extend(
     again.
     """
     _check_thread("extend")
-    if trials < 1:
-        raise UserError(f"extend: expected 1 more trial or more, got {trials}")
+    if not isinstance(trials, int) or trials < 1:
+        raise UserError(f"extend: expected 1 more trial or more, got {trials!r}")
     code = Code(model, data, metrics or {})
     if address is not None:
         send_token()

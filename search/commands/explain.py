@@ -71,7 +71,15 @@ def _of_search(folder: Path, everything: bool) -> Iterator[RenderableType]:
     study, measured = search.study, Measured(search.facts, search.info, recorded=True)
     facts = with_written_facts(measured.facts, study)
     yield from _of_space(
-        study, search.space, search.pruning, search.final, facts, measured, everything, first=search.first
+        study,
+        search.space,
+        search.pruning,
+        search.final,
+        facts,
+        measured,
+        everything,
+        first=search.first,
+        learned=search.learned,
     )
     if search.verdicts:
         yield full_table(search.verdicts)

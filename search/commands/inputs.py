@@ -141,6 +141,8 @@ def _recipe_target(recipe: Recipe, download: bool) -> Target:
 
 
 def _study_target(study: Study, kind: TargetKind, download: bool) -> Target:
+    from search.running.prepare import check_first_networks  # torch takes seconds to import
+
     trial = per_trial(study.resources, local_hardware())
     start = find_start(study, gpu=trial.gpus > 0, download=download)
     base = start.recipe(study)
@@ -149,7 +151,8 @@ def _study_target(study: Study, kind: TargetKind, download: bool) -> Target:
     facts = with_networks(with_written_facts(facts, study), study, data.info, download=download)
     learned = space_of(study, facts, data.info)
     space = learned.space
-    first_trials(study, space, data.info)  # refuses what `search` would refuse
+    first = first_trials(study, space, data.info)  # it refuses what `search` would refuse
+    check_first_networks(first, data.info, download=download)
     recipe = space.recipe(space.own)
     return Target(recipe, data, kind, _device(trial), trial.cpus, study, learned.lines)
 

@@ -56,7 +56,8 @@ class Pruning:
         if not self.rungs:
             return f"no trial is stopped early: {self.why}"
         saved = 1.0 - expected_share(self.rungs, self.factor, epochs)
-        after = f"after {listed(map(str, self.rungs))} epochs, where one in {_number(self.factor)} goes on"
+        at = "1 epoch" if self.rungs == (1,) else f"{listed(map(str, self.rungs))} epochs"
+        after = f"after {at}, where one in {_number(self.factor)} goes on"
         saves = f"saves about {saved:.0%} of the epochs: {self.why}"
         match self.kind:
             case "asha":

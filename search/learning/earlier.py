@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 from search.learning.lessons import LEARN_FROM
 from search.record.folder import read_facts, read_record, read_search
+from search.record.home import Home
 from search.record.storage import local_folder
 from search.record.trials import Record
 from search.study import Study, StudyError
+from search.study.address import absolute
 from search.verdicts.standings import LEAST_TRIALS, positions
 from spaces.facts import Facts
 from spaces.space import Dimension, Space, Values
@@ -79,12 +81,17 @@ def earlier_searches(study: Study) -> tuple[Earlier, ...]:
     """Returns the searches that a study learns from, in its order; a search in a store is copied first.
 
     Raises StudyError with every fault: a folder that is no search, a journal that is damaged or has another
-    format, a search without an ended trial or with another objective, and one that is named twice.
+    format, a search without an ended trial or with another objective, the search itself, and one that is
+    named twice.
     """
+    own = absolute(Home.of(study).address) if study.name is not None else None
     found: dict[str, Earlier] = {}
     faults: list[Fault] = []
     for at, address in enumerate(study.space.learn_from):
         where = f"{LEARN_FROM}.{at}"
+        if absolute(address) == own:
+            faults.append(Fault(where, f"{address}: is this search itself; leave it out"))
+            continue
         try:
             earlier = _opened(address)
         except UserError as error:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -64,11 +67,16 @@ def facts_in(file: Path) -> tuple[Facts, DataInfo]:
         raise UserError(f"{file}: not what a search writes: {error}") from None
 
 
-def facts_text(facts: Facts, info: DataInfo, code: CodeRecord | None = None) -> bytes:
-    """Returns facts and what is known of the data, as JSON, and of a person's own code."""
-    tree = {"facts": facts.tree(), "data": info.tree()}
+def facts_text(
+    facts: Facts, info: DataInfo, code: CodeRecord | None = None, learned: Sequence[str] = ()
+) -> bytes:
+    """Returns facts and what is known of the data, as JSON, of a person's own code, and in lines what earlier
+    searches taught."""
+    tree: dict[str, Any] = {"facts": facts.tree(), "data": info.tree()}
     if code is not None:
         tree["code"] = code.tree()
+    if learned:
+        tree["learned"] = list(learned)
     return json.dumps(tree, indent=2).encode()
 
 
@@ -77,10 +85,25 @@ def read_code(folder: Path) -> CodeRecord | None:
 
     Raises UserError where the file is missing or holds something else.
     """
-    file = folder / FACTS_FILE
-    try:
-        tree = json.loads(read_regular(file, LARGEST_FACTS))
+    with _read(folder / FACTS_FILE) as tree:
         return CodeRecord.from_tree(tree["code"]) if "code" in tree else None
+
+
+def read_learned(folder: Path) -> tuple[str, ...]:
+    """Returns the lines that say what earlier searches taught when this one began, or why nothing.
+
+    Raises UserError where the file is missing or holds something else.
+    """
+    with _read(folder / FACTS_FILE) as tree:
+        return tuple(map(str, tree.get("learned", ())))
+
+
+@contextmanager
+def _read(file: Path) -> Iterator[Any]:
+    """Gives what a file of facts holds. What is wrong with that, also where the body finds it, is a
+    UserError."""
+    try:
+        yield json.loads(read_regular(file, LARGEST_FACTS))
     except OSError as error:
         raise UserError(f"{file}: cannot be read: {why(error)}") from None
     except (AttributeError, TypeError, ValueError, RecursionError) as error:

@@ -21,7 +21,15 @@ from search.learning.learned_space import space_of
 from search.record.chain import JournalError
 from search.record.code import CodeRecord
 from search.record.cursor import run_ids
-from search.record.folder import home_in, is_driven, read_code, read_facts, read_record, read_search
+from search.record.folder import (
+    home_in,
+    is_driven,
+    read_code,
+    read_facts,
+    read_learned,
+    read_record,
+    read_search,
+)
 from search.record.home import Home
 from search.record.storage import local_folder
 from search.record.summary import State, Summary, summarise
@@ -79,6 +87,11 @@ class Search:
     def code(self) -> CodeRecord | None:
         """What is recorded of a person's own code that the search uses; None where it uses none."""
         return read_code(self.folder)
+
+    @cached_property
+    def learned(self) -> tuple[str, ...]:
+        """What earlier searches taught when this one began, or why nothing: a line for each."""
+        return read_learned(self.folder)
 
     @property
     def record(self) -> Record:

@@ -41,7 +41,7 @@ from spaces.domains import Choice
 from spaces.facts import Facts
 from spaces.space import Space
 from trainable.data import DataInfo, DataSet, resolve
-from trainable.errors import UserError
+from trainable.errors import ModelError, UserError
 from trainable.recipe import Recipe
 from trainable.recipe.models import MODEL_NAME, Model, network_name
 from trainable.recipe.yamlfile import write_whole
@@ -257,7 +257,10 @@ def _carried(code: Code) -> CarriedCode:
 def write_facts(prepared: Prepared) -> None:
     """Write what was measured: a resumed search reads it and never measures again."""
     code = record_of(prepared.code) if prepared.code != NO_CODE else None
-    write_whole(prepared.home.folder / FACTS_FILE, facts_text(prepared.facts, prepared.data.info, code))
+    write_whole(
+        prepared.home.folder / FACTS_FILE,
+        facts_text(prepared.facts, prepared.data.info, code, prepared.learned),
+    )
 
 
 def check_metrics(metrics: Own, data: DataSet) -> None:
@@ -303,21 +306,31 @@ def check_networks(
 
 
 def _check_first(prepared: Prepared, build: BuildModel | None, say: Say, *, download: bool) -> None:
-    """Say which first trials the sampler ignores, and which are compared early; make networks that no other
-    trial has.
+    """Say which first trials the sampler ignores, and which are compared early; make their networks.
 
     Raises ModelError.
     """
-    from trainable.training.network import make_network
-
     for at, first in enumerate(prepared.first, start=1):
         if first.outside:
             say(f"trial {at}: {first.mark}")
-        recipe = Recipe.from_tree(first.recipe)
-        if why := compared_early(recipe, prepared.pruning):
+        if why := compared_early(Recipe.from_tree(first.recipe), prepared.pruning):
             say(f"trial {at}: {why}")
-        if any(path.startswith("model.") for path in first.outside):
-            make_network(recipe.model, prepared.data.info, build=build, download=download)
+    check_first_networks(prepared.first, prepared.data.info, build, download=download)
+
+
+def check_first_networks(
+    first: Sequence[FirstTrial], info: DataInfo, build: BuildModel | None = None, *, download: bool = False
+) -> None:
+    """Make the networks that only a person's first trials have. Raises ModelError, which says whose it is."""
+    from trainable.training.network import make_network
+
+    for each in first:
+        if any(path.startswith("model.") for path in each.outside):
+            spec = Recipe.from_tree(each.recipe).model
+            try:
+                make_network(spec, info, build=build, download=download)
+            except ModelError as error:
+                raise ModelError(f"{each.source}: {error}") from None
 
 
 def weights_of(space: Space) -> dict[str, str]:

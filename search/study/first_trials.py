@@ -7,17 +7,18 @@ from typing import Any
 
 from search.study.first import FirstTrial
 from search.study.space import recipe_faults
-from search.study.study import FIXED_BY_THE_STUDY, WEIGHTS, Study, StudyError
-from spaces.domains import Choice, Value, is_number
+from search.study.study import FIXED_BY_THE_STUDY, RECIPE_SECTIONS, WEIGHTS, Study, StudyError
+from spaces.domains import Choice, Value, is_number, listed
 from spaces.priors import Prior, likeliest
 from spaces.space import Dimension, Space
 from trainable.data import DataInfo
 from trainable.errors import Fault, FaultyInput, UserError
 from trainable.files.paths import without_tilde
+from trainable.files.store import is_uri
 from trainable.recipe import Recipe
 from trainable.recipe.models import MODEL_NAME, absolute_name, is_published
 from trainable.recipe.trees import leaves
-from trainable.recipe.yamlfile import read_recipe
+from trainable.recipe.yamlfile import read_tree
 
 OF_THE_SEARCH = (
     "loop.epochs",
@@ -74,7 +75,7 @@ def _first_trial(
     study: Study, space: Space, info: DataInfo, where: str, entry: str | Mapping[str, Any]
 ) -> FirstTrial:
     if isinstance(entry, str):
-        recipe, source = _of_search(read_recipe(without_tilde(entry)), space), entry
+        recipe, source = _of_search(_read(entry), space), entry
     else:
         recipe, source = _changed(space, entry), f"{where} of the study"
     recipe = _with_absolute_paths(recipe)
@@ -86,20 +87,36 @@ def _first_trial(
     )
 
 
+def _read(entry: str) -> Recipe:
+    """Returns the recipe in a file. Raises UserError (RecipeError) where there is none."""
+    if is_uri(entry):
+        raise UserError(f"{entry}: expected a file, got a URI; `tunebook export SEARCH -o FILE` writes one")
+    tree = read_tree(without_tilde(entry))
+    if "data" not in tree or not RECIPE_SECTIONS & set(tree):
+        got = listed(tree) if tree else "an empty file"
+        raise UserError(f"{entry}: expected a recipe, which has data, model, optimizer and more, got {got}")
+    return Recipe.from_tree(tree, where=entry)
+
+
 def _of_search(written: Recipe, space: Space) -> Recipe:
     """Returns the recipe of a file with the search's data, and with its values of `OF_THE_SEARCH`, except for
     those that it varies."""
-    varied = {each.path for each in space.dimensions}
-    ours = {path: space.base.get(path) for path in OF_THE_SEARCH if path not in varied}
+    ours = {path: space.base.get(path) for path in _same_for_all(space)}
     return _built(
         lambda: written.model_copy(update={"data": space.base.data, "provenance": None}).with_values(ours)
     )
 
 
+def _same_for_all(space: Space) -> list[str]:
+    """Returns those fields of `OF_THE_SEARCH` that a search does not vary: its trials share them."""
+    varied = {each.path for each in space.dimensions}
+    return [path for path in OF_THE_SEARCH if path not in varied]
+
+
 def _changed(space: Space, entry: Mapping[str, Any]) -> Recipe:
     """Returns the documented recipe with other values."""
     written = list(leaves(entry))
-    faults = list(_misplaced([path for path, _ in written]))
+    faults = list(_misplaced([path for path, _ in written], space))
     values = dict(written)
 
     def chosen(dimension: Dimension, prior: Prior) -> Value:
@@ -131,11 +148,12 @@ def _with_absolute_paths(recipe: Recipe) -> Recipe:
     return recipe.with_values(found)
 
 
-def _misplaced(paths: list[str]) -> Iterator[Fault]:
+def _misplaced(paths: list[str], space: Space) -> Iterator[Fault]:
+    of_all = dict.fromkeys(_same_for_all(space), "all trials share it; write it in the study's `base`")
     for path in dict.fromkeys(paths):
         if paths.count(path) > 1:
             yield Fault(path, "is written twice, nested and dotted; keep one")
-        for field, instead in FIXED_BY_THE_STUDY.items():
+        for field, instead in {**of_all, **FIXED_BY_THE_STUDY}.items():
             if path == field or path.startswith(f"{field}."):
                 yield Fault(path, f"cannot differ in a first trial: {instead}")
 

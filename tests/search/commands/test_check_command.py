@@ -70,6 +70,10 @@ def test_a_warning_alone_leaves_with_0(tunebook: Run, tmp_path: Path) -> None:
         (["digits", "--debug", "profile"], "tunebook train"),
         (["digits", "--set", "budgit.trials=3"], "budgit"),
         (["digits", "--set", "base.loop.batch_size=5000"], "loop.batch_size"),
+        (
+            ["digits", "--set", "first=[{model: {kind: timm, name: no_such_net}}]"],
+            "first.0 of the study: model.name: timm has no classification model 'no_such_net'",
+        ),
     ],
 )
 def test_wrong_usage_leaves_with_2(tunebook: Run, arguments: list[str], wanted: str) -> None:

@@ -25,7 +25,7 @@ from tests.trainable.data_forms import write_csv
 from trainable.data import DataInfo
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data
-from trainable.recipe.yamlfile import write_recipe
+from trainable.recipe.yamlfile import read_tree, write_recipe
 
 Tunebook = Callable[..., tuple[int, str, str]]
 MACHINE = Hardware((Node(cpus=2, gpus=0),))
@@ -339,6 +339,16 @@ def test_the_plan_says_what_earlier_searches_taught_and_the_field_by_which_of_th
         in out
     )
     assert "learned from 1 of space.learn_from:" in row(out, "optimizer.lr")
+    begun = Study.from_tree(read_tree("new.yaml")).resolved("mine")
+    prepared = prepare(begun, Home(tmp_path / "mine"), MACHINE)
+    (tmp_path / "mine").mkdir()
+    write_facts(prepared)
+    begun.write(tmp_path / "mine")
+    code, of_search, _ = tunebook("explain", tmp_path / "mine")
+    assert code == 0
+    assert len(prepared.learned) == 2
+    for line in prepared.learned:
+        assert f"learned from {line}" in " ".join(of_search.split())
     Path("new.yaml").write_text("data: {path: digits}\nspace: {learn_from: [nowhere]}\n")
     code, _, err = tunebook("explain", "new.yaml")
     assert code == 2

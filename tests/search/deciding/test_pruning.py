@@ -303,6 +303,8 @@ def test_the_sentence_has_rungs_part_saving_and_reasons() -> None:
         ({"budget__epochs": 1}, "no trial is stopped early: no rung"),
         ({"scheduler__grace_epochs": 2}, "the study sets the epochs; "),
         ({"scheduler__rungs": [5]}, "compared after 5 epochs"),
+        ({"scheduler__rungs": [1]}, "compared after 1 epoch, where"),
+        ({"scheduler__rungs": [1, 5]}, "compared after 1 and 5 epochs, where"),
         ({"scheduler__rungs": [5], "scheduler__kind": "promotion"}, "paused after 5 epochs, where one in"),
         ({"scheduler__reduction_factor": 7}, "one in 7 goes on"),
         ({"scheduler__reduction_factor": 4}, "; the study sets how many go on"),

@@ -213,6 +213,15 @@ def test_each_folder_that_is_no_search_is_named_by_its_place(high: Path, tmp_pat
     assert EVENTS_FILE in faults[2][1]
 
 
+@pytest.mark.parametrize("written", ["searches/me", "./searches/me", "searches/me/"])
+def test_a_search_cannot_learn_from_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    study = study_of([written], name="me")
+    assert faults_of(study) == [("space.learn_from.0", f"{written}: is this search itself; leave it out")]
+
+
 def test_a_recipe_in_place_of_a_search_is_refused_and_says_where_it_belongs(tmp_path: Path) -> None:
     recipe = tmp_path / "best.yaml"
     recipe.write_text("version: 2\n")

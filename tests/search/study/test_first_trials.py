@@ -131,6 +131,8 @@ def test_a_value_on_which_beliefs_depend_must_be_one_that_the_search_may_draw(tm
         ({"optimizer.kind": "lars"}, "first.0.optimizer.kind", "expected one of sgd, adamw"),
         ({"data.path": "x"}, "first.0.data.path", "cannot differ in a first trial"),
         ({"loop.epochs": 3}, "first.0.loop.epochs", "write budget.epochs"),
+        ({"loop.seed": 3}, "first.0.loop.seed", "all trials share it; write it in the study's `base`"),
+        ({"precision": {"kind": "bf16"}}, "first.0.precision.kind", "all trials share it"),
         ({"optimizer.lr": 0.1, "optimizer": {"lr": 0.2}}, "first.0.optimizer.lr", "is written twice"),
         ({"loop.batch_size": 50_000}, "first.0.loop.batch_size", "more than the"),
         ({"evaluation.flip": True}, "first.0.evaluation.flip", "a mirrored image must keep its label"),
@@ -172,13 +174,28 @@ def test_an_entry_that_is_neither_a_file_nor_values_is_refused(entry: object) ->
 
 
 def test_files_that_hold_no_recipe_are_named_by_their_places_with_all_other_faults(tmp_path: Path) -> None:
-    study, none = tmp_path / "study.yaml", tmp_path / "none.yaml"
-    study.write_text("data: {path: digits}\nbudget: {trials: 3}\n")
-    found = dict(faults_of(str(none), {"optimizer.kind": "lars"}, str(study)))
-    assert list(found) == ["first.0", "first.1.optimizer.kind", "first.2.budget"]
+    written = {
+        "study": "data: {path: digits}\nbudget: {trials: 3}\n",
+        "empty": "",
+        "part": "optimizer: {lr: 0.2}\n",
+        "typo": "data: {path: digits}\nmodel: {}\noptimiser: {}\n",
+    }
+    for name, text in written.items():
+        (tmp_path / f"{name}.yaml").write_text(text)
+    study, empty, part, typo = (str(tmp_path / f"{name}.yaml") for name in written)
+    none, uri = str(tmp_path / "none.yaml"), "s3://bucket/best.yaml"
+    found = dict(faults_of(none, {"optimizer.kind": "lars"}, study, empty, part, typo, uri, budget__trials=9))
+    places = [f"first.{at}" for at in range(7)]
+    places[1], places[5] = "first.1.optimizer.kind", "first.5.optimiser"
+    assert list(found) == places
     assert found["first.0"] == f"{none}: no such file"
-    assert found["first.2.budget"].startswith("unknown key")
-    assert found["first.2.budget"].endswith(f"(in {study})")
+    expected = "expected a recipe, which has data, model, optimizer and more"
+    assert found["first.2"] == f"{study}: {expected}, got data and budget"
+    assert found["first.3"] == f"{empty}: {expected}, got an empty file"
+    assert found["first.4"] == f"{part}: {expected}, got optimizer"
+    assert found["first.5.optimiser"].startswith("unknown key")
+    assert found["first.5.optimiser"].endswith(f"(in {typo})")
+    assert found["first.6"].startswith(f"{uri}: expected a file, got a URI")
 
 
 def test_the_weights_of_a_first_trial_are_found_from_any_folder(
