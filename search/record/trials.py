@@ -46,6 +46,7 @@ from trainable.recipe.trees import sharing
 from trainable.training.metrics import EpochResult
 
 HOURS_SPENT = "the budget of hours is spent"
+"""The reason of trials that ended as stopped because no time was left."""
 TrialState = Literal["queued", "running", "paused", "finished", "stopped", "diverged", "failed", "infeasible"]
 """A paused trial has started and has not ended, but nothing trains it now: it waits at a rung, or for a retry
 or `resume`."""
