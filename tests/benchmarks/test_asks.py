@@ -20,7 +20,7 @@ def test_a_size_stands_for_the_proposals_around_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("growth", "told"), [(1.5, "1.5 times the cheapest (asked: at most 2; met)"), (3, "not met")]
+    ("growth", "told"), [(1.5, "1.50 times the cheapest (asked: at most 2; met)"), (3, "not met")]
 )
 def test_growth_from_300_trials_on_is_judged(growth: float, told: str) -> None:
     search = [0.001] * 700 + [0.001 * growth] * 500
