@@ -323,7 +323,7 @@ class Study(Spec):
             chosen = {**space.overrides[MODEL_NAME], "choice": [*map(absolute_name, self.networks)]}
             space = space.model_copy(update={"overrides": {**space.overrides, MODEL_NAME: chosen}})
         space = space.model_copy(update={"learn_from": tuple(map(absolute, space.learn_from))})
-        first = tuple(str(without_tilde(x).absolute()) if isinstance(x, str) else x for x in self.first)
+        first = tuple(absolute(each) if isinstance(each, str) else each for each in self.first)
         found = {"name": name, "storage": storage, "data": data, "base": base, "space": space, "first": first}
         return self.model_copy(update=found)
 

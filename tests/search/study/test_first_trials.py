@@ -208,6 +208,7 @@ def test_the_weights_of_a_first_trial_are_found_from_any_folder(
 
 def test_paths_are_absolute_in_a_resolved_study(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    study = study_of("best.yaml", {"optimizer.lr": 0.2}).resolved("mine")
-    assert study.first == (str(tmp_path / "best.yaml"), {"optimizer.lr": 0.2})
+    uri = "s3://bucket/best.yaml"  # it is refused later, as it was written
+    study = study_of("best.yaml", {"optimizer.lr": 0.2}, uri).resolved("mine")
+    assert study.first == (str(tmp_path / "best.yaml"), {"optimizer.lr": 0.2}, uri)
     assert Study.from_tree(study.model_dump(mode="json")) == study
