@@ -290,8 +290,8 @@ class Ledger:
                 self._stop_paused()
             return self._next_repeat()
         number = self.trials
-        place = number - self._record.repeats
-        self._write(new_trial(self._space, number, place, self._settled.first, self._draws.draw))
+        index = number - self._record.repeats
+        self._write(new_trial(self._space, number, index, self._settled.first, self._draws.draw))
         return number
 
     def _promoted(self) -> int | None:

@@ -52,17 +52,17 @@ def settled_search(
 def new_trial(
     space: Space,
     number: int,
-    place: int,
+    index: int,
     first: Sequence[FirstTrial],
     draw: Callable[[], Mapping[str, Value]],
 ) -> TrialEvent:
-    """Returns the event of a trial of the search itself, whose place is counted without trials that repeat
+    """Returns the event of a trial of the search itself, whose index is counted without trials that repeat
     others: at 0 is the documented recipe, then come those that a person asked for, and then those that are
     drawn."""
-    if place == 0:
+    if index == 0:
         return _drawn_trial(space, number, space.own, own=True)
-    if place <= len(first):
-        return _first_trial(number, first[place - 1])
+    if index <= len(first):
+        return _first_trial(number, first[index - 1])
     return _drawn_trial(space, number, draw(), own=False)
 
 

@@ -75,11 +75,11 @@ def _trial_fault(record: Record, event: TrialEvent) -> str | None:
 
 
 def _first_fault(record: Record, event: TrialEvent, asked: Sequence[FirstTrial]) -> str | None:
-    place = event.trial - record.repeats
+    index = event.trial - record.repeats
     if event.repeat is not None:
         expected = record.trials[event.repeat.of].first
-    elif 0 < place <= len(asked):
-        first = asked[place - 1]
+    elif 0 < index <= len(asked):
+        first = asked[index - 1]
         if (event.first, event.values, event.recipe) == (first.mark, first.values, first.recipe):
             return None
         return f"expected the first trial of {first.source}, as it was settled, got another one"

@@ -268,10 +268,10 @@ def functions_of(study: Study, code: CodeRecord | None) -> str:
     return ", ".join(f"{word}={name}" for word, name in named.items() if name is not None)
 
 
-def extend_call(folder: Path, trials: int, study: Study, code: CodeRecord | None) -> str:
+def extend_call(address: str, trials: int, study: Study, code: CodeRecord | None) -> str:
     """Returns the call in Python that extends a search; empty if it has no functions of a person's own."""
     own = functions_of(study, code)
-    return f"extend({str(folder)!r}, {trials}, {own})" if own else ""
+    return f"extend({address!r}, {trials}, {own})" if own else ""
 
 
 def show(search: Search, *, as_json: bool) -> None:

@@ -147,7 +147,7 @@ def extend(
         if budget > MOST_TRIALS:
             raise UserError(f"--trials {trials}: expected at most {MOST_TRIALS:,} in all, got {budget:,}")
         if search.code is not None and (lacks := search.code.lacking(code)):
-            call = report.extend_call(home.folder, trials, search.study, search.code)
+            call = report.extend_call(home.address, trials, search.study, search.code)
             raise UserError(f"this search uses code of yours, {listed(lacks)}; from Python: {call}")
         return _go_on(home, lease, address=address, download=download, code=code, extended_to=budget)
 
