@@ -16,6 +16,7 @@ from search.facts.start import Start, find_start
 from search.learning.learned_space import space_of
 from search.record.storage import local_folder
 from search.results.search import Search
+from search.running.networks import check_first_networks
 from search.study import RECIPE_SECTIONS, STUDY_FILE, Study, settings_of, study_from
 from search.study.first_trials import first_trials
 from trainable.data import DataSet, resolve
@@ -141,8 +142,6 @@ def _recipe_target(recipe: Recipe, download: bool) -> Target:
 
 
 def _study_target(study: Study, kind: TargetKind, download: bool) -> Target:
-    from search.running.prepare import check_first_networks  # torch takes seconds to import
-
     trial = per_trial(study.resources, local_hardware())
     start = find_start(study, gpu=trial.gpus > 0, download=download)
     base = start.recipe(study)

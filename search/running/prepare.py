@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -32,18 +32,17 @@ from search.record.folder import facts_text
 from search.record.home import FACTS_FILE, Home
 from search.results.search import Search
 from search.running.fresh_splits import fresh_splits, most_bytes
+from search.running.networks import check_first_networks, check_networks, weights_of
 from search.study import Study
 from search.study.code import NO_CODE, Code, check_code
 from search.study.first import FirstTrial
 from search.study.first_trials import first_trials
 from search.study.space import check_trials, far_rates
-from spaces.domains import Choice
 from spaces.facts import Facts
 from spaces.space import Space
 from trainable.data import DataInfo, DataSet, resolve
-from trainable.errors import ModelError, UserError
+from trainable.errors import UserError
 from trainable.recipe import Recipe
-from trainable.recipe.models import MODEL_NAME, Model, network_name
 from trainable.recipe.yamlfile import write_whole
 from trainable.tune.carried import NOTHING, Carried, CarriedCode, CarriedMetric
 
@@ -279,32 +278,6 @@ def check_metrics(metrics: Own, data: DataSet) -> None:
     make_extra_metrics((), metrics, data.info.classes).measure(Answers(logits, labels))
 
 
-def check_networks(
-    space: Space, info: DataInfo, build: BuildModel | None = None, *, download: bool = False
-) -> None:
-    """Make the networks that a fault of weights or of a person's own function would fail in trials.
-
-    Weights are loaded once for each model that the space may choose; with `download`, published ones are
-    fetched. A person's own function is called for the first trial, and for each end of each range of the
-    model: it may fail at one of them alone. Raises ModelError.
-    """
-    from trainable.models.groups import head_parameters, rate_factors
-    from trainable.training.network import make_network
-
-    if build is None:
-        for spec in _models_with_weights(space):
-            make_network(spec, info, download=download)
-        return
-    tried: list[Model] = []
-    for spec in _own_models(space):
-        if spec not in tried:
-            tried.append(spec)
-            network = make_network(spec, info, build=build, download=download)
-            rate_factors(spec.layer_rates, network)
-            if spec.freeze_epochs:
-                head_parameters(network)
-
-
 def _check_first(prepared: Prepared, build: BuildModel | None, say: Say, *, download: bool) -> None:
     """Say which first trials the sampler ignores, and which are compared early; make their networks.
 
@@ -318,56 +291,11 @@ def _check_first(prepared: Prepared, build: BuildModel | None, say: Say, *, down
     check_first_networks(prepared.first, prepared.data.info, build, download=download)
 
 
-def check_first_networks(
-    first: Sequence[FirstTrial], info: DataInfo, build: BuildModel | None = None, *, download: bool = False
-) -> None:
-    """Make the networks that only a person's first trials have. Raises ModelError, which says whose it is."""
-    from trainable.training.network import make_network
-
-    for each in first:
-        if any(path.startswith("model.") for path in each.outside):
-            spec = Recipe.from_tree(each.recipe).model
-            try:
-                make_network(spec, info, build=build, download=download)
-            except ModelError as error:
-                raise ModelError(f"{each.source}: {error}") from None
-
-
-def weights_of(space: Space) -> dict[str, str]:
-    """Returns the digest of the file of weights of each network that the space may choose, by its name;
-    published weights have none."""
-    from trainable.models.weights import weights_digest
-
-    found = {network_name(spec): weights_digest(spec) for spec in _models_with_weights(space)}
-    return {name: digest for name, digest in found.items() if digest is not None}
-
-
 def _say_changed(search: Search, weights: Mapping[str, str], say: Say) -> None:
     before = {name: digest for each in search.record.trials for name, digest in each.weights.items()}
     for name, digest in weights.items():
         if before.get(name, digest) != digest:
             say(f"the file of weights of {name} has changed since the search began")
-
-
-def _models_with_weights(space: Space) -> Iterator[Model]:
-    """Yields the models that the space may choose, if they start from weights: the first trial's first."""
-    base = space.base
-    if base.model.weights is None:
-        return
-    yield base.model
-    for each in space.dimensions:
-        if each.path == MODEL_NAME and isinstance(each.domain, Choice):
-            names = [name for name in each.domain.options if name != base.get(MODEL_NAME)]
-            yield from (base.with_values({MODEL_NAME: name}).model for name in names)
-
-
-def _own_models(space: Space) -> Iterator[Model]:
-    """Yields the model of the first trial, and those with one value at an end of its range."""
-    yield space.recipe(space.own).model
-    for each in space.dimensions:
-        if each.path.startswith("model.") and each.path in space.own:
-            for end in each.domain.extremes():
-                yield space.recipe({**space.own, each.path: end}).model
 
 
 def _assemble(

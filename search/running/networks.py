@@ -1,0 +1,88 @@
+"""Makes the networks of a search before its first trial, so that a fault in one is named then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from search.study.first import FirstTrial
+from spaces.domains import Choice
+from spaces.space import Space
+from trainable.data import DataInfo
+from trainable.errors import ModelError
+from trainable.recipe import Recipe
+from trainable.recipe.models import MODEL_NAME, Model, network_name
+
+if TYPE_CHECKING:  # torch takes seconds to import
+    from trainable.models.own import BuildModel
+
+
+def check_networks(
+    space: Space, info: DataInfo, build: BuildModel | None = None, *, download: bool = False
+) -> None:
+    """Make the networks that a fault of weights or of a person's own function would fail in trials.
+
+    Weights are loaded once for each model that the space may choose; with `download`, published ones are
+    fetched. A person's own function is called for the first trial, and for each end of each range of the
+    model: it may fail at one of them alone. Raises ModelError.
+    """
+    from trainable.models.groups import head_parameters, rate_factors
+    from trainable.training.network import make_network
+
+    if build is None:
+        for spec in _models_with_weights(space):
+            make_network(spec, info, download=download)
+        return
+    tried: list[Model] = []
+    for spec in _own_models(space):
+        if spec not in tried:
+            tried.append(spec)
+            network = make_network(spec, info, build=build, download=download)
+            rate_factors(spec.layer_rates, network)
+            if spec.freeze_epochs:
+                head_parameters(network)
+
+
+def check_first_networks(
+    first: Sequence[FirstTrial], info: DataInfo, build: BuildModel | None = None, *, download: bool = False
+) -> None:
+    """Make the networks that only a person's first trials have. Raises ModelError, which says whose it is."""
+    from trainable.training.network import make_network
+
+    for each in first:
+        if any(path.startswith("model.") for path in each.outside):
+            spec = Recipe.from_tree(each.recipe).model
+            try:
+                make_network(spec, info, build=build, download=download)
+            except ModelError as error:
+                raise ModelError(f"{each.source}: {error}") from None
+
+
+def weights_of(space: Space) -> dict[str, str]:
+    """Returns the digest of the file of weights of each network that the space may choose, by its name;
+    published weights have none."""
+    from trainable.models.weights import weights_digest
+
+    found = {network_name(spec): weights_digest(spec) for spec in _models_with_weights(space)}
+    return {name: digest for name, digest in found.items() if digest is not None}
+
+
+def _models_with_weights(space: Space) -> Iterator[Model]:
+    """Yields the models that the space may choose, if they start from weights: the first trial's first."""
+    base = space.base
+    if base.model.weights is None:
+        return
+    yield base.model
+    for each in space.dimensions:
+        if each.path == MODEL_NAME and isinstance(each.domain, Choice):
+            names = [name for name in each.domain.options if name != base.get(MODEL_NAME)]
+            yield from (base.with_values({MODEL_NAME: name}).model for name in names)
+
+
+def _own_models(space: Space) -> Iterator[Model]:
+    """Yields the model of the first trial, and those with one value at an end of its range."""
+    yield space.recipe(space.own).model
+    for each in space.dimensions:
+        if each.path.startswith("model.") and each.path in space.own:
+            for end in each.domain.extremes():
+                yield space.recipe({**space.own, each.path: end}).model
