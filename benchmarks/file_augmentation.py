@@ -35,6 +35,7 @@ from trainable.data.readers import Augmented, FileBatch, FileImages
 from trainable.data.source import Integers
 from trainable.recipe import Recipe
 from trainable.recipe.augmentations import (
+    OF_MASKS,
     Augmentation,
     AutoAugment,
     NoCrop,
@@ -42,6 +43,7 @@ from trainable.recipe.augmentations import (
     PadCrop,
     RandAugment,
     ResizedCrop,
+    ScaledCrop,
     TrivialAugment,
 )
 from trainable.recipe.data import Data
@@ -203,6 +205,8 @@ def _crop(spec: Augmentation, side: int) -> list[Any]:
         case ResizedCrop() as box:
             scale, ratio = (box.scale_min, box.scale_max), (box.ratio_min, box.ratio_max)
             return [v2.RandomResizedCrop(side, scale=scale, ratio=ratio)]
+        case ScaledCrop():
+            raise ValueError(OF_MASKS)
         case _:
             assert_never(spec.crop)
 

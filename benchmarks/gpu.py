@@ -27,11 +27,11 @@ from report import described, environment, in_rounds, plain, ratio, refuse_busy_
 from trainable.data import DataSet, from_arrays, load
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data
+from trainable.training.classification import ClassificationTask
 from trainable.training.network import make_network
 from trainable.training.optim import make_phases
 from trainable.training.precision import autocast, resolve
 from trainable.training.run import Run
-from trainable.training.task import ClassificationTask
 
 SHARE_OF_BASELINE = 0.98
 CLASSES = 10

@@ -48,7 +48,10 @@ def search(
         Path | None, typer.Argument(metavar="[STUDY.yaml]", help="A study; or use --data.")
     ] = None,
     data: DataPath = None,
-    model: Annotated[str | None, typer.Option(help="resnet_small, a torchvision name, or timm/NAME.")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="resnet_small, unet_small, a torchvision name, timm/NAME or smp/DECODER/ENCODER."),
+    ] = None,
     weights: Weights = None,
     trials: Annotated[int | None, typer.Option(help="How many trials.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Epochs of the longest trial.")] = None,

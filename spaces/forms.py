@@ -58,7 +58,7 @@ def kinds_having(path: str) -> tuple[str, ...]:
 
 def allowed(path: str, value: Value) -> bool:
     """Returns whether a value is allowed by the field's list of words or numbers, if it has such a list."""
-    words = [each for each in types_of(path) if isinstance(each, Value)]
+    words = _words_in(types_of(path))
     return not words or value in words
 
 
@@ -67,7 +67,7 @@ def forms(path: str) -> tuple[str, ...]:
     types = types_of(path)
     if path.startswith(f"{ARGUMENTS}."):
         return (*RANGES, "choice: [option, ...]")
-    if words := [each for each in types if isinstance(each, Value)]:
+    if words := _words_in(types):
         return (f"choice: [{', '.join(map(shown, words))}]",)
     if ... in types:
         return ()
@@ -78,6 +78,11 @@ def forms(path: str) -> tuple[str, ...]:
     if int in types:
         return ("int: [low, high]", "int_log: [low, high]", "choice: [number, ...]")
     return ("choice: [word, ...]",)
+
+
+def _words_in(types: tuple[Any, ...]) -> list[Value]:
+    """Returns the words and numbers that a field's types list; empty where some kind allows any text."""
+    return [] if str in types else [each for each in types if isinstance(each, Value)]
 
 
 def form_like(domain: Domain) -> str:

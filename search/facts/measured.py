@@ -17,6 +17,7 @@ from trainable.errors import UserError
 from trainable.recipe import Recipe
 from trainable.recipe.models import MODEL_NAME
 from trainable.recipe.speeds import Speed
+from trainable.recipe.tasks import masks_of
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from torch import nn
@@ -64,6 +65,7 @@ def load_data(
         device_kind=kind,
         download=download,
         most_bytes=most_bytes,
+        masks=masks_of(asked.task),
     )
 
 

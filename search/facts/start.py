@@ -11,7 +11,7 @@ from search.study import WEIGHTS, Study, weights_path
 from spaces.catalog.overrides import path_of
 from spaces.facts import Backbone, Facts
 from spaces.rules.starts import candidates, start, suits
-from trainable.data.dataset import stored_side
+from trainable.data.assembly import stored_side
 from trainable.recipe import Recipe
 from trainable.recipe.models import is_published, network_fields
 

@@ -149,13 +149,9 @@ def _mistakes(data: DataSet, scores: Scores) -> tuple[Mistake, ...]:
 
 def _pixels(data: DataSet, part: Part, positions: Integers) -> Pixels:
     """Returns some images of a part, uint8 [n, C, side, side], as the network saw them."""
-    from trainable.data.decode import decode
-    from trainable.data.parts import ArrayPart
-    from trainable.data.source import Selection
+    from trainable.checks.sampling import pixels
 
-    if isinstance(part, ArrayPart):
-        return part.images[positions]
-    return decode(Selection(part.selection.source, part.selection.indices[positions]), data.form)[0]
+    return pixels(data, part, positions)
 
 
 def thumbnail(pixels: Pixels) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import product
 from typing import TYPE_CHECKING
 
 from search.study.first import FirstTrial
@@ -11,7 +12,7 @@ from spaces.space import Space
 from trainable.data import DataInfo
 from trainable.errors import ModelError
 from trainable.recipe import Recipe
-from trainable.recipe.models import MODEL_NAME, Model, network_name
+from trainable.recipe.models import ENCODER, MODEL_NAME, OUTPUT_STRIDE, Model, SmpModel, network_name
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from trainable.models.own import BuildModel
@@ -73,10 +74,13 @@ def _models_with_weights(space: Space) -> Iterator[Model]:
     if base.model.weights is None:
         return
     yield base.model
-    for each in space.dimensions:
-        if each.path == MODEL_NAME and isinstance(each.domain, Choice):
-            names = [name for name in each.domain.options if name != base.get(MODEL_NAME)]
-            yield from (base.with_values({MODEL_NAME: name}).model for name in names)
+    drawn = {each.path: each.domain for each in space.dimensions if each.path in (MODEL_NAME, ENCODER)}
+    choices = {path: domain.options for path, domain in drawn.items() if isinstance(domain, Choice)}
+    plain = {OUTPUT_STRIDE: None} if isinstance(base.model, SmpModel) else {}  # not every decoder has one
+    for chosen in product(*choices.values()):
+        spec = base.with_values({**plain, **dict(zip(choices, chosen, strict=True))}).model
+        if network_name(spec) != network_name(base.model):
+            yield spec
 
 
 def _own_models(space: Space) -> Iterator[Model]:

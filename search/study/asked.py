@@ -16,7 +16,8 @@ from trainable.recipe.yamlfile import parse_setting, read_tree
 def study_from(path: Path | None, values: Mapping[str, Any]) -> Study:
     """Returns the study in a file, or the default one, with values set by dotted path. Raises StudyError.
 
-    `base.model` may be a name: `resnet_small`, one of torchvision's, or `timm/NAME`; weights may be `none`.
+    `base.model` may be a name: `resnet_small`, `unet_small`, one of torchvision's, `timm/NAME` or
+    `smp/DECODER/ENCODER`; weights may be `none`.
     """
     tree = read_tree(path) if path is not None else {}
     values = dict(values)
@@ -45,8 +46,11 @@ def settings_of(texts: Sequence[str]) -> dict[str, Any]:
 
 def model_named(name: str) -> dict[str, str]:
     """Returns the model section that a name on the command line stands for."""
-    if name == "resnet_small":
-        return {"kind": "resnet_small"}
+    if name in ("resnet_small", "unet_small"):
+        return {"kind": name}
+    if name.startswith("smp/"):
+        decoder, _, encoder = name.removeprefix("smp/").partition("/")
+        return {"kind": "smp", "name": decoder, "encoder": encoder}
     if name.startswith("timm/"):
         return {"kind": "timm", "name": name.removeprefix("timm/")}
     return {"kind": "torchvision", "name": name}

@@ -48,6 +48,7 @@ def test_kinds_are_named_for_a_field_that_others_lack(path: str, having: tuple[s
         ("precision.kind", ("choice: [auto, fp32, tf32, bf16, fp16]",)),
         ("loop.compile", ("choice: [false, true]",)),
         ("model.name", ("choice: [word, ...]",)),
+        ("model.output_stride", ("choice: [8, 16]",)),
         ("evaluation.scales", ()),
     ],
 )
@@ -59,6 +60,7 @@ def test_a_closed_list_allows_its_own_values_alone() -> None:
     assert allowed("model.depth", 14)
     assert not allowed("model.depth", 9)
     assert allowed("optimizer.lr", 9)
+    assert allowed("model.name", "resnet18")  # smp alone lists its names
 
 
 def test_the_fields_of_a_section_are_those_of_all_its_kinds() -> None:

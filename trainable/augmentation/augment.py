@@ -19,6 +19,7 @@ from trainable.augmentation.geometry import flip, pad_crop, padding, resized_cro
 from trainable.augmentation.randaugment import rand_augment
 from trainable.augmentation.trivialaugment import TRIVIAL_AUGMENT_DRAWS, trivial_augment
 from trainable.recipe.augmentations import (
+    OF_MASKS,
     Augmentation,
     AutoAugment,
     NoCrop,
@@ -26,6 +27,7 @@ from trainable.recipe.augmentations import (
     PadCrop,
     RandAugment,
     ResizedCrop,
+    ScaledCrop,
     TrivialAugment,
 )
 
@@ -36,6 +38,12 @@ def make_augment(spec: Augmentation, flips: Sequence[str], side: int) -> tuple[C
     A resized crop may be given larger squares of the same images, in finer detail.
     """
     return (*_crop(spec, side), *_flips(spec, flips), *_policy(spec))
+
+
+def make_window_changes(spec: Augmentation, flips: Sequence[str]) -> tuple[Change, ...]:
+    """Returns the changes, in order, to windows with their masks, uint8 [B, C + 1, side, side], after they
+    were cut."""
+    return (*_flips(spec, flips), *_policy(spec))
 
 
 def make_boxes(crop: ResizedCrop, side: int) -> Callable[[Draws], Integers]:
@@ -58,6 +66,8 @@ def _crop(spec: Augmentation, side: int) -> tuple[Change, ...]:
         case ResizedCrop():
             boxes = make_boxes(spec.crop, side)
             return (lambda images, draws: resized_crop(images, boxes(draws), side),)
+        case ScaledCrop():
+            raise ValueError(OF_MASKS)
         case _:
             assert_never(spec.crop)
 

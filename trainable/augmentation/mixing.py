@@ -10,21 +10,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainable.recipe.augmentations import CutMix, Mixup, NoMixing
+from trainable.recipe.augmentations import ClassMix, CutMix, Mixup, NoMixing
 
 Mixing = Callable[[Tensor, Tensor, int, torch.Generator], tuple[Tensor, Tensor]]
 """A mixing maps (images [B, C, H, W], labels [B], classes, generator on the CPU) to images and soft targets
 [B, classes]."""
 
 
-def make_mixing(spec: NoMixing | Mixup | CutMix) -> Mixing | None:
+def make_mixing(spec: NoMixing | Mixup | CutMix | ClassMix) -> Mixing | None:
     """Returns the mixing that a recipe asks for, or None if labels stay whole.
 
     The result takes float images and int64 labels on any device, draws from a CPU generator (so that the
     draws are the same on every device, and none waits for one), and returns new images with the targets as
     float32 rows that sum to 1. One lambda holds for the batch and image i is mixed with image i - 1, as in
     torchvision's v2.MixUp and v2.CutMix; with `1 - probability` the batch is returned as it is, with one-hot
-    targets. Every call takes one draw from the generator.
+    targets. Every call takes one draw from the generator. Classmix is of masks (`mask_mixing`): a recipe of a
+    classification refuses it before.
     """
     match spec:
         case NoMixing():
@@ -33,6 +34,8 @@ def make_mixing(spec: NoMixing | Mixup | CutMix) -> Mixing | None:
             return _mixing(alpha, probability, mixup)
         case CutMix(alpha=alpha, probability=probability):
             return _mixing(alpha, probability, cutmix)
+        case ClassMix():
+            raise AssertionError("classmix mixes masks, and a recipe refuses it for labels of images")
         case _:
             assert_never(spec)
 
@@ -49,7 +52,7 @@ def _mixing(alpha: float, probability: float, mix: Mix) -> Mixing:
     ) -> tuple[Tensor, Tensor]:
         # torch's one_hot looks at the labels first, which makes the host wait for some devices.
         targets = torch.zeros(len(labels), classes, device=labels.device).scatter_(1, labels[:, None], 1.0)
-        random = _numpy_generator(generator)
+        random = numpy_generator(generator)
         if random.random() >= probability:
             return images, targets
         return mix(images, targets, (random.beta(alpha, alpha), random.random(), random.random()))
@@ -91,7 +94,7 @@ def _blend(batch: Tensor, weight: float) -> Tensor:
     return batch.roll(1, 0).mul_(1.0 - weight).add_(batch, alpha=weight)
 
 
-def _numpy_generator(generator: torch.Generator) -> np.random.Generator:
+def numpy_generator(generator: torch.Generator) -> np.random.Generator:
     """Returns a generator with a Beta distribution,
     which torch offers only from its global one; takes one draw."""
     return np.random.default_rng(int(torch.randint(2**63 - 1, (), generator=generator)))

@@ -50,6 +50,12 @@ RANDOM = tuple(operation for operation in Operation if operation is not Operatio
 SIGNED = frozenset(Operation(value) for value in range(Operation.SHEAR_X, Operation.POSTERIZE))
 """These operations go in either direction, with equal chance."""
 
+MOVING = frozenset(Operation(value) for value in range(Operation.SHEAR_X, Operation.BRIGHTNESS))
+"""These operations take pixels from elsewhere."""
+
+WITH_MASK = (2, 4)
+"""Grey and coloured images have so many planes if their mask is behind them."""
+
 _SIGNED = np.array([operation in SIGNED for operation in Operation])
 
 
@@ -74,12 +80,16 @@ def apply(operation: Operation, images: Tensor, amounts: Floats) -> Tensor:
     """Applies one operation to uint8 images [B, C, H, W], C being 1 or 3, by signed amounts [B];
     empty pixels are black.
 
+    With C 2 or 4 the last plane is a mask: it moves with the image, and keeps its values otherwise.
+
     Amounts of shears are slopes, of translations pixels, of rotations degrees, of enhancements what is added
     to a factor of 1, of posterising the bits that remain, of solarising a fraction of white; others have
     none.
     """
     from torchvision.transforms.v2 import functional  # seconds to import: only where it is used
 
+    if images.shape[1] in WITH_MASK and operation not in MOVING:
+        return torch.cat([apply(operation, images[:, :-1], amounts), images[:, -1:]], 1)
     changed: Tensor
     match operation:
         case Operation.IDENTITY:

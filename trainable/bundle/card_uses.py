@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import assert_never
+from typing import Any, assert_never
 
 from torch import nn
 
 from trainable.bundle.markdown import code_block
 from trainable.bundle.trained import Trained
 from trainable.models.libraries import RGB, torchvision_options
-from trainable.recipe.models import OwnModel, ResNetSmall, TimmModel, TorchvisionModel
+from trainable.models.smp import TIMM, stride_of
+from trainable.recipe.models import (
+    OwnModel,
+    ResNetSmall,
+    SmpModel,
+    TimmModel,
+    TorchvisionModel,
+    UNetSmall,
+)
 
 
 def uses(trained: Trained) -> Iterator[str]:
@@ -50,9 +58,15 @@ def _uses_of_weights(trained: Trained) -> Iterator[str]:
         case TorchvisionModel(name=name):
             yield "The weights alone, with torchvision (the network takes normalised squares, see below):"
             yield code_block("python", _as_torchvision_builds_it(trained, name))
-        case ResNetSmall():
+        case SmpModel() as spec:
             yield (
-                "`model.safetensors` holds the weights of tunebook's own `resnet_small`, which no library "
+                "The weights alone, with segmentation_models_pytorch (the network takes normalised squares, "
+                "see below):"
+            )
+            yield code_block("python", _as_smp_builds_it(trained, spec))
+        case ResNetSmall(kind=name) | UNetSmall(kind=name):
+            yield (
+                f"`model.safetensors` holds the weights of tunebook's own `{name}`, which no library "
                 "builds; `tunebook train` begins from them with `model.weights: FOLDER`."
             )
         case OwnModel(name=name):
@@ -62,6 +76,28 @@ def _uses_of_weights(trained: Trained) -> Iterator[str]:
             )
         case _:
             assert_never(trained.recipe.model)
+
+
+def _as_smp_builds_it(trained: Trained, spec: SmpModel) -> str:
+    """Returns code that builds the network with smp, which enlarges its answers to the image's size."""
+    info = trained.data.info
+    options: dict[str, Any] = {
+        "arch": spec.name,
+        "encoder_name": f"{TIMM}{spec.encoder}",
+        "encoder_weights": None,
+    }
+    options |= {"in_channels": info.channels, "classes": len(info.classes)}
+    if spec.name == "deeplabv3plus":
+        options["encoder_output_stride"] = stride_of(spec)
+    given = ", ".join(f"{key}={value!r}" for key, value in options.items())
+    return "\n".join(
+        [
+            "import segmentation_models_pytorch",
+            "from safetensors.torch import load_file",
+            f"network = segmentation_models_pytorch.create_model({given}).eval()",
+            'network.load_state_dict(load_file("model.safetensors"))',
+        ]
+    )
 
 
 def _as_torchvision_builds_it(trained: Trained, name: str) -> str:

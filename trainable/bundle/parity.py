@@ -12,8 +12,8 @@ from trainable.bundle.answering import Answer
 from trainable.bundle.predict import stored_pixels
 from trainable.bundle.programs import ExportError
 from trainable.data import DataSet, Split
-from trainable.data.dataset import stored_parts
-from trainable.data.parts import FilePart
+from trainable.data.assembly import stored_parts
+from trainable.data.parts import ArrayPart, FilePart, MaskedFilePart
 from trainable.data.source import Integers, Pixels, Selection
 from trainable.recipe.data import Data
 
@@ -29,9 +29,9 @@ def stored_images(data: DataSet, spec: Data, part: Split, about: dict[str, Any])
     Of images that Python gave as arrays, the squares are all there is.
     """
     held = data.parts[part]
-    if isinstance(held, FilePart):
+    if isinstance(held, FilePart | MaskedFilePart):
         selection = held.selection
-    elif spec.own:
+    elif spec.own and isinstance(held, ArrayPart):
         yield from np.moveaxis(held.images, 1, -1)
         return
     else:

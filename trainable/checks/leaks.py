@@ -10,6 +10,7 @@ import numpy as np
 from trainable.checks.finding import Level
 from trainable.data import ArrayPart, DataSet, Part, Split
 from trainable.data.measure import some
+from trainable.data.parts import MaskedPart
 from trainable.data.source import Integers
 
 MOST = 50_000
@@ -56,4 +57,6 @@ def image_name(part: Part, position: int) -> str:
     """Returns a name for people: a path, or the position in an array."""
     if isinstance(part, ArrayPart):
         return str(position)
+    if isinstance(part, MaskedPart):
+        return part.names[position]
     return part.selection.source.name(int(part.selection.indices[position]))

@@ -10,8 +10,11 @@ import torch
 from torch.nn.functional import interpolate
 
 from trainable.data import ArrayPart, DataSet, FilePart, Part
-from trainable.data.decode import decode, raise_broken
+from trainable.data.arrays import as_tensor
+from trainable.data.decode import decode, raise_broken, resized
+from trainable.data.masks.planes import image_planes
 from trainable.data.measure import some
+from trainable.data.parts import MaskedFilePart, MaskedPart
 from trainable.data.source import Integers, Pixels, Selection
 
 
@@ -24,7 +27,10 @@ def pixels(data: DataSet, part: Part, positions: Integers, side: int | None = No
     match part:
         case ArrayPart():
             return _shrunk(part.images[positions], side)
-        case FilePart():
+        case MaskedPart():
+            planes = image_planes(part, positions, data.info.channels)
+            return np.stack([resized(as_tensor(each[:-1]), side, data.info.interpolation) for each in planes])
+        case FilePart() | MaskedFilePart():
             chosen = Selection(part.selection.source, part.selection.indices[positions])
             found, broken = decode(chosen, data.form._replace(side=side))
             raise_broken(broken, len(found), data.info.path)

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, NamedTuple, assert_never
 
 from trainable.recipe import Recipe, augmentations, optimizers, schedules
-from trainable.recipe.models import ResNetSmall
+from trainable.recipe.models import ResNetSmall, UNetSmall
 from trainable.recipe.sources import with_guide_names
 from trainable.recipe.training import AdaptiveClipping, NoClipping, NormClipping
 
@@ -201,7 +201,7 @@ def _less_regularisation(recipe: Recipe, rate_may_rise: bool) -> Iterator[Remedy
     if 2 * recipe.model.freeze_epochs >= recipe.loop.epochs:
         why = "the whole net is trained for less than half of the run"
         yield _change(recipe, "model.freeze_epochs", recipe.loop.epochs // 10, why, "001:100")
-    if isinstance(recipe.model, ResNetSmall) and recipe.model.width < 512:
+    if isinstance(recipe.model, ResNetSmall | UNetSmall) and recipe.model.width < 512:
         to = min(512, 2 * recipe.model.width)
         yield _change(recipe, "model.width", to, "a wider net fits more", "arXiv 1605.07146")
 
@@ -220,7 +220,7 @@ def _less_augmentation(recipe: Recipe) -> Iterator[Remedy]:
                 yield _change(recipe, f"{path}.ratio_min", 0.9, "less stretched", "003:84, 003:62")
             if crop.ratio_max > 1.1 >= crop.ratio_min:
                 yield _change(recipe, f"{path}.ratio_max", 1.1, "less stretched", "003:84, 003:62")
-        case augmentations.NoCrop() | augmentations.PadCrop():
+        case augmentations.NoCrop() | augmentations.PadCrop() | augmentations.ScaledCrop():
             pass
         case _:
             assert_never(recipe.augmentation.crop)

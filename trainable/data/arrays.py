@@ -76,12 +76,17 @@ def check_fits(path: Path, size: int) -> None:
         )
 
 
-def _checked(where: str, images: NDArray[Any], labels: NDArray[Any]) -> Arrays:
-    """Returns the two arrays, with labels as int64 [N]."""
+def check_images(where: str, images: NDArray[Any]) -> None:
+    """Raises DataError for images that are not uint8 [N, H, W] or [N, H, W, 1 or 3]."""
     if images.dtype != np.uint8:
         raise DataError(f"{where}: images must be uint8 from 0 to 255, got {images.dtype}")
     if not (images.ndim == 3 or (images.ndim == 4 and images.shape[-1] in (1, 3))):
         raise DataError(f"{where}: images must be [N, H, W] or [N, H, W, 1 or 3], got {list(images.shape)}")
+
+
+def _checked(where: str, images: NDArray[Any], labels: NDArray[Any]) -> Arrays:
+    """Returns the two arrays, with labels as int64 [N]."""
+    check_images(where, images)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.ndim != 1 or labels.dtype.kind not in "iu":

@@ -1,55 +1,27 @@
-"""Loads a data set by name or path, as its training,
-validation and test parts with all that is known of them.
-
-Small sets are held decoded, as uint8 arrays that a process or Ray's object store can share; larger ones stay
-in their files and are decoded while training. `loading` turns either into batches.
-"""
+"""Defines a data set: its training, validation and test parts, with all that is known of them."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from pydantic import TypeAdapter
 
-from trainable.data import idx
-from trainable.data.arrays import Arrays, collect
-from trainable.data.decode import Channels, Form, Resize, decode, raise_broken
-from trainable.data.groups import Shared, groups_by_part, numbered, shared_groups, shared_series, with_groups
+from trainable.data.decode import Channels, Form, Resize
+from trainable.data.groups import Shared
 from trainable.data.idle_readers import IdleReaders
-from trainable.data.image_cache import ImageCache, Say, make_cache
-from trainable.data.manifest import is_manifest
-from trainable.data.measure import (
-    LARGEST_SIDE,
-    SAMPLE,
-    Counts,
-    DeviceKind,
-    channels_and_side,
-    count_values,
-    detail_size_of,
-    may_be_held,
-    mean_and_std,
-    membership_digest,
-    sample,
-    stored_files,
-)
-from trainable.data.members import members_of
-from trainable.data.parts import ArrayPart, FilePart, Members, Part, Views
-from trainable.data.reading import read
+from trainable.data.image_cache import ImageCache, Say
+from trainable.data.parts import ArrayPart, FilePart, MaskedFilePart, Members, Part, Views
 from trainable.data.remote_data import cached, cached_objects, data_root
-from trainable.data.source import Collection, Flip, Integers, Selection, Split
+from trainable.data.source import Flip, Integers, Split
 from trainable.errors import DataError
 from trainable.files.paths import without_tilde
-from trainable.files.store import Store, is_uri
+from trainable.files.store import is_uri
 from trainable.recipe.data import Data, Interpolation
 from trainable.recipe.training import Stretch
-
-BLOCK = 256
-"""So many images of a sample are in memory at once."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +38,8 @@ class DataInfo:
     validation_images: int
     test_images: int
     class_counts: tuple[int, ...]
-    """These are the numbers of training images of each class."""
+    """These are the numbers of training images of each class; there are none where `classes` names numbers
+    that are learnt, each of them an output of the network."""
     mean: tuple[float, ...]
     std: tuple[float, ...]
     """Mean and deviation are those of each channel of the training images, on [0, 1], or of a sample of them
@@ -82,15 +55,25 @@ class DataInfo:
     """Images were resized by this filter."""
     stored: str = ""
     """This digest covers each image's name, class and stored size too; empty if an older version measured."""
+    pixel_counts: tuple[int, ...] = ()
+    """For images with masks, these are the numbers of training pixels of each class, and `class_counts` those
+    of the images that show it."""
 
     def __post_init__(self) -> None:
         """Raises ValueError for what no data set is: it may come from a file that somebody has changed."""
-        if len(self.classes) < 2 or len(self.class_counts) != len(self.classes) or min(self.class_counts) < 1:
+        if self.class_counts and (len(self.classes) < 2 or min(self.class_counts) < 1):
             raise ValueError("expected two classes or more, and training images of each")
+        if not self.classes or len(self.class_counts) not in (0, len(self.classes)):
+            raise ValueError("expected a number of training images for each class")
         if min(self.train_images, self.validation_images, self.image_size) < 1 or self.test_images < 0:
             raise ValueError("expected images to train and to validate on, with pixels")
         if not len(self.mean) == len(self.std) == self.channels or not min(self.std) > 0.0:
             raise ValueError(f"expected mean and deviation of {self.channels} channels, deviations above 0")
+
+    @property
+    def dense(self) -> bool:
+        """Says whether each image has a mask, a label for each of its pixels."""
+        return bool(self.pixel_counts)
 
     def tree(self) -> dict[str, Any]:
         return asdict(self)
@@ -143,7 +126,11 @@ class DataSet:
     @property
     def selections(self) -> Members:
         """Returns the images of each part that is read from files."""
-        return {name: part.selection for name, part in self.parts.items() if isinstance(part, FilePart)}
+        return {
+            name: part.selection
+            for name, part in self.parts.items()
+            if isinstance(part, FilePart | MaskedFilePart)
+        }
 
     @property
     def form(self) -> Form:
@@ -192,78 +179,6 @@ class DataSet:
             )
 
 
-def load(
-    spec: Data,
-    *,
-    resize: Resize | None = None,
-    device_kind: DeviceKind = "cpu",
-    download: bool = False,
-    most_bytes: int | None = None,
-) -> DataSet:
-    """Loads the data set that a recipe's `data` section describes, split, measured and checked.
-
-    Data behind a URI are copied to this machine first, once. `resize` is the recipe's `evaluation.resize`
-    (stretching by default). Every image is decoded if the set is held in memory, else 2,000 of them; it is
-    not held if it takes more than `most_bytes`. Raises DataError for whatever cannot be used, with all broken
-    images.
-    """
-    collection = _collection(spec, download)
-    return _assemble(collection, spec, resize or Stretch(), device_kind, most_bytes)
-
-
-def stored_side(spec: Data, *, download: bool = False) -> int | None:
-    """Returns the median shorter side in pixels of a sample of the training images, as they are stored.
-
-    It reads 2,000 headers at most, after a copy of files behind a URI. None if no image opens, which
-    decoding will explain. Raises DataError as `load` does.
-    """
-    measured = channels_and_side(sample(stored_parts(spec, download=download)[0]["train"]))
-    return None if measured is None else measured[1]
-
-
-def stored_parts(spec: Data, *, download: bool = False) -> tuple[Members, tuple[str, ...]]:
-    """Returns the images of each part as they are stored, in the order of the part, and the classes' names.
-
-    It does not matter whether a data set holds them decoded. Files behind a URI are copied first, once.
-    Raises DataError as `load` does.
-    """
-    collection = _collection(spec, download)
-    return members_of(collection, spec), collection.classes
-
-
-def _collection(spec: Data, download: bool) -> Collection:
-    """Returns what the section names; data behind a URI are copied to this machine first, once."""
-    if not is_uri(spec.path) or is_manifest(spec):
-        return read(spec, download)
-    if idx.NAME.fullmatch(Store(spec.path).name):
-        raise DataError(f"data.path: {spec.path} is one of several IDX files; give the URI of their folder")
-    copy = cached(spec.path)
-    collection = read(spec.model_copy(update={"path": str(copy)}), download)
-    return replace(collection, path=spec.path, copy=copy)
-
-
-def from_arrays(
-    train: Arrays,
-    validation: Arrays | None = None,
-    test: Arrays | None = None,
-    *,
-    classes: tuple[str, ...] | None = None,
-    spec: Data | None = None,
-    resize: Resize | None = None,
-    device_kind: DeviceKind = "cpu",
-) -> DataSet:
-    """Returns a person's own arrays as a data set.
-
-    Each part is images uint8 [N, H, W] or [N, H, W, 1 or 3], and integer labels [N]. Parts that are missing
-    are split off as `spec` says; its path is only a name here. Raises DataError.
-    """
-    spec = spec or Data(path="arrays")
-    parts: dict[Split, Arrays | None] = {"train": train, "validation": validation, "test": test}
-    found = {part: arrays for part, arrays in parts.items() if arrays is not None}
-    collection = with_groups(collect(spec.path, spec.format, found, classes), spec)
-    return _assemble(collection, spec, resize or Stretch(), device_kind)
-
-
 def resolve(spec: Data, info: DataInfo) -> Data:
     """Returns the section with everything that was measured or found filled in."""
     measured = ("path", "format", "channels", "image_size", "interpolation", "flips", "in_memory")
@@ -271,99 +186,3 @@ def resolve(spec: Data, info: DataInfo) -> Data:
     if spec.root is not None and not is_uri(spec.root):
         found["root"] = str(without_tilde(spec.root).absolute())
     return Data.model_validate({**dict(spec), **found})
-
-
-def _assemble(
-    collection: Collection,
-    spec: Data,
-    resize: Resize,
-    device_kind: DeviceKind,
-    most_bytes: int | None = None,
-) -> DataSet:
-    members = members_of(collection, spec)
-    form = _form(members["train"], spec, resize, device_kind)
-    size = sum(len(each.indices) for each in members.values()) * form.channels * form.side**2
-    hold = spec.in_memory if spec.in_memory is not None else may_be_held(size, device_kind, most_bytes)
-    parts, counts = _held(members, form, spec.path) if hold else _streamed(members, form, spec.path)
-    mean, std = mean_and_std(counts)
-    detail = None if hold else detail_size_of(members["train"], form)
-    stored, digest = stored_files(members, collection.classes), membership_digest(members)
-    info = DataInfo(
-        path=collection.path,
-        format=collection.format,
-        classes=collection.classes,
-        channels=form.channels,
-        image_size=form.side,
-        train_images=len(parts["train"]),
-        validation_images=len(parts["validation"]),
-        test_images=len(parts["test"]) if "test" in parts else 0,
-        class_counts=tuple(np.bincount(parts["train"].labels, minlength=len(collection.classes)).tolist()),
-        mean=mean,
-        std=std,
-        flips=spec.flips if spec.flips is not None else collection.flips,
-        digest=digest,
-        in_memory=hold,
-        detail_size=detail,
-        interpolation=form.interpolation,
-        stored=stored.names,
-    )
-    groups = None if collection.groups is None else groups_by_part(members, collection.groups)
-    return DataSet(
-        info,
-        parts["train"],
-        parts["validation"],
-        parts.get("test"),
-        resize,
-        copy=collection.copy,
-        objects=collection.objects,
-        cache=None if hold else make_cache(spec.cache, members, form, detail, stored.times),
-        groups=None if groups is None else numbered(groups),
-        shared=shared_series(members, len(collection.classes)) if groups is None else shared_groups(groups),
-    )
-
-
-def _form(train: Selection, spec: Data, resize: Resize, device_kind: DeviceKind) -> Form:
-    """Returns what the images become: as the section says, else as most of a sample of them are."""
-    channels, side, interpolation = spec.channels, spec.image_size, spec.interpolation or "bilinear"
-    if channels is None or side is None:
-        measured = channels_and_side(sample(train))
-        if measured is None:  # decoding will say why
-            return Form(channels or 3, side or LARGEST_SIDE[device_kind], resize, interpolation)
-        channels = channels or measured[0]
-        side = side or max(4, min(measured[1], LARGEST_SIDE[device_kind]))
-    return Form(channels, side, resize, interpolation)
-
-
-def _held(members: Mapping[Split, Selection], form: Form, where: str) -> tuple[dict[Split, Part], Counts]:
-    """Decodes every part, and counts how often each value occurs in the training images.
-
-    Raises DataError naming the broken images of all parts.
-    """
-    pixels, faults = {}, []
-    for part, selection in members.items():
-        pixels[part], broken = decode(selection, form)
-        faults.extend(broken)
-    raise_broken(faults, sum(map(len, pixels.values())), where)
-    parts: dict[Split, Part] = {part: ArrayPart(pixels[part], members[part].labels) for part in members}
-    return parts, count_values(pixels["train"])
-
-
-def _streamed(members: Mapping[Split, Selection], form: Form, where: str) -> tuple[dict[Split, Part], Counts]:
-    """Leaves every part in its files,
-    and counts how often each value occurs in a sample of the training images.
-
-    The sample of SAMPLE images is spread over the parts by their sizes; DataError names its broken images.
-    """
-    total = sum(len(selection.indices) for selection in members.values())
-    counts = np.zeros((form.channels, 256), np.int64)
-    faults, looked_at = [], 0
-    for part, selection in members.items():
-        some = sample(selection, max(1, SAMPLE * len(selection.indices) // total))
-        for start in range(0, len(some.indices), BLOCK):
-            pixels, broken = decode(Selection(some.source, some.indices[start : start + BLOCK]), form)
-            faults.extend(broken)
-            looked_at += len(pixels)
-            if part == "train":
-                counts += count_values(pixels)
-    raise_broken(faults, looked_at, where)
-    return {part: FilePart(selection) for part, selection in members.items()}, counts

@@ -83,7 +83,7 @@ def squares(image: Image.Image, form: Form, sides: Sequence[int]) -> list[Pixels
         pixels = from_numpy(to_array(upright(image, form.channels)))
     left, top, right, bottom = _box(pixels.shape[2], pixels.shape[1], form.resize)
     box = pixels[:, top:bottom, left:right]
-    return [_resized(box, side, form.interpolation) for side in sides]
+    return [resized(box, side, form.interpolation) for side in sides]
 
 
 def upright(image: Image.Image, channels: int) -> Image.Image:
@@ -138,12 +138,14 @@ def decode_into(arrays: Sequence[Pixels], selection: Selection, form: Form) -> l
     return [fault for fault in found if fault]
 
 
-def raise_broken(broken: Sequence[Broken], looked_at: int, where: str) -> None:
+def raise_broken(
+    broken: Sequence[Broken], looked_at: int, where: str, problem: str = "images cannot be decoded"
+) -> None:
     """Raises DataError, naming the data set, if any image is broken."""
     if broken:
         named = [f"{name}: {reason}" for name, reason in broken[:NAMED]]
         more = [f"and {len(broken) - NAMED:,} more"] if len(broken) > NAMED else []
-        count = f"{len(broken):,} of {looked_at:,} images cannot be decoded"
+        count = f"{len(broken):,} of {looked_at:,} {problem}"
         head = f"{where}: {count}; repair or remove them:"
         raise DataError("\n  ".join([head, *named, *more]))
 
@@ -156,11 +158,12 @@ def _draft(image: Image.Image, form: Form) -> bool:
     return image.size != before
 
 
-def _resized(pixels: Tensor, side: int, interpolation: Interpolation) -> Pixels:
+def resized(pixels: Tensor, side: int, interpolation: Interpolation) -> Pixels:
+    """Returns an image uint8 [C, H, W] as a square [C, side, side]."""
     from torch.nn.functional import interpolate
 
-    resized: Pixels = interpolate(pixels[None], (side, side), mode=interpolation, antialias=True)[0].numpy()
-    return resized
+    square: Pixels = interpolate(pixels[None], (side, side), mode=interpolation, antialias=True)[0].numpy()
+    return square
 
 
 def _fill(targets: Sequence[Pixels], selection: Selection, position: int, form: Form) -> Broken | None:

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from trainable.data.classes import check_same, ordered
+from trainable.data.image_files import ENDINGS, images_below, is_image, subfolders, walk_into
 from trainable.data.part_names import USUAL_NAMES
 from trainable.data.source import Collection, FileSource, Split
-from trainable.data.walk import Identity, Walk, identity_of
+from trainable.data.walk import Identity, identity_of
 from trainable.errors import DataError
 from trainable.files.paths import text_of
-from trainable.files.regular import NotRegular, check_regular, why
-
-ENDINGS = (
-    *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff"),
-    *(".ppm", ".pgm", ".pbm", ".pnm", ".tga", ".jp2", ".avif"),
-)
-"""Files with these endings are read as images; others (README, labels.csv) are ignored."""
-
-JUNK = frozenset({"__MACOSX"})
 
 
 @dataclass(frozen=True)
@@ -60,8 +51,8 @@ def read(
 def _check_not_wrapped(root: Path) -> None:
     """Raises DataError for a folder with one folder or none:
     one would be a data set of one class, or is a wrapping."""
-    children = _subfolders(root)
-    if len(children) == 1 and not _subfolders(children[0]):
+    children = subfolders(root)
+    if len(children) == 1 and not subfolders(children[0]):
         raise DataError(f"{root} holds one class only, {children[0].name}/; a data set has two or more")
     if len(children) == 1:
         raise DataError(
@@ -74,7 +65,7 @@ def _check_not_wrapped(root: Path) -> None:
 def _part_folders(root: Path, named: dict[Split, str | None]) -> dict[Split, Path]:
     """Returns folders by part: those named, else those with usual names;
     empty if the root is one tree of classes."""
-    children = {child.name: child for child in _subfolders(root)}
+    children = {child.name: child for child in subfolders(root)}
     folders = {part: _named(root, part, name, children) for part, name in named.items() if name is not None}
     for part, usual in USUAL_NAMES.items():
         found = [child for name, child in children.items() if name.lower() in usual]
@@ -87,7 +78,7 @@ def _part_folders(root: Path, named: dict[Split, str | None]) -> dict[Split, Pat
         return {}
     if "train" not in folders:
         raise DataError(f"{root}: no training folder among {', '.join(children)}; name it by data.train")
-    _check_left_out(root, [child for child in children.values() if child not in folders.values()])
+    check_left_out(root, [child for child in children.values() if child not in folders.values()])
     return folders
 
 
@@ -95,7 +86,7 @@ def _are_parts(folders: dict[Split, Path], children: dict[str, Path]) -> bool:
     """Returns whether usual names are parts:
     `train` beside `bus` and `car`, with images directly in it, is a class."""
     if "train" in folders:
-        return bool(_subfolders(folders["train"]))
+        return bool(subfolders(folders["train"]))
     return len(folders) == len(children)
 
 
@@ -106,9 +97,9 @@ def _named(root: Path, part: str, name: str, children: dict[str, Path]) -> Path:
     raise DataError(f"{root}: data.{part} is {name!r}, but the folders there are {', '.join(children)}")
 
 
-def _check_left_out(root: Path, folders: Iterable[Path]) -> None:
-    left_out = [each.name for each in folders if next(_images(_walk(root, [each]), each), None) is not None]
-    if left_out:
+def check_left_out(root: Path, folders: Iterable[Path]) -> None:
+    """Raises DataError, with the names of those folders that hold images."""
+    if left_out := [each.name for each in folders if any(images_below(walk_into(root, [each]), each))]:
         raise DataError(
             f"{root}: {', '.join(left_out)} would be left out, as it has no part's name. Name it by "
             "data.train, data.validation or data.test, or move it away"
@@ -116,14 +107,14 @@ def _check_left_out(root: Path, folders: Iterable[Path]) -> None:
 
 
 def _tree(folder: Path) -> Tree:
-    loose = [entry.name for entry in sorted(folder.iterdir()) if entry.is_file() and _is_image(entry.name)]
+    loose = [entry.name for entry in sorted(folder.iterdir()) if entry.is_file() and is_image(entry.name)]
     if loose:
         count = "1 image" if len(loose) == 1 else f"{len(loose):,} images, the first"
         raise DataError(f"{folder}: {count} in no class folder: {loose[0]}")
-    children = _subfolders(folder)
+    children = subfolders(folder)
     _check_names(children)
-    walk = _walk(folder, children)
-    images = {child.name: sorted(_images(walk, child)) for child in children}
+    walk = walk_into(folder, children)
+    images = {child.name: sorted(images_below(walk, child)) for child in children}
     if empty := [name for name, paths in images.items() if not paths]:
         raise DataError(
             f"{folder}: no images in class {', '.join(empty)} (known endings: {' '.join(ENDINGS)})"
@@ -138,38 +129,6 @@ def _source(root: Path, tree: Tree, classes: tuple[str, ...]) -> FileSource:
     paths = [path.relative_to(root).as_posix() for name in classes for path in tree.images[name]]
     labels = np.repeat(np.arange(len(classes)), [len(tree.images[name]) for name in classes])
     return FileSource(str(root), paths, labels.astype(np.int64))
-
-
-def _walk(folder: Path, children: Sequence[Path]) -> Walk:
-    """Returns a walk through some subfolders of a folder.
-    The walk begins in none before it knows that all are different."""
-    walk = Walk(folder, _is_hidden, _refuse_again)
-    for child in children:
-        walk.enter(child)
-    return walk
-
-
-def _refuse_again(first: str, second: str) -> None:
-    raise DataError(f"{second} is the same folder as {first}, by a link: its images would count twice")
-
-
-def _images(walk: Walk, folder: Path) -> Iterator[Path]:
-    """Yields every image in the folder and below it;
-    links are followed, as image sets are often made of them."""
-    for entry in walk.files(folder):
-        if _is_image(entry.name):
-            if entry.is_symlink() or not entry.is_file():
-                _check_file(entry.path)
-            yield Path(entry.path)
-
-
-def _check_file(path: str) -> None:
-    try:
-        check_regular(path)
-    except NotRegular as error:
-        raise DataError(f"{path}: {why(error)}; remove it") from None
-    except OSError as error:
-        raise DataError(f"{path}: is a link that leads to no file: {why(error)}; remove it") from None
 
 
 def _check_names(folders: Iterable[Path]) -> None:
@@ -196,15 +155,3 @@ def _check_one_label(trees: Iterable[Tree]) -> None:
 def _is_linked(image: Path) -> bool:
     found = image.lstat()
     return stat.S_ISLNK(found.st_mode) or found.st_nlink > 1
-
-
-def _subfolders(folder: Path) -> list[Path]:
-    return sorted(entry for entry in folder.iterdir() if entry.is_dir() and not _is_hidden(entry.name))
-
-
-def _is_hidden(name: str) -> bool:
-    return name.startswith(".") or name in JUNK
-
-
-def _is_image(name: str) -> bool:
-    return not _is_hidden(name) and os.path.splitext(name)[1].lower() in ENDINGS

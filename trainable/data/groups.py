@@ -55,11 +55,7 @@ def with_groups(collection: Collection, spec: Data) -> Collection:
     if spec.group is None or collection.groups is not None:
         return collection
     if not all(isinstance(source, FileSource) for source in collection.parts.values()):
-        raise DataError(
-            f"data.group: {collection.path} (format {collection.format}) names no files; groups need a "
-            "folder of images, a manifest, or a folder saved by Hugging Face datasets; in Python, give parts "
-            "that are split already, from_arrays(train, validation, test)"
-        )
+        raise no_files(collection.path, collection.format)
     pattern = capture_in(spec.group)
     paths = {
         part: _paths_in_part(source, nested=collection.format == "folder" and _has_part_folders(collection))
@@ -69,6 +65,15 @@ def with_groups(collection: Collection, spec: Data) -> Collection:
         part: captured(pattern, each, collection.classes, collection.path) for part, each in paths.items()
     }
     return replace(collection, groups=found)
+
+
+def no_files(path: str, format: str) -> DataError:
+    """Returns the error of a data set whose images have no paths, in which groups could be found."""
+    return DataError(
+        f"data.group: {path} (format {format}) names no files; groups need a folder of images, a manifest, "
+        "or a folder saved by Hugging Face datasets; in Python, give parts that are split already, "
+        "from_arrays(train, validation, test)"
+    )
 
 
 def _has_part_folders(collection: Collection) -> bool:

@@ -21,11 +21,11 @@ class IdleReaders:
 
     def take(self, selections: Mapping[Split, Selection], form: Form, how: Reading) -> Readers:
         """Returns idle readers of these images, or new ones; idle ones that read otherwise end."""
-        from trainable.data.readers import FileImages, Readers
+        from trainable.data.readers import Readers, images_of
 
         fitting = [each for each in self._idle if each.how == how and each.reads(selections, form)]
         self._idle = fitting[1:]
-        return fitting[0] if fitting else Readers(FileImages(selections, form), how)
+        return fitting[0] if fitting else Readers(images_of(selections, form), how)
 
     def give_back(self, readers: Readers) -> None:
         """Keeps readers for the next run, unless one of their processes may have died."""

@@ -28,6 +28,7 @@ from trainable.errors import DataError
 from trainable.recipe import Recipe
 from trainable.recipe.augmentations import ResizedCrop
 from trainable.recipe.data import ChannelStatistics, Data
+from trainable.recipe.tasks import Segmentation
 from trainable.recipe.training import Loop
 
 Batch = tuple[Tensor, Tensor]
@@ -47,6 +48,10 @@ def make_loader(data: DataSet, recipe: Recipe, device: torch.device, gpu_share: 
     if not 0.0 < gpu_share <= 1.0:
         raise ValueError(f"gpu_share must be above 0 and at most 1, got {gpu_share}")
     _check_agree(data, recipe)
+    if isinstance(recipe.task, Segmentation):
+        from trainable.data.masks.loading import make_mask_loader  # which is made of the classes below
+
+        return make_mask_loader(data, recipe, device, gpu_share)
     views = data.decoded_views()
     if {("train", train_side(data, recipe)), ("validation", data.info.image_size)} <= views.keys():
         return ArrayLoader(data, recipe, device, gpu_share, views)
@@ -114,11 +119,12 @@ class Loader(abc.ABC):
         augmented anew. Read all batches of one call before the next call.
         """
         positions = [batch.numpy() for batch in batches]
-        for batch, images in zip(positions, self._augmented(positions, epoch), strict=True):
+        for batch, pixels in zip(positions, self._augmented(positions, epoch), strict=True):
+            images, targets = self._apart(pixels, "train", self._images_at(batch))
             normalised = self._normalise(images)
             for change in self.masking:
                 normalised = change(normalised, Draws(self.seed, epoch, batch))
-            yield self._laid_out(normalised), self._labels("train", self._images_at(batch))
+            yield self._laid_out(normalised), targets
 
     def evaluate(
         self, name: Split, chosen: Integers | None = None, batch: int | None = None
@@ -132,9 +138,15 @@ class Loader(abc.ABC):
             raise DataError(f"the data set has no {name} part; it has {', '.join(self.parts)}")
         positions = np.arange(len(self.parts[name])) if chosen is None else chosen
         size = batch or self.evaluation_batch
-        batches = [positions[start : start + size] for start in range(0, len(positions), size)]
-        for each, images in zip(batches, self._plain(name, batches), strict=True):
-            yield self._laid_out(self._normalise(images)), self._labels(name, each)
+        batches = self._batches(name, positions, size)
+        for each, pixels in zip(batches, self._plain(name, batches), strict=True):
+            images, targets = self._apart(pixels, name, each)
+            yield self._laid_out(self._normalise(images)), targets
+
+    def unchanged(self, chosen: Integers, batch: int) -> Iterator[Batch]:
+        """Yields training images at some positions, not augmented, in batches of the size that is trained
+        on."""
+        return self.evaluate("train", chosen, batch)
 
     @abc.abstractmethod
     def close(self) -> None:
@@ -148,6 +160,14 @@ class Loader(abc.ABC):
     def _plain(self, name: Split, batches: Sequence[Integers]) -> Iterator[Tensor]:
         """Yields a part's images uint8 [B, C, H, W] on the device."""
 
+    def _batches(self, name: Split, positions: Integers, size: int) -> list[Integers]:
+        """Returns the positions of the batches that a part is scored in."""
+        return [positions[start : start + size] for start in range(0, len(positions), size)]
+
+    def _apart(self, pixels: Tensor, name: Split, shown: Integers) -> tuple[Tensor, Tensor]:
+        """Returns the images of a batch, uint8 [B, C, H, W], and their targets."""
+        return pixels, on_device(self.labels[name][shown], self.device)
+
     def _normalise(self, images: Tensor) -> Tensor:
         return images.to(torch.float32).sub_(self.mean).div_(self.std)
 
@@ -158,9 +178,6 @@ class Loader(abc.ABC):
     def _images_at(self, positions: Integers) -> Integers:
         """Returns which training images are shown at these positions."""
         return positions % len(self.parts["train"])
-
-    def _labels(self, name: Split, batch: Integers) -> Tensor:
-        return on_device(self.labels[name][batch], self.device)
 
 
 @final
@@ -174,7 +191,7 @@ class ArrayLoader(Loader):
         super().__init__(data, recipe, device)
         self.views = views
         total = sum(pixels.nbytes for pixels in views.values())
-        self.resident = device.type != "cuda" or may_reside(total, _device_bytes(device), gpu_share)
+        self.resident = device.type != "cuda" or may_reside(total, device_bytes(device), gpu_share)
         """This says whether views are copied to the device and stay there."""
         self.side, self.train_side = data.info.image_size, train_side(data, recipe)
         self.augment = make_augment(recipe.augmentation, data.info.flips, data.info.image_size)
@@ -215,7 +232,6 @@ class ArrayLoader(Loader):
         return self.images[view]
 
 
-@final
 class FileLoader(Loader):
     """Decodes images each time, in `loop.workers` processes, which the data set keeps for the next run."""
 
@@ -254,7 +270,7 @@ def may_reside(image_bytes: int, device_bytes: int, gpu_share: float) -> bool:
     return image_bytes * RESIDENT_SHARE <= device_bytes * gpu_share
 
 
-def _device_bytes(device: torch.device) -> int:
+def device_bytes(device: torch.device) -> int:
     return int(torch.cuda.get_device_properties(device).total_memory)
 
 

@@ -5,41 +5,21 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 import numpy as np
 
 from trainable.data.classes import classes_of, numbered
-from trainable.data.groups import capture_in, captured
-from trainable.data.part_names import part_named, part_names
-from trainable.data.remote_data import cached, cached_objects, objects_digest
-from trainable.data.source import ASKING_THREADS, Collection, FileSource, Split
-from trainable.data.table import PARQUET, SEPARATORS, Table, read_table
-from trainable.errors import DataError, listed
-from trainable.files.paths import usable_path
-from trainable.files.regular import check_regular
-from trainable.files.store import Store, escaped, is_uri, unescaped
+from trainable.data.manifest_rows import Rows, absolute, files_here, rows_of
+from trainable.data.part_names import part_names
+from trainable.data.remote_data import objects_digest
+from trainable.data.source import Collection, FileSource, Split
+from trainable.data.table import PARQUET, SEPARATORS
+from trainable.errors import DataError
+from trainable.files.store import Store, is_uri
 from trainable.recipe.data import Data
 
 ENDINGS = (*SEPARATORS, *PARQUET)
-NAMED = 5
-"""So many rows with a fault are named by their numbers; the rest are counted."""
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Holds what a manifest says of each image, in the order of its rows."""
-
-    paths: list[str]
-    """The paths are as the manifest has them; those that are URIs have no escapes."""
-    labels: list[str]
-    splits: list[Split]
-    groups: list[str] | None
-    files: list[str]
-    """These are absolute paths on this machine, or URIs."""
 
 
 def is_manifest(spec: Data) -> bool:
@@ -57,11 +37,8 @@ def read(spec: Data) -> Collection:
     The images are used in the order of a folder that holds them: by class, then by path. Raises DataError
     with the numbers of rows that have no file, no label, or an unknown part, or occur twice.
     """
-    rows = _rows(spec)
-    by_part = {part: np.flatnonzero([each == part for each in rows.splits]).tolist() for part in part_names()}
-    by_part = {part: found for part, found in by_part.items() if found}
-    if "train" not in by_part:
-        raise DataError(f"{spec.path}: no row has the split train")
+    rows = rows_of(spec)
+    by_part = rows_by_part(spec, rows)
     classes = classes_of(
         spec.path, {part: [rows.labels[row] for row in found] for part, found in by_part.items()}
     )
@@ -70,10 +47,10 @@ def read(spec: Data) -> Collection:
         part: sorted(found, key=lambda row: (rank[rows.labels[row]], PurePosixPath(rows.paths[row]).parts))
         for part, found in by_part.items()
     }
-    root, files = _files_here(spec, rows)
+    root, files = files_here(spec, rows.files, rows.paths)
     objects = tuple(each for each in rows.files if is_uri(each))
     return Collection(
-        spec.path if is_uri(spec.path) else str(_absolute(spec.path)),
+        path_of(spec),
         "manifest",
         classes,
         {
@@ -90,195 +67,31 @@ def read(spec: Data) -> Collection:
     )
 
 
-def fingerprint(spec: Data) -> str:
+def rows_by_part(spec: Data, rows: Rows) -> dict[Split, list[int]]:
+    """Returns the positions of the rows of each part that has any. Raises DataError if there is no training
+    part."""
+    by_part = {part: np.flatnonzero([each == part for each in rows.splits]).tolist() for part in part_names()}
+    by_part = {part: found for part, found in by_part.items() if found}
+    if "train" not in by_part:
+        raise DataError(f"{spec.path}: no row has the split train")
+    return by_part
+
+
+def path_of(spec: Data) -> str:
+    """Returns a manifest's path as a resolved recipe has it: its URI, or its path from the root on."""
+    return spec.path if is_uri(spec.path) else str(absolute(spec.path))
+
+
+def fingerprint(spec: Data, mask: str | None = None) -> str:
     """Returns sixteen hexadecimal digits over a manifest's rows, and over the size and time of change of each
-    image. Raises DataError as `read` does."""
-    rows = _rows(spec)
-    local = [each for each in rows.files if not is_uri(each)]
+    image, and of each mask in the column `mask`. Raises DataError as `read` does."""
+    rows = rows_of(spec, mask)
+    files = rows.files + rows.mask_files
+    local = [each for each in files if not is_uri(each)]
     found = FileSource("/", local, np.zeros(len(local), np.int64)).sizes_and_times(np.arange(len(local)))
-    text = [rows.paths, rows.labels, rows.splits, rows.groups, rows.files]
+    text = [rows.paths, rows.labels, rows.splits, rows.groups, files]
     digest = hashlib.sha256(repr(text).encode(errors="surrogateescape"))
     digest.update(found.tobytes())
-    if len(local) < len(rows.files):
-        digest.update(objects_digest([each for each in rows.files if is_uri(each)]).encode())
+    if len(local) < len(files):
+        digest.update(objects_digest([each for each in files if is_uri(each)]).encode())
     return digest.hexdigest()[:16]
-
-
-def _absolute(path: str) -> Path:
-    return Path(os.path.abspath(os.path.expanduser(path)))
-
-
-def _rows(spec: Data) -> Rows:
-    """Returns the rows, after all of them have been checked."""
-    path = cached(spec.path) if is_uri(spec.path) else _absolute(spec.path)
-    if not path.exists():
-        raise DataError(f"data.path: {path} does not exist")
-    columns = spec.columns
-    split, group = columns.split or "split", columns.group or "group"
-    named = [each for each in (columns.split, columns.group) if each is not None]
-    optional = [split, group, *([spec.group] if spec.group is not None else [])]
-    table = read_table(path, list(dict.fromkeys([columns.path, columns.label, *named])), optional)
-    if not table.numbers:
-        raise DataError(f"{path}: has no rows; expected one for each image")
-    splits = _splits(table.columns.get(split), len(table.numbers), spec)
-    files = _located(table.columns[columns.path], spec)
-    _raise_faults(path, table, spec, splits, files)
-    paths = [unescaped(each) if is_uri(each) else each for each in map(str, table.columns[columns.path])]
-    labels = [str(each) for each in table.columns[columns.label]]
-    return Rows(
-        paths,
-        labels,
-        [each for each in splits if each is not None],
-        _groups(table, spec, paths, labels, path),
-        [each for each in files if each is not None],
-    )
-
-
-def _groups(
-    table: Table, spec: Data, paths: Sequence[str], labels: Sequence[str], where: Path
-) -> list[str] | None:
-    """Returns each row's group: from the column that is named, or by the expression in `data.group`."""
-    named = spec.columns.group
-    if spec.group is not None and spec.group not in table.columns:
-        if named is not None:
-            raise DataError(f"{where}: data.columns.group and data.group both name the groups; leave one out")
-        return list(captured(capture_in(spec.group), paths, labels, str(where)))
-    column = spec.group or named or "group"
-    values = table.columns.get(column)
-    if values is None:
-        return None
-    if empty := [number for number, value in zip(table.numbers, values, strict=True) if _is_blank(value)]:
-        raise DataError(
-            f"{where}: 1 fault\n  {_in_rows(f'{column} (the group) is empty', empty, table.unit)}"
-        )
-    return [str(each) for each in values]
-
-
-def _is_blank(text: str | None) -> bool:
-    return text is None or not text.strip()
-
-
-def _splits(column: list[str | None] | None, count: int, spec: Data) -> list[Split | None]:
-    """Returns each row's part; all are of the training part where there is no such column."""
-    if column is None:
-        return ["train"] * count
-    named: dict[Split, str | None] = {"train": spec.train, "validation": spec.validation, "test": spec.test}
-    return [part_named(each or "", named) for each in column]
-
-
-def _located(paths: Sequence[str | None], spec: Data) -> list[str | None]:
-    """Returns each image's absolute path on this machine or its URI; None for a row without a path."""
-    root = spec.root if spec.root is not None else _folder_of(spec.path)
-    if not is_uri(root):
-        folder = str(_absolute(root))
-        return [_uri_of(each) or (each and os.path.join(folder, each)) for each in paths]
-    store = Store(root)
-    return [
-        _uri_of(each) or (each if not each or each.startswith("/") else escaped(store.at(each).uri))
-        for each in paths
-    ]
-
-
-def _uri_of(path: str | None) -> str | None:
-    """Returns the URI in one form, so that an image has one name; None if the path is none."""
-    return escaped(path) if path and is_uri(path) else None
-
-
-def _folder_of(path: str) -> str:
-    return Store(path).parent.uri if is_uri(path) else str(_absolute(path).parent)
-
-
-def _raise_faults(
-    where: Path, table: Table, spec: Data, splits: Sequence[Split | None], files: Sequence[str | None]
-) -> None:
-    """Raises DataError with every kind of fault that rows have, and the numbers of the first ones."""
-    columns, numbers = spec.columns, table.numbers
-    values = table.columns
-    known: dict[Split, str | None] = {
-        "train": spec.train,
-        "validation": spec.validation,
-        "test": spec.test,
-    }
-
-    def rows(is_faulty: Iterable[bool]) -> list[int]:
-        return [number for number, faulty in zip(numbers, is_faulty, strict=True) if faulty]
-
-    split = columns.split or "split"
-    odd = sorted(
-        {str(value) for value, part in zip(values.get(split, ()), splits, strict=False) if part is None}
-    )
-    expected = ", ".join(part_names(known).values())
-    found = {
-        f"{columns.path} is empty": rows(not each for each in files),
-        f"{columns.label} is empty": rows(map(_is_blank, values[columns.label])),
-        f"{split} is {listed([repr(each) for each in odd], 3)}; expected {expected}": rows(
-            each is None for each in splits
-        ),
-        "there is no such file": rows(_missing(files)),
-        "the image is in an earlier row too": rows(_doubled(files)),
-    }
-    faults = [
-        _in_rows(fault, at, table.unit, _example(fault, at, table, columns.path))
-        for fault, at in found.items()
-        if at
-    ]
-    if faults:
-        count = "1 fault" if len(faults) == 1 else f"{len(faults)} kinds of faults"
-        raise DataError("\n  ".join([f"{where}: {count}", *faults]))
-
-
-def _example(fault: str, rows: Sequence[int], table: Table, column: str) -> str:
-    """Returns the first path with a fault of paths, so that a person sees what is wrong with it."""
-    if not fault.startswith("the"):
-        return ""
-    return f" (the first is {table.columns[column][table.numbers.index(rows[0])]})"
-
-
-def _in_rows(fault: str, rows: Sequence[int], unit: str, example: str = "") -> str:
-    if len(rows) == 1:
-        return f"{unit} {rows[0]}: {fault}{example}"
-    return f"{unit}s {listed([str(row) for row in rows], NAMED)}: {fault}{example}"
-
-
-def _missing(files: Sequence[str | None]) -> list[bool]:
-    """Returns for each file of this machine whether it is missing.
-
-    Threads ask: over a network each answer takes a while.
-    """
-    with ThreadPoolExecutor(ASKING_THREADS) as pool:
-        return list(pool.map(_is_missing, files, chunksize=256))
-
-
-def _is_missing(file: str | None) -> bool:
-    if not file or is_uri(file):
-        return False
-    try:
-        check_regular(usable_path(file))
-    except (OSError, ValueError):
-        return True
-    return False
-
-
-def _doubled(files: Sequence[str | None]) -> list[bool]:
-    """Returns for each row whether an earlier one has the same file."""
-    seen = set[str]()
-
-    def again(file: str | None) -> bool:
-        if not file:
-            return False
-        name = file if is_uri(file) else os.path.normpath(file)
-        known = name in seen
-        seen.add(name)
-        return known
-
-    return [again(each) for each in files]
-
-
-def _files_here(spec: Data, rows: Rows) -> tuple[str, list[str]]:
-    """Returns the folder of the images on this machine, and each image's path in it or its absolute path."""
-    objects = [each for each in rows.files if is_uri(each)]
-    if objects:
-        folder, names = cached_objects(objects)
-        return str(folder), [names.get(each, each) for each in rows.files]
-    root = str(_absolute(spec.root if spec.root is not None else _folder_of(spec.path)))
-    return root, rows.paths

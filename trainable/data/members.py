@@ -35,10 +35,21 @@ def members_of(collection: Collection, spec: Data) -> Members:
         }
     if spec.train_limit is not None:
         source, indices = members["train"]
-        labels = members["train"].labels
-        chosen = stratified_limit(labels, collection.classes, spec.train_limit, spec.split_seed)
+        chosen = _limited(collection, members["train"].labels, spec.train_limit, spec.split_seed)
         members["train"] = Selection(source, indices[chosen])
     return members
+
+
+def _limited(collection: Collection, labels: Integers, count: int, seed: int) -> Integers:
+    """Returns the positions of so many training images.
+
+    Of images with masks, where each shows several classes, there may be fewer than strata: then they are
+    drawn from all alike.
+    """
+    names = collection.split_by
+    if collection.strata is not None and count < len(names):
+        labels, names = np.zeros_like(labels), names[:1]
+    return stratified_limit(labels, names, count, seed)
 
 
 def _in_order(source: Source) -> Integers:
@@ -49,7 +60,7 @@ def _in_order(source: Source) -> Integers:
 def _cut(collection: Collection, train: Selection, spec: Data) -> tuple[Integers, Integers, Integers]:
     """Returns positions of the training, validation and test images in the data's training images."""
     test = spec.test_fraction if collection.whole else 0.0
-    how = (collection.classes, spec.validation_fraction, test, spec.split_seed, spec.validation_seed)
+    how = (collection.split_by, spec.validation_fraction, test, spec.split_seed, spec.validation_seed)
     if collection.groups is None:
         return stratified_split(train.labels, *how)
     groups = [collection.groups["train"][index] for index in train.indices.tolist()]

@@ -1,11 +1,14 @@
-"""Reads a `.npz` file in MedMNIST's layout: train_images, train_labels, and the same for val and test."""
+"""Reads a `.npz` file in MedMNIST's layout: train_images, train_labels, and the same for val and test.
+
+Masks may stand in the labels' place: train_masks.
+"""
 
 from __future__ import annotations
 
 import math
 import zipfile
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import numpy as np
 from numpy.lib.format import read_array, read_array_header_1_0, read_array_header_2_0, read_magic
@@ -21,24 +24,28 @@ PREFIXES: dict[Split, str] = {"train": "train", "validation": "val", "test": "te
 
 def read(path: Path) -> Collection:
     """Returns the collection in the file; `val_*` and `test_*` may be missing. Raises DataError."""
+    return collect(str(path), "npz", arrays_in(path, "labels"), by_class=True)
+
+
+def arrays_in(path: Path, second: Literal["labels", "masks"]) -> dict[Split, Arrays]:
+    """Returns each part's images, and its labels or masks. Raises DataError."""
     try:
         check_regular(path)
         if not zipfile.is_zipfile(path):
             raise DataError(f"{path}: not an .npz file, or an incomplete one")
         with zipfile.ZipFile(path) as file:
-            parts = _parts(path, file)
+            return _parts(path, file, second)
     except DataError:
         raise
     except Exception as error:  # a damaged zip file raises nearly anything, NotImplementedError among it
         raise DataError(f"{path}: cannot be read as an .npz file: {why(error)}") from error
-    return collect(str(path), "npz", parts, by_class=True)
 
 
-def _parts(path: Path, file: zipfile.ZipFile) -> dict[Split, Arrays]:
+def _parts(path: Path, file: zipfile.ZipFile, second: str) -> dict[Split, Arrays]:
     arrays = {info.filename.removesuffix(".npy"): info for info in file.infolist()}
     parts: dict[Split, Arrays] = {}
     for part, prefix in PREFIXES.items():
-        names = [f"{prefix}_images", f"{prefix}_labels"]
+        names = [f"{prefix}_images", f"{prefix}_{second}"]
         present = [name for name in names if name in arrays]
         if len(present) == 2:
             parts[part] = (_array(path, file, arrays[names[0]]), _array(path, file, arrays[names[1]]))

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from trainable.data.dataset import DataSet, from_arrays
+from trainable.data.assembly import from_arrays
+from trainable.data.dataset import DataSet
 from trainable.data.decode import Resize
 from trainable.data.measure import DeviceKind
 from trainable.errors import DataError, code_named

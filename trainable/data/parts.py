@@ -47,7 +47,48 @@ class FilePart:
         return len(self.selection.indices)
 
 
-Part = ArrayPart | FilePart
+@final
+@dataclass(frozen=True, eq=False)
+class MaskedPart:
+    """Holds decoded images of different sizes with their masks in memory, one after the other."""
+
+    values: Pixels
+    """These are the images' planes, uint8 [bytes]: see `planes`."""
+    sizes: Integers
+    """These are the images' heights and widths, int64 [N, 2]."""
+    labels: Integers
+    """The labels are int64 [N]: the stratum of each image."""
+    names: tuple[str, ...]
+    """These are paths relative to the data set, or numbers."""
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class MaskedFilePart:
+    """Holds images with masks that are read and decoded each time they are used."""
+
+    selection: Selection
+    sizes: Integers
+    """These are the images' heights and widths, int64 [N, 2]."""
+
+    @property
+    def labels(self) -> Integers:
+        """Returns the stratum of each image, int64 [N]."""
+        return self.selection.labels
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Returns paths relative to the data set."""
+        return tuple(map(self.selection.source.name, self.selection.indices.tolist()))
+
+    def __len__(self) -> int:
+        return len(self.selection.indices)
+
+
+Part = ArrayPart | FilePart | MaskedPart | MaskedFilePart
 Members = dict[Split, Selection]
 """Members are the images of each part."""
 

@@ -18,11 +18,14 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from trainable.augmentation.augment import make_augment
+from trainable.augmentation.augment import make_augment, make_window_changes
 from trainable.augmentation.change import Change
 from trainable.augmentation.draws import Draws
+from trainable.augmentation.windows import Planes, cut, window_boxes
 from trainable.data.decode import Form, squares
-from trainable.data.source import Flip, Integers, Selection, Split
+from trainable.data.masks.planes import planes_of, starts_of
+from trainable.data.masks.source import MaskedSource
+from trainable.data.source import Flip, Integers, Pixels, Selection, Split
 from trainable.errors import DataError
 from trainable.recipe.augmentations import Augmentation
 
@@ -89,6 +92,44 @@ class FileImages(Dataset[Tensor]):
             except Exception as error:  # Pillow's plug-ins raise nearly anything
                 raise DataError(f"{source.name(index)} cannot be decoded: {error}") from error
         return pixels
+
+
+@final
+class MaskedFileImages(FileImages):
+    """Reads a batch with its masks: windows uint8 [B, C + 1, side, side] for training, else whole images of
+    one size, [B, C + 1, h, w]."""
+
+    def __getitem__(self, batch: FileBatch) -> Tensor:
+        decoded = self._decoded(batch)
+        if (asked := batch.augmented) is None:
+            return torch.stack([torch.from_numpy(each) for each in decoded])
+        sizes = np.array([each.shape[1:] for each in decoded])
+        planes = self.form.channels + 1
+        values = torch.from_numpy(np.concatenate([each.ravel() for each in decoded]))
+        held = Planes(values, starts_of(sizes, planes), sizes, planes)
+        draws = Draws(asked.seed, asked.epoch, batch.positions)
+        boxes = window_boxes(asked.spec.crop, draws, sizes, batch.side)
+        windows = cut(held, np.arange(len(decoded)), boxes, batch.side)
+        for change in make_window_changes(asked.spec, asked.flips):
+            windows = change(windows, draws)
+        return windows
+
+    def _decoded(self, batch: FileBatch) -> list[Pixels]:
+        source, indices = self.selections[batch.part]
+        assert isinstance(source, MaskedSource)
+        decoded = []
+        for index in indices[batch.positions % len(indices)].tolist():
+            try:
+                decoded.append(planes_of(source, index, self.form.channels))
+            except Exception as error:  # as above
+                raise DataError(f"{source.name(index)} cannot be decoded: {error}") from error
+        return decoded
+
+
+def images_of(selections: Mapping[Split, Selection], form: Form) -> FileImages:
+    """Returns what reads these images, with their masks if they have any."""
+    masked = any(isinstance(each.source, MaskedSource) for each in selections.values())
+    return MaskedFileImages(selections, form) if masked else FileImages(selections, form)
 
 
 @final

@@ -8,22 +8,33 @@ from typing import Literal, assert_never
 
 from trainable.data import digits, folder, idx, manifest, npz, saved_dataset, torchvision_sets
 from trainable.data.groups import with_groups
-from trainable.data.source import Collection
+from trainable.data.masks import cityscapes, voc
+from trainable.data.masks import folder as masked_folder
+from trainable.data.masks import manifest as masked_manifest
+from trainable.data.masks import torchvision_sets as masked_torchvision_sets
+from trainable.data.masks.arrays import pairs_of_arrays
+from trainable.data.masks.collection import surveyed
+from trainable.data.masks.pairs import Pairs
+from trainable.data.source import Collection, Split
 from trainable.errors import DataError
 from trainable.files.paths import usable_path
 from trainable.files.regular import why
 from trainable.recipe.data import Columns, Data
+from trainable.recipe.tasks import Masks
 
 Format = Literal["digits", "folder", "manifest", "datasets", "npz", "idx", "torchvision"]
 
 
-def read(spec: Data, download: bool) -> Collection:
+def read(spec: Data, download: bool, masks: Masks | None = None) -> Collection:
     """Returns the collection that a recipe's `data` section names. Raises DataError.
 
-    A manifest may be behind a URI; other data must be on this machine.
+    With `masks`, each image has a mask in the place of a label, and every mask is read once. A manifest may
+    be behind a URI; other data must be on this machine.
     """
     if manifest.is_manifest(spec):
-        return manifest.read(spec)
+        return (
+            manifest.read(spec) if masks is None else surveyed(masked_manifest.read(spec, masks), spec, masks)
+        )
     path = Path(os.path.abspath(os.path.expanduser(spec.path)))
     try:
         usable_path(str(path))
@@ -37,6 +48,8 @@ def read(spec: Data, download: bool) -> Collection:
                 "data.columns: a manifest has columns, and a folder saved by Hugging Face datasets; "
                 f"{path} has format {form}"
             )
+        if masks is not None:
+            return surveyed(_pairs(form, spec, path, download, masks), spec, masks)
         return with_groups(_read(form, spec, path, download), spec)
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: cannot be read: {why(error)}") from error
@@ -60,6 +73,35 @@ def _read(form: Format, spec: Data, path: Path, download: bool) -> Collection:
             return torchvision_sets.read(spec.name, path, download)
         case _:
             assert_never(form)
+
+
+def _pairs(form: Format, spec: Data, path: Path, download: bool, masks: Masks) -> Pairs:
+    match form:
+        case "folder":
+            return _masked_folder(path, spec, masks)
+        case "manifest":
+            return masked_manifest.read(spec, masks)
+        case "npz":
+            return pairs_of_arrays(str(path), "npz", npz.arrays_in(path, "masks"), masks)
+        case "torchvision":
+            return masked_torchvision_sets.read(spec.name, path, download, masks)
+        case "digits" | "datasets" | "idx":
+            raise DataError(
+                f"data.path: {path} has format {form}, which has no masks; a segmentation needs a folder of "
+                "images and masks, a manifest, an .npz file, or data.name for one of torchvision's"
+            )
+        case _:
+            assert_never(form)
+
+
+def _masked_folder(path: Path, spec: Data, masks: Masks) -> Pairs:
+    """Returns the pairs below a folder, which may be laid out as published data sets are."""
+    named: dict[Split, str | None] = {"train": spec.train, "validation": spec.validation, "test": spec.test}
+    if voc.is_voc(path):
+        return voc.read(path, named, masks)
+    if cityscapes.is_cityscapes(path):
+        return cityscapes.read(path, named, masks)
+    return masked_folder.read(path, named, masks)
 
 
 def _format(spec: Data, path: Path) -> Format:

@@ -13,7 +13,8 @@ from typing import Literal, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import ExifTags, Image
+from PIL.TiffImagePlugin import TiffImageFile
 
 from trainable.files.paths import text_of
 from trainable.files.regular import check_regular
@@ -38,6 +39,10 @@ PIXELS_OF_A_BYTE = 10_000
 a gigabyte and seconds, to find that it shows nothing or ends early."""
 
 
+TURNED = (5, 6, 7, 8)
+"""An image of these EXIF orientations is stored on its side."""
+
+
 def open_image(file: str | io.BytesIO) -> Image.Image:
     """Opens an image, which is not decoded yet.
 
@@ -49,6 +54,8 @@ def open_image(file: str | io.BytesIO) -> Image.Image:
     if image.width * image.height > max(MANY_PIXELS, PIXELS_OF_A_BYTE * size):
         image.close()
         raise ValueError(f"it declares {image.width:,} x {image.height:,} pixels in {size:,} bytes")
+    if isinstance(image, TiffImageFile) and image.tag_v2.get(ExifTags.Base.Orientation) in TURNED:
+        image.filename = ""  # of a file with a name, Pillow 13 maps pixels as if they were turned already
     return image
 
 
@@ -57,7 +64,7 @@ class Source(abc.ABC):
     cheap to make, picklable, and safe to read from several threads."""
 
     labels: Integers
-    """The labels are [N], each an index into the collection's classes."""
+    """The labels are [N], each an index into what the collection is split by: its classes, or strata."""
     by_class = False
     """Images are used in the order of their classes, as those of a folder lie."""
     encoded = True
@@ -133,6 +140,17 @@ class FileSource(Source):
             return np.array([each for some in answers for each in some], np.int64).reshape(-1, 2)
 
 
+class Survey(NamedTuple):
+    """Says what the masks of a part's images show."""
+
+    sizes: Integers
+    """Height and width in pixels, int64 [N, 2]: those of the mask, and of its upright image."""
+    pixels: Integers
+    """How many pixels each class has, int64 [N, K]."""
+    ignored: Integers
+    """How many pixels count nowhere, int64 [N]."""
+
+
 @dataclass(frozen=True)
 class Collection:
     """Holds a data set as its format has it, before anything is split off, limited or decoded."""
@@ -151,6 +169,15 @@ class Collection:
     """For a manifest with images behind URIs, these are their URIs."""
     copy: Path | None = None
     """In this folder are copies of them on this machine."""
+    strata: tuple[str, ...] | None = None
+    """For images with masks, these are the names of the strata that their labels number."""
+    surveys: Mapping[Split, Survey] | None = None
+    """For images with masks, these say what the masks of each part show; the sources are MaskedSources."""
+
+    @property
+    def split_by(self) -> tuple[str, ...]:
+        """Returns the names that labels are indices into: a split and a limit keep these in proportion."""
+        return self.classes if self.strata is None else self.strata
 
     @property
     def whole(self) -> bool:

@@ -89,7 +89,7 @@ def read(name: str | None, root: Path, download: bool = False) -> Collection:
         raise DataError(f"data.name: expected one of torchvision's {known}; got {name!r}")
     layout = LAYOUTS[name]
     datasets = {
-        part: _open(name, root, arguments, download)
+        part: open_part(name, root, arguments, download)
         for part, arguments in zip(get_args(Split), layout[:3], strict=True)
         if arguments is not None
     }
@@ -108,8 +108,8 @@ def read(name: str | None, root: Path, download: bool = False) -> Collection:
     )
 
 
-def _open(name: str, root: Path, arguments: dict[str, Any], download: bool) -> Any:
-    """Opens one part as torchvision's object; its constructors raise RuntimeError for missing files."""
+def open_part(name: str, root: Path, arguments: dict[str, Any], download: bool) -> Any:
+    """Returns one part as torchvision's object. Raises DataError if files are missing."""
     from torchvision import datasets  # seconds to import: only where it is used
 
     kind = getattr(datasets, name)

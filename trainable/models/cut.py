@@ -35,7 +35,9 @@ def cut_before_head(network: nn.Module, images: Tensor) -> Cut | None:
     """Returns the cut before the last layer with parameters, and before dropout that stands in front of it.
 
     None if the head's answers to the features are not the network's to these images [B, C, H, W]: it may use
-    its head twice, or do something to its output. The network's mode and weights stay as they are.
+    its head twice, or do something to its output. None, too, for a network that answers for each pixel: its
+    features are as many as the pixels, and more than its head is trained on them. The network's mode and
+    weights stay as they are.
     """
     try:
         head = head_layers(network)
@@ -46,7 +48,9 @@ def cut_before_head(network: nn.Module, images: Tensor) -> Cut | None:
     try:
         with torch.no_grad():
             features = cut.features(images)
-            same = isinstance(features, Tensor) and torch.equal(head(features), network(images))
+            answers = network(images)
+            whole = isinstance(answers, Tensor) and answers.ndim == 2
+            same = whole and isinstance(features, Tensor) and torch.equal(head(features), answers)
     except (RuntimeError, IndexError):  # a head that takes more than one tensor, or is not called
         same = False
     finally:

@@ -9,14 +9,15 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from trainable.errors import ModelError
-from trainable.models.groups import head_of
+from trainable.models.dense import DenseNetwork
+from trainable.models.groups import head_of, heads_of
 from trainable.models.libraries import title_of, torchvision_branches
 from trainable.models.small_resnet import BasicBlock
 from trainable.recipe import models as specs
 
 FAMILIES_WITH_DEPTH = (
     "resnet_small; torchvision's resnet, resnext, wide_resnet, convnext, efficientnet, swin and maxvit; "
-    "most of timm's residual nets and transformers"
+    "most of timm's residual nets and transformers; networks for segmentation over one of these"
 )
 
 
@@ -24,18 +25,18 @@ def set_head_dropout(model: nn.Module, probability: float | None) -> None:
     """Drops features before the head with a probability in [0, 1) in training; None changes nothing.
 
     Srivastava et al., JMLR 15:1929. If the network has dropouts beside its head (vgg, mobilenet,
-    efficientnet, ...) their probability is replaced; else a hook drops from the head's input, so that the
-    names of the parameters stay. For timm's models use the constructor's `drop_rate` instead.
+    efficientnet, ...) their probability is replaced, and in a network for segmentation of torchvision or smp
+    that of every dropout above the backbone; else a hook drops from the input of each head, so that the names
+    of the parameters stay. For timm's models use the constructor's `drop_rate` instead.
     """
     if probability is None:
         return
-    head = head_of(model)
-    parent = model.get_submodule(head.rpartition(".")[0])
-    own = [each for each in parent.children() if isinstance(each, nn.Dropout)]
+    own = _dropouts_of(model)
     for each in own:
         each.p = probability
     if not own and probability > 0.0:
-        model.get_submodule(head).register_forward_pre_hook(DroppedInput(probability))
+        for head in heads_of(model):
+            model.get_submodule(head).register_forward_pre_hook(DroppedInput(probability))
 
 
 def set_stochastic_depth(model: nn.Module, spec: specs.Model) -> None:
@@ -54,8 +55,10 @@ def set_stochastic_depth(model: nn.Module, spec: specs.Model) -> None:
         case specs.TorchvisionModel():
             found = _drop_branches(torchvision_branches(model), spec.stochastic_depth)
             found = found or _rescale_torchvision(model, spec.stochastic_depth)
-        case specs.TimmModel():
+        case specs.TimmModel() | specs.SmpModel():
             found = _rescale_timm(model, spec.stochastic_depth) or spec.stochastic_depth == 0.0
+        case specs.UNetSmall():
+            found = False  # none of its blocks has a shortcut
         case specs.OwnModel():
             found = False  # what in it could be skipped is not known; its function may have such an argument
         case _:
@@ -65,6 +68,13 @@ def set_stochastic_depth(model: nn.Module, spec: specs.Model) -> None:
             f"model.stochastic_depth: {title_of(spec)} has no blocks that can be dropped; "
             f"{FAMILIES_WITH_DEPTH} have"
         )
+
+
+def _dropouts_of(model: nn.Module) -> list[nn.modules.dropout._DropoutNd]:
+    if isinstance(model, DenseNetwork):
+        return [each for each in model.layers_above() if isinstance(each, nn.modules.dropout._DropoutNd)]
+    beside = model.get_submodule(head_of(model).rpartition(".")[0]).children()
+    return [each for each in beside if isinstance(each, nn.Dropout)]
 
 
 class DroppedInput:

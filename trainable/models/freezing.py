@@ -10,7 +10,8 @@ from collections.abc import Iterable
 
 from torch import nn
 
-from trainable.models.groups import head_of, head_parameters
+from trainable.models.dense import DenseNetwork
+from trainable.models.groups import head_of, new_parameters
 from trainable.models.layers import BATCH_NORMS, batch_norms, parameters_in
 
 _HELD = "_held_back"
@@ -19,10 +20,11 @@ _HELD = "_held_back"
 def freeze_body(model: nn.Module) -> None:
     """Freezes all but the head; what was frozen before stays so after `unfreeze`.
 
-    Raises ModelError for a network without a head.
+    In a network for segmentation of torchvision or smp the backbone is frozen, and the decoder is trained
+    with the head: both are new. Raises ModelError for a network without a head.
     """
-    head = head_parameters(model)
-    body = [name for name, each in model.named_parameters() if each.requires_grad and name not in head]
+    new = new_parameters(model)
+    body = [name for name, each in model.named_parameters() if each.requires_grad and name not in new]
     _stop(model, body)
     setattr(model, _HELD, (*_held_back(model), *body))
 
@@ -51,12 +53,18 @@ def set_training(model: nn.Module, *, freeze_norm: bool, body_frozen: bool) -> N
     if freeze_norm:
         frozen = batch_norms(model)
     elif body_frozen:
-        in_head = set(batch_norms(model.get_submodule(head_of(model))))
-        frozen = [each for each in batch_norms(model) if each not in in_head]
+        frozen = _norms_of_body(model)
     else:
         frozen = []
     for module in frozen:
         module.eval()
+
+
+def _norms_of_body(model: nn.Module) -> list[nn.Module]:
+    if isinstance(model, DenseNetwork):
+        return batch_norms(model.get_submodule(model.backbone_name))
+    in_head = set(batch_norms(model.get_submodule(head_of(model))))
+    return [each for each in batch_norms(model) if each not in in_head]
 
 
 def _stop(model: nn.Module, names: Iterable[str]) -> None:

@@ -8,6 +8,7 @@ from typing import assert_never
 from torch import nn
 
 from trainable.errors import ModelError
+from trainable.models.dense import DenseNetwork
 from trainable.models.layers import NORMALISATIONS, has_parameters, repeated_blocks
 from trainable.recipe import models as specs
 
@@ -15,36 +16,49 @@ from trainable.recipe import models as specs
 def head_of(model: nn.Module) -> str:
     """Returns the name of the layer that computes the logits.
 
-    timm's models name it (the first, if there are two); in others it is the last linear layer or convolution
-    in the order of definition. Raises ModelError if there is none.
+    timm's models name it (the first, if there are two), and so do libraries' networks for segmentation; in
+    others it is the last linear layer or convolution in the order of definition. Raises ModelError if there
+    is none.
     """
-    return _heads_of(model)[0]
+    return heads_of(model)[0]
 
 
 def head_parameters(model: nn.Module) -> set[str]:
-    """Returns the names of the parameters of the head, or heads: a distilled transformer has two."""
-    heads = _heads_of(model)
+    """Returns the names of the parameters of the head, or heads: a distilled transformer has two, and so has
+    a network for segmentation with an auxiliary head."""
+    heads = heads_of(model)
     return {name for name, _ in model.named_parameters() if any(_within(name, head) for head in heads)}
+
+
+def new_parameters(model: nn.Module) -> set[str]:
+    """Returns the names of the parameters that are new where a network is fine-tuned: all above the backbone
+    of a network for segmentation of torchvision or smp, and those of the head in any other network."""
+    if not isinstance(model, DenseNetwork):
+        return head_parameters(model)
+    return {name for name, _ in model.named_parameters() if not _within(name, model.backbone_name)}
 
 
 def layer_groups(model: nn.Module) -> list[list[str]]:
     """Returns every parameter's name once, in groups from the stem to the head, which alone is the last.
 
+    In a network for segmentation of torchvision or smp the groups are those of its backbone, and the last is
+    all above it: decoder and head begin together (as in arXiv 2106.08254, whose decoder has the whole rate).
     timm's models say themselves which parameters make a layer; elsewhere a group is a repeated block or a
     layer outside blocks, with the normalisation behind it. Parameters outside any layer (class tokens,
     positions) belong to the stem. Raises ModelError for a network without a head.
     """
-    head = head_parameters(model)
-    groups = _groups_of_timm(model) or _groups_by_block(model)
-    body = [[name for name in group if name not in head] for group in groups]
-    last = [name for name, _ in model.named_parameters() if name in head]
+    new = new_parameters(model)
+    groups = _groups_of_timm(model) or _groups_of_backbone(model) or _groups_by_block(model)
+    body = [[name for name in group if name not in new] for group in groups]
+    last = [name for name, _ in model.named_parameters() if name in new]
     return [group for group in [*body, last] if group]
 
 
 def rate_factors(spec: specs.LayerRates, model: nn.Module) -> dict[str, float]:
     """Returns the factor of each parameter's rate, by name: 1 at the head, less below it.
 
-    Geometric: arXiv 1801.06146, section 3.2. Decayed: arXiv 2003.10555, section 3.4.
+    Geometric: arXiv 1801.06146, section 3.2. Decayed: arXiv 2003.10555, section 3.4. Backbone: arXiv
+    1606.00915, section 4.1.
     """
     match spec:
         case specs.UniformRates():
@@ -55,6 +69,9 @@ def rate_factors(spec: specs.LayerRates, model: nn.Module) -> dict[str, float]:
             return _by_depth(groups, spec.lowest ** (1.0 / steps))
         case specs.DecayedRates():
             return _by_depth(layer_groups(model), spec.factor)
+        case specs.BackboneRates():
+            new = new_parameters(model)
+            return {name: 1.0 if name in new else spec.factor for name, _ in model.named_parameters()}
         case _:
             assert_never(spec)
 
@@ -63,7 +80,10 @@ def _by_depth(groups: list[list[str]], ratio: float) -> dict[str, float]:
     return {name: ratio**above for above, group in enumerate(reversed(groups)) for name in group}
 
 
-def _heads_of(model: nn.Module) -> tuple[str, ...]:
+def heads_of(model: nn.Module) -> tuple[str, ...]:
+    """Returns the names of the layers that compute logits, the main one first. Raises as `head_of` does."""
+    if isinstance(model, DenseNetwork):
+        return model.heads
     modules = dict(model.named_modules())
     named = [name for name in _heads_of_timm(model) if name in modules and has_parameters(modules[name])]
     if named:
@@ -92,6 +112,13 @@ def _groups_of_timm(model: nn.Module) -> list[list[str]]:
 
     by_layer = group_parameters(model, matcher(coarse=False))
     return [list(by_layer[layer]) for layer in sorted(by_layer)]
+
+
+def _groups_of_backbone(model: nn.Module) -> list[list[str]]:
+    if not isinstance(model, DenseNetwork):
+        return []
+    name = model.backbone_name
+    return [[f"{name}.{each}" for each in group] for group in _groups_by_block(model.get_submodule(name))]
 
 
 def _groups_by_block(model: nn.Module) -> list[list[str]]:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from trainable.errors import ModelError
-from trainable.models.groups import head_of, head_parameters
+from trainable.models.groups import head_parameters, heads_of
 from trainable.models.layers import NORMALISATIONS
 from trainable.models.libraries import title_of, torchvision_branches
 from trainable.models.small_resnet import BasicBlock
@@ -31,10 +31,10 @@ def initialise(model: nn.Module, kind: Literal["default", "kaiming", "xavier", "
     """
     if kind == "default":
         return
-    head = model.get_submodule(head_of(model))
+    heads = {model.get_submodule(name) for name in heads_of(model)}
     for module in model.modules():
         if isinstance(module, WEIGHTED):
-            _draw(module, kind, is_head=module is head)
+            _draw(module, kind, is_head=module in heads)
             _fill(module.bias, 0.0)
         elif isinstance(module, NORMALISATIONS):
             scale, shift = getattr(module, "weight", None), getattr(module, "bias", None)
@@ -72,7 +72,8 @@ def begin_as_identity(model: nn.Module, spec: specs.Model) -> None:
     if spec.zero_init_residual and not scales:
         raise ModelError(
             f"model.zero_init_residual: {title_of(spec)} has no residual blocks that "
-            "end in a normalisation; resnet_small, torchvision's resnets and timm's resnets have"
+            "end in a normalisation; resnet_small, torchvision's resnets and timm's resnets have, also below "
+            "the decoder of a network for segmentation"
         )
     for scale in scales:
         _fill(scale, 0.0 if spec.zero_init_residual else 1.0)
@@ -85,9 +86,9 @@ def residual_scales(model: nn.Module, spec: specs.Model) -> list[nn.Parameter]:
             return [each.second_norm.weight for each in model.modules() if isinstance(each, BasicBlock)]
         case specs.TorchvisionModel():
             return [norm.weight for _, norm in torchvision_branches(model)]
-        case specs.TimmModel():
+        case specs.TimmModel() | specs.SmpModel():
             return [scale for block in model.modules() for scale in _scales_of_timm(block)]
-        case specs.OwnModel():
+        case specs.UNetSmall() | specs.OwnModel():
             return []
         case _:
             assert_never(spec)

@@ -29,17 +29,30 @@ def from_torchvision(
     except (ValueError, RuntimeError, AssertionError) as error:
         raise unfit(spec, channels, image_size, error) from error
     if channels != RGB:
-        _replace_first_convolution(model, channels)
+        replace_first_convolution(model, channels)
     return model
 
 
-def check_torchvision_name(name: str) -> None:
-    """Raises ModelError unless torchvision has a classification model of this name."""
+def check_torchvision_name(name: str, *, dense: bool = False) -> None:
+    """Raises ModelError unless torchvision has a model of this name for segmentation (`dense`), or else for
+    classification."""
     from torchvision import models
 
-    known = models.list_models(module=models)
+    known = models.list_models(module=models.segmentation if dense else models)
     if name not in known:
-        raise unknown("torchvision", name, known)
+        raise unknown("torchvision", name, known, dense=dense)
+
+
+def is_dense_name(name: str) -> bool:
+    """Returns whether torchvision has a model of this name for segmentation."""
+    from torchvision import models
+
+    return name in models.list_models(module=models.segmentation)
+
+
+def backbone_of_name(name: str) -> str:
+    """Returns the name of the backbone of torchvision's model for segmentation: resnet50 of fcn_resnet50."""
+    return name.partition("_")[2]
 
 
 def from_timm(
@@ -79,8 +92,8 @@ def timm_options(name: str, *, classes: int, channels: int, image_size: int) -> 
 
 
 def torchvision_branches(model: nn.Module) -> list[tuple[nn.Module, nn.BatchNorm2d]]:
-    """Returns the residual blocks of torchvision's ResNets, ResNeXts and wide ResNets,
-    each with its last norm."""
+    """Returns the residual blocks of torchvision's ResNets, ResNeXts and wide ResNets, also below an FCN or a
+    DeepLabV3, each with its last norm."""
     from torchvision.models import resnet
 
     ends: list[tuple[nn.Module, Any]] = []
@@ -93,23 +106,29 @@ def torchvision_branches(model: nn.Module) -> list[tuple[nn.Module, nn.BatchNorm
 
 
 def title_of(spec: specs.Model) -> str:
-    """Returns a network's name for messages: `resnet_small`, `timm's resnet18`, `your build_model`."""
+    """Returns a network's name for messages: `resnet_small`, `timm's resnet18`, `smp's unet over resnet18`,
+    `your build_model`."""
     match spec:
-        case specs.ResNetSmall():
+        case specs.ResNetSmall() | specs.UNetSmall():
             return spec.kind
         case specs.TorchvisionModel() | specs.TimmModel():
             return f"{spec.kind}'s {spec.name}"
+        case specs.SmpModel():
+            return f"smp's {spec.name} over {spec.encoder}"
         case specs.OwnModel():
             return f"your {spec.name}"
         case _:
             assert_never(spec)
 
 
-def unfit(spec: specs.Model, channels: int, image_size: int, error: Exception) -> ModelError:
+def unfit(
+    spec: specs.Model, channels: int, image_size: int, error: Exception, *, dense: bool = False
+) -> ModelError:
     """Returns the fault of a network that refuses the images of the data, with its own reason."""
+    small = "unet_small" if dense else "resnet_small"
     return ModelError(
         f"{title_of(spec)} cannot take images of {channels} x {image_size} x {image_size} (data.channels, "
-        f"data.image_size): {first_line(error)}; most such models need larger images, resnet_small takes "
+        f"data.image_size): {first_line(error)}; most such models need larger images, {small} takes "
         "small ones"
     )
 
@@ -122,10 +141,12 @@ def torchvision_options(name: str, image_size: int) -> dict[str, Any]:
         return {"input_size": (image_size, image_size)}
     if name in ("googlenet", "inception_v3"):
         return {"aux_logits": False, "init_weights": True}
+    if is_dense_name(name):
+        return {"weights_backbone": None, **({} if name.startswith("lraspp_") else {"aux_loss": True})}
     return {}
 
 
-def _replace_first_convolution(model: nn.Module, channels: int) -> None:
+def replace_first_convolution(model: nn.Module, channels: int) -> None:
     """Replaces the first convolution by one of the same geometry for other channels; its weights are the
     first channels of those that were drawn."""
     name, old = next((name, each) for name, each in model.named_modules() if isinstance(each, nn.Conv2d))

@@ -67,10 +67,17 @@ def _traced(model: nn.Module, images: Tensor) -> _Trace:
     with torch.random.fork_rng(devices), torch.enable_grad(), _watched(twin, trace):
         logits = twin(batch)
         twin.zero_grad(set_to_none=True)
-        if isinstance(logits, Tensor) and logits.requires_grad:
-            logits.sum().backward()
+        answers = [each for each in _each_of(logits) if each.requires_grad]
+        if answers:
+            torch.autograd.backward([each.sum() for each in answers])
     trace.reached = {name for name, each in twin.named_parameters() if each.grad is not None}
     return trace
+
+
+def _each_of(outputs: object) -> list[Tensor]:
+    """Returns the logits of a network, and those of its auxiliary head if it has one."""
+    several = outputs if isinstance(outputs, tuple) else (outputs,)
+    return [each for each in several if isinstance(each, Tensor)]
 
 
 @contextmanager

@@ -8,12 +8,16 @@ import torch
 from torch import Tensor, nn
 
 from trainable.errors import ModelError
+from trainable.models.dense import DenseNetwork, check_answers, dense_from_torchvision
+from trainable.models.dense_weights import Part, smp_part, torchvision_part
 from trainable.models.dropping import set_head_dropout, set_stochastic_depth
 from trainable.models.initialise import begin_as_identity, draw_new_head, initialise
 from trainable.models.libraries import from_timm, from_torchvision, title_of, unfit
 from trainable.models.own import BuildModel, build_own, own_code_named
 from trainable.models.published_weights import as_timm_reads, timm_weights, torchvision_weights
 from trainable.models.small_resnet import BasicBlock, SmallResNet
+from trainable.models.small_unet import SmallUNet
+from trainable.models.smp import from_smp
 from trainable.models.weights import load_weights, read_weights, weights_file
 from trainable.recipe import models as specs
 
@@ -28,19 +32,23 @@ def make_model(
     image_size: int,
     build: BuildModel | None = None,
     download: bool = False,
+    dense: bool = False,
 ) -> nn.Module:
-    """Returns a network that maps images [B, channels, image_size, image_size] to logits [B, classes].
+    """Returns a network that maps images [B, channels, image_size, image_size] to logits [B, classes], or
+    with `dense` to logits [B, classes, h, w] of their pixels, h and w at most `image_size`.
 
-    Weights are drawn from torch's global generator; those of `spec.weights` then replace all but the head's,
-    which begin small.
+    In training mode a dense network with an auxiliary head gives a pair of them, the main ones first. Weights
+    are drawn from torch's global generator; those of `spec.weights` then replace all but the head's, which
+    begin small.
     Nothing is fetched without `download`. `build` makes a network of a person's own. Raises ModelError for an
-    unknown name (naming close ones), for images that the network cannot take, for weights that do not fit it,
-    for a field that it lacks, and for an error of a person's own code.
+    unknown name (naming close ones), for a network of the other task, for images that the network cannot
+    take, for weights that do not fit it, for a field that it lacks, and for an error of a person's own code.
     """
+    _check_kind(spec, dense=dense)
     model = _construct(
-        spec, build, classes=classes, channels=channels, image_size=image_size, download=download
+        spec, build, classes=classes, channels=channels, image_size=image_size, download=download, dense=dense
     )
-    _try_one_image(model, spec, classes, channels, image_size)
+    _try_one_image(model, spec, classes, channels, image_size, dense=dense)
     initialise(model, spec.initialisation)
     if spec.weights is not None and spec.initialisation == "default":
         draw_new_head(model)
@@ -49,14 +57,26 @@ def make_model(
         set_head_dropout(model, spec.dropout)
     set_stochastic_depth(model, spec)
     if spec.weights is not None:
-        state = _state(spec, model, classes, channels, image_size, download=download)
-        load_weights(model, state, source=f"{spec.weights!r} for {title_of(spec)}")
+        part = _part(spec, model, classes, channels, image_size, download=download)
+        where = f"the {part.prefix.strip('.')} of " if part.prefix else ""
+        source = f"{spec.weights!r} for {where}{title_of(spec)}"
+        load_weights(model, part.state, source=source, part=part.prefix)
     return model
 
 
 def count_parameters(model: nn.Module) -> int:
     """Returns how many numbers training adjusts."""
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+
+
+def _check_kind(spec: specs.Model, *, dense: bool) -> None:
+    known = specs.kinds_for(dense)
+    if spec.kind not in known:
+        task, ours = ("segmentation", "unet_small") if dense else ("classification", "resnet_small")
+        raise ModelError(
+            f"model.kind: for a {task} expected one of {', '.join(known)}, got {spec.kind}; {ours} needs no "
+            "other field"
+        )
 
 
 def _construct(
@@ -67,6 +87,7 @@ def _construct(
     channels: int,
     image_size: int,
     download: bool,
+    dense: bool,
 ) -> nn.Module:
     match spec:
         case specs.ResNetSmall():
@@ -77,40 +98,50 @@ def _construct(
                 classes=classes,
                 channels=channels,
             )
+        case specs.UNetSmall():
+            return SmallUNet(levels=spec.levels, width=spec.width, classes=classes, channels=channels)
         case specs.TorchvisionModel():
-            return from_torchvision(spec, classes=classes, channels=channels, image_size=image_size)
+            make = dense_from_torchvision if dense else from_torchvision
+            return make(spec, classes=classes, channels=channels, image_size=image_size)
         case specs.TimmModel():
             return from_timm(
                 spec, classes=classes, channels=channels, image_size=image_size, download=download
             )
+        case specs.SmpModel():
+            return from_smp(spec, classes=classes, channels=channels, image_size=image_size)
         case specs.OwnModel():
             return build_own(spec, build, classes=classes, channels=channels, image_size=image_size)
         case _:
             assert_never(spec)
 
 
-def _state(
+def _part(
     spec: specs.Model, model: nn.Module, classes: int, channels: int, image_size: int, *, download: bool
-) -> dict[str, Tensor]:
-    if spec.weights is not None and not specs.is_published(spec.weights):
-        state = read_weights(weights_file(spec))
-        return as_timm_reads(state, model) if isinstance(spec, specs.TimmModel) else state
+) -> Part:
+    published = spec.weights is not None and specs.is_published(spec.weights)
     match spec:
-        case specs.TorchvisionModel():
-            return torchvision_weights(spec, download=download)
+        case specs.SmpModel():
+            return smp_part(spec, channels=channels, image_size=image_size, download=download)
+        case specs.TorchvisionModel() if isinstance(model, DenseNetwork):
+            return torchvision_part(spec, download=download)
+        case specs.TorchvisionModel() if published:
+            return Part(torchvision_weights(spec, download=download))
+        case specs.TimmModel() if published:
+            size = {"classes": classes, "channels": channels, "image_size": image_size}
+            return Part(timm_weights(spec, **size, download=download))
         case specs.TimmModel():
-            return timm_weights(
-                spec, classes=classes, channels=channels, image_size=image_size, download=download
-            )
-        case specs.ResNetSmall():
-            raise ModelError("model.weights: resnet_small has no published weights: name a local file")
-        case specs.OwnModel():
-            raise ModelError("model.weights: your own network has no published weights: name a local file")
+            return Part(as_timm_reads(read_weights(weights_file(spec)), model))
+        case specs.ResNetSmall() | specs.UNetSmall() | specs.OwnModel() if published:
+            raise ModelError(f"model.weights: {title_of(spec)} has no published weights: name a local file")
+        case specs.ResNetSmall() | specs.UNetSmall() | specs.TorchvisionModel() | specs.OwnModel():
+            return Part(read_weights(weights_file(spec)))
         case _:
             assert_never(spec)
 
 
-def _try_one_image(model: nn.Module, spec: specs.Model, classes: int, channels: int, image_size: int) -> None:
+def _try_one_image(
+    model: nn.Module, spec: specs.Model, classes: int, channels: int, image_size: int, *, dense: bool
+) -> None:
     """Runs one blank image forward, so that a misfit is an error before any data are trained on."""
     model.eval()
     try:
@@ -118,10 +149,12 @@ def _try_one_image(model: nn.Module, spec: specs.Model, classes: int, channels: 
         with torch.no_grad(), own_code_named(spec):
             logits = model(torch.zeros(1, channels, image_size, image_size))
     except (RuntimeError, ValueError, AssertionError) as error:
-        raise unfit(spec, channels, image_size, error) from error
+        raise unfit(spec, channels, image_size, error, dense=dense) from error
     finally:
         model.train()
-    if not isinstance(logits, Tensor) or logits.shape != (1, classes):
+    if dense:
+        check_answers(title_of(spec), logits, classes, image_size)
+    elif not isinstance(logits, Tensor) or logits.shape != (1, classes):
         got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
         raise ModelError(
             f"{title_of(spec)}: expected logits of shape (1, {classes}) for one image, got {got}"

@@ -11,8 +11,9 @@ from typing import Any, assert_never
 from pydantic import ValidationError
 
 from trainable.errors import ModelError, faults_of
+from trainable.models.libraries import is_dense_name
 from trainable.models.published_weights import published_entry
-from trainable.models.timm_names import configuration_of, located
+from trainable.models.timm_names import check_known, configuration_of, located
 from trainable.models.weights import statistics_in, weights_file
 from trainable.recipe import models as specs
 from trainable.recipe.data import ChannelStatistics, Interpolation
@@ -47,7 +48,8 @@ def pretrained_input(spec: specs.Model, *, download: bool = False) -> Pretrained
     where nothing is known of them: a file for `resnet_small` that `tunebook train` did not write.
 
     A file that `tunebook train` wrote says it itself; for any other file it is what the library's own weights
-    of this network saw. Raises ModelError for a network or weights that are unknown or not on this machine.
+    of this network saw. The side is open for networks for segmentation, which see windows of a side that a
+    person chooses. Raises ModelError for a network or weights that are unknown or not on this machine.
     """
     if spec.weights is None:
         return None
@@ -61,14 +63,22 @@ def pretrained_input(spec: specs.Model, *, download: bool = False) -> Pretrained
 
 def _of_library(spec: specs.Model, *, download: bool) -> PretrainedInput | None:
     match spec:
-        case specs.ResNetSmall() | specs.OwnModel():
+        case specs.ResNetSmall() | specs.UNetSmall() | specs.OwnModel():
             return None
         case specs.TorchvisionModel():
             return _of_torchvision(spec)
         case specs.TimmModel():
             return _of_timm(spec.name, configuration_of(located(spec.name, download=download)))
+        case specs.SmpModel():
+            check_known(spec.encoder, specs.ENCODER)
+            return _of_any_side(_of_timm(spec.encoder, configuration_of(spec.encoder), specs.ENCODER))
         case _:
             assert_never(spec)
+
+
+def _of_any_side(known: PretrainedInput | None) -> PretrainedInput | None:
+    """Returns what is known of images, with their side left open: in a segmentation it is the windows'."""
+    return None if known is None else replace(known, side=None, fixed_side=False)
 
 
 def _of_torchvision(spec: specs.TorchvisionModel) -> PretrainedInput | None:
@@ -79,7 +89,7 @@ def _of_torchvision(spec: specs.TorchvisionModel) -> PretrainedInput | None:
     return PretrainedInput(
         tuple(preset.mean),
         tuple(preset.std),
-        side=preset.crop_size[0],
+        side=None if is_dense_name(spec.name) else preset.crop_size[0],
         interpolation=_known_filter(preset.interpolation.value),
         fixed_side=spec.name.startswith(FIXED_SIDE),
     )
@@ -93,7 +103,9 @@ class _OfTimm(ChannelStatistics, extra="ignore"):
     fixed_input_size: bool = False
 
 
-def _of_timm(name: str, configuration: Mapping[str, Any]) -> PretrainedInput | None:
+def _of_timm(
+    name: str, configuration: Mapping[str, Any], field: str = specs.MODEL_NAME
+) -> PretrainedInput | None:
     if not configuration.get("mean"):
         return None
     try:
@@ -101,7 +113,7 @@ def _of_timm(name: str, configuration: Mapping[str, Any]) -> PretrainedInput | N
         known = _OfTimm.model_validate_json(json.dumps(said))
     except ValidationError as error:
         faults = "; ".join(map(str, faults_of(error, configuration, _OfTimm)))
-        raise ModelError(f"model.name: {name}: its configuration says of images: {faults}") from None
+        raise ModelError(f"{field}: {name}: its configuration says of images: {faults}") from None
     return PretrainedInput(
         known.mean,
         known.std,

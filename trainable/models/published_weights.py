@@ -14,7 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from trainable.errors import ModelError, first_line
-from trainable.models.libraries import check_torchvision_name, timm_options, title_of
+from trainable.models.libraries import (
+    backbone_of_name,
+    check_torchvision_name,
+    is_dense_name,
+    timm_options,
+    title_of,
+)
 from trainable.models.timm_names import configuration_of, located, weights_in
 from trainable.models.weights import read_weights
 from trainable.recipe import models as specs
@@ -36,7 +42,7 @@ def torchvision_weights(spec: specs.TorchvisionModel, *, download: bool) -> dict
         _refuse_unless(download, spec, file)
         file.parent.mkdir(parents=True, exist_ok=True)
         digest = file.stem.rpartition("-")[2]
-        with _fetching(spec):
+        with fetching(spec):
             torch.hub.download_url_to_file(url, str(file), hash_prefix=digest, progress=False)
     return read_weights(file)
 
@@ -44,23 +50,31 @@ def torchvision_weights(spec: specs.TorchvisionModel, *, download: bool) -> dict
 def published_entry(spec: specs.TorchvisionModel) -> Any:
     """Returns torchvision's entry of the weights that a spec names, with `url` and `transforms`.
 
-    It is the entry of its best weights for `default` and for a file, and None if it publishes none. Raises
-    ModelError for a network or a name of weights that it does not have.
+    It is the entry of its best weights for `default` and for a file, and None if it publishes none. A network
+    for segmentation has those of its backbone, too. Raises ModelError for a network or a name of weights that
+    it does not have.
     """
     from torchvision import models
 
-    check_torchvision_name(spec.name)
+    dense = is_dense_name(spec.name)
+    check_torchvision_name(spec.name, dense=dense)
     published = models.get_model_weights(spec.name)
     if not list(published):
         return None
     asked = spec.weights or specs.OWN_WEIGHTS
     if asked == specs.OWN_WEIGHTS or not specs.is_published(asked):
         return published.DEFAULT
-    prefix, _, name = asked.rpartition(".")
-    if prefix not in ("", published.__name__) or name not in published.__members__:
-        names = ", ".join(published.__members__)
+    below = _with_prefix(models.get_model_weights(backbone_of_name(spec.name))) if dense else {}
+    known = {**published.__members__, **_with_prefix(published), **below}
+    if asked not in known:
+        names = ", ".join([*published.__members__, *below])
         raise ModelError(f"model.weights: {title_of(spec)} has no weights {asked!r}; it has {names}")
-    return published[name]
+    return known[asked]
+
+
+def _with_prefix(published: Any) -> dict[str, Any]:
+    """Returns torchvision's entries of weights by their whole names, such as ResNet50_Weights.DEFAULT."""
+    return {f"{published.__name__}.{name}": each for name, each in published.__members__.items()}
 
 
 def timm_weights(
@@ -71,20 +85,25 @@ def timm_weights(
     They come from the cache of Hugging Face or torch or, with `download`, from a server. Raises ModelError as
     `torchvision_weights` does.
     """
-    if spec.weights != specs.OWN_WEIGHTS:
-        raise ModelError(
-            f"model.weights: {spec.weights!r} is torchvision's; for one of timm's write its tag behind "
-            "model.name, as in resnet50.a1_in1k, and weights: default"
-        )
+    refuse_torchvisions(spec, "model.name")
     name = located(spec.name, download=download)
-    source = _source_of_timm(spec, name, download=download)
+    source = source_of_timm(spec, name, download=download)
     options = timm_options(name, classes=classes, channels=channels, image_size=image_size)
     import timm
 
-    with _fetching(spec):
+    with fetching(spec):
         model = timm.create_model(name, pretrained=True, pretrained_cfg_overlay=source, **options)
     state: dict[str, Tensor] = model.state_dict()
     return state
+
+
+def refuse_torchvisions(spec: specs.TimmModel | specs.SmpModel, field: str) -> None:
+    """Raises ModelError for published weights of another name than `default`: timm has a tag in `field`."""
+    if spec.weights != specs.OWN_WEIGHTS:
+        raise ModelError(
+            f"model.weights: {spec.weights!r} is torchvision's; for one of timm's write its tag behind "
+            f"{field}, as in resnet50.a1_in1k, and weights: default"
+        )
 
 
 def as_timm_reads(state: dict[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
@@ -110,9 +129,12 @@ def is_at_hand(name: str) -> bool:
     return _cached_for_timm(configuration_of(located(name))) is not None
 
 
-def _source_of_timm(spec: specs.TimmModel, name: str, *, download: bool) -> dict[str, str] | None:
+def source_of_timm(
+    spec: specs.TimmModel | specs.SmpModel, name: str, *, download: bool
+) -> dict[str, str] | None:
     """Returns where timm finds the weights of a `located` network on this machine, which it reads without
-    asking a server; None if they are to be fetched."""
+    asking a server; None if they are to be fetched. Raises ModelError if there are none, or if they must be
+    fetched and that is not allowed."""
     if weights_in(name) is not None:
         return None  # timm looks into the folder itself
     configuration = configuration_of(name)
@@ -159,7 +181,8 @@ def _refuse_unless(download: bool, spec: specs.Model, where: Path | str) -> None
 
 
 @contextmanager
-def _fetching(spec: specs.Model) -> Iterator[None]:
+def fetching(spec: specs.Model) -> Iterator[None]:
+    """Turns what fails while published weights are read or fetched into a ModelError."""
     try:
         yield
     except Exception as error:  # of urllib, huggingface_hub or httpx, and of a hash that differs

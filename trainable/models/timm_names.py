@@ -14,7 +14,7 @@ from typing import Any
 
 from trainable.errors import ModelError, first_line
 from trainable.files.paths import without_tilde
-from trainable.recipe.models import LOCAL_FOLDER
+from trainable.recipe.models import LOCAL_FOLDER, MODEL_NAME
 
 HUB, FOLDER = "hf-hub:", LOCAL_FOLDER
 CONFIGURATION = "config.json"
@@ -35,7 +35,7 @@ def located(name: str, *, download: bool = False) -> str:
         return FOLDER + str(_checked_folder(without_tilde(name.removeprefix(FOLDER)).absolute(), name))
     if name.startswith(HUB):
         return FOLDER + str(_checked_folder(_snapshot(name, download=download), name))
-    _check_known(name)
+    check_known(name)
     return name
 
 
@@ -65,33 +65,38 @@ def weights_in(name: str) -> Path | None:
 def is_known(name: str) -> bool:
     """Says whether a name, with or without a tag, is in timm's own list."""
     try:
-        _check_known(name)
+        check_known(name)
     except ModelError:
         return False
     return True
 
 
-def _check_known(name: str) -> None:
+def check_known(name: str, field: str = MODEL_NAME) -> None:
+    """Raises ModelError, which names a field of the recipe, unless a name is in timm's own list, and its tag
+    among those of its weights."""
     import timm
 
     architecture, dot, tag = name.partition(".")
     if not timm.is_model(architecture):
-        raise unknown("timm", name, timm.list_models())
+        raise unknown("timm", name, timm.list_models(), field=field)
     tags = [each.partition(".")[2] for each in timm.list_models(f"{architecture}.*", pretrained=True)]
     if dot and tag not in tags:
         known = ", ".join(tags) or "none"
-        raise ModelError(f"model.name: timm's {architecture} has no weights {tag!r}; it has {known}")
+        raise ModelError(f"{field}: timm's {architecture} has no weights {tag!r}; it has {known}")
 
 
-def unknown(library: str, name: str, known: list[str]) -> ModelError:
-    """Returns the fault of a name that a library does not have, with close ones."""
-    close = difflib.get_close_matches(name.partition(".")[0], [*known, "resnet_small"], n=5, cutoff=0.5)
-    hint = (
-        f"did you mean {', '.join(close)}?" if close else f"it has {len(known)}, such as resnet18, resnet50"
-    )
+def unknown(
+    library: str, name: str, known: list[str], *, field: str = MODEL_NAME, dense: bool = False
+) -> ModelError:
+    """Returns the fault of a name that a library does not have, with close ones: a model for segmentation if
+    `dense`."""
+    task, ours = ("segmentation", "unet_small") if dense else ("classification", "resnet_small")
+    examples = "fcn_resnet50, deeplabv3_resnet50" if dense else "resnet18, resnet50"
+    close = difflib.get_close_matches(name.partition(".")[0], [*known, ours], n=5, cutoff=0.5)
+    hint = f"did you mean {', '.join(close)}?" if close else f"it has {len(known)}, such as {examples}"
     if library == "timm" and "/" in name:
         hint = f"write {HUB}{name} for a network of the Hugging Face Hub, {FOLDER}{name} for a folder"
-    return ModelError(f"model.name: {library} has no classification model {name!r}; {hint}")
+    return ModelError(f"{field}: {library} has no {task} model {name!r}; {hint}")
 
 
 def _snapshot(name: str, *, download: bool) -> Path:

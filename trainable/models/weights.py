@@ -8,7 +8,7 @@ import re
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_never
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,7 @@ from trainable.errors import ModelError, first_line, listed
 from trainable.files.host_memory import available_bytes
 from trainable.files.paths import without_tilde
 from trainable.models.groups import head_parameters
+from trainable.models.libraries import backbone_of_name, is_dense_name
 from trainable.models.timm_names import located, weights_in
 from trainable.recipe import models as specs
 from trainable.recipe.data import ChannelStatistics
@@ -59,12 +60,13 @@ def _file_that_may_change(spec: specs.Model) -> Path | None:
 
 
 def weights_file(spec: specs.Model) -> Path:
-    """Returns the file that `model.weights` names: in a folder, the one that is called as the model is, or
-    `model`, as `tunebook train` calls it. Raises ModelError for a folder without such a file."""
+    """Returns the file that `model.weights` names: in a folder, the one that is called as the model is (or as
+    its encoder or backbone), or `model`, as `tunebook train` calls it. Raises ModelError for a folder without
+    such a file."""
     path = without_tilde(str(spec.weights))
     if not path.is_dir():
         return path
-    stems = ["model"] if isinstance(spec, specs.ResNetSmall) else [spec.name, "model"]
+    stems = [*_stems_of(spec), "model"]
     names = [f"{stem}{suffix}" for stem in stems for suffix in SUFFIXES]
     found = next((path / name for name in names if (path / name).is_file()), None)
     if found is None:
@@ -73,6 +75,20 @@ def weights_file(spec: specs.Model) -> Path:
             f"the endings {', '.join(SUFFIXES)}; found none"
         )
     return found
+
+
+def _stems_of(spec: specs.Model) -> list[str]:
+    match spec:
+        case specs.ResNetSmall() | specs.UNetSmall():
+            return []
+        case specs.SmpModel():
+            return [spec.encoder]
+        case specs.TorchvisionModel():
+            return [spec.name, backbone_of_name(spec.name)] if is_dense_name(spec.name) else [spec.name]
+        case specs.TimmModel() | specs.OwnModel():
+            return [spec.name]
+        case _:
+            assert_never(spec)
 
 
 def statistics_in(file: Path) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
@@ -127,8 +143,10 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
     return {_plain_name(name): tensor for name, tensor in state.items()}
 
 
-def load_weights(model: nn.Module, state: Mapping[str, Tensor], *, source: str) -> None:
+def load_weights(model: nn.Module, state: Mapping[str, Tensor], *, source: str, part: str = "") -> None:
     """Copies a state into a network, except its head, which stays as it was drawn: the classes are others.
+
+    With `part`, such as `backbone.`, the state is that of this module alone, by the names of the network.
 
     The head stays new even if its shape agrees. A first convolution of three channels is summed over them for
     grey images (as timm does), so that it answers as to a grey image stored as RGB. Missing counters of
@@ -136,7 +154,8 @@ def load_weights(model: nn.Module, state: Mapping[str, Tensor], *, source: str) 
     unexpected or of another shape; the network is unchanged then.
     """
     head = head_parameters(model)
-    expected = {name: tensor for name, tensor in model.state_dict().items() if name not in head}
+    own = {name: tensor for name, tensor in model.state_dict().items() if name not in head}
+    expected = {name: tensor for name, tensor in own.items() if name.startswith(part)}
     left_out = tuple(name for name in state if name in head or _is_auxiliary(name, expected))
     body = _for_grey(model, {name: each for name, each in state.items() if name not in left_out})
     _check(expected, body, source)

@@ -15,6 +15,8 @@ from trainable.recipe.base import Fraction, Purpose, Spec, check_ordered
 ERASING = "003:81; arXiv 1708.04896"
 GRID = "003:79; arXiv 2001.04086, section 3"
 SCALES = "001:208; arXiv 1612.08242, section 2"
+OF_MASKS = "only images with masks have crops of kind scaled, and windows of any kind"
+SCALED = "arXiv 1706.05587, section 4.1"
 GROWING = "000:49; arXiv 2104.00298"
 
 # The fields that several kinds have, each with its one purpose.
@@ -63,6 +65,24 @@ class ResizedCrop(Spec):
     def bounds_are_ordered(self) -> Self:
         check_ordered(scale_min=self.scale_min, scale_max=self.scale_max)
         check_ordered(ratio_min=self.ratio_min, ratio_max=self.ratio_max)
+        return self
+
+
+class ScaledCrop(Spec):
+    """Enlarges or shrinks an image at random and takes a window of `data.image_size` out of it; what lies
+    beyond the image is ignored. For images with masks."""
+
+    kind: Literal["scaled"] = "scaled"
+    scale_min: Annotated[
+        float, Field(ge=0.1, le=10.0), Purpose("least factor of an image's size", SCALED)
+    ] = 0.5
+    scale_max: Annotated[
+        float, Field(ge=0.1, le=10.0), Purpose("largest factor of an image's size", SCALED)
+    ] = 2.0
+
+    @model_validator(mode="after")
+    def scales_are_ordered(self) -> Self:
+        check_ordered(scale_min=self.scale_min, scale_max=self.scale_max)
         return self
 
 
@@ -245,8 +265,15 @@ class CutMix(Spec):
     probability: MixingProbability = 1.0
 
 
+class ClassMix(Spec):
+    """Pastes the pixels of half of the classes of another image, with their labels (arXiv 2007.07936)."""
+
+    kind: Literal["classmix"] = "classmix"
+    probability: MixingProbability = 1.0
+
+
 Crop = Annotated[
-    NoCrop | PadCrop | ResizedCrop,
+    NoCrop | PadCrop | ResizedCrop | ScaledCrop,
     Field(discriminator="kind"),
     Purpose("random place, or place and size, of the image", "003:62"),
 ]
@@ -261,15 +288,31 @@ Masking = Annotated[
     Purpose("hides a part of the image: one at most", "003:78-82"),
 ]
 Mixing = Annotated[
-    NoMixing | Mixup | CutMix,
+    NoMixing | Mixup | CutMix | ClassMix,
     Field(discriminator="kind"),
     Purpose("mixes pairs of images and labels", "003:70-77"),
 ]
+_OF_MASKS = (NoMixing, CutMix, ClassMix)
+_OF_LABELS = (NoMixing, Mixup, CutMix)
 Size = Annotated[
     FixedSize | MultiScale | Progressive,
     Field(discriminator="kind"),
     Purpose("the size of training images: fixed, mixed, or growing", "001:208, 000:49"),
 ]
+
+
+def mixings_for(dense: bool) -> tuple[str, ...]:
+    """Returns the kinds of mixing that masks have, if `dense`, or labels of images.
+
+    Two labels of a pixel cannot be mixed in a mask, as mixup does; and an image's label does not say where
+    its class is, as classmix asks.
+    """
+    return tuple(each.model_fields["kind"].default for each in (_OF_MASKS if dense else _OF_LABELS))
+
+
+def crops_for(dense: bool) -> tuple[str, ...]:
+    """Returns the kinds of crop that images with masks have, if `dense`, or others."""
+    return ("none", "pad", "resized", "scaled") if dense else ("none", "pad", "resized")
 
 
 class Augmentation(Spec):

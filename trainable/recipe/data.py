@@ -1,4 +1,4 @@
-"""Describes what is learnt, and from which images.
+"""Describes from which images a run learns.
 
 Sources such as `003:43` are lines of the guides in docs/sources.md: 000 is the training tricks notes and
 003 the PaddleClas guide.
@@ -47,12 +47,6 @@ class Columns(Spec):
     group: Annotated[
         str | None, Purpose("the column whose equal values stay in one part; by default group", YOURS)
     ] = None
-
-
-class Classification(Spec):
-    """Learns one label for each image, scored by cross-entropy."""
-
-    kind: Annotated[Literal["classification"], Purpose("one label an image", "003:43")] = "classification"
 
 
 Interpolation = Literal["bilinear", "bicubic"]

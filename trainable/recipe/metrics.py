@@ -1,6 +1,7 @@
 """Describes what a run may measure of a part of the data, beside loss and accuracies.
 
 Each metric is named by its kind, after the part that it was measured on: `val_macro_f1`, `test_macro_f1`.
+`kinds_for` says which are of labels of images, and which of masks.
 "One against rest" means that each class in turn is the positive one, scored by its probability; the result is
 the mean over the classes. Classes of which a part has no image are left out of every mean.
 """
@@ -114,11 +115,35 @@ class CalibrationError(Spec):
         return 1.0
 
 
-Kind = MacroF1 | AUROC | AveragePrecision | RecallAtPrecision | Cost | CalibrationError
+class BoundaryF1(_Share):
+    """Is the mean over classes of the boundary F1 score of masks (Csurka et al., What is a good evaluation
+    measure for semantic segmentation?, BMVC 2013, section 3).
+
+    Precision is the share of predicted boundary pixels that are near a true one of their class, recall the
+    share of true ones that are near a predicted one. F1 is computed for each class of each image, then the
+    mean over the images in which the class is, or is predicted.
+    """
+
+    kind: Literal["boundary_f1"] = "boundary_f1"
+    tolerance: Annotated[
+        float,
+        Field(gt=0.0, le=0.05),
+        Purpose("how near: a share of the image's diagonal, but a pixel at least", "Csurka, BMVC 2013, 3"),
+    ] = 0.0075
+
+
+Kind = MacroF1 | AUROC | AveragePrecision | RecallAtPrecision | Cost | CalibrationError | BoundaryF1
 
 KINDS = get_args(Kind)
+_OF_MASKS = (BoundaryF1,)
 MODES: dict[str, Mode] = {each.model_fields["kind"].default: each.mode for each in KINDS}
 """The direction in which each kind is better."""
+
+
+def kinds_for(dense: bool) -> tuple[str, ...]:
+    """Returns the kinds that can be measured of masks, if `dense`, or of labels of images."""
+    names = {each: each.model_fields["kind"].default for each in KINDS}
+    return tuple(name for each, name in names.items() if (each in _OF_MASKS) == dense)
 
 
 def _as_section(written: object) -> object:

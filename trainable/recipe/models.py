@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, assert_never
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -45,6 +45,8 @@ def absolute_name(name: str) -> str:
 
 
 MODEL_NAME = "model.name"
+ENCODER, OUTPUT_STRIDE = "model.encoder", "model.output_stride"
+"""These fields are those of `smp` alone."""
 ARGUMENTS = "model.arguments"
 """The section that holds what a function of your own receives."""
 GIVEN_ARGUMENTS = ("classes", "channels", "image_size")
@@ -70,6 +72,21 @@ def _no_kind(arguments: dict[str, Argument]) -> dict[str, Argument]:
     return arguments
 
 
+Width = Annotated[
+    int,
+    Field(ge=4, le=512),
+    Purpose("channels of the first stage", "arXiv 1512.03385, section 4.2; arXiv 1505.04597, section 2"),
+]
+RateFactor = Annotated[
+    float,
+    Field(gt=0.0, le=1.0),
+    Purpose(
+        "a layer group's rate over that of the one above it",
+        "001:102; arXiv 2003.10555; arXiv 1606.00915, section 4.1",
+    ),
+]
+
+
 class UniformRates(Spec):
     """Gives every layer the same rate."""
 
@@ -92,15 +109,22 @@ class DecayedRates(Spec):
     """Gives each layer group `factor` times the rate of the one above (0.65 to 0.9; arXiv 2003.10555)."""
 
     kind: Literal["decayed"] = "decayed"
-    factor: Annotated[
-        float,
-        Field(gt=0.0, le=1.0),
-        Purpose("a layer group's rate over that of the one above it", "001:102; arXiv 2003.10555"),
-    ] = 0.75
+    factor: RateFactor = 0.75
+
+
+class BackboneRates(Spec):
+    """Gives what was pretrained `factor` times the rate of what is new (arXiv 1606.00915, section 4.1).
+
+    In a network for segmentation of torchvision or smp the backbone was pretrained, and its decoder and head
+    are new; in any other network the head alone is.
+    """
+
+    kind: Literal["backbone"] = "backbone"
+    factor: RateFactor = 0.1
 
 
 LayerRates = Annotated[
-    UniformRates | GeometricRates | DecayedRates,
+    UniformRates | GeometricRates | DecayedRates | BackboneRates,
     Field(discriminator="kind"),
     Purpose("rates that fall from the head to the stem", "001:102"),
 ]
@@ -153,7 +177,11 @@ class ModelSpec(Spec):
         ),
     ] = None
     freeze_epochs: Annotated[
-        int, Field(ge=0), Purpose("the head alone is trained first, then all", "001:100")
+        int,
+        Field(ge=0),
+        Purpose(
+            "the head alone (in a segmentation all above the backbone) is trained first, then all", "001:100"
+        ),
     ] = 0
     frozen_views: Annotated[
         int | None,
@@ -185,9 +213,7 @@ class ResNetSmall(ModelSpec):
         Literal[8, 14, 20, 32, 44, 56],
         Purpose("layers, in three stages of residual blocks", "arXiv 1512.03385, section 4.2"),
     ] = 8
-    width: Annotated[
-        int, Field(ge=4, le=512), Purpose("channels of the first stage", "arXiv 1512.03385, section 4.2")
-    ] = 16
+    width: Width = 16
     stem_stride: Annotated[
         Literal[1, 2], Purpose("2 halves the image first: cheaper, a little less accurate", "ours")
     ] = 1
@@ -199,6 +225,36 @@ class ResNetSmall(ModelSpec):
         return self
 
 
+WIDEST = 2048
+"""No layer of `unet_small` has more channels: twice as many as that of the paper."""
+
+
+class UNetSmall(ModelSpec):
+    """Is a U-Net for images under 128 px (arXiv 1505.04597): they are halved `levels` times, each time to
+    twice as many channels, and enlarged again."""
+
+    kind: Literal["unet_small"] = "unet_small"
+    levels: Annotated[
+        int, Field(ge=1, le=5), Purpose("how often the image is halved", "arXiv 1505.04597, section 2")
+    ] = 3
+    width: Width = 16
+
+    @model_validator(mode="after")
+    def has_no_published_weights(self) -> Self:
+        if self.weights is not None and is_published(self.weights):
+            raise ValueError("unet_small has no published weights: name a local file, or leave weights out")
+        return self
+
+    @model_validator(mode="after")
+    def has_no_huge_layer(self) -> Self:
+        if (widest := self.width * 2**self.levels) > WIDEST:
+            raise ValueError(
+                f"width {self.width}, doubled {self.levels} times, is {widest} channels, expected at most "
+                f"{WIDEST}"
+            )
+        return self
+
+
 class Named(Spec):
     """Names a network of a library; its fields are written before those that every network has."""
 
@@ -207,7 +263,10 @@ class Named(Spec):
 
 
 class TorchvisionModel(ModelSpec, Named):
-    """Names a classification model of torchvision."""
+    """Names a model of torchvision: `resnet18` for classification, `fcn_resnet50` for segmentation.
+
+    Weights for segmentation may be those of the backbone alone: `ResNet50_Weights.IMAGENET1K_V2`.
+    """
 
     kind: Literal["torchvision"] = "torchvision"
 
@@ -217,6 +276,54 @@ class TimmModel(ModelSpec, Named):
     or `local-dir:PATH`."""
 
     kind: Literal["timm"] = "timm"
+
+
+def _bare(encoder: str) -> str:
+    """Returns the name of an encoder. Raises ValueError for one that is more than a name of timm's list."""
+    if encoder.startswith("tu-") or ":" in encoder or "/" in encoder:
+        raise ValueError(f"expected a bare name of timm, such as resnet18, got {quoted(encoder)}")
+    return encoder
+
+
+class Decoded(Spec):
+    """Names a decoder and the encoder below it; both are written before what every network has.
+
+    Decoders: unet (arXiv 1505.04597), unetplusplus (1807.10165), fpn (1612.03144), deeplabv3plus
+    (1802.02611) and segformer (2105.15203).
+    """
+
+    kind: str
+    name: Annotated[
+        Literal["unet", "unetplusplus", "fpn", "deeplabv3plus", "segformer"], Purpose("the model", YOURS)
+    ] = "unet"
+    encoder: Annotated[
+        str,
+        Field(min_length=1),
+        AfterValidator(_bare),
+        Purpose("the network of timm below the decoder, by its name, as resnet18", YOURS),
+    ]
+    output_stride: Annotated[
+        Literal[8, 16] | None,
+        Purpose(
+            "how much smaller deeplabv3plus's last features are than the image; null leaves it to smp (16)",
+            "arXiv 1802.02611, section 4",
+        ),
+    ] = None
+
+
+class SmpModel(ModelSpec, Decoded):
+    """Is a decoder of segmentation_models_pytorch over an encoder of timm; its weights are the encoder's."""
+
+    kind: Literal["smp"] = "smp"
+
+    @model_validator(mode="after")
+    def dilates_where_it_can(self) -> Self:
+        if self.output_stride is not None and self.name != "deeplabv3plus":
+            raise ValueError(
+                f"output_stride: {self.name} has none, got {self.output_stride}: leave it out, or name "
+                "deeplabv3plus"
+            )
+        return self
 
 
 class OwnModel(ModelSpec, Named):
@@ -240,12 +347,27 @@ class OwnModel(ModelSpec, Named):
 
 
 Model = Annotated[
-    ResNetSmall | TorchvisionModel | TimmModel | OwnModel,
+    ResNetSmall | UNetSmall | TorchvisionModel | TimmModel | SmpModel | OwnModel,
     Field(discriminator="kind"),
     Purpose("where the model comes from", YOURS),
 ]
 
 
+def kinds_for(dense: bool) -> tuple[str, ...]:
+    """Returns the kinds of `model` that answer for each pixel (`dense`), or else for each image."""
+    if dense:
+        return ("unet_small", "torchvision", "smp", "own")
+    return ("resnet_small", "torchvision", "timm", "own")
+
+
 def network_name(spec: Model) -> str:
     """Returns the name of a model's network; that of its kind where it has no other."""
-    return spec.kind if isinstance(spec, ResNetSmall) else spec.name
+    match spec:
+        case ResNetSmall() | UNetSmall():
+            return spec.kind
+        case SmpModel():
+            return f"{spec.name}-{spec.encoder}"
+        case TorchvisionModel() | TimmModel() | OwnModel():
+            return spec.name
+        case _:
+            assert_never(spec)

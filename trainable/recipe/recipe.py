@@ -23,11 +23,13 @@ from trainable.errors import Fault, RecipeError, faults_of
 from trainable.recipe import version1
 from trainable.recipe.augmentations import Augmentation
 from trainable.recipe.base import Purpose, Spec
-from trainable.recipe.data import Classification, Data, decisive
-from trainable.recipe.models import Model, ResNetSmall
+from trainable.recipe.data import Data, decisive
+from trainable.recipe.fitting import misfits
+from trainable.recipe.models import Model, ResNetSmall, UNetSmall
 from trainable.recipe.optimizers import SGD, Optimizer
 from trainable.recipe.provenance import Provenance
 from trainable.recipe.schedules import Cosine, Schedule
+from trainable.recipe.tasks import Classification, Segmentation, Task
 from trainable.recipe.training import Evaluation, Loop, Precision, Regularisation
 from trainable.recipe.trees import NoSuchPath, NotPlain, Tree, as_json, leaves, value_at, with_value
 
@@ -44,7 +46,7 @@ class Recipe(Spec):
     """
 
     version: Annotated[Literal[2], Purpose("the file's format", "ours")] = 2
-    task: Classification = Classification()
+    task: Task = Classification()
     data: Data = Data()
     model: Model = ResNetSmall()
     optimizer: Optimizer = SGD()
@@ -67,6 +69,8 @@ class Recipe(Spec):
             raise ValueError(
                 f"loop.micro_batch {self.loop.micro_batch} is above loop.batch_size {self.loop.batch_size}"
             )
+        if problems := list(misfits(self)):
+            raise ValueError("; ".join(problems))
         return self
 
     @classmethod
@@ -77,7 +81,7 @@ class Recipe(Spec):
         path; `where` names the source.
         """
         try:
-            whole = _with_kinds(version1.converted(tree), _DEFAULTS)
+            whole = _with_defaults(version1.converted(tree))
             text = as_json(whole)
         except RecipeError as error:
             raise RecipeError(error.faults, where) from None
@@ -129,6 +133,14 @@ def digest_of(recipe: Tree) -> str:
     if isinstance(data, Mapping):
         recipe = {**recipe, "data": decisive(data)}
     return hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _with_defaults(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a copy with the kinds that are left out, among them the network of a segmentation."""
+    task = tree.get("task")
+    if not isinstance(task, Mapping) or task.get("kind") != Segmentation().kind:
+        return _with_kinds(tree, _DEFAULTS)
+    return _with_kinds({"model": {}, **tree}, {**_DEFAULTS, "model": {"kind": UNetSmall().kind}})
 
 
 def _with_kinds(tree: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:

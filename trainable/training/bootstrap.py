@@ -21,6 +21,7 @@ from trainable.errors import UserError
 from trainable.recipe.metrics import (
     AUROC,
     AveragePrecision,
+    BoundaryF1,
     CalibrationError,
     Cost,
     Kind,
@@ -29,7 +30,16 @@ from trainable.recipe.metrics import (
 )
 from trainable.training.answers import Answers
 from trainable.training.evaluate import TOP, TOP_FROM_CLASSES
-from trainable.training.extra_metrics import GUESSING, Array, ExtraMetrics, bin_of, called, costs_of, sureness
+from trainable.training.extra_metrics import (
+    GUESSING,
+    OF_MASKS,
+    Array,
+    ExtraMetrics,
+    bin_of,
+    called,
+    costs_of,
+    sureness,
+)
 from trainable.training.resampled_curves import (
     Ranked,
     auroc,
@@ -145,6 +155,8 @@ def resampled(spec: Kind, answers: Answers, classes: Sequence[str], counts: Arra
             gaps = sums_by_group(bin_of(sure, spec.bins), right - sure, spec.bins, counts)
             distances: Array = np.abs(gaps).sum(0) / len(sure)
             return distances
+        case BoundaryF1():
+            raise AssertionError(OF_MASKS)
         case _:
             assert_never(spec)
 

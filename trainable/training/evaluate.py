@@ -6,6 +6,7 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol, overload
 
 import torch
 from torch import Tensor, nn
@@ -29,7 +30,9 @@ class Scores:
 
     `balanced_accuracy` is the mean recall over the classes that the part contains;
     `confusion[true][predicted]` counts images, and `answers` holds what was answered for each image, if they
-    were asked for. `extra` holds other metrics by name, such as `macro_f1`.
+    were asked for. `extra` holds other metrics by name, such as `macro_f1`. Of masks, accuracies and
+    `confusion` are of pixels, and `by_class` holds scores of each class by name, such as `iou`: None for a
+    class that does not occur.
     """
 
     loss: float
@@ -39,6 +42,7 @@ class Scores:
     images: int
     confusion: tuple[tuple[int, ...], ...] | None = None
     extra: Mapping[str, float] = field(default_factory=dict)
+    by_class: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
     answers: Answers | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -102,6 +106,14 @@ def worst_scores(classes: int, images: int = 0) -> Scores:
     return Scores(worst("val_loss", classes), accuracy, accuracy, top5, images)
 
 
+class Tally(Protocol):
+    """Sums up how a model's outputs agree with targets, on the device."""
+
+    def add(self, outputs: Tensor, targets: Tensor, /) -> None: ...
+
+    def scores(self, ranks: Ranks = ALONE) -> Scores: ...
+
+
 @torch.inference_mode()
 def evaluate(
     model: nn.Module,
@@ -112,17 +124,19 @@ def evaluate(
     views: Sequence[View] = (PLAIN,),
     ranks: Ranks = ALONE,
     room: Room | None = None,
+    answer: Answer | None = None,
 ) -> Scores:
-    """Scores a model, in evaluation mode, on images [B, C, H, W] and labels [B] that cover a part once.
+    """Scores a model, in evaluation mode, on images [B, C, H, W] and targets [B, ...] that cover a part once.
 
     Each rank has its own batches and an empty tally; the sums are reduced, so that every rank returns the
     same scores. The device is read once, at the end. A batch that does not fit into memory is scored in
-    halves, and so are later ones, in later calls too if they have the same `room`.
+    halves, and so are later ones, in later calls too if they have the same `room`. `answer` says how outputs
+    are made of images; by default they are logits [B, classes].
     """
     model.eval()
-    room = room or Room()
-    for images, labels in batches:
-        tally.add(in_parts(lambda part: answers(model, part, autocast, views), images, room), labels)
+    room, answer = room or Room(), answer or answers
+    for images, targets in batches:
+        tally.add(in_parts(lambda part: answer(model, part, autocast, views), images, room), targets)
     return tally.scores(ranks)
 
 
@@ -144,22 +158,46 @@ def in_parts(compute: Callable[[Tensor], Tensor], images: Tensor, room: Room) ->
 
 def answers(model: nn.Module, images: Tensor, autocast: torch.autocast, views: Sequence[View]) -> Tensor:
     """Returns logits [B, classes]; for several views, the logarithm of the mean of their probabilities."""
-    seen = []
+    seen: list[Tensor] = []
     for view in views:
         with autocast:
             seen.append(full_precision(model(view.of(images))))
+    return joined(seen)
+
+
+def joined(seen: Sequence[Tensor]) -> Tensor:
+    """Returns the logits [B, classes, ...] of one view, or the logarithm of several views' mean
+    probabilities."""
     if len(seen) == 1:
         return seen[0]
-    logarithms = torch.stack(seen).log_softmax(2)
+    logarithms = torch.stack(list(seen)).log_softmax(2)
     return logarithms.logsumexp(0) - math.log(len(seen))
 
 
-def full_precision(logits: Tensor) -> Tensor:
-    """Returns logits in which a loss may be computed: half formats become fp32, fp64 stays."""
-    return logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+Answer = Callable[[nn.Module, Tensor, torch.autocast, Sequence[View]], Tensor]
+"""An answer is what a model makes of images [B, C, H, W], seen in one or more views."""
+
+Outputs = Tensor | tuple[Tensor, ...]
+"""A network returns one tensor; in training perhaps several, of its main head and then of others."""
 
 
-class Tally:
+@overload
+def full_precision(outputs: Tensor) -> Tensor: ...
+@overload
+def full_precision(outputs: Outputs) -> Outputs: ...
+def full_precision(outputs: Outputs) -> Outputs:
+    """Returns outputs in which a loss may be computed: half formats become fp32, fp64 stays."""
+    if isinstance(outputs, tuple):
+        return tuple(full_precision(each) for each in outputs)
+    return outputs.float() if outputs.dtype in (torch.float16, torch.bfloat16) else outputs
+
+
+def main_output(outputs: Outputs) -> Tensor:
+    """Returns the output of a network's main head."""
+    return outputs[0] if isinstance(outputs, tuple) else outputs
+
+
+class LabelTally:
     """Sums results on the device, all in one vector of float64 (counts are exact up to 2^53).
 
     With `rows`, the vector also holds the answer to each image, in a row of its own that other ranks leave

@@ -22,6 +22,7 @@ from trainable.recipe.metrics import (
     AUROC,
     MODES,
     AveragePrecision,
+    BoundaryF1,
     CalibrationError,
     Cost,
     Kind,
@@ -35,11 +36,16 @@ from trainable.training.evaluate import Scores
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Function = Callable[[Tensor, Tensor], float]
-"""Takes the probabilities [N, classes], float64, and the labels [N], int64, of a whole part, on the CPU."""
+"""Takes the probabilities [N, classes], float64, and the labels [N], int64, of a whole part, on the CPU.
 
-RESERVED = ("loss", "accuracy", "balanced_accuracy", "top5_accuracy", *MODES)
+In a segmentation it takes the predicted [H, W] and the true mask [H, W], int64, of one image; the metric is
+the mean over images.
+"""
+
+RESERVED = ("loss", "accuracy", "balanced_accuracy", "top5_accuracy", "mean_iou", "mean_dice", *MODES)
 """No function of the caller's may have these names."""
 NAME = re.compile(r"[a-z][a-z0-9_]{0,99}")
+OF_MASKS = "boundary_f1 is measured of masks, by `mask_scores`: a recipe refuses it for labels of images"
 GUESSING = 0.5
 """The area under any ROC curve of a model that guesses."""
 
@@ -101,9 +107,10 @@ class ExtraMetrics:
         return replace(scores, extra=extra, answers=scores.answers if keep else None)
 
     def worst_of(self, scores: Scores) -> Scores:
-        """Returns the scores of a model that is lost, with the worst value of each metric."""
-        values = {spec.kind: spec.worst for spec in self.specs}
-        return replace(scores, extra=values | {name: each.worst_value for name, each in self.own.items()})
+        """Returns the scores of a model that is lost, with the worst value of each metric too."""
+        values: dict[str, float] = {spec.kind: spec.worst for spec in self.specs}
+        own = {name: each.worst_value for name, each in self.own.items()}
+        return replace(scores, extra={**scores.extra, **values, **own})
 
 
 def make_extra_metrics(specs: Sequence[Kind], own: Own, classes: Sequence[str]) -> ExtraMetrics:
@@ -151,6 +158,8 @@ def measured(spec: Kind, answers: Answers, classes: Sequence[str]) -> float:
             return float(costs_of(spec, classes)[labels, predicted].mean())
         case CalibrationError():
             return calibration_error(*sureness(answers), spec.bins)
+        case BoundaryF1():
+            raise AssertionError(OF_MASKS)
         case _:
             assert_never(spec)
 
@@ -204,8 +213,16 @@ def calibration_error(sure: Array, right: Array, bins: int) -> float:
 
 def called(name: str, metric: Metric, answers: Answers) -> float:
     """Returns what a function of the caller's makes of the answers, on copies that it may change."""
+    return called_with(name, metric, answers.probabilities, answers.labels)
+
+
+def called_with(name: str, metric: Metric, predicted: Tensor, truth: Tensor) -> float:
+    """Returns what a function of the caller's makes of tensors on the host, on copies that it may change.
+
+    Raises UserError, with the metric's name, where the function fails or returns no finite number.
+    """
     try:
-        value = float(metric.compute(answers.probabilities.clone(), answers.labels.clone()))
+        value = float(metric.compute(predicted.clone(), truth.clone()))
     except Exception as error:
         raise UserError(f"metric {name}: your function raised {type(error).__name__}: {error}") from error
     if not math.isfinite(value):

@@ -30,6 +30,7 @@ from trainable.models.freezing import set_training
 from trainable.ranks import Ranks
 from trainable.recipe import Recipe
 from trainable.recipe.speeds import Format
+from trainable.recipe.tasks import Segmentation
 from trainable.training import precision, seeds
 from trainable.training.evaluate import Room, in_parts
 from trainable.training.memory import give_back, ran_out
@@ -43,6 +44,8 @@ MEMORY_SHARE = 4
 def views_of(recipe: Recipe, info: DataInfo) -> int | None:
     """Returns how many views of each training image the frozen epochs show: one, if nothing random touches
     the images, else `model.frozen_views`; None if every epoch augments them anew."""
+    if isinstance(recipe.task, Segmentation):
+        return None
     augmentation = recipe.augmentation
     changed = make_augment(augmentation, info.flips, info.image_size)
     masked = make_masking(augmentation.masking, recipe.loop.epochs)
@@ -111,7 +114,10 @@ class FrozenFeatures:
         self._recipe, self._info, self._model, self._device = recipe, info, model, device
         self._autocast = precision.autocast(number_format, device)
         self._read_train, self._read_validation, self._on_batch = read_train, read_validation, on_batch
-        alone = ranks.world == 1 and not recipe.loop.compile
+        of_images = not isinstance(
+            recipe.task, Segmentation
+        )  # features of pixels take more than their images
+        alone = ranks.world == 1 and not recipe.loop.compile and of_images
         self._epochs = min(recipe.model.freeze_epochs, recipe.loop.epochs) if alone else 0
         """So many epochs may use features."""
         self._views = self._views_used_twice()

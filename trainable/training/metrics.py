@@ -35,6 +35,7 @@ CLASSES_ALIKE = frozenset(
         "val_auroc",
         "val_average_precision",
         "val_recall_at_precision",
+        "val_boundary_f1",
     }
 )
 """In these metrics each class has the same share, however many images it has."""

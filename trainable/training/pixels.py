@@ -13,6 +13,7 @@ from trainable.errors import ModelError
 from trainable.models.libraries import title_of
 from trainable.models.pretrained_input import PretrainedInput, pretrained_input
 from trainable.recipe import Recipe
+from trainable.recipe.tasks import masks_of
 
 LARGEST_SIDE_ON_CPU = 96
 """By default a CPU sees images no larger than this: 224 px take 5 times as long."""
@@ -25,7 +26,13 @@ def load_for(
     and at the size of its weights where it leaves these open. Raises DataError, ModelError."""
     kind: DeviceKind = "cuda" if device.type == "cuda" else "cpu"
     asked = as_weights_know(recipe, kind, own_model=own_model, download=download)
-    data = load(asked.data, resize=asked.evaluation.resize, device_kind=kind, download=download)
+    data = load(
+        asked.data,
+        resize=asked.evaluation.resize,
+        device_kind=kind,
+        download=download,
+        masks=masks_of(asked.task),
+    )
     return replace(data, crops=recipe.augmentation.crop.kind == "resized")
 
 

@@ -44,7 +44,8 @@ from trainable.training.pixels import load_for, resolved
 from trainable.training.preflight import check_recipe, check_sizes
 from trainable.training.scoring import Scoring
 from trainable.training.seeds import Use
-from trainable.training.task import task_of
+from trainable.training.task import Task
+from trainable.training.tasks import task_of
 from trainable.training.totals import Trained
 from trainable.training.trainer import Trainer
 
@@ -64,6 +65,7 @@ class Run:
         data: the images, if they are loaded already; else they are loaded, and decoded as `data.cache` says.
         model: a network of your own, [B, C, H, W] -> logits [B, classes], instead of `recipe.model`, or the
             function that builds it. It is moved to the device and trained in its own number format.
+        task: what is learnt, instead of `recipe.task`: docs/tasks.md says how one is written.
         ranks: the other processes of a data-parallel run. Every rank makes its Run with the same recipe and
             data; the weights of rank 0 are used.
         device: the first CUDA device, or the CPU, by default.
@@ -85,6 +87,7 @@ class Run:
         *,
         data: DataSet | None = None,
         model: nn.Module | BuildModel | None = None,
+        task: Task | None = None,
         ranks: Ranks = ALONE,
         device: torch.device | None = None,
         gpu_share: float = 1.0,
@@ -101,10 +104,10 @@ class Run:
         check_recipe(self.recipe, self.data.info, ranks)
         self.precision = precision.resolve(self.recipe.precision, self.device)
         self._ranks = ranks
-        self._task = task_of(self.recipe, self.data.info, self.device)
         self.extra_metrics = make_extra_metrics(
             self.recipe.evaluation.metrics, metrics or {}, self.data.info.classes
         )
+        self._task = task or task_of(self.recipe, self.data.info, self.device, self.extra_metrics)
         with self._generators(Use.WEIGHTS):
             network = given_or_made(model, recipe.model, self.data.info, download=download)
             self.model = prepared(network, self.recipe, ranks, self.device)
@@ -332,7 +335,7 @@ class Run:
         positions = self._sample(count * self.recipe.loop.batch_size)
         at_once = max(self.micro_batch, SMALLEST)
         mine = self._ranks.shares_of(positions, at_once, SMALLEST)
-        batches = self._as_taken(self._loader.evaluate("train", mine.numpy(), at_once))
+        batches = self._as_taken(self._loader.unchanged(mine.numpy(), at_once))
         autocast = precision.autocast(self.precision, self.device)
         with eagerly(self.recipe.loop.compile):
             measure_norm(self._scored_model(), (images for images, _ in batches), autocast, self._ranks)

@@ -78,7 +78,7 @@ class Scoring:
         answers: bool = False,
         features: Iterator[Batch] | None = None,
     ) -> Scores:
-        size = self._recipe.evaluation.batch_size
+        size = min(self._recipe.evaluation.batch_size, self._task.most_at_once)
         mine = self._ranks.batches_of(positions, size)
         rows = Rows.of(self._ranks, len(positions), size, self._device) if answers else None
         with eagerly(self._recipe.loop.compile):
@@ -90,4 +90,5 @@ class Scoring:
                 views=self._views,
                 ranks=self._ranks,
                 room=self._room,
+                answer=self._task.answer,
             )

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 
-from trainable.augmentation.mixing import make_mixing
-from trainable.augmentation.sizes import resized, size_at
+from trainable.augmentation.sizes import size_at
 from trainable.data.loading import Batch
 from trainable.models.ema import make_average
 from trainable.models.freezing import freeze_body, freeze_norm, set_training, unfreeze
@@ -24,7 +23,7 @@ from trainable.recipe.speeds import Format
 from trainable.recipe.training import AdaptiveClipping, NormClipping
 from trainable.training import precision, schedule, seeds
 from trainable.training.clipping import below_head, clip
-from trainable.training.evaluate import full_precision
+from trainable.training.evaluate import full_precision, main_output
 from trainable.training.memory import give_back, ran_out
 from trainable.training.optim import Phase, make_phases
 from trainable.training.order import Order
@@ -82,7 +81,7 @@ class Trainer:
         all ranks cut alike, and no rank has an empty part."""
         largest = math.ceil(self._batch / ranks.world)
         self.micro_batches = min(self.share, math.ceil(largest / (recipe.loop.micro_batch or largest)))
-        self._mixing = make_mixing(recipe.augmentation.mixing)
+        self._mixing = task.mixing(recipe.augmentation.mixing)
         self._autocast = precision.autocast(number_format, device)
         self._scaled = number_format == "fp16"
         self._scaler = torch.amp.GradScaler(device.type, enabled=self._scaled)
@@ -339,9 +338,9 @@ class Trainer:
         Returns its share of the window's loss, and how right each answer was."""
         inputs, targets, network = images, labels, self._head
         if network is None:
-            inputs, network = resized(images, size), self._reduction.model
+            (inputs, targets), network = self._task.resized(images, labels, size), self._reduction.model
             if self._mixing is not None:
-                inputs, targets = self._mixing(inputs, labels, self._task.classes, generator)
+                inputs, targets = self._mixing(inputs, targets, generator)
         with self._autocast:
             outputs = network(inputs)
         outputs = full_precision(outputs)
@@ -350,7 +349,7 @@ class Trainer:
         if not isinstance(share, float) or share != 1.0:
             loss = loss * share
         self._scaler.scale(loss).backward()
-        return loss.detach(), self._task.right(outputs.detach(), targets)
+        return loss.detach(), self._task.right(main_output(outputs).detach(), targets)
 
     def _update(self, phase: Phase, measured: bool) -> Tensor | None:
         """Takes one optimizer step on the window's gradients.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, assert_never
 
-from search.results.formats.sheet import Sheet
+from search.results.formats.sheet import OF_MASKS, Sheet
 from search.results.formats.winner import Winner
 from trainable.data.loading import statistics_of
 from trainable.recipe import augmentations, models, optimizers, schedules, training
@@ -273,6 +273,8 @@ def _crop(sheet: Sheet, side: int, winner: Winner) -> list[Any]:
                 "augmentation.crop", "PaddleClas cuts from the stored image, here the cut is from its square"
             )
             return [{"RandCropImage": {**how, "scale": scale, "ratio": ratio, "use_log_aspect": True}}]
+        case augmentations.ScaledCrop():
+            raise ValueError(augmentations.OF_MASKS)
         case _:
             assert_never(spec.crop)
 
@@ -331,6 +333,9 @@ def _mixing(sheet: Sheet) -> list[Any]:
                 why = "without epsilon PaddleClas' CELoss takes the softmax of mixed labels"
                 sheet.cannot("augmentation.mixing", why)
             return [{"OpSampler": {name: {"alpha": spec.alpha, "prob": spec.probability}}}]
+        case augmentations.ClassMix():
+            sheet.cannot("augmentation.mixing", OF_MASKS)
+            return []
         case _:
             assert_never(spec)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from search.results.formats.network import Network, build
 from search.results.formats.sheet import Sheet
-from search.results.formats.winner import Winner
+from search.results.formats.winner import Winner, no_segmentation
 from trainable.augmentation.geometry import padding
 from trainable.augmentation.grids import cell_sides
 from trainable.data.loading import statistics_of
@@ -115,6 +115,8 @@ def _network_call(sheet: Sheet, winner: Winner) -> str:
     match spec:
         case models.ResNetSmall() | models.OwnModel():
             return "Network()"
+        case models.UNetSmall() | models.SmpModel():
+            raise no_segmentation("script")
         case models.TorchvisionModel():
             weights = (
                 spec.weights.upper() if published and spec.weights == models.OWN_WEIGHTS else spec.weights

@@ -25,6 +25,8 @@ PARTS = (
 )
 """These fields of `data` decide which images there are, and which is in which part."""
 
+OF_MASKS = "classmix mixes masks, and this format is of labels of images"
+
 
 class Unsaid(NamedTuple):
     """Names a field or a section that a format cannot say, its value in the recipe, and why."""

@@ -10,7 +10,7 @@ from argparse import Namespace
 from typing import Any, assert_never
 
 from search.results.formats.network import Network, build
-from search.results.formats.sheet import Sheet
+from search.results.formats.sheet import OF_MASKS, Sheet
 from search.results.formats.timm_schedule import say_schedule
 from search.results.formats.winner import Winner
 from trainable.data.loading import statistics_of
@@ -83,8 +83,16 @@ def _model(sheet: Sheet, winner: Winner, network: Network) -> None:
             sheet.cannot(
                 "model.kind", "timm's network of this name has the same layers, made and drawn its own way"
             )
-        case models.ResNetSmall() | models.TorchvisionModel() | models.OwnModel():
+        case (
+            models.ResNetSmall()
+            | models.UNetSmall()
+            | models.TorchvisionModel()
+            | models.SmpModel()
+            | models.OwnModel()
+        ):
             sheet.cannot("model", "timm has no such network; name one with --model")
+        case _:
+            assert_never(spec)
     _weights(sheet, spec, network)
     sheet.say(drop=spec.dropout or 0.0, drop_path=spec.stochastic_depth)
     sheet.only("model.initialisation", "default", "timm draws weights its own way")
@@ -120,6 +128,8 @@ def _layer_rates(sheet: Sheet, spec: models.Model, network: Network) -> None:
             sheet.say(layer_decay=factor)
         case models.GeometricRates(lowest=lowest):
             sheet.say(layer_decay=lowest ** (1.0 / max(network.layers - 1, 1)))
+        case models.BackboneRates():
+            sheet.cannot("model.layer_rates", "timm's rates fall from layer to layer, not below a decoder")
         case _:
             assert_never(spec.layer_rates)
 
@@ -214,6 +224,8 @@ def _crop(sheet: Sheet) -> None:
             sheet.cannot(
                 "augmentation.crop", "timm cuts from the stored image, here the cut is from its square"
             )
+        case augmentations.ScaledCrop():
+            raise ValueError(augmentations.OF_MASKS)
         case _:
             assert_never(spec.crop)
     sheet.only("augmentation.size.kind", "fixed", NO_HELP)
@@ -264,6 +276,9 @@ def _mixing(sheet: Sheet) -> None:
             sheet.say(mixup=spec.alpha)
         case augmentations.CutMix():
             sheet.say(cutmix=spec.alpha)
+        case augmentations.ClassMix():
+            sheet.cannot("augmentation.mixing", OF_MASKS)
+            return
         case _:
             assert_never(spec)
     # without the prefetcher images are mixed after they are normalised and erased, as in the recipe

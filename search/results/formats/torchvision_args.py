@@ -6,7 +6,7 @@ import math
 import shlex
 from typing import Any, assert_never
 
-from search.results.formats.sheet import Sheet
+from search.results.formats.sheet import OF_MASKS, Sheet
 from search.results.formats.winner import Winner
 from trainable.data.loading import statistics_of
 from trainable.recipe import augmentations, models, optimizers, schedules, training
@@ -200,6 +200,8 @@ def _augmentation(sheet: Sheet) -> None:
         case augmentations.CutMix(alpha=alpha):
             sheet.say(cutmix_alpha=alpha)
             sheet.only("augmentation.mixing.probability", 1.0, "the references mix every batch")
+        case augmentations.ClassMix():
+            sheet.cannot("augmentation.mixing", OF_MASKS)
         case _:
             assert_never(spec.mixing)
 

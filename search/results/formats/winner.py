@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from spaces.facts import Facts
 from trainable.data import DataInfo
+from trainable.errors import UserError
 from trainable.recipe import Recipe
 
 
@@ -23,6 +24,14 @@ class Cut(NamedTuple):
     def batch(self) -> int:
         """Returns the effective batch that this makes."""
         return self.gpus * self.parts * self.at_once
+
+
+def no_segmentation(form: str) -> UserError:
+    """Returns the fault of a recipe for segmentation in a format of programs that classify images."""
+    return UserError(
+        f"--format {form}: its program classifies images, and this recipe segments them (task.kind); "
+        "expected --format tunebook"
+    )
 
 
 @dataclass(frozen=True)

@@ -10,16 +10,17 @@ from typing import Any, Literal, assert_never
 from search.results.export import Exported
 from search.results.formats.images import write_parts
 from search.results.formats.sheet import Sheet, header, on_one_line, shown
-from search.results.formats.winner import Winner
+from search.results.formats.winner import Winner, no_segmentation
 from spaces.conditions import scalars_of
 from spaces.domains import Value
 from spaces.rules import batches
 from spaces.rules.rulings import Ruling
 from trainable.data import DataInfo
-from trainable.data.dataset import stored_parts
+from trainable.data.assembly import stored_parts
 from trainable.errors import UserError
 from trainable.files.paths import without_tilde
 from trainable.recipe.sources import with_guide_names
+from trainable.recipe.tasks import Segmentation
 from trainable.recipe.yamlfile import to_yaml, write_whole
 
 Format = Literal["tunebook", "timm", "torchvision", "paddleclas", "script"]
@@ -42,6 +43,8 @@ def export_as(
 
     Raises UserError.
     """
+    if form != "tunebook" and isinstance(found.recipe.task, Segmentation):
+        raise no_segmentation(form)
     winner = _winner(found)
     if gpus is not None or batch is not None:
         winner = retargeted(winner, gpus=gpus, batch=batch)

@@ -252,6 +252,8 @@ def test_flags_win_over_the_file(tmp_path: Path) -> None:
         ("resnet_small", {"kind": "resnet_small"}),
         ("resnet18", {"kind": "torchvision", "name": "resnet18"}),
         ("timm/resnet10t", {"kind": "timm", "name": "resnet10t"}),
+        ("unet_small", {"kind": "unet_small"}),
+        ("smp/fpn/resnet18", {"kind": "smp", "name": "fpn", "encoder": "resnet18"}),
     ],
 )
 def test_a_model_is_named_in_one_word(name: str, section: dict[str, str]) -> None:

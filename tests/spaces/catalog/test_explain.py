@@ -42,8 +42,9 @@ def members_of_kind(section: type[BaseModel]) -> tuple[str, ...]:
 
 
 def with_kind(path: str, kind: str) -> Recipe:
-    name = {"model.name": "resnet18"} if path == "model.kind" and kind != "resnet_small" else {}
-    return Recipe().with_values({path: kind, **name})
+    named = {"smp": {"model.encoder": "resnet18"}, "resnet_small": {}, "unet_small": {}}
+    fields = named.get(kind, {"model.name": "resnet18"}) if path == "model.kind" else {}
+    return Recipe().with_values({path: kind, **fields})
 
 
 ALL_KINDS = [with_kind(path, kind) for path, kind in dict.fromkeys(choices(Recipe))]

@@ -29,7 +29,7 @@ from trainable.data.measure import (
     membership_digest,
     sample,
 )
-from trainable.data.source import ArraySource, FileSource, Selection, Split
+from trainable.data.source import ArraySource, FileSource, Selection, Split, open_image
 from trainable.errors import DataError
 from trainable.recipe.training import CenterCrop, Stretch
 
@@ -83,13 +83,14 @@ def test_a_transparent_palette_becomes_white_too(tmp_path: Path) -> None:
         assert np.asarray(upright(loaded, 3)).tolist() == [[[255, 255, 255], [10, 20, 30]]]
 
 
-def test_the_rotation_in_exif_is_applied(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ending", ["png", "tif"])
+def test_the_rotation_in_exif_is_applied(tmp_path: Path, ending: str) -> None:
     image = Image.fromarray(RAMP)
     exif = Image.Exif()
     exif[0x0112] = 6  # to be shown turned by 90 degrees clockwise
-    image.save(tmp_path / "a.png", exif=exif)
+    image.save(tmp_path / f"a.{ending}", exif=exif)
 
-    with Image.open(tmp_path / "a.png") as loaded:
+    with open_image(str(tmp_path / f"a.{ending}")) as loaded:
         np.testing.assert_array_equal(np.asarray(upright(loaded, 3)), np.rot90(RAMP, -1))
 
 

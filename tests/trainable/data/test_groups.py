@@ -14,7 +14,7 @@ from tests.trainable.data_forms import labelled, write_csv, write_datasets, writ
 from tests.trainable.small_images import write_image
 from trainable.checks.groups import check_groups
 from trainable.data import DataSet, load
-from trainable.data.dataset import from_arrays
+from trainable.data.assembly import from_arrays
 from trainable.data.group_split import grouped_split
 from trainable.data.groups import capture_in, captured
 from trainable.data.members import members_of

@@ -11,7 +11,16 @@ from torch import Tensor, nn
 
 from trainable.ranks import Ranks
 from trainable.recipe.training import Evaluation
-from trainable.training.evaluate import PLAIN, Room, Scores, Tally, View, evaluate, make_views, worst_scores
+from trainable.training.evaluate import (
+    PLAIN,
+    LabelTally,
+    Room,
+    Scores,
+    View,
+    evaluate,
+    make_views,
+    worst_scores,
+)
 
 CPU = torch.device("cpu")
 OFF = torch.autocast("cpu", enabled=False)
@@ -19,7 +28,7 @@ OFF = torch.autocast("cpu", enabled=False)
 
 def score(logits: Tensor, labels: Tensor, classes: int, *, batch: int = 7, confusion: bool = True) -> Scores:
     batches = zip(logits.split(batch), labels.split(batch), strict=True)
-    return evaluate(nn.Identity(), batches, Tally(classes, CPU, confusion), autocast=OFF)
+    return evaluate(nn.Identity(), batches, LabelTally(classes, CPU, confusion), autocast=OFF)
 
 
 @pytest.fixture
@@ -79,7 +88,7 @@ def test_a_model_is_scored_in_evaluation_mode_without_gradients() -> None:
             return images
 
     batches: Iterator[tuple[Tensor, Tensor]] = iter([(torch.eye(3), torch.arange(3))])
-    assert evaluate(Spy().train(), batches, Tally(3, CPU), autocast=OFF).accuracy == 1.0
+    assert evaluate(Spy().train(), batches, LabelTally(3, CPU), autocast=OFF).accuracy == 1.0
 
 
 def test_half_logits_are_scored_in_full_precision() -> None:
@@ -100,7 +109,7 @@ def test_the_sums_of_all_ranks_are_scored(answers: tuple[Tensor, Tensor]) -> Non
         got = evaluate(
             nn.Identity(),
             [(logits[part], labels[part])],
-            Tally(12, CPU),
+            LabelTally(12, CPU),
             autocast=OFF,
             ranks=Ranks(rank, 2, reduce=collect),
         )
@@ -110,7 +119,7 @@ def test_the_sums_of_all_ranks_are_scored(answers: tuple[Tensor, Tensor]) -> Non
 
 def test_a_part_without_images_cannot_be_scored() -> None:
     with pytest.raises(ValueError, match="no images"):
-        evaluate(nn.Identity(), [], Tally(3, CPU), autocast=OFF)
+        evaluate(nn.Identity(), [], LabelTally(3, CPU), autocast=OFF)
 
 
 def test_lost_scores_are_finite_and_behind_guessing() -> None:
@@ -145,7 +154,7 @@ def pictures(count: int = 5, side: int = 16) -> Tensor:
 def test_the_scores_of_several_views_are_those_of_their_mean_probability() -> None:
     images, labels, model = pictures(), torch.tensor([0, 1, 2, 1, 0]), Pooled()
     views = make_views(Evaluation(flip=True, scales=(1.0, 1.5)), 16)
-    got = evaluate(model, [(images, labels)], Tally(3, CPU), autocast=OFF, views=views)
+    got = evaluate(model, [(images, labels)], LabelTally(3, CPU), autocast=OFF, views=views)
     larger = nn.functional.interpolate(images, size=(24, 24), mode="bilinear", align_corners=False)
     shown = [images, images.flip(-1), larger, larger.flip(-1)]
     mean = torch.stack([model(each).softmax(1) for each in shown]).mean(0)
@@ -183,8 +192,8 @@ class Small(Pooled):
 
 def test_a_batch_that_does_not_fit_is_scored_in_halves() -> None:
     images, labels, model = pictures(7), torch.tensor([0, 1, 2, 1, 0, 2, 2]), Small()
-    got = evaluate(model, [(images, labels)], Tally(3, CPU, True), autocast=OFF)
-    assert got == evaluate(Pooled(), [(images, labels)], Tally(3, CPU, True), autocast=OFF)
+    got = evaluate(model, [(images, labels)], LabelTally(3, CPU, True), autocast=OFF)
+    assert got == evaluate(Pooled(), [(images, labels)], LabelTally(3, CPU, True), autocast=OFF)
     assert [count for _, count in model.seen] == [2, 2, 2, 1]
 
 
@@ -192,7 +201,7 @@ def test_memory_runs_out_once_however_many_batches_are_scored() -> None:
     model, room = Small(), Room()
     batches = [(pictures(8), torch.zeros(8, dtype=torch.int64))] * 3
     for _ in range(2):
-        evaluate(model, batches, Tally(3, CPU), autocast=OFF, room=room)
+        evaluate(model, batches, LabelTally(3, CPU), autocast=OFF, room=room)
     assert model.refused == [8, 4]
     assert [count for _, count in model.seen] == [2] * 24
 
@@ -203,4 +212,4 @@ def test_one_image_that_does_not_fit_is_an_error() -> None:
             raise torch.OutOfMemoryError("planted")
 
     with pytest.raises(torch.OutOfMemoryError):
-        evaluate(Full(), [(pictures(), torch.zeros(5, dtype=torch.int64))], Tally(3, CPU), autocast=OFF)
+        evaluate(Full(), [(pictures(), torch.zeros(5, dtype=torch.int64))], LabelTally(3, CPU), autocast=OFF)

@@ -25,7 +25,7 @@ from trainable.training import trainer
 from trainable.training.imbalance import class_weights
 from trainable.training.order import Order
 from trainable.training.run import Run
-from trainable.training.task import task_of
+from trainable.training.tasks import task_of
 
 CPU = torch.device("cpu")
 WEIGHTS = "regularisation.class_weights"

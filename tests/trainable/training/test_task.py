@@ -11,11 +11,12 @@ from torch.nn import functional
 
 from tests.trainable.small_runs import SIZE, small_recipe
 from trainable.ranks import ALONE
-from trainable.recipe.data import Classification
+from trainable.recipe import augmentations as specs
 from trainable.training.answers import Rows
-from trainable.training.evaluate import Scores, Tally
+from trainable.training.classification import ClassificationTask
+from trainable.training.evaluate import Outputs, Scores, Tally, main_output
 from trainable.training.order import Order
-from trainable.training.task import ClassificationTask, Task, make_task
+from trainable.training.task import Mixing, Task
 from trainable.training.trainer import Trainer
 
 
@@ -25,11 +26,14 @@ class Brightness(Task):
     classes = 1
     guessing = 1.0
 
-    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        return functional.mse_loss(outputs[:, 0], targets)
+    def loss(self, outputs: Outputs, targets: Tensor) -> Tensor:
+        return functional.mse_loss(main_output(outputs)[:, 0], targets)
 
-    def right(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        return (outputs[:, 0] - targets).abs() < 0.1
+    def right(self, output: Tensor, targets: Tensor) -> Tensor:
+        return (output[:, 0] - targets).abs() < 0.1
+
+    def mixing(self, spec: specs.Mixing) -> Mixing | None:
+        return None
 
     def tally(self, device: torch.device, confusion: bool = False, rows: Rows | None = None) -> Tally:
         raise AssertionError("not scored here")
@@ -67,7 +71,7 @@ def test_the_training_loop_takes_another_task() -> None:
 
 
 def test_classification_is_cross_entropy_with_whole_or_mixed_labels() -> None:
-    task = make_task(Classification(), classes=4, label_smoothing=0.1)
+    task = ClassificationTask(4, 0.1)
     logits, labels = torch.randn(6, 4), torch.tensor([0, 1, 2, 3, 0, 1])
     soft = functional.one_hot(labels, 4).double()
     expected = functional.cross_entropy(logits, labels, label_smoothing=0.1)

@@ -59,7 +59,7 @@ KINDS: list[dict[str, Any]] = [
     *({"augmentation.masking.kind": kind} for kind in ("erasing", "cutout", "gridmask", "hide_and_seek")),
     *({"augmentation.mixing.kind": kind} for kind in ("mixup", "cutmix")),
     *({"augmentation.size.kind": kind} for kind in ("multi_scale", "progressive")),
-    *({"model.layer_rates.kind": kind} for kind in ("geometric", "decayed")),
+    *({"model.layer_rates.kind": kind} for kind in ("geometric", "decayed", "backbone")),
     {"evaluation.resize.kind": "center_crop"},
     {"loop.sampling": "balanced"},
 ]

@@ -29,10 +29,9 @@ from trainable.data import DataSet, from_arrays
 from trainable.data.decode import Form, square
 from trainable.models.ema import Ema
 from trainable.recipe import Recipe
-from trainable.recipe.data import Classification
 from trainable.recipe.training import CenterCrop
+from trainable.training.classification import ClassificationTask
 from trainable.training.run import Run
-from trainable.training.task import make_task
 
 EPOCHS, STEPS = 3, 4
 NETWORK = {"model__kind": "timm", "model__name": "test_resnet", "data__image_size": 32}
@@ -280,9 +279,7 @@ def test_smoothed_labels_cost_as_much(smoothing: float) -> None:
     )
     given = timm_sheet(winner_of(asked)).arguments["smoothing"]
     theirs = LabelSmoothingCrossEntropy(given)(logits, labels)
-    assert theirs.item() == pytest.approx(
-        make_task(Classification(), 3, smoothing).loss(logits, labels).item()
-    )
+    assert theirs.item() == pytest.approx(ClassificationTask(3, smoothing).loss(logits, labels).item())
 
 
 @pytest.mark.parametrize(("kind", "active"), [("mixup", "mixup_alpha"), ("cutmix", "cutmix_alpha")])
@@ -312,7 +309,7 @@ def test_mixed_labels_cost_as_much(kind: str, active: str) -> None:
     np.random.seed(3)
     shares = plain(pixels.clone(), labels)[1]
     logits = mixed.mean((2, 3))
-    wanted = make_task(Classification(), 3, 0.1).loss(logits, shares)
+    wanted = ClassificationTask(3, 0.1).loss(logits, shares)
     assert SoftTargetCrossEntropy()(logits, targets).item() == pytest.approx(wanted.item(), rel=1e-6)
 
 

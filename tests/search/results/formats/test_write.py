@@ -11,6 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from search.results.export import Exported
+from search.results.formats.write import Format, export_as
+from tests.search.results.formats.winners import recipe_of, winner_of
+from trainable.errors import UserError
 from trainable.recipe.yamlfile import read_recipe, read_tree
 
 Run = Callable[..., tuple[int, str, str]]
@@ -142,3 +146,14 @@ def test_what_somebody_wrote_into_a_recipe_ends_no_comment(
     assert not [line for line in lines if line.startswith("import os")]
     if form == "script":
         assert not [each for each in ast.walk(ast.parse("\n".join(lines))) if getattr(each, "id", "") == "os"]
+
+
+@pytest.mark.parametrize("form", ["timm", "torchvision", "paddleclas", "script"])
+def test_a_recipe_for_segmentation_is_refused_in_a_format_that_classifies(
+    tmp_path: Path, form: Format
+) -> None:
+    winner = winner_of(recipe_of(task__kind="segmentation", model__kind="unet_small"))
+    found = Exported(winner.recipe, {}, "a recipe", winner.info, winner.facts)
+    with pytest.raises(UserError, match=rf"^--format {form}: .* segments .*expected --format tunebook$"):
+        export_as(found, tmp_path / "out", form, images=tmp_path / "images")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,33 @@
+"""Tests which networks are looked at before a search: every one that a trial may begin from weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+
+from search.running.networks import weights_of
+from spaces.domains import Choice
+from spaces.space import Dimension, Space
+from trainable.recipe import Recipe
+
+DECODERS, ENCODERS = ("unet", "deeplabv3plus"), ("resnet10t", "resnet18")
+
+
+def test_each_encoder_below_each_decoder_has_a_file_of_weights(tmp_path: Path) -> None:
+    for encoder in ENCODERS:
+        save_file({"a": torch.ones(len(encoder))}, tmp_path / f"{encoder}.safetensors")
+    values = {"model.kind": "smp", "model.encoder": "resnet18", "model.weights": str(tmp_path)}
+    base = Recipe().with_values({**values, "model.name": "deeplabv3plus", "model.output_stride": 8})
+    space = Space(
+        base,
+        (
+            Dimension("model.name", Choice(DECODERS), "", ""),
+            Dimension("model.encoder", Choice(ENCODERS), "", ""),
+        ),
+        {"model.name": "deeplabv3plus", "model.encoder": "resnet18"},
+    )
+    found = weights_of(space)
+    assert sorted(found) == sorted(f"{name}-{encoder}" for name in DECODERS for encoder in ENCODERS)
+    assert found["unet-resnet18"] == found["deeplabv3plus-resnet18"] != found["unet-resnet10t"]

@@ -1,0 +1,102 @@
+"""Tests data sets of images with masks: what is measured, held, split and refused."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.trainable.small_segmentations import CLASSES, drawn, mask_data, mask_recipe, write_masks
+from trainable.data import DataInfo
+from trainable.data.masks.assembly import window_side
+from trainable.data.parts import MaskedPart
+from trainable.errors import DataError
+
+SIZES = ((20, 28), (24, 24))
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_masks(tmp_path_factory.mktemp("masks"), 24, SIZES)
+
+
+def test_what_is_known_of_the_images(root: Path) -> None:
+    data = mask_data(mask_recipe(root))
+    info = data.info
+    assert isinstance(data.train, MaskedPart)
+    masks = [np.asarray(Image.open(root / "masks" / Path(name).name)) for name in data.train.names]
+    images = [np.asarray(Image.open(root / "images" / Path(name).name)) for name in data.train.names]
+    pixels = np.concatenate([image.reshape(-1, 3) for image in images])
+    assert info.dense
+    assert info.classes == CLASSES
+    assert info.pixel_counts == tuple(int(sum((mask == each).sum() for mask in masks)) for each in range(3))
+    assert info.class_counts == tuple(sum(bool((mask == each).any()) for mask in masks) for each in range(3))
+    assert info.mean == pytest.approx(pixels.mean(0) / 255.0)
+    assert info.std == pytest.approx(pixels.std(0) / 255.0)
+    assert (info.train_images, info.validation_images, info.test_images) == (16, 4, 4)
+    assert DataInfo.from_tree(info.tree()) == info
+
+
+def test_what_is_measured_of_files_is_what_is_measured_in_memory(root: Path) -> None:
+    held = mask_data(mask_recipe(root, {"data.in_memory": True})).info
+    files = mask_data(mask_recipe(root, {"data.in_memory": False})).info
+    assert replace(files, in_memory=True) == held
+
+
+def test_a_set_survives_a_pickle(root: Path) -> None:
+    data = mask_data(mask_recipe(root))
+    again = pickle.loads(pickle.dumps(data))
+    assert again.info == data.info
+    assert isinstance(data.train, MaskedPart)
+    np.testing.assert_array_equal(again.train.values, data.train.values)
+
+
+def test_the_digest_follows_the_masks(root: Path, tmp_path: Path) -> None:
+    same = write_masks(tmp_path / "same", 24, SIZES)
+    assert mask_data(mask_recipe(same)).info.digest == mask_data(mask_recipe(root)).info.digest
+    mask = drawn(0, *SIZES[0])[1]
+    mask[:2] = 1
+    Image.fromarray(mask).save(same / "masks" / "000.png")
+    assert mask_data(mask_recipe(same)).info.digest != mask_data(mask_recipe(root)).info.digest
+
+
+@pytest.mark.parametrize(
+    ("sizes", "kind", "side"),
+    [
+        ([(256, 256)], "cpu", 128),
+        ([(256, 256)], "cuda", 256),
+        ([(300, 500)], "cuda", 512),
+        ([(70, 90), (60, 100)], "cpu", 96),
+        ([(28, 28)], "cpu", 32),
+        ([(1024, 2048)], "cuda", 512),
+    ],
+)
+def test_the_default_window_is_as_large_as_most_images_up_to_a_limit(
+    sizes: list[tuple[int, int]], kind: str, side: int
+) -> None:
+    assert window_side(np.array(sizes), kind) == side  # type: ignore[arg-type]
+
+
+def test_a_class_that_no_training_image_shows_is_an_error(root: Path, tmp_path: Path) -> None:
+    names = tmp_path / "names.txt"
+    names.write_text("\n".join([*CLASSES, "tree"]) + "\n")
+    with pytest.raises(DataError, match="no training image shows the class tree; expected each class in one"):
+        mask_data(mask_recipe(root, {"task.masks.classes": str(names)}))
+
+
+def test_a_void_class_is_not_learnt(root: Path) -> None:
+    data = mask_data(mask_recipe(root, {"task.masks.void": ["disc"]}))
+    assert data.info.classes == ("ground", "square")
+    assert len(data.info.pixel_counts) == 2
+
+
+def test_broken_images_are_named(tmp_path: Path) -> None:
+    root = write_masks(tmp_path, 24, SIZES)
+    whole = (root / "images" / "003.png").read_bytes()
+    (root / "images" / "003.png").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(DataError, match=r"1 of 24 images cannot be decoded; .*:\n.*003.png"):
+        mask_data(mask_recipe(root))

@@ -1,0 +1,274 @@
+"""Tests folders of images and masks: which are paired, which are parts, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.trainable.small_images import write_image
+from tests.trainable.small_masks import bands, write_mask, write_pairs
+from trainable.data.masks.source import MaskedSource
+from trainable.data.members import members_of
+from trainable.data.reading import read
+from trainable.data.source import Collection
+from trainable.errors import DataError
+from trainable.recipe.data import Columns, Data
+from trainable.recipe.tasks import Masks
+
+FOUR = {"a": (0, 1), "b": (0, 1), "c": (0, 2), "d": (0,)}
+
+
+def collection(root: Path, data: dict[str, Any] | None = None, **masks: Any) -> Collection:
+    return read(Data(path=str(root), **(data or {})), False, Masks(**masks))
+
+
+def fault_of(root: Path, data: dict[str, Any] | None = None, **masks: Any) -> str:
+    with pytest.raises(DataError) as caught:
+        collection(root, data, **masks)
+    return str(caught.value)
+
+
+def names(found: Collection, part: Any = "train") -> list[tuple[str, str]]:
+    """Returns the names of each image and its mask."""
+    source = found.parts[part]
+    assert isinstance(source, MaskedSource)
+    return [(source.name(index), source.mask_name(index)) for index in range(len(source))]
+
+
+def write_beside(folder: Path, stems: Iterable[str], suffix: str = "_mask") -> Path:
+    """Writes images with their masks in one folder."""
+    for stem in stems:
+        write_image(folder / f"{stem}.jpg")
+        write_mask(folder / f"{stem}{suffix}.png", bands(0, 1))
+    return folder
+
+
+def test_images_and_masks_in_two_folders_are_one_whole_to_be_split(tmp_path: Path) -> None:
+    found = collection(write_pairs(tmp_path, FOUR))
+
+    assert names(found)[:2] == [("images/a.jpg", "masks/a.png"), ("images/b.jpg", "masks/b.png")]
+    assert (found.format, found.whole, found.classes, found.flips) == ("folder", True, ("0", "1", "2"), ())
+
+
+def test_the_two_folders_may_have_other_names(tmp_path: Path) -> None:
+    write_pairs(tmp_path, FOUR, images="photos")
+    (tmp_path / "masks").rename(tmp_path / "labels")
+
+    assert len(names(collection(tmp_path, images="photos", folder="labels"))) == 4
+
+
+def test_deeper_folders_are_paired_by_their_paths_and_hidden_files_ignored(tmp_path: Path) -> None:
+    write_pairs(tmp_path, {"site/x": (0, 1), "site 2/x": (0, 1), "x": (0, 1)})
+    write_image(tmp_path / "images" / ".hidden.jpg")
+    write_image(tmp_path / "masks" / ".thumbs" / "x.png")
+    (tmp_path / "images" / "README.md").write_text("about")
+
+    assert [image for image, _ in names(collection(tmp_path))] == [
+        "images/site/x.jpg",
+        "images/site 2/x.jpg",
+        "images/x.jpg",
+    ]
+
+
+@pytest.mark.parametrize("around", [True, False])
+def test_folders_of_parts_lie_around_the_two_folders_or_in_both(tmp_path: Path, around: bool) -> None:
+    for part, count in (("Training", 4), ("val", 2), ("test", 1)):
+        for stem in "abcd"[:count]:
+            images, masks = (
+                (f"{part}/images", f"{part}/masks") if around else (f"images/{part}", f"masks/{part}")
+            )
+            write_image(tmp_path / images / f"{stem}.png")
+            write_mask(tmp_path / masks / f"{stem}.png", bands(0, 1))
+
+    found = collection(tmp_path)
+
+    assert {part: len(source) for part, source in found.parts.items()} == {
+        "train": 4,
+        "validation": 2,
+        "test": 1,
+    }
+    assert names(found, "test") == [
+        ("test/images/a.png", "test/masks/a.png") if around else ("images/test/a.png", "masks/test/a.png")
+    ]
+
+
+def test_parts_with_other_names_are_named_by_fields(tmp_path: Path) -> None:
+    write_pairs(tmp_path / "fit", FOUR)
+    write_pairs(tmp_path / "dev", FOUR)
+
+    found = collection(tmp_path, {"train": "fit", "validation": "dev"})
+
+    assert set(found.parts) == {"train", "validation"}
+    assert "data.train is 'fitting', but the folders there are dev, fit" in fault_of(
+        tmp_path, {"train": "fitting"}
+    )
+
+
+def test_masks_beside_their_images_are_known_by_a_suffix(tmp_path: Path) -> None:
+    found = collection(write_beside(tmp_path, ["cat", "deep/dog"]), suffix="_mask")
+
+    assert names(found) == [("cat.jpg", "cat_mask.png"), ("deep/dog.jpg", "deep/dog_mask.png")]
+
+
+def test_masks_beside_their_images_may_be_in_parts(tmp_path: Path) -> None:
+    write_beside(tmp_path / "train", "abc")
+    write_beside(tmp_path / "val", "d")
+
+    found = collection(tmp_path, suffix="_mask")
+
+    assert names(found, "validation") == [("val/d.jpg", "val/d_mask.png")]
+
+
+def test_masks_in_their_own_folder_may_have_a_suffix_too(tmp_path: Path) -> None:
+    for stem in "ab":
+        write_image(tmp_path / "train" / f"{stem}.jpg")
+        write_mask(tmp_path / "train_masks" / f"{stem}_mask.gif", bands(0, 1))
+
+    found = collection(tmp_path, images="train", folder="train_masks", suffix="_mask")
+
+    assert names(found)[0] == ("train/a.jpg", "train_masks/a_mask.gif")
+
+
+def test_images_and_masks_without_a_partner_are_counted_and_named(tmp_path: Path) -> None:
+    write_pairs(tmp_path, {f"{number:02}": (0, 1) for number in range(14)})
+    for number in range(12):
+        (tmp_path / "masks" / f"{number:02}.png").unlink()
+    (tmp_path / "images" / "13.jpg").unlink()
+
+    assert fault_of(tmp_path) == (
+        f"{tmp_path}/images: images and masks are paired by their names, and some have no partner:\n"
+        "  12 images without a mask: images/00.jpg, images/01.jpg, images/02.jpg, images/03.jpg, "
+        "images/04.jpg, images/05.jpg, images/06.jpg, images/07.jpg, images/08.jpg, "
+        "images/09.jpg and 2 more\n"
+        "  1 mask without an image: masks/13.png"
+    )
+
+
+def test_a_suffix_that_would_pair_them_all_is_named(tmp_path: Path) -> None:
+    for stem in ("cat", "dog"):
+        write_image(tmp_path / "images" / f"{stem}.jpg")
+        write_mask(tmp_path / "masks" / f"{stem}_seg.png", bands(0, 1))
+
+    assert "set task.masks.suffix: '_seg' if masks are named like masks/cat_seg.png" in fault_of(tmp_path)
+    assert len(names(collection(tmp_path, suffix="_seg"))) == 2
+
+
+def test_a_mask_without_the_suffix_is_an_error(tmp_path: Path) -> None:
+    found = fault_of(write_pairs(tmp_path, FOUR), suffix="_mask")
+
+    assert found.startswith("task.masks.suffix: expected masks whose names end with '_mask'")
+    assert "got masks/a.png, masks/b.png" in found
+
+
+def test_two_images_of_one_name_are_an_error(tmp_path: Path) -> None:
+    write_pairs(tmp_path, FOUR)
+    write_image(tmp_path / "images" / "a.png")
+
+    assert fault_of(tmp_path) == (
+        f"{tmp_path}: images/a.jpg and images/a.png have one name; expected one image or mask of it"
+    )
+
+
+def test_parts_that_are_in_one_of_the_two_folders_alone_are_an_error(tmp_path: Path) -> None:
+    for part in ("train", "val"):
+        write_image(tmp_path / "images" / part / "a.png")
+    write_mask(tmp_path / "masks" / "train" / "a.png", bands(0, 1))
+
+    assert "images has folders of the parts train, validation, and" in fault_of(tmp_path)
+
+
+def test_images_that_would_be_left_out_are_an_error(tmp_path: Path) -> None:
+    write_pairs(tmp_path / "train", FOUR)
+    write_pairs(tmp_path / "extra", FOUR)
+    assert "extra would be left out, as it has no part's name" in fault_of(tmp_path)
+    (tmp_path / "extra").rename(tmp_path / "val")
+    write_image(tmp_path / "loose.png")
+    assert "images beside the folders of parts would be left out: loose.png" in fault_of(tmp_path)
+
+
+def test_two_folders_for_one_part_are_an_error(tmp_path: Path) -> None:
+    for part in ("train", "val", "valid"):
+        write_pairs(tmp_path / part, FOUR)
+
+    assert "val and valid could both be the validation part; name one by data.validation" in fault_of(
+        tmp_path
+    )
+
+
+def test_a_folder_without_the_two_folders_is_an_error_that_says_what_is_expected(tmp_path: Path) -> None:
+    write_image(tmp_path / "photos" / "a.png")
+
+    found = fault_of(tmp_path)
+
+    assert found.startswith(
+        f"{tmp_path}: expected the folders images/ with images and masks/ with masks; found photos/. "
+        "task.masks.images and task.masks.folder give them other names"
+    )
+
+
+def test_a_folder_without_images_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "images").mkdir()
+    (tmp_path / "masks").mkdir()
+
+    assert fault_of(tmp_path).startswith(f"{tmp_path}/images: no images (known endings: .jpg")
+
+
+def test_groups_are_found_in_the_paths_below_the_images_folder(tmp_path: Path) -> None:
+    stems = [f"p{patient}/{slice}" for patient in range(6) for slice in range(4)]
+    write_pairs(tmp_path, {stem: (0, int(stem[-1]) % 2) for stem in stems})
+    spec = Data(path=str(tmp_path), group="^(.+)/")
+
+    found = read(spec, False, Masks())
+    members = members_of(found, spec)
+
+    assert found.groups is not None
+    assert found.groups["train"] == tuple(stem.split("/")[0] for stem in stems)
+    patients = {
+        part: {found.groups["train"][index] for index in selection.indices.tolist()}
+        for part, selection in members.items()
+    }
+    assert set.union(*patients.values()) == {f"p{number}" for number in range(6)}
+    assert sum(map(len, patients.values())) == 6
+
+
+def test_the_rarest_classes_are_in_every_part(tmp_path: Path) -> None:
+    masks = {f"{number:02}": (0, 1) if number < 20 else (0, 1, 2) for number in range(24)}
+    spec = Data(path=str(write_pairs(tmp_path, masks)))
+
+    found = read(spec, False, Masks())
+    members = members_of(found, spec)
+
+    assert (found.classes, found.strata) == (("0", "1", "2"), ("2", "1"))
+    assert {part: set(selection.labels.tolist()) for part, selection in members.items()} == {
+        part: {0, 1} for part in ("train", "validation", "test")
+    }
+
+
+def test_a_limit_below_the_number_of_strata_draws_from_all_images(tmp_path: Path) -> None:
+    masks = {f"{number:02}": (0, number % 4) for number in range(40)}
+    spec = Data(path=str(write_pairs(tmp_path, masks)), train_limit=2)
+
+    found = read(spec, False, Masks())
+
+    assert len(found.split_by) > 2
+    assert len(members_of(found, spec)["train"].indices) == 2
+
+
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        ({"path": "digits"}, r"has format digits, which has no masks; a segmentation needs a folder"),
+        ({"format": "idx"}, r"has format idx, which has no masks"),
+        ({"format": "datasets"}, r"has format datasets, which has no masks"),
+        ({"root": "elsewhere"}, r"data\.root: only a manifest's images lie below it"),
+        ({"columns": Columns(path="file")}, r"data\.columns: a manifest has columns"),
+    ],
+)
+def test_what_has_no_masks_is_an_error(tmp_path: Path, values: dict[str, Any], problem: str) -> None:
+    write_pairs(tmp_path, FOUR)
+
+    with pytest.raises(DataError, match=problem):
+        read(Data(**{"path": str(tmp_path), **values}), False, Masks())

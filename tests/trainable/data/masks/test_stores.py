@@ -1,0 +1,150 @@
+"""Tests which numbers are read from mask files of all kinds, and which files are no masks."""
+
+from __future__ import annotations
+
+import pickle
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.io
+from numpy.typing import NDArray
+from PIL import Image
+
+from tests.trainable.small_images import truncate
+from tests.trainable.small_masks import bands, write_mask
+from trainable.data.masks.stores import MaskArray, MaskFiles, MaskStore
+
+MASK = bands(0, 1, 7, 255)
+
+
+def raw(path: Path, *, binary: bool = False) -> NDArray[np.uint8]:
+    return MaskFiles(str(path.parent), [path.name], binary).raw(0)
+
+
+def fault_of(path: Path, *, binary: bool = False) -> str:
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
+        raw(path, binary=binary)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [
+        ("grey.png", None),
+        ("palette.png", "P"),
+        ("palette.gif", "P"),
+        ("grey.bmp", None),
+        ("grey.tif", None),
+        ("palette.tif", "P"),
+        ("grey.pgm", None),
+    ],
+)
+def test_a_mask_has_the_numbers_of_its_pixels_whatever_its_colours(
+    tmp_path: Path, name: str, mode: str | None
+) -> None:
+    found = raw(write_mask(tmp_path / name, MASK, mode))
+
+    assert found.dtype == np.uint8
+    np.testing.assert_array_equal(found, MASK)
+
+
+@pytest.mark.parametrize("name", ["bits.png", "bits.tif", "bits.bmp"])
+def test_a_mask_of_one_bit_has_the_values_0_and_1(tmp_path: Path, name: str) -> None:
+    found = raw(write_mask(tmp_path / name, bands(0, 255), "1"))
+
+    np.testing.assert_array_equal(found, bands(0, 1))
+
+
+@pytest.mark.parametrize("bits", [2, 4])
+def test_greys_of_few_bits_are_not_spread_over_255(tmp_path: Path, bits: int) -> None:
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        check = struct.pack(">I", zlib.crc32(kind + content))
+        return struct.pack(">I", len(content)) + kind + content + check
+
+    row = int("".join(f"{value:0{bits}b}" for value in (0, 1, 2, 3)), 2).to_bytes(bits // 2, "big")
+    header = struct.pack(">2I5B", 4, 1, bits, 0, 0, 0, 0)
+    content = [chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(b"\0" + row)), chunk(b"IEND", b"")]
+    (tmp_path / "few.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(content))
+
+    assert raw(tmp_path / "few.png").tolist() == [[0, 1, 2, 3]]
+
+
+@pytest.mark.parametrize("name", ["wide.png", "wide.tif"])
+def test_a_mask_of_sixteen_bits_is_read_if_its_numbers_fit_a_byte(tmp_path: Path, name: str) -> None:
+    found = raw(write_mask(tmp_path / name, MASK.astype(np.uint16)))
+
+    np.testing.assert_array_equal(found, MASK)
+
+
+def test_larger_numbers_are_a_fault_unless_they_only_mean_foreground(tmp_path: Path) -> None:
+    wide = bands(0, 1).astype(np.uint16) * 256
+    path = write_mask(tmp_path / "wide.png", wide)
+
+    assert fault_of(path) == "has the value 256; expected numbers of classes from 0 to 255"
+    np.testing.assert_array_equal(raw(path, binary=True), bands(0, 1))
+
+
+def test_numbers_below_0_are_a_fault(tmp_path: Path) -> None:
+    path = write_mask(tmp_path / "signed.tif", bands(0, 1).astype(np.int32) - 1)
+
+    assert fault_of(path) == "has the value -1; expected numbers of classes from 0 to 255"
+
+
+@pytest.mark.parametrize("mode", ["RGB", "RGBA", "LA"])
+def test_a_mask_of_colours_is_refused(tmp_path: Path, mode: str) -> None:
+    path = write_mask(tmp_path / "colours.png", MASK, mode)
+
+    assert fault_of(path) == (
+        f"has mode {mode}; expected a mask of one channel, with the number of a class in each pixel"
+    )
+
+
+def test_a_mask_of_fractions_is_refused(tmp_path: Path) -> None:
+    assert "has mode F; expected" in fault_of(write_mask(tmp_path / "a.tif", MASK.astype(np.float32)))
+
+
+def test_a_jpeg_is_no_mask_since_its_compression_makes_other_numbers(tmp_path: Path) -> None:
+    assert "is a JPEG" in fault_of(write_mask(tmp_path / "a.jpg", MASK), binary=True)
+
+
+def test_an_orientation_turns_a_mask_only_where_it_is_part_of_the_format(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    for name in ("a.png", "a.tif"):
+        Image.fromarray(MASK).save(tmp_path / name, exif=exif)
+
+    np.testing.assert_array_equal(raw(tmp_path / "a.png"), MASK)
+    np.testing.assert_array_equal(raw(tmp_path / "a.tif"), np.rot90(MASK, -1))
+
+
+def test_a_mask_that_ends_early_raises_what_its_decoder_says(tmp_path: Path) -> None:
+    noise = np.random.default_rng(0).integers(0, 9, (64, 64), dtype=np.uint8)
+    path = truncate(write_mask(tmp_path / "a.png", noise))
+
+    with pytest.raises(OSError, match="truncated"):
+        raw(path)
+
+
+def test_a_file_of_matlab_is_read_as_torchvision_reads_it(tmp_path: Path) -> None:
+    inner = np.array([(MASK,)], dtype=[("Segmentation", object)])
+    scipy.io.savemat(tmp_path / "a.mat", {"GTcls": inner})
+    scipy.io.savemat(tmp_path / "other.mat", {"masks": MASK})
+
+    np.testing.assert_array_equal(raw(tmp_path / "a.mat"), MASK)
+    assert fault_of(tmp_path / "other.mat") == "holds no GTcls.Segmentation"
+
+
+@pytest.mark.parametrize("kind", ["array", "files"])
+def test_every_store_is_picklable_and_knows_names_and_sizes(tmp_path: Path, kind: str) -> None:
+    write_mask(tmp_path / "a.png", MASK)
+    store: MaskStore = MaskArray(MASK[None]) if kind == "array" else MaskFiles(str(tmp_path), ["a.png"])
+
+    again = pickle.loads(pickle.dumps(store))
+
+    np.testing.assert_array_equal(again.raw(0), MASK)
+    assert (len(again), again.name(0)) == (1, "0" if kind == "array" else "a.png")
+    size = MASK.size if kind == "array" else (tmp_path / "a.png").stat().st_size
+    assert again.sizes_and_times(np.array([0]))[:, 0].tolist() == [size]

@@ -1,0 +1,201 @@
+"""Tests what reading every mask once finds: sizes, classes, and all that is wrong."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.trainable.small_images import write_image
+from tests.trainable.small_masks import bands, write_mask, write_pairs
+from trainable.data.masks.source import MaskedSource
+from trainable.data.reading import read
+from trainable.data.source import Collection
+from trainable.errors import DataError
+from trainable.recipe.data import Data
+from trainable.recipe.tasks import IGNORED, Masks
+
+FOUR = {"a": (0, 1), "b": (1, 2), "c": (0, 2), "d": (0,)}
+
+
+def collection(root: Path, **values: Any) -> Collection:
+    return read(Data(path=str(root)), False, Masks(**values))
+
+
+def fault_of(root: Path, **values: Any) -> str:
+    with pytest.raises(DataError) as caught:
+        collection(root, **values)
+    return str(caught.value)
+
+
+def train(found: Collection) -> MaskedSource:
+    source = found.parts["train"]
+    assert isinstance(source, MaskedSource)
+    return source
+
+
+def test_sizes_and_pixels_of_each_class_are_counted(tmp_path: Path) -> None:
+    write_pairs(tmp_path, FOUR)
+    write_mask(tmp_path / "masks" / "d.png", bands(0, 255, 255, 2, 2))
+
+    found = collection(tmp_path)
+
+    assert found.classes == ("0", "1", "2")
+    assert found.surveys is not None
+    survey = found.surveys["train"]
+    assert survey.sizes.tolist() == [[10, 12]] * 4
+    assert survey.pixels.tolist() == [[60, 60, 0], [0, 60, 60], [60, 0, 60], [24, 0, 48]]
+    assert survey.ignored.tolist() == [0, 0, 0, 48]
+
+
+def test_a_source_gives_an_image_with_the_classes_of_its_pixels(tmp_path: Path) -> None:
+    write_pairs(tmp_path, {"a": (0, 1, 255), "b": (2, 3)})
+
+    source = pickle.loads(pickle.dumps(train(collection(tmp_path, void=("1",)))))
+
+    np.testing.assert_array_equal(source.open_mask(0), bands(0, 1, 255))
+    np.testing.assert_array_equal(source.class_mask(0), bands(0, IGNORED, IGNORED))
+    np.testing.assert_array_equal(source.class_mask(1), bands(1, 2))
+    assert source.open(0).size == (12, 10)
+    assert (source.name(0), source.mask_name(0), len(source)) == ("images/a.jpg", "masks/a.png", 2)
+
+
+def test_the_time_of_a_source_changes_with_the_mask_and_with_the_image(tmp_path: Path) -> None:
+    write_pairs(tmp_path, FOUR)
+    source, every = train(collection(tmp_path)), np.arange(4)
+    before = source.sizes_and_times(every)
+
+    write_mask(tmp_path / "masks" / "b.png", bands(2, 1))
+    write_image(tmp_path / "images" / "c.jpg", value=9)
+
+    assert (source.sizes_and_times(every) != before).any(axis=1).tolist() == [False, True, True, False]
+
+
+def test_every_mask_with_a_fault_is_named_in_one_message(tmp_path: Path) -> None:
+    write_pairs(tmp_path, dict.fromkeys("abcdefg", (0, 1)))
+    noise = np.random.default_rng(0).integers(0, 3, (10, 12), dtype=np.uint8)
+    broken = write_mask(tmp_path / "masks" / "b.png", noise)
+    broken.write_bytes(broken.read_bytes()[:60])
+    write_mask(tmp_path / "masks" / "c.png", bands(0, 1, size=(10, 12)))
+    write_mask(tmp_path / "masks" / "d.png", bands(0, 1), "RGB")
+    write_mask(tmp_path / "masks" / "e.png", bands(0, 4, 7, 9))
+    (tmp_path / "images" / "f.jpg").write_bytes(b"no image")
+    (tmp_path / "names.txt").write_text("one\ntwo\nthree\n")
+
+    found = fault_of(tmp_path, classes=str(tmp_path / "names.txt"))
+
+    head, *faults = found.split("\n  ")
+    assert head == f"{tmp_path}: 5 of 7 masks cannot be used; repair or remove them:"
+    for fault, expected in zip(
+        sorted(faults),
+        [
+            "masks/b.png: ",
+            "masks/c.png: has 10 x 12 pixels, and its image images/c.jpg 12 x 10 as it is shown",
+            "masks/d.png: has mode RGB; expected a mask of one channel",
+            "masks/e.png: has the values 4, 7, 9, which are of none of the 3 classes",
+            "masks/f.png: its image images/f.jpg cannot be opened: cannot identify image file",
+        ],
+        strict=True,
+    ):
+        assert fault.startswith(expected)
+
+
+def test_masks_of_colours_are_named_though_no_class_is_known_then(tmp_path: Path) -> None:
+    write_pairs(tmp_path, FOUR)
+    for name in FOUR:
+        write_mask(tmp_path / "masks" / f"{name}.png", bands(0, 1), "RGB")
+
+    found = fault_of(tmp_path)
+
+    assert found.startswith(f"{tmp_path}: 4 of 4 masks cannot be used; repair or remove them:")
+    assert "masks/a.png: has mode RGB; expected a mask of one channel" in found
+
+
+def test_ten_masks_are_named_and_the_others_counted(tmp_path: Path) -> None:
+    write_pairs(tmp_path, {f"{number:02}": (0, 5) for number in range(13)})
+    (tmp_path / "names.txt").write_text("one\ntwo\n")
+
+    faults = fault_of(tmp_path, classes=str(tmp_path / "names.txt")).split("\n  ")
+
+    assert (len(faults), faults[-1]) == (12, "and 3 more")
+
+
+@pytest.mark.parametrize(("turned", "size"), [(6, (10, 12)), (3, (12, 10)), (1, (12, 10))])
+@pytest.mark.parametrize("ending", ["jpg", "png", "tif"])
+def test_a_mask_has_the_sides_of_the_image_as_it_is_shown(
+    tmp_path: Path, ending: str, turned: int, size: tuple[int, int]
+) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = turned
+    write_image(tmp_path / "images" / "plain.png", size=(7, 9))
+    Image.new("RGB", (12, 10)).save(tmp_path / "images" / f"photo.{ending}", exif=exif)
+    write_mask(tmp_path / "masks" / "photo.png", bands(0, 1, size=size))
+    write_mask(tmp_path / "masks" / "plain.png", bands(0, 1, size=(7, 9)))
+
+    found = collection(tmp_path)
+
+    assert found.surveys is not None
+    assert found.surveys["train"].sizes[0].tolist() == [size[1], size[0]]
+
+
+def test_a_mask_as_its_image_is_stored_does_not_fit_the_turned_image(tmp_path: Path) -> None:
+    write_pairs(tmp_path, FOUR)
+    exif = Image.Exif()
+    exif[0x0112] = 8
+    Image.new("RGB", (12, 10)).save(tmp_path / "images" / "a.jpg", exif=exif)
+
+    assert "masks/a.png: has 12 x 10 pixels, and its image images/a.jpg 10 x 12 as it is shown" in fault_of(
+        tmp_path
+    )
+
+
+def test_masks_of_0_and_255_are_probably_binary(tmp_path: Path) -> None:
+    write_pairs(tmp_path, dict.fromkeys("abc", (0, 255)))
+
+    assert fault_of(tmp_path) == (
+        f"{tmp_path}: the masks have no other values than 0 and 255: if 255 is a class, set "
+        "task.masks.values: binary; where it means that pixels are ignored, there is one class only, 0"
+    )
+    found = collection(tmp_path, values="binary")
+    assert found.classes == ("background", "foreground")
+    np.testing.assert_array_equal(train(found).class_mask(0), bands(0, 1))
+
+
+def test_binary_classes_may_have_other_names(tmp_path: Path) -> None:
+    write_pairs(tmp_path, FOUR)
+    (tmp_path / "names.txt").write_text("slide\nnucleus\n")
+    assert collection(tmp_path, values="binary", classes=str(tmp_path / "names.txt")).classes == (
+        "slide",
+        "nucleus",
+    )
+    (tmp_path / "names.txt").write_text("slide\nnucleus\nborder\n")
+    assert "3 names; with task.masks.values: binary expected two" in fault_of(
+        tmp_path, values="binary", classes=str(tmp_path / "names.txt")
+    )
+
+
+def test_one_class_is_not_enough(tmp_path: Path) -> None:
+    write_pairs(tmp_path, dict.fromkeys("abc", (0,)))
+
+    assert fault_of(tmp_path) == f"{tmp_path}: two classes that count are needed, and there is 0"
+
+
+def test_a_mask_in_which_nothing_counts_is_allowed_where_others_show_something(tmp_path: Path) -> None:
+    write_pairs(tmp_path, {**FOUR, "e": (255,)})
+
+    found = collection(tmp_path)
+
+    assert found.surveys is not None
+    assert found.surveys["train"].pixels[4].tolist() == [0, 0, 0]
+    assert found.surveys["train"].ignored[4] == 120
+
+
+def test_a_part_in_which_nothing_counts_is_an_error(tmp_path: Path) -> None:
+    write_pairs(tmp_path / "train", FOUR)
+    write_pairs(tmp_path / "val", {"a": (255,)})
+
+    assert "every pixel of the validation part's masks is ignored" in fault_of(tmp_path)

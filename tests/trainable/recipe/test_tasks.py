@@ -1,0 +1,18 @@
+"""Tests what a segmentation may say of its masks."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from trainable.recipe.tasks import Masks
+
+
+@pytest.mark.parametrize("ignored", [255, None])
+def test_binary_masks_ignore_no_value(ignored: int | None) -> None:
+    assert Masks(values="binary", ignore_index=ignored).values == "binary"
+
+
+def test_a_value_that_binary_masks_are_to_ignore_is_refused() -> None:
+    with pytest.raises(ValidationError, match="ignore_index 2 is for values: index; with values: binary all"):
+        Masks(values="binary", ignore_index=2)

@@ -1,0 +1,167 @@
+"""Cuts square windows out of images of different sizes, together with their masks.
+
+The planes of an image [C + 1, h, w] are its channels and then its mask, in which 0 is what counts nowhere. So
+whatever comes from outside an image is black and ignored at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import assert_never
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trainable.augmentation.boxes import BOX_DRAWS, crop_boxes
+from trainable.augmentation.change import on_device
+from trainable.augmentation.draws import Draws, Floats, Integers, Stream
+from trainable.recipe.augmentations import Crop, NoCrop, PadCrop, ResizedCrop, ScaledCrop
+
+SCALED_DRAWS = 3
+"""A scaled window uses so many numbers: two for its position, one for its scale."""
+
+
+@dataclass(frozen=True, eq=False)
+class Planes:
+    """Holds images of different sizes with their masks, one after the other."""
+
+    values: Tensor
+    """These are the bytes of all planes, uint8 [bytes]."""
+    starts: Integers
+    """Each image's first byte, [N]."""
+    sizes: Integers
+    """Each image's height and width in pixels, [N, 2]."""
+    planes: int
+    """Each image has so many planes, its mask among them."""
+
+    def image(self, index: int) -> Tensor:
+        """Returns one image's planes [planes, h, w], a view."""
+        height, width = self.sizes[index].tolist()
+        start = int(self.starts[index])
+        return self.values[start : start + self.planes * height * width].view(self.planes, height, width)
+
+
+def window_boxes(crop: Crop, draws: Draws, sizes: Integers, side: int) -> Floats:
+    """Returns what each image's window shows, [B, 4]: top, left, height and width in pixels of the image.
+
+    A window of `side` pixels lies anywhere in an image [h, w] of `sizes` [B, 2]; a smaller image lies
+    anywhere in the window. A box may reach beyond its image.
+    """
+    match crop:
+        case NoCrop():
+            return _placed(draws.uniform(Stream.CROP, 2), sizes, np.full(len(sizes), float(side)))
+        case PadCrop(fraction=fraction):
+            border = max(1, round(fraction * side))
+            return _placed(draws.uniform(Stream.CROP, 2), sizes, np.full(len(sizes), float(side)), border)
+        case ScaledCrop(scale_min=low, scale_max=high):
+            uniform = draws.uniform(Stream.CROP, SCALED_DRAWS)
+            return _placed(uniform[:, :2], sizes, side / (low + uniform[:, 2] * (high - low)))
+        case ResizedCrop():
+            return _areas(crop, draws.uniform(Stream.CROP, BOX_DRAWS), sizes)
+        case _:
+            assert_never(crop)
+
+
+def _placed(uniform: Floats, sizes: Integers, sides: Floats, border: int = 0) -> Floats:
+    """Returns square boxes of these sides [B] at whole pixels: anywhere from the image's one end to its
+    other, and `border` pixels beyond."""
+    spare = np.floor(sizes - sides[:, None])
+    low, high = np.minimum(spare, 0.0) - border, np.maximum(spare, 0.0) + border
+    corners = low + np.floor(uniform * (high - low + 1.0))
+    return np.concatenate([corners, np.repeat(sides[:, None], 2, axis=1)], axis=1)
+
+
+def _areas(crop: ResizedCrop, uniform: Floats, sizes: Integers) -> Floats:
+    """Returns boxes of a share of each image's area and of a ratio, as for square images."""
+    scale, ratio = (crop.scale_min, crop.scale_max), (crop.ratio_min, crop.ratio_max)
+    boxes = np.empty((len(sizes), 4))
+    for height, width in np.unique(sizes, axis=0):
+        rows = np.flatnonzero((sizes == (height, width)).all(axis=1))
+        boxes[rows] = crop_boxes(uniform[rows], int(height), int(width), scale, ratio)
+    return boxes
+
+
+def cut(planes: Planes, chosen: Integers, boxes: Floats, side: int) -> Tensor:
+    """Returns each chosen image's box as a window, uint8 [B, planes, side, side], on the planes' device.
+
+    Channels are interpolated between four pixels, masks take the nearest. A box of `side` whole pixels is
+    copied as it is.
+    """
+    starts, sizes = planes.starts[chosen], planes.sizes[chosen]
+    device = planes.values.device
+    rows = _positions(boxes[:, 0], boxes[:, 2], side)
+    columns = _positions(boxes[:, 1], boxes[:, 3], side)
+    grid = _Grid(
+        planes.values,
+        on_device(starts, device),
+        on_device(sizes[:, 0], device),
+        on_device(sizes[:, 1], device),
+        on_device(rows, device),
+        on_device(columns, device),
+    )
+    if _are_whole(rows) and _are_whole(columns):
+        return torch.stack([grid.nearest(plane) for plane in range(planes.planes)], 1)
+    channels = [grid.between(plane) for plane in range(planes.planes - 1)]
+    return torch.stack([*channels, grid.nearest(planes.planes - 1)], 1)
+
+
+def _positions(start: Floats, length: Floats, side: int) -> Floats:
+    """Returns where the window's pixels [B, side] lie on the image's axis; its own lie at 0, 1, 2, ..."""
+    steps = (np.arange(side) + 0.5) / side
+    return start[:, None] + length[:, None] * steps - 0.5
+
+
+def _are_whole(positions: Floats) -> bool:
+    return bool((positions == np.floor(positions)).all())
+
+
+@dataclass(frozen=True, eq=False)
+class _Grid:
+    """Reads windows at rows [B, side] and columns [B, side] of images that lie behind each other."""
+
+    values: Tensor
+    starts: Tensor
+    heights: Tensor
+    widths: Tensor
+    rows: Tensor
+    columns: Tensor
+
+    def nearest(self, plane: int) -> Tensor:
+        """Returns the nearest pixels of a plane, [B, side, side]; 0 outside the image."""
+        return self._at(plane, *self._nearest) * self._inside
+
+    def between(self, plane: int) -> Tensor:
+        """Returns pixels interpolated between the four around each position; 0 outside the image."""
+        top, left = self.rows.floor(), self.columns.floor()
+        down = (self.rows - top).float()[:, :, None]
+        across = (self.columns - left).float()[:, None, :]
+        first, second = top.long(), left.long()
+        above = self._between(plane, first, second, across)
+        below = self._between(plane, first + 1, second, across)
+        return torch.lerp(above, below, down).round_().to(torch.uint8) * self._inside
+
+    @cached_property
+    def _nearest(self) -> tuple[Tensor, Tensor]:
+        return (self.rows + 0.5).floor().long(), (self.columns + 0.5).floor().long()
+
+    @cached_property
+    def _inside(self) -> Tensor:
+        """Returns 1 where the nearest pixel is one of the image's, else 0, uint8 [B, side, side]."""
+        rows, columns = self._nearest
+        down = (rows >= 0) & (rows < self.heights[:, None])
+        across = (columns >= 0) & (columns < self.widths[:, None])
+        return (down[:, :, None] & across[:, None, :]).to(torch.uint8)
+
+    def _between(self, plane: int, rows: Tensor, columns: Tensor, across: Tensor) -> Tensor:
+        left, right = self._at(plane, rows, columns), self._at(plane, rows, columns + 1)
+        return torch.lerp(left.float(), right.float(), across)
+
+    def _at(self, plane: int, rows: Tensor, columns: Tensor) -> Tensor:
+        """Returns a plane's pixels at whole rows [B, side] and columns [B, side]; those of its border beyond
+        it."""
+        heights, widths = self.heights[:, None], self.widths[:, None]
+        rows, columns = rows.clamp(min=0).minimum(heights - 1), columns.clamp(min=0).minimum(widths - 1)
+        first = (self.starts + plane * self.heights * self.widths)[:, None]
+        return self.values[(first + rows * widths)[:, :, None] + columns[:, None, :]]

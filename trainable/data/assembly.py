@@ -1,0 +1,223 @@
+"""Loads a data set by name or path: read, split, measured and checked.
+
+Small sets are held decoded, as uint8 arrays that a process or Ray's object store can share; larger ones stay
+in their files and are decoded while training. `loading` turns either into batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from trainable.data import idx
+from trainable.data.arrays import Arrays, collect
+from trainable.data.dataset import DataInfo, DataSet
+from trainable.data.decode import Form, Resize, decode, raise_broken
+from trainable.data.groups import groups_by_part, numbered, shared_groups, shared_series, with_groups
+from trainable.data.image_cache import make_cache
+from trainable.data.manifest import is_manifest
+from trainable.data.masks.assembly import assemble_masked
+from trainable.data.measure import (
+    LARGEST_SIDE,
+    SAMPLE,
+    Counts,
+    DeviceKind,
+    channels_and_side,
+    count_values,
+    detail_size_of,
+    may_be_held,
+    mean_and_std,
+    membership_digest,
+    sample,
+    stored_files,
+)
+from trainable.data.members import members_of
+from trainable.data.parts import ArrayPart, FilePart, Members, Part
+from trainable.data.reading import read
+from trainable.data.remote_data import cached
+from trainable.data.source import Collection, Selection, Split
+from trainable.errors import DataError
+from trainable.files.store import Store, is_uri
+from trainable.recipe.data import Data
+from trainable.recipe.tasks import Masks
+from trainable.recipe.training import Stretch
+
+BLOCK = 256
+"""So many images of a sample are in memory at once."""
+
+
+def load(
+    spec: Data,
+    *,
+    resize: Resize | None = None,
+    device_kind: DeviceKind = "cpu",
+    download: bool = False,
+    most_bytes: int | None = None,
+    masks: Masks | None = None,
+) -> DataSet:
+    """Loads the data set that a recipe's `data` section describes, split, measured and checked.
+
+    With `masks` each image has one, and keeps its size; `resize` does not apply then.
+
+    Data behind a URI are copied to this machine first, once. `resize` is the recipe's `evaluation.resize`
+    (stretching by default). Every image is decoded if the set is held in memory, else 2,000 of them; it is
+    not held if it takes more than `most_bytes`. Raises DataError for whatever cannot be used, with all broken
+    images.
+    """
+    collection = _collection(spec, download, masks)
+    if masks is not None:
+        return assemble_masked(collection, spec, device_kind, most_bytes)
+    return _assemble(collection, spec, resize or Stretch(), device_kind, most_bytes)
+
+
+def stored_side(spec: Data, *, download: bool = False) -> int | None:
+    """Returns the median shorter side in pixels of a sample of the training images, as they are stored.
+
+    It reads 2,000 headers at most, after a copy of files behind a URI. None if no image opens, which
+    decoding will explain. Raises DataError as `load` does.
+    """
+    measured = channels_and_side(sample(stored_parts(spec, download=download)[0]["train"]))
+    return None if measured is None else measured[1]
+
+
+def stored_parts(
+    spec: Data, *, download: bool = False, masks: Masks | None = None
+) -> tuple[Members, tuple[str, ...]]:
+    """Returns the images of each part as they are stored, in the order of the part, and the classes' names.
+
+    It does not matter whether a data set holds them decoded. Files behind a URI are copied first, once.
+    Raises DataError as `load` does.
+    """
+    collection = _collection(spec, download, masks)
+    return members_of(collection, spec), collection.classes
+
+
+def _collection(spec: Data, download: bool, masks: Masks | None = None) -> Collection:
+    """Returns what the section names; data behind a URI are copied to this machine first, once."""
+    if not is_uri(spec.path) or is_manifest(spec):
+        return read(spec, download, masks)
+    if idx.NAME.fullmatch(Store(spec.path).name):
+        raise DataError(f"data.path: {spec.path} is one of several IDX files; give the URI of their folder")
+    copy = cached(spec.path)
+    collection = read(spec.model_copy(update={"path": str(copy)}), download, masks)
+    return replace(collection, path=spec.path, copy=copy)
+
+
+def from_arrays(
+    train: Arrays,
+    validation: Arrays | None = None,
+    test: Arrays | None = None,
+    *,
+    classes: tuple[str, ...] | None = None,
+    spec: Data | None = None,
+    resize: Resize | None = None,
+    device_kind: DeviceKind = "cpu",
+) -> DataSet:
+    """Returns a person's own arrays as a data set.
+
+    Each part is images uint8 [N, H, W] or [N, H, W, 1 or 3], and integer labels [N]. Parts that are missing
+    are split off as `spec` says; its path is only a name here. Raises DataError.
+    """
+    spec = spec or Data(path="arrays")
+    parts: dict[Split, Arrays | None] = {"train": train, "validation": validation, "test": test}
+    found = {part: arrays for part, arrays in parts.items() if arrays is not None}
+    collection = with_groups(collect(spec.path, spec.format, found, classes), spec)
+    return _assemble(collection, spec, resize or Stretch(), device_kind)
+
+
+def _assemble(
+    collection: Collection,
+    spec: Data,
+    resize: Resize,
+    device_kind: DeviceKind,
+    most_bytes: int | None = None,
+) -> DataSet:
+    members = members_of(collection, spec)
+    form = _form(members["train"], spec, resize, device_kind)
+    size = sum(len(each.indices) for each in members.values()) * form.channels * form.side**2
+    hold = spec.in_memory if spec.in_memory is not None else may_be_held(size, device_kind, most_bytes)
+    parts, counts = _held(members, form, spec.path) if hold else _streamed(members, form, spec.path)
+    mean, std = mean_and_std(counts)
+    detail = None if hold else detail_size_of(members["train"], form)
+    stored, digest = stored_files(members, collection.classes), membership_digest(members)
+    info = DataInfo(
+        path=collection.path,
+        format=collection.format,
+        classes=collection.classes,
+        channels=form.channels,
+        image_size=form.side,
+        train_images=len(parts["train"]),
+        validation_images=len(parts["validation"]),
+        test_images=len(parts["test"]) if "test" in parts else 0,
+        class_counts=tuple(np.bincount(parts["train"].labels, minlength=len(collection.classes)).tolist()),
+        mean=mean,
+        std=std,
+        flips=spec.flips if spec.flips is not None else collection.flips,
+        digest=digest,
+        in_memory=hold,
+        detail_size=detail,
+        interpolation=form.interpolation,
+        stored=stored.names,
+    )
+    groups = None if collection.groups is None else groups_by_part(members, collection.groups)
+    return DataSet(
+        info,
+        parts["train"],
+        parts["validation"],
+        parts.get("test"),
+        resize,
+        copy=collection.copy,
+        objects=collection.objects,
+        cache=None if hold else make_cache(spec.cache, members, form, detail, stored.times),
+        groups=None if groups is None else numbered(groups),
+        shared=shared_series(members, len(collection.classes)) if groups is None else shared_groups(groups),
+    )
+
+
+def _form(train: Selection, spec: Data, resize: Resize, device_kind: DeviceKind) -> Form:
+    """Returns what the images become: as the section says, else as most of a sample of them are."""
+    channels, side, interpolation = spec.channels, spec.image_size, spec.interpolation or "bilinear"
+    if channels is None or side is None:
+        measured = channels_and_side(sample(train))
+        if measured is None:  # decoding will say why
+            return Form(channels or 3, side or LARGEST_SIDE[device_kind], resize, interpolation)
+        channels = channels or measured[0]
+        side = side or max(4, min(measured[1], LARGEST_SIDE[device_kind]))
+    return Form(channels, side, resize, interpolation)
+
+
+def _held(members: Mapping[Split, Selection], form: Form, where: str) -> tuple[dict[Split, Part], Counts]:
+    """Decodes every part, and counts how often each value occurs in the training images.
+
+    Raises DataError naming the broken images of all parts.
+    """
+    pixels, faults = {}, []
+    for part, selection in members.items():
+        pixels[part], broken = decode(selection, form)
+        faults.extend(broken)
+    raise_broken(faults, sum(map(len, pixels.values())), where)
+    parts: dict[Split, Part] = {part: ArrayPart(pixels[part], members[part].labels) for part in members}
+    return parts, count_values(pixels["train"])
+
+
+def _streamed(members: Mapping[Split, Selection], form: Form, where: str) -> tuple[dict[Split, Part], Counts]:
+    """Leaves every part in its files,
+    and counts how often each value occurs in a sample of the training images.
+
+    The sample of SAMPLE images is spread over the parts by their sizes; DataError names its broken images.
+    """
+    total = sum(len(selection.indices) for selection in members.values())
+    counts = np.zeros((form.channels, 256), np.int64)
+    faults, looked_at = [], 0
+    for part, selection in members.items():
+        some = sample(selection, max(1, SAMPLE * len(selection.indices) // total))
+        for start in range(0, len(some.indices), BLOCK):
+            pixels, broken = decode(Selection(some.source, some.indices[start : start + BLOCK]), form)
+            faults.extend(broken)
+            looked_at += len(pixels)
+            if part == "train":
+                counts += count_values(pixels)
+    raise_broken(faults, looked_at, where)
+    return {part: FilePart(selection) for part, selection in members.items()}, counts

@@ -1,0 +1,171 @@
+"""Makes a data set of images with masks, which keep the sizes that they are stored at."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+import numpy as np
+
+from trainable.data.dataset import DataInfo, DataSet
+from trainable.data.decode import Channels, raise_broken
+from trainable.data.groups import groups_by_part, numbered, shared_groups, shared_series
+from trainable.data.masks.planes import decode_planes, starts_of
+from trainable.data.masks.source import MaskedSource
+from trainable.data.measure import (
+    DIGEST_PIXELS,
+    SAMPLE,
+    Counts,
+    DeviceKind,
+    channels_and_side,
+    count_values,
+    may_be_held,
+    mean_and_std,
+    membership_digest,
+    sample,
+    stored_files,
+)
+from trainable.data.members import members_of
+from trainable.data.parts import MaskedFilePart, MaskedPart, Members, Part
+from trainable.data.source import Collection, Integers, Pixels, Selection, Split, Survey
+from trainable.errors import DataError, listed
+from trainable.recipe.data import Data
+
+LARGEST_WINDOW: dict[DeviceKind, int] = {"cpu": 128, "cuda": 512}
+"""The default window is as large as most images, up to what the device trains in reasonable time."""
+STRIDE, SMALL_STRIDE = 32, 8
+"""Its side is a multiple of the first, the stride of common networks; of the second where images are under 64
+pixels."""
+SMALL = 64
+
+
+def assemble_masked(
+    collection: Collection, spec: Data, device_kind: DeviceKind, most_bytes: int | None = None
+) -> DataSet:
+    """Returns the data set of a collection whose images have masks. Raises DataError with the broken images,
+    and for a class that no training image shows."""
+    members = members_of(collection, spec)
+    surveys = {part: _survey_of(collection, chosen) for part, chosen in members.items()}
+    _check_shown(collection, surveys["train"])
+    channels = spec.channels or (channels_and_side(sample(members["train"])) or (3, 0))[0]
+    size = sum(int(each.sizes.prod(axis=1).sum()) for each in surveys.values()) * (channels + 1)
+    hold = spec.in_memory if spec.in_memory is not None else may_be_held(size, device_kind, most_bytes)
+    make = _held if hold else _streamed
+    parts, counts = make(members, surveys, channels, spec.path)
+    mean, std = mean_and_std(counts)
+    shown = surveys["train"].pixels
+    info = DataInfo(
+        path=collection.path,
+        format=collection.format,
+        classes=collection.classes,
+        channels=channels,
+        image_size=spec.image_size or window_side(surveys["train"].sizes, device_kind),
+        train_images=len(parts["train"]),
+        validation_images=len(parts["validation"]),
+        test_images=len(parts["test"]) if "test" in parts else 0,
+        class_counts=tuple((shown > 0).sum(axis=0).tolist()),
+        mean=mean,
+        std=std,
+        flips=spec.flips if spec.flips is not None else collection.flips,
+        digest=_digest(members, surveys),
+        in_memory=hold,
+        interpolation=spec.interpolation or "bilinear",
+        stored=stored_files(members, collection.split_by).names,
+        pixel_counts=tuple(shown.sum(axis=0).tolist()),
+    )
+    groups = None if collection.groups is None else groups_by_part(members, collection.groups)
+    return DataSet(
+        info,
+        parts["train"],
+        parts["validation"],
+        parts.get("test"),
+        copy=collection.copy,
+        objects=collection.objects,
+        groups=None if groups is None else numbered(groups),
+        shared=shared_series(members, len(collection.split_by)) if groups is None else shared_groups(groups),
+    )
+
+
+def window_side(sizes: Integers, device_kind: DeviceKind) -> int:
+    """Returns the side of the windows of images of these sizes [N, 2]: the median of their longer sides,
+    rounded up, at most what suits the device."""
+    longer = int(np.median(sizes.max(axis=1)))
+    stride = STRIDE if longer >= SMALL else SMALL_STRIDE
+    return min(-(-longer // stride) * stride, LARGEST_WINDOW[device_kind])
+
+
+def _survey_of(collection: Collection, chosen: Selection) -> Survey:
+    """Returns what the masks of some images show."""
+    assert collection.surveys is not None
+    found = next(
+        survey for part, survey in collection.surveys.items() if collection.parts[part] is chosen.source
+    )
+    return Survey(*(each[chosen.indices] for each in found))
+
+
+def _check_shown(collection: Collection, train: Survey) -> None:
+    shown = train.pixels.sum(axis=0)
+    if missing := [name for name, count in zip(collection.classes, shown, strict=True) if not count]:
+        raise DataError(
+            f"{collection.path}: no training image shows the class {listed(missing, 20)}; expected "
+            "each class in one or more. A class that is not to be learnt stands in task.masks.void"
+        )
+
+
+def _digest(members: Members, surveys: Mapping[Split, Survey]) -> str:
+    """Returns sixteen hexadecimal digits over which image is in which part, and how much each shows of each
+    class; in whatever order."""
+    lines = [membership_digest(members)]
+    for part in sorted(surveys):
+        lines += sorted(f"{part}\t{row.tolist()}" for row in surveys[part].pixels)
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+
+def _held(
+    members: Members, surveys: Mapping[Split, Survey], channels: Channels, where: str
+) -> tuple[dict[Split, Part], Counts]:
+    """Decodes every part, and counts how often each value occurs in the training images."""
+    parts, faults, looked_at = dict[Split, Part](), [], 0
+    for part, chosen in members.items():
+        sizes = surveys[part].sizes
+        values, broken = decode_planes(_source(chosen), chosen.indices, sizes, channels)
+        names = tuple(map(chosen.source.name, chosen.indices.tolist()))
+        parts[part] = MaskedPart(values, sizes, chosen.labels, names)
+        faults += broken
+        looked_at += len(sizes)
+        if part == "train":
+            counts = _count(values, sizes, channels)
+    raise_broken(faults, looked_at, where)
+    return parts, counts
+
+
+def _streamed(
+    members: Members, surveys: Mapping[Split, Survey], channels: Channels, where: str
+) -> tuple[dict[Split, Part], Counts]:
+    """Leaves every part in its files, and counts how often each value occurs in a sample of the training
+    images, of DIGEST_PIXELS pixels at most."""
+    rows = np.sort(np.random.default_rng(0).permutation(len(surveys["train"].sizes))[:SAMPLE])
+    sizes = surveys["train"].sizes[rows]
+    fits = sizes.prod(axis=1).cumsum() <= DIGEST_PIXELS
+    fits[0] = True
+    rows, sizes = rows[fits], sizes[fits]
+    values, broken = decode_planes(_source(members["train"]), members["train"].indices[rows], sizes, channels)
+    raise_broken(broken, len(rows), where)
+    parts: dict[Split, Part] = {
+        part: MaskedFilePart(chosen, surveys[part].sizes) for part, chosen in members.items()
+    }
+    return parts, _count(values, sizes, channels)
+
+
+def _source(chosen: Selection) -> MaskedSource:
+    assert isinstance(chosen.source, MaskedSource)
+    return chosen.source
+
+
+def _count(values: Pixels, sizes: Integers, channels: Channels) -> Counts:
+    counts = np.zeros((channels, 256), np.int64)
+    for start, (height, width) in zip(starts_of(sizes, channels + 1), sizes, strict=True):
+        counts += count_values(
+            values[start : start + channels * height * width].reshape(1, channels, height, width)
+        )
+    return counts

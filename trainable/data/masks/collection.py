@@ -1,0 +1,134 @@
+"""Makes a collection of images and masks: surveys the masks, names the classes, and finds strata."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from trainable.data.decode import raise_broken
+from trainable.data.groups import capture_in, captured, no_files
+from trainable.data.masks.code import BINARY, MaskCode, Naming, code_of, consecutive, names_in
+from trainable.data.masks.pairs import Pairs
+from trainable.data.masks.source import MaskedSource
+from trainable.data.masks.strata import strata_of
+from trainable.data.masks.survey import RawSurvey, faults_outside, survey
+from trainable.data.source import Collection, Integers, Source, Split, Survey
+from trainable.errors import DataError
+from trainable.recipe.data import Data
+from trainable.recipe.tasks import Masks
+
+FULL = 255
+"""Programs that draw write foreground as the brightest grey."""
+
+UNUSABLE = "masks cannot be used"
+
+
+def surveyed(pairs: Pairs, spec: Data, masks: Masks) -> Collection:
+    """Returns the collection, after every mask has been read once.
+
+    Its labels are strata. Raises DataError naming the masks that cannot be read, do not fit their images, or
+    have values of no class; for names that do not fit; and for a part whose masks show nothing.
+    """
+    found = {part: survey(pair) for part, pair in pairs.parts.items()}
+    code = _checked_code(pairs, masks, found)
+    surveys = _shown(
+        {part: Survey(each.sizes, *code.class_counts(each.values)) for part, each in found.items()}, pairs
+    )
+    groups = _groups(pairs, spec, code.classes)
+    strata = strata_of(surveys["train"].pixels > 0, _units(groups))
+    sources: dict[Split, Source] = {
+        part: MaskedSource(
+            pairs.parts[part].images, pairs.parts[part].masks, code, strata.labels(each.pixels > 0)
+        )
+        for part, each in surveys.items()
+    }
+    return Collection(
+        pairs.path,
+        pairs.format,
+        code.classes,
+        sources,
+        pairs.flips,
+        None if groups is None else {part: groups[part] for part in sources},
+        pairs.objects,
+        pairs.copy,
+        tuple(code.classes[label] for label in strata.named_by),
+        surveys,
+    )
+
+
+def _checked_code(pairs: Pairs, masks: Masks, found: Mapping[Split, RawSurvey]) -> MaskCode:
+    """Returns what values mean, after no mask has a fault."""
+    faults = [fault for each in found.values() for fault in each.faults]
+    looked_at = sum(len(each.sizes) for each in found.values())
+    try:
+        code = _code(pairs, masks, found)
+    except DataError:  # a class may be missing since its masks cannot be read
+        raise_broken(faults, looked_at, pairs.path, UNUSABLE)
+        raise
+    faults += [
+        fault for part, pair in pairs.parts.items() for fault in faults_outside(pair, found[part], code)
+    ]
+    raise_broken(faults, looked_at, pairs.path, UNUSABLE)
+    return code
+
+
+def _code(pairs: Pairs, masks: Masks, found: Mapping[Split, RawSurvey]) -> MaskCode:
+    values = np.flatnonzero(sum(each.values.sum(axis=0) for each in found.values()))
+    if masks.values == "binary":
+        return code_of(_binary(masks), None, masks.void, pairs.path)
+    if values.size and set(values.tolist()) <= {0, FULL} and values[-1] == FULL:
+        raise DataError(
+            f"{pairs.path}: the masks have no other values than 0 and {FULL}: if {FULL} is a class, set "
+            "task.masks.values: binary; where it means that pixels are ignored, there is one class only, 0"
+        )
+    return code_of(_naming(pairs, masks, values), masks.ignore_index, masks.void, pairs.path)
+
+
+def _binary(masks: Masks) -> Naming:
+    names = BINARY.names if masks.classes is None else names_in(masks.classes)
+    if len(names) != 2:
+        raise DataError(
+            f"task.masks.classes: {masks.classes}: {len(names)} names; with task.masks.values: binary "
+            "expected two, of background and foreground"
+        )
+    return Naming(names, BINARY.numbers)
+
+
+def _naming(pairs: Pairs, masks: Masks, values: Integers) -> Naming:
+    """Returns the names that a person gives, or those that the format knows, or numbers up to the largest."""
+    if masks.classes is not None:
+        return consecutive(names_in(masks.classes))
+    if pairs.naming is not None:
+        return pairs.naming
+    largest = max((each for each in values.tolist() if each != masks.ignore_index), default=-1)
+    return consecutive([str(number) for number in range(largest + 1)])
+
+
+def _shown(surveys: dict[Split, Survey], pairs: Pairs) -> dict[Split, Survey]:
+    """Returns the parts that show anything; those that may keep it secret are left out. Raises DataError for
+    any other that shows nothing."""
+    blank = [part for part, each in surveys.items() if not each.pixels.any()]
+    if odd := [part for part in blank if part not in pairs.secret]:
+        raise DataError(
+            f"{pairs.path}: every pixel of the {odd[0]} part's masks is ignored (task.masks.ignore_index, "
+            "task.masks.void); expected some that count"
+        )
+    return {part: each for part, each in surveys.items() if part not in blank}
+
+
+def _groups(pairs: Pairs, spec: Data, classes: Sequence[str]) -> Mapping[Split, Sequence[str]] | None:
+    """Returns the groups that the format knows, or those that `data.group` finds in the images' paths."""
+    if spec.group is None or pairs.groups is not None:
+        return pairs.groups
+    pattern, found = capture_in(spec.group), dict[Split, tuple[str, ...]]()
+    for part, pair in pairs.parts.items():
+        if pair.paths is None:
+            raise no_files(pairs.path, pairs.format)
+        found[part] = captured(pattern, pair.paths, classes, pairs.path)
+    return found
+
+
+def _units(groups: Mapping[Split, Sequence[str]] | None) -> Integers | None:
+    """Returns a number for the group of each training image."""
+    return None if groups is None else np.unique(np.array(groups["train"], object), return_inverse=True)[1]

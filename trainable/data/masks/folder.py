@@ -1,0 +1,122 @@
+"""Reads a folder of images beside a folder of masks, or both in one folder, with or without parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from trainable.data.folder import check_left_out
+from trainable.data.image_files import ENDINGS, is_image, subfolders
+from trainable.data.masks.pairing import (
+    check_paired,
+    files_below,
+    in_order,
+    paired,
+    split_by_suffix,
+    without_suffix,
+)
+from trainable.data.masks.pairs import Pair, Pairs
+from trainable.data.part_names import part_named
+from trainable.data.source import Split
+from trainable.errors import DataError, listed
+from trainable.recipe.tasks import Masks
+
+
+class Place(NamedTuple):
+    """Names the folders of one part's images and masks; they may be one."""
+
+    images: Path
+    masks: Path
+
+
+def read(root: Path, named: Mapping[Split, str | None], masks: Masks) -> Pairs:
+    """Returns the pairs below a folder; `named` are part folders that do not have the usual names.
+
+    Images are in `images` and masks in `masks`, or in folders that a person names so. There may be folders of
+    parts in both of them, or around them; otherwise all is one tree. With `masks.suffix`, both may be in one
+    folder. An image and its mask have the same path below their folders, but for the suffix and the file's
+    ending. Hidden files and files that are no images are ignored. Raises DataError for anything that would
+    leave images out.
+    """
+    places = _places(root, named, masks)
+    return Pairs(str(root), "folder", {part: _pair(root, place, masks) for part, place in places.items()})
+
+
+def named_parts(folder: Path, named: Mapping[Split, str | None]) -> dict[Split, Path]:
+    """Returns the folders of parts that are directly in a folder, by part; none if there is no training part.
+
+    Raises DataError for a part that is named and missing, two folders of one part, and images beside parts.
+    """
+    children, found = subfolders(folder), dict[Split, Path]()
+    for part, name in named.items():
+        if name is not None and name not in [child.name for child in children]:
+            there = listed([child.name for child in children], 20) or "none"
+            raise DataError(f"{folder}: data.{part} is {name!r}, but the folders there are {there}")
+    for child in children:
+        found_part = part_named(child.name, named)
+        if found_part is not None and (first := found.setdefault(found_part, child)) != child:
+            raise DataError(
+                f"{folder}: {first.name} and {child.name} could both be the {found_part} part; name one by "
+                f"data.{found_part}"
+            )
+    if "train" not in found:
+        return {}
+    check_left_out(folder, [child for child in children if child not in found.values()])
+    if loose := sorted(each.name for each in folder.iterdir() if is_image(each.name) and each.is_file()):
+        raise DataError(f"{folder}: images beside the folders of parts would be left out: {listed(loose)}")
+    return found
+
+
+def _places(root: Path, named: Mapping[Split, str | None], masks: Masks) -> dict[Split, Place]:
+    """Returns the folders of each part: parts in the folders of images and masks, else around them."""
+    if (place := _two_folders(root, masks)) is not None:
+        parts = named_parts(place.images, named)
+        return _parts_within(place, parts, named) if parts else {"train": place}
+    if parts := named_parts(root, named):
+        return {part: _place_in(folder, masks) for part, folder in parts.items()}
+    return {"train": _place_in(root, masks)}
+
+
+def _parts_within(
+    place: Place, images: Mapping[Split, Path], named: Mapping[Split, str | None]
+) -> dict[Split, Place]:
+    masks = named_parts(place.masks, named)
+    if images.keys() != masks.keys():
+        raise DataError(
+            f"{place.images} has folders of the parts {listed(list(images))}, and {place.masks} of "
+            f"{listed(list(masks)) or 'none'}; expected the same ones"
+        )
+    return {part: Place(images[part], masks[part]) for part in images}
+
+
+def _place_in(folder: Path, masks: Masks) -> Place:
+    if (place := _two_folders(folder, masks)) is not None:
+        return place
+    if masks.suffix is not None:
+        return Place(folder, folder)
+    there = listed([f"{child.name}/" for child in subfolders(folder)], 10) or "no folders"
+    raise DataError(
+        f"{folder}: expected the folders {masks.images}/ with images and {masks.folder}/ with masks; found "
+        f"{there}. task.masks.images and task.masks.folder give them other names; for masks beside their "
+        "images, task.masks.suffix says what their names add, such as _mask"
+    )
+
+
+def _two_folders(folder: Path, masks: Masks) -> Place | None:
+    place = Place(folder / masks.images, folder / masks.folder)
+    return place if all(each.is_dir() for each in place) else None
+
+
+def _pair(root: Path, place: Place, masks: Masks) -> Pair:
+    found = files_below(root, place.images)
+    if place.images == place.masks:
+        images, found_masks = split_by_suffix(found, masks.suffix or "")
+    else:
+        images, found_masks = found, files_below(root, place.masks)
+        if masks.suffix is not None:
+            found_masks = without_suffix(found_masks, masks.suffix)
+    if not images:
+        raise DataError(f"{place.images}: no images (known endings: {' '.join(ENDINGS)})")
+    check_paired(place.images, images, found_masks)
+    return paired(root, images, found_masks, in_order(images), masks)

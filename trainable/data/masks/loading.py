@@ -1,0 +1,122 @@
+"""Makes batches of images with masks: square windows for training, whole images for evaluation."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterator, Sequence
+from typing import final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trainable.augmentation.augment import make_window_changes
+from trainable.augmentation.draws import Draws
+from trainable.augmentation.windows import Planes, cut, window_boxes
+from trainable.data import DataSet, Split
+from trainable.data.arrays import as_tensor
+from trainable.data.loading import Batch, FileLoader, Loader, device_bytes, may_reside
+from trainable.data.masks.planes import starts_of
+from trainable.data.parts import MaskedFilePart, MaskedPart
+from trainable.data.readers import Augmented, FileBatch
+from trainable.data.source import Integers
+from trainable.recipe import Recipe
+from trainable.recipe.augmentations import Augmentation, NoCrop
+from trainable.recipe.tasks import IGNORED
+
+
+def make_mask_loader(data: DataSet, recipe: Recipe, device: torch.device, gpu_share: float) -> Loader:
+    """Returns the loader of images with masks. A batch of it has masks int64 [B, H, W] as its targets."""
+    if isinstance(data.train, MaskedPart):
+        return HeldMasksLoader(data, recipe, device, gpu_share)
+    return FileMasksLoader(data, recipe, device)
+
+
+UNCHANGED = Augmentation(crop=NoCrop(), flip_probability=0.0)
+
+
+class _Masks(Loader):
+    """Takes targets from the last of a batch's planes, uint8 [B, C + 1, H, W]."""
+
+    def __init__(self, data: DataSet, recipe: Recipe, device: torch.device) -> None:
+        super().__init__(data, recipe, device)
+        self.side, self.augmentation, self.flips = data.info.image_size, recipe.augmentation, data.info.flips
+        self.sizes = {
+            name: part.sizes
+            for name, part in self.parts.items()
+            if isinstance(part, MaskedPart | MaskedFilePart)
+        }
+
+    def unchanged(self, chosen: Integers, batch: int) -> Iterator[Batch]:
+        """Yields a window of each image, from anywhere in it."""
+        batches = [chosen[start : start + batch] for start in range(0, len(chosen), batch)]
+        for shown, planes in zip(batches, self._windows(batches, 0, UNCHANGED), strict=True):
+            images, masks = self._apart(planes, "train", shown)
+            yield self._laid_out(self._normalise(images)), masks
+
+    @abc.abstractmethod
+    def _windows(self, batches: Sequence[Integers], epoch: int, spec: Augmentation) -> Iterator[Tensor]:
+        """Yields the planes of windows of training images, changed as `spec` says except for masking."""
+
+    def _augmented(self, batches: Sequence[Integers], epoch: int) -> Iterator[Tensor]:
+        return self._windows(batches, epoch, self.augmentation)
+
+    def _batches(self, name: Split, positions: Integers, size: int) -> list[Integers]:
+        """Returns batches of at most `size` images that have the same height and width."""
+        sizes = self.sizes[name][positions]
+        alike = [positions[(sizes == each).all(axis=1)] for each in np.unique(sizes, axis=0)]
+        return [group[start : start + size] for group in alike for start in range(0, len(group), size)]
+
+    def _apart(self, pixels: Tensor, name: Split, shown: Integers) -> tuple[Tensor, Tensor]:
+        return pixels[:, :-1], (IGNORED - pixels[:, -1]).long()
+
+
+@final
+class HeldMasksLoader(_Masks):
+    """Loads images that are in memory, on the device if they fit."""
+
+    def __init__(self, data: DataSet, recipe: Recipe, device: torch.device, gpu_share: float) -> None:
+        super().__init__(data, recipe, device)
+        self.planes = data.info.channels + 1
+        self.held = {name: part for name, part in self.parts.items() if isinstance(part, MaskedPart)}
+        total = sum(part.values.nbytes for part in self.held.values())
+        self.resident = device.type != "cuda" or may_reside(total, device_bytes(device), gpu_share)
+        """This says whether images are copied to the device and stay there."""
+        self.copied: dict[Split, Planes] = {}
+        """Parts are copied to the device when first asked for: during a search, a test part is not."""
+
+    def close(self) -> None:
+        self.copied.clear()
+
+    def _windows(self, batches: Sequence[Integers], epoch: int, spec: Augmentation) -> Iterator[Tensor]:
+        planes, changes = self._planes("train"), make_window_changes(spec, self.flips)
+        for batch in batches:
+            draws, chosen = Draws(self.seed, epoch, batch), self._images_at(batch)
+            boxes = window_boxes(spec.crop, draws, planes.sizes[chosen], self.side)
+            windows = cut(planes, chosen, boxes, self.side).to(self.device, non_blocking=True)
+            for change in changes:
+                windows = change(windows, draws)
+            yield windows
+
+    def _plain(self, name: Split, batches: Sequence[Integers]) -> Iterator[Tensor]:
+        planes = self._planes(name)
+        for batch in batches:
+            whole = torch.stack([planes.image(index) for index in batch.tolist()])
+            yield whole.to(self.device, non_blocking=True)
+
+    def _planes(self, name: Split) -> Planes:
+        if name not in self.copied:
+            part = self.held[name]
+            values = as_tensor(part.values)
+            values = values.to(self.device) if self.resident else values
+            self.copied[name] = Planes(values, starts_of(part.sizes, self.planes), part.sizes, self.planes)
+        return self.copied[name]
+
+
+@final
+class FileMasksLoader(_Masks, FileLoader):
+    """Decodes images and masks each time, in `loop.workers` processes."""
+
+    def _windows(self, batches: Sequence[Integers], epoch: int, spec: Augmentation) -> Iterator[Tensor]:
+        how = Augmented(spec, self.flips, self.seed, epoch)
+        return self._read([FileBatch("train", batch, self.side, how) for batch in batches])

@@ -1,0 +1,54 @@
+"""Defines the source of images with masks: an image, and the class of each of its pixels."""
+
+from __future__ import annotations
+
+from typing import final
+
+import numpy as np
+from PIL import Image
+
+from trainable.data.masks.code import MaskCode
+from trainable.data.masks.stores import MaskStore
+from trainable.data.source import Integers, Pixels, Source
+
+
+@final
+class MaskedSource(Source):
+    """Provides images of another source, each with its mask.
+
+    Its labels are the strata that a split keeps in proportion (`strata`), not classes.
+    """
+
+    def __init__(self, images: Source, masks: MaskStore, code: MaskCode, labels: Integers) -> None:
+        self.images = images
+        self.masks = masks
+        self.code = code
+        self.labels = labels
+        self.encoded = images.encoded
+
+    def open(self, index: int) -> Image.Image:
+        return self.images.open(index)
+
+    def open_mask(self, index: int) -> Pixels:
+        """Returns the mask's raw values, uint8 [H, W]; nobody writes to them. Raises whatever its decoder
+        raises."""
+        return self.masks.raw(index)
+
+    def class_mask(self, index: int) -> Pixels:
+        """Returns the class of each pixel, an index into the collection's classes or IGNORED: uint8 [H, W].
+
+        It has the height and width of the upright image. Raises whatever the mask's decoder raises.
+        """
+        return self.code.class_mask(self.masks.raw(index))
+
+    def name(self, index: int) -> str:
+        return self.images.name(index)
+
+    def mask_name(self, index: int) -> str:
+        """Returns a name of the mask for people: a path relative to the data set, or its number."""
+        return self.masks.name(index)
+
+    def sizes_and_times(self, indices: Integers) -> Integers:
+        """Returns the sums of both files' sizes and of their times, [n, 2]: they change when either does."""
+        both: Integers = self.images.sizes_and_times(indices) + self.masks.sizes_and_times(indices)
+        return np.asarray(both)

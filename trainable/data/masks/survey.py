@@ -1,0 +1,104 @@
+"""Looks at every mask once: its size, what it shows, and what is wrong with it."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+from PIL import ExifTags, Image
+
+from trainable.data.decode import CHUNK, Broken
+from trainable.data.masks.code import MaskCode
+from trainable.data.masks.pairs import Pair
+from trainable.data.masks.stores import LARGEST
+from trainable.data.source import TURNED, Integers, Pixels
+from trainable.errors import listed
+
+VALUES_NAMED = 8
+
+
+class RawSurvey(NamedTuple):
+    """Holds what the masks of a part have, whatever it means."""
+
+    sizes: Integers
+    """Height and width in pixels, int64 [N, 2]."""
+    values: Integers
+    """How many pixels have each raw value, int64 [N, 256]."""
+    faults: list[Broken]
+    """Masks that cannot be read or do not fit their images; they have zeros above."""
+
+
+def survey(pair: Pair) -> RawSurvey:
+    """Reads every mask of a part, and the header of every image.
+
+    Threads read them, one for each processor: decoders release the interpreter's lock.
+    """
+    count = len(pair.masks)
+    sizes, values = np.zeros((count, 2), np.int64), np.zeros((count, LARGEST + 1), np.int64)
+
+    def look_at(start: int) -> list[Broken]:
+        faults = list[Broken]()
+        for index in range(start, min(start + CHUNK, count)):
+            try:
+                mask = _checked(pair, index)
+                sizes[index], values[index] = mask.shape, count_values(mask)
+            except Exception as error:  # as in decode: Pillow's plug-ins raise nearly anything
+                faults.append(Broken(pair.masks.name(index), str(error) or type(error).__name__))
+        return faults
+
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        faults = [fault for some in pool.map(look_at, range(0, count, CHUNK)) for fault in some]
+    return RawSurvey(sizes, values, faults)
+
+
+def faults_outside(pair: Pair, found: RawSurvey, code: MaskCode) -> list[Broken]:
+    """Returns the masks that have values of no class, with the values."""
+    odd = found.values[:, ~code.known]
+    numbers = np.flatnonzero(~code.known)
+    return [
+        Broken(
+            pair.masks.name(index),
+            f"has the values {listed([str(each) for each in numbers[odd[index] > 0]], VALUES_NAMED)}, which "
+            f"are of none of the {len(code.classes)} classes",
+        )
+        for index in np.flatnonzero(odd.any(axis=1)).tolist()
+    ]
+
+
+def count_values(mask: Pixels) -> Integers:
+    """Returns how many pixels of a mask, uint8 [H, W], have each value, [256].
+
+    Pillow counts several times faster than numpy's bincount, which widens its input to eight bytes a pixel.
+    """
+    return np.array(Image.fromarray(mask).histogram(), np.int64)
+
+
+def upright_size(image: Image.Image) -> tuple[int, int]:
+    """Returns the width and height of an image once it is turned as its EXIF orientation says; nothing is
+    decoded."""
+    if image.format == "TIFF":  # Pillow has turned it
+        return image.size
+    # The method of PNG images would decode one, to find what may stand behind its pixels.
+    orientation = Image.Image.getexif(image).get(ExifTags.Base.Orientation)
+    return (image.height, image.width) if orientation in TURNED else image.size
+
+
+def _checked(pair: Pair, index: int) -> Pixels:
+    """Returns a mask's raw values. Raises ValueError if its image has another size or does not open."""
+    mask = pair.masks.raw(index)
+    height, width = mask.shape
+    if not mask.size:
+        raise ValueError("has no pixels")
+    try:
+        with pair.images.open(index) as image:
+            size = upright_size(image)
+    except Exception as error:
+        raise ValueError(f"its image {pair.images.name(index)} cannot be opened: {error}") from error
+    if size != (width, height):
+        raise ValueError(
+            f"has {width} x {height} pixels, and its image {pair.images.name(index)} {size[0]} x {size[1]} "
+            "as it is shown"
+        )
+    return mask

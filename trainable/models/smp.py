@@ -1,0 +1,152 @@
+"""Makes the networks of segmentation_models_pytorch: a decoder over an encoder of timm, untrained."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, assert_never, final
+
+from torch import Tensor
+from torch.nn import functional
+
+from trainable.errors import ModelError, first_line
+from trainable.models.dense import DenseNetwork
+from trainable.models.libraries import title_of
+from trainable.models.timm_names import check_known, configuration_of
+from trainable.recipe import models as specs
+
+DEPTH = 5
+"""The encoder has so many stages, as smp has it by default."""
+WHOLE, DILATED = 32, 16
+"""By default its last features are so much smaller than the image; the second is deeplabv3plus's."""
+TIMM = "tu-"
+"""smp takes an encoder whose name begins so from timm."""
+ENCODER = "encoder."
+"""The names of the encoder's weights begin so."""
+
+
+@final
+class SmpNetwork(DenseNetwork):
+    """Computes an encoder, a decoder and a head of smp, without the last enlarging.
+
+    Logits are as large as the image (unet, unetplusplus) or a quarter of it. Of these decoders unet alone
+    takes images of every size. For the others, images are padded with zeros to the next size that fits, at
+    the right and below, and of the logits as many are left as the image covers, in whole or in part.
+    """
+
+    def __init__(self, made: Any, *, takes_any_size: bool) -> None:
+        super().__init__("encoder", ["segmentation_head.0"])
+        self.encoder = made.encoder
+        self.decoder = made.decoder
+        self.segmentation_head = made.segmentation_head
+        self.multiple = 1 if takes_any_size else int(made.encoder.output_stride)
+
+    def forward(self, images: Tensor) -> Tensor:
+        height, width = images.shape[-2:]
+        below, beside = -height % self.multiple, -width % self.multiple
+        if below or beside:
+            images = functional.pad(images, (0, beside, 0, below))
+        logits: Tensor = self.segmentation_head(self.decoder(self.encoder(images)))
+        if below or beside:
+            scale = images.shape[-1] // logits.shape[-1]
+            logits = logits[..., : -(-height // scale), : -(-width // scale)]
+        return logits
+
+
+def from_smp(spec: specs.SmpModel, *, classes: int, channels: int, image_size: int) -> SmpNetwork:
+    """Returns smp's network with the recipe's stochastic depth in its encoder, drawn from torch's global
+    generator.
+
+    Raises ModelError for an encoder that timm does not have, or that does not fit below the decoder.
+    """
+    import segmentation_models_pytorch as smp  # 2 s of imports that most runs do not need
+
+    check_known(spec.encoder, specs.ENCODER)
+    encoder = {"encoder_name": f"{TIMM}{spec.encoder}", "encoder_weights": None, "in_channels": channels}
+    options: dict[str, Any] = {**encoder, "classes": classes, **_encoder_options(spec, image_size)}
+    with _fitting(spec):
+        match spec.name:
+            case "unet":
+                return SmpNetwork(smp.Unet(**options), takes_any_size=True)
+            case "unetplusplus":
+                return SmpNetwork(smp.UnetPlusPlus(**options), takes_any_size=False)
+            case "fpn":
+                return SmpNetwork(smp.FPN(**options, upsampling=1), takes_any_size=False)
+            case "deeplabv3plus":
+                dilated = {"encoder_output_stride": stride_of(spec)}
+                return SmpNetwork(smp.DeepLabV3Plus(**options, **dilated, upsampling=1), takes_any_size=False)
+            case "segformer":
+                return SmpNetwork(smp.Segformer(**options, upsampling=1), takes_any_size=False)
+            case _:
+                assert_never(spec.name)
+
+
+def encoder_weights(
+    spec: specs.SmpModel, source: Mapping[str, Any] | None, *, channels: int, image_size: int
+) -> dict[str, Tensor]:
+    """Returns the weights of a network's encoder by their names in the network, as timm loads them: from a
+    `source` (a `file`, or a `state_dict` by timm's own names), or from its server if that is None."""
+    from segmentation_models_pytorch.encoders import TimmUniversalEncoder
+
+    with _silent(logging.getLogger("timm.models._builder")):
+        made = TimmUniversalEncoder(
+            spec.encoder,
+            pretrained=True,
+            in_channels=channels,
+            depth=DEPTH,
+            output_stride=stride_of(spec),
+            pretrained_cfg_overlay=source,
+            **_size_options(spec, image_size),
+        )
+    return {f"{ENCODER}{name}": each for name, each in made.state_dict().items()}
+
+
+@contextmanager
+def _silent(logger: logging.Logger) -> Iterator[None]:
+    """Keeps a logger from listing the weights of the classifier, which an encoder does not have."""
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def stride_of(spec: specs.SmpModel) -> int:
+    """Returns how much smaller than the image the last features of an encoder are."""
+    return (spec.output_stride or DILATED) if spec.name == "deeplabv3plus" else WHOLE
+
+
+def _encoder_options(spec: specs.SmpModel, image_size: int) -> dict[str, Any]:
+    depth = {} if spec.stochastic_depth is None else {"drop_path_rate": spec.stochastic_depth}
+    return {**depth, **_size_options(spec, image_size)}
+
+
+def _size_options(spec: specs.SmpModel, image_size: int) -> dict[str, int]:
+    """Returns the size for an encoder that is built for one size: that of the image, padded if need be."""
+    if not configuration_of(spec.encoder).get("fixed_input_size"):
+        return {}
+    multiple = 1 if spec.name == "unet" else stride_of(spec)
+    return {"img_size": image_size + -image_size % multiple}
+
+
+@contextmanager
+def _fitting(spec: specs.SmpModel) -> Iterator[None]:
+    """Turns what timm and smp raise for an encoder that does not fit into a ModelError."""
+    try:
+        yield
+    except (ValueError, RuntimeError, AssertionError, TypeError, LookupError, AttributeError) as error:
+        if "'drop_path_rate'" in str(error):
+            raise ModelError(
+                f"model.stochastic_depth: {title_of(spec)} has none (no drop_path_rate): leave it out"
+            ) from error
+        if "output_stride" in str(error) or "'dilation'" in str(error):
+            raise ModelError(
+                f"model.encoder: {spec.encoder} cannot be dilated, which {spec.name} needs; name another, "
+                "such as resnet18, or another decoder (model.name)"
+            ) from error
+        raise ModelError(
+            f"model.encoder: {spec.encoder} does not fit below {spec.name}: {first_line(error)}; expected a "
+            "network that halves its features from stage to stage, such as resnet18"
+        ) from error

@@ -1,0 +1,162 @@
+"""Describes what is learnt: one label for each image, or one for each of its pixels.
+
+Sources such as `000:44` are lines of the guides in docs/sources.md: 000 is the training tricks notes and 003
+the PaddleClas guide. What a segmentation needs beside the other sections stands here alone: a recipe of a
+classification holds nothing of it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from trainable.files.paths import usable_path
+from trainable.recipe.base import YOURS, Purpose, Spec, check_distinct
+
+IGNORED = 255
+"""A pixel of this label counts nowhere: every mask in memory has it, whatever the files have."""
+MOST_CLASSES = IGNORED
+"""A label is a byte, and one value of it is for pixels that are ignored."""
+
+
+class Classification(Spec):
+    """Learns one label for each image, scored by cross-entropy."""
+
+    kind: Literal["classification"] = "classification"
+
+
+def _usable_if_any(path: str | None) -> str | None:
+    return None if path is None else usable_path(path)
+
+
+def _each_once(names: tuple[str, ...]) -> tuple[str, ...]:
+    check_distinct("class", names)
+    return names
+
+
+class Masks(Spec):
+    """Says where the masks of images are, and what the values of their pixels mean."""
+
+    values: Annotated[
+        Literal["index", "binary"],
+        Purpose(
+            "index: a pixel's value is the number of its class; binary: 0 is background, all else foreground",
+            YOURS,
+        ),
+    ] = "index"
+    ignore_index: Annotated[
+        int | None,
+        Field(ge=0, le=255),
+        Purpose("pixels of this value count nowhere; null: all count, as they do with values: binary", YOURS),
+    ] = IGNORED
+    void: Annotated[
+        tuple[str, ...],
+        AfterValidator(_each_once),
+        Purpose("classes, by name, whose pixels count nowhere", YOURS),
+    ] = ()
+    classes: Annotated[
+        str | None,
+        Field(min_length=1),
+        AfterValidator(_usable_if_any),
+        Purpose("a text file with the name of a class on each line, in the order of their numbers", YOURS),
+    ] = None
+    images: Annotated[str, Field(min_length=1), Purpose("the folder that holds the images", YOURS)] = "images"
+    folder: Annotated[
+        str, Field(min_length=1), Purpose("the folder that holds the masks, beside that of the images", YOURS)
+    ] = "masks"
+    suffix: Annotated[
+        str | None,
+        Field(min_length=1),
+        Purpose("what a mask's name adds to its image's, as `_mask` in cat.jpg and cat_mask.png", YOURS),
+    ] = None
+    column: Annotated[
+        str, Field(min_length=1), Purpose("a manifest's column with the path of each mask", YOURS)
+    ] = "mask"
+
+    @model_validator(mode="after")
+    def ignores_an_index(self) -> Self:
+        if self.values == "binary" and self.ignore_index not in (None, IGNORED):
+            raise ValueError(
+                f"ignore_index {self.ignore_index} is for values: index; with values: binary all but 0 is "
+                "foreground"
+            )
+        return self
+
+
+LossWeight = Annotated[float, Field(ge=0.0, le=100.0)]
+
+
+class MaskLoss(Spec):
+    """Is a weighted sum of losses, each a mean over images, and in an image over its pixels or classes.
+
+    So a batch has the same loss whether it is computed at once, in parts, or on several ranks.
+    """
+
+    cross_entropy: Annotated[
+        LossWeight, Purpose("weight of the cross-entropy of pixels", "arXiv 1411.4038, section 3")
+    ] = 1.0
+    dice: Annotated[
+        LossWeight,
+        Purpose("weight of 1 - Dice, a class as much as another, however small", "arXiv 1606.04797"),
+    ] = 0.0
+    focal: Annotated[
+        LossWeight, Purpose("weight of the focal loss, in which sure pixels count little", "arXiv 1708.02002")
+    ] = 0.0
+    focal_gamma: Annotated[
+        float,
+        Field(ge=0.0, le=10.0),
+        Purpose("how little they count: 0 is the cross-entropy", "arXiv 1708.02002, section 3"),
+    ] = 2.0
+    lovasz: Annotated[
+        LossWeight, Purpose("weight of the Lovasz-Softmax loss, a bound of 1 - IoU", "arXiv 1705.08790")
+    ] = 0.0
+    auxiliary: Annotated[
+        LossWeight,
+        Purpose("weight of the same loss of a second head, where the network has one", "arXiv 1612.01105, 4"),
+    ] = 0.4
+    resolution: Annotated[
+        Literal["labels", "outputs"],
+        Purpose(
+            "labels: outputs are enlarged to the mask before the loss; outputs: the mask shrinks to them",
+            "000:50; arXiv 1706.05587, section 4.1",
+        ),
+    ] = "labels"
+
+    @model_validator(mode="after")
+    def is_a_loss(self) -> Self:
+        if not any((self.cross_entropy, self.dice, self.focal, self.lovasz)):
+            raise ValueError("cross_entropy, dice, focal and lovasz are all 0: there is nothing to learn")
+        return self
+
+
+class Segmentation(Spec):
+    """Learns a label for each pixel, scored by the mean IoU over classes.
+
+    `data.image_size` is the side of the square windows that are trained on; larger images are scored in
+    windows of that side, too.
+    """
+
+    kind: Literal["segmentation"] = "segmentation"
+    masks: Masks = Masks()
+    loss: MaskLoss = MaskLoss()
+    overlap: Annotated[
+        float,
+        Field(ge=0.0, le=0.9),
+        Purpose(
+            "how far neighbouring windows of a larger image overlap in scoring, as a share of their side",
+            "arXiv 1612.01105, section 5.1",
+        ),
+    ] = 1 / 3
+
+
+Task = Annotated[
+    Classification | Segmentation,
+    Field(discriminator="kind"),
+    Purpose("one label an image, or one a pixel", "003:43, 000:42"),
+]
+
+
+def masks_of(task: Classification | Segmentation) -> Masks | None:
+    """Returns where the masks of a task's images are; None for a task whose images have none."""
+    return task.masks if isinstance(task, Segmentation) else None

@@ -1,0 +1,57 @@
+"""Computes the answers to images of any size in square windows of one size, which may overlap."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from trainable.training.evaluate import full_precision
+
+
+def answer_in_windows(
+    model: nn.Module, images: Tensor, autocast: torch.autocast, side: int, overlap: float
+) -> Tensor:
+    """Returns logits [B, K, H, W] of images [B, C, H, W], computed in windows of `side` pixels.
+
+    Where windows overlap, by `overlap` of their side or more, logits are averaged (arXiv 1612.01105, section
+    5.1). An image that is smaller than a window is filled up with zeros, the mean of normalised pixels. So an
+    image's answers do not depend on the images that are scored with it.
+    """
+    height, width = images.shape[-2:]
+    filled = functional.pad(images, (0, max(0, side - width), 0, max(0, side - height)))
+    tops = window_starts(filled.shape[-2], side, overlap)
+    lefts = window_starts(filled.shape[-1], side, overlap)
+    if len(tops) == len(lefts) == 1:
+        return _answer(model, filled, autocast, side)[..., :height, :width]
+    sums, counts = None, torch.zeros(filled.shape[-2:], device=images.device)
+    for top in tops:
+        for left in lefts:
+            place = (..., slice(top, top + side), slice(left, left + side))
+            logits = _answer(model, filled[place], autocast, side)
+            if sums is None:
+                sums = logits.new_zeros(*logits.shape[:2], *filled.shape[-2:])
+            sums[place] += logits
+            counts[place] += 1.0
+    assert sums is not None
+    return (sums / counts)[..., :height, :width]
+
+
+def window_starts(length: int, side: int, overlap: float) -> list[int]:
+    """Returns where windows begin on an axis: evenly from one end to the other, as few as overlap enough."""
+    if length <= side:
+        return [0]
+    stride = max(1, math.floor(side * (1.0 - overlap)))
+    count = math.ceil((length - side) / stride) + 1
+    return [round(number * (length - side) / (count - 1)) for number in range(count)]
+
+
+def _answer(model: nn.Module, images: Tensor, autocast: torch.autocast, side: int) -> Tensor:
+    with autocast:
+        outputs: Tensor = model(images)
+    logits = full_precision(outputs)
+    if logits.shape[-2:] == (side, side):
+        return logits
+    return functional.interpolate(logits, size=(side, side), mode="bilinear")
