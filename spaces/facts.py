@@ -40,6 +40,7 @@ Band = Annotated[tuple[Rate, Rate], AfterValidator(rising)]
 OptimizerName = Annotated[str, AfterValidator(known_optimizer)]
 
 NOT_OVERWRITABLE = {
+    "task": "write base.task.kind",
     "train_images": "it is counted; data.train_limit uses fewer images",
     "classes": "it is counted",
     "class_balance": "it is counted",
@@ -52,6 +53,7 @@ NOT_OVERWRITABLE = {
     "gpus": "write resources.gpus",
     "workers": "write resources.workers",
     "stored_side": "it is measured",
+    "longer_side": "it is measured",
     "networks": "they are counted; write space.overrides.model.name",
     "backbone": "write base.model",
     "speeds": "they are measured; write base.precision.kind or base.precision.channels_last",
@@ -93,9 +95,13 @@ class Facts(Spec):
     A field's description says what the fact is, to be read beside its value with the unit.
     """
 
+    task: Literal["classification", "segmentation"] = Field(
+        "classification", description="one label an image, or one a pixel"
+    )
     train_images: Count = Field(description="to train on")
     classes: Count = Field(description="of the labels")
     class_balance: float = Field(gt=0.0, le=1.0, description="smallest class divided by largest")
+    """In a segmentation these are numbers of pixels."""
     classes_count_alike: bool = Field(False, description="in the score: a small class as much as a large one")
     channels: Literal[1, 3] = Field(description="of an image")
     image_size: int = Field(ge=4, description="side, as the model sees it")
@@ -110,6 +116,7 @@ class Facts(Spec):
     gpu_memory_bytes: Bytes | None = Field(None, description="memory of a GPU")
     stored_side: Count | None = Field(None, description="shorter side of images as stored, if looked at")
     """None where the study names the network, so that nobody has looked."""
+    longer_side: Count | None = Field(None, description="longer side of images with masks, in most of them")
     backbone: Backbone | None = Field(None, description="network to start from, where the study names none")
     pretrained: bool = Field(False, description="starts from pretrained weights")
     attention: bool = Field(False, description="the model has attention layers")
@@ -136,6 +143,11 @@ class Facts(Spec):
                 else [Fault("", f"not plain data: {error}")]
             )
             raise FactsError(faults, where) from None
+
+    @property
+    def dense(self) -> bool:
+        """Says whether each pixel has a label."""
+        return self.task == "segmentation"
 
     def of_network(self, name: object) -> Facts:
         """Returns the facts of the trials that have this network; the same where it is none of `networks`."""

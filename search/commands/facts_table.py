@@ -13,6 +13,7 @@ from spaces.domains import counted
 from spaces.facts import Backbone, Facts, Network
 from trainable.recipe.data import Data
 from trainable.recipe.speeds import Speed
+from trainable.recipe.windows import LARGEST_WINDOW
 
 GIB = 2**30
 NONE = "-"
@@ -67,9 +68,16 @@ def _origin(name: str, measured: Measured, data: Data, study: Study | None) -> s
         return f"data.{name}"
     if name in KNOWN_WITHOUT_LOOKING:
         return _origin_without_looking(name, measured, study)
-    of_weights = name == "image_size" and measured.facts.pretrained
-    origin = "the weights, at most 96 px on a CPU" if of_weights else FACT_TEXTS[name].origin
+    origin = _origin_of_size(measured.facts) if name == "image_size" else FACT_TEXTS[name].origin
     return f"{origin} (cached)" if measured.cached else origin
+
+
+def _origin_of_size(facts: Facts) -> str:
+    """Says what the side of the images that the model sees follows from; with masks it is a window's."""
+    if facts.dense:
+        gpu = facts.gpus > 0
+        return f"the longer side, at most {LARGEST_WINDOW[gpu]} px on a {'GPU' if gpu else 'CPU'}"
+    return "the weights, at most 96 px on a CPU" if facts.pretrained else FACT_TEXTS["image_size"].origin
 
 
 def _origin_without_looking(name: str, measured: Measured, study: Study | None) -> str:
@@ -129,6 +137,7 @@ def _band(band: tuple[float, float]) -> str:
 
 
 FACT_TEXTS: dict[str, FactText] = {
+    "task": FactText(str, "base.task.kind"),
     "train_images": FactText(partial(counted, noun="image"), "counted"),
     "classes": FactText(partial(counted, noun="class", nouns="classes"), "counted"),
     "class_balance": FactText("{:.2f}".format, "counted"),
@@ -143,6 +152,7 @@ FACT_TEXTS: dict[str, FactText] = {
     "workers": FactText(partial(counted, noun="worker"), "resources.workers"),
     "gpu_memory_bytes": FactText(_gigabytes, "measured"),
     "stored_side": FactText("{} px".format, "the median of a sample"),
+    "longer_side": FactText("{} px".format, "the median"),
     "backbone": FactText(_backbone, "weights at hand, or --download"),
     "pretrained": FactText(_yes_or_no, "base.model.weights"),
     "attention": FactText(_yes_or_no, "found in the model"),
@@ -158,6 +168,7 @@ PROBES = {
 }
 """The probe that measures a fact, where one does."""
 KNOWN_WITHOUT_LOOKING = {
+    "task": "task.kind",
     "classes_count_alike": "a study's objective.metric",
     "epochs": "loop.epochs",
     "cpus": "a trial's default",

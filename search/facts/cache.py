@@ -48,6 +48,7 @@ def cache_file(base: Recipe, device: DeviceKind, cpus: int = 1) -> Path:
     tree, (path, files) = base.tree(), _images_of(base.data)
     follows_from = {
         "form": FORM,
+        "task": tree["task"],
         "data": {**tree["data"], "path": path},
         "resize": tree["evaluation"]["resize"],
         "model": tree["model"],

@@ -106,12 +106,15 @@ def _without_weights(base: Recipe, info: DataInfo, build: BuildModel | None, *, 
 
 
 def _facts_of(model: nn.Module, base: Recipe, info: DataInfo, trial: PerTrial) -> Facts:
+    counts = info.pixel_counts or info.class_counts
     return Facts(
+        task=base.task.kind,
         train_images=info.train_images,
         classes=len(info.classes),
-        class_balance=min(info.class_counts) / max(info.class_counts),
+        class_balance=min(counts) / max(counts),
         channels=info.channels,
         image_size=info.image_size,
+        longer_side=info.longer_side,
         flips=info.flips,
         **_counted(model),
         **_facts_of_study(base, trial),

@@ -13,7 +13,8 @@ from spaces.facts import Backbone, Facts
 from spaces.rules.starts import candidates, start, suits
 from trainable.data.assembly import stored_side
 from trainable.recipe import Recipe
-from trainable.recipe.models import is_published, network_fields
+from trainable.recipe.models import ResNetSmall, UNetSmall, is_published, network_fields
+from trainable.recipe.tasks import masks_of
 
 
 @dataclass(frozen=True)
@@ -23,21 +24,23 @@ class Start:
     stored_side: int | None = None
     backbone: Backbone | None = None
     hint: str = ""
+    dense: bool = False
+    """Whether it is the start of a segmentation."""
 
     @classmethod
     def of(cls, facts: Facts) -> Start:
         """Returns the start of a search that has begun."""
-        return cls(facts.stored_side, facts.backbone)
+        return cls(facts.stored_side, facts.backbone, dense=facts.dense)
 
     def recipe(self, study: Study) -> Recipe:
         """Returns the study's base recipe, with the network that the rule gives."""
-        found = start(self.stored_side, self.backbone)
+        found = start(self.stored_side, self.backbone, dense=self.dense)
         return study.with_rules(study.base_recipe(), {path: each.what for path, each in found.items()})
 
     def written_in(self, study: Study) -> Study:
         """Returns the study with the rule's network, and the space that goes with it, as if a person had
         named them: the next search then starts from the same weights wherever it runs."""
-        found = start(self.stored_side, self.backbone)
+        found = start(self.stored_side, self.backbone, dense=self.dense)
         if not found:
             return study
         network = {f"base.{path}": each.what for path, each in found.items()}
@@ -58,20 +61,29 @@ def find_start(study: Study, *, gpu: bool, cluster: bool = False, download: bool
     """
     if not _names_none(study):
         return Start()
+    masks = masks_of(study.base_recipe().task)
+    dense = masks is not None
+    names = candidates(gpu, dense=dense)
     if (weights := study.pinned.get(WEIGHTS)) is not None:
-        named = _of_weights(str(weights), gpu)
-        return Start(backbone=named, hint="" if named is not None else _unknown(str(weights)))
+        named = _of_weights(str(weights), names)
+        hint = "" if named is not None else _unknown(str(weights), dense=dense)
+        return Start(backbone=named, hint=hint, dense=dense)
     if study.data.own:
         return Start()
-    side = stored_side(study.data, download=download)
-    if not (suits(side) and suits(study.data.image_size or side)):
-        return Start(side)
-    names = candidates(gpu)
+    side = stored_side(study.data, download=download, masks=masks)
+    if not _are_large(side, study.data.image_size, dense=dense):
+        return Start(side, dense=dense)
     if download:
-        return Start(side, Backbone(name=names[0]))
+        return Start(side, Backbone(name=names[0]), dense=dense)
     if not cluster and (found := _first_at_hand(names)) is not None:
-        return Start(side, Backbone(name=found))
-    return Start(side, hint=_hint(names[0], study.data.path, cluster))
+        return Start(side, Backbone(name=found), dense=dense)
+    return Start(side, hint=_hint(names[0], study.data.path, cluster, dense=dense), dense=dense)
+
+
+def _are_large(side: int | None, seen: int | None, *, dense: bool) -> bool:
+    """Says whether images of this side are worth fine-tuning for, of which `seen` is the side that a network
+    sees, or, with masks, that of its windows; None leaves it open."""
+    return suits(side, dense=dense) and suits(seen or side)
 
 
 def _names_none(study: Study) -> bool:
@@ -82,18 +94,19 @@ def _names_none(study: Study) -> bool:
     return not network_fields(paths)
 
 
-def _unknown(weights: str) -> str:
+def _unknown(weights: str, *, dense: bool) -> str:
     """Returns what is assumed of a file of weights that is called after no network; nothing for the name that
     `tunebook train` gives."""
     if is_published(weights) or Path(weights).stem == "model" or Path(weights).is_dir():
         return ""
     named = f"{weights} is called after no network of timm's"
-    return f"{named}: trials take it for resnet_small's, unless --model names another"
+    ours = UNetSmall().kind if dense else ResNetSmall().kind
+    return f"{named}: trials take it for {ours}'s, unless --model names another"
 
 
-def _of_weights(text: str, gpu: bool) -> Backbone | None:
-    """Returns the network that a file, or a file in a folder, of weights is called after; None if it is
-    called after none of timm's."""
+def _of_weights(text: str, usual: Sequence[str]) -> Backbone | None:
+    """Returns the network that a file, or a file in a folder, of weights is called after, a usual one first;
+    None if it is called after none of timm's."""
     if is_published(text):
         return None
     from trainable.models.timm_names import is_known
@@ -102,7 +115,7 @@ def _of_weights(text: str, gpu: bool) -> Backbone | None:
     path = weights_path(text)
     files = sorted(path.iterdir()) if path.is_dir() else [path]
     stems = [each.stem for each in files if each.suffix in SUFFIXES]
-    known = _usual_first([each for each in stems if is_known(each)], candidates(gpu))
+    known = _usual_first([each for each in stems if is_known(each)], usual)
     return Backbone(name=known[0], weights=text) if known else None
 
 
@@ -118,9 +131,10 @@ def _first_at_hand(names: Sequence[str]) -> str | None:
     return next((name for name in names if is_at_hand(name)), None)
 
 
-def _hint(name: str, data: str, cluster: bool) -> str:
+def _hint(name: str, data: str, cluster: bool, *, dense: bool) -> str:
     why = "every machine of a cluster needs the weights" if cluster else "no pretrained weights are at hand"
+    named = "STUDY.yaml" if dense else f"--data {quote(data)}"  # data alone do not say what is learnt
     return (
-        f"trials start from scratch, as {why}: `tunebook search --data {quote(data)} --download` fetches "
-        f"those of {name} and starts from them, --weights PATH from a file of yours"
+        f"trials start from scratch, as {why}: `tunebook search {named} --download` fetches those of {name} "
+        "and starts from them, --weights PATH from a file of yours"
     )

@@ -23,7 +23,7 @@ OTHER_FACTS = 0.25
 the best values of the tables in docs/decisions/0039."""
 COUNTS = ("train_images", "classes", "class_balance", "image_size", "parameters", "epochs")
 """For each factor of ten in one of these facts, the distance grows by 1."""
-KINDS = ("channels", "pretrained", "attention", "batch_norm")
+KINDS = ("task", "channels", "pretrained", "attention", "batch_norm")
 """For each of these facts that differs, the distance grows by 1."""
 CLEAR = 0.05
 """A fact that adds less to the distance is not named."""

@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, mo
 from search.study.address import Address, absolute
 from search.study.finalists import FinalistsChoice
 from search.study.objective import Objective, with_objective
+from search.study.tasks import default_recipe, metric_faults, with_default_metric, without_default_metric
 from spaces.catalog.overrides import path_of
 from spaces.facts import NOT_OVERWRITABLE, WrittenFacts
 from trainable.errors import Fault, FaultyInput, RecipeError, UserError, faults_of
@@ -40,7 +41,7 @@ FIXED_BY_THE_STUDY = {
 
 MOST_TRIALS = 1_000_000
 LEAST_SECTIONS_OF_A_RECIPE = 3
-LIBRARIES = ("timm", "torchvision")
+LIBRARIES = ("timm", "torchvision", "smp")
 WEIGHTS = "model.weights"
 FROM_SCRATCH = "none"
 """On the command line this word in place of weights asks for none."""
@@ -226,6 +227,7 @@ class Study(Spec):
                 f"{where or 'study'}: this is a recipe, not a study: train it with `tunebook train`, "
                 "or put its sections under `base:`"
             )
+        tree = with_default_metric(tree)
         try:
             study = cls.model_validate_json(as_json(tree))
         except NotPlain as error:
@@ -263,7 +265,7 @@ class Study(Spec):
             for field, instead in FIXED_BY_THE_STUDY.items():
                 if path == field or path.startswith(f"{field}."):
                     raise RecipeError([Fault(path, f"cannot be pinned in base: {instead}")])
-        with_length = Recipe().with_values({"loop.epochs": self.budget.epochs})
+        with_length = default_recipe(self.base).with_values({"loop.epochs": self.budget.epochs})
         written = {**self._first_name(), **dict(leaves(self.base))}
         pinned = with_length.model_copy(update={"data": self.data}).with_values(written)
         return with_objective(pinned, self.objective)
@@ -293,7 +295,8 @@ class Study(Spec):
 
         For example `{"budget.trials": 32, "base.optimizer.lr": 0.2}`.
         """
-        return Study.from_tree(study_tree_with(self.model_dump(mode="json"), values), where)
+        tree = without_default_metric(self.model_dump(mode="json"))
+        return Study.from_tree(study_tree_with(tree, values), where)
 
     def with_trials(self, trials: int | None) -> Study:
         """Returns a copy whose budget has so many trials; for None, the study itself."""
@@ -336,6 +339,7 @@ class Study(Spec):
 
 
 def _contradictions(study: Study) -> Iterator[Fault]:
+    yield from metric_faults(study.objective, study.base)
     for probe in dict.fromkeys(study.space.probes):
         for name in study.facts.values():
             if name.startswith(FACT_OF_PROBE[probe]):
@@ -344,7 +348,7 @@ def _contradictions(study: Study) -> Iterator[Fault]:
         known = study.pinned.get("model.kind") in LIBRARIES
         choose = "expected choice: [NAME, ...]; write base.model.name for one network alone"
         message = (
-            choose if known else "needs base.model.kind: timm, or torchvision, whose networks have names"
+            choose if known else "needs base.model.kind: timm, torchvision or smp, whose networks have names"
         )
         yield Fault(f"space.overrides.{MODEL_NAME}", message)
 

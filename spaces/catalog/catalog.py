@@ -52,6 +52,13 @@ FINE_TUNED = (
 )
 """Published fine-tuning varies these: how far pretrained weights may move, and a little augmentation
 (PaddleClas guide, 003:88; PyTorch tuning guide, 001:98-102; training tricks notes, 000:51)."""
+FINE_TUNED_MASKS = (
+    *FINE_TUNED,
+    "augmentation.crop.kind",
+    "augmentation.crop.scale_max",
+    "task.loss.dice",
+)
+"""A segmentation varies these too: the scales of its windows, and its loss."""
 
 
 def make_space(
@@ -118,7 +125,8 @@ def _offer(name: Name, facts: Facts, own: Recipe) -> Callable[[Rule], bool]:
         case "document":
             return lambda rule: not rule.optional
         case "finetune":
-            return lambda rule: rule.path in FINE_TUNED and not rule.optional
+            tuned = FINE_TUNED_MASKS if facts.dense else FINE_TUNED
+            return lambda rule: rule.path in tuned and not rule.optional
         case "quick":
             return lambda rule: rule.path in TUNED_RATE
         case "wide":

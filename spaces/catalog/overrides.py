@@ -22,7 +22,7 @@ KEYS = (*FORMS, "rule", "prior", "confidence", "weights")
 
 FORBIDDEN = {
     "data": "trials that see other images, or are scored on others, cannot be compared",
-    "task": "trials of different tasks cannot be compared",
+    "task": "trials of different tasks, or of other masks, cannot be compared",
     "loop.epochs": "the study's budget.epochs sets it for all, since pruning compares trials epoch by epoch",
     "loop.seed": "a seed is luck, not a choice: a search over it would report the luckiest trial",
     "model.weights": "the other ranges follow from whether the model is pretrained; write it under base",
@@ -30,6 +30,8 @@ FORBIDDEN = {
     "version": "it says how the file is written and changes no run",
 }
 """No space may vary these fields or sections, for the reasons written here."""
+VARIED = "task.loss"
+"""This part of `task` may vary: trials are scored alike, whatever loss they were trained with."""
 
 
 @dataclass(frozen=True)
@@ -219,12 +221,16 @@ def _section(path: str, fields: Sequence[str], written: Any) -> str:
 
 def _check_free(path: str, base: Recipe, pins: Set[str]) -> None:
     for part, why in FORBIDDEN.items():
-        if path == part or path.startswith(f"{part}."):
+        if _within(path, part) and not _within(path, VARIED):
             raise SpaceError.at("", f"can never vary: {why}")
     if path in pins:
         raise SpaceError.at(
             "", f"is pinned to {base.get(path)!r} in base and overridden here: keep one of the two"
         )
+
+
+def _within(path: str, section: str) -> bool:
+    return path == section or path.startswith(f"{section}.")
 
 
 def _check_once(name: str, written: Set[str]) -> None:

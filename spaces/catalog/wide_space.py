@@ -7,13 +7,14 @@ whatever the data and the model; every option is as likely as any other.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from spaces.domains import Choice, Domain, Float, Integer
 from spaces.facts import Facts
 from spaces.priors import Uniform
 from spaces.rules.optimizers import KINDS
 from spaces.rules.rules import Rule
-from spaces.rules.rulings import Distribution, heuristic
+from spaces.rules.rulings import Distribution, Heuristic, heuristic
 from spaces.rules.schedules import WARMED, longest_warmup
 from spaces.space import Values, When
 
@@ -35,6 +36,26 @@ def _uniform(path: str, domain: Domain, when: When | None = None, variant: str =
         return found
 
     return Rule(path, of, when, variant)
+
+
+def _of_images(rule: Rule) -> Rule:
+    """Returns the rule, silent in a segmentation."""
+    return replace(
+        rule, of=Heuristic(lambda facts, values: None if facts.dense else rule.of(facts, values), rule.words)
+    )
+
+
+def _of_masks(rule: Rule) -> Rule:
+    """Returns the rule, silent in a classification."""
+    return replace(
+        rule, of=Heuristic(lambda facts, values: rule.of(facts, values) if facts.dense else None, rule.words)
+    )
+
+
+def _by_task(path: str, of_images: Domain, of_masks: Domain) -> Iterator[Rule]:
+    """Yields rules with uniform draws for a field whose range depends on the task."""
+    yield _of_images(_uniform(path, of_images))
+    yield _of_masks(_uniform(path, of_masks))
 
 
 def _of_kind(path: str, kinds: tuple[str, ...], *domains: tuple[str, Domain]) -> Iterator[Rule]:
@@ -69,13 +90,19 @@ WIDE: tuple[Rule, ...] = (
     _uniform("optimizer.kind", Choice(("sgd", "adamw"))),
     _uniform("optimizer.name", Choice(("nadamw", "muon")), When("optimizer.kind", ("timm",))),
     _uniform("schedule.kind", Choice(("cosine", "onecycle", "step", "poly", "exp"))),
-    _uniform(f"{_CROP}.kind", Choice(("none", "pad", "resized"))),
+    *_by_task(f"{_CROP}.kind", Choice(("none", "pad", "resized")), Choice(("none", "pad", "scaled"))),
     _uniform(f"{_POLICY}.kind", Choice(("none", "randaugment", "trivialaugment", "autoaugment"))),
     _uniform(f"{_MASKING}.kind", Choice(("none", *MASKS))),
-    _uniform(f"{_MIXING}.kind", Choice(("none", "mixup", "cutmix"))),
-    _uniform(f"{_LAYERS}.kind", Choice(("uniform", "geometric", "decayed"))),
+    *_by_task(f"{_MIXING}.kind", Choice(("none", "mixup", "cutmix")), Choice(("none", "cutmix", "classmix"))),
+    *_by_task(
+        f"{_LAYERS}.kind",
+        Choice(("uniform", "geometric", "decayed")),
+        Choice(("uniform", "geometric", "backbone")),
+    ),
     _uniform("loop.sampling", Choice(("natural", "sqrt", "balanced"))),
-    _uniform(f"{_WEIGHTS}.kind", Choice(("none", "effective_number", "inverse"))),
+    *_by_task(
+        f"{_WEIGHTS}.kind", Choice(("none", "effective_number", "inverse")), Choice(("none", "inverse"))
+    ),
     _uniform(f"{_AVERAGING}.kind", Choice(("none", "ema"))),
     _uniform(f"{_AVERAGING}.decay", Choice((0.9, 0.99, 0.999, 0.9999)), When(f"{_AVERAGING}.kind", ("ema",))),
     _uniform("loop.batch_size", Choice((16, 32, 64, 128, 256, 512, 1024))),
@@ -100,9 +127,17 @@ WIDE: tuple[Rule, ...] = (
     Rule("model.freeze_epochs", frozen_epochs),
     _uniform("model.freeze_norm", Choice((False, True))),
     _uniform(f"{_LAYERS}.lowest", Float(1e-4, 1.0, log=True), When(f"{_LAYERS}.kind", ("geometric",))),
-    _uniform(f"{_LAYERS}.factor", Float(0.3, 1.0), When(f"{_LAYERS}.kind", ("decayed",))),
+    _of_images(_uniform(f"{_LAYERS}.factor", Float(0.3, 1.0), When(f"{_LAYERS}.kind", ("decayed",)))),
+    _of_masks(
+        _uniform(f"{_LAYERS}.factor", Float(0.01, 1.0, log=True), When(f"{_LAYERS}.kind", ("backbone",)))
+    ),
+    _of_masks(_uniform("model.output_stride", Choice((8, 16)))),
+    _of_masks(_uniform("task.loss.dice", Float(0.0, 2.0))),
+    _of_masks(_uniform("task.loss.lovasz", Float(0.0, 2.0))),
     _uniform(f"{_CROP}.fraction", Float(0.02, 0.5), When(f"{_CROP}.kind", ("pad",))),
-    _uniform(f"{_CROP}.scale_min", Float(0.05, 1.0), When(f"{_CROP}.kind", ("resized",))),
+    _of_images(_uniform(f"{_CROP}.scale_min", Float(0.05, 1.0), When(f"{_CROP}.kind", ("resized",)))),
+    _of_masks(_uniform(f"{_CROP}.scale_min", Float(0.2, 1.0), When(f"{_CROP}.kind", ("scaled",)))),
+    _of_masks(_uniform(f"{_CROP}.scale_max", Float(1.0, 5.0), When(f"{_CROP}.kind", ("scaled",)))),
     _uniform(f"{_POLICY}.magnitude", Integer(0, 30), When(f"{_POLICY}.kind", ("randaugment",))),
     _uniform(f"{_MASKING}.probability", Float(0.0, 1.0), When(f"{_MASKING}.kind", MASKS)),
     *_of_kind(f"{_MIXING}.alpha", ("mixup", "cutmix"), ("", ALPHAS)),

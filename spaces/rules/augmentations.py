@@ -43,7 +43,7 @@ def crop_kind(facts: Facts) -> Ruling[str]:
     """Returns which random crop suits the images' size;
     none in short runs, by the figures of `crop_kinds`."""
     side = facts.image_size
-    if not _long_enough(facts):
+    if not long_enough(facts):
         reason = f"a run of under {LONG_ENOUGH} epochs underfits with it; the limit is ours"
         return Ruling("none", reason, "003:62, 003:84")
     if side < SMALLEST_SHIFTED_SIDE:
@@ -69,12 +69,12 @@ def crop_fraction(facts: Facts) -> Ruling[float]:
     to 98.3 % (SGD, n=4 and 10). {silent} The shares are ours.
     """,
     silent=(
-        "in runs of under 10 epochs and under 16 px, which go without by rule, and above 64 px, "
-        "which get ImageNet's crop"
+        "in runs of under 10 epochs and under 16 px, which go without by rule, above 64 px, which get "
+        "ImageNet's crop, and in a segmentation"
     ),
 )
 def crop_kinds(facts: Facts, values: Values) -> Distribution | None:
-    if crop_kind(facts).what != "pad":
+    if facts.dense or crop_kind(facts).what != "pad":
         return None
     seen = images_seen(facts)
     shifted = log_log_interpolated(seen, (SHORT_RUN, 0.6), (LONG_RUN, 0.8))
@@ -115,10 +115,13 @@ def crop_scale(facts: Facts) -> Ruling[float]:
     """
     Very small nets underfit with small crops: 0.2 instead of 0.08 brought MobileNetV2 x0.25 0.83 points
     (003:62-67); PaddlePaddle's script for ShuffleNetV2 x0.25 even takes 0.64, so up to 0.8 is tried. To
-    fine-tune it is 0.35, which is ours.
+    fine-tune it is 0.35, which is ours. {silent}
     """,
+    silent="in a segmentation, whose windows have factors of the image's size",
 )
-def crop_scales(facts: Facts, values: Values) -> Distribution:
+def crop_scales(facts: Facts, values: Values) -> Distribution | None:
+    if facts.dense:
+        return None
     rule = crop_scale(facts)
     return Distribution(Float(0.08, 0.8, log=True), Normal(rule.what, "medium"), rule.reason, rule.source)
 
@@ -154,14 +157,17 @@ def policy(facts: Facts) -> Ruling[str]:
     """
     AutoAugment brought ResNet50 0.64 points and RandAugment 0.39 over 300 epochs (003:74-80); TrivialAugment
     does as well with nothing to tune (arXiv 2103.10158). It is used half as often for very small nets, and
-    less often in runs that see few images: both underfit. {silent} The shares are ours.
+    less often in runs that see few images: both underfit. In a segmentation masks turn and shear with their
+    images; it is used half as often there, since few published recipes have one. {silent} The shares are
+    ours.
     """,
     silent="in runs of under 10 epochs, and under 24 px, where the operations destroy the object",
 )
 def policies(facts: Facts, values: Values) -> Distribution | None:
-    if not _long_enough(facts) or facts.image_size < SMALLEST_POLICY_SIDE:
+    if not long_enough(facts) or facts.image_size < SMALLEST_POLICY_SIDE:
         return None
     on = log_log_interpolated(facts.epochs, (LONG_ENOUGH, 0.3), (LONG, 0.7)) * _borne(facts) * _fitted(facts)
+    on *= 0.5 if facts.dense else 1.0
     kinds = {"trivialaugment": 0.3, "randaugment": 0.25, "autoaugment": 0.15}
     domain, prior = weighted_choice(
         {"none": 1.0 - on} | {kind: on * each / 0.7 for kind, each in kinds.items()}
@@ -192,8 +198,8 @@ def masking(facts: Facts) -> Ruling[str]:
     "A part of the image is hidden in 2 of 10 trials of a run of 10 epochs, and in half from 100 on.",
     """
     Cutout brought ResNet50 0.70 points, RandomErasing 0.60, GridMask 0.54 and Hide-and-Seek 0.12 over 300
-    epochs (003:78-82). Erasing leads as it is the one that recipes since have kept. {silent} The shares are
-    ours.
+    epochs (003:78-82). Erasing leads as it is the one that recipes since have kept. In a segmentation the
+    labels of what is hidden stay, and it is a fifth as often. {silent} The shares are ours.
     """,
     silent=(
         "in runs of under 10 epochs, under 24 px, and for nets under 1.5 million parameters, which "
@@ -202,9 +208,10 @@ def masking(facts: Facts) -> Ruling[str]:
 )
 def maskings(facts: Facts, values: Values) -> Distribution | None:
     fits = facts.image_size >= SMALLEST_POLICY_SIDE and facts.parameters >= VERY_SMALL_NET
-    if not fits or not _long_enough(facts):
+    if not fits or not long_enough(facts):
         return None
     on = log_log_interpolated(facts.epochs, (LONG_ENOUGH, 0.2), (LONG, 0.5)) * _borne(facts) * _fitted(facts)
+    on *= 0.2 if facts.dense else 1.0
     kinds = {"erasing": 0.25, "cutout": 0.1, "gridmask": 0.1, "hide_and_seek": 0.05}
     domain, prior = weighted_choice(
         {"none": 1.0 - on} | {kind: on * each / 0.5 for kind, each in kinds.items()}
@@ -243,10 +250,10 @@ def mixing(facts: Facts) -> Ruling[str]:
     mixup's strength can be small. Images are mixed less often in runs of under 100 epochs. {silent} The
     shares are ours.
     """,
-    silent="in runs of under 10 epochs",
+    silent="in runs of under 10 epochs, and in a segmentation",
 )
 def mixings(facts: Facts, values: Values) -> Distribution | None:
-    if not _long_enough(facts):
+    if facts.dense or not long_enough(facts):
         return None
     on = log_log_interpolated(facts.epochs, (LONG_ENOUGH, 0.4), (LONG, 1.0))
     cutmix = on * log_log_interpolated(facts.parameters, (MIXED_NET, 0.05), (25 * MILLION, 0.4))
@@ -262,10 +269,13 @@ def mixings(facts: Facts, values: Values) -> Distribution | None:
 @heuristic(
     "Mixup's strength is around 0.2 for a million images and 1 for CIFAR's 50,000, as in the paper.",
     """
-    It is at most 0.1 for nets of 3 M parameters and less, which underfit; that is ours.
+    It is at most 0.1 for nets of 3 M parameters and less, which underfit; that is ours. {silent}
     """,
+    silent="in a segmentation: a mask cannot hold two labels of a pixel",
 )
-def mixup_alphas(facts: Facts, values: Values) -> Distribution:
+def mixup_alphas(facts: Facts, values: Values) -> Distribution | None:
+    if facts.dense:
+        return None
     by_images = log_log_interpolated(facts.train_images, (50_000, 1.0), (IMAGENET_IMAGES, 0.2))
     by_size = log_log_interpolated(facts.parameters, (3 * MILLION, 0.1), (11 * MILLION, 1.0))
     reason = f"0.2 on ImageNet, 1 on CIFAR; {facts.train_images:,} images and {size_of(facts)} here"
@@ -293,7 +303,7 @@ def _fitted(facts: Facts) -> float:
     return log_log_interpolated(images_seen(facts), (SHORT_RUN, 0.4), (LONG_RUN, 1.0))
 
 
-def _long_enough(facts: Facts) -> bool:
+def long_enough(facts: Facts) -> bool:
     """Returns whether a run has enough epochs for augmentation.
 
     The gains of 003:70-82 took 300 epochs; a net that does not fit the plain images underfits (003:84).

@@ -30,6 +30,8 @@ FROZEN_NORM_FACTOR = 0.3
 """Rates are lower by this factor with frozen BatchNorm: ours, measured with AdamW and EfficientNet-Lite0."""
 _GAINED = "frozen BatchNorm gained 8 and 1 points on two sets and lost 1 on a third"
 _FROZEN_NORM_SOURCE = "000:51; measured: docs/decisions/0026"
+_NEW_ABOVE = "the layers above the backbone are new, and have ten times its rate"
+_BACKBONE = "arXiv 1606.00915, section 4.1; 2105.15203"
 FROZEN = {0: 0.6, 1: 0.25, 2: 0.1, 5: 0.05}
 """The head alone is trained for so many epochs, with these probabilities."""
 
@@ -84,13 +86,17 @@ def frozen_epochs(facts: Facts, values: Values) -> Distribution | None:
     """
     The first layers hold edges and shapes that transfer, and should change least (001:102). One rate for all
     is what most published recipes take, so it has a quarter of the trials, as has a factor for each layer.
-    {silent}
+    In a segmentation the backbone alone is pretrained: half of the trials give it one rate, below that of the
+    decoder and the head, and the others take one rate for all, or rates that fall to the stem. {silent}
     """,
     silent="for a model without pretrained weights",
 )
 def layer_rates(facts: Facts, values: Values) -> Distribution | None:
     if not facts.pretrained:
         return None
+    if facts.dense:
+        domain, prior = weighted_choice({"backbone": 0.5, "uniform": 0.25, "geometric": 0.25})
+        return Distribution(domain, prior, _NEW_ABOVE, f"{_BACKBONE}; the shares are ours")
     domain, prior = weighted_choice({"uniform": 0.25, "geometric": 0.5, "decayed": 0.25})
     reason = "the first layers transfer, and should change least"
     return Distribution(domain, prior, reason, "001:102; arXiv 1801.06146, section 3.2; the shares are ours")
@@ -120,15 +126,43 @@ def lowest_rates(facts: Facts, values: Values) -> Distribution | None:
     """
     {silent}
     """,
-    silent="for a model without pretrained weights",
+    silent="for a model without pretrained weights, and in a segmentation",
 )
 def layer_factors(facts: Facts, values: Values) -> Distribution | None:
-    if not facts.pretrained:
+    if not facts.pretrained or facts.dense:
         return None
     reason = "0.65 to 0.9 from layer to layer is usual for transformers"
     return Distribution(
         Float(0.5, 1.0), Normal(0.75, "medium"), reason, "001:102; arXiv 2003.10555; the centre is ours"
     )
+
+
+def backbone_rates(facts: Facts) -> Rulings:
+    """Returns that the backbone of a segmentation has a lower rate than what is new above it."""
+    if not (facts.dense and facts.pretrained):
+        return {}
+    return {"model.layer_rates.kind": Ruling("backbone", _NEW_ABOVE, _BACKBONE)}
+
+
+def backbone_factor(facts: Facts) -> Ruling[float]:
+    """Returns the backbone's rate over that of what is new above it."""
+    return Ruling(0.1, _NEW_ABOVE, _BACKBONE)
+
+
+@heuristic(
+    "In a segmentation the pretrained backbone's rate is around a tenth of that of the layers above it.",
+    """
+    DeepLab gives the new layer ten times the rate (arXiv 1606.00915, section 4.1), and so does SegFormer's
+    code. DeepLabv3 has one rate for all (arXiv 1706.05587), so a hundredth to the whole is tried. {silent}
+    """,
+    silent="for a model without pretrained weights, and in a classification",
+)
+def backbone_factors(facts: Facts, values: Values) -> Distribution | None:
+    if not (facts.dense and facts.pretrained):
+        return None
+    rule = backbone_factor(facts)
+    domain, prior = Float(0.01, 1.0, log=True), Normal(rule.what, "medium")
+    return Distribution(domain, prior, rule.reason, rule.source)
 
 
 @heuristic(
@@ -154,14 +188,19 @@ def frozen_norms(facts: Facts, values: Values) -> Distribution | None:
     on = log_log_interpolated(images, (FEW_NORMALISED, 0.8), (MANY_NORMALISED, 0.6))
     domain, prior = weighted_choice({False: 1.0 - on, True: on})
     few = f", and {images:.0f} images at once make poor statistics" if images < MANY_NORMALISED else ""
-    return Distribution(domain, prior, f"{_GAINED}{few}", f"{_FROZEN_NORM_SOURCE}; the shares are ours")
+    source = f"{_FROZEN_NORM_SOURCE}; the shares are ours"
+    return Distribution(domain, prior, f"{_gained(facts)}{few}", source)
 
 
 def frozen_norm(facts: Facts) -> Rulings:
     """Returns that the documented recipe freezes BatchNorm, where the weights bring one."""
     if not _has_norm(facts):
         return {}
-    return {"model.freeze_norm": Ruling(True, _GAINED, _FROZEN_NORM_SOURCE)}
+    return {"model.freeze_norm": Ruling(True, _gained(facts), _FROZEN_NORM_SOURCE)}
+
+
+def _gained(facts: Facts) -> str:
+    return "frozen BatchNorm gained 1.3 % in segmentation" if facts.dense else _GAINED
 
 
 def _has_norm(facts: Facts) -> bool:

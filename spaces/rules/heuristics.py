@@ -3,7 +3,8 @@ pure functions from Facts to a value or a distribution, with a source.
 
 `rulings` gathers the values into the documented recipe, `spaces.rules` the distributions into what a
 space varies. The formulas are in the files beside this one: `optimizers`, `schedules`, `regularisation`,
-`augmentations`, `finetuning` and `loops`.
+`augmentations`, `finetuning` and `loops`, and for segmentations `mask_rates`, `mask_augmentations` and
+`mask_losses`.
 
 Sources such as "PaddleClas guide, 003:26-40" are lines of five documents on training that the product
 follows: 000 is the training tricks notes, 001 the PyTorch tuning guide, 002 the PyTorch speed notes, 003 the
@@ -26,6 +27,8 @@ from spaces.rules import (
     finetuning,
     imbalance,
     loops,
+    mask_augmentations,
+    mask_losses,
     optimizers,
     regularisation,
     schedules,
@@ -40,7 +43,7 @@ RATIOS = frozenset({"augmentation.crop.ratio_min", "augmentation.crop.ratio_max"
 """These two are a pair: a person who pins one of them has decided what the crops are."""
 AveragingKind = Literal["none", "ema"]
 AVERAGINGS: tuple[AveragingKind, ...] = get_args(AveragingKind)
-CropKind = Literal["none", "pad", "resized"]
+CropKind = Literal["none", "pad", "resized", "scaled"]
 CROPS: tuple[CropKind, ...] = get_args(CropKind)
 MaskingKind = Literal["none", "erasing", "cutout", "gridmask", "hide_and_seek"]
 MASKINGS: tuple[MaskingKind, ...] = get_args(MaskingKind)
@@ -87,7 +90,7 @@ def kinds_and_batch(facts: Facts) -> Rulings:
     return {
         "optimizer.kind": optimizers.optimizer(facts),
         "schedule.kind": schedules.schedule(facts),
-        "augmentation.crop.kind": augmentations.crop_kind(facts),
+        "augmentation.crop.kind": _crop_kind(facts),
         "augmentation.policy.kind": augmentations.policy(facts),
         "augmentation.masking.kind": augmentations.masking(facts),
         "augmentation.mixing.kind": augmentations.mixing(facts),
@@ -96,7 +99,13 @@ def kinds_and_batch(facts: Facts) -> Rulings:
         "precision.channels_last": loops.channels_last(facts),
         "loop.compile": loops.compiled(facts),
         **finetuning.frozen_norm(facts),
+        **finetuning.backbone_rates(facts),
+        **mask_augmentations.window(facts),
     }
+
+
+def _crop_kind(facts: Facts) -> Ruling[str]:
+    return mask_augmentations.crop_kind(facts) if facts.dense else augmentations.crop_kind(facts)
 
 
 def details(facts: Facts, values: Values) -> Rulings:
@@ -106,6 +115,17 @@ def details(facts: Facts, values: Values) -> Rulings:
 
 def _warmup(facts: Facts, values: Values) -> Rulings:
     return {"schedule.warmup_epochs": schedules.own_warmup(facts, values)}
+
+
+def _power(facts: Facts, values: Values) -> Rulings:
+    power = schedules.power(facts)
+    return {"schedule.power": power} if power is not None and values["schedule.kind"] == "poly" else {}
+
+
+def _layer_rates(facts: Facts, values: Values) -> Rulings:
+    if values["model.layer_rates.kind"] != "backbone":
+        return {}
+    return {"model.layer_rates.factor": finetuning.backbone_factor(facts)}
 
 
 def _smoothing(facts: Facts, values: Values) -> Rulings:
@@ -130,6 +150,8 @@ def _crop(facts: Facts, values: Values) -> Rulings:
             return {"augmentation.crop.fraction": augmentations.crop_fraction(facts)}
         case "resized":
             return {"augmentation.crop.scale_min": augmentations.crop_scale(facts), **_ratios(facts)}
+        case "scaled":
+            return mask_augmentations.scales(facts)
         case _:
             assert_never(kind)
 
@@ -162,12 +184,16 @@ DetailRule = Callable[[Facts, Values], Rulings]
 DETAILS: tuple[DetailRule, ...] = (
     optimizers.details,
     _warmup,
+    _power,
+    _layer_rates,
     _smoothing,
     imbalance.details,
     _averaging,
     _crop,
     _flips,
     _masking,
+    mask_losses.losses,
+    mask_losses.output_stride,
 )
 """These parts follow from the kinds and the batch; each part reads its own values."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 from spaces.facts import Facts
+from spaces.rules.mask_rates import PUBLISHED_RUN
 from spaces.rules.rulings import Distribution, Ruling, heuristic, images_seen, weighted_choice
 from spaces.space import Values
 from trainable.recipe.speeds import fastest, pays_to_compile
@@ -18,6 +19,8 @@ STEPS_A_RUN = 500
 CPU_BATCH, GPU_BATCH, SMALLEST_BATCH = 128, 256, 16
 SMALLEST_TUNED_BATCH = 32
 """This is the smallest batch from pretrained weights."""
+MASK_BATCH, SMALLEST_MASK_BATCH = 16, 4
+"""These are the batches of a segmentation, whose images are large."""
 FEW_PARTS = 4
 """A batch may have this many micro-batches: a few cost little more than one, as gradients are summed."""
 WANTED_EPOCHS = 200
@@ -36,6 +39,8 @@ def batch_size(facts: Facts) -> Ruling[int]:
     the same accuracy: at the same rates in a plain loop EfficientNet-Lite0 ended 1.1 points lower on
     average (0.1 to 3.2; three rates on two sets, n=1, benchmarks/results/tuning-grid.md).
     """
+    if facts.dense:
+        return _batch_of_masks(facts)
     smallest = SMALLEST_TUNED_BATCH if facts.pretrained else SMALLEST_BATCH
     hardware = GPU_BATCH if facts.gpus else CPU_BATCH
     epoch, run = facts.train_images // STEPS_AN_EPOCH, facts.train_images * facts.epochs // STEPS_A_RUN
@@ -47,6 +52,18 @@ def batch_size(facts: Facts) -> Ruling[int]:
         f"{smallest}"
     )
     return Ruling(2 ** int(math.log2(cap)), reason, _BATCH)
+
+
+def _batch_of_masks(facts: Facts) -> Ruling[int]:
+    """Returns a batch of few large images: 16 as in most papers, fewer where a run would have few steps."""
+    epoch, run = facts.train_images // STEPS_AN_EPOCH, facts.train_images * facts.epochs // STEPS_A_RUN
+    cap = min(MASK_BATCH, max(SMALLEST_MASK_BATCH, min(epoch, run)), facts.train_images)
+    reason = (
+        f"a power of two, at most the papers' {MASK_BATCH}, for {STEPS_AN_EPOCH} steps an epoch and "
+        f"{STEPS_A_RUN} a run of {facts.train_images:,} images x {facts.epochs} epochs; at least "
+        f"{SMALLEST_MASK_BATCH}"
+    )
+    return Ruling(2 ** int(math.log2(cap)), reason, "arXiv 1706.05587, section 4.1; 2105.15203; measured")
 
 
 @heuristic(
@@ -75,8 +92,11 @@ def wanted_epochs(facts: Facts) -> Ruling[int]:
     """Returns how long the documents would train: 200 epochs with a cosine, whose rates stay high for long.
 
     ResNet50's standard run is 120 epochs in steps of 30. Both numbers are for ImageNet. From pretrained
-    weights it is BiT's rule, which counts steps. The study's budget decides.
+    weights it is BiT's rule, which counts steps. The study's budget decides. A segmentation shows as many
+    windows as DeepLabv3's.
     """
+    if facts.dense:
+        return _epochs_of_masks(facts)
     if facts.pretrained:
         return _fine_tuned_epochs(facts)
     share = facts.epochs / WANTED_EPOCHS
@@ -85,6 +105,14 @@ def wanted_epochs(facts: Facts) -> Ruling[int]:
         f"{facts.epochs} is {share:.0%} of it"
     )
     return Ruling(WANTED_EPOCHS, reason, "003:13-17")
+
+
+def _epochs_of_masks(facts: Facts) -> Ruling[int]:
+    reason = (
+        f"DeepLabv3 saw {PUBLISHED_RUN:,} windows; the budget of {facts.epochs} epochs shows "
+        f"{images_seen(facts):,}"
+    )
+    return Ruling(max(1, round(PUBLISHED_RUN / facts.train_images)), reason, "arXiv 1706.05587, section 4.1")
 
 
 def _fine_tuned_epochs(facts: Facts) -> Ruling[int]:

@@ -15,6 +15,7 @@ from spaces.domains import Float, Value
 from spaces.facts import Facts
 from spaces.priors import Confidence, Normal
 from spaces.rules.finetuning import freezes_norm, tuned_rate
+from spaces.rules.mask_rates import PUBLISHED_RUN, mask_decay, mask_rate, mask_short_run_factor
 from spaces.rules.rulings import (
     IMAGENET_IMAGES,
     MILLION,
@@ -55,6 +56,7 @@ DOCUMENTS_TUNED_RATE = 0.001
 """This is SGD's rate for pretrained weights in the documents (003:88)."""
 DECADES = 1.5
 """Rates and decays are tried up to this far above and below their rule: a factor of 30."""
+MEASURED_MASKS = "measured: benchmarks/results/mask-rules.md"
 _SWEEP = "001:22-76; arXiv 1506.01186, section 3.3; the middle is ours"
 
 
@@ -63,6 +65,9 @@ def optimizer(facts: Facts) -> Ruling[str]:
     if facts.attention:
         reason = "transformers train poorly with SGD; the documents speak of convolutional nets"
         return Ruling("adamw", reason, "arXiv 2010.11929, section 4.1; 2012.12877, table 8")
+    if facts.dense:
+        reason = "at its best rate AdamW ended ahead of SGD in short runs, and SegFormer has it"
+        return Ruling("adamw", reason, f"{MEASURED_MASKS}; arXiv 2105.15203, section 4.1")
     if facts.pretrained:
         reason = "in short runs from pretrained weights AdamW ended ahead of SGD on 9 of 10 sets"
         return Ruling("adamw", reason, "measured: docs/decisions/0026; against 003:4")
@@ -91,6 +96,12 @@ def kinds(facts: Facts, values: Values) -> Distribution:
     if facts.attention:
         weights = {"sgd": 0.15, "adamw": 0.8 - TIMM, "lamb": 0.05, "timm": TIMM}
         reason = "attention models train better with AdamW"
+    elif facts.dense and not facts.pretrained:
+        seen = images_seen(facts)
+        sgd = log_log_interpolated(seen, (SHORT_RUN, 0.2), (PUBLISHED_RUN, 0.5))
+        timm = log_log_interpolated(seen, (SHORT_RUN, SHORT_RUN_TIMM), (PUBLISHED_RUN, TIMM))
+        weights = {"sgd": sgd, "adamw": 1.0 - sgd - timm, "timm": timm}
+        reason = f"Muon and AdamW in short runs, SGD as often as both in long ones: {seen:,} windows are seen"
     elif facts.pretrained:
         weights = {"sgd": 0.25, "adamw": 0.75 - TIMM, "timm": TIMM}
         reason = "from pretrained weights AdamW ended ahead of SGD on 9 of 10 sets"
@@ -202,7 +213,7 @@ def learning_rates(facts: Facts, values: Values, kind: OptimizerKind) -> Distrib
 
 def _is_sure(facts: Facts, kind: OptimizerKind) -> bool:
     """Returns whether the rate held on all sets: SGD's, for a small convolutional model from scratch."""
-    small = facts.parameters <= SMALL_NET and not facts.attention
+    small = facts.parameters <= SMALL_NET and not facts.attention and not facts.dense
     return kind == "sgd" and small and not facts.pretrained
 
 
@@ -224,6 +235,8 @@ def _band(facts: Facts, kind: OptimizerKind) -> tuple[float, float] | None:
 
 def _documents_rate(facts: Facts, kind: OptimizerKind, *, frozen_norm: bool = False) -> Ruling[float]:
     rule = _rate_from_scratch(kind)
+    if facts.dense:
+        return mask_rate(facts, kind, rule, frozen_norm=frozen_norm)
     if not facts.pretrained:
         return rule
     return tuned_rate(facts, kind, rule.what, frozen_norm=frozen_norm)
@@ -265,6 +278,8 @@ def _short_run_factor(facts: Facts, kind: OptimizerKind) -> float:
     Adadelta finds its step itself.
     """
     match kind:
+        case _ if facts.dense:
+            return mask_short_run_factor(facts, kind)
         case _ if facts.pretrained or facts.attention:
             return 1.0
         case "adadelta":
@@ -310,6 +325,8 @@ def weight_decay(facts: Facts, kind: OptimizerKind, *, strong_augmentation: bool
     large gradients then hardly decay (arXiv 1711.05101, section 2).
     """
     match kind:
+        case _ if facts.dense:
+            return mask_decay(kind)
         case "sgd" | "lars":
             return _sgd_decay(facts, strong_augmentation=strong_augmentation)
         case "adamw" | "adam_then_sgd" | "timm" if facts.attention:

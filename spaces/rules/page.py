@@ -67,6 +67,38 @@ FEW_PHOTOGRAPHS = IMAGENET.model_copy(
 UNEQUAL_CLASSES = FEW_PHOTOGRAPHS.model_copy(
     update={"backbone": None, "train_images": 10_000, "class_balance": 0.02, "classes_count_alike": True}
 )
+FEW_MASKS = Facts(
+    task="segmentation",
+    train_images=42,
+    classes=2,
+    class_balance=0.09,
+    classes_count_alike=True,
+    channels=3,
+    image_size=128,
+    flips=("horizontal", "vertical"),
+    parameters=482_834,
+    epochs=20,
+    cpus=1,
+    gpus=0.0,
+    longer_side=256,
+)
+VOC = FEW_MASKS.model_copy(
+    update={
+        "train_images": 10_582,
+        "classes": 21,
+        "class_balance": 0.004,
+        "image_size": 512,
+        "flips": ("horizontal",),
+        "parameters": 32_523_413,
+        "epochs": 45,
+        "cpus": 8,
+        "gpus": 1.0,
+        "pretrained": True,
+        "longer_side": 500,
+        "stored_side": 375,
+        "backbone": Backbone(name="resnet50.a1_in1k"),
+    }
+)
 EXAMPLES = {
     "digits": (DIGITS, {}),
     "CIFAR10": (CIFAR, {"model.kind": "torchvision", "model.name": "resnet18"}),
@@ -78,6 +110,16 @@ EXAMPLES = {
     "unequal classes": (
         UNEQUAL_CLASSES,
         {"model.kind": "torchvision", "model.name": "resnet50", "model.weights": "default"},
+    ),
+    "masks": (FEW_MASKS, {"model.kind": "unet_small"}),
+    "masks, pretrained": (
+        VOC,
+        {
+            "model.kind": "smp",
+            "model.name": "unet",
+            "model.encoder": "resnet50.a1_in1k",
+            "model.weights": "default",
+        },
     ),
 }
 """The page asks the rules about these examples: facts, and what the recipe pins for them."""
@@ -108,7 +150,7 @@ def _examples() -> Iterator[str]:
     yield "| example | training images | side | parameters | epochs | hardware |"
     yield "|-|-|-|-|-|-|"
     for name, (facts, values) in EXAMPLES.items():
-        model = values.get("model.name", "resnet_small")
+        model = values.get("model.name", values.get("model.kind", "resnet_small"))
         kind = f"{model}{', pretrained' if facts.pretrained else ''}"
         size = f"{shown_parameters(facts)} ({kind})"
         where = "a GPU" if facts.gpus else "a CPU"
@@ -193,7 +235,9 @@ def _own_values(facts: Facts, values: Values) -> Values:
 
 
 def _base(facts: Facts, values: Values) -> Recipe:
-    return Recipe().with_values({"loop.epochs": facts.epochs, **values})
+    return Recipe.from_tree({"task": {"kind": facts.task}}).with_values(
+        {"loop.epochs": facts.epochs, **values}
+    )
 
 
 def _condition(rules: Sequence[Rule]) -> Iterator[str]:

@@ -45,6 +45,8 @@ def label_smoothing(facts: Facts) -> Ruling[float]:
     """Returns the smoothing, which is on from ResNet50's size. Small nets gained by it in runs of 200 epochs
     and more, so the effect also depends on the budget. The documents measure size alone, and size alone
     decides here."""
+    if facts.dense:
+        return Ruling(0.0, "segmentations are trained with whole labels", "arXiv 1706.05587, 2105.15203")
     on = facts.parameters >= RESNET50
     reason = (
         "+0.5 points for ResNet50" if on else "gains from ResNet50 size only, and cost ResNet18 0.17 points"
@@ -58,22 +60,24 @@ def label_smoothing(facts: Facts) -> Ruling[float]:
     The documents gained 0.5 points on ResNet50 and lost 0.17 on ResNet18 (003:43-59), so nothing is tried on
     smaller nets unless you ask. Against that, PaddleClas itself smooths nets of 1.5 M parameters in runs of
     200 to 360 epochs, and the documents count the task's difficulty too (003:59): so the odds also rise with
-    the length of the run and with fewer images than ImageNet's, by roots that are ours.
+    the length of the run and with fewer images than ImageNet's, by roots that are ours. {silent}
     """,
+    silent="for smaller nets, and in a segmentation, whose published recipes have none",
 )
 def label_smoothings(facts: Facts, values: Values) -> Distribution | None:
-    return _smoothings(facts) if facts.parameters >= RESNET18 else None
+    return _smoothings(facts) if facts.parameters >= RESNET18 and not facts.dense else None
 
 
 @heuristic(
     "Where you ask, a net up to ResNet18 size has smoothed labels in some trials, the more the fewer images.",
     """
     The documents saw harm there (003:51-59), on ImageNet. On few images it may help: 0.1 gained 0.8 ± 0.2
-    points on 4,000 Fashion-MNIST images with a net of 20,000 parameters (a fit over 119 recipes).
+    points on 4,000 Fashion-MNIST images with a net of 20,000 parameters (a fit over 119 recipes). {silent}
     """,
+    silent="for larger nets, and in a segmentation",
 )
 def label_smoothings_of_small_nets(facts: Facts, values: Values) -> Distribution | None:
-    return _smoothings(facts) if facts.parameters < RESNET18 else None
+    return _smoothings(facts) if facts.parameters < RESNET18 and not facts.dense else None
 
 
 def _smoothings(facts: Facts) -> Distribution:
@@ -130,10 +134,13 @@ def clip_norms(facts: Facts, values: Values) -> Distribution:
     The documents say 0.5 in general and not to mind it (001:251); against that, normalised nets do without.
     Every regulariser should be stronger for few images (003:84); the numbers are ours. {silent}
     """,
-    silent="in runs of under 10 epochs, which underfit, and for timm's models, some of which refuse it",
+    silent=(
+        "in runs of under 10 epochs, which underfit, for timm's models, some of which refuse it, and in a "
+        "segmentation, whose images are many labels each"
+    ),
 )
 def dropouts(facts: Facts, values: Values) -> Distribution | None:
-    if facts.epochs < LONG_ENOUGH or values["model.kind"] == "timm":
+    if facts.dense or facts.epochs < LONG_ENOUGH or values["model.kind"] == "timm":
         return None
     centre = log_log_interpolated(facts.train_images, (1_000, 0.35), (100_000, 0.05))
     spread = 0.2

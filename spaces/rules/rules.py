@@ -11,6 +11,8 @@ from spaces.rules import (
     finetuning,
     imbalance,
     loops,
+    mask_augmentations,
+    mask_losses,
     optimizers,
     regularisation,
     schedules,
@@ -64,6 +66,7 @@ _CROP, _POLICY, _MASKING, _MIXING = (
 _LAYERS = "model.layer_rates.kind"
 _TIMM = When(_OPTIMIZER, ("timm",))
 _SGD, _BOTH = When(_OPTIMIZER, ("sgd",)), When(_OPTIMIZER, ("adam_then_sgd",))
+_SCALED = When(_CROP, ("scaled",))
 _AVERAGING, _CLIPPING = "regularisation.averaging", "regularisation.clipping"
 _WEIGHTS = "regularisation.class_weights"
 _SMOOTHING, _ALPHA = "regularisation.label_smoothing", "augmentation.mixing.alpha"
@@ -73,9 +76,11 @@ _KINDS: tuple[Rule, ...] = (
     Rule(timm_optimizers.NAME, timm_optimizers.names, _TIMM),
     Rule(_SCHEDULE, schedules.kinds, optional=True),
     Rule(_CROP, augmentations.crop_kinds),
+    Rule(_CROP, mask_augmentations.crop_kinds),
     Rule(_POLICY, augmentations.policies),
     Rule(_MASKING, augmentations.maskings),
     Rule(_MIXING, augmentations.mixings),
+    Rule(_MIXING, mask_augmentations.mixings),
     Rule(_LAYERS, finetuning.layer_rates),
     Rule("loop.sampling", imbalance.samplings),
     Rule(f"{_WEIGHTS}.kind", imbalance.class_weights),
@@ -118,8 +123,14 @@ _NUMBERS: tuple[Rule, ...] = (
     Rule("model.freeze_epochs", finetuning.frozen_epochs),
     Rule("model.layer_rates.lowest", finetuning.lowest_rates, When(_LAYERS, ("geometric",))),
     Rule("model.layer_rates.factor", finetuning.layer_factors, When(_LAYERS, ("decayed",))),
+    Rule("model.layer_rates.factor", finetuning.backbone_factors, When(_LAYERS, ("backbone",))),
+    Rule("model.output_stride", mask_losses.output_strides, optional=True),
+    Rule("task.loss.dice", mask_losses.dices),
+    Rule("task.loss.lovasz", mask_losses.lovaszes),
     Rule("augmentation.crop.fraction", augmentations.crop_fractions, When(_CROP, ("pad",))),
     Rule("augmentation.crop.scale_min", augmentations.crop_scales, When(_CROP, ("resized",))),
+    Rule("augmentation.crop.scale_min", mask_augmentations.scale_mins, _SCALED),
+    Rule("augmentation.crop.scale_max", mask_augmentations.scale_maxima, _SCALED),
     Rule("augmentation.policy.magnitude", augmentations.magnitudes, When(_POLICY, ("randaugment",))),
     Rule(
         "augmentation.masking.probability",

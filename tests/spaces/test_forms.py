@@ -44,7 +44,7 @@ def test_kinds_are_named_for_a_field_that_others_lack(path: str, having: tuple[s
         ("model.dropout", ("log: [low, high]", "uniform: [low, high]", "choice: [number, ...]")),
         ("loop.workers", ("int: [low, high]", "int_log: [low, high]", "choice: [number, ...]")),
         ("model.depth", ("choice: [8, 14, 20, 32, 44, 56]",)),
-        ("augmentation.crop.kind", ("choice: [none, pad, resized]",)),
+        ("augmentation.crop.kind", ("choice: [none, pad, resized, scaled]",)),
         ("precision.kind", ("choice: [auto, fp32, tf32, bf16, fp16]",)),
         ("loop.compile", ("choice: [false, true]",)),
         ("model.name", ("choice: [word, ...]",)),

@@ -72,13 +72,13 @@ def load(
     return _assemble(collection, spec, resize or Stretch(), device_kind, most_bytes)
 
 
-def stored_side(spec: Data, *, download: bool = False) -> int | None:
+def stored_side(spec: Data, *, download: bool = False, masks: Masks | None = None) -> int | None:
     """Returns the median shorter side in pixels of a sample of the training images, as they are stored.
 
     It reads 2,000 headers at most, after a copy of files behind a URI. None if no image opens, which
     decoding will explain. Raises DataError as `load` does.
     """
-    measured = channels_and_side(sample(stored_parts(spec, download=download)[0]["train"]))
+    measured = channels_and_side(sample(stored_parts(spec, download=download, masks=masks)[0]["train"]))
     return None if measured is None else measured[1]
 
 

@@ -58,6 +58,8 @@ class DataInfo:
     pixel_counts: tuple[int, ...] = ()
     """For images with masks, these are the numbers of training pixels of each class, and `class_counts` those
     of the images that show it."""
+    longer_side: int | None = None
+    """For images with masks, which keep their size, this is the median of their longer sides, in training."""
 
     def __post_init__(self) -> None:
         """Raises ValueError for what no data set is: it may come from a file that somebody has changed."""

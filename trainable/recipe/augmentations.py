@@ -20,6 +20,13 @@ SCALED = "arXiv 1706.05587, section 4.1"
 GROWING = "000:49; arXiv 2104.00298"
 
 # The fields that several kinds have, each with its one purpose.
+LEAST_SCALE = Purpose(
+    "least area of a crop, larger for small nets; of kind scaled, the least factor of an image's size",
+    f"003:62-67; {SCALED}",
+)
+LARGEST_SCALE = Purpose(
+    "largest area of a crop; of kind scaled, the largest factor of an image's size", f"003:62; {SCALED}"
+)
 MaskingProbability = Annotated[
     Fraction,
     Purpose(
@@ -50,10 +57,8 @@ class ResizedCrop(Spec):
     """Crops a random area and aspect ratio and resizes it back (Inception: arXiv 1409.4842, section 6)."""
 
     kind: Literal["resized"] = "resized"
-    scale_min: Annotated[
-        float, Field(gt=0.0, le=1.0), Purpose("least area of a crop; larger for small nets", "003:62-67")
-    ] = 0.08
-    scale_max: Annotated[float, Field(gt=0.0, le=1.0), Purpose("largest area of a crop", "003:62")] = 1.0
+    scale_min: Annotated[float, Field(gt=0.0, le=1.0), LEAST_SCALE] = 0.08
+    scale_max: Annotated[float, Field(gt=0.0, le=1.0), LARGEST_SCALE] = 1.0
     ratio_min: Annotated[
         float, Field(ge=0.001, le=1000.0), Purpose("narrowest crop, width over height", "003:62")
     ] = 0.75
@@ -73,12 +78,8 @@ class ScaledCrop(Spec):
     beyond the image is ignored. For images with masks."""
 
     kind: Literal["scaled"] = "scaled"
-    scale_min: Annotated[
-        float, Field(ge=0.1, le=10.0), Purpose("least factor of an image's size", SCALED)
-    ] = 0.5
-    scale_max: Annotated[
-        float, Field(ge=0.1, le=10.0), Purpose("largest factor of an image's size", SCALED)
-    ] = 2.0
+    scale_min: Annotated[float, Field(ge=0.1, le=10.0), LEAST_SCALE] = 0.5
+    scale_max: Annotated[float, Field(ge=0.1, le=10.0), LARGEST_SCALE] = 2.0
 
     @model_validator(mode="after")
     def scales_are_ordered(self) -> Self:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Self
 
-from trainable.recipe.metrics import MODES, Mode
+from trainable.recipe.metrics import MODES, Mode, kinds_for
 
 ALWAYS: dict[str, Mode] = {
     "val_accuracy": "max",
@@ -16,8 +16,18 @@ ALWAYS: dict[str, Mode] = {
     "val_loss": "min",
 }
 """Every run measures these, each with the direction in which it is better. The loss is the log-loss."""
-OBJECTIVES: dict[str, Mode] = ALWAYS | {f"val_{kind}": mode for kind, mode in MODES.items()}
+OF_MASKS: dict[str, Mode] = {"val_mean_iou": "max", "val_mean_dice": "max"}
+"""Every run of a segmentation measures these too."""
+OBJECTIVES: dict[str, Mode] = ALWAYS | OF_MASKS | {f"val_{kind}": mode for kind, mode in MODES.items()}
 """A search may optimise these metrics, and those that are functions of its caller's."""
+
+
+def objectives_for(dense: bool) -> tuple[str, ...]:
+    """Returns the metrics that a search may optimise whose images have masks, if `dense`, or labels."""
+    found = tuple(f"val_{kind}" for kind in kinds_for(dense))
+    if not dense:
+        return (*ALWAYS, *found)
+    return (*OF_MASKS, *(name for name in ALWAYS if name != "val_top5_accuracy"), *found)
 
 
 def sign_of(direction: Mode) -> float:
@@ -31,6 +41,8 @@ SHARES = frozenset(OBJECTIVES) - {"val_loss", "val_cost"}
 CLASSES_ALIKE = frozenset(
     {
         "val_balanced_accuracy",
+        "val_mean_iou",
+        "val_mean_dice",
         "val_macro_f1",
         "val_auroc",
         "val_average_precision",

@@ -41,10 +41,15 @@ def members_of_kind(section: type[BaseModel]) -> tuple[str, ...]:
     return get_args(section.model_fields["kind"].annotation)
 
 
+OF_MASKS = ("segmentation", "unet_small", "smp", "scaled", "classmix")
+"""Recipes of a classification cannot have these kinds."""
+
+
 def with_kind(path: str, kind: str) -> Recipe:
     named = {"smp": {"model.encoder": "resnet18"}, "resnet_small": {}, "unet_small": {}}
     fields = named.get(kind, {"model.name": "resnet18"}) if path == "model.kind" else {}
-    return Recipe().with_values({path: kind, **fields})
+    masks = {"task.kind": "segmentation", "model.kind": "unet_small"} if kind in OF_MASKS else {}
+    return Recipe().with_values({**masks, path: kind, **fields})
 
 
 ALL_KINDS = [with_kind(path, kind) for path, kind in dict.fromkeys(choices(Recipe))]

@@ -156,11 +156,12 @@ def test_what_a_rule_depends_on_is_drawn_before_it() -> None:
         assert each.when is None or each.when.path in paths[:index], each.name
 
 
-def test_only_shapes_batches_and_the_smoothing_of_small_nets_must_be_asked_for() -> None:
+def test_only_shapes_batches_strides_and_the_smoothing_of_small_nets_must_be_asked_for() -> None:
     assert [each.path for each in RULES if each.optional] == [
         "schedule.kind",
         "loop.batch_size",
         "regularisation.label_smoothing",
+        "model.output_stride",
     ]
 
 

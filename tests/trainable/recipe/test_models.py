@@ -11,7 +11,8 @@ from trainable.recipe import Recipe
 from trainable.recipe import models as specs
 from trainable.recipe.yamlfile import parse_tree, to_yaml
 
-SMP = {"model.kind": "smp", "model.encoder": "resnet18"}
+DENSE = {"task.kind": "segmentation"}
+SMP = {**DENSE, "model.kind": "smp", "model.encoder": "resnet18"}
 
 
 def test_every_kind_of_network_is_for_one_of_the_tasks() -> None:
@@ -28,7 +29,7 @@ def test_the_digest_of_the_default_recipe_is_what_it_was() -> None:
     ("values", "name"),
     [
         ({}, "resnet_small"),
-        ({"model.kind": "unet_small"}, "unet_small"),
+        ({**DENSE, "model.kind": "unet_small"}, "unet_small"),
         ({"model.kind": "timm", "model.name": "resnet18"}, "resnet18"),
         ({**SMP, "model.name": "fpn"}, "fpn-resnet18"),
         (SMP, "unet-resnet18"),

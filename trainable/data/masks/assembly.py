@@ -30,13 +30,7 @@ from trainable.data.parts import MaskedFilePart, MaskedPart, Members, Part
 from trainable.data.source import Collection, Integers, Pixels, Selection, Split, Survey
 from trainable.errors import DataError, listed
 from trainable.recipe.data import Data
-
-LARGEST_WINDOW: dict[DeviceKind, int] = {"cpu": 128, "cuda": 512}
-"""The default window is as large as most images, up to what the device trains in reasonable time."""
-STRIDE, SMALL_STRIDE = 32, 8
-"""Its side is a multiple of the first, the stride of common networks; of the second where images are under 64
-pixels."""
-SMALL = 64
+from trainable.recipe.windows import window_side
 
 
 def assemble_masked(
@@ -53,13 +47,13 @@ def assemble_masked(
     make = _held if hold else _streamed
     parts, counts = make(members, surveys, channels, spec.path)
     mean, std = mean_and_std(counts)
-    shown = surveys["train"].pixels
+    shown, longer = surveys["train"].pixels, longer_side(surveys["train"].sizes)
     info = DataInfo(
         path=collection.path,
         format=collection.format,
         classes=collection.classes,
         channels=channels,
-        image_size=spec.image_size or window_side(surveys["train"].sizes, device_kind),
+        image_size=spec.image_size or window_side(longer, gpu=device_kind == "cuda"),
         train_images=len(parts["train"]),
         validation_images=len(parts["validation"]),
         test_images=len(parts["test"]) if "test" in parts else 0,
@@ -72,6 +66,7 @@ def assemble_masked(
         interpolation=spec.interpolation or "bilinear",
         stored=stored_files(members, collection.split_by).names,
         pixel_counts=tuple(shown.sum(axis=0).tolist()),
+        longer_side=longer,
     )
     groups = None if collection.groups is None else groups_by_part(members, collection.groups)
     return DataSet(
@@ -86,12 +81,9 @@ def assemble_masked(
     )
 
 
-def window_side(sizes: Integers, device_kind: DeviceKind) -> int:
-    """Returns the side of the windows of images of these sizes [N, 2]: the median of their longer sides,
-    rounded up, at most what suits the device."""
-    longer = int(np.median(sizes.max(axis=1)))
-    stride = STRIDE if longer >= SMALL else SMALL_STRIDE
-    return min(-(-longer // stride) * stride, LARGEST_WINDOW[device_kind])
+def longer_side(sizes: Integers) -> int:
+    """Returns the median of the longer sides of images of these sizes [N, 2]."""
+    return int(np.median(sizes.max(axis=1)))
 
 
 def _survey_of(collection: Collection, chosen: Selection) -> Survey:

@@ -1,0 +1,129 @@
+"""Holds the rules for random changes of images with masks: windows of other scales, pixels of other images.
+
+`000:49` is a line of the training tricks notes (docs/sources.md).
+"""
+
+from __future__ import annotations
+
+from spaces.domains import Float, Value
+from spaces.facts import Facts
+from spaces.priors import Normal
+from spaces.rules.augmentations import LONG, LONG_ENOUGH, long_enough
+from spaces.rules.mask_rates import PUBLISHED_RUN
+from spaces.rules.rulings import (
+    SHORT_RUN,
+    Distribution,
+    Ruling,
+    Rulings,
+    heuristic,
+    images_seen,
+    log_log_interpolated,
+    weighted_choice,
+)
+from spaces.space import Values
+from trainable.recipe.windows import LARGEST_WINDOW, window_side
+
+LEAST_SCALE, LARGEST_SCALE = 0.5, 2.0
+SCALED = "arXiv 1706.05587, section 4.1"
+ONLY_MASKS = "in a classification"
+
+
+def window(facts: Facts) -> Rulings:
+    """Returns the side of the windows that are trained on, where it is the one that was measured.
+
+    From 321 to 513 px the documents gained some 10 %, up to the image's own size (000:49). The device bounds
+    it: a window of twice the side takes four times as long.
+    """
+    gpu = facts.gpus > 0
+    if not facts.dense or facts.longer_side is None:
+        return {}
+    side = window_side(facts.longer_side, gpu=gpu)
+    if side != facts.image_size:
+        return {}
+    reason = (
+        f"as large as most images, {facts.longer_side} px, at most {LARGEST_WINDOW[gpu]} px on a "
+        f"{'GPU' if gpu else 'CPU'}: larger windows gained some 10 %"
+    )
+    return {"data.image_size": Ruling(side, reason, "000:49; arXiv 1706.05587, section 4.1")}
+
+
+def crop_kind(facts: Facts) -> Ruling[str]:
+    """Returns the windows of the documented recipe."""
+    reason = f"images are scaled by {LEAST_SCALE:g} to {LARGEST_SCALE:g} before a window is cut out"
+    return Ruling("scaled", reason, SCALED)
+
+
+def scales(facts: Facts) -> Rulings:
+    """Returns the least and the largest factor of an image's size."""
+    reason = "usual in segmentation"
+    found = {"scale_min": LEAST_SCALE, "scale_max": LARGEST_SCALE}
+    return {f"augmentation.crop.{name}": Ruling(each, reason, SCALED) for name, each in found.items()}
+
+
+@heuristic(
+    "Images with masks are scaled before a window is cut out, in half of the trials of a short run and in "
+    "most of a long one.",
+    """
+    Factors of 0.5 to 2 are usual since DeepLab (arXiv 1706.05587, section 4.1), in runs that see half a
+    million windows. {silent} The shares are ours.
+    """,
+    silent=ONLY_MASKS,
+)
+def crop_kinds(facts: Facts, values: Values) -> Distribution | None:
+    if not facts.dense:
+        return None
+    seen = images_seen(facts)
+    scaled = log_log_interpolated(seen, (SHORT_RUN, 0.5), (PUBLISHED_RUN, 0.8))
+    rest = 1.0 - scaled
+    domain, prior = weighted_choice({"none": 0.7 * rest, "pad": 0.3 * rest, "scaled": scaled})
+    reason = f"other scales help in long runs: {seen:,} windows are seen"
+    return Distribution(domain, prior, reason, f"{SCALED}; the shares are ours")
+
+
+@heuristic(
+    "The least factor of an image's size is around 0.5 in long runs, and around 0.7 in short ones.",
+    "0.5 is the papers' value; the others are ours. {silent}",
+    silent=ONLY_MASKS,
+)
+def scale_mins(facts: Facts, values: Values) -> Distribution | None:
+    if not facts.dense:
+        return None
+    centre = log_log_interpolated(images_seen(facts), (SHORT_RUN, 0.7), (PUBLISHED_RUN, LEAST_SCALE))
+    reason = f"{LEAST_SCALE:g} in long runs, nearer to 1 in short ones"
+    return Distribution(
+        Float(0.25, 1.0, log=True), Normal(centre, "medium"), reason, f"{SCALED}; the 0.7 is ours"
+    )
+
+
+@heuristic(
+    "The largest factor of an image's size is around 2 in long runs, and around 1.4 in short ones.",
+    "2 is the papers' value; the others are ours. {silent}",
+    silent=ONLY_MASKS,
+)
+def scale_maxima(facts: Facts, values: Values) -> Distribution | None:
+    if not facts.dense:
+        return None
+    centre = log_log_interpolated(images_seen(facts), (SHORT_RUN, 1.4), (PUBLISHED_RUN, LARGEST_SCALE))
+    reason = f"{LARGEST_SCALE:g} in long runs, nearer to 1 in short ones"
+    return Distribution(
+        Float(1.0, 4.0, log=True), Normal(centre, "medium"), reason, f"{SCALED}; the 1.4 is ours"
+    )
+
+
+@heuristic(
+    "Images with masks are mixed in 1 of 20 trials of a run of 10 epochs, and in 3 of 10 from 100 on.",
+    """
+    CutMix pastes a rectangle and ClassMix the pixels of half of the classes, with their labels. Both were
+    made for images without labels (arXiv 1906.01916, 2007.07936), and few published recipes have them.
+    {silent} The shares are ours.
+    """,
+    silent=f"in runs of under 10 epochs, and {ONLY_MASKS}",
+)
+def mixings(facts: Facts, values: Values) -> Distribution | None:
+    if not facts.dense or not long_enough(facts):
+        return None
+    on = log_log_interpolated(facts.epochs, (LONG_ENOUGH, 0.05), (LONG, 0.3))
+    weights: dict[Value, float] = {"none": 1.0 - on, "cutmix": 0.5 * on, "classmix": 0.5 * on}
+    domain, prior = weighted_choice(weights)
+    reason = f"made for images without labels, so they are rare: {facts.epochs} epochs here"
+    return Distribution(domain, prior, reason, "arXiv 1906.01916, 2007.07936; the shares are ours")
