@@ -148,10 +148,12 @@ def train(
     ] = None,
 ) -> None:
     """Train one recipe, without a search."""
+    from search.results.teachers import recipe_with_teacher
     from trainable.__main__ import train_file
 
     code = train_file(
         recipe,
+        prepared=recipe_with_teacher,
         settings=set_ or (),
         data=data,
         out=out,

@@ -56,6 +56,7 @@ NOT_OVERWRITABLE = {
     "longer_side": "it is measured",
     "networks": "they are counted; write space.overrides.model.name",
     "backbone": "write base.model",
+    "teacher_parameters": "they are counted; write base.distillation.teacher",
     "speeds": "they are measured; write base.precision.kind or base.precision.channels_last",
 }
 """These facts cannot be overwritten by a person, since a search would contradict them. The texts say why, or
@@ -126,6 +127,8 @@ class Facts(Spec):
     largest_micro_batch: Count | None = Field(None, description="that fit into memory at once")
     speeds: tuple[Speed, ...] = Field((), description="of steps, by number format and memory layout")
     """The first is that of the usual way; there are none where nothing was measured."""
+    teacher_parameters: Count | None = Field(None, description="numbers that the teacher was trained in")
+    """None where the base recipe has no section `distillation`."""
     lr_band: Band | None = Field(None, description="rates that a sweep recommends")
     """These are rates at batch 256."""
     lr_band_kind: OptimizerName | None = Field(None, description="optimizer of that sweep")

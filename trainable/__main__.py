@@ -8,11 +8,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
 from trainable.errors import RunError, UserError
+from trainable.recipe import Recipe
 from trainable.recipe.yamlfile import read_recipe
 from trainable.train import Outcome, train, with_settings
 from trainable.training.bootstrap import Intervals
@@ -45,6 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def train_file(
     recipe: str | Path,
     *,
+    prepared: Callable[[Recipe], Recipe] = lambda recipe: recipe,
     settings: Sequence[str] = (),
     data: str | None = None,
     out: str | Path | None = None,
@@ -53,10 +55,10 @@ def train_file(
     as_json: bool = False,
     debug: Sequence[str] = (),
 ) -> int:
-    """Trains the recipe in a file and prints the result. Returns 0 if it is done, 1 if it crashed or
-    diverged. Raises UserError."""
+    """Trains the recipe in a file, as `prepared` makes it ready, and prints the result. Returns 0 if it is
+    done, 1 if it crashed or diverged. Raises UserError."""
     progress = partial(print, file=sys.stderr if as_json else sys.stdout, flush=True)
-    changed = with_settings(read_recipe(recipe), settings, data)
+    changed = prepared(with_settings(read_recipe(recipe), settings, data))
     try:
         outcome = train(changed, out=out, test=test, download=download, debug=debug, say=progress)
     except RunError as error:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -23,29 +20,29 @@ from trainable.data.loading import statistics_of
 from trainable.data.measure import DeviceKind
 from trainable.data.own import MakeData, make_own
 from trainable.errors import DataError, UserError
-from trainable.models.own import BuildModel, name_of, source_digest
-from trainable.models.weights import METADATA, STATISTICS, weights_digest
+from trainable.models.own import BuildModel, name_of
+from trainable.models.weights import METADATA, STATISTICS
 from trainable.probes.speed import measure_speeds
 from trainable.recipe import Recipe
 from trainable.recipe.data import ChannelStatistics
 from trainable.recipe.provenance import Provenance
 from trainable.recipe.speeds import fastest
+from trainable.recipe.trained_files import MODEL_FILE, RECIPE_FILE
 from trainable.recipe.yamlfile import parse_setting, write_recipe, write_whole
 from trainable.training.bootstrap import Intervals, intervals_of, resampled_metrics
 from trainable.training.debug import Say, debugging, tools_named
-from trainable.training.devices import default_device, device_name, threads
+from trainable.training.devices import default_device, threads
 from trainable.training.evaluate import Scores
 from trainable.training.extra_metrics import Own
 from trainable.training.metrics import EpochResult
 from trainable.training.network import make_network, stands_alone
+from trainable.training.origins import DIGITS, differences, digests_of, provenance_of
 from trainable.training.pixels import as_weights_know, load_for
 from trainable.training.run import PREFIXES, Run
 from trainable.training.score_gap import ScoredPart, ScoreGaps, score_gaps
 from trainable.training.seeds import global_generators
 
-MODEL_FILE, METRICS_FILE, RECIPE_FILE = "model.safetensors", "metrics.json", "recipe.yaml"
-PACKAGES = ("tunebook", "torch", "torchvision", "timm", "numpy")
-"""A run's numbers depend on these packages; their versions are written into the provenance."""
+METRICS_FILE = "metrics.json"
 
 
 @dataclass(frozen=True)
@@ -180,88 +177,10 @@ def threads_of(provenance: Provenance | None, say: Say) -> Iterator[None]:
     wanted = provenance.threads if provenance is not None else None
     with threads(wanted) as got:
         if wanted is not None and got != wanted:
-            say(f"the recipe was trained with {wanted} threads, torch gives {got}: {_DIGITS}")
+            say(f"the recipe was trained with {wanted} threads, torch gives {got}: {DIGITS}")
         elif wanted is not None and wanted > (cores := os.cpu_count() or 1):
             say(f"the recipe was trained with {wanted} threads, this machine has {cores} cores: slower")
         yield
-
-
-_DIGITS = "the last digits of its numbers will differ"
-
-
-def differences(
-    provenance: Provenance | None, run: Run, code: Mapping[str, str] | None = None
-) -> Iterator[str]:
-    """Yields a line for each way in which a run differs from the one that a provenance describes.
-
-    `code` holds the digests of the sources of a person's own functions.
-    """
-    if provenance is None:
-        return
-    device = device_name(run.device)
-    if provenance.device is not None and not may_be_same(provenance.device, device):
-        yield f"the recipe was trained on {provenance.device}, this is {device}: {_DIGITS}"
-    if provenance.data_digest is not None and provenance.data_digest != run.data.info.digest:
-        yield "these are not the images that the recipe was found with, or another split of them"
-    if provenance.weights_digest not in (None, _weights_digest(run)):
-        yield "model.weights: these are not the weights that the recipe was trained from"
-    for word, digest in (code or {}).items():
-        if provenance.code.get(word, digest) != digest:
-            yield f"{word}: the source of this function is not that of the one that the recipe was found with"
-    now = versions()
-    for name, version in provenance.versions.items():
-        if name in now and now[name] != version:
-            yield f"the recipe was trained with {name} {version}, this is {now[name]}: {_DIGITS}"
-
-
-def _weights_digest(run: Run) -> str | None:
-    return None if run.own_network else weights_digest(run.recipe.model)
-
-
-def digests_of(**given: object) -> dict[str, str]:
-    """Returns the digests of the sources of the functions among these, where Python knows them."""
-    functions = {
-        word: each for word, each in given.items() if callable(each) and not isinstance(each, nn.Module)
-    }
-    found = {word: source_digest(function) for word, function in functions.items()}
-    return {word: digest for word, digest in found.items() if digest is not None}
-
-
-def may_be_same(recorded: str, device: str) -> bool:
-    """Returns whether two names from `device_name` may mean one model;
-    a kind alone matches each of its models."""
-    kind, _, model = recorded.partition(" ")
-    return recorded == device or (not model and kind == device.partition(" ")[0])
-
-
-def provenance_of(run: Run, scores: Mapping[str, float], code: Mapping[str, str] | None = None) -> Provenance:
-    """Returns the recipe's provenance, updated with what this run used and scored."""
-    earlier = run.recipe.provenance or Provenance()
-    return earlier.model_copy(
-        update={
-            "created": datetime.now(UTC).isoformat(timespec="seconds"),
-            "metrics": dict(scores),
-            "data_digest": run.data.info.digest,
-            "weights_digest": _weights_digest(run),
-            "class_names": run.data.info.classes,
-            "threads": torch.get_num_threads(),
-            "device": device_name(run.device),
-            "micro_batch": run.micro_batch,
-            "versions": versions(),
-            "code": dict(code or {}),
-        }
-    )
-
-
-def versions(*others: str) -> dict[str, str]:
-    """Returns the installed versions of Python, of what a run's numbers depend on, and of `others`."""
-    found = {"python": platform.python_version()}
-    for name in (*PACKAGES, *others):
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:  # timm is optional, and a source tree is not a distribution
-            continue
-    return found
 
 
 def _in_fastest_format(

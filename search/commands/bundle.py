@@ -11,7 +11,7 @@ from search.study import STUDY_FILE
 from trainable.bundle.trained import Trained, trained_in
 from trainable.bundle.write import check_new, write_bundle
 from trainable.errors import UserError
-from trainable.train import MODEL_FILE, RECIPE_FILE
+from trainable.recipe.trained_files import MODEL_FILE, RECIPE_FILE
 
 
 def run_bundle(folder: Path, out: Path, trial: int | None) -> None:

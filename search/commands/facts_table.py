@@ -160,6 +160,7 @@ FACT_TEXTS: dict[str, FactText] = {
     "networks": FactText(_networks, "counted on each"),
     "largest_micro_batch": FactText(partial(counted, noun="image"), "batch-find"),
     "speeds": FactText(_speeds, "timed"),
+    "teacher_parameters": FactText("{:,}".format, "counted in its weights"),
     "lr_band": FactText(_band, "lr-find"),
     "lr_band_kind": FactText(str, "lr-find"),
 }

@@ -16,6 +16,7 @@ from search.facts.start import Start, find_start
 from search.learning.learned_space import space_of
 from search.record.storage import local_folder
 from search.results.search import Search
+from search.results.teachers import recipe_with_teacher, with_teacher
 from search.running.networks import check_first_networks
 from search.study import RECIPE_SECTIONS, STUDY_FILE, Study, settings_of, study_from
 from search.study.first_trials import first_trials
@@ -87,7 +88,7 @@ def named_input(file: str | Path | None, data: str | None, settings: Sequence[st
     if path is not None and set(read_tree(path)) & RECIPE_SECTIONS:
         return _recipe(path, data, settings)
     values = _study_values(settings) | ({"data.path": data} if data is not None else {})
-    return study_from(path, values)
+    return with_teacher(study_from(path, values))
 
 
 def load_target(
@@ -118,11 +119,11 @@ def is_file_or_search(file: str | Path) -> bool:
 
 def _recipe(file: Path, data: str | None, settings: Sequence[str]) -> Recipe:
     recipe = read_recipe(file)
-    if data is None and not settings:
-        return recipe
-    from trainable.train import with_settings  # torch takes seconds to import
+    if data is not None or settings:
+        from trainable.train import with_settings  # torch takes seconds to import
 
-    return with_settings(recipe, settings, data)
+        recipe = with_settings(recipe, settings, data)
+    return recipe_with_teacher(recipe)
 
 
 def _study_values(settings: Sequence[str]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from search.study.first import First
 from spaces.conditions import scalars_of
 from spaces.domains import Value, shown
 from spaces.facts import Facts
+from spaces.rules.distillation import gain_to_expect
 from spaces.rules.loops import wanted_epochs
 from spaces.space import RuleValue, Space
 from trainable.recipe.models import MODEL_NAME
@@ -67,6 +68,7 @@ def plan_table(
         *_start(space, start),
         ("budget", f"{budget.trials} trials of {budget.epochs} epochs at most{hours}"),
         *length,
+        *_teacher(facts),
         ("first trial", first_trial(study, space, begun=facts is None)),
         *((f"trial {at}", str(each)) for at, each in enumerate(first, start=1)),
         *(("learned from", each) for each in learned),
@@ -88,6 +90,13 @@ def _start(space: Space, start: Start | None) -> Iterator[tuple[str, str]]:
         yield "network", f"{shown(rule.value)}: {rule.reason} ({source}); {OTHERWISE}"
     elif start is not None and start.hint:
         yield "network", start.hint
+
+
+def _teacher(facts: Facts | None) -> Iterator[tuple[str, str]]:
+    """Yields the row that says what is to be expected of a teacher, if there is one."""
+    found = None if facts is None else gain_to_expect(facts)
+    if found is not None:
+        yield "teacher", f"{found.reason} ({found.source})"
 
 
 def first_trial(study: Study, space: Space, *, begun: bool) -> str:

@@ -38,8 +38,8 @@ from trainable.recipe import Recipe
 from trainable.recipe.models import OF_ANY_NETWORK, OWN_WEIGHTS
 from trainable.recipe.speeds import fastest
 from trainable.recipe.yamlfile import write_whole
-from trainable.train import versions
 from trainable.training.network import make_network
+from trainable.training.origins import versions
 from trainable.training.pixels import load_for, resolved
 
 CHOSEN = 3

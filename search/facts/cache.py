@@ -42,8 +42,8 @@ def cache_file(base: Recipe, device: DeviceKind, cpus: int = 1) -> Path:
 
     How fast the model trains depends on the processors of a trial, too, where that is measured.
     """
-    from trainable.train import versions  # it imports torch, for which `show` need not wait
     from trainable.training.devices import machine_name
+    from trainable.training.origins import versions  # it imports torch, for which `show` need not wait
 
     tree, (path, files) = base.tree(), _images_of(base.data)
     follows_from = {

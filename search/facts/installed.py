@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from trainable.train import versions as run_versions
+from trainable.training.origins import versions as run_versions
 
 
 def versions() -> dict[str, str]:

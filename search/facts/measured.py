@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from search.facts.cache import cache_file, read_cached, write_cached
 from search.facts.hardware import PerTrial
+from search.facts.teacher import teacher_parameters
 from search.study import FACT_OF_PROBE, Probe, Study
 from spaces.facts import Facts, Network
 from trainable.data import DataInfo, DataSet, load
@@ -289,6 +290,7 @@ def _facts_of_study(base: Recipe, trial: PerTrial) -> Mapping[str, Any]:
         "workers": trial.workers,
         "gpu_memory_bytes": _gpu_memory() if trial.gpus else None,
         "pretrained": base.model.weights is not None,
+        "teacher_parameters": teacher_parameters(base),
     }
 
 

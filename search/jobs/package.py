@@ -15,6 +15,7 @@ from spaces.catalog.catalog import named
 from spaces.domains import SpaceError
 from trainable.errors import Fault, UserError
 from trainable.files.store import is_uri
+from trainable.recipe.distillation import TEACHER
 from trainable.recipe.models import MODEL_NAME, folder_of_name, is_published
 
 SCRIPT = "job.sh"
@@ -77,6 +78,8 @@ def _paths(study: Study) -> Iterator[Fault]:
     written = {"data.path": study.data.path, "storage": study.storage}
     if isinstance(weights, str) and not is_published(weights):
         written[f"base.{WEIGHTS}"] = weights
+    if isinstance(teacher := study.pinned.get(TEACHER), str):
+        written[f"base.{TEACHER}"] = teacher
     if (folder := folder_of_name(study.pinned.get(MODEL_NAME))) is not None:
         written[f"base.{MODEL_NAME}"] = folder
     chosen = {f"space.overrides.{MODEL_NAME}: {name}": folder_of_name(name) for name in study.networks}

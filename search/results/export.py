@@ -19,8 +19,10 @@ from spaces.space import Space
 from trainable.data import DataInfo
 from trainable.errors import UserError
 from trainable.recipe import Recipe
+from trainable.recipe.distillation import TEACHER
 from trainable.recipe.models import network_name
 from trainable.recipe.provenance import FreshRuns, Provenance, Verification
+from trainable.recipe.trained_files import teacher_files
 from trainable.recipe.yamlfile import read_recipe, to_yaml, write_recipe
 
 
@@ -84,6 +86,8 @@ def recipe_of(search: Search, chosen: Trial) -> Recipe:
         verification=_verification(search, chosen, recipe),
         data_digest=info.digest,
         weights_digest=chosen.weights.get(network_name(recipe.model)) if recipe.model.weights else None,
+        teacher_digest=chosen.weights.get(TEACHER) if recipe.distillation is not None else None,
+        teacher_recipe=_teacher_recipe(recipe),
         class_names=info.classes,
         threads=facts.cpus,
         device="cuda" if facts.gpus else "cpu",
@@ -93,6 +97,17 @@ def recipe_of(search: Search, chosen: Trial) -> Recipe:
         code=search.code.digests if search.code is not None else {},
     )
     return recipe.model_copy(update={"provenance": provenance})
+
+
+def _teacher_recipe(recipe: Recipe) -> str | None:
+    """Returns the digest of the teacher's recipe; None without one, and where its files are not here now."""
+    if recipe.distillation is None:
+        return None
+    try:
+        found = teacher_files(recipe.distillation).recipe
+    except UserError:
+        return None
+    return None if found is None else found.digest()
 
 
 def _fresh_runs(search: Search, trial: Trial) -> FreshRuns | None:

@@ -39,9 +39,7 @@ def trained_trial(
     no such trial, no checkpoint of it that can be read, or where the images are others now.
     """
     chosen = chosen_trial(search, trial)
-    if chosen.end == "diverged":
-        raise UserError(f"trial {chosen.id} diverged: its weights are of no use; choose another one")
-    state, recipe = _newest_state(search, chosen), recipe_of(search, chosen)
+    state, recipe = newest_state(search, chosen, "bundle DIR"), recipe_of(search, chosen)
     return trained(recipe, scored_weights(state), epochs=state["epoch"], model=model, data=data)
 
 
@@ -54,11 +52,15 @@ def best_program(search: Search, code: Code = NO_CODE) -> ExportedProgram:
     """
     best, info = chosen_trial(search, None), search.info
     recipe = resolved_for(best.whole_recipe, info)
-    network = network_with(scored_weights(_newest_state(search, best)), recipe, info, code.model)
+    network = network_with(scored_weights(newest_state(search, best, "bundle DIR")), recipe, info, code.model)
     return export_program(make_classifier(network, recipe, info))
 
 
-def _newest_state(search: Search, chosen: Trial) -> Mapping[str, Any]:
+def newest_state(search: Search, chosen: Trial, then: str) -> Mapping[str, Any]:
+    """Returns the newest checkpoint of a trial. Raises UserError where it is of no use or there is none;
+    `then` says what to do with the folder of a network that is trained instead."""
+    if chosen.end == "diverged":
+        raise UserError(f"trial {chosen.id} diverged: its weights are of no use; choose another one")
     address = search.home.checkpoints(chosen.id)
     state = CheckpointStore.at(address).newest_state()
     if state is None:
@@ -66,6 +68,6 @@ def _newest_state(search: Search, chosen: Trial) -> Mapping[str, Any]:
         export = f"tunebook export {quote(str(search.folder))} --trial {chosen.id} -o recipe.yaml"
         raise UserError(
             f"{address}: no checkpoint of trial {chosen.id} that can be read{why}; train it: `{export}`, "
-            "`tunebook train recipe.yaml --out DIR`, and bundle DIR"
+            f"`tunebook train recipe.yaml --out DIR`, and {then}"
         )
     return state

@@ -134,7 +134,9 @@ def _dropped(
 
 def _effect(recipe: Recipe, path: str, gains: Scores, noise: float) -> Effect:
     mean = float(gains.mean())
-    return Effect(path, recipe.get(path), mean, Interval(mean - noise, mean + noise))
+    value = recipe.get(path)
+    value = value["kind"] if isinstance(value, Mapping) else value  # a section that may be left out
+    return Effect(path, value, mean, Interval(mean - noise, mean + noise))
 
 
 def _scores(

@@ -32,6 +32,7 @@ from search.results import report
 from search.results.export import recipe_text
 from search.results.finals_table import winner_line
 from search.results.search import Search
+from search.results.teachers import with_teacher
 from search.running.cluster import alive_machines, joined, local_ray
 from search.running.ending import State, how_it_ended, leave_report, write_results
 from search.running.log_file import logging_to
@@ -171,7 +172,7 @@ def _home_to_write(folder: Path) -> Home:
 
 def resolved_study(study: Study) -> Study:
     """Returns the study with a name, absolute paths and tracking URI, so that it means the same anywhere."""
-    named = study.resolved(study.name or default_name(study))
+    named = with_teacher(study).resolved(study.name or default_name(study))
     uri = resolve_tracking_uri(study.tracking.uri, named.storage, os.environ)
     return named.model_copy(update={"tracking": named.tracking.model_copy(update={"uri": uri})})
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import product
+from itertools import chain, product
 from typing import TYPE_CHECKING
 
 from search.study.first import FirstTrial
@@ -12,7 +12,9 @@ from spaces.space import Space
 from trainable.data import DataInfo
 from trainable.errors import ModelError
 from trainable.recipe import Recipe
+from trainable.recipe.distillation import SECTION, TEACHER
 from trainable.recipe.models import ENCODER, MODEL_NAME, OUTPUT_STRIDE, Model, SmpModel, network_name
+from trainable.recipe.trained_files import teacher_files
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from trainable.models.own import BuildModel
@@ -59,12 +61,36 @@ def check_first_networks(
                 raise ModelError(f"{each.source}: {error}") from None
 
 
+def check_teacher(
+    space: Space, info: DataInfo, build: BuildModel | None = None, *, download: bool = False
+) -> None:
+    """Load the teacher as each kind of distillation that a trial may have asks for it, on this machine's
+    processors. Raises ModelError."""
+    if space.base.distillation is None:
+        return
+    import torch
+
+    from trainable.training import precision
+    from trainable.training.pixels import resolved_for
+    from trainable.training.teacher import load_teacher
+
+    device, path = torch.device("cpu"), f"{SECTION}.kind"
+    kinds = [each.domain.options for each in space.dimensions if each.path == path]  # type: ignore[union-attr]
+    for kind in dict.fromkeys((*chain(*kinds), space.base.distillation.kind)):
+        recipe = resolved_for(space.base.with_values({path: kind}), info, download=download)
+        assert recipe.distillation is not None
+        autocast = precision.autocast("fp32", device)
+        load_teacher(recipe.distillation, recipe, info, device=device, autocast=autocast, build=build)
+
+
 def weights_of(space: Space) -> dict[str, str]:
-    """Returns the digest of the file of weights of each network that the space may choose, by its name;
-    published weights have none."""
-    from trainable.models.weights import weights_digest
+    """Returns the digest of the file of weights of each network that the space may choose, by its name, and
+    that of the teacher's, by the field that names it; published weights have none."""
+    from trainable.models.weights import file_digest, weights_digest
 
     found = {network_name(spec): weights_digest(spec) for spec in _models_with_weights(space)}
+    if space.base.distillation is not None:
+        found[TEACHER] = file_digest(teacher_files(space.base.distillation).weights)
     return {name: digest for name, digest in found.items() if digest is not None}
 
 

@@ -32,13 +32,14 @@ from search.record.folder import facts_text
 from search.record.home import FACTS_FILE, Home
 from search.results.search import Search
 from search.running.fresh_splits import fresh_splits, most_bytes
-from search.running.networks import check_first_networks, check_networks, weights_of
+from search.running.networks import check_first_networks, check_networks, check_teacher, weights_of
 from search.study import Study
 from search.study.code import NO_CODE, Code, check_code
 from search.study.first import FirstTrial
 from search.study.first_trials import first_trials
 from search.study.space import check_trials, far_rates
 from spaces.facts import Facts
+from spaces.rules.distillation import gain_to_expect
 from spaces.space import Space
 from trainable.data import DataInfo, DataSet, resolve
 from trainable.errors import UserError
@@ -120,6 +121,9 @@ def prepare(
     )
     prepared = _assemble(study, home, data, facts, trial, hardware, earlier, download=download)
     check_networks(prepared.space, data.info, code.model, download=download)
+    check_teacher(prepared.space, data.info, code.model, download=download)
+    if (teacher := gain_to_expect(facts)) is not None and not teacher.what:
+        say(f"distillation: {teacher.reason} ({teacher.source})")
     carried = _carried(code)
     if study.space.probes:
         space = prepared.space
@@ -171,6 +175,7 @@ def prepare_again(
     data.refuse_leaks(study.data)
     check_trials(study, search.space, facts)
     check_networks(search.space, data.info, code.model, download=download)
+    check_teacher(search.space, data.info, code.model, download=download)
     weights = weights_of(search.space)
     _say_changed(search, weights, say)
     prepared = Prepared(

@@ -9,7 +9,6 @@ from search.study.objective import Objective
 from trainable.errors import Fault
 from trainable.recipe import Recipe
 from trainable.recipe.tasks import Segmentation
-from trainable.recipe.trees import leaves
 from trainable.training.metrics import objectives_for
 
 TASK = "task.kind"
@@ -20,7 +19,9 @@ METRIC_OF_MASKS = "val_mean_iou"
 
 def learns_masks(base: Mapping[str, Any]) -> bool:
     """Says whether a study's `base`, with nested or dotted keys, asks for a segmentation."""
-    return any(path == TASK and value == SEGMENTATION for path, value in leaves(base))
+    task = base.get("task")
+    kind = task.get("kind") if isinstance(task, Mapping) else base.get(TASK)
+    return bool(kind == SEGMENTATION)
 
 
 def default_recipe(base: Mapping[str, Any]) -> Recipe:

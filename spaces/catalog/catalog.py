@@ -49,6 +49,8 @@ FINE_TUNED = (
     "augmentation.crop.scale_min",
     "augmentation.policy.kind",
     "augmentation.policy.magnitude",
+    "distillation.temperature",
+    "distillation.weight",
 )
 """Published fine-tuning varies these: how far pretrained weights may move, and a little augmentation
 (PaddleClas guide, 003:88; PyTorch tuning guide, 001:98-102; training tricks notes, 000:51)."""

@@ -13,6 +13,7 @@ from spaces.forms import fields_of, types_of
 from spaces.priors import SPREADS, Confidence, Prior, Uniform, Weights, believed, check_prior
 from trainable.errors import Fault, RecipeError, quoted
 from trainable.recipe import Recipe
+from trainable.recipe.distillation import SECTION, TEACHER
 
 OVERRIDES = "space.overrides"
 """Overrides stand under this path in a study; it begins the path of each of their faults."""
@@ -25,6 +26,8 @@ FORBIDDEN = {
     "task": "trials of different tasks, or of other masks, cannot be compared",
     "loop.epochs": "the study's budget.epochs sets it for all, since pruning compares trials epoch by epoch",
     "loop.seed": "a seed is luck, not a choice: a search over it would report the luckiest trial",
+    "distillation.teacher": "trials learn from one teacher, which base names; write another one there",
+    "distillation.model": "it names the network of the teacher's weights; write it under base",
     "model.weights": "the other ranges follow from whether the model is pretrained; write it under base",
     "provenance": "it says where a recipe comes from and changes no run",
     "version": "it says how the file is written and changes no run",
@@ -205,6 +208,8 @@ def _check_known(name: str, written: Any, base: Recipe, names: Sequence[str]) ->
     path = path_of(name)
     if not types_of(path):
         base.get(path)  # says which fields there are
+    if path.startswith(f"{SECTION}.") and base.distillation is None:
+        raise SpaceError.at("", f"no trial learns from a teacher: write base.{TEACHER} to name one")
     if fields := fields_of(path):
         raise SpaceError.at("", _section(path, fields, written))
     if name != path and name not in names:

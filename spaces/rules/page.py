@@ -44,6 +44,8 @@ CIFAR = Facts(
     cpus=8,
     gpus=1.0,
 )
+TEACHER_PARAMETERS = 60_192_808
+"""These are ResNet-152's."""
 IMAGENET = CIFAR.model_copy(
     update={
         "train_images": 1_280_000,
@@ -102,7 +104,10 @@ VOC = FEW_MASKS.model_copy(
 EXAMPLES = {
     "digits": (DIGITS, {}),
     "CIFAR10": (CIFAR, {"model.kind": "torchvision", "model.name": "resnet18"}),
-    "ImageNet": (IMAGENET, {"model.kind": "torchvision", "model.name": "resnet50"}),
+    "ImageNet": (
+        IMAGENET.model_copy(update={"teacher_parameters": TEACHER_PARAMETERS}),
+        {"model.kind": "torchvision", "model.name": "resnet50"},
+    ),
     "fine-tuning": (
         FEW_PHOTOGRAPHS,
         {"model.kind": "timm", "model.name": "resnet50.a1_in1k", "model.weights": "default"},
@@ -152,7 +157,8 @@ def _examples() -> Iterator[str]:
     for name, (facts, values) in EXAMPLES.items():
         model = values.get("model.name", values.get("model.kind", "resnet_small"))
         kind = f"{model}{', pretrained' if facts.pretrained else ''}"
-        size = f"{shown_parameters(facts)} ({kind})"
+        taught = f", taught by {facts.teacher_parameters:,}" if facts.teacher_parameters else ""
+        size = f"{shown_parameters(facts)} ({kind}){taught}"
         where = "a GPU" if facts.gpus else "a CPU"
         yield (
             f"| {name} | {facts.train_images:,} | {facts.image_size} px | {size} | {facts.epochs} | {where} |"

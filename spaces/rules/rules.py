@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from spaces.facts import Facts
 from spaces.rules import (
     augmentations,
+    distillation,
     finetuning,
     imbalance,
     loops,
@@ -70,6 +71,11 @@ _SCALED = When(_CROP, ("scaled",))
 _AVERAGING, _CLIPPING = "regularisation.averaging", "regularisation.clipping"
 _WEIGHTS = "regularisation.class_weights"
 _SMOOTHING, _ALPHA = "regularisation.label_smoothing", "augmentation.mixing.alpha"
+
+_TAUGHT, TAUGHT = "distillation.kind", ("logits", "dkd", "features")
+"""The kinds of a section that a recipe has only with a teacher."""
+SOFTENED = When(_TAUGHT, TAUGHT[:2])
+"""These kinds of distillation have a temperature."""
 
 _KINDS: tuple[Rule, ...] = (
     Rule(_OPTIMIZER, optimizers.kinds),
@@ -140,6 +146,8 @@ _NUMBERS: tuple[Rule, ...] = (
     Rule(_ALPHA, augmentations.mixup_alphas, When(_MIXING, ("mixup",)), "mixup"),
     Rule(_ALPHA, augmentations.cutmix_alphas, When(_MIXING, ("cutmix",)), "cutmix"),
     Rule(f"{_CLIPPING}.max_norm", regularisation.clip_norms, When(f"{_CLIPPING}.kind", ("norm",))),
+    Rule("distillation.temperature", distillation.temperatures, SOFTENED),
+    Rule("distillation.weight", distillation.weights, When(_TAUGHT, TAUGHT)),
 )
 
 RULES: tuple[Rule, ...] = _KINDS + _NUMBERS

@@ -20,6 +20,7 @@ TIMES = {
     "data_seconds",
     "evaluation_seconds",
     "images_per_second",
+    "teacher_seconds",
     "peak_memory_bytes",
 }
 """They may differ between two equal runs."""

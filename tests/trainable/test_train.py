@@ -17,8 +17,9 @@ from trainable.errors import RecipeError, UserError
 from trainable.recipe import Recipe
 from trainable.recipe.provenance import Provenance
 from trainable.recipe.yamlfile import read_recipe, write_recipe
-from trainable.train import differences, may_be_same, threads_of, with_settings
+from trainable.train import threads_of, with_settings
 from trainable.training.devices import device_name
+from trainable.training.origins import differences, may_be_same
 from trainable.training.run import Run
 
 DIGITS = Recipe().with_values({"loop.epochs": 2, "model.width": 8, "precision.kind": "fp32"})

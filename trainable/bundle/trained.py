@@ -16,8 +16,9 @@ from trainable.errors import ModelError, UserError, first_line
 from trainable.models.own import BuildModel
 from trainable.recipe import Recipe
 from trainable.recipe.models import OwnModel, network_name
+from trainable.recipe.trained_files import MODEL_FILE, RECIPE_FILE
 from trainable.recipe.yamlfile import read_recipe
-from trainable.train import MODEL_FILE, RECIPE_FILE, images_of
+from trainable.train import images_of
 from trainable.training.devices import default_device
 from trainable.training.network import make_network
 from trainable.training.pixels import resolved

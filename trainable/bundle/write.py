@@ -25,8 +25,9 @@ from trainable.bundle.timm_files import write_timm_files
 from trainable.bundle.trained import Trained, in_fp32
 from trainable.data import Split
 from trainable.errors import UserError
+from trainable.recipe.trained_files import MODEL_FILE, RECIPE_FILE
 from trainable.recipe.yamlfile import sync_folder, write_recipe, write_whole
-from trainable.train import METRICS_FILE, MODEL_FILE, RECIPE_FILE, model_file
+from trainable.train import METRICS_FILE, model_file
 from trainable.training.answers import Answers
 from trainable.training.bootstrap import Intervals, intervals
 from trainable.training.evaluate import Scores

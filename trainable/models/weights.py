@@ -45,8 +45,11 @@ def weights_digest(spec: specs.Model) -> str | None:
     """Returns twelve hexadecimal digits over the file of weights, or None if a run begins from no file, or
     from one that a library publishes under a name of its own: it does not change."""
     file = _file_that_may_change(spec)
-    if file is None:
-        return None
+    return None if file is None else file_digest(file)
+
+
+def file_digest(file: Path) -> str:
+    """Returns twelve hexadecimal digits over a file's bytes."""
     with file.open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()[:12]
 

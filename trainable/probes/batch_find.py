@@ -274,14 +274,16 @@ class _Steps:
         return Tried(size, limit_bytes is None or peak <= limit_bytes, peak, speed)
 
     def line(self, limit: int, most_images: int = MOST_IMAGES) -> Line | None:
-        """Returns a line for the memory of weights, optimizer and a step on any number of images, without
-        taking that step.
+        """Returns a line for the memory of weights, also a teacher's, optimizer and a step on any number of
+        images, without taking that step.
 
         It returns None if the smallest step runs out of memory. That step also creates the optimizer's state.
         """
         if self.speed(SMALLEST) is None:
             return None
-        return draw_line(self.take, held_bytes(self._run.state_dict()), limit, most_images)
+        teaching = self._run.teaching
+        teacher = {} if teaching is None else teaching.teacher.network.state_dict()
+        return draw_line(self.take, held_bytes([self._run.state_dict(), teacher]), limit, most_images)
 
 
 def _check(limit_bytes: int | None, largest: int | None) -> None:

@@ -33,6 +33,8 @@ FREE = (
     "frozen_views",
 )
 """These fields of a model change neither its size nor its speed."""
+LEARNT = {"temperature", "weight", "alpha", "beta"}
+"""These fields of a distillation change nothing that a step takes."""
 
 
 def measure_cost(run: Run) -> NetworkCost:
@@ -87,6 +89,7 @@ def key_of_cost(recipe: Recipe) -> str:
         optimizer.model_dump().get("momentum") == 0.0,  # one copy of the weights less
         recipe.regularisation.averaging.kind,
         augmentation.size.model_dump(mode="json"),
+        None if recipe.distillation is None else recipe.distillation.model_dump(mode="json", exclude=LEARNT),
         recipe.data.image_size,
         *(each.model_dump(mode="json") for each in (recipe.precision, recipe.loop, recipe.evaluation)),
     ]

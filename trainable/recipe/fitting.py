@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainable.recipe import augmentations, metrics, models
+from trainable.recipe.distillation import FeaturesTaught
 from trainable.recipe.tasks import Segmentation
 
 if TYPE_CHECKING:
@@ -16,8 +17,8 @@ NO_MASKS = ("digits", "idx", "datasets")
 
 
 def misfits(recipe: Recipe) -> Iterator[str]:
-    """Yields what is wrong with fields that the recipe's task cannot have: which one, what was expected, and
-    what was got."""
+    """Yields what is wrong with fields that the recipe's task, or what its teacher says, cannot have: which
+    one, what was expected, and what was got."""
     dense = isinstance(recipe.task, Segmentation)
     found = (
         ("model.kind", recipe.model.kind, models.kinds_for(dense)),
@@ -30,6 +31,8 @@ def misfits(recipe: Recipe) -> Iterator[str]:
             yield f"{path} {kind} does not go with task.kind {recipe.task.kind}: expected {', '.join(known)}"
     if dense:
         yield from _of_masks(recipe)
+    if isinstance(recipe.distillation, FeaturesTaught) and recipe.loop.compile:
+        yield "loop.compile: distillation.kind features reads what a compiled network hides; set it to false"
 
 
 def _of_masks(recipe: Recipe) -> Iterator[str]:

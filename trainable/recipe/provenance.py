@@ -122,7 +122,8 @@ class Provenance(Spec):
     """Says where a recipe comes from and what it scored. It is not in the digest and never changes a run.
 
     `first` says where a person asked for it, if it was a first trial of a study; `weights_digest` is that of
-    the file that the run began from; `code` has those of your own functions.
+    the file that the run began from; `teacher_digest` and `teacher_recipe` are those of the weights and the
+    recipe of the network that taught it; `code` has those of your own functions.
     """
 
     search: str | None = None
@@ -138,6 +139,8 @@ class Provenance(Spec):
     verification: Verification | None = None
     data_digest: str | None = None
     weights_digest: str | None = None
+    teacher_digest: str | None = None
+    teacher_recipe: str | None = None
     class_names: tuple[str, ...] = ()
     threads: int | None = None
     device: str | None = None

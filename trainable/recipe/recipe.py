@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import ValidationError, model_validator
@@ -24,6 +24,7 @@ from trainable.recipe import version1
 from trainable.recipe.augmentations import Augmentation
 from trainable.recipe.base import Purpose, Spec
 from trainable.recipe.data import Data, decisive
+from trainable.recipe.distillation import DEFAULT_KIND, MODEL, OF_ANY_KIND, SECTION, TEACHER, Distillation
 from trainable.recipe.fitting import misfits
 from trainable.recipe.models import Model, ResNetSmall, UNetSmall
 from trainable.recipe.optimizers import SGD, Optimizer
@@ -37,6 +38,8 @@ REFERENCE_BATCH = 256
 """The batch at which every learning rate is stated (Goyal et al., arXiv 1706.02677, section 2.1)."""
 LEARNING_RATES = ("optimizer.lr", "optimizer.sgd_lr")
 """The fields that hold a learning rate at this batch."""
+OPTIONAL = (SECTION, "provenance")
+"""A recipe without these sections has no trace of them."""
 
 
 class Recipe(Spec):
@@ -56,6 +59,10 @@ class Recipe(Spec):
     precision: Precision = Precision()
     loop: Loop = Loop()
     evaluation: Evaluation = Evaluation()
+    distillation: Annotated[
+        Distillation | None,
+        Purpose("what is learnt from a teacher, beside the labels", "arXiv 1503.02531, 2106.05237"),
+    ] = None
     provenance: Provenance | None = None
 
     @model_validator(mode="after")
@@ -97,19 +104,20 @@ class Recipe(Spec):
 
     def tree(self) -> dict[str, Any]:
         """Returns the recipe as nested plain data: every field, and the provenance if there is one."""
-        whole = self.model_dump(mode="json")
-        if self.provenance is None:
-            del whole["provenance"]
-        return whole
+        return self._dumped(set())
+
+    def _dumped(self, without: set[str]) -> dict[str, Any]:
+        absent = {name for name in OPTIONAL if getattr(self, name) is None}
+        return self.model_dump(mode="json", exclude=absent | without)
 
     def leaves(self) -> Iterator[tuple[str, Any]]:
         """Yields every dotted path with its value, without the provenance; a list is one value."""
-        return leaves(self.model_dump(mode="json", exclude={"provenance"}))
+        return leaves(self._dumped({"provenance"}))
 
     def digest(self) -> str:
         """Returns twelve hexadecimal digits that depend on every field but the provenance, `data.cache`
         and `data.leaks`, which change no result."""
-        return digest_of(self.model_dump(mode="json", exclude={"provenance"}))
+        return digest_of(self._dumped({"provenance"}))
 
     def get(self, path: str) -> Any:
         """Returns the value at a dotted path, such as `optimizer.lr`. Raises RecipeError for unknown ones."""
@@ -121,8 +129,8 @@ class Recipe(Spec):
     def with_values(self, values: Mapping[str, Any]) -> Recipe:
         """Returns a copy with other values by dotted path, such as `{"optimizer.lr": 1e-3}`.
 
-        Setting a `kind` to another one first resets that section to the new kind's defaults. Raises
-        RecipeError with every fault.
+        Setting a `kind` to another one first resets that section to the new kind's defaults; the teacher of a
+        `distillation` stays. Raises RecipeError with every fault.
         """
         return Recipe.from_tree(tree_with_values(self.tree(), values))
 
@@ -156,7 +164,7 @@ def _with_kinds(tree: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[st
 
 def tree_with_values(tree: Tree, values: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a recipe's tree with other values by dotted path, kinds first. Raises RecipeError."""
-    changed = dict(tree)
+    changed = _with_section(dict(tree), values)
     for path in sorted(values, key=lambda path: (not path.endswith(".kind"), path.count("."), path)):
         changed = _with_value(changed, path, values[path])
     return changed
@@ -168,10 +176,29 @@ def _with_value(tree: Tree, path: str, value: Any) -> dict[str, Any]:
     try:
         changed = with_value(tree, [*sections, name], value, _has_kind)
         if sections and name == "kind" and tree != changed:
-            return with_value(tree, sections, {"kind": value}, _has_kind)
+            return with_value(tree, sections, {**_of_any_kind(tree, sections), "kind": value}, _has_kind)
         return changed
     except NoSuchPath as error:
         raise RecipeError([version1.with_advice(_unknown(path, error))]) from None
+
+
+def _with_section(tree: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the tree with a section `distillation` to write to, if values name a teacher that it has not.
+    Raises RecipeError for values of that section which name none."""
+    inside = sorted(path for path in values if path.startswith(f"{SECTION}."))
+    if not inside or tree.get(SECTION) is not None:
+        return tree
+    if TEACHER not in values:
+        message = f"this recipe learns from no teacher; write {TEACHER}, a folder that `train --out` left"
+        raise RecipeError([Fault(path, message) for path in inside])
+    return {**tree, SECTION: {"kind": DEFAULT_KIND}}
+
+
+def _of_any_kind(tree: Tree, sections: Sequence[str]) -> dict[str, Any]:
+    """Returns the fields of a section that a change of its kind leaves as they are."""
+    if list(sections) != [SECTION]:
+        return {}
+    return {name: value for name, value in tree[SECTION].items() if name in OF_ANY_KIND}
 
 
 def _has_kind(section: Tree) -> bool:
@@ -185,3 +212,4 @@ def _unknown(path: str, error: NoSuchPath) -> Fault:
 
 
 _DEFAULTS = Recipe().tree()
+_DEFAULTS[SECTION] = {"kind": DEFAULT_KIND, MODEL: _DEFAULTS["model"]}

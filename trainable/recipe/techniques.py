@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trainable.errors import RecipeError
+from trainable.recipe.distillation import SECTION
 from trainable.recipe.recipe import Recipe
 
 OFF: Mapping[str, Any] = {
@@ -35,6 +36,7 @@ OFF: Mapping[str, Any] = {
     "evaluation.flip": False,
     "evaluation.scales": [1.0],
     "evaluation.norm_batches": 0,
+    SECTION: None,
 }
 """What a field holds, by dotted path, where its technique is off."""
 FLIP = "augmentation.flip_probability"

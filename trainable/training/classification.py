@@ -56,7 +56,11 @@ class ClassificationTask(Task):
     def weight(self, targets: Tensor) -> Weight:
         """Returns the sum of the weights of the images' classes, which mixing within the batch does not
         change."""
-        return float(len(targets)) if self._weights is None else self._weights[targets].sum()
+        weights = self.weights(targets)
+        return float(len(targets)) if weights is None else weights.sum()
+
+    def weights(self, targets: Tensor) -> Tensor | None:
+        return None if self._weights is None else self._weights[targets]
 
     def right(self, output: Tensor, targets: Tensor) -> Tensor:
         """Returns 0 or 1 for each answer, or the share of the answered class if labels are mixed."""

@@ -17,6 +17,7 @@ def epoch_result(
     seconds: float,
     evaluation: float,
     memory: int,
+    teacher_seconds: float | None = None,
 ) -> EpochResult:
     """Returns an epoch's result: the `worst` scores where there are none, or where they are not finite."""
     diverged = scores is None or not scores.finite
@@ -39,6 +40,7 @@ def epoch_result(
         peak_memory_bytes=memory,
         micro_batch=trained.micro_batch,
         clean_train_accuracy=clean_train_accuracy,
+        teacher_seconds=teacher_seconds,
         diverged=diverged,
         extra_metrics={f"val_{name}": value for name, value in validation.extra.items()},
     )

@@ -44,12 +44,16 @@ MEMORY_SHARE = 4
 def views_of(recipe: Recipe, info: DataInfo) -> int | None:
     """Returns how many views of each training image the frozen epochs show: one, if nothing random touches
     the images, else `model.frozen_views`; None if every epoch augments them anew."""
+    return recipe.model.frozen_views if augments(recipe, info) else 1
+
+
+def augments(recipe: Recipe, info: DataInfo) -> bool:
+    """Returns whether anything random touches training images, of one size and before they are mixed."""
     if isinstance(recipe.task, Segmentation):
-        return None
+        return True  # windows of images are cut at random
     augmentation = recipe.augmentation
     changed = make_augment(augmentation, info.flips, info.image_size)
-    masked = make_masking(augmentation.masking, recipe.loop.epochs)
-    return recipe.model.frozen_views if changed or masked else 1
+    return bool(changed or make_masking(augmentation.masking, recipe.loop.epochs))
 
 
 def shown(recipe: Recipe, info: DataInfo, batches: list[Tensor], epoch: int) -> tuple[list[Tensor], int]:
@@ -113,10 +117,8 @@ class FrozenFeatures:
     ) -> None:
         self._recipe, self._info, self._model, self._device = recipe, info, model, device
         self._autocast = precision.autocast(number_format, device)
-        self._read_train, self._read_validation, self._on_batch = read_train, read_validation, on_batch
-        of_images = not isinstance(
-            recipe.task, Segmentation
-        )  # features of pixels take more than their images
+        self.read_train, self._read_validation, self._on_batch = read_train, read_validation, on_batch
+        of_images = not isinstance(recipe.task, Segmentation)  # features of pixels take more than images
         alone = ranks.world == 1 and not recipe.loop.compile and of_images
         self._epochs = min(recipe.model.freeze_epochs, recipe.loop.epochs) if alone else 0
         """So many epochs may use features."""
@@ -139,7 +141,7 @@ class FrozenFeatures:
         if view not in self._train:
             count = self._info.train_images
             blocks = torch.arange(count).tensor_split(math.ceil(count / self._recipe.evaluation.batch_size))
-            found = self._tried(lambda: self._read_train(blocks, view), count)
+            found = self._tried(lambda: self.read_train(blocks, view), count)
             self._train |= {} if found is None else {view: found}
         return self._train.get(view)
 

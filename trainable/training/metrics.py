@@ -96,6 +96,8 @@ class EpochResult:
     clean_train_accuracy: float | None = None
     """This is measured in the last epoch, on the training images (a sample if there are many), not augmented,
     as validation images are scored."""
+    teacher_seconds: float | None = None
+    """A teacher answered for this time, which is part of `epoch_seconds`; None without a teacher."""
     diverged: bool = False
     extra_metrics: Mapping[str, float] = field(default_factory=dict)
     """Holds what `evaluation.metrics` and the caller's own functions ask for, by name, such as

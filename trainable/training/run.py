@@ -37,6 +37,7 @@ from trainable.training.epoch_result import epoch_result
 from trainable.training.evaluate import Scores
 from trainable.training.extra_metrics import Own, make_extra_metrics
 from trainable.training.frozen_features import FrozenFeatures, shown
+from trainable.training.lessons import make_lessons
 from trainable.training.metrics import EpochResult
 from trainable.training.network import as_taken, given_or_made, layout_of, prepared, stands_alone
 from trainable.training.order import Order
@@ -46,6 +47,7 @@ from trainable.training.scoring import Scoring
 from trainable.training.seeds import Use
 from trainable.training.task import Task
 from trainable.training.tasks import task_of
+from trainable.training.teaching import make_teaching
 from trainable.training.totals import Trained
 from trainable.training.trainer import Trainer
 
@@ -96,25 +98,23 @@ class Run:
         on_batch: Callable[[], None] = lambda: None,
         on_pause: Callable[[], None] = lambda: None,
     ) -> None:
-        self._on_batch, self._on_pause = on_batch, on_pause
+        self._on_batch, self._on_pause, self._ranks = on_batch, on_pause, ranks
         self.device = device or default_device()
         is_own = self.own_network = stands_alone(model, recipe.model)
         self.data = data or load_for(recipe, self.device, own_model=is_own, download=download)
         self.recipe = resolved(recipe, self.data, own_model=is_own, download=download)
-        check_recipe(self.recipe, self.data.info, ranks)
+        check_recipe(self.recipe, info := self.data.info, ranks)
         self.precision = precision.resolve(self.recipe.precision, self.device)
-        self._ranks = ranks
-        self.extra_metrics = make_extra_metrics(
-            self.recipe.evaluation.metrics, metrics or {}, self.data.info.classes
-        )
-        self._task = task or task_of(self.recipe, self.data.info, self.device, self.extra_metrics)
+        self.extra_metrics = make_extra_metrics(self.recipe.evaluation.metrics, metrics or {}, info.classes)
+        self._task = task or task_of(self.recipe, info, self.device, self.extra_metrics)
         with self._generators(Use.WEIGHTS):
-            network = given_or_made(model, recipe.model, self.data.info, download=download)
+            network = given_or_made(model, recipe.model, info, download=download)
             self.model = prepared(network, self.recipe, ranks, self.device)
         self._as_taken = partial(
             as_taken, model=self.model, layout=layout_of(self.recipe), device=self.device, on_batch=on_batch
         )
-        check_sizes(self.model, self.recipe, self.data.info)
+        check_sizes(self.model, self.recipe, info)
+        self.teaching = make_teaching(self.recipe, self.model, info, self.precision, given=model)
         self._trainer = self._make_trainer()
         if self.recipe.loop.compile:
             self.model.compile()  # in place: names of weights stay
@@ -123,6 +123,7 @@ class Run:
             self.data.be_here()
         self._loader = make_loader(self.data, self.recipe, self.device, gpu_share)
         self._scoring, self._frozen = self._make_scoring(), self._make_frozen()
+        self._lessons = make_lessons(self.recipe, info, self.teaching, ranks, self._frozen.read_train)
         self._history: tuple[EpochResult, ...] = ()
         self._name = f"recipe {self.recipe.digest()}"
         self._probe: tuple[int, torch.Generator] | None = None
@@ -239,7 +240,7 @@ class Run:
 
     def windows(self, epoch: int = 0) -> Iterator[list[Batch]]:
         """Yields an epoch's effective batches, each as the micro-batches that `train_on` takes."""
-        batches = self._opened(epoch, 0)
+        batches = self._opened(epoch, self._trainer.order(epoch))
         while window := list(islice(batches, self._trainer.micro_batches)):
             yield window
 
@@ -281,18 +282,20 @@ class Run:
             seconds=now - started,
             evaluation=now - trained_at,
             memory=peak_memory_bytes(self.device),
+            teacher_seconds=None if self.teaching is None else self.teaching.take_seconds(),
         )
 
     def _train(self) -> Trained:
-        epoch, began = self.epoch, time.perf_counter()
-        features = self._frozen.train(epoch)
-        if features is None:
-            return self._trainer.epoch(epoch, lambda first: self._opened(epoch, first), self._pause)
+        epoch, began, lessons = self.epoch, time.perf_counter(), self._lessons
+        may = lessons is None or lessons.allow_features(epoch)
+        features = self._frozen.train(epoch) if may else None
+        head = None if features is None else head_layers(self.model)
 
         def opened(first: int) -> Iterator[Batch]:
-            return features.batches(self._trainer.order(epoch, first))
+            order = self._trainer.order(epoch, first)
+            batches = self._opened(epoch, order) if features is None else features.batches(order)
+            return batches if lessons is None else lessons.beside(batches, order, epoch)
 
-        head = head_layers(self.model)
         return self._trainer.epoch(epoch, opened, self._pause, head=head, began=began)
 
     def _pause(self) -> None:
@@ -300,9 +303,8 @@ class Run:
         self._average_norms()
         self._on_pause()
 
-    def _opened(self, epoch: int, first: int) -> Iterator[Batch]:
-        """Yields the micro-batches of an epoch from a window on."""
-        order = self._trainer.order(epoch, first)
+    def _opened(self, epoch: int, order: list[Tensor]) -> Iterator[Batch]:
+        """Yields an epoch's micro-batches, whose positions are `order`."""
         return self._as_taken(self._loader.train(*shown(self.recipe, self.data.info, order, epoch)))
 
     def _validated(self) -> Scores:
@@ -313,14 +315,10 @@ class Run:
         """Returns, at the end of a run, the accuracy on training images shown as validation images are."""
         if diverged or self.epoch + 1 < self.recipe.loop.epochs:
             return None
-        chosen = self._sample(max(CLEAN_IMAGES, self.data.info.validation_images))
+        info, seed = self.data.info, self.recipe.loop.seed
+        chosen = seeds.sample(seed, info.train_images, max(CLEAN_IMAGES, info.validation_images))
         scores = self._scoring.some(self._scored_model(), "train", chosen)
         return scores.accuracy if scores.finite else None
-
-    def _sample(self, count: int) -> Tensor:
-        """Returns positions, int64, of random training images, the same in every epoch and on every rank."""
-        generator = seeds.generator(self.recipe.loop.seed, Use.SAMPLE)
-        return torch.randperm(self.data.info.train_images, generator=generator)[:count]
 
     def _settle_norm(self, epoch: int) -> None:
         """Sets the running statistics with which the weights are scored after an epoch, counted from 0.
@@ -332,7 +330,8 @@ class Run:
         count, spec = self.recipe.evaluation.norm_batches, self.recipe.model
         if count == 0 or spec.freeze_norm or epoch < spec.freeze_epochs:
             return
-        positions = self._sample(count * self.recipe.loop.batch_size)
+        seed, wanted = self.recipe.loop.seed, count * self.recipe.loop.batch_size
+        positions = seeds.sample(seed, self.data.info.train_images, wanted)
         at_once = max(self.micro_batch, SMALLEST)
         mine = self._ranks.shares_of(positions, at_once, SMALLEST)
         batches = self._as_taken(self._loader.unchanged(mine.numpy(), at_once))
@@ -355,6 +354,7 @@ class Run:
             device=self.device,
             number_format=self.precision,
             ranks=self._ranks,
+            teaching=self.teaching,
         )
 
     def _make_scoring(self) -> Scoring:

@@ -40,6 +40,12 @@ def generator(seed: int, use: Use, *parts: int) -> torch.Generator:
     return torch.Generator().manual_seed(derive(seed, use, *parts))
 
 
+def sample(seed: int, images: int, count: int) -> torch.Tensor:
+    """Returns the positions, int64, of `count` random images of so many, or all: the same in every epoch and
+    on every rank."""
+    return torch.randperm(images, generator=generator(seed, Use.SAMPLE))[:count]
+
+
 @contextmanager
 def global_generators(device: torch.device, seed: int) -> Iterator[None]:
     """Seeds the global generators of the CPU and one device,

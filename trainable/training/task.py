@@ -47,6 +47,11 @@ class Task(abc.ABC):
         """Returns how much a batch with these targets, not mixed, counts in a mean over several batches."""
         return float(len(targets))
 
+    def weights(self, targets: Tensor) -> Tensor | None:
+        """Returns how much each image of a batch, not mixed, counts in its loss, [B]; None if all count
+        alike."""
+        return None
+
     @abc.abstractmethod
     def right(self, output: Tensor, targets: Tensor) -> Tensor:
         """Returns how right each answer of a batch is, [B], in [0, 1]; on the device. Its mean is

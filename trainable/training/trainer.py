@@ -24,12 +24,14 @@ from trainable.recipe.training import AdaptiveClipping, NormClipping
 from trainable.training import precision, schedule, seeds
 from trainable.training.clipping import below_head, clip
 from trainable.training.evaluate import full_precision, main_output
+from trainable.training.hints import in_learner
 from trainable.training.memory import give_back, ran_out
 from trainable.training.optim import Phase, make_phases
 from trainable.training.order import Order
 from trainable.training.reduction import Agreement, Reduction
 from trainable.training.seeds import Use
 from trainable.training.task import Task, Weight
+from trainable.training.teaching import Teaching
 from trainable.training.totals import Batches, Running, Totals, Trained
 
 CHECK_EVERY = 32
@@ -70,11 +72,11 @@ class Trainer:
         device: torch.device,
         number_format: Format,
         ranks: Ranks,
+        teaching: Teaching | None = None,
     ) -> None:
-        self._recipe, self._model, self._task = recipe, model, task
+        self._recipe, self._model, self._task, self._teaching = recipe, model, task, teaching
         self._ranks, self._device = ranks, device
-        self._order, self._image_size = order, image_size
-        self._batch = recipe.loop.batch_size
+        self._order, self._image_size, self._batch = order, image_size, recipe.loop.batch_size
         self.steps = order.steps
         self.share = self._batch // ranks.world
         """Each rank has at least this many images of a window:
@@ -90,15 +92,13 @@ class Trainer:
         self._norm_every = 1 if self._scaled or self._clips_norm else NORM_EVERY
         if recipe.model.freeze_norm:
             freeze_norm(model)
-        self._reduction = Reduction(model, ranks, in_bf16=recipe.loop.bf16_gradients)
-        self._parameters = [each for each in model.parameters() if each.requires_grad]
+        learner = model if teaching is None else teaching.learner
+        self._guessing = task.guessing if teaching is None else teaching.guessing(task.guessing)
+        self._reduction = Reduction(learner, ranks, in_bf16=recipe.loop.bf16_gradients)
+        self._parameters = [each for each in learner.parameters() if each.requires_grad]
         self._below_head = below_head(model) if isinstance(self._clipping, AdaptiveClipping) else []
-        self._phases = make_phases(
-            recipe.optimizer,
-            model,
-            batch_size=self._batch,
-            rate_factors=rate_factors(recipe.model.layer_rates, model),
-        )
+        factors = in_learner(rate_factors(recipe.model.layer_rates, model), learner)
+        self._phases = make_phases(recipe.optimizer, learner, batch_size=self._batch, rate_factors=factors)
         self.ema = make_average(recipe.regularisation.averaging, model)
         self._head: nn.Module | None = None
         """What features go through, in an epoch that is given features of images instead of images."""
@@ -223,6 +223,7 @@ class Trainer:
             "micro_batches": self.micro_batches,
             "finds_unused": self._reduction.finds_unused,
             "running": self._running.state_dict() if self._running is not None else None,
+            "teaching": self._teaching.state_dict() if self._teaching is not None else None,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -232,6 +233,8 @@ class Trainer:
             self._scaler.load_state_dict(state["scaler"])
         if self.ema is not None:
             self.ema.load_state_dict(state["ema"])
+        if self._teaching is not None:
+            self._teaching.load_state_dict(state["teaching"])
         self.micro_batches = state["micro_batches"]
         self._reduction.finds_unused |= state.get("finds_unused", False)  # missing before version 0.2.0
         running = state.get("running")  # None between epochs, and before version 0.2.0
@@ -326,26 +329,29 @@ class Trainer:
         pass. Returns the loss of each and how right its answers were."""
         parts = []
         for number in range(count):
-            images, labels = next(batches)
+            batch = next(batches)
             with self._reduction.part(last=number == count - 1):
-                parts.append(self._backward_part(images, labels, size, generator, weight))
+                parts.append(self._backward_part(batch, size, generator, weight))
         return parts
 
     def _backward_part(
-        self, images: Tensor, labels: Tensor, size: int, generator: torch.Generator, window: Weight
+        self, batch: Batch, size: int, generator: torch.Generator, window: Weight
     ) -> tuple[Tensor, Tensor]:
-        """Adds a micro-batch's gradients.
-        Returns its share of the window's loss, and how right each answer was."""
-        inputs, targets, network = images, labels, self._head
+        """Adds a micro-batch's gradients. Returns its share of the window's loss, and how right it was."""
+        (inputs, targets), network = batch, self._head
         if network is None:
-            (inputs, targets), network = self._task.resized(images, labels, size), self._reduction.model
+            (inputs, targets), network = self._task.resized(*batch, size), self._reduction.model
             if self._mixing is not None:
                 inputs, targets = self._mixing(inputs, targets, generator)
+        lesson = None if self._teaching is None else self._teaching.lesson(batch, inputs)
         with self._autocast:
             outputs = network(inputs)
         outputs = full_precision(outputs)
-        loss = self._task.loss(outputs, targets)
-        share = self._task.weight(labels) / window
+        if lesson is None:
+            loss = self._task.loss(outputs, targets)
+        else:
+            outputs, loss = lesson(self._task, outputs, targets)
+        share = self._task.weight(batch[1]) / window
         if not isinstance(share, float) or share != 1.0:
             loss = loss * share
         self._scaler.scale(loss).backward()
@@ -371,7 +377,7 @@ class Trainer:
         return self._ranks.reduce(totals.of_images()[0]).item() / steps
 
     def _is_lost(self, loss: float) -> bool:
-        return not loss <= LOST_FACTOR * self._task.guessing  # also true of nan
+        return not loss <= LOST_FACTOR * self._guessing  # also true of nan
 
     def _trained(self, totals: Totals, steps: int, lr: float, started: float, waited: float) -> Trained:
         """Returns what the epoch measured; its time ends when the device is read, which only queues steps."""

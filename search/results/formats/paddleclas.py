@@ -78,6 +78,7 @@ def paddleclas_sheet(winner: Winner) -> Sheet:
     _averaging(sheet)
     _precision(sheet)
     _rest(sheet, winner)
+    sheet.only_labels()
     return sheet
 
 

@@ -45,6 +45,7 @@ def script_sheet(winner: Winner) -> Sheet:
     _loss(sheet, winner)
     _loop(sheet, winner)
     _evaluation(sheet, winner)
+    sheet.only_labels()
     return sheet
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from trainable.recipe import Recipe
 from trainable.recipe.base import Spec
+from trainable.recipe.distillation import SECTION
 from trainable.recipe.trees import leaves
 
 NO_RESULT = (
@@ -65,6 +66,11 @@ class Sheet:
         data, defaults = self.recipe.tree()["data"], Recipe().tree()["data"]
         value = {name: data[name] for name in PARTS if name == "path" or data[name] != defaults[name]}
         self.unsaid.append(Unsaid("data", value, why))
+
+    def only_labels(self) -> None:
+        """Lists what is learnt from a teacher, if there is one: no format asks one."""
+        if self.recipe.distillation is not None:
+            self.cannot(SECTION, "the format learns from labels alone")
 
     def lines(self) -> Iterator[str]:
         """Yields what the format cannot say, a line each."""

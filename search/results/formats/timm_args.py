@@ -50,6 +50,7 @@ def timm_sheet(winner: Winner) -> Sheet:
     _loop(sheet, winner)
     _evaluation(sheet)
     _compare_groups(sheet, winner, network)
+    sheet.only_labels()
     return sheet
 
 

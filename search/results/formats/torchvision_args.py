@@ -33,6 +33,7 @@ def torchvision_sheet(winner: Winner) -> Sheet:
     _masking(sheet)
     _loop(sheet, winner)
     _evaluation(sheet, winner)
+    sheet.only_labels()
     return sheet
 
 

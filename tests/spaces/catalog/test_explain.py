@@ -46,10 +46,15 @@ OF_MASKS = ("segmentation", "unet_small", "smp", "scaled", "classmix")
 
 
 def with_kind(path: str, kind: str) -> Recipe:
-    named = {"smp": {"model.encoder": "resnet18"}, "resnet_small": {}, "unet_small": {}}
-    fields = named.get(kind, {"model.name": "resnet18"}) if path == "model.kind" else {}
+    """Returns a recipe with a kind, and with what it cannot be without: a network's name, a teacher."""
+    named = {"smp": {"encoder": "resnet18"}, "resnet_small": {}, "unet_small": {}}
+    fields = named.get(kind, {"name": "resnet18"}) if path.endswith("model.kind") else {}
+    fields = {f"{path.removesuffix('kind')}{name}": value for name, value in fields.items()}
+    teacher = {"distillation.teacher": "teacher"} if path.startswith("distillation.") else {}
+    if path.startswith("distillation.model."):
+        teacher["distillation.model.kind"] = "resnet_small"
     masks = {"task.kind": "segmentation", "model.kind": "unet_small"} if kind in OF_MASKS else {}
-    return Recipe().with_values({**masks, path: kind, **fields})
+    return Recipe().with_values({**masks, **teacher, path: kind, **fields})
 
 
 ALL_KINDS = [with_kind(path, kind) for path, kind in dict.fromkeys(choices(Recipe))]
@@ -72,6 +77,8 @@ def test_all_kinds_are_looked_at() -> None:
         ("augmentation.masking.kind", "hide_and_seek"),
         ("augmentation.size.kind", "progressive"),
         ("evaluation.resize.kind", "center_crop"),
+        ("distillation.kind", "dkd"),
+        ("distillation.model.kind", "timm"),
     ]:
         assert (path, kind) in chosen
         assert with_kind(path, kind) in ALL_KINDS

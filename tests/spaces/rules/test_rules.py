@@ -153,7 +153,13 @@ def test_one_rule_speaks_for_one_dimension_at_most() -> None:
 def test_what_a_rule_depends_on_is_drawn_before_it() -> None:
     paths = [each.path for each in RULES]
     for index, each in enumerate(RULES):
-        assert each.when is None or each.when.path in paths[:index], each.name
+        late = paths[index:]
+        assert each.when is None or each.when.path not in late, each.name
+
+
+def test_what_no_rule_draws_and_others_depend_on_is_a_kind_of_the_base() -> None:
+    paths = {each.path for each in RULES}
+    assert {each.when.path for each in RULES if each.when is not None} - paths == {"distillation.kind"}
 
 
 def test_only_shapes_batches_strides_and_the_smoothing_of_small_nets_must_be_asked_for() -> None:

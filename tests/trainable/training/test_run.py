@@ -15,6 +15,7 @@ from tests.missing import stop_without
 from tests.trainable.small_runs import CLASSES, data_set, numbers, plain_net, small_recipe
 from trainable.errors import DataError, ModelError, RecipeError, RunError
 from trainable.ranks import Ranks
+from trainable.training import seeds
 from trainable.training.metrics import worst
 from trainable.training.run import Run
 
@@ -255,7 +256,7 @@ def test_the_last_epoch_tells_the_accuracy_on_clean_training_images() -> None:
 def test_a_large_training_part_is_sampled_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainable.training.run.CLEAN_IMAGES", 21)
     run = finished(Run(small_recipe({"loop.epochs": 1}), data=data_set(train=48, validation=12)))
-    chosen = run._sample(21)
+    chosen = seeds.sample(run.recipe.loop.seed, 48, 21)
     assert len(set(chosen.tolist())) == 21
     right = run._scoring.some(run.model, "train", chosen)
     assert right.images == 21

@@ -62,6 +62,10 @@ KINDS: list[dict[str, Any]] = [
     *({"model.layer_rates.kind": kind} for kind in ("geometric", "decayed", "backbone")),
     {"evaluation.resize.kind": "center_crop"},
     {"loop.sampling": "balanced"},
+    *(
+        {"distillation.kind": kind, "distillation.teacher": "teacher"}
+        for kind in ("logits", "dkd", "features")
+    ),
 ]
 """Every kind that a section may have is in one of these, with all of its fields."""
 

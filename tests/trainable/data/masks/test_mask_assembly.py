@@ -12,9 +12,9 @@ from PIL import Image
 
 from tests.trainable.small_segmentations import CLASSES, drawn, mask_data, mask_recipe, write_masks
 from trainable.data import DataInfo
-from trainable.data.masks.assembly import window_side
 from trainable.data.parts import MaskedPart
 from trainable.errors import DataError
+from trainable.recipe.windows import window_side
 
 SIZES = ((20, 28), (24, 24))
 
@@ -64,21 +64,11 @@ def test_the_digest_follows_the_masks(root: Path, tmp_path: Path) -> None:
     assert mask_data(mask_recipe(same)).info.digest != mask_data(mask_recipe(root)).info.digest
 
 
-@pytest.mark.parametrize(
-    ("sizes", "kind", "side"),
-    [
-        ([(256, 256)], "cpu", 128),
-        ([(256, 256)], "cuda", 256),
-        ([(300, 500)], "cuda", 512),
-        ([(70, 90), (60, 100)], "cpu", 96),
-        ([(28, 28)], "cpu", 32),
-        ([(1024, 2048)], "cuda", 512),
-    ],
-)
-def test_the_default_window_is_as_large_as_most_images_up_to_a_limit(
-    sizes: list[tuple[int, int]], kind: str, side: int
-) -> None:
-    assert window_side(np.array(sizes), kind) == side  # type: ignore[arg-type]
+@pytest.mark.parametrize(("longer", "side"), [(256, 128), (100, 128), (70, 96), (28, 32), (20, 24)])
+def test_the_default_window_is_as_large_as_most_images_up_to_a_limit(longer: int, side: int) -> None:
+    assert window_side(longer, gpu=False) == side
+    assert window_side(2048, gpu=True) == 512
+    assert window_side(500, gpu=True) == 512
 
 
 def test_a_class_that_no_training_image_shows_is_an_error(root: Path, tmp_path: Path) -> None:

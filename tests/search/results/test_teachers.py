@@ -1,0 +1,167 @@
+"""Tests that a trial of an earlier search teaches the trials of another one, and what is said of teachers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from search.commands.inputs import named_input
+from search.facts.hardware import Hardware, Node, per_trial
+from search.facts.measured import measure_facts
+from search.jobs.package import check_for_cluster
+from search.record.home import Home
+from search.results.teachers import recipe_with_teacher, teacher_path, with_teacher
+from search.running.prepare import Prepared, prepare
+from search.study import Resources, Study, StudyError
+from tests.search.results.trained_search import trained_search
+from trainable.errors import ModelError, UserError
+from trainable.recipe import Recipe
+from trainable.recipe.yamlfile import read_recipe, write_recipe
+from trainable.train import train
+from trainable.training.run import Run
+
+MACHINE = Hardware((Node(cpus=2, gpus=0),))
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Run]:
+    """The folder of a finished search of digits, and the run of its trial."""
+    folder = tmp_path_factory.mktemp("searches") / "earlier"
+    folder.mkdir()
+    return folder, trained_search(folder)
+
+
+def study_of(teacher: Path | str, **values: Any) -> Study:
+    written = {path.replace("__", "."): value for path, value in values.items()}
+    tree = {"data": {"path": "digits"}, "base": {"distillation": {"teacher": str(teacher)}, "model.width": 4}}
+    return Study.from_tree(tree).with_values({"budget.epochs": 2, **written})
+
+
+def prepared(study: Study, folder: Path, said: list[str] | None = None) -> Prepared:
+    lines: list[str] = [] if said is None else said
+    return prepare(with_teacher(study).resolved("taught"), Home(folder), MACHINE, say=lines.append)
+
+
+@pytest.mark.parametrize("named", ["{}", "{}#0"])
+def test_a_trial_of_a_search_teaches_with_the_weights_that_it_was_scored_with(
+    searched: tuple[Path, Run], named: str
+) -> None:
+    folder, run = searched
+    path = Path(teacher_path(named.format(folder)))
+    assert path == folder / "teachers" / "trial-0-epoch-1"
+    student = Run(Recipe().with_values({"distillation.teacher": str(path), "precision.kind": "fp32"}))
+    assert student.teaching is not None
+    theirs, ours = student.teaching.teacher.network.state_dict(), run.weights()
+    assert all(torch.equal(theirs[name], ours[name]) for name in ours)
+    recipe = read_recipe(path / "recipe.yaml")
+    assert recipe.provenance is not None
+    assert recipe.provenance.class_names == run.data.info.classes
+    before = (path / "model.safetensors").stat().st_mtime_ns
+    assert teacher_path(named.format(folder)) == str(path)
+    assert (path / "model.safetensors").stat().st_mtime_ns == before, "it is written once"
+
+
+def test_a_recipe_of_a_file_names_a_search_too(searched: tuple[Path, Run], tmp_path: Path) -> None:
+    folder, _ = searched
+    write_recipe(tmp_path / "r.yaml", Recipe().with_values({"distillation.teacher": f"{folder}#0"}))
+    found = named_input(tmp_path / "r.yaml", None)
+    assert isinstance(found, Recipe)
+    assert found.get("distillation.teacher") == teacher_path(str(folder))
+    assert recipe_with_teacher(Recipe()) == Recipe()
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        ("{}#7", "this search has no such trial; known: 0 to 0"),
+        ("{}/nowhere#1", "is not the folder of a search"),
+    ],
+)
+def test_a_trial_that_is_not_there_is_refused(searched: tuple[Path, Run], named: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        with_teacher(study_of(named.format(searched[0])))
+
+
+# --- before the first trial ---------------------------------------------------------------------------
+
+
+def test_a_study_is_prepared_with_the_teachers_facts_and_digests(
+    searched: tuple[Path, Run], tmp_path: Path
+) -> None:
+    folder, run = searched
+    said: list[str] = []
+    found = prepared(study_of(f"{folder}#0"), tmp_path, said)
+    assert found.facts.teacher_parameters == sum(each.numel() for each in run.model.parameters())
+    assert {"distillation.temperature", "distillation.weight"} <= {
+        each.path for each in found.space.dimensions
+    }
+    recipe = found.space.recipe(found.space.own)
+    assert Path(recipe.get("distillation.teacher")).is_absolute()
+    assert list(found.weights) == ["distillation.teacher"]
+    assert not [line for line in said if line.startswith("distillation")]
+
+
+def test_a_teacher_that_is_no_larger_is_said_to_gain_little(
+    searched: tuple[Path, Run], tmp_path: Path
+) -> None:
+    said: list[str] = []
+    study = study_of(searched[0]).with_values({"base.model.width": 16})
+    prepared(study, tmp_path, said)
+    (line,) = [line for line in said if line.startswith("distillation")]
+    assert "the teacher has 1 times the student's parameters: little is to be gained" in line
+    assert "arXiv" in line
+
+
+def test_a_missing_teacher_is_refused_before_any_trial(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"^distillation\.teacher: .*nowhere: expected model\.safetensors"):
+        prepared(study_of(tmp_path / "nowhere"), tmp_path)
+
+
+def test_a_teacher_of_other_classes_is_refused_before_any_trial(
+    searched: tuple[Path, Run], tmp_path: Path
+) -> None:
+    path = Path(teacher_path(str(searched[0])))
+    recipe = read_recipe(path / "recipe.yaml")
+    assert recipe.provenance is not None
+    other = recipe.provenance.model_copy(update={"class_names": tuple("abcdefghij")})
+    (tmp_path / "model.safetensors").write_bytes((path / "model.safetensors").read_bytes())
+    write_recipe(tmp_path / "recipe.yaml", recipe.model_copy(update={"provenance": other}))
+    with pytest.raises(ModelError, match="expected a teacher of the 10 classes of these images; it lacks 0"):
+        prepared(study_of(tmp_path), tmp_path)
+
+
+def test_a_teacher_on_a_cluster_has_an_absolute_path(tmp_path: Path) -> None:
+    check_for_cluster(study_of("/shared/teacher", storage="/shared/searches"))
+    with pytest.raises(StudyError, match=r"base\.distillation\.teacher: 'teacher' is a path on this machine"):
+        check_for_cluster(study_of("teacher", storage="/shared/searches"))
+
+
+def test_facts_of_a_recipe_without_a_teacher_name_none(searched: tuple[Path, Run]) -> None:
+    _, run = searched
+    trial = per_trial(Resources(), MACHINE)
+    assert measure_facts(Recipe(), run.data.info, trial).teacher_parameters is None
+
+
+# --- afterwards ---------------------------------------------------------------------------------------
+
+
+def test_a_trained_recipe_names_its_teacher_and_says_if_another_one_is_there(
+    searched: tuple[Path, Run], tmp_path: Path
+) -> None:
+    path = teacher_path(str(searched[0]))
+    recipe = Recipe().with_values({"distillation.teacher": path, "model.width": 4, "loop.epochs": 1})
+    first = train(recipe, out=tmp_path / "first")
+    provenance = first.recipe.provenance
+    assert provenance is not None
+    assert provenance.teacher_recipe == read_recipe(Path(path) / "recipe.yaml").digest()
+    said: list[str] = []
+    again = train(read_recipe(tmp_path / "first" / "recipe.yaml"), say=said.append)
+    assert again.history[-1].val_loss == first.history[-1].val_loss, "it trains again from its teacher"
+    assert not [line for line in said if "teacher" in line]
+    changed = provenance.model_copy(update={"teacher_digest": "0" * 12})
+    train(first.recipe.model_copy(update={"provenance": changed}), say=said.append)
+    (line,) = [line for line in said if "teacher" in line]
+    assert line.startswith("distillation.teacher: these are not the weights of the teacher")

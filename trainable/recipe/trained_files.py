@@ -1,0 +1,86 @@
+"""Finds a trained network on disk: what `train --out` left in a folder, or weights whose network is named.
+
+It needs no torch: a safetensors file says in its first bytes which numbers it holds.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainable.errors import ModelError
+from trainable.files.paths import without_tilde
+from trainable.recipe.distillation import MODEL, SECTION, TEACHER, Taught
+from trainable.recipe.models import Model
+from trainable.recipe.recipe import Recipe
+from trainable.recipe.yamlfile import read_recipe
+
+MODEL_FILE, RECIPE_FILE = "model.safetensors", "recipe.yaml"
+RECIPE_ENDINGS = (".yaml", ".yml")
+STATISTICS_OF_NORMS = ("running_mean", "running_var", "num_batches_tracked")
+"""These tensors of a file are no parameters: training does not adjust them."""
+LENGTH_BYTES = 8
+"""A safetensors file begins with the length of its header, little-endian, and then has the header in JSON."""
+
+
+@dataclass(frozen=True)
+class TrainedFiles:
+    """Names the files of a trained network. `recipe` is None where its network is named instead."""
+
+    weights: Path
+    recipe: Recipe | None
+    model: Model
+
+
+def teacher_files(spec: Taught) -> TrainedFiles:
+    """Returns the files that `distillation.teacher` names.
+
+    A folder has `model.safetensors` and `recipe.yaml`, a recipe has `model.safetensors` beside it, and beside
+    any other file stands `recipe.yaml`, unless `distillation.model` names the network. Raises ModelError for
+    what is missing, RecipeError for a recipe with faults.
+    """
+    named = without_tilde(spec.teacher)
+    if named.is_dir():
+        weights, recipe = named / MODEL_FILE, named / RECIPE_FILE
+    elif named.suffix in RECIPE_ENDINGS:
+        weights, recipe = named.parent / MODEL_FILE, named
+    else:
+        weights, recipe = named, named.parent / RECIPE_FILE
+    if spec.model is not None:
+        _check_there(spec, weights)
+        return TrainedFiles(weights, None, spec.model)
+    for file in (weights, recipe):
+        _check_there(spec, file)
+    found = read_recipe(recipe)
+    return TrainedFiles(weights, found, found.model)
+
+
+def parameters_in(weights: Path) -> int | None:
+    """Returns how many parameters a safetensors file holds, by its header alone; None for any other file.
+
+    Raises ModelError for a file without such a header.
+    """
+    if weights.suffix != ".safetensors":
+        return None
+    try:
+        with weights.open("rb") as opened:
+            length = int.from_bytes(opened.read(LENGTH_BYTES), "little")
+            header = json.loads(opened.read(min(length, weights.stat().st_size)))
+        shapes = {name: each["shape"] for name, each in header.items() if name != "__metadata__"}
+        counts = [math.prod(each) for name, each in shapes.items() if not name.endswith(STATISTICS_OF_NORMS)]
+        return int(sum(counts))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        raise ModelError(
+            f"{TEACHER}: expected weights in safetensors in {weights}, got other bytes"
+        ) from None
+
+
+def _check_there(spec: Taught, file: Path) -> None:
+    if file.is_file():
+        return
+    raise ModelError(
+        f"{TEACHER}: {spec.teacher}: expected {MODEL_FILE} and {RECIPE_FILE}, which `train RECIPE --out DIR` "
+        f"leaves in DIR, or a file of weights with {SECTION}.{MODEL} for its network; there is no {file}"
+    )

@@ -1,0 +1,135 @@
+"""Remembers what a teacher answers to training images that epochs show again just as they were.
+
+That is every epoch where nothing random touches the images, and else the frozen ones, where
+`model.frozen_views` shows them in a few fixed ways. Everywhere else the teacher is asked anew in each step.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import final
+
+import torch
+from torch import Tensor
+
+from trainable.augmentation.change import moved
+from trainable.data import DataInfo
+from trainable.data.loading import Batch
+from trainable.files.host_memory import available_bytes
+from trainable.ranks import Ranks
+from trainable.recipe import Recipe
+from trainable.recipe.distillation import FeaturesTaught
+from trainable.training.evaluate import Room, in_parts
+from trainable.training.frozen_features import MEMORY_SHARE, augments, views_of
+from trainable.training.teaching import TaughtBatch, Teaching
+
+logger = logging.getLogger(__name__)
+
+Read = Callable[[Sequence[Tensor], int], Iterator[Batch]]
+"""A read maps (blocks of positions, view) to the images there, as the network takes them, augmented so."""
+
+
+@final
+class Lessons:
+    """Asks the teacher once about each image of each view, when an epoch first shows it.
+
+    The answers are a function of the recipe and the data alone, so that resuming equals never stopping:
+    images are read in fixed blocks, of which each rank computes a share. They take images * views * answers *
+    4 bytes on the host; where memory is short on a rank, all ranks ask in each step, and the log says so. In
+    the last digits, answers to a block may differ from those to a batch.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        info: DataInfo,
+        teaching: Teaching,
+        *,
+        ranks: Ranks,
+        read: Read,
+    ) -> None:
+        self._info, self._teaching = info, teaching
+        self._ranks, self._read, self._room = ranks, read, Room()
+        self._block = recipe.evaluation.batch_size
+        self._epochs, self._views = _epochs_and_views(recipe, info)
+        self._answers: dict[int, Tensor] = {}
+
+    def of(self, epoch: int) -> Tensor | None:
+        """Returns the answers [N, ...] to all training images as an epoch, counted from 0, shows them, on the
+        host; None where they are not remembered. All ranks call this together."""
+        if epoch >= self._epochs:
+            self._answers.clear()
+            return None
+        view = epoch % self._views
+        if view not in self._answers:
+            found = self._computed(view)
+            if found is None:
+                self._epochs = 0
+                return None
+            self._answers[view] = found
+        return self._answers[view]
+
+    def beside(self, batches: Iterator[Batch], order: Sequence[Tensor], epoch: int) -> Iterator[Batch]:
+        """Returns an epoch's batches, whose positions are `order`, with the answers to each where they are
+        remembered. Position p + N is image p again."""
+        answers = self.of(epoch)
+        return batches if answers is None else _with_answers(batches, order, answers)
+
+    def allow_features(self, epoch: int) -> bool:
+        """Returns whether an epoch may be given features instead of images: the teacher has answered to the
+        images before, and no features of the student are compared with its own."""
+        hints = isinstance(self._teaching.spec, FeaturesTaught)
+        return not hints and self.of(epoch) is not None
+
+    def _computed(self, view: int) -> Tensor | None:
+        """Returns the answers to all images of a view; None on every rank if one lacks the memory."""
+        count = self._info.train_images
+        side = self._info.image_size
+        blank = torch.zeros(1, self._info.channels, side, side, device=self._teaching.device)
+        row = self._teaching.asked(blank).to("cpu")
+        (short,) = self._ranks.any_of([not self._fits(row)])
+        if short:
+            return None
+        answers = row.new_zeros(count, *row.shape[1:])
+        blocks = torch.arange(count).tensor_split(math.ceil(count / self._block))
+        mine = blocks[self._ranks.rank :: self._ranks.world]
+        for rows, (images, _) in zip(mine, self._read(mine, view), strict=True):
+            answers[rows] = in_parts(self._teaching.asked, images, self._room).to("cpu")
+        return self._ranks.reduce(answers) if self._ranks.world > 1 else answers
+
+    def _fits(self, row: Tensor) -> bool:
+        needed, free = self._info.train_images * self._views * row.nbytes, available_bytes()
+        if needed * MEMORY_SHARE > free:
+            logger.warning(
+                "the teacher's answers are not remembered: they need %s bytes, more than one part in %s of "
+                "the %s that are free",
+                *(f"{needed:,}", MEMORY_SHARE, f"{free:,}"),
+            )
+        return needed * MEMORY_SHARE <= free
+
+
+def make_lessons(
+    recipe: Recipe, info: DataInfo, teaching: Teaching | None, ranks: Ranks, read: Read
+) -> Lessons | None:
+    """Returns the lessons of a run with a teacher, and None for any other."""
+    return None if teaching is None else Lessons(recipe, info, teaching, ranks=ranks, read=read)
+
+
+def _epochs_and_views(recipe: Recipe, info: DataInfo) -> tuple[int, int]:
+    """Returns how many epochs, from the first on, show images in views that come again, and how many views;
+    no epoch where each view is shown once."""
+    augmentation, epochs = recipe.augmentation, recipe.loop.epochs
+    if augmentation.mixing.kind != "none" or augmentation.size.kind != "fixed":
+        return 0, 1
+    if augments(recipe, info):
+        epochs = min(epochs, recipe.model.freeze_epochs)
+    views = views_of(recipe, info)
+    return (0, 1) if views is None or views >= epochs else (epochs, views)
+
+
+def _with_answers(batches: Iterator[Batch], order: Sequence[Tensor], answers: Tensor) -> Iterator[Batch]:
+    for batch, positions in zip(batches, order, strict=True):
+        rows = answers[positions % len(answers)]
+        yield TaughtBatch.of(batch, moved(rows, batch[0].device))

@@ -1,0 +1,230 @@
+"""Loads the network that teaches a run, and asks it about the very images that the student sees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import final
+
+import torch
+from torch import Tensor, nn
+
+from trainable.augmentation.sizes import resized
+from trainable.data import DataInfo
+from trainable.data.loading import statistics_of
+from trainable.errors import ModelError, first_line, listed
+from trainable.models.cut import Cut, head_layers
+from trainable.models.own import BuildModel
+from trainable.models.pretrained_input import pretrained_input
+from trainable.models.published_weights import as_timm_reads
+from trainable.models.weights import file_digest, read_weights, statistics_in
+from trainable.recipe import Recipe
+from trainable.recipe.data import ChannelStatistics
+from trainable.recipe.distillation import TEACHER, FeaturesTaught, Taught
+from trainable.recipe.models import TimmModel
+from trainable.recipe.trained_files import TrainedFiles, teacher_files
+from trainable.training.evaluate import full_precision, main_output
+from trainable.training.network import layout_of, make_network
+
+RGB, GREY = 3, 1
+LUMA = (0.299, 0.587, 0.114)
+"""The shares of red, green and blue in a grey image (ITU-R BT.601), as files are decoded as grey."""
+NAMES_SHOWN = 8
+
+Statistics = tuple[Sequence[float], Sequence[float]]
+"""These are the mean and the deviation of each channel, on [0, 1]."""
+
+
+@final
+class Teacher:
+    """Holds a frozen network in evaluation mode, on the run's device.
+
+    `digest` is that of its file of weights, `recipe_digest` that of its recipe, if one stands beside them.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        *,
+        as_known: Callable[[Tensor], Tensor],
+        classes: Tensor | None,
+        autocast: torch.autocast,
+        cut: Cut | None,
+        digest: str,
+        recipe_digest: str | None,
+    ) -> None:
+        self.network, self.digest, self.recipe_digest = network, digest, recipe_digest
+        self._as_known, self._classes, self._autocast, self._cut = as_known, classes, autocast, cut
+
+    @torch.no_grad()
+    def answers(self, inputs: Tensor) -> Tensor:
+        """Returns the logits [B, K, ...] in the order of the student's classes, or the features before the
+        head, for images [B, C, H, W] as the student takes them."""
+        with self._autocast:
+            known = self._as_known(inputs)
+            found = main_output(self.network(known)) if self._cut is None else self._cut.features(known)
+        found = full_precision(found)
+        return found if self._classes is None else found.index_select(1, self._classes)
+
+
+def load_teacher(
+    spec: Taught,
+    student: Recipe,
+    info: DataInfo,
+    *,
+    device: torch.device,
+    autocast: torch.autocast,
+    build: BuildModel | None = None,
+) -> Teacher:
+    """Returns the teacher of a run of the recipe `student`, whose `data` are resolved, on images of `info`.
+
+    `build` makes a network of a person's own. Raises ModelError where it cannot be found or made, and where
+    its classes are not those of the images, unless features alone are learnt from it.
+    """
+    with _teacher_named(spec):
+        return _load(teacher_files(spec), spec, student, info, device, autocast, build)
+
+
+def _load(
+    files: TrainedFiles,
+    spec: Taught,
+    student: Recipe,
+    info: DataInfo,
+    device: torch.device,
+    autocast: torch.autocast,
+    build: BuildModel | None,
+) -> Teacher:
+    if files.recipe is not None and files.recipe.task.kind != student.task.kind:
+        raise ModelError(
+            f"{TEACHER}: {spec.teacher}: expected a teacher of task.kind {student.task.kind}, got one of "
+            f"{files.recipe.task.kind}"
+        )
+    own = files.recipe.provenance.class_names if files.recipe and files.recipe.provenance else ()
+    hints = isinstance(spec, FeaturesTaught)
+    order = None if hints else class_order(own, info.classes, str(files.weights))
+    known = _info_of(files, info, own)
+    network = _loaded(files, known, build, body_alone=hints and not own)
+    network = network.to(device, memory_format=layout_of(student))  # type: ignore[call-overload]
+    network.eval().requires_grad_(False)
+    side = known.image_size if student.task.kind == "classification" else None
+    theirs, ours = _statistics(files, student, info, known.channels), statistics_of(student.data, info)
+    return Teacher(
+        network,
+        as_known=conversion(theirs, ours, side, network),
+        classes=None if order is None else torch.tensor(order, device=device),
+        autocast=autocast,
+        cut=Cut(network, head_layers(network)) if hints else None,
+        digest=file_digest(files.weights),
+        recipe_digest=None if files.recipe is None else files.recipe.digest(),
+    )
+
+
+@contextmanager
+def _teacher_named(spec: Taught) -> Iterator[None]:
+    """Lets a fault of the teacher's files say that it is theirs: messages name the fields of a recipe."""
+    try:
+        yield
+    except ModelError as error:
+        message = str(error)
+        raise ModelError(
+            message if message.startswith(TEACHER) else f"{TEACHER}: {spec.teacher}: {message}"
+        ) from error
+
+
+def class_order(teacher: Sequence[str], student: Sequence[str], where: str) -> list[int] | None:
+    """Returns at which of the teacher's logits each class of the student stands; None if the order is the
+    same, or if nothing names the teacher's classes. Raises ModelError for other classes."""
+    if not teacher or tuple(teacher) == tuple(student):
+        return None
+    if set(teacher) != set(student):
+        missing = listed(sorted(set(student) - set(teacher)), NAMES_SHOWN) or "none"
+        more = listed(sorted(set(teacher) - set(student)), NAMES_SHOWN) or "none"
+        raise ModelError(
+            f"{TEACHER}: {where}: expected a teacher of the {len(student)} classes of these images; it lacks "
+            f"{missing}, and has others: {more}; distillation.kind features needs no equal classes"
+        )
+    return [list(teacher).index(name) for name in student]
+
+
+def conversion(
+    teacher: Statistics, student: Statistics, side: int | None, network: nn.Module
+) -> Callable[[Tensor], Tensor]:
+    """Returns the function that makes of images [B, C, H, W], normalised for the student, the teacher's own:
+    its normalisation, its channels, its number type, and squares of `side` pixels unless that is None."""
+    first = next(network.parameters())
+    mean, deviation, own_mean, own_deviation = (
+        torch.tensor(tuple(numbers), device=first.device, dtype=first.dtype).view(1, -1, 1, 1)
+        for numbers in (*student, *teacher)
+    )
+    same = mean.shape == own_mean.shape and torch.equal(mean, own_mean)
+    same = same and torch.equal(deviation, own_deviation)
+
+    def converted(images: Tensor) -> Tensor:
+        known = images.to(first.dtype)
+        if not same:
+            pixels = _with_channels(known * deviation + mean, own_mean.shape[1])
+            known = (pixels - own_mean) / own_deviation
+        return known if side is None else resized(known, side)
+
+    return converted
+
+
+def _with_channels(pixels: Tensor, channels: int) -> Tensor:
+    if pixels.shape[1] == channels:
+        return pixels
+    if pixels.shape[1] == GREY:
+        return pixels.expand(-1, channels, -1, -1)
+    shares = pixels.new_tensor(LUMA).view(1, RGB, 1, 1)
+    return (pixels * shares).sum(1, keepdim=True)
+
+
+def _info_of(files: TrainedFiles, info: DataInfo, classes: Sequence[str]) -> DataInfo:
+    """Returns what the teacher knew of its images, as far as its network depends on it."""
+    data = None if files.recipe is None else files.recipe.data
+    counts = info.class_counts if not classes else (1,) * len(classes)
+    channels = info.channels if data is None or data.channels is None else data.channels
+    values = info.mean[:1] * channels, info.std[:1] * channels
+    return replace(
+        info,
+        classes=tuple(classes) or info.classes,
+        class_counts=counts,
+        channels=channels,
+        mean=values[0],
+        std=values[1],
+        image_size=info.image_size if data is None or data.image_size is None else data.image_size,
+    )
+
+
+def _loaded(files: TrainedFiles, known: DataInfo, build: BuildModel | None, *, body_alone: bool) -> nn.Module:
+    """Returns the network with its weights; of a network of unknown classes with those of its body alone."""
+    if body_alone:
+        spec = files.model.model_copy(update={"weights": str(files.weights.absolute())})
+        return make_network(spec, known, build=build)
+    network = make_network(files.model.model_copy(update={"weights": None}), known, build=build)
+    state = read_weights(files.weights)
+    if isinstance(files.model, TimmModel):
+        state = as_timm_reads(state, network)
+    try:
+        network.load_state_dict(state)
+    except RuntimeError as error:
+        raise ModelError(
+            f"{TEACHER}: the weights in {files.weights} do not fit its network: {first_line(error)}"
+        ) from None
+    return network
+
+
+def _statistics(files: TrainedFiles, student: Recipe, info: DataInfo, channels: int) -> Statistics:
+    """Returns by what the teacher's images were normalised: as its file of weights says, its recipe, its
+    library, or, where nothing is known, as the student's are."""
+    if (written := statistics_in(files.weights)) is not None:
+        return written
+    told = None if files.recipe is None else files.recipe.data.normalisation
+    if isinstance(told, ChannelStatistics):
+        return told.mean, told.std
+    spec = files.model.model_copy(update={"weights": str(Path(files.weights).absolute())})
+    if (known := pretrained_input(spec)) is None:
+        return statistics_of(student.data, info)
+    found = known.statistics(channels)
+    return found.mean, found.std
