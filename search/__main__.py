@@ -19,6 +19,7 @@ from search.commands.options import (
     Set,
     Weights,
     exit_with,
+    on_this_machine,
     with_weights,
 )
 from search.jobs import cli
@@ -163,6 +164,58 @@ def train(
         debug=debug or (),
     )
     raise typer.Exit(code)
+
+
+@app.command()
+def shrink(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIR|RECIPE.yaml",
+            parser=on_this_machine,
+            help="A folder that `train --out` left, a search's, or a recipe, which is trained first.",
+        ),
+    ],
+    flops: Annotated[
+        float, typer.Option(help="The share of the operations that may be left, above 0 and below 1.")
+    ] = 0.5,
+    epochs: Annotated[
+        int | None, typer.Option(help="Epochs of the fine-tuning; default: a fifth of the recipe's.", min=1)
+    ] = None,
+    lr_factor: Annotated[
+        float | None, typer.Option(help="Its learning rate, as a share of the recipe's; default: 1.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="How many fine-tunings, each with a seed.", min=2)] = 3,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", metavar="DIR", help="The new folder for the pruned network.")
+    ] = None,
+    trial: Annotated[int | None, typer.Option(help="A trial's id, of a search; default: the best.")] = None,
+    test: Annotated[
+        bool, typer.Option("--test", help="Score the test images, too, and judge by these.")
+    ] = False,
+    scratch: Annotated[
+        bool, typer.Option("--scratch", help="Also train the same layers from new weights, at full length.")
+    ] = False,
+    set_: Set = None,
+    json: Json = False,
+    download: Download = False,
+) -> None:
+    """Prune a trained network's channels to a share of its operations, fine-tune it, and say what it lost."""
+    from search.commands.shrink import Asked, run_shrink
+    from trainable.shrinking.fine_tuning import LR_FACTOR
+
+    asked = Asked(
+        source,
+        flops,
+        trial=trial,
+        epochs=epochs,
+        lr_factor=LR_FACTOR if lr_factor is None else lr_factor,
+        seeds=seeds,
+        test=test,
+        scratch=scratch,
+        settings=tuple(set_ or ()),
+    )
+    run_shrink(asked, out, as_json=json, download=download)
 
 
 @app.command()

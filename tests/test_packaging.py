@@ -134,7 +134,9 @@ def third_party(folder: str) -> set[str]:
 
 @pytest.mark.parametrize("package", ["search", "spaces", "trainable"])
 def test_every_import_is_a_declared_dependency(package: str) -> None:
-    declared = {canonicalize_name(Requirement(line).name) for line in PROJECT["project"]["dependencies"]}
+    extras = [line for lines in PROJECT["project"]["optional-dependencies"].values() for line in lines]
+    lines = [*PROJECT["project"]["dependencies"], *extras]
+    declared = {canonicalize_name(Requirement(line).name) for line in lines}
     providers = packages_distributions()
     undeclared = {
         module

@@ -3,50 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from shlex import quote
 
-from search.results.search import Search
-from search.results.trained_trial import trained_trial
-from search.study import STUDY_FILE
-from trainable.bundle.trained import Trained, trained_in
+from search.commands.trained_input import find_trained
 from trainable.bundle.write import check_new, write_bundle
-from trainable.errors import UserError
-from trainable.recipe.trained_files import MODEL_FILE, RECIPE_FILE
 
 
 def run_bundle(folder: Path, out: Path, trial: int | None) -> None:
     """Writes the bundle to a new folder, and prints what was checked. Raises UserError, ExportError among
     them."""
     check_new(out)
-    write_bundle(_trained(folder, trial), out, say=print)
+    write_bundle(find_trained(folder, trial), out, say=print)
     print(f"bundle -> {out}")
-
-
-def _trained(folder: Path, trial: int | None) -> Trained:
-    if (folder / STUDY_FILE).exists():
-        return trained_trial(Search(folder), trial)
-    if not (folder / RECIPE_FILE).exists():
-        raise UserError(f"{folder}: {_expected(folder)}")
-    if trial is not None:
-        raise UserError(f"--trial {trial}: {folder} holds one trained recipe, and no search")
-    return trained_in(folder)
-
-
-def _expected(path: Path) -> str:
-    """Returns in words what a path is that holds nothing trained, and what to do."""
-    if path.is_file() and path.name in (MODEL_FILE, RECIPE_FILE):
-        return f"is one file of several; give its folder, {quote(str(path.parent))}"
-    if path.is_file():
-        name = quote(str(path))
-        return (
-            "is a file, and a bundle is made of trained weights; for a recipe `tunebook train "
-            f"{name} --out DIR`, then `tunebook bundle DIR -o OUT`"
-        )
-    wanted = (
-        f"expected a search's folder (with {STUDY_FILE}), or one that `tunebook train --out` left (with "
-        f"{RECIPE_FILE})"
-    )
-    if not path.exists():
-        return f"no such folder; {wanted}"
-    searches = sorted(each.name for each in path.iterdir() if (each / STUDY_FILE).exists())
-    return f"{wanted}; in it are the searches {', '.join(searches)}" if searches else wanted

@@ -36,7 +36,21 @@ def uses(trained: Trained) -> Iterator[str]:
         'classify = torch.export.load("model.pt2").module()\n'
         "probabilities = classify(images)    # a tensor, uint8 [N, H, W, C]",
     )
-    yield from _uses_of_weights(trained)
+    yield from _uses_of_weights(trained) if trained.widths is None else _uses_of_narrow_weights()
+
+
+def _uses_of_narrow_weights() -> Iterator[str]:
+    """Yields how the weights of a pruned network become a network again."""
+    yield (
+        "The network was pruned: it is narrower than the one that its library builds, in what `pruned.json` "
+        "names. With tunebook the weights alone become a network again, which gives logits:"
+    )
+    yield code_block(
+        "python",
+        "from pathlib import Path\n"
+        "from trainable.bundle.trained import network_in\n"
+        'network = network_in(Path("FOLDER"))',
+    )
 
 
 def _uses_of_weights(trained: Trained) -> Iterator[str]:

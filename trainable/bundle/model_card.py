@@ -42,9 +42,10 @@ class Measured:
 def model_card(trained: Trained, measured: Measured) -> str:
     """Returns the page as Markdown, with the Hub's metadata at its head."""
     recipe, info = trained.recipe, trained.data.info
+    pruned = "" if trained.widths is None else ", pruned,"
     sections = [
-        f"---\n{_metadata(recipe, info, measured)}\n---",
-        f"# {title_of(recipe.model)} for {len(info.classes)} classes",
+        f"---\n{_metadata(trained, measured)}\n---",
+        f"# {title_of(recipe.model)}{pruned} for {len(info.classes)} classes",
         *_introduction(recipe, info),
         "## Use",
         *uses(trained),
@@ -63,9 +64,11 @@ def model_card(trained: Trained, measured: Measured) -> str:
     return "\n\n".join(sections) + "\n"
 
 
-def _metadata(recipe: Recipe, info: DataInfo, measured: Measured) -> str:
+def _metadata(trained: Trained, measured: Measured) -> str:
     from huggingface_hub import EvalResult, ModelCardData
 
+    recipe, info = trained.recipe, trained.data.info
+    of_timm = isinstance(recipe.model, TimmModel) and trained.widths is None
     result = EvalResult(
         task_type="image-classification",
         dataset_type="imagefolder",
@@ -76,7 +79,7 @@ def _metadata(recipe: Recipe, info: DataInfo, measured: Measured) -> str:
     )
     data = ModelCardData(
         model_name=title_of(recipe.model),
-        library_name="timm" if isinstance(recipe.model, TimmModel) else "onnx",
+        library_name="timm" if of_timm else "onnx",
         pipeline_tag="image-classification",
         tags=["image-classification", "onnx", "tunebook"],
         metrics=["accuracy"],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,9 @@ from torch import Tensor, nn
 from trainable.data import DataInfo, DataSet
 from trainable.data.own import MakeData
 from trainable.errors import ModelError, UserError, first_line
+from trainable.models.make import make_model
 from trainable.models.own import BuildModel
+from trainable.models.widths import Widths, make_narrow, read_widths
 from trainable.recipe import Recipe
 from trainable.recipe.models import OwnModel, network_name
 from trainable.recipe.trained_files import MODEL_FILE, RECIPE_FILE
@@ -35,10 +37,12 @@ class Trained:
     """The weights were trained for so many."""
     build: BuildModel | None = None
     """This builds the network if it is a person's own."""
+    widths: Widths | None = None
+    """In these the network is narrower than the recipe's, if it was pruned."""
 
     def network(self) -> nn.Module:
         """Returns the network, made anew, with the weights. Raises ModelError where they do not fit it."""
-        return network_with(self.weights, self.recipe, self.data.info, self.build)
+        return network_with(self.weights, self.recipe, self.data.info, self.build, self.widths)
 
 
 def trained(
@@ -67,11 +71,46 @@ def trained(
 
 
 def network_with(
-    weights: Mapping[str, Tensor], recipe: Recipe, info: DataInfo, build: BuildModel | None = None
+    weights: Mapping[str, Tensor],
+    recipe: Recipe,
+    info: DataInfo,
+    build: BuildModel | None = None,
+    widths: Widths | None = None,
 ) -> nn.Module:
-    """Returns a recipe's network, made anew, with these weights. Raises ModelError where they do not fit."""
+    """Returns a recipe's network, made anew, in these widths and with these weights. Raises ModelError where
+    they do not fit."""
     spec = recipe.model.model_copy(update={"weights": None})
     network = make_network(spec, info, build=build)
+    return _with_weights(network, weights, widths)
+
+
+def network_in(folder: Path, *, model: BuildModel | None = None) -> nn.Module:
+    """Returns the network that `tunebook train --out` or `tunebook shrink --out` left in a folder, on the CPU
+    in evaluation mode: images [B, channels, size, size], normalised as the recipe says -> its answers.
+
+    It needs no images. `model` builds a network of a person's own. Raises UserError for what is missing
+    there, and ModelError where weights and network do not fit.
+    """
+    recipe = read_recipe(folder / RECIPE_FILE)
+    data, known = recipe.data, recipe.provenance
+    if data.channels is None or data.image_size is None or known is None or not known.class_names:
+        raise UserError(
+            f"{folder / RECIPE_FILE}: expected data.channels, data.image_size and provenance.class_names, "
+            "as a trained recipe has them; `tunebook train RECIPE --out DIR` writes them"
+        )
+    network = make_model(
+        recipe.model.model_copy(update={"weights": None}),
+        classes=len(known.class_names),
+        channels=data.channels,
+        image_size=data.image_size,
+        build=model,
+    )
+    return _with_weights(network, _weights_in(folder), read_widths(folder)).eval()
+
+
+def _with_weights(network: nn.Module, weights: Mapping[str, Tensor], widths: Widths | None) -> nn.Module:
+    if widths is not None:
+        make_narrow(network, widths)
     try:
         network.load_state_dict(dict(weights))
     except RuntimeError as error:
@@ -96,16 +135,22 @@ def trained_in(
     folder: Path, *, model: BuildModel | None = None, data: DataSet | MakeData | None = None
 ) -> Trained:
     """Returns what `tunebook train --out` left in a folder. Raises UserError for what is missing there."""
-    recipe, file = read_recipe(folder / RECIPE_FILE), folder / MODEL_FILE
+    recipe, weights, widths = read_recipe(folder / RECIPE_FILE), _weights_in(folder), read_widths(folder)
+    found = trained(recipe, weights, epochs=recipe.loop.epochs, model=model, data=data)
+    return replace(found, widths=widths)
+
+
+def _weights_in(folder: Path) -> dict[str, Tensor]:
+    file = folder / MODEL_FILE
     if not file.is_file():
         raise UserError(
             f"{file}: no such file; a run that diverged leaves none; `tunebook train RECIPE --out DIR` does"
         )
     try:
-        weights = load_file(file)
+        weights: dict[str, Tensor] = load_file(file)
     except Exception as error:  # safetensors has its own, and OSError
         raise UserError(f"{file}: cannot be read: {first_line(error)}") from None
-    return trained(recipe, weights, epochs=recipe.loop.epochs, model=model, data=data)
+    return weights
 
 
 def scored_weights(state: Mapping[str, Any]) -> dict[str, Tensor]:

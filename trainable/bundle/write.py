@@ -25,6 +25,7 @@ from trainable.bundle.timm_files import write_timm_files
 from trainable.bundle.trained import Trained, in_fp32
 from trainable.data import Split
 from trainable.errors import UserError
+from trainable.models.widths import PRUNED_FILE
 from trainable.recipe.trained_files import MODEL_FILE, RECIPE_FILE
 from trainable.recipe.yamlfile import sync_folder, write_recipe, write_whole
 from trainable.train import METRICS_FILE, model_file
@@ -58,7 +59,7 @@ def write_bundle(trained: Trained, out: Path, say: Say = lambda line: None) -> N
     """
     check_new(out)
     part: Split = "validation" if trained.data.test is None else "test"
-    with _moved_to(out) as folder:
+    with moved_to(out) as folder:
         scores, sure = _run_scores(trained, part)
         say(f"accuracy {scores.accuracy:.4f} on the {scores.images:,} images of the {part} part, in fp32")
         described = _write_forms(trained, folder)
@@ -74,7 +75,7 @@ def write_bundle(trained: Trained, out: Path, say: Say = lambda line: None) -> N
 
 
 @contextmanager
-def _moved_to(out: Path) -> Iterator[Path]:
+def moved_to(out: Path) -> Iterator[Path]:
     """Yields a temporary folder beside `out` that becomes `out` at the end; after an error it is removed."""
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -101,6 +102,8 @@ def _write_forms(trained: Trained, folder: Path) -> dict[str, Any]:
     write_timm_files(trained, folder)
     content = model_file(trained.weights, trained.recipe, trained.data.info)
     write_whole(folder / MODEL_FILE, content)  # over timm's, which does not say by what images are normalised
+    if trained.widths is not None:
+        write_whole(folder / PRUNED_FILE, trained.widths.content())
     write_recipe(folder / RECIPE_FILE, trained.recipe)
     write_whole(folder / SCRIPT_FILE, predict_script().encode())
     return described

@@ -1,0 +1,173 @@
+"""Prunes a trained network, fine-tunes it and says what it lost and spared: `tunebook shrink`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from search.commands.inputs import YAML_ENDINGS
+from search.commands.trained_input import find_trained
+from search.facts.measured import silent
+from search.results.report import console
+from search.retraining.shrunk import Comparison, compared
+from spaces.domains import counted
+from trainable.bundle.trained import Trained, trained_in
+from trainable.bundle.write import check_new, moved_to
+from trainable.data import DataSet
+from trainable.errors import RunError, UserError
+from trainable.models.libraries import title_of
+from trainable.recipe import Recipe
+from trainable.recipe.trained_files import MODEL_FILE
+from trainable.recipe.yamlfile import parse_setting, read_recipe, write_whole
+from trainable.shrinking.dependencies import library
+from trainable.shrinking.fine_tuning import Say, fine_tuning
+from trainable.shrinking.prune import prune
+from trainable.shrinking.shrink import Shrunk, shrink
+from trainable.shrinking.write import write_shrunk
+from trainable.train import METRICS_FILE, images_of, train
+from trainable.training.devices import default_device
+from trainable.training.network import make_network
+
+FIXED = ("version", "task", "data", "model", "provenance")
+"""No setting changes these sections: the weights were trained with them."""
+
+
+class ShrinkFailed(UserError):
+    """Says that a training crashed or diverged."""
+
+    exit_code = 1
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Holds what a person asked for; `settings` are `path=value` texts for the recipe of the fine-tuning."""
+
+    source: Path
+    share: float
+    trial: int | None
+    epochs: int | None
+    lr_factor: float
+    seeds: int
+    test: bool
+    scratch: bool
+    settings: tuple[str, ...]
+
+
+def run_shrink(asked: Asked, out: Path | None, *, as_json: bool, download: bool) -> None:
+    """Prints the comparison, and writes the pruned network to a new folder, whole or not at all.
+
+    A recipe is trained first, for this comparison alone. Raises UserError, ModelError, and ShrinkFailed where
+    a training comes to nothing.
+    """
+    library()
+    if out is not None:
+        check_new(out)
+    _check_settings(asked.settings)
+    say = silent if as_json else partial(print, flush=True)
+    try:
+        with _trained(asked, download, say) as trained:
+            recipe = _recipe(asked, trained.recipe)
+            say(_effort(asked, recipe, trained))
+            shrunk = shrink(
+                trained,
+                recipe,
+                asked.share,
+                seeds=asked.seeds,
+                test=asked.test,
+                scratch=asked.scratch,
+                say=say,
+            )
+            found = compared(shrunk, asked.share)
+    except RunError as error:
+        raise ShrinkFailed(str(error)) from error
+    if out is not None:
+        _write(shrunk, found, out)
+    _show(found, as_json=as_json)
+    if out is not None:
+        say(f"the pruned network of seed {shrunk.best.seed}, the best on the validation part -> {out}")
+
+
+@contextmanager
+def _trained(asked: Asked, download: bool, say: Say) -> Iterator[Trained]:
+    """Yields the trained network that was named; of a recipe, after it is trained."""
+    source = asked.source
+    if not (source.is_file() and source.suffix in YAML_ENDINGS):
+        yield find_trained(source, asked.trial)
+        return
+    if (source.parent / MODEL_FILE).is_file():
+        raise UserError(f"{source}: lies beside trained weights; give its folder, {source.parent}")
+    if asked.trial is not None:
+        raise UserError(f"--trial {asked.trial}: {source} is one recipe, and no search")
+    recipe = read_recipe(source)
+    _recipe(asked, recipe)
+    data = _check_prunable(recipe, asked.share, download)
+    say(
+        f"{source}: a recipe, which is trained first ({counted(recipe.loop.epochs, 'epoch')}), for this "
+        "comparison alone; `tunebook train RECIPE --out DIR`, then `tunebook shrink DIR`, keeps the whole "
+        "network"
+    )
+    with TemporaryDirectory(prefix="tunebook-") as folder:
+        if train(recipe, data=data, out=folder, download=download, say=say).diverged:
+            raise ShrinkFailed(f"{source}: the training diverged: there is nothing to prune")
+        yield trained_in(Path(folder))
+
+
+def _check_prunable(recipe: Recipe, share: float, download: bool) -> DataSet:
+    """Prunes the untrained network of a recipe, so that no training is in vain; returns the recipe's images.
+
+    Raises ModelError.
+    """
+    data = images_of(recipe, None, default_device(), own_model=False, download=download)
+    info = data.info
+    network = make_network(recipe.model.model_copy(update={"weights": None}), info, download=download)
+    shape = (info.channels, info.image_size, info.image_size)
+    prune(network, shape, share, title=title_of(recipe.model))
+    return data
+
+
+def _check_settings(settings: tuple[str, ...]) -> None:
+    for path, _ in map(parse_setting, settings):
+        if path.split(".")[0] in FIXED:
+            raise UserError(
+                f"--set {path}: expected a field of the fine-tuning, such as optimizer.lr; "
+                f"{', '.join(FIXED[1:4])} are those of the trained network"
+            )
+
+
+def _recipe(asked: Asked, training: Recipe) -> Recipe:
+    """Returns the recipe of the fine-tuning. Raises RecipeError."""
+    recipe = fine_tuning(training, epochs=asked.epochs, lr_factor=asked.lr_factor)
+    return recipe.with_values(dict(map(parse_setting, asked.settings)))
+
+
+def _effort(asked: Asked, recipe: Recipe, trained: Trained) -> str:
+    runs = f"{asked.seeds} fine-tunings of {counted(recipe.loop.epochs, 'epoch')}"
+    if not asked.scratch:
+        return runs
+    return f"{runs}, and {asked.seeds} trainings of {counted(trained.recipe.loop.epochs, 'epoch')}"
+
+
+def _write(shrunk: Shrunk, found: Comparison, out: Path) -> None:
+    with moved_to(out) as folder:
+        write_shrunk(shrunk, folder)
+        write_whole(folder / METRICS_FILE, (_as_json(found) + "\n").encode())
+
+
+def _show(found: Comparison, *, as_json: bool) -> None:
+    if as_json:
+        print(_as_json(found))
+        return
+    console().print(found.scores_table())
+    console().print(found.costs_table())
+    print(found.words())
+
+
+def _as_json(found: Comparison) -> str:
+    tree: dict[str, Any] = found.tree()
+    return json.dumps(tree, indent=2, allow_nan=False)

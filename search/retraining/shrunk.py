@@ -1,0 +1,238 @@
+"""Says what pruning a network lost, how sure that is, and what it spared: as data, as tables, in sentences.
+
+A difference between two networks has an interval of 95 %: Student's t with Satterthwaite's degrees of
+freedom, over the deviation between the seeds of the fine-tuning and that of the images. The latter is of a
+bootstrap that draws the same images for both networks: what is easy for one is mostly easy for the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, variance
+from typing import Any
+
+import numpy as np
+
+from search.record.finals import LEVEL, error_of_sum, student
+from search.results.tables import Rows
+from trainable.data import Split
+from trainable.shrinking.shrink import PRUNED, SCRATCH, TUNED, UNPRUNED, Cost, Shrunk
+from trainable.training.bootstrap import RESAMPLES, resampled_metrics
+from trainable.training.evaluate import Scores
+from trainable.training.extra_metrics import ExtraMetrics, make_extra_metrics
+from trainable.training.metrics import OBJECTIVES, sign_of
+from trainable.training.run import PREFIXES
+
+SCHEMA = 1
+ACCURACY = "val_accuracy"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Holds by how much a network's mean score is above another's, and its interval."""
+
+    mean: float
+    low: float
+    high: float
+
+    @property
+    def sure(self) -> bool:
+        """Returns whether the interval does not hold 0."""
+        return not self.low <= 0.0 <= self.high
+
+    def __str__(self) -> str:
+        return f"{self.mean:+.4f} ({self.low:+.4f} to {self.high:+.4f})"
+
+    def tree(self) -> dict[str, float]:
+        return {"difference": self.mean, "low": self.low, "high": self.high}
+
+
+def difference(
+    ours: Sequence[Scores], theirs: Sequence[Scores], metric: str, extra: ExtraMetrics, seed: int
+) -> Difference:
+    """Returns the difference in a metric, such as `accuracy`, between networks trained with several seeds,
+    scored on the same images."""
+    by_seed = [[each.by_name()[metric] for each in side] for side in (ours, theirs)]
+    parts = [(variance(side) / len(side), float(len(side) - 1)) for side in by_seed if len(side) > 1]
+    error, freedom = error_of_sum(*parts, (_variance_of_images(ours, theirs, metric, extra, seed), np.inf))
+    mean = fmean(by_seed[0]) - fmean(by_seed[1])
+    half = student(freedom) * error
+    return Difference(mean, mean - half, mean + half)
+
+
+def _variance_of_images(
+    ours: Sequence[Scores], theirs: Sequence[Scores], metric: str, extra: ExtraMetrics, seed: int
+) -> float:
+    """Returns the variance of the difference over resamples of the images; 0 without their answers."""
+    means = []
+    for side in (ours, theirs):
+        known = [
+            resampled_metrics(each.answers, extra, seed).get(metric)
+            for each in side
+            if each.answers is not None
+        ]
+        values = [each for each in known if each is not None]
+        if len(values) < len(side):
+            return 0.0
+        means.append(np.mean(values, axis=0))
+    return float(np.var(means[0] - means[1]))
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Holds a shrunk network's differences from the whole one, and from the same layers trained anew."""
+
+    shrunk: Shrunk
+    asked: float
+    """The share of the operations that was asked for."""
+    metric: str
+    """The metric by which it is judged, such as `val_accuracy`."""
+    differences: Mapping[tuple[str, Split], Difference]
+    """Of each network, by its name and a part, from the unpruned one."""
+    from_scratch: Mapping[Split, Difference]
+    """Of the fine-tuned network from the one that was trained from new weights, if it was."""
+
+    @property
+    def of_part(self) -> Split:
+        """Returns the part that decides: the test part, if it was scored."""
+        return self.shrunk.parts[-1]
+
+    @property
+    def verdict(self) -> str:
+        """Returns `lost`, `gained`, or `no sure difference`."""
+        found = self.differences[TUNED, self.of_part]
+        if not found.sure:
+            return "no sure difference"
+        return "gained" if sign_of(OBJECTIVES[self.metric]) * found.mean > 0.0 else "lost"
+
+    def words(self) -> str:
+        """Returns in sentences whether the pruned network lost, and what it spares."""
+        found, name = self.differences[TUNED, self.of_part], self._named(self.of_part)
+        score = f"{name} differs by {found} from the unpruned network's"
+        says = {
+            "lost": f"it lost, by more than chance explains: {score}",
+            "gained": f"it gained, by more than chance explains: {score}",
+            "no sure difference": f"no difference that chance does not explain: {score}",
+        }[self.verdict]
+        before, after = self.shrunk.costs[UNPRUNED], self.shrunk.costs[PRUNED]
+        times = ", ".join(
+            f"{after.latencies[batch].median_ms / each.median_ms:.2f} of it for {batch}"
+            for batch, each in before.latencies.items()
+        )
+        lines = [
+            f"With {self.shrunk.pruned.share:.1%} of the operations, {len(self.shrunk.tuned)} seeds: {says}.",
+            f"Parameters {after.parameters / before.parameters:.1%}, latency {times} images at once.",
+        ]
+        if (other := self.from_scratch.get(self.of_part)) is not None:
+            lines.append(f"Against the same layers trained from new weights, {name} differs by {other}.")
+        return " ".join(lines)
+
+    def _named(self, part: Split) -> str:
+        return f"{PREFIXES[part]}_{self.metric.removeprefix('val_')}"
+
+    def scores_table(self) -> Rows:
+        """Returns a row for each network: its mean scores, and how they differ from the unpruned one's."""
+        parts = self.shrunk.parts
+        heads = [head for part in parts for head in (self._named(part), f"{PREFIXES[part]} difference")]
+        rows = tuple((name, *self._scores(name)) for name in self.shrunk.scores)
+        caption = (
+            f"differences from the unpruned network, with {LEVEL:.0%} intervals: the luck of the "
+            "fine-tuning's seeds and of the images is in them, that of the one training before is not"
+        )
+        return Rows("", ("network", *heads), rows, whole=set(heads), caption=caption)
+
+    def _scores(self, name: str) -> Iterator[str]:
+        for part in self.shrunk.parts:
+            yield f"{fmean(_values(self.shrunk, name, part, self.metric)):.4f}"
+            yield str(self.differences[name, part]) if name != UNPRUNED else ""
+
+    def costs_table(self) -> Rows:
+        """Returns a row for the unpruned network, and one for the pruned, which costs the same fine-tuned."""
+        batches = [f"ms for {batch}" for batch in self.shrunk.costs[UNPRUNED].latencies]
+        heads = ("parameters", "operations", *batches, "MB")
+        rows = tuple((name, *_cells(cost)) for name, cost in self.shrunk.costs.items())
+        caption = "latencies: median of passes taken in turns (5 to 95 % of them)"
+        return Rows("", ("network", *heads), rows, whole=set(heads), caption=caption)
+
+    def tree(self) -> dict[str, Any]:
+        """Returns plain data: what `--json` prints and `metrics.json` holds."""
+        shrunk = self.shrunk
+        return {
+            "schema": SCHEMA,
+            "recipe": shrunk.recipe.digest(),
+            "of_recipe": shrunk.trained.recipe.digest(),
+            "metric": self.metric,
+            "operations": {"asked": self.asked, "left": shrunk.pruned.share},
+            "verdict": self.verdict,
+            "words": self.words(),
+            "level": LEVEL,
+            "resamples": RESAMPLES,
+            "seeds": [each.seed for each in shrunk.tuned],
+            "best_seed": shrunk.best.seed,
+            "networks": {name: self._network(name) for name in shrunk.scores},
+            "from_scratch": {self._named(part): each.tree() for part, each in self.from_scratch.items()},
+        }
+
+    def _network(self, name: str) -> dict[str, Any]:
+        shrunk, cost = self.shrunk, _cost_of(self.shrunk, name)
+        found = {part: self.differences.get((name, part)) for part in shrunk.parts}
+        return {
+            "scores": {
+                f"{PREFIXES[part]}_{metric}": _values(shrunk, name, part, metric)
+                for part in shrunk.parts
+                for metric in shrunk.scores[name][0][part].by_name()
+            },
+            "differences": {
+                self._named(part): each.tree() for part, each in found.items() if each is not None
+            },
+            "parameters": cost.parameters,
+            "flops": cost.flops,
+            "file_bytes": cost.file_bytes,
+            "latencies": {str(batch): each.tree() for batch, each in cost.latencies.items()},
+        }
+
+
+def compared(shrunk: Shrunk, asked: float) -> Comparison:
+    """Returns how a shrunk network and the one that it was made of differ.
+
+    They are judged by the objective of the search that the recipe came from, or else by accuracy.
+    """
+    info, recipe, scores = shrunk.trained.data.info, shrunk.trained.recipe, shrunk.scores
+    extra = make_extra_metrics(recipe.evaluation.metrics, {}, info.classes)
+    metric = _metric(shrunk)
+    kind = metric.removeprefix("val_")
+
+    def between(ours: str, theirs: str, part: Split) -> Difference:
+        sides = [[each[part] for each in scores[name]] for name in (ours, theirs)]
+        return difference(sides[0], sides[1], kind, extra, recipe.loop.seed)
+
+    others = [name for name in scores if name != UNPRUNED]
+    found = {(name, part): between(name, UNPRUNED, part) for name in others for part in shrunk.parts}
+    anew = {part: between(TUNED, SCRATCH, part) for part in shrunk.parts if SCRATCH in scores}
+    return Comparison(shrunk, asked, metric, found, anew)
+
+
+def _metric(shrunk: Shrunk) -> str:
+    known = shrunk.trained.recipe.provenance
+    objective = known.objective if known is not None else None
+    measured = shrunk.scores[UNPRUNED][0]["validation"].metrics("val")
+    return objective if objective in OBJECTIVES and objective in measured else ACCURACY
+
+
+def _values(shrunk: Shrunk, name: str, part: Split, metric: str) -> list[float]:
+    kind = metric.removeprefix("val_")
+    return [each[part].by_name()[kind] for each in shrunk.scores[name]]
+
+
+def _cells(cost: Cost) -> Iterator[str]:
+    """Yields what a network costs, as cells of a table."""
+    yield f"{cost.parameters:,}"
+    yield f"{cost.flops:,}"
+    for each in cost.latencies.values():
+        yield f"{each.median_ms:.2f} ({each.p5_ms:.2f} to {each.p95_ms:.2f})"
+    yield f"{cost.file_bytes / 1e6:.2f}"
+
+
+def _cost_of(shrunk: Shrunk, name: str) -> Cost:
+    return shrunk.costs[UNPRUNED if name == UNPRUNED else PRUNED]

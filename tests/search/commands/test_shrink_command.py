@@ -1,0 +1,135 @@
+"""Tests `tunebook shrink` on trained folders and on recipes: what it prints, writes, and refuses at once."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from trainable.bundle.trained import network_in, trained_in
+from trainable.shrinking import latency
+
+Tunebook = Callable[..., tuple[int, str, str]]
+RECIPE = """\
+version: 2
+model: {kind: resnet_small, width: 8}
+optimizer: {lr: 0.2}
+precision: {kind: fp32}
+loop: {epochs: 2, batch_size: 64}
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Writes a recipe for the digits of two epochs; latencies are measured in few rounds."""
+    monkeypatch.setattr(latency, "SECONDS", 0.0)
+    monkeypatch.setattr(latency, "LEAST_ROUNDS", 2)
+    (tmp_path / "recipe.yaml").write_text(RECIPE)
+    return tmp_path / "recipe.yaml"
+
+
+def test_a_trained_network_is_pruned_compared_and_written(tunebook: Tunebook, recipe: Path) -> None:
+    assert tunebook("train", recipe, "--out", "trained")[0] == 0
+    code, out, _ = tunebook("shrink", "trained", "--flops", 0.5, "--seeds", 2, "--test", "-o", "small")
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[0] == "2 fine-tunings of 1 epoch"
+    assert lines[1].startswith("pruned to 4")
+    assert [line.split(":")[0] for line in lines[2:4]] == ["fine-tuned, seed 1", "fine-tuned, seed 2"]
+    assert any(line.startswith("unpruned ") for line in lines)
+    assert any(line.startswith("With 4") and "test_accuracy differs by" in line for line in lines)
+    assert lines[-1].endswith("the best on the validation part -> small")
+    names = {each.name for each in Path("small").iterdir()}
+    assert names == {"recipe.yaml", "model.safetensors", "pruned.json", "metrics.json"}
+    tree = json.loads(Path("small/metrics.json").read_text())
+    assert network_in(Path("small"))(torch.zeros(1, 1, 8, 8)).shape == (1, 10)
+    assert trained_in(Path("small")).recipe.loop.seed == tree["best_seed"]
+    assert tree["operations"]["left"] < 0.5
+
+
+def test_a_recipe_is_trained_first_and_the_data_are_printed_alone(tunebook: Tunebook, recipe: Path) -> None:
+    code, out, _ = tunebook(
+        "shrink", recipe, "--seeds", 2, "--json", "--set", "optimizer.momentum=0.5", "--epochs", 1
+    )
+    assert code == 0
+    tree = json.loads(out)
+    assert set(tree) == {
+        "schema",
+        "recipe",
+        "of_recipe",
+        "metric",
+        "operations",
+        "verdict",
+        "words",
+        "level",
+        "resamples",
+        "seeds",
+        "best_seed",
+        "networks",
+        "from_scratch",
+    }
+    assert set(tree["networks"]) == {"unpruned", "pruned", "fine-tuned"}
+    assert [each.name for each in Path().iterdir()] == ["recipe.yaml"], "nothing was asked to be written"
+
+
+def test_a_training_that_diverges_is_a_failure_and_leaves_nothing(tunebook: Tunebook, recipe: Path) -> None:
+    assert tunebook("train", recipe, "--out", "trained")[0] == 0
+    code, _, error = tunebook("shrink", "trained", "--lr-factor", 1e30, "-o", "small")
+    assert code == 1
+    assert error == "tunebook: fine-tuned, seed 1: diverged; a lower --lr-factor may help\n"
+    recipe.write_text(RECIPE.replace("0.2", "1.0e+30"))
+    code, _, error = tunebook("shrink", recipe, "-o", "small")
+    assert (code, error) == (1, f"tunebook: {recipe}: the training diverged: there is nothing to prune\n")
+    assert sorted(each.name for each in Path().iterdir()) == ["recipe.yaml", "trained"]
+
+
+def test_what_cannot_be_pruned_is_one_message_before_any_training(tunebook: Tunebook, recipe: Path) -> None:
+    cases: list[tuple[list[str], str]] = [
+        (["missing"], "missing: no such folder; expected a search's folder (with study.yaml), or one that"),
+        (
+            [str(recipe), "--flops", "1.5"],
+            "--flops 1.5: expected a share of the operations above 0 and below 1",
+        ),
+        ([str(recipe), "--flops", "0.001"], "--flops 0.001: expected at least 0.0"),
+        ([str(recipe), "--set", "model.width=4"], "--set model.width: expected a field of the fine-tuning"),
+        ([str(recipe), "--set", "loop.epochs=0"], "recipe: 1 fault"),
+        ([str(recipe), "--trial", "1"], f"--trial 1: {recipe} is one recipe, and no search"),
+        ([str(recipe), "-o", str(recipe.parent)], f"{recipe.parent}: exists already; give a new folder"),
+    ]
+    for arguments, message in cases:
+        code, out, error = tunebook("shrink", *arguments)
+        assert (code, error[: len(message) + 10]) == (2, f"tunebook: {message}")
+        assert "epoch 1/2" not in out
+    recipe.write_text(
+        "version: 2\nmodel: {kind: timm, name: vit_tiny_patch16_224}\ndata: {image_size: 224}\n"
+    )
+    code, _, error = tunebook("shrink", recipe)
+    assert code == 2
+    assert error.startswith(
+        "tunebook: timm's vit_tiny_patch16_224: expected a convolutional network, got one"
+    )
+
+
+def test_a_recipe_beside_its_weights_is_taken_for_a_slip(tunebook: Tunebook, recipe: Path) -> None:
+    assert tunebook("train", recipe, "--out", "trained")[0] == 0
+    code, _, error = tunebook("shrink", "trained/recipe.yaml")
+    assert (code, error) == (
+        2,
+        "tunebook: trained/recipe.yaml: lies beside trained weights; give its folder, trained\n",
+    )
+
+
+def test_without_the_extra_the_message_says_how_it_is_installed(
+    tunebook: Tunebook, recipe: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch_pruning", None)
+    code, _, error = tunebook("shrink", recipe)
+    assert (code, error) == (
+        2,
+        "tunebook: pruning needs the package torch-pruning, which is not installed: `pip install "
+        "'tunebook[shrink]'`, or `pip install torch-pruning`\n",
+    )

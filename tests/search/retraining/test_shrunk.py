@@ -1,0 +1,161 @@
+"""Tests what is said of a pruned network: differences with intervals, verdicts, and the data of `--json`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from search.record.finals import student
+from search.retraining.shrunk import compared, difference
+from trainable.bundle.trained import Trained
+from trainable.data import DataSet, Split, from_arrays
+from trainable.models.widths import Widths
+from trainable.probes.flops import Flops
+from trainable.recipe import Recipe
+from trainable.recipe.provenance import Provenance
+from trainable.shrinking.fine_tuning import Tuned
+from trainable.shrinking.latency import Latency
+from trainable.shrinking.prune import Pruned
+from trainable.shrinking.shrink import PRUNED, SCRATCH, TUNED, UNPRUNED, Cost, Shrunk
+from trainable.training.answers import Answers
+from trainable.training.bootstrap import resampled_metrics
+from trainable.training.evaluate import Scores
+from trainable.training.extra_metrics import make_extra_metrics
+
+IMAGES = 400
+EXTRA = make_extra_metrics((), {}, ("no", "yes"))
+
+
+def scores(wrong: int, first: int = 0) -> Scores:
+    """Returns the scores of a network that is wrong about so many images, from one on."""
+    labels = torch.zeros(IMAGES, dtype=torch.int64)
+    logits = torch.tensor([2.0, 0.0], dtype=torch.float64).repeat(IMAGES, 1)
+    logits[first : first + wrong] = torch.tensor([0.0, 2.0], dtype=torch.float64)
+    accuracy = 1.0 - wrong / IMAGES
+    return Scores(0.5, accuracy, accuracy, None, IMAGES, answers=Answers(logits, labels))
+
+
+def test_the_interval_holds_the_deviation_of_the_seeds_and_that_of_the_images() -> None:
+    ours, theirs = [scores(30), scores(40), scores(50)], [scores(10)]
+    found = difference(ours, theirs, "accuracy", EXTRA, seed=3)
+    assert found.mean == pytest.approx(-30 / IMAGES)
+    samples = [
+        resampled_metrics(each.answers, EXTRA, 3)["accuracy"]
+        for each in (*ours, *theirs)
+        if each.answers is not None
+    ]
+    of_images = float(np.var(np.mean(samples[:3], axis=0) - samples[3]))
+    of_seeds = float(np.var([0.925, 0.9, 0.875], ddof=1)) / 3
+    total = of_images + of_seeds
+    freedom = total**2 / (of_seeds**2 / 2)
+    assert found.high - found.mean == pytest.approx(student(freedom) * total**0.5)
+    assert found.mean - found.low == pytest.approx(found.high - found.mean)
+    assert found.sure
+
+
+def test_images_are_paired_so_that_equal_answers_differ_by_nothing() -> None:
+    same = difference([scores(40)], [scores(40)], "accuracy", EXTRA, seed=0)
+    assert (same.mean, same.low, same.high, same.sure) == (0.0, 0.0, 0.0, False)
+    other = difference([scores(40, first=40)], [scores(40)], "accuracy", EXTRA, seed=0)
+    assert other.mean == 0.0
+    assert other.high > 0.02
+
+
+def test_without_answers_the_seeds_alone_say_how_sure_it_is() -> None:
+    blind = [Scores(0.5, accuracy, accuracy, None, IMAGES) for accuracy in (0.8, 0.9)]
+    found = difference(blind, [Scores(0.5, 0.9, 0.9, None, IMAGES)], "accuracy", EXTRA, seed=0)
+    assert found.high - found.mean == pytest.approx(student(1) * (0.005 / 2) ** 0.5)
+
+
+def data() -> DataSet:
+    pixels, labels = np.zeros((8, 8, 8), dtype=np.uint8), np.arange(8) % 2
+    return from_arrays((pixels, labels), (pixels, labels))
+
+
+def shrunk(tuned: list[int], *, unpruned: int = 20, scratch: list[int] | None = None, **of: Any) -> Shrunk:
+    """Returns a pruned network whose fine-tunings are wrong about so many images each."""
+    recipe = Recipe().model_copy(update={"provenance": Provenance(**of)})
+    latency = {1: Latency(2.0, 1.5, 2.5, 20), 32: Latency(20.0, 15.0, 25.0, 20)}
+    halves = {batch: Latency(each.median_ms / 2, 0.5, 9.0, 20) for batch, each in latency.items()}
+    found = {UNPRUNED: [unpruned], PRUNED: [300], TUNED: tuned, SCRATCH: scratch or []}
+    known: dict[str, tuple[Mapping[Split, Scores], ...]] = {
+        name: tuple({"validation": scores(each)} for each in wrong) for name, wrong in found.items() if wrong
+    }
+    return Shrunk(
+        Trained(recipe, data(), {}, 1),
+        Recipe(),
+        Pruned(nn.Identity(), Widths(layers={}, shapes={}), Flops(1000, {}), Flops(480, {})),
+        Widths(layers={}, shapes={}),
+        known,
+        tuple(Tuned(seed, {}, known[TUNED][seed]) for seed in range(len(tuned))),
+        {UNPRUNED: Cost(100, 1000, 4000, latency), PRUNED: Cost(50, 480, 2000, halves)},
+    )
+
+
+@pytest.mark.parametrize(
+    ("wrong", "verdict", "words"),
+    [
+        ([100, 101, 102], "lost", "it lost, by more than chance explains: val_accuracy differs by -0.2025"),
+        ([19, 20, 22], "no sure difference", "no difference that chance does not explain"),
+        ([1, 1, 2], "gained", "it gained, by more than chance explains"),
+    ],
+)
+def test_the_verdict_says_in_a_sentence_whether_it_lost(wrong: list[int], verdict: str, words: str) -> None:
+    found = compared(shrunk(wrong), 0.5)
+    assert found.verdict == verdict
+    assert words in found.words()
+    assert found.words().startswith("With 48.0% of the operations, 3 seeds: ")
+    assert "Parameters 50.0%, latency 0.50 of it for 1, 0.50 of it for 32 images at once." in found.words()
+
+
+def test_a_loss_is_better_when_it_is_lower() -> None:
+    found = shrunk([20, 20], objective="val_loss")
+    worse: list[Mapping[Split, Scores]] = [
+        {"validation": Scores(0.9 + seed / 100, 0.9, 0.9, None, IMAGES)} for seed in range(2)
+    ]
+    known = {**found.scores, TUNED: tuple(worse)}
+    other = Shrunk(found.trained, found.recipe, found.pruned, found.widths, known, found.tuned, found.costs)
+    assert compared(other, 0.5).metric == "val_loss"
+    assert compared(other, 0.5).verdict == "lost"
+
+
+def test_it_is_judged_by_the_objective_of_its_search_where_that_is_measured() -> None:
+    assert (
+        compared(shrunk([20, 20], objective="val_balanced_accuracy"), 0.5).metric == "val_balanced_accuracy"
+    )
+    assert compared(shrunk([20, 20], objective="val_macro_f1"), 0.5).metric == "val_accuracy"
+    assert compared(shrunk([20, 20]), 0.5).metric == "val_accuracy"
+
+
+def test_the_best_of_the_fine_tunings_is_that_of_validation_and_of_equals_the_first() -> None:
+    assert shrunk([30, 20, 20]).best.seed == 1
+
+
+def test_the_same_layers_from_new_weights_are_compared_too() -> None:
+    found = compared(shrunk([20, 21], scratch=[60, 61]), 0.5)
+    assert (
+        "Against the same layers trained from new weights, val_accuracy differs by +0.1000" in found.words()
+    )
+    assert [row[0] for row in found.scores_table().rows] == [UNPRUNED, PRUNED, TUNED, SCRATCH]
+    assert [row[0] for row in found.costs_table().rows] == [UNPRUNED, PRUNED]
+
+
+def test_the_data_hold_every_score_difference_and_cost() -> None:
+    tree = json.loads(json.dumps(compared(shrunk([100, 100]), 0.5).tree(), allow_nan=False))
+    assert tree["schema"] == 1
+    assert tree["operations"] == {"asked": 0.5, "left": 0.48}
+    assert tree["verdict"] == "lost"
+    assert set(tree["networks"]) == {UNPRUNED, PRUNED, TUNED}
+    tuned = tree["networks"][TUNED]
+    assert tuned["scores"]["val_accuracy"] == [0.75, 0.75]
+    assert set(tuned["scores"]) == {"val_loss", "val_accuracy", "val_balanced_accuracy"}
+    assert set(tuned["differences"]["val_accuracy"]) == {"difference", "low", "high"}
+    assert tree["networks"][UNPRUNED]["differences"] == {}
+    assert (tuned["parameters"], tuned["flops"], tuned["file_bytes"]) == (50, 480, 2000)
+    assert tuned["latencies"]["1"] == {"median_ms": 1.0, "p5_ms": 0.5, "p95_ms": 9.0, "rounds": 20}

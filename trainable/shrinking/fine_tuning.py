@@ -1,0 +1,99 @@
+"""Trains a pruned network for a few epochs more, and scores it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from trainable.data import DataSet, Split
+from trainable.errors import RunError
+from trainable.recipe import Recipe
+from trainable.recipe.recipe import LEARNING_RATES
+from trainable.training.evaluate import Scores
+from trainable.training.run import PREFIXES, Run
+
+Say = Callable[[str], None]
+
+EPOCHS_SHARE = 0.2
+"""The fine-tuning has this share of the recipe's epochs: Li et al., arXiv 1608.08710, section 4, take up to a
+quarter of the original ones."""
+LR_FACTOR = 1.0
+"""Its rate begins at this share of the recipe's. Small rates are usual, and large ones recover more (Le and
+Hua, arXiv 2105.03193; Renda et al., arXiv 2003.02389): docs/decisions/0045 has a tenth, 0.3 and all of it
+measured."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tuned:
+    """Holds a network after training: its seed, its weights by name on the CPU, and its scores by part."""
+
+    seed: int
+    weights: Mapping[str, Tensor]
+    scores: Mapping[Split, Scores]
+
+
+def fine_tuning(recipe: Recipe, *, epochs: int | None = None, lr_factor: float = LR_FACTOR) -> Recipe:
+    """Returns the recipe of a fine-tuning: that of the training, with fewer epochs, a rate that falls to zero
+    as a cosine, no warm-up, and all layers trained from the first step.
+
+    Raises RecipeError for values that no recipe may have.
+    """
+    asked = max(1, round(EPOCHS_SHARE * recipe.loop.epochs)) if epochs is None else epochs
+    optimizer = recipe.optimizer.model_dump()
+    rates = {path: optimizer.get(path.partition(".")[2]) for path in LEARNING_RATES}
+    return recipe.with_values(
+        {
+            **{path: lr_factor * rate for path, rate in rates.items() if rate is not None},
+            "schedule": {"kind": "cosine"},
+            "model.freeze_epochs": 0,
+            "model.frozen_views": None,
+            "loop.epochs": asked,
+        }
+    ).model_copy(update={"provenance": None})
+
+
+def seeds_of(recipe: Recipe, count: int) -> list[int]:
+    """Returns seeds for fine-tunings, none of them that of the training."""
+    return [(recipe.loop.seed + number) % 2**32 for number in range(1, count + 1)]
+
+
+def trained_on(
+    recipe: Recipe,
+    data: DataSet,
+    make: Callable[[int], nn.Module],
+    *,
+    seeds: Sequence[int],
+    parts: Sequence[Split],
+    device: torch.device,
+    title: str,
+    say: Say,
+) -> Iterator[Tuned]:
+    """Trains what `make` returns for each seed by a recipe, and yields it with its scores on some parts.
+
+    `say` receives a line for each. Raises RunError, which names the seed, where a run diverges or crashes.
+    """
+    for seed in seeds:
+        seeded = recipe.with_values({"loop.seed": seed})
+        with closing(Run(seeded, data=data, model=make(seed), device=device)) as run:
+            while not run.finished:
+                run.step()
+            if run.diverged:
+                raise RunError(f"{title}, seed {seed}: diverged; a lower --lr-factor may help")
+            scores = {part: run.score(part, answers=True) for part in parts}
+            weights = {name: each.detach().to("cpu", copy=True) for name, each in run.weights().items()}
+        words = ", ".join(f"{PREFIXES[part]}_accuracy {each.accuracy:.4f}" for part, each in scores.items())
+        say(f"{title}, seed {seed}: {words}")
+        yield Tuned(seed, weights, scores)
+
+
+def scores_of(
+    network: nn.Module, recipe: Recipe, data: DataSet, parts: Sequence[Split], device: torch.device
+) -> dict[Split, Scores]:
+    """Returns the scores of a network as it is on some parts, in the number format of a recipe."""
+    with closing(Run(recipe, data=data, model=copy.deepcopy(network), device=device)) as run:
+        return {part: run.score(part, answers=True) for part in parts}

@@ -1,0 +1,149 @@
+"""Prunes a trained network, trains it a little more with several seeds, and measures what that costs and
+saves."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import nn
+
+from trainable.bundle.trained import Trained
+from trainable.data import Split
+from trainable.errors import DataError, UserError
+from trainable.models.libraries import title_of
+from trainable.models.widths import Widths, make_narrow, widths_between
+from trainable.recipe import Recipe
+from trainable.shrinking.fine_tuning import Say, Tuned, scores_of, seeds_of, trained_on
+from trainable.shrinking.latency import Latency, latencies
+from trainable.shrinking.prune import Pruned, prune
+from trainable.train import model_file, threads_of
+from trainable.training.devices import default_device
+from trainable.training.evaluate import Scores
+from trainable.training.network import make_network
+from trainable.training.seeds import Use, derive, global_generators
+
+UNPRUNED, PRUNED, TUNED, SCRATCH = "unpruned", "pruned", "fine-tuned", "from scratch"
+"""The networks that are compared. The last has the pruned one's layers and new weights (Liu et al., arXiv
+1810.05270, section 3: Scratch-E)."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Holds what a network costs: numbers that training adjusts, operations an image, bytes of its file, and
+    latencies by batch."""
+
+    parameters: int
+    flops: int
+    file_bytes: int
+    latencies: Mapping[int, Latency]
+
+
+@dataclass(frozen=True, eq=False)
+class Shrunk:
+    """Holds a pruned network beside the one that it was made of: what both score, and what both cost."""
+
+    trained: Trained
+    recipe: Recipe
+    """The recipe of the fine-tuning, without its seeds."""
+    pruned: Pruned
+    widths: Widths
+    """In these the network is narrower than the recipe's, which may have been pruned before."""
+    scores: Mapping[str, tuple[Mapping[Split, Scores], ...]]
+    """By the network's name the scores of each seed, by part; one for a network that was not trained here."""
+    tuned: tuple[Tuned, ...]
+    costs: Mapping[str, Cost]
+    """What whole and pruned network cost; every narrow one costs the same."""
+
+    @property
+    def parts(self) -> tuple[Split, ...]:
+        """Returns the parts that were scored."""
+        return tuple(self.scores[UNPRUNED][0])
+
+    @property
+    def best(self) -> Tuned:
+        """Returns the fine-tuned network with the best validation accuracy; of equals the first."""
+        return max(self.tuned, key=lambda each: each.scores["validation"].accuracy)
+
+
+def shrink(
+    trained: Trained,
+    recipe: Recipe,
+    share: float,
+    *,
+    seeds: int = 3,
+    test: bool = False,
+    scratch: bool = False,
+    device: torch.device | None = None,
+    say: Say = lambda line: None,
+) -> Shrunk:
+    """Returns a network pruned to at most a share of its operations and fine-tuned by a recipe, once for each
+    seed, compared with the one that it was made of.
+
+    `test` scores the test part too; `scratch` trains the narrow layers from new weights as well, by the
+    recipe that trained the whole network. Raises ModelError for a network that cannot be pruned, DataError
+    where there is no test part, and RunError where a run diverges.
+    """
+    data, info, device = trained.data, trained.data.info, device or default_device()
+    parts: tuple[Split, ...] = ("validation", "test") if test else ("validation",)
+    if test and data.test is None:
+        raise DataError(f"data.path {recipe.data.path}: there is no test part to score")
+    if scratch and trained.recipe.model.weights is not None:
+        raise UserError(
+            f"--scratch: the recipe begins from the weights {trained.recipe.model.weights!r}, which fit no "
+            "narrower network: from new weights it would lose for want of them"
+        )
+    whole, title = trained.network(), title_of(trained.recipe.model)
+    shape = (info.channels, info.image_size, info.image_size)
+    with threads_of(trained.recipe.provenance, say):
+        pruned = prune(whole, shape, share, title=title)
+        widths = widths_between(_made(trained), pruned.network)
+        say(f"pruned to {pruned.share:.1%} of {pruned.before.total:,} operations an image")
+        scored = partial(scores_of, recipe=recipe, data=data, parts=parts, device=device)
+        train = partial(
+            trained_on, data=data, seeds=seeds_of(trained.recipe, seeds), parts=parts, device=device, say=say
+        )
+        scores: dict[str, tuple[Mapping[Split, Scores], ...]] = {}
+        scores |= {UNPRUNED: (scored(whole),), PRUNED: (scored(pruned.network),)}
+        tuned = tuple(train(recipe, make=lambda _: copy.deepcopy(pruned.network), title=TUNED))
+        scores[TUNED] = tuple(each.scores for each in tuned)
+        if scratch:
+            made = train(trained.recipe, make=partial(draw_narrow, trained, widths), title=SCRATCH)
+            scores[SCRATCH] = tuple(each.scores for each in made)
+        costs = _costs(trained, recipe, pruned, whole, device)
+    return Shrunk(trained, recipe, pruned, widths, scores, tuned, costs)
+
+
+def draw_narrow(trained: Trained, widths: Widths, seed: int) -> nn.Module:
+    """Returns the narrow network with new weights: the first of those that the recipe draws for a layer."""
+    with global_generators(torch.device("cpu"), derive(seed, Use.WEIGHTS)):
+        network = _made(trained)
+    make_narrow(network, widths)
+    return network
+
+
+def _made(trained: Trained) -> nn.Module:
+    """Returns the recipe's network, untrained and as wide as the recipe builds it."""
+    spec = trained.recipe.model.model_copy(update={"weights": None})
+    return make_network(spec, trained.data.info, build=trained.build)
+
+
+def _costs(
+    trained: Trained, recipe: Recipe, pruned: Pruned, whole: nn.Module, device: torch.device
+) -> dict[str, Cost]:
+    info = trained.data.info
+    networks = {UNPRUNED: copy.deepcopy(whole), PRUNED: copy.deepcopy(pruned.network)}
+    times = latencies(networks, (info.channels, info.image_size, info.image_size), recipe, device)
+    flops = {UNPRUNED: pruned.before.total, PRUNED: pruned.after.total}
+    return {
+        name: Cost(
+            sum(each.numel() for each in network.parameters()),
+            flops[name],
+            len(model_file(network.state_dict(), recipe, info)),
+            times[name],
+        )
+        for name, network in networks.items()
+    }

@@ -1,0 +1,55 @@
+"""Writes a pruned network into a folder from which it can be loaded again."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import torch
+
+from trainable.models.widths import PRUNED_FILE
+from trainable.recipe import Recipe
+from trainable.recipe.provenance import Provenance
+from trainable.recipe.trained_files import MODEL_FILE, RECIPE_FILE
+from trainable.recipe.yamlfile import write_recipe, write_whole
+from trainable.shrinking.shrink import Shrunk
+from trainable.train import model_file
+from trainable.training.devices import default_device, device_name
+from trainable.training.origins import versions
+from trainable.training.run import PREFIXES
+
+
+def write_shrunk(shrunk: Shrunk, folder: Path) -> None:
+    """Writes the best fine-tuned network, as `tunebook train --out` would, and in what it is narrower.
+
+    The folder then holds `recipe.yaml`, the fine-tuning, `model.safetensors` and `pruned.json`;
+    `trained_in(FOLDER)` and `network_in(FOLDER)` read them.
+    """
+    recipe, best = _with_provenance(shrunk), shrunk.best
+    write_recipe(folder / RECIPE_FILE, recipe)
+    write_whole(folder / MODEL_FILE, model_file(best.weights, recipe, shrunk.trained.data.info))
+    write_whole(folder / PRUNED_FILE, shrunk.widths.content())
+
+
+def _with_provenance(shrunk: Shrunk) -> Recipe:
+    """Returns the recipe of the best network's fine-tuning, with what it scored and by what it was made.
+
+    It names no objective: trained again, from the recipe's own network, it would not score the same.
+    """
+    info, best = shrunk.trained.data.info, shrunk.best
+    scores = {
+        name: value
+        for part, each in best.scores.items()
+        for name, value in each.metrics(PREFIXES[part]).items()
+    }
+    provenance = Provenance(
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        metrics=scores,
+        data_digest=info.digest,
+        class_names=tuple(info.classes),
+        threads=torch.get_num_threads(),
+        device=device_name(default_device()),
+        versions=versions("torch-pruning"),
+    )
+    seeded = shrunk.recipe.with_values({"loop.seed": best.seed})
+    return seeded.model_copy(update={"provenance": provenance})
