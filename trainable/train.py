@@ -194,7 +194,7 @@ def _in_fastest_format(
     with global_generators(device, recipe.loop.seed):
         model = make_network(recipe.model.model_copy(update={"weights": None}), info, download=download)
     shape = (info.channels, info.image_size, info.image_size)
-    measured = measure_speeds(model, shape, device, len(info.classes))
+    measured = measure_speeds(model, shape, device, len(info.classes), dense=info.dense)
     speeds = [each for each in measured if recipe.precision.channels_last or not each.channels_last]
     if not speeds:
         return recipe

@@ -16,6 +16,7 @@ from search.study import WEIGHTS, Study, weights_path
 from spaces.rules.backbones import SIZES, Size
 from trainable.errors import UserError
 from trainable.recipe.models import MODEL_NAME, OWN_WEIGHTS
+from trainable.recipe.tasks import Segmentation
 from trainable.recipe.trees import with_value, without
 from trainable.recipe.yamlfile import write_whole
 from trainable.training.devices import default_device
@@ -41,6 +42,11 @@ def run_backbones(
     study = named_input(file, data, settings)
     if not isinstance(study, Study):
         raise UserError("backbones compares networks on images: give DATA or a study")
+    if isinstance(study.base_recipe().task, Segmentation):
+        raise UserError(
+            "backbones ranks networks by linear heads on one label an image, and these images have masks: "
+            "compare encoders in a search, as `space.overrides: {model.encoder: {choice: [resnet18, ...]}}`"
+        )
     if out is not None and out.exists():
         raise UserError(f"--out {out}: exists already")
     device = default_device()

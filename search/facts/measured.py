@@ -190,7 +190,9 @@ def _speeds(model: nn.Module, info: DataInfo, trial: PerTrial) -> tuple[Speed, .
     shape = (info.channels, info.image_size, info.image_size)
     with threads(trial.cpus):
         may_compile = device.type == "cuda" and problem_here("cuda", may_compile=True) is None
-        return measure_speeds(model, shape, device, len(info.classes), may_compile=may_compile)
+        return measure_speeds(
+            model, shape, device, len(info.classes), dense=info.dense, may_compile=may_compile
+        )
 
 
 def with_written_facts(facts: Facts, study: Study) -> Facts:

@@ -15,7 +15,7 @@ from search.refining.evidence import (
 )
 from search.refining.shifts import Shifts, shifts
 from spaces.domains import listed, shown
-from trainable.curves.remedies import Remedy
+from trainable.curves.remedy import Remedy
 
 REGULARISERS = (
     "optimizer.weight_decay",

@@ -19,7 +19,8 @@ from search.refining.shifts import Shifts, shifts
 from search.verdicts.standings import compared_epochs
 from spaces.domains import Choice, listed
 from trainable.curves.curves import Thresholds
-from trainable.curves.remedies import Remedy, remedies
+from trainable.curves.remedies import remedies
+from trainable.curves.remedy import Remedy
 
 NOISE_POINTS = 100.0 * Thresholds().swing
 """This noise is more than most changes of a recipe gain (PaddleClas guide, 003:70-82: 0.1 to 1.1); less noise

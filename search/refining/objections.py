@@ -9,7 +9,7 @@ from spaces.rules.heuristics import kinds_and_batch
 from spaces.rules.rules import RULES, Rule
 from spaces.rules.rulings import Distribution
 from spaces.space import Values
-from trainable.curves.remedies import Remedy
+from trainable.curves.remedy import Remedy
 from trainable.recipe import Recipe
 
 

@@ -21,10 +21,14 @@ from trainable.checks.label_shares import check_label_shares
 from trainable.checks.labels import check_labels
 from trainable.checks.learning import check_learning, teach
 from trainable.checks.loader import check_loader
+from trainable.checks.mask_lessons import check_mask_lessons
+from trainable.checks.mask_networks import check_initial_mask_loss, check_mask_outputs, check_resolution
+from trainable.checks.masks import check_masks
 from trainable.checks.networks import check_construction, check_initial_loss, check_outputs
 from trainable.checks.one_batch import check_one_batch
 from trainable.checks.parts_alike import check_parts_alike, known_images
 from trainable.checks.shuffled_labels import check_shuffled
+from trainable.checks.shuffled_masks import check_shuffled_masks
 from trainable.checks.steps import FirstSteps, check_first_steps, check_step, first_steps
 from trainable.checks.subject import Subject, make_subject
 from trainable.data import DataSet
@@ -35,6 +39,7 @@ from trainable.recipe import Recipe
 from trainable.training.debug import Tool as RunTool
 from trainable.training.debug import chosen
 from trainable.training.devices import default_device, wait_for
+from trainable.training.evaluate import main_output
 from trainable.training.pixels import load_for
 from trainable.training.run import Run
 
@@ -104,9 +109,12 @@ def tools_named(names: Sequence[str]) -> tuple[Tool, ...]:
 def check_data(subject: Subject, seconds: float = SECONDS, *, full: bool = False) -> Iterator[Finding]:
     """Yields findings about images and labels, without training the network."""
     data = subject.data
-    yield from check_labels(data)
-    yield from check_label_shares(data)
-    yield check_accuracy(data)
+    if data.info.dense:
+        yield from check_masks(data, subject.recipe)
+    else:
+        yield from check_labels(data)
+        yield from check_label_shares(data)
+        yield check_accuracy(data)
     if full:
         yield from check_decoding(data)
     yield from check_pixels(data)
@@ -119,6 +127,9 @@ def check_data(subject: Subject, seconds: float = SECONDS, *, full: bool = False
 
 def check_lessons(subject: Subject, seconds: float = SECONDS) -> Iterator[Finding]:
     """Yields findings about what a small net learns from the images, whatever the recipe's network is."""
+    if subject.data.info.dense:
+        yield from check_mask_lessons(subject, LESSON * seconds)
+        return
     train, validation = (set(part.labels.tolist()) for part in (subject.data.train, subject.data.validation))
     if len(train & validation) < 2:
         yield unchecked("learning", "training and validation share fewer than two classes")
@@ -130,7 +141,7 @@ def check_lessons(subject: Subject, seconds: float = SECONDS) -> Iterator[Findin
 
 def check_network(subject: Subject, seconds: float = SECONDS, cpus: int | None = None) -> Iterator[Finding]:
     """Yields findings about the network, its first steps at the recipe's rate, and what it knows already."""
-    batch = min(IMAGES, len(subject.data.train))
+    batch, dense = min(IMAGES, len(subject.data.train)), subject.data.info.dense
     plain = subject.plain_run(batch)
     try:
         with plain.probing():
@@ -140,12 +151,14 @@ def check_network(subject: Subject, seconds: float = SECONDS, cpus: int | None =
             except UserError:
                 raise
             except Exception as error:
-                yield _crash(error)
+                yield _crash(error, dense=dense)
                 return
             yield from check_construction(subject, images)
-            yield from check_outputs(plain, images)
+            yield from (check_mask_outputs if dense else check_outputs)(plain, images)
+            if dense:
+                yield check_resolution(plain)
         with plain.probing():
-            yield check_initial_loss(plain)
+            yield (check_initial_mask_loss if dense else check_initial_loss)(plain)
     finally:
         plain.close()
     fresh = subject.plain_run(batch)  # a network that stores things has them even after `probing`
@@ -155,7 +168,7 @@ def check_network(subject: Subject, seconds: float = SECONDS, cpus: int | None =
     yield from _of_first_steps(subject, each, FIRST * seconds, cpus)
     fitting = int(ONE_BATCH * seconds / (BATCH_STEPS * each))
     yield check_one_batch(subject, min(MOST, max(FEWEST, fitting)), ONE_BATCH * seconds)
-    yield check_shuffled(subject, SHUFFLED * seconds)
+    yield (check_shuffled_masks if dense else check_shuffled)(subject, SHUFFLED * seconds)
 
 
 def _of_first_steps(subject: Subject, each: float, seconds: float, cpus: int | None) -> Iterator[Finding]:
@@ -176,7 +189,8 @@ def _of_first_steps(subject: Subject, each: float, seconds: float, cpus: int | N
         yield steps
         return
     yield check_first_steps(steps)
-    ready, cached = bool(subject.data.decoded_views()), subject.data.cache is not None
+    ready = subject.data.info.in_memory or bool(subject.data.decoded_views())
+    cached = subject.data.cache is not None
     workers = readers_of(subject.recipe.loop)
     yield check_loader(steps, workers=workers, in_memory=ready, cached=cached, cpus=cpus)
 
@@ -187,18 +201,19 @@ def _seconds_an_image(run: Run, images: Tensor) -> float:
     few, quickest = images[:FEWEST], math.inf
     for _ in range(4):
         began = time.perf_counter()
-        run.model(few).float().logsumexp(1).sum().backward()
+        main_output(run.model(few)).float().logsumexp(1).sum().backward()
         run.model.zero_grad(set_to_none=True)
         wait_for(run.device)
         quickest = min(quickest, time.perf_counter() - began)
     return quickest / len(few)
 
 
-def _crash(error: Exception) -> Finding:
+def _crash(error: Exception, *, dense: bool) -> Finding:
+    logits = "[B, classes, h, w]" if dense else "[B, classes]"
     return Finding(
         "outputs",
         "error",
         f"a forward and backward pass fails: {type(error).__name__}: {first_line(error)}",
         "no step can be made",
-        "correct the model's forward: it takes images [B, C, H, W] and returns logits [B, classes]",
+        f"correct the model's forward: it takes images [B, C, H, W] and returns logits {logits}",
     )

@@ -6,35 +6,23 @@ import hashlib
 import os
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import get_args
 
+from trainable.checks.contradictions import NamedImage, check_contradictions, check_mask_contradictions
 from trainable.checks.finding import Finding, passed
 from trainable.checks.leaks import DECODED, MOST, chosen_positions, extent_of, image_name, leak_level
 from trainable.checks.near_duplicates import check_near_duplicates
 from trainable.checks.sampling import pixels
 from trainable.data import DataSet, FilePart, Part, Split
+from trainable.data.masks.source import MaskedSource
+from trainable.data.parts import MaskedFilePart
 from trainable.data.source import FileSource, Integers
 from trainable.errors import listed
 
 BLOCK = 512
 TAIL_BYTES = 4096
 """So many bytes of every file are read. At its end are compressed pixels, which differ between images."""
-
-CONTRADICTING = 0.001
-"""From this share on, images with another label elsewhere are a warning; published sets have some too, but
-fewer (CIFAR, ImageNet)."""
-
-
-@dataclass(frozen=True)
-class NamedImage:
-    """Says where an image is, and what its label is."""
-
-    part: Split
-    position: int
-    label: int
-    name: str
 
 
 def check_duplicates(data: DataSet, *, full: bool = False) -> Iterator[Finding]:
@@ -45,7 +33,10 @@ def check_duplicates(data: DataSet, *, full: bool = False) -> Iterator[Finding]:
     """
     images, extent = _by_fingerprint(data, full)
     yield from _leaks(data, images, extent, full)
-    yield _contradictions([*images.values()], data.info.classes)
+    if data.info.dense:
+        yield check_mask_contradictions(data, [*images.values()])
+    else:
+        yield check_contradictions([*images.values()], data.info.classes)
 
 
 def check_leaks(data: DataSet) -> Iterator[Finding]:
@@ -91,22 +82,6 @@ def _exact_leaks(groups: Sequence[list[NamedImage]], seen: Counter[Split], exten
         )
 
 
-def _contradictions(groups: Sequence[list[NamedImage]], classes: Sequence[str]) -> Finding:
-    seen = sum(map(len, groups))
-    torn = [group for group in groups if len({image.label for image in group}) > 1]
-    if not torn:
-        return passed("contradictions", "no image has two labels")
-    count = sum(map(len, torn))
-    named = [" = ".join(f"{image.name} ({classes[image.label]})" for image in group[:2]) for group in torn]
-    return Finding(
-        "contradictions",
-        "warning" if count >= CONTRADICTING * seen else "note",
-        f"{count:,} of {seen:,} images also occur with another label: {listed(named, 3)}",
-        "at least one of the labels is wrong, and no model can get both right",
-        "look at them, and correct or remove them",
-    )
-
-
 def _named(group: Sequence[NamedImage], part: str) -> str:
     return f"{part} {next(image.name for image in group if image.part == part)}"
 
@@ -122,14 +97,15 @@ def _by_fingerprint(data: DataSet, full: bool) -> tuple[dict[bytes, list[NamedIm
             label = int(part.labels[position])
             images[fingerprint].append(NamedImage(name, position, label, image_name(part, position)))
     extent = extent_of(data, chosen)
-    if isinstance(data.train, FilePart) and not by_pixels:
+    if _files_of(data.train) is not None and not by_pixels:
         return _of_whole_files(data, images), f"{extent}, by their files; --full decodes them"
     return images, extent
 
 
 def _fingerprints(data: DataSet, part: Part, positions: Integers, by_pixels: bool) -> Iterator[bytes]:
-    if isinstance(part, FilePart) and isinstance(part.selection.source, FileSource) and not by_pixels:
-        yield from (_tail(_path(part, position)) for position in positions.tolist())
+    files = _files_of(part)
+    if files is not None and not by_pixels:
+        yield from (_tail(_path(files, position)) for position in positions.tolist())
         return
     for start in range(0, len(positions), BLOCK):
         for image in pixels(data, part, positions[start : start + BLOCK]):
@@ -142,13 +118,9 @@ def _of_whole_files(data: DataSet, images: dict[bytes, list[NamedImage]]) -> dic
     for fingerprint, group in images.items():
         for image in group:
             whole = fingerprint
-            part = data.parts[image.part]
-            if (
-                len(group) > 1
-                and isinstance(part, FilePart)
-                and isinstance(part.selection.source, FileSource)
-            ):
-                with open(_path(part, image.position), "rb") as file:
+            files = _files_of(data.parts[image.part])
+            if len(group) > 1 and files is not None:
+                with open(_path(files, image.position), "rb") as file:
                     whole = hashlib.file_digest(file, "blake2b").digest()
             sure[whole].append(image)
     return sure
@@ -162,7 +134,16 @@ def _tail(path: str) -> bytes:
         return hashlib.blake2b(file.read(), digest_size=16, key=size.to_bytes(8, "big")).digest()
 
 
-def _path(part: FilePart, position: int) -> str:
-    source = part.selection.source
-    assert isinstance(source, FileSource)
-    return os.path.join(source.root, source.paths[int(part.selection.indices[position])])
+def _files_of(part: Part) -> tuple[FileSource, Integers] | None:
+    """Returns a part's image files, and which of them are the part's; None where images are no files, or were
+    read already."""
+    if not isinstance(part, FilePart | MaskedFilePart):
+        return None
+    source, indices = part.selection
+    source = source.images if isinstance(source, MaskedSource) else source
+    return (source, indices) if isinstance(source, FileSource) else None
+
+
+def _path(files: tuple[FileSource, Integers], position: int) -> str:
+    source, indices = files
+    return os.path.join(source.root, source.paths[int(indices[position])])

@@ -12,6 +12,10 @@ CheckName = Literal[
     "label shares",
     "validation size",
     "accuracy",
+    "ignored pixels",
+    "mask values",
+    "mask position",
+    "window",
     "decoding",
     "pixel values",
     "normalisation",
@@ -21,6 +25,7 @@ CheckName = Literal[
     "contradictions",
     "groups",
     "outputs",
+    "resolution",
     "initial loss",
     "bias before norm",
     "unused parameters",
@@ -34,6 +39,7 @@ CheckName = Literal[
     "horizontal flip",
     "vertical flip",
     "shuffled labels",
+    "shuffled masks",
     "gradients",
 ]
 

@@ -15,7 +15,7 @@ from trainable.checks.finding import Finding, passed
 from trainable.checks.subject import Subject
 from trainable.errors import first_line
 
-KNOWN = ("torch.", "torchvision.", "timm.", "trainable.")
+KNOWN = ("torch.", "torchvision.", "timm.", "segmentation_models_pytorch.", "trainable.")
 """Layers of these packages are assumed to be right: only a person's own layers are checked one by one."""
 
 EPS = 1e-6

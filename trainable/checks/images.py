@@ -15,6 +15,7 @@ from trainable.data import DataInfo, DataSet, FilePart
 from trainable.data.decode import Broken, Form, decode
 from trainable.data.loading import make_loader, statistics_of
 from trainable.data.measure import some
+from trainable.data.parts import MaskedFilePart
 from trainable.data.source import Pixels, Selection
 from trainable.errors import listed
 from trainable.models.pretrained_input import PretrainedInput
@@ -36,6 +37,9 @@ standard error (of a sample), the deviation as a factor."""
 FAR_OFF_CENTRE, FAR_OFF_SCALE = 1.0, 2.0
 """Beyond these limits, initialisations (made for inputs of mean 0 and variance 1) and rates no longer fit."""
 
+MOST_PIXELS = 2**17
+"""Of larger images, a mean and a deviation need no more pixels."""
+
 BLOCK = 512
 """So many images are decoded at once."""
 
@@ -48,7 +52,7 @@ def check_decoding(data: DataSet) -> Iterator[Finding]:
     broken: list[Broken] = []
     looked_at = 0
     for part in data.parts.values():
-        if isinstance(part, FilePart):
+        if isinstance(part, FilePart | MaskedFilePart):
             broken += _broken(part, data.form)
         looked_at += len(part)
     if not broken:
@@ -78,9 +82,10 @@ def check_normalisation(
     positions = some(len(data.train), SAMPLE)
     plain = recipe.with_values({"loop.workers": 0})
     loader = make_loader(data, plain, device)
-    images = torch.cat([batch.cpu() for batch, _ in loader.evaluate("train", positions)])
+    size = 1 if data.info.dense else None  # such images keep their sizes
+    batches = [_thinned(batch) for batch, _ in loader.evaluate("train", positions, size)]
     loader.close()
-    by_channel = images.double().transpose(0, 1).flatten(1)
+    by_channel = torch.cat([each.transpose(0, 1).flatten(1) for each in batches], 1).double()
     means, deviations = by_channel.mean(1).tolist(), by_channel.std(1, correction=0).tolist()
     what = "normalised training images: mean " + ", ".join(f"{mean:.2f}" for mean in means)
     what += "; deviation " + ", ".join(f"{each:.2f}" for each in deviations)
@@ -88,9 +93,15 @@ def check_normalisation(
         used, weights = statistics_of(recipe.data, data.info), known.statistics(data.info.channels)
         yield _as_weights_know(used, (weights.mean, weights.std), what)
         return
-    spread = images.double().mean((2, 3)).std(0, correction=0).tolist()
-    noise = [4.0 * each / math.sqrt(len(images)) for each in spread]
+    spread = torch.cat([each.double().mean(2) for each in batches]).std(0, correction=0).tolist()
+    noise = [4.0 * each / math.sqrt(len(positions)) for each in spread]
     yield _centred(list(zip(means, deviations, noise, strict=True)), data.info, what)
+
+
+def _thinned(images: torch.Tensor) -> torch.Tensor:
+    """Returns pixels [B, C, P] of images, at most about MOST_PIXELS of each."""
+    flat = images.cpu().flatten(2)
+    return flat[:, :, :: max(1, flat.shape[2] // MOST_PIXELS) | 1]  # odd: not the same columns of each row
 
 
 Statistics = tuple[tuple[float, ...], tuple[float, ...]]
@@ -136,7 +147,7 @@ def _centred(channels: Sequence[tuple[float, float, float]], info: DataInfo, wha
     )
 
 
-def _broken(part: FilePart, form: Form) -> Iterator[Broken]:
+def _broken(part: FilePart | MaskedFilePart, form: Form) -> Iterator[Broken]:
     source, indices = part.selection
     for start in range(0, len(indices), BLOCK):
         yield from decode(Selection(source, indices[start : start + BLOCK]), form)[1]

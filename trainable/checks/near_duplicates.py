@@ -20,6 +20,7 @@ from trainable.checks.leaks import DECODED, MOST, chosen_positions, extent_of, i
 from trainable.checks.sampling import pixels
 from trainable.data import DataSet, FilePart, Part, Split
 from trainable.data.measure import some
+from trainable.data.parts import MaskedFilePart
 from trainable.data.source import Integers
 from trainable.errors import listed
 
@@ -107,7 +108,7 @@ def _naming_files(data: DataSet) -> str:
 
 def _most(data: DataSet) -> int:
     """Returns how many images are compared."""
-    if not isinstance(data.train, FilePart):
+    if not isinstance(data.train, FilePart | MaskedFilePart):
         return MOST
     source, indices = data.train.selection
     stored = source.sizes_and_times(indices[some(len(indices), 100)])[:, 0]

@@ -52,21 +52,27 @@ def check_outputs(run: Run, images: Tensor) -> Iterator[Finding]:
         yield _outputs(
             "error", f"outputs are {got}, expected {expected}", "no loss can be computed", "the head"
         )
-    elif not together.isfinite().all():
+    else:
+        yield about_outputs(together, alone)
+
+
+def about_outputs(together: Tensor, alone: Tensor) -> Finding:
+    """Returns the finding about the logits of a batch, [B, classes, ...], and about those of its first image
+    when it is shown alone."""
+    if not together.isfinite().all():
         means = "training would begin with a loss that is not a number"
-        yield _outputs("error", "the untrained network outputs nan or inf", means, "its initialisation")
-    elif float((together[:1] - alone).abs().max()) > DEPENDENT * max(float(together.abs().max()), 1e-6):
+        return _outputs("error", "the untrained network outputs nan or inf", means, "its initialisation")
+    if float((together[:1] - alone).abs().max()) > DEPENDENT * max(float(together.abs().max()), 1e-6):
         found = "in evaluation mode an image's answer depends on the other images of its batch"
         means = "scores depend on evaluation.batch_size and on the order of images; labels may leak"
-        yield _outputs(
+        return _outputs(
             "warning", found, means, "softmax or mean over the batch, or BatchNorm without statistics"
         )
-    elif _are_probabilities(together):
+    if _are_probabilities(together):
         found = "outputs are probabilities: the network ends in a softmax"
         means = "cross-entropy takes logits and would apply softmax again: training is slow and stops early"
-        yield _outputs("warning", found, means, "leave the softmax out of forward")
-    else:
-        yield passed("outputs", f"finite logits, from {together.min():.2g} to {together.max():.2g}")
+        return _outputs("warning", found, means, "leave the softmax out of forward")
+    return passed("outputs", f"finite logits, from {together.min():.2g} to {together.max():.2g}")
 
 
 def check_initial_loss(run: Run) -> Finding:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import combinations, pairwise
 from statistics import fmean, median
 
+from trainable.curves.levels import Levels
 from trainable.training.metrics import EpochResult
 
 SAME_RATE = 1.0 + 1e-6
@@ -67,48 +68,53 @@ class Thresholds:
     learnt: float = 0.1
     """This is a share of the way from guessing to always right, in mean recall:
     less counts as nothing; ours."""
+    image_deviation: float = 0.1
+    """The mean IoU of one image is so far from that of another. It is not measured: nuclei have 0.02, and
+    images in which objects are small or rare several times as much; ours."""
     raised_loss: float = 1.05
     """Above this training loss over ln K in any epoch, a higher rate is not proposed; ours."""
 
 
+MASKS = Thresholds(train_target=0.9, train_saturated=0.95)
+"""Of masks, levels are mean IoUs. An IoU of 0.9 is a Dice coefficient, the F1 of pixels, of 0.95, the target
+of an accuracy; the last points are borders that nobody draws twice alike."""
+
+
 class Curves:
-    """Reads a history that did not end diverged."""
+    """Reads a history that did not end diverged, with its levels and the loss of guessing."""
 
     def __init__(
         self,
         history: tuple[EpochResult, ...],
+        levels: Levels,
         classes: int,
+        guessing: float,
         train_steps: int | None,
         validation_images: int | None,
         thresholds: Thresholds,
     ) -> None:
-        self.thresholds = thresholds
-        self._history, self._classes = history, classes
+        self.thresholds, self.levels = thresholds, levels
+        self._history, self._classes, self._guessing = history, classes, guessing
         self._train_steps = train_steps
-        last = history[-1]
-        self._val = [result.val_accuracy for result in history]
+        self._val = levels.validation
         self._rates = [result.applied_lr for result in history]
-        self.is_clean = last.clean_train_accuracy is not None
-        self.train = last.train_accuracy if last.clean_train_accuracy is None else last.clean_train_accuracy
-        self.gap = self.train - last.val_accuracy
+        self.train, self.gap = levels.train, levels.gap
         self.last_epochs = min(len(history), max(3, math.ceil(thresholds.last_part * len(history))))
         self.rise = _slope(self._val[-self.last_epochs :]) * (self.last_epochs - 1)
         self._late = max(4, math.ceil(thresholds.late_part * len(history)))
         self._swings = _swings(self._val[-self._late :], self._rates[-self._late :])
         self.fluctuation = fmean(self._swings) if self._swings else 0.0
         # of what validation would be without a gap, and of what it is: the larger one counts
-        errors = [_standard_error(share, validation_images) for share in (last.val_accuracy, self.train)]
-        self.standard_error = max(errors)
+        errors = [_standard_error(share, validation_images) for share in (self._val[-1], self.train)]
+        of_masks = thresholds.image_deviation / math.sqrt(validation_images or math.inf)
+        self.standard_error = of_masks if levels.dense else max(errors)
 
     def figures(self) -> dict[str, float]:
-        """Returns the numbers by name: accuracies as fractions;
+        """Returns the numbers by name: scores as fractions;
         a name that ends in `_points` has hundredths."""
-        last = self._history[-1]
-        train = {"clean_train_accuracy" if self.is_clean else "train_accuracy": self.train}
         skipped = {} if self._train_steps is None else {"skipped_share": self._skipped_share()}
         return {
-            **train,
-            "val_accuracy": last.val_accuracy,
+            **self.levels.figures,
             "gap_points": 100.0 * self.gap,
             "noise_points": 100.0 * self.noise,
             "rise_points": 100.0 * self.rise,
@@ -154,7 +160,7 @@ class Curves:
     def rate_may_rise(self) -> bool:
         """Returns whether a higher rate may be proposed:
         no epoch's training loss shows that the rate was too high already."""
-        limit = self.thresholds.raised_loss * math.log(max(self._classes, 2))
+        limit = self.thresholds.raised_loss * self._guessing
         return max(result.train_loss for result in self._history) <= limit
 
     # --- whether the end can be trusted
@@ -173,7 +179,7 @@ class Curves:
         yield from self._signs_in_the_loss()
 
     def _signs_in_the_loss(self) -> Iterator[str]:
-        limits, guessing = self.thresholds, math.log(max(self._classes, 2))
+        limits, guessing = self.thresholds, self._guessing
         losses = [result.train_loss for result in self._history]
         if losses[-1] > limits.lost_loss * guessing:
             yield f"the training loss ends at {losses[-1]:.3g}, guessing costs {guessing:.3g}"
@@ -214,10 +220,8 @@ class Curves:
         """Returns the largest gradient norm over the median,
         of late epochs in which validation fell beyond noise."""
         usual = median(result.grad_norm for result in self._history)
-        pairs = list(pairwise(self._history))[-self._late :]
-        fell = [
-            after for before, after in pairs if before.val_accuracy - after.val_accuracy > self._visible()
-        ]
+        pairs = list(zip(pairwise(self._val), self._history[1:], strict=True))[-self._late :]
+        fell = [result for (before, after), result in pairs if before - after > self._visible()]
         norms = [result.grad_norm for result in fell]
         return max(norms, default=0.0) / usual if usual > 0.0 else 0.0
 

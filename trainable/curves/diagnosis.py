@@ -12,8 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trainable.curves.curves import Curves, Thresholds
-from trainable.curves.remedies import Remedy, RunVerdict, remedies
+from trainable.curves.curves import MASKS, Curves, Thresholds
+from trainable.curves.levels import levels_of, loss_of_guessing
+from trainable.curves.remedies import RunVerdict, remedies
+from trainable.curves.remedy import Remedy
 from trainable.recipe import Recipe
 from trainable.training.metrics import EpochResult
 
@@ -54,7 +56,7 @@ def diagnose(
     classes: int,
     train_images: int | None = None,
     validation_images: int | None = None,
-    thresholds: Thresholds = Thresholds(),  # noqa: B008 (frozen)
+    thresholds: Thresholds | None = None,
 ) -> Diagnosis:
     """Returns the verdict on a run that is over, from all its epochs.
 
@@ -63,25 +65,37 @@ def diagnose(
     validation no longer rises; `still improving`, since a longer run would end with another gap; `underfit`;
     `healthy`. `train_images` and `validation_images` are the sizes of the parts: without the second, noise is
     measured on the curve alone; without the first, skipped steps are not looked at. Raises ValueError if no
-    epoch was trained. Source: 003:84; the other limits are in `Thresholds`.
+    epoch was trained. Source: 003:84; the other limits are in `Thresholds`, and by default those of the
+    recipe's task. Of masks, levels are mean IoUs (`levels`).
     """
     if not history:
         raise ValueError("there is nothing to diagnose: no epoch was trained")
     if history[-1].diverged:
         return _of_diverged(history, recipe)
     train_steps = train_images // recipe.loop.batch_size if train_images is not None else None
-    curves = Curves(tuple(history), classes, train_steps, validation_images, thresholds)
+    levels = levels_of(history, recipe)
+    limits = thresholds or (MASKS if levels.dense else Thresholds())
+    guessing = loss_of_guessing(recipe, classes)
+    curves = Curves(tuple(history), levels, classes, guessing, train_steps, validation_images, limits)
     verdict, reasons = _verdict(curves)
-    if not curves.is_clean:
-        reasons = (*reasons, _NOT_CLEAN)
-    proposed = remedies(verdict, recipe, rate_left=curves.rate_left, rate_may_rise=curves.rate_may_rise)
+    if not levels.is_clean:
+        reasons = (*reasons, levels.not_clean)
+    proposed = remedies(
+        verdict,
+        recipe,
+        rate_left=curves.rate_left,
+        rate_may_rise=curves.rate_may_rise,
+        small_missed=_misses_small_classes(history[-1]),
+    )
     return Diagnosis(verdict, curves.figures(), reasons, proposed)
 
 
-_NOT_CLEAN = (
-    "clean_train_accuracy was not measured: train_accuracy stands in, on augmented images, whose gap to "
-    "validation is too small"
-)
+MISSED = 0.1
+"""If the mean recall of classes is so far below the accuracy, small classes are known less; ours."""
+
+
+def _misses_small_classes(last: EpochResult) -> bool:
+    return last.val_accuracy - last.val_balanced_accuracy > MISSED
 
 
 def _of_diverged(history: Sequence[EpochResult], recipe: Recipe) -> Diagnosis:
@@ -97,8 +111,8 @@ def _of_diverged(history: Sequence[EpochResult], recipe: Recipe) -> Diagnosis:
 
 def _verdict(curves: Curves) -> tuple[RunVerdict, tuple[str, ...]]:
     limits = curves.thresholds
-    train, apart = _percent(curves.train), curves.gap > curves.overfit_limit
-    levels = f"{train} of the training images are right, validation is {_distance(curves.gap)}"
+    apart = curves.gap > curves.overfit_limit
+    levels = f"{curves.levels.train_in_words}, validation is {_distance(curves.gap)}"
     known = curves.train >= limits.train_saturated
     if apart and known:
         return "overfit", (levels,)
@@ -108,9 +122,7 @@ def _verdict(curves: Curves) -> tuple[RunVerdict, tuple[str, ...]]:
         return "overfit", (f"{levels} and no longer rises",)
     if curves.rises and not known:
         rise = f"validation rose by {100 * curves.rise:.1f} points over the last {curves.last_epochs} epochs"
-        return "still improving", (
-            f"{rise}, and {_percent(1 - curves.train)} of the training images are still wrong",
-        )
+        return "still improving", (f"{rise}, and {curves.levels.left_in_words}",)
     if curves.gap <= curves.agreement and curves.train < limits.train_target:
         return "underfit", (f"only {levels}",)
     return "healthy", (levels,)
@@ -118,7 +130,3 @@ def _verdict(curves: Curves) -> tuple[RunVerdict, tuple[str, ...]]:
 
 def _distance(gap: float) -> str:
     return f"{abs(100 * gap):.1f} points {'below' if gap >= 0.0 else 'above'}"
-
-
-def _percent(share: float) -> str:
-    return f"{share:.1%}"

@@ -7,9 +7,12 @@ training tricks notes (000) and the 17 ways guide (004): docs/sources.md.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, NamedTuple, assert_never
+from dataclasses import replace
+from itertools import chain
+from typing import Literal, NamedTuple, assert_never
 
+from trainable.curves.mask_remedies import is_dense, more_augmentation_of_masks, of_masks
+from trainable.curves.remedy import Remedy, change
 from trainable.recipe import Recipe, augmentations, optimizers, schedules
 from trainable.recipe.models import ResNetSmall, UNetSmall
 from trainable.recipe.sources import with_guide_names
@@ -24,31 +27,19 @@ RATE_STILL_HIGH = 0.1
 A run that ends above it never settled."""
 
 
-@dataclass(frozen=True)
-class Remedy:
-    """Holds one field to change: this recipe accepts the value `to` there,
-    as `--set PATH=TO` would set it."""
-
-    path: str
-    now: Any
-    to: Any
-    why: str
-    source: str
-
-    def __str__(self) -> str:
-        return f"{self.path}: {_shown(self.now)} -> {_shown(self.to)}: {self.why} ({self.source})"
-
-    def tree(self) -> dict[str, Any]:
-        return asdict(self)
-
-
 def remedies(
-    verdict: RunVerdict, recipe: Recipe, *, rate_left: float = 0.0, rate_may_rise: bool = True
+    verdict: RunVerdict,
+    recipe: Recipe,
+    *,
+    rate_left: float = 0.0,
+    rate_may_rise: bool = True,
+    small_missed: bool = False,
 ) -> tuple[Remedy, ...]:
     """Returns what to change, the likeliest first; only fields that this recipe has and that can still move.
 
     `rate_left` is the learning rate at the end over its peak; `rate_may_rise` is false if the curves show a
-    rate that is too high already. Each remedy is valid alone, and all together.
+    rate that is too high already; `small_missed` is true if small classes of masks are known less than large
+    ones. Each remedy is valid alone, and all together.
     """
     match verdict:
         case "diverged":
@@ -60,7 +51,9 @@ def remedies(
         case "still improving":
             found = _longer(recipe)
         case "underfit":
-            found = _less_regularisation(recipe, rate_may_rise)
+            found = chain(
+                of_masks(recipe, small_missed=small_missed), _less_regularisation(recipe, rate_may_rise)
+            )
         case "healthy":
             found = iter(())
         case _:
@@ -83,10 +76,10 @@ def _calmer(recipe: Recipe, factor: float, rate_left: float) -> Iterator[Remedy]
     yield from _bounded(recipe)
     if recipe.precision.kind == "fp16":
         why = "bf16 has fp32's range: no gradient overflows"
-        yield _change(recipe, "precision.kind", "bf16", why, "000:5; arXiv 1905.12322")
+        yield change(recipe, "precision.kind", "bf16", why, "000:5; arXiv 1905.12322")
     if recipe.evaluation.norm_batches == 0 and not recipe.model.freeze_norm:
         why = "BatchNorm's running statistics lag behind fast weights, and validation is scored with them"
-        yield _change(recipe, "evaluation.norm_batches", 20, why, "arXiv 2105.07576, section 3")
+        yield change(recipe, "evaluation.norm_batches", 20, why, "arXiv 2105.07576, section 3")
 
 
 def _warmer(recipe: Recipe) -> Iterator[Remedy]:
@@ -98,16 +91,16 @@ def _warmer(recipe: Recipe) -> Iterator[Remedy]:
             if longest > schedule.warmup_epochs:
                 why = "a high rate does most harm in the first steps, from random weights"
                 source = "000:29, 003:20; arXiv 1706.02677, 2.2"
-                yield _change(recipe, "schedule.warmup_epochs", longest, why, source)
+                yield change(recipe, "schedule.warmup_epochs", longest, why, source)
 
 
 def _bounded(recipe: Recipe) -> Iterator[Remedy]:
     why, source = "one unusual batch cannot move the weights far", "000:7, 004:155; arXiv 1211.5063, 3.2"
     match recipe.regularisation.clipping:
         case NoClipping():
-            yield _change(recipe, "regularisation.clipping.kind", "norm", why, source)
+            yield change(recipe, "regularisation.clipping.kind", "norm", why, source)
         case NormClipping(max_norm=norm) if norm > 1.0:
-            yield _change(recipe, "regularisation.clipping.max_norm", 1.0, why, source)
+            yield change(recipe, "regularisation.clipping.max_norm", 1.0, why, source)
         case NormClipping() | AdaptiveClipping():
             return
         case _:
@@ -118,9 +111,9 @@ def _to_rest(recipe: Recipe) -> Iterator[Remedy]:
     why = "the rate ends high, so the last weights are still random; let it fall to 0"
     match recipe.schedule:
         case schedules.Cosine(final_factor=final) if final > 0.0:
-            yield _change(recipe, "schedule.final_factor", 0.0, why, "003:13; arXiv 1608.03983")
+            yield change(recipe, "schedule.final_factor", 0.0, why, "003:13; arXiv 1608.03983")
         case schedules.Constant() | schedules.Step() | schedules.Exponential() | schedules.Cyclic():
-            yield _change(recipe, "schedule.kind", "cosine", why, "003:13; arXiv 1608.03983")
+            yield change(recipe, "schedule.kind", "cosine", why, "003:13; arXiv 1608.03983")
         case schedules.Cosine() | schedules.Poly() | schedules.OneCycle() | schedules.SGDR():
             return
         case _:
@@ -129,19 +122,19 @@ def _to_rest(recipe: Recipe) -> Iterator[Remedy]:
 
 def _more_regularisation(recipe: Recipe) -> Iterator[Remedy]:
     if recipe.data.train_limit is not None:
-        yield _change(recipe, "data.train_limit", None, "more images help most", "arXiv 1707.02968")
+        yield change(recipe, "data.train_limit", None, "more images help most", "arXiv 1707.02968")
     for name, decay in _decays(recipe.optimizer):
         if (now := recipe.get(f"optimizer.{name}")) < decay.highest:
             to = _rounded(min(decay.highest, 3.0 * now)) if now else decay.usual
             yield Remedy(f"optimizer.{name}", now, to, "more decay", f"003:84, 003:26-40; {decay.source}")
-    yield from _more_augmentation(recipe)
-    if recipe.regularisation.label_smoothing == 0.0:
+    yield from more_augmentation_of_masks(recipe) if is_dense(recipe) else _more_augmentation(recipe)
+    if recipe.regularisation.label_smoothing == 0.0 and not is_dense(recipe):
         why = "softer targets keep the network from being too sure"
-        yield _change(
+        yield change(
             recipe, "regularisation.label_smoothing", 0.1, why, "003:84; arXiv 1512.00567, section 7"
         )
     if (recipe.model.dropout or 0.0) < 0.2:
-        yield _change(recipe, "model.dropout", 0.2, "before the head", "001:251; JMLR 15:1929")
+        yield change(recipe, "model.dropout", 0.2, "before the head", "001:251; JMLR 15:1929")
 
 
 def _more_augmentation(recipe: Recipe) -> Iterator[Remedy]:
@@ -149,37 +142,37 @@ def _more_augmentation(recipe: Recipe) -> Iterator[Remedy]:
     match augmentation.policy:
         case augmentations.NoPolicy():
             why = "two random operations for each image"
-            yield _change(recipe, f"{section}.policy.kind", "randaugment", why, f"{TABLE}; arXiv 1909.13719")
+            yield change(recipe, f"{section}.policy.kind", "randaugment", why, f"{TABLE}; arXiv 1909.13719")
         case augmentations.RandAugment(magnitude=magnitude) if magnitude < 15:
             stronger = min(15, magnitude + 5)
-            yield _change(
+            yield change(
                 recipe, f"{section}.policy.magnitude", stronger, "stronger operations", "arXiv 1909.13719"
             )
         case _:
             pass
     if isinstance(augmentation.mixing, augmentations.NoMixing):
         why = "the largest gain in the PaddleClas guide's table"
-        yield _change(recipe, f"{section}.mixing.kind", "cutmix", why, f"{TABLE}; arXiv 1905.04899")
+        yield change(recipe, f"{section}.mixing.kind", "cutmix", why, f"{TABLE}; arXiv 1905.04899")
     if isinstance(augmentation.masking, augmentations.NoMasking):
         why = "the network cannot rely on one part of an image"
-        yield _change(recipe, f"{section}.masking.kind", "erasing", why, f"{TABLE}; arXiv 1708.04896")
+        yield change(recipe, f"{section}.masking.kind", "erasing", why, f"{TABLE}; arXiv 1708.04896")
     match augmentation.crop:
         case augmentations.NoCrop():
             why = "the object is in another position each time"
-            yield _change(recipe, f"{section}.crop.kind", "pad", why, "arXiv 1512.03385, 4.2")
+            yield change(recipe, f"{section}.crop.kind", "pad", why, "arXiv 1512.03385, 4.2")
         case augmentations.ResizedCrop(scale_min=scale) if scale > 0.08:
             to = _rounded(max(0.08, scale / 2))
-            yield _change(recipe, f"{section}.crop.scale_min", to, "smaller crops vary more", "003:62")
+            yield change(recipe, f"{section}.crop.scale_min", to, "smaller crops vary more", "003:62")
         case _:
             pass
     if recipe.data.flips and augmentation.flip_probability == 0.0:
         why = "data.flips says that labels survive it"
-        yield _change(recipe, f"{section}.flip_probability", 0.5, why, "000:22")
+        yield change(recipe, f"{section}.flip_probability", 0.5, why, "000:22")
 
 
 def _longer(recipe: Recipe) -> Iterator[Remedy]:
     why = "train again for twice the epochs; the schedule is stretched with them"
-    yield _change(recipe, "loop.epochs", 2 * recipe.loop.epochs, why, "003:17; arXiv 1705.08741")
+    yield change(recipe, "loop.epochs", 2 * recipe.loop.epochs, why, "003:17; arXiv 1705.08741")
 
 
 def _less_regularisation(recipe: Recipe, rate_may_rise: bool) -> Iterator[Remedy]:
@@ -189,7 +182,7 @@ def _less_regularisation(recipe: Recipe, rate_may_rise: bool) -> Iterator[Remedy
         why = "a higher rate, if this one was too low; `tunebook lr-find` gives the band"
         yield Remedy(f"optimizer.{name}", now, _rounded(3.0 * now), why, "001:22-76; arXiv 1803.09820, 4.1")
     if recipe.regularisation.label_smoothing > 0.0:
-        yield _change(recipe, "regularisation.label_smoothing", 0.0, "hard targets", "003:84, 003:43-59")
+        yield change(recipe, "regularisation.label_smoothing", 0.0, "hard targets", "003:84, 003:43-59")
     yield from _less_augmentation(recipe)
     for name, decay in _decays(recipe.optimizer):
         if (now := recipe.get(f"optimizer.{name}")) > decay.lowest:
@@ -197,29 +190,29 @@ def _less_regularisation(recipe: Recipe, rate_may_rise: bool) -> Iterator[Remedy
             yield Remedy(f"optimizer.{name}", now, to, "less decay", f"003:84, 003:26-40; {decay.source}")
     for name in ("dropout", "stochastic_depth"):
         if recipe.get(f"model.{name}"):
-            yield _change(recipe, f"model.{name}", 0.0, "the whole network learns in every step", "001:251")
+            yield change(recipe, f"model.{name}", 0.0, "the whole network learns in every step", "001:251")
     if 2 * recipe.model.freeze_epochs >= recipe.loop.epochs:
         why = "the whole net is trained for less than half of the run"
-        yield _change(recipe, "model.freeze_epochs", recipe.loop.epochs // 10, why, "001:100")
+        yield change(recipe, "model.freeze_epochs", recipe.loop.epochs // 10, why, "001:100")
     if isinstance(recipe.model, ResNetSmall | UNetSmall) and recipe.model.width < 512:
         to = min(512, 2 * recipe.model.width)
-        yield _change(recipe, "model.width", to, "a wider net fits more", "arXiv 1605.07146")
+        yield change(recipe, "model.width", to, "a wider net fits more", "arXiv 1605.07146")
 
 
 def _less_augmentation(recipe: Recipe) -> Iterator[Remedy]:
     for name in ("mixing", "masking", "policy"):
         if recipe.get(f"augmentation.{name}.kind") != "none":
             path = f"augmentation.{name}.kind"
-            yield _change(recipe, path, "none", "easier images", "003:84, 003:70")
+            yield change(recipe, path, "none", "easier images", "003:84, 003:70")
     match recipe.augmentation.crop:
         case augmentations.ResizedCrop() as crop:
             path, largest = "augmentation.crop", min(0.35, crop.scale_max)
             if crop.scale_min < largest:
-                yield _change(recipe, f"{path}.scale_min", largest, "larger crops", "003:84, 003:62")
+                yield change(recipe, f"{path}.scale_min", largest, "larger crops", "003:84, 003:62")
             if crop.ratio_min < 0.9 <= crop.ratio_max:
-                yield _change(recipe, f"{path}.ratio_min", 0.9, "less stretched", "003:84, 003:62")
+                yield change(recipe, f"{path}.ratio_min", 0.9, "less stretched", "003:84, 003:62")
             if crop.ratio_max > 1.1 >= crop.ratio_min:
-                yield _change(recipe, f"{path}.ratio_max", 1.1, "less stretched", "003:84, 003:62")
+                yield change(recipe, f"{path}.ratio_max", 1.1, "less stretched", "003:84, 003:62")
         case augmentations.NoCrop() | augmentations.PadCrop() | augmentations.ScaledCrop():
             pass
         case _:
@@ -268,17 +261,6 @@ def _rates(optimizer: optimizers.Optimizer) -> tuple[str, ...]:
     return ("lr", "sgd_lr") if isinstance(optimizer, optimizers.AdamThenSGD) else ("lr",)
 
 
-def _change(recipe: Recipe, path: str, to: Any, why: str, source: str) -> Remedy:
-    return Remedy(path, recipe.get(path), to, why, source)
-
-
 def _rounded(value: float) -> float:
     """Rounds to two significant digits: a proposal is no more exact than that."""
     return float(f"{value:.2g}")
-
-
-def _shown(value: Any) -> str:
-    """Returns a value as it is written after `--set PATH=`."""
-    if value is None:
-        return "null"
-    return f"{value:g}" if isinstance(value, float) else str(value)

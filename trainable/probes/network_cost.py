@@ -6,18 +6,21 @@ import json
 import math
 import time
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
 from trainable.probes.batch_find import step_bytes
 from trainable.recipe import Recipe
 from trainable.recipe.network_cost import NetworkCost
+from trainable.recipe.tasks import Classification, Segmentation
 from trainable.training import precision
 from trainable.training.compiling import eagerly
 from trainable.training.devices import wait_for
-from trainable.training.evaluate import answers, make_views
+from trainable.training.evaluate import make_views
 from trainable.training.network import as_taken, layout_of
 from trainable.training.run import Run
+from trainable.training.tasks import task_of
 
 WARM_UPS = 5
 """Kernels are chosen and prepared in the first passes, which do not count."""
@@ -54,10 +57,12 @@ def times_to_answer(run: Run) -> list[float]:
     """Returns the seconds of many passes, each from one image of evaluation, on the device, to its answer.
 
     The answer is computed as in scoring: in the recipe's number format and layout, not compiled, with every
-    view of `evaluation.flip` and `evaluation.scales`.
+    view of `evaluation.flip` and `evaluation.scales`. Where images have masks, and sizes of their own, it is
+    one as large as a window.
     """
     info = run.data.info
     views = make_views(run.recipe.evaluation, info.image_size)
+    task = task_of(run.recipe, info, run.device)
     black = torch.zeros(1, info.channels, info.image_size, info.image_size)
     ((image, _),) = as_taken(
         [(black, torch.zeros(1, dtype=torch.int64))],
@@ -74,7 +79,7 @@ def times_to_answer(run: Run) -> list[float]:
             precision.switches(run.precision, run.device, one_size=len(views) == 1),
             eagerly(run.recipe.loop.compile),
         ):
-            return _times(lambda: answers(run.model, image, autocast, views), run.device)
+            return _times(lambda: task.answer(run.model, image, autocast, views), run.device)
     finally:
         run.model.train(was_training)
 
@@ -91,9 +96,19 @@ def key_of_cost(recipe: Recipe) -> str:
         augmentation.size.model_dump(mode="json"),
         None if recipe.distillation is None else recipe.distillation.model_dump(mode="json", exclude=LEARNT),
         recipe.data.image_size,
+        *_costs_of_masks(recipe.task),
         *(each.model_dump(mode="json") for each in (recipe.precision, recipe.loop, recipe.evaluation)),
     ]
     return json.dumps(parts, sort_keys=True)
+
+
+def _costs_of_masks(task: Classification | Segmentation) -> list[Any]:
+    """Returns which losses of masks are computed, as each takes memory, and at which size."""
+    if not isinstance(task, Segmentation):
+        return []
+    loss = task.loss
+    weights = (loss.cross_entropy, loss.dice, loss.focal, loss.lovasz, loss.auxiliary)
+    return [[weight > 0.0 for weight in weights], loss.resolution]
 
 
 def share_of_rank(recipe: Recipe, ranks: int) -> Recipe:

@@ -21,7 +21,8 @@ from trainable.recipe.speeds import Format, Speed, fastest
 from trainable.training import precision
 from trainable.training.compiling import forget_compiled
 from trainable.training.devices import wait_for
-from trainable.training.evaluate import full_precision
+from trainable.training.evaluate import Outputs, full_precision
+from trainable.training.mask_losses import enlarged
 from trainable.training.memory import give_back, ran_out
 
 LEAST_ROUNDS, MOST_ROUNDS, SECONDS = 2, 20, 3.0
@@ -40,18 +41,20 @@ def measure_speeds(
     device: torch.device,
     classes: int,
     *,
+    dense: bool = False,
     may_compile: bool = False,
 ) -> tuple[Speed, ...]:
     """Returns the speed of whole steps in each format that the device computes in and in both layouts, the
     usual one first; empty if not even a few images fit into memory. If it `may_compile`, the last is that of
     the fastest way, compiled.
 
-    The model is trained on noise, images of `shape` [C, H, W], and is of no use afterwards. It is each way's
-    quickest step that counts, and ways take turns, since other programs may use the processors too.
+    The model is trained on noise, images of `shape` [C, H, W], and is of no use afterwards. A `dense` one
+    learns masks of their size, by the cross-entropy of each of its heads. It is each way's quickest step that
+    counts, and ways take turns, since other programs may use the processors too.
     """
     model = model.to(device).train()
     try:
-        batch = _batch(model, shape, device, classes)
+        batch = _batch(model, shape, device, classes, dense=dense)
         ways = list(product(precision.formats_of(device), (True, False)))
         quickest = dict.fromkeys(ways, math.inf)
         began = time.perf_counter()
@@ -93,14 +96,17 @@ def _compiled(model: nn.Module, batch: tuple[Tensor, Tensor], eager: Speed) -> I
 
 
 def _batch(
-    model: nn.Module, shape: tuple[int, int, int], device: torch.device, classes: int
+    model: nn.Module, shape: tuple[int, int, int], device: torch.device, classes: int, *, dense: bool
 ) -> tuple[Tensor, Tensor]:
-    """Returns images [B, C, H, W] and labels [B] of so many images as a step trains in STEP_SECONDS."""
+    """Returns images [B, C, H, W], and labels [B] or masks [B, H, W], of so many images as a step trains in
+    STEP_SECONDS."""
     usual: Way = (precision.formats_of(device)[0], True)
     for size in _sizes(MOST_IMAGES[device.type]):
         generator = torch.Generator().manual_seed(0)
         images = torch.randn(size, *shape, generator=generator).to(device)
-        batch = images, (torch.arange(size) % classes).to(device)
+        targets = (size, *shape[1:]) if dense else (size,)
+        labels = torch.arange(math.prod(targets)).view(targets) % classes
+        batch = images, labels.to(device)
         _step(model, *batch, usual)
         if 2 * _timed(partial(_step, model, *batch, usual), device) > STEP_SECONDS:
             break
@@ -122,12 +128,21 @@ def _step(model: nn.Module, images: Tensor, labels: Tensor, way: Way) -> None:
     with precision.switches(number_format, images.device):
         with precision.autocast(number_format, images.device):
             outputs = full_precision(model(images.contiguous(memory_format=layout)))
-        nn.functional.cross_entropy(outputs, labels).backward()
+        _loss(outputs, labels).backward()
         with torch.no_grad():
             for each in model.parameters():
                 if each.grad is not None:
                     each.add_(each.grad, alpha=-1e-6)
                     each.grad = None
+
+
+def _loss(outputs: Outputs, labels: Tensor) -> Tensor:
+    """Returns the cross-entropy of every head with labels [B], or with masks [B, H, W] to whose size the
+    outputs are enlarged."""
+    heads = outputs if isinstance(outputs, tuple) else (outputs,)
+    if labels.ndim > 1:
+        heads = tuple(enlarged(each, labels) for each in heads)
+    return torch.stack([nn.functional.cross_entropy(each, labels) for each in heads]).sum()
 
 
 def _timed(step: Callable[[], None], device: torch.device) -> float:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from trainable.training.evaluate import Scores
-from trainable.training.metrics import EpochResult
+from trainable.training.metrics import CLEAN_IOU, EpochResult
 from trainable.training.totals import Trained
+
+MEAN_IOU = "mean_iou"
 
 
 def epoch_result(
@@ -13,13 +15,16 @@ def epoch_result(
     scores: Scores | None,
     *,
     worst: Scores,
-    clean_train_accuracy: float | None,
+    clean: Scores | None,
     seconds: float,
     evaluation: float,
     memory: int,
     teacher_seconds: float | None = None,
 ) -> EpochResult:
-    """Returns an epoch's result: the `worst` scores where there are none, or where they are not finite."""
+    """Returns an epoch's result: the `worst` scores where there are none, or where they are not finite.
+
+    `clean` are the scores of training images that are treated as validation images are.
+    """
     diverged = scores is None or not scores.finite
     validation = worst if scores is None or not scores.finite else scores
     return EpochResult(
@@ -39,8 +44,13 @@ def epoch_result(
         images_per_second=trained.images / trained.seconds,
         peak_memory_bytes=memory,
         micro_batch=trained.micro_batch,
-        clean_train_accuracy=clean_train_accuracy,
+        clean_train_accuracy=None if clean is None else clean.accuracy,
         teacher_seconds=teacher_seconds,
         diverged=diverged,
-        extra_metrics={f"val_{name}": value for name, value in validation.extra.items()},
+        extra_metrics={f"val_{name}": value for name, value in validation.extra.items()} | _of_masks(clean),
     )
+
+
+def _of_masks(clean: Scores | None) -> dict[str, float]:
+    """Returns the mean IoU of training images, by which a diagnosis compares them with validation images."""
+    return {} if clean is None or MEAN_IOU not in clean.extra else {CLEAN_IOU: clean.extra[MEAN_IOU]}

@@ -21,6 +21,9 @@ OF_MASKS: dict[str, Mode] = {"val_mean_iou": "max", "val_mean_dice": "max"}
 OBJECTIVES: dict[str, Mode] = ALWAYS | OF_MASKS | {f"val_{kind}": mode for kind, mode in MODES.items()}
 """A search may optimise these metrics, and those that are functions of its caller's."""
 
+CLEAN_IOU = "clean_train_mean_iou"
+"""Where masks are learnt, this is measured with `clean_train_accuracy`, and is among the extra metrics."""
+
 
 def objectives_for(dense: bool) -> tuple[str, ...]:
     """Returns the metrics that a search may optimise whose images have masks, if `dense`, or labels."""

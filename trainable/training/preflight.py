@@ -46,7 +46,8 @@ def check_sizes(model: nn.Module, recipe: Recipe, info: DataInfo) -> None:
     """
     views = make_views(recipe.evaluation, info.image_size)
     asked = [("augmentation.size", size) for size in extreme_sizes(recipe.augmentation.size, info.image_size)]
-    asked += [("evaluation.scales", view.size) for view in views if view.size is not None]
+    if not info.dense:  # else images are scaled, and are seen in windows of their own size
+        asked += [("evaluation.scales", view.size) for view in views if view.size is not None]
     first = next(model.parameters())
     was_training = model.training
     model.eval()

@@ -271,14 +271,14 @@ class Run:
         if not trained.lost:
             self._settle_norm(self.epoch)
         scores = None if trained.lost else self._validated()
-        clean = self._clean_train_accuracy(diverged=scores is None or not scores.finite)
+        clean = self._clean_train_scores(diverged=scores is None or not scores.finite)
         now = time.perf_counter()
         return epoch_result(
             self.epoch + 1,
             trained,
             scores,
             worst=self.extra_metrics.worst_of(self._task.worst()),
-            clean_train_accuracy=clean,
+            clean=clean,
             seconds=now - started,
             evaluation=now - trained_at,
             memory=peak_memory_bytes(self.device),
@@ -311,14 +311,14 @@ class Run:
         features = self._frozen.validation(self.epoch)
         return self._scoring.part(self._scored_model(), "validation", features=features)
 
-    def _clean_train_accuracy(self, diverged: bool) -> float | None:
-        """Returns, at the end of a run, the accuracy on training images shown as validation images are."""
+    def _clean_train_scores(self, diverged: bool) -> Scores | None:
+        """Returns, at the end of a run, the scores of training images shown as validation images are."""
         if diverged or self.epoch + 1 < self.recipe.loop.epochs:
             return None
         info, seed = self.data.info, self.recipe.loop.seed
         chosen = seeds.sample(seed, info.train_images, max(CLEAN_IMAGES, info.validation_images))
         scores = self._scoring.some(self._scored_model(), "train", chosen)
-        return scores.accuracy if scores.finite else None
+        return scores if scores.finite else None
 
     def _settle_norm(self, epoch: int) -> None:
         """Sets the running statistics with which the weights are scored after an epoch, counted from 0.

@@ -1,0 +1,97 @@
+"""Checks a network that answers for each pixel before any step: its outputs, their size, its first loss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from trainable.checks.finding import Finding, Level, passed
+from trainable.checks.mask_association import counts_of, mean_iou
+from trainable.checks.networks import IMAGES, about_outputs, initial_loss
+from trainable.recipe.tasks import IGNORED
+from trainable.training.evaluate import full_precision, main_output
+from trainable.training.mask_losses import cross_entropy, enlarged
+from trainable.training.run import Run
+
+COARSE, TOO_COARSE = 0.95, 0.8
+"""Below these ceilings of the mean IoU, the outputs' size limits a score, or decides it; ours."""
+
+
+def check_mask_outputs(run: Run, images: Tensor) -> Iterator[Finding]:
+    """Yields whether outputs in evaluation are logits [B, classes, h, w] no larger than the windows, are
+    finite, and depend on their own image alone."""
+    run.model.eval()
+    with torch.inference_mode():
+        together, alone = full_precision(run.model(images)), full_precision(run.model(images[:1]))
+    count, classes, (height, width) = len(images), len(run.data.info.classes), images.shape[-2:]
+    got = tuple(together.shape) if isinstance(together, Tensor) else type(together).__name__
+    fits = isinstance(together, Tensor) and together.ndim == 4 and together.shape[:2] == (count, classes)
+    if not fits or together.shape[2] > height or together.shape[3] > width:
+        yield Finding(
+            "outputs",
+            "error",
+            f"outputs are {got}, expected ({count}, {classes}, h, w), h and w at most {height}",
+            "no loss can be computed",
+            "look in the model: the head",
+        )
+        return
+    yield about_outputs(together, alone)
+
+
+def check_resolution(run: Run) -> Finding:
+    """Returns whether outputs are fine enough for the masks: which mean IoU they reach at most, about, if
+    each has the share of every class in the pixels that it stands for. Call it in `probing`."""
+    images, masks = next(run.windows())[0]
+    run.model.eval()
+    with torch.inference_mode():
+        height, width = run.model(images[:1]).shape[-2:]
+    side = masks.shape[-1]
+    what = f"outputs of {width} x {height} for windows of {side} x {masks.shape[-2]} px"
+    if (height, width) == tuple(masks.shape[-2:]):
+        return passed("resolution", what)
+    best = ceiling(masks, (height, width), len(run.data.info.classes))
+    what = f"{what}: the masks at that size, enlarged again, have a mean IoU of {best:.1%} with themselves"
+    if best >= COARSE:
+        return passed("resolution", what)
+    level: Level = "note" if best >= TOO_COARSE else "warning"
+    return Finding(
+        "resolution",
+        level,
+        what,
+        "borders and small objects are finer than the outputs: no training brings a score far above that",
+        "a network with finer outputs (model: {kind: smp, name: unet} answers for every pixel), or a smaller "
+        "model.output_stride where it has one",
+    )
+
+
+def ceiling(masks: Tensor, size: tuple[int, int], classes: int) -> float:
+    """Returns the mean IoU of masks int64 [B, H, W] with themselves, shrunk to shares of classes at `size`,
+    and enlarged as outputs are."""
+    counted = masks != IGNORED
+    shown = functional.one_hot(masks.masked_fill(~counted, 0), classes).movedim(-1, 1).float()
+    shares = functional.adaptive_avg_pool2d(shown * counted[:, None], size)
+    answers = enlarged(shares, masks).argmax(1)
+    return mean_iou(counts_of(answers[counted], masks[counted], classes))
+
+
+def check_initial_mask_loss(run: Run) -> Finding:
+    """Compares the cross-entropy before any step, with batch statistics and without augmentation, with that
+    of guessing on the pixels that count; call it in `probing`."""
+    losses, counted, seen = 0.0, 0.0, 0
+    run.model.train()
+    with torch.no_grad():
+        for window in run.windows():
+            for images, masks in window:
+                logits = enlarged(full_precision(main_output(run.model(images))), masks)
+                losses += float(cross_entropy(logits, masks).sum())
+                counted += float((masks != IGNORED).double().flatten(1).mean(1).sum())
+                seen += len(masks)
+            if seen >= IMAGES:
+                break
+    classes, share = len(run.data.info.classes), counted / seen
+    if not share:
+        return passed("initial loss", f"not compared: all pixels of {seen} windows are ignored")
+    return initial_loss(losses / seen / share, classes)

@@ -1,0 +1,101 @@
+"""Says how good a run became on its training images, and on validation images epoch by epoch.
+
+For labels of images that is their accuracy. The pixel accuracy of masks is mostly that of the largest
+class: where nine pixels in ten are background, it is 0.9 for a network that finds nothing. So masks are read
+by their mean IoU.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trainable.recipe import Recipe
+from trainable.recipe.tasks import Segmentation
+from trainable.training.metrics import CLEAN_IOU, EpochResult
+
+IOU = "val_mean_iou"
+
+
+@dataclass(frozen=True)
+class Levels:
+    """Holds scores in [0, 1] of validation, one an epoch, and of training images at the end."""
+
+    validation: tuple[float, ...]
+    train: float
+    is_clean: bool
+    """This says whether training images were scored as validation images are."""
+    dense: bool
+    figures: dict[str, float]
+    """These are the scores of the last epoch by their names."""
+
+    @property
+    def gap(self) -> float:
+        return self.train - self.validation[-1]
+
+    @property
+    def train_in_words(self) -> str:
+        """Returns the level of the training images, as the beginning of a sentence."""
+        if self.dense:
+            return f"training images have a mean IoU of {self.train:.1%}"
+        return f"{self.train:.1%} of the training images are right"
+
+    @property
+    def left_in_words(self) -> str:
+        """Returns what is left to learn of the training images."""
+        if self.dense:
+            return f"that of training images is {self.train:.1%}"
+        return f"{1 - self.train:.1%} of the training images are still wrong"
+
+    @property
+    def not_clean(self) -> str:
+        """Returns what is less sure where training images were not scored as validation images are."""
+        if self.dense:
+            return (
+                f"{CLEAN_IOU} was not measured: the gap is that of pixel accuracies, on augmented images, "
+                "which is too small"
+            )
+        return (
+            "clean_train_accuracy was not measured: train_accuracy stands in, on augmented images, whose gap "
+            "to validation is too small"
+        )
+
+
+def levels_of(history: Sequence[EpochResult], recipe: Recipe) -> Levels:
+    """Returns the levels of a run that did not end diverged: of masks, if every epoch has their mean IoU."""
+    ious = [result.extra_metrics.get(IOU) for result in history]
+    known = tuple(iou for iou in ious if iou is not None)
+    dense = isinstance(recipe.task, Segmentation) and len(known) == len(history)
+    return _of_masks(history[-1], known) if dense else _of_labels(history)
+
+
+def _of_labels(history: Sequence[EpochResult]) -> Levels:
+    last = history[-1]
+    clean = last.clean_train_accuracy
+    train = last.train_accuracy if clean is None else clean
+    name = "train_accuracy" if clean is None else "clean_train_accuracy"
+    figures = {name: train, "val_accuracy": last.val_accuracy}
+    return Levels(tuple(result.val_accuracy for result in history), train, clean is not None, False, figures)
+
+
+def _of_masks(last: EpochResult, ious: tuple[float, ...]) -> Levels:
+    """Returns the levels of masks: where the mean IoU of training images was not measured, it is that of
+    validation, and the gap of the pixel accuracies beside it."""
+    clean = last.extra_metrics.get(CLEAN_IOU)
+    beside = last.train_accuracy - last.val_accuracy
+    train = min(1.0, max(0.0, ious[-1] + beside)) if clean is None else clean
+    named = {"train_accuracy": last.train_accuracy} if clean is None else {CLEAN_IOU: clean}
+    figures = {**named, IOU: ious[-1], "val_accuracy": last.val_accuracy}
+    return Levels(ious, train, clean is not None, True, figures)
+
+
+def loss_of_guessing(recipe: Recipe, classes: int) -> float:
+    """Returns at most what a network's loss is that gives every class the same probability: where a recipe
+    adds the loss of a second head, whether there is one is not known here."""
+    of_one = math.log(max(classes, 2))
+    if not isinstance(recipe.task, Segmentation):
+        return of_one
+    loss = recipe.task.loss
+    whole = (loss.cross_entropy + loss.focal) * of_one + loss.dice + loss.lovasz
+    return whole * (1.0 + loss.auxiliary)
