@@ -136,6 +136,13 @@ def train(
     test: Annotated[
         bool, typer.Option("--test", help="Evaluate on the test images, with a confusion matrix.")
     ] = False,
+    predict: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="New folder for the masks of a segmentation: of the test images, or validation's.",
+        ),
+    ] = None,
     set_: Set = None,
     json: Json = False,
     download: Download = False,
@@ -159,6 +166,7 @@ def train(
         data=data,
         out=out,
         test=test,
+        predict=predict,
         download=download,
         as_json=json,
         debug=debug or (),

@@ -15,10 +15,8 @@ from pathlib import Path
 from trainable.errors import RunError, UserError
 from trainable.recipe import Recipe
 from trainable.recipe.yamlfile import read_recipe
-from trainable.train import Outcome, train, with_settings
-from trainable.training.bootstrap import Intervals
-from trainable.training.evaluate import Scores
-from trainable.training.run import PREFIXES
+from trainable.summary import summary
+from trainable.train import train, with_settings
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,6 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             data=options.data,
             out=options.out,
             test=options.test,
+            predict=options.predict,
             download=options.download,
             as_json=options.json,
             debug=options.debug,
@@ -51,6 +50,7 @@ def train_file(
     data: str | None = None,
     out: str | Path | None = None,
     test: bool = False,
+    predict: str | Path | None = None,
     download: bool = False,
     as_json: bool = False,
     debug: Sequence[str] = (),
@@ -60,53 +60,14 @@ def train_file(
     progress = partial(print, file=sys.stderr if as_json else sys.stdout, flush=True)
     changed = prepared(with_settings(read_recipe(recipe), settings, data))
     try:
-        outcome = train(changed, out=out, test=test, download=download, debug=debug, say=progress)
+        outcome = train(
+            changed, out=out, test=test, predict=predict, download=download, debug=debug, say=progress
+        )
     except RunError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     print(json.dumps(outcome.tree(), allow_nan=False) if as_json else summary(outcome))
     return 1 if outcome.diverged else 0
-
-
-def summary(outcome: Outcome) -> str:
-    """Describes the end of a run: its scores and diagnosis,
-    and the confusion matrix of the test part if that was scored."""
-    last = outcome.history[-1]
-    found = {"val_accuracy": last.val_accuracy, **last.extra_metrics}
-    scores = "  ".join(f"{name} {value:.4f}" for name, value in found.items())
-    lines = [f"{'diverged' if outcome.diverged else 'finished'}: {scores}"]
-    lines += outcome.diagnosis.lines()
-    if outcome.test is not None:
-        lines += _test_lines(outcome.test, outcome.intervals)
-        lines += [outcome.gaps.words()] if outcome.gaps is not None and outcome.gaps.differing else []
-        provenance = outcome.recipe.provenance
-        lines.append("rows are the true classes, columns the predicted ones in the same order:")
-        lines += _matrix(outcome.test, provenance.class_names if provenance is not None else ())
-    return "\n".join(lines)
-
-
-def _test_lines(scores: Scores, sure: Intervals | None) -> list[str]:
-    """Returns a line for each test metric, with its interval if there is one."""
-    prefix = PREFIXES["test"]
-    bounds = {} if sure is None else {f"{prefix}_{name}": each for name, each in sure.bounds.items()}
-    brackets = {name: f" ({low:.4f} to {high:.4f})" for name, (low, high) in bounds.items()}
-    named = scores.metrics(prefix).items()
-    lines = [f"{name} {value:.4f}{brackets.get(name, '')}" for name, value in named]
-    if sure is None:
-        return lines
-    return [*lines, f"in brackets: 95 % intervals, {sure.resamples:,} bootstrap resamples of the test images"]
-
-
-def _matrix(scores: Scores, names: Sequence[str]) -> list[str]:
-    """Returns the confusion matrix as lines:
-    rows are the true classes, columns the predicted ones, in the same order."""
-    rows = scores.confusion or ()
-    width = max((len(str(count)) for row in rows for count in row), default=1)
-    label = max((len(name) for name in names), default=0)
-    return [
-        f"{name:>{label}}  " + " ".join(f"{count:>{width}}" for count in row)
-        for name, row in zip(names, rows, strict=False)
-    ]
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -117,6 +78,11 @@ def _parser() -> argparse.ArgumentParser:
         "--out", metavar="DIR", help="leave model.safetensors, metrics.json and recipe.yaml here"
     )
     parser.add_argument("--test", action="store_true", help="score the test part, with a confusion matrix")
+    parser.add_argument(
+        "--predict",
+        metavar="DIR",
+        help="write the masks that a segmentation predicts for the test images (or validation's) here",
+    )
     parser.add_argument(
         "--download",
         action="store_true",

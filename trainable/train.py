@@ -6,9 +6,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors.torch import save as safetensors_bytes
@@ -22,6 +20,8 @@ from trainable.data.own import MakeData, make_own
 from trainable.errors import DataError, UserError
 from trainable.models.own import BuildModel, name_of
 from trainable.models.weights import METADATA, STATISTICS
+from trainable.outcome import Outcome
+from trainable.predicted_masks import check_predict, part_to_predict, write_masks
 from trainable.probes.speed import measure_speeds
 from trainable.recipe import Recipe
 from trainable.recipe.data import ChannelStatistics
@@ -29,57 +29,22 @@ from trainable.recipe.provenance import Provenance
 from trainable.recipe.speeds import fastest
 from trainable.recipe.trained_files import MODEL_FILE, RECIPE_FILE
 from trainable.recipe.yamlfile import parse_setting, write_recipe, write_whole
-from trainable.training.bootstrap import Intervals, intervals_of, resampled_metrics
+from trainable.training.bootstrap import Intervals
 from trainable.training.debug import Say, debugging, tools_named
 from trainable.training.devices import default_device, threads
 from trainable.training.evaluate import Scores
 from trainable.training.extra_metrics import Own
+from trainable.training.kept_masks import KeptMasks
 from trainable.training.metrics import EpochResult
 from trainable.training.network import make_network, stands_alone
 from trainable.training.origins import DIGITS, differences, digests_of, provenance_of
 from trainable.training.pixels import as_weights_know, load_for
+from trainable.training.resampled_scores import resampled_scores
 from trainable.training.run import PREFIXES, Run
 from trainable.training.score_gap import ScoredPart, ScoreGaps, score_gaps
 from trainable.training.seeds import global_generators
 
 METRICS_FILE = "metrics.json"
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """Holds the result of a run: the recipe as it was trained, with its provenance, every epoch, the test
-    part's scores if they were asked for, the diagnosis of the curves, and the intervals of the test scores
-    and how far validation and test scores are apart, which a run that diverged has not."""
-
-    recipe: Recipe
-    history: tuple[EpochResult, ...]
-    test: Scores | None
-    diagnosis: Diagnosis
-    intervals: Intervals | None = None
-    gaps: ScoreGaps | None = None
-
-    @property
-    def diverged(self) -> bool:
-        return self.history[-1].diverged
-
-    def tree(self) -> dict[str, Any]:
-        """Returns what `train --json` prints:
-        digest, last EpochResult and test metrics, flat, how sure these are, and the diagnosis."""
-        return {**self.scores(), **self.sureness(), "diagnosis": self.diagnosis.tree()}
-
-    def sureness(self) -> dict[str, Any]:
-        """Returns how sure the test metrics are, and how far from those of validation, if they were asked
-        for."""
-        bounds = {} if self.intervals is None else {"test_intervals": self.intervals.tree(PREFIXES["test"])}
-        return bounds if self.gaps is None else {**bounds, "validation_test_gap": self.gaps.tree()}
-
-    def scores(self) -> dict[str, Any]:
-        """Returns digest, last EpochResult and test metrics, flat."""
-        test = self.test.metrics(PREFIXES["test"]) if self.test is not None else {}
-        confusion = {"test_confusion": self.test.confusion} if self.test is not None else {}
-        last = self.history[-1].tree()
-        extra = last.pop("extra_metrics")
-        return {"recipe": self.recipe.digest(), **last, **extra, **test, **confusion}
 
 
 def train(
@@ -89,6 +54,7 @@ def train(
     model: nn.Module | BuildModel | None = None,
     out: str | Path | None = None,
     test: bool = False,
+    predict: str | Path | None = None,
     download: bool = False,
     device: torch.device | None = None,
     metrics: Own | None = None,
@@ -104,11 +70,12 @@ def train(
     differ from the provenance. `out` receives `model.safetensors` (not if the run diverged: there is no
     model), `metrics.json` and `recipe.yaml`, each whole or not at all. `debug` names the tools of
     `trainable.training.debug` that are on; `profile` writes `profile.json` too.
-    `metrics` are functions of the caller's, as in Run. Raises UserError before
-    training if the run is impossible, and RunError for a crash.
+    `predict` is a new folder that receives the masks which a segmentation predicts for the images of the test
+    part, or of validation where there is none; nothing if the run diverged. `metrics` are functions of the
+    caller's, as in Run. Raises UserError before training if the run is impossible, and RunError for a crash.
     """
     tools = tools_named(debug)
-    folder = _checked(out)
+    folder, masks = _checked("--out", out), _checked("--predict", predict)
     with threads_of(recipe.provenance, say):
         device = device or default_device()
         images = images_of(
@@ -116,6 +83,8 @@ def train(
         )
         if test and images.test is None:
             raise DataError(f"data.path {recipe.data.path}: there is no test part to score")
+        if masks is not None:
+            check_predict(masks, folder, recipe, images)
         images.refuse_leaks(recipe.data)
         images.be_here(say)
         if model is None:
@@ -129,7 +98,10 @@ def train(
                 say(line)
             with debugging(tools, device=device, folder=folder, say=say):
                 _train(run, say)
-            return _finish(run, folder, test, code)
+            outcome = _finish(run, folder, test, code)
+            if masks is not None and not run.diverged:
+                _predict(run, masks, say)
+            return outcome
         finally:
             run.close()
 
@@ -231,8 +203,18 @@ def _finish(run: Run, folder: Path | None, test: bool, code: Mapping[str, str]) 
     outcome = Outcome(recipe, run.history, scores, diagnosed(run), sure, gaps)
     if folder is not None:
         write_recipe(folder / RECIPE_FILE, recipe)
-        write_whole(folder / METRICS_FILE, _metrics_file(outcome))
+        write_whole(folder / METRICS_FILE, outcome.metrics_file())
     return outcome
+
+
+def _predict(run: Run, folder: Path, say: Say) -> None:
+    """Writes the masks that the run predicts."""
+    part, kept = part_to_predict(run.data), KeptMasks()
+    scores = run.score(part, answers=True, take=kept.take)
+    if scores.by_image is None:
+        raise UserError("the weights answer with numbers that are not finite: there are no masks to write")
+    write_masks(folder, run.data, part, kept, scores.by_image)
+    say(f"masks of the {scores.images:,} images of the {part} part -> {folder}")
 
 
 def model_file(weights: Mapping[str, Tensor], recipe: Recipe, info: DataInfo) -> bytes:
@@ -248,17 +230,20 @@ def model_file(weights: Mapping[str, Tensor], recipe: Recipe, info: DataInfo) ->
 
 def _sureness(run: Run, test: Scores | None) -> tuple[Intervals | None, ScoreGaps | None]:
     """Returns the intervals of the test scores, and how far those of validation are from them."""
-    if test is None or test.answers is None:
-        return None, None
     seed, extra = run.recipe.loop.seed, run.extra_metrics
-    on_test = resampled_metrics(test.answers, extra, seed)
+    on_test = resampled_scores(test, extra, seed) if test is not None else None
+    if test is None or on_test is None:
+        return None, None
     validation = run.score("validation", answers=True)
-    if validation.answers is None:
-        return intervals_of(on_test), None
-    on_validation = resampled_metrics(validation.answers, extra, seed + 1)  # others than those of the test
+    on_validation = resampled_scores(validation, extra, seed + 1)  # others than those of the test
+    if on_validation is None:
+        return on_test.intervals(), None
     spoken_of = ("accuracy", *(spec.kind for spec in extra.specs), *extra.own)
-    parts = ScoredPart(validation.by_name(), on_validation), ScoredPart(test.by_name(), on_test)
-    return intervals_of(on_test), score_gaps(*parts, spoken_of)
+    parts = (
+        ScoredPart(validation.by_name(), on_validation.metrics),
+        ScoredPart(test.by_name(), on_test.metrics),
+    )
+    return on_test.intervals(), score_gaps(*parts, (*spoken_of, "mean_iou"))
 
 
 def diagnosed(run: Run) -> Diagnosis:
@@ -273,7 +258,7 @@ def diagnosed(run: Run) -> Diagnosis:
     )
 
 
-def _checked(out: str | Path | None) -> Path | None:
+def _checked(option: str, out: str | Path | None) -> Path | None:
     """Returns the folder if it can be made and written to: an hour's work must not be lost to a misspelt one.
 
     The folder is made later, when nothing else prevents the run, so that a fault leaves nothing behind.
@@ -283,22 +268,10 @@ def _checked(out: str | Path | None) -> Path | None:
     folder = Path(out)
     there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
     if not there.is_dir():
-        raise UserError(f"--out {folder}: cannot be made: {there} is a file")
+        raise UserError(f"{option} {folder}: cannot be made: {there} is a file")
     if not os.access(there, os.W_OK):
-        raise UserError(f"--out {folder}: {there} cannot be written to")
+        raise UserError(f"{option} {folder}: {there} cannot be written to")
     return folder
-
-
-def _metrics_file(outcome: Outcome) -> bytes:
-    tree = {
-        "recipe": outcome.recipe.digest(),
-        "class_names": outcome.recipe.provenance.class_names if outcome.recipe.provenance else (),
-        "last": outcome.scores(),
-        **outcome.sureness(),
-        "diagnosis": outcome.diagnosis.tree(),
-        "history": [result.tree() for result in outcome.history],
-    }
-    return (json.dumps(tree, indent=2, allow_nan=False) + "\n").encode()
 
 
 def _scores_in(result: EpochResult) -> dict[str, float]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from search.commands.trained_input import find_trained
-from trainable.bundle.write import check_new, write_bundle
+from trainable.bundle.write import write_bundle
+from trainable.new_folder import check_new
 
 
 def run_bundle(folder: Path, out: Path, trial: int | None) -> None:
     """Writes the bundle to a new folder, and prints what was checked. Raises UserError, ExportError among
     them."""
-    check_new(out)
+    check_new(out, "the bundle")
     write_bundle(find_trained(folder, trial), out, say=print)
     print(f"bundle -> {out}")

@@ -18,10 +18,10 @@ from search.results.report import console
 from search.retraining.shrunk import Comparison, compared
 from spaces.domains import counted
 from trainable.bundle.trained import Trained, trained_in
-from trainable.bundle.write import check_new, moved_to
 from trainable.data import DataSet
 from trainable.errors import RunError, UserError
 from trainable.models.libraries import title_of
+from trainable.new_folder import check_new, moved_to
 from trainable.recipe import Recipe
 from trainable.recipe.trained_files import MODEL_FILE
 from trainable.recipe.yamlfile import parse_setting, read_recipe, write_whole
@@ -67,7 +67,7 @@ def run_shrink(asked: Asked, out: Path | None, *, as_json: bool, download: bool)
     """
     library()
     if out is not None:
-        check_new(out)
+        check_new(out, "the pruned network")
     _check_settings(asked.settings)
     say = silent if as_json else partial(print, flush=True)
     try:

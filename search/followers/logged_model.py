@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import mlflow
 import numpy as np
@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # torch takes seconds to import
     from torch.export import ExportedProgram
 
 CODE = Path(__file__).with_name("served_model.py")
+CODE_FOR_MASKS = Path(__file__).with_name("served_masks.py")
 PACKAGES = ("mlflow", "numpy", "pandas", "torch")
 """What the model needs where it is loaded."""
 VERSIONS = "mlflow.modelVersions"
@@ -62,12 +63,12 @@ class Winner:
         """Store the model with its files, link it to the trial's run and its last metrics; return its id."""
         params = {path: written(value) for path, value in self._trial.values.items()}
         created = self._client.create_logged_model(
-            self._experiment_id, self._name, self._run_id, self._tags, params, "image classifier"
+            self._experiment_id, self._name, self._run_id, self._tags, params, _kind_of(info)
         )
         model_id = str(created.model_id)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model"
-            save_model(path, program, info, Model(run_id=self._run_id, model_id=model_id))
+            save_model(path, program, info, Model(run_id=self._run_id, model_id=model_id), self._about(info))
             self._client.log_model_artifacts(model_id, str(path))
         self._link(model_id, data_input(info).dataset)
         self._client.finalize_logged_model(model_id, LoggedModelStatus.READY)
@@ -88,6 +89,15 @@ class Winner:
             version = json.dumps([{"name": name, "version": made.version}])
             self._client.set_logged_model_tags(model_id, {VERSIONS: version})
 
+    def _about(self, info: DataInfo) -> dict[str, Any] | None:
+        """Returns how the network for masks answers images of any size; None for labels."""
+        if not info.dense:
+            return None
+        from trainable.bundle.segmenter import about_masks
+        from trainable.training.pixels import resolved_for
+
+        return about_masks(resolved_for(self._trial.whole_recipe, info), info)
+
     def _link(self, model_id: str, data: Dataset) -> None:
         """Links the model to the trial's run and the search's, and to the images and scores of validation.
 
@@ -101,8 +111,17 @@ class Winner:
             self._client.log_outputs(run_id, [LoggedModelOutput(model_id, last.epoch)])
 
 
-def save_model(path: Path, program: ExportedProgram, info: DataInfo, model: Model | None = None) -> None:
-    """Write a model into a new folder, as MLflow's models are: network, code, signature, example."""
+def save_model(
+    path: Path,
+    program: ExportedProgram,
+    info: DataInfo,
+    model: Model | None = None,
+    about: Mapping[str, Any] | None = None,
+) -> None:
+    """Write a model into a new folder, as MLflow's models are: network, code, signature, example.
+
+    `about` says how a network for masks answers images of any size (`about_masks`).
+    """
     import torch
 
     with tempfile.TemporaryDirectory() as folder:
@@ -111,17 +130,33 @@ def save_model(path: Path, program: ExportedProgram, info: DataInfo, model: Mode
         mlflow.pyfunc.save_model(
             path,
             mlflow_model=model or Model(),
-            python_model=str(CODE),
+            python_model=str(CODE if about is None else _code_for_masks(Path(folder))),
             artifacts={"network": str(network)},
-            model_config={"classes": list(info.classes)},
+            model_config={"classes": list(info.classes)} if about is None else dict(about),
             signature=_signature(info),
             input_example=np.zeros((1, info.image_size, info.image_size, info.channels), np.uint8),
             pip_requirements=[f"{name}=={_version(name)}" for name in PACKAGES],
         )
 
 
+def _code_for_masks(folder: Path) -> Path:
+    """Writes the code of a model for masks, which needs nothing of tunebook; returns its file."""
+    from trainable.bundle import whole_images
+    from trainable.bundle.script import body_of, embedded
+
+    file = folder / CODE_FOR_MASKS.name
+    file.write_text(embedded(CODE_FOR_MASKS.read_text(), body_of(whole_images)))
+    return file
+
+
+def _kind_of(info: DataInfo) -> str:
+    return "image segmentation" if info.dense else "image classifier"
+
+
 def _signature(info: DataInfo) -> ModelSignature:
     images = TensorSpec(np.dtype("uint8"), (-1, -1, -1, info.channels))
+    if info.dense:
+        return ModelSignature(Schema([images]), Schema([TensorSpec(np.dtype("uint8"), (-1, -1, -1))]))
     answers: list[ColSpec | TensorSpec] = [
         ColSpec(DataType.string, "label"),
         ColSpec(DataType.double, "probability"),

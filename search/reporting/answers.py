@@ -1,4 +1,4 @@
-"""Scores the best trial's weights on the validation part: each class, the confusion, and the worst mistakes.
+"""Scores the best trial's weights on the validation part: each class, the confusion, and what is worst.
 
 It takes one pass over the part, whose result is kept in the search's folder.
 """
@@ -8,15 +8,15 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from search.record.trials import Trial
-from search.reporting.content import Answers, ClassScore, Mistake
+from search.reporting.answered import Answers, ClassScore, MaskAnswers, Mistake
 from search.results.search import Search
 from trainable.errors import UserError
 from trainable.recipe.yamlfile import write_whole
@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # torch takes seconds to import
     from trainable.data.parts import Part
     from trainable.data.source import Integers, Pixels
     from trainable.training.evaluate import Scores
+    from trainable.training.run import Run
 
 ANSWERS_FILE = "answers.json"
 WORST = 24
@@ -33,9 +34,11 @@ WORST = 24
 THUMBNAIL_PIXELS = 96
 LONGEST_SECONDS = 60.0
 """A part that took longer to score in the search is not scored again for the report."""
+NOT_FINITE = "the weights of the best trial answer nothing finite"
+_EITHER: TypeAdapter[Answers | MaskAnswers] = TypeAdapter(Answers | MaskAnswers)
 
 
-def answers_of(search: Search) -> Answers:
+def answers_of(search: Search) -> Answers | MaskAnswers:
     """Returns what the best trial's weights answer, from the search's folder if it is there already.
 
     Raises UserError where that cannot be known: images, weights or code of a person's own are not at hand,
@@ -52,16 +55,16 @@ def answers_of(search: Search) -> Answers:
     return found
 
 
-def _kept(file: Path, best: Trial) -> Answers | None:
+def _kept(file: Path, best: Trial) -> Answers | MaskAnswers | None:
     """Returns the answers in a file; None where they are another trial's, or none."""
     try:
-        kept = Answers.model_validate_json(file.read_bytes())
+        kept = _EITHER.validate_json(file.read_bytes())
     except (OSError, ValidationError):
         return None
     return kept if kept.trial == best.id else None
 
 
-def _computed(search: Search, best: Trial) -> Answers:
+def _computed(search: Search, best: Trial) -> Answers | MaskAnswers:
     if search.code is not None:
         raise UserError("the search uses code of yours, which a report does not run")
     if (seconds := best.metrics["evaluation_seconds"]) > LONGEST_SECONDS:
@@ -70,14 +73,19 @@ def _computed(search: Search, best: Trial) -> Answers:
         )
     if best.id not in search.home.trials_with_checkpoints():
         raise UserError(f"there is no checkpoint of trial {best.id}")
-    data, scores = _scored(search, best)
-    if scores.answers is None:
-        raise UserError("the weights of the best trial answer nothing finite")
-    return _in_words(best.id, data, scores)
+    with closing(_run(search, best)) as run:
+        if run.data.info.dense:
+            from search.reporting.mask_answers import mask_answers
+
+            return mask_answers(best.id, run)
+        scores = run.score("validation", confusion=True, answers=True)
+        if scores.answers is None:
+            raise UserError(NOT_FINITE)
+        return _in_words(best.id, run.data, scores)
 
 
-def _scored(search: Search, best: Trial) -> tuple[DataSet, Scores]:
-    """Returns the images and what the best trial's last checkpoint answers for those of validation."""
+def _run(search: Search, best: Trial) -> Run:
+    """Returns the run of the best trial's last checkpoint."""
     from trainable.checkpoints.checkpoint_store import CheckpointStore
     from trainable.training.devices import default_device
     from trainable.training.pixels import load_for
@@ -87,10 +95,9 @@ def _scored(search: Search, best: Trial) -> tuple[DataSet, Scores]:
     if state is None:
         raise UserError(f"no checkpoint of trial {best.id} can be read")
     device, recipe = default_device(), best.whole_recipe
-    data = load_for(recipe, device)
-    run = Run(recipe, data=data, device=device)
+    run = Run(recipe, data=load_for(recipe, device), device=device)
     run.load_state_dict(state)
-    return data, run.score("validation", confusion=True, answers=True)
+    return run
 
 
 def _in_words(trial: int, data: DataSet, scores: Scores) -> Answers:

@@ -16,15 +16,13 @@ from search.record.summary import State
 from search.record.trials import TrialState
 from search.record.verdicts import Word
 from search.record.verification import Verified
+from search.reporting.answered import Answers, MaskAnswers, Share
 from search.verdicts.pruning_audit import PruningAudit
 from spaces.domains import Value
 from trainable.recipe.base import Spec
 from trainable.recipe.metrics import Mode
 
 VERSION: Literal[1] = 1
-
-Share = float
-"""A share in [0, 1]."""
 
 
 class Head(Spec):
@@ -275,42 +273,6 @@ class Finalist(Spec):
     """By how much the search's own figure is above the estimate."""
 
 
-class ClassScore(Spec):
-    """Holds the scores of one class."""
-
-    name: str
-    images: int
-    recall: Share | None
-    precision: Share | None
-    f1: Share | None
-
-
-class Mistake(Spec):
-    """Holds one wrong answer."""
-
-    true: str
-    predicted: str
-    probability: Share
-    """Of the predicted class."""
-    probability_true: Share
-    thumbnail: str
-    """The image, as a data URI."""
-
-
-class Answers(Spec):
-    """Holds what the best trial's weights answer on a part."""
-
-    trial: int
-    part: Literal["validation"] = "validation"
-    """A search never looks at the test part, and neither does its report."""
-    images: int
-    accuracy: Share
-    classes: tuple[ClassScore, ...]
-    confusion: tuple[tuple[int, ...], ...]
-    """confusion[true][predicted] counts images."""
-    mistakes: tuple[Mistake, ...]
-
-
 class RecipeLine(Spec):
     """Holds one field of the best recipe."""
 
@@ -396,6 +358,8 @@ class Report(Spec):
     repeats: tuple[RepeatRow, ...] = ()
     """The runs of finalists, and of audited trials."""
     answers: Answers | None
+    masks: MaskAnswers | None = None
+    """In the place of `answers`, where images have masks."""
     recipe: tuple[RecipeLine, ...]
     next_round: NextRound | None
     compared: tuple[Compared, ...] = ()

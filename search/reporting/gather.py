@@ -14,6 +14,7 @@ from search.record.journal import Event, SearchEvent, read
 from search.record.summary import Summary
 from search.record.verdicts import Verdicts
 from search.refining.refine import refined_search
+from search.reporting.answered import Answers, MaskAnswers
 from search.reporting.answers import answers_of
 from search.reporting.beliefs import beliefs_of
 from search.reporting.content import (
@@ -47,6 +48,7 @@ def report_of(search: Search, compared: Sequence[Search] = ()) -> Report:
     """
     events, summary = _events(search), search.progress
     places, optional = standings(summary), _Optional()
+    answers = optional.part("answers", lambda: answers_of(_ended(search)))
     times = timeline(events, time.time() if summary.state == "running" else None)
     return Report(
         made=time.time(),
@@ -62,7 +64,8 @@ def report_of(search: Search, compared: Sequence[Search] = ()) -> Report:
         finalists=optional.part("finalists", lambda: _finalists(search)) or (),
         pruning_audit=optional.part("pruning_audit", lambda: _pruning_audit(search)),
         repeats=repeat_rows(summary),
-        answers=optional.part("answers", lambda: answers_of(_ended(search))),
+        answers=answers if isinstance(answers, Answers) else None,
+        masks=answers if isinstance(answers, MaskAnswers) else None,
         recipe=optional.part("recipe", lambda: _recipe(search)) or (),
         next_round=optional.part("next_round", lambda: _next_round(search)),
         compared=tuple(map(_compared, compared)),

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from search.record.summary import duration
+from search.reporting.answered import Answers, MaskAnswers
 from search.reporting.charts import cost_plots, other_look, progress_plots
-from search.reporting.content import Answers, Belief, Compared, Finalist, Report, TrialRow
+from search.reporting.content import Belief, Compared, Finalist, Report, TrialRow
 from search.reporting.curves import MOST_CLOSER, closer_curves, curves
 from search.reporting.values import side_by_side, tiles
 from search.reporting.workers import troubles, workers
@@ -99,6 +100,20 @@ def _tables(report: Report) -> dict[str, Any]:
         "best_is_own": any(each.own for each in report.trials if each.id == report.answer.best),
         "resumed": sum(each.what == "resumed" for each in report.later_drivers),
         "pairs": _pairs(answers)[:MOST_PAIRS] if answers else [],
+        **_mask_tables(report.masks),
+    }
+
+
+def _mask_tables(masks: MaskAnswers | None) -> dict[str, Any]:
+    if masks is None:
+        return {}
+    few = len(masks.classes) <= MOST_CLASSES
+    return {
+        "classes": sorted(masks.classes, key=lambda each: (each.iou is None, each.iou)),
+        "longest": max(len(each.name) for each in masks.classes),
+        "boundaries": any(each.boundary_f1 is not None for each in masks.classes),
+        "confusion": _confusion(masks) if few else [],
+        "pairs": _pairs(masks)[:MOST_PAIRS],
     }
 
 
@@ -182,21 +197,22 @@ def _differing(report: Report) -> Iterator[tuple[str, list[str]]]:
 
 
 class Cell(NamedTuple):
-    """Holds the images in one cell of a confusion matrix, and their share of those of the true class."""
+    """Holds the images or pixels in one cell of a confusion matrix, and their share of those of the true
+    class."""
 
     images: int
     share: float
     right: bool
 
 
-def _confusion(answers: Answers) -> list[list[Cell]]:
+def _confusion(answers: Answers | MaskAnswers) -> list[list[Cell]]:
     return [
         [Cell(images, images / max(1, sum(row)), at == number) for number, images in enumerate(row)]
         for at, row in enumerate(answers.confusion)
     ]
 
 
-def _pairs(answers: Answers) -> list[tuple[str, str, int]]:
+def _pairs(answers: Answers | MaskAnswers) -> list[tuple[str, str, int]]:
     """Returns the confusions with their counts, the most frequent first."""
     names = [each.name for each in answers.classes]
     found = [
@@ -282,6 +298,7 @@ def templates() -> Environment:
         "score0": _number("{:.0f}"),
         "signed": _number("{:+.4f}"),
         "percent0": _number("{:.0%}"),
+        "share": lambda share: f"{100.0 * share:.1f}" if share else "",
         "percent": lambda share: f"{100.0 * share:.4g}%",
         "hours": lambda hours: duration(3600.0 * hours),
         "duration": duration,

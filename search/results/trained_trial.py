@@ -11,6 +11,7 @@ from search.results.search import Search
 from search.study.code import NO_CODE, Code
 from trainable.bundle.classifier import make_classifier
 from trainable.bundle.programs import export_program
+from trainable.bundle.segmenter import make_segmenter
 from trainable.bundle.trained import Trained, network_with, scored_weights, trained
 from trainable.checkpoints.checkpoint_store import CheckpointStore
 from trainable.errors import UserError
@@ -53,7 +54,8 @@ def best_program(search: Search, code: Code = NO_CODE) -> ExportedProgram:
     best, info = chosen_trial(search, None), search.info
     recipe = resolved_for(best.whole_recipe, info)
     network = network_with(scored_weights(newest_state(search, best, "bundle DIR")), recipe, info, code.model)
-    return export_program(make_classifier(network, recipe, info))
+    make = make_segmenter if info.dense else make_classifier
+    return export_program(make(network, recipe, info))
 
 
 def newest_state(search: Search, chosen: Trial, then: str) -> Mapping[str, Any]:

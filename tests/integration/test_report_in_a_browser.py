@@ -15,6 +15,7 @@ from search.reporting.curves import MOST_CLOSER
 from search.reporting.page import page as page_of
 from tests.integration.browser import PAINTED, chromium, opened
 from tests.search.refining.landscapes import RATE
+from tests.search.reporting.small_mask_reports import mask_report
 from tests.search.reporting.small_reports import whole_report
 
 pytestmark = pytest.mark.integration
@@ -251,13 +252,36 @@ def test_the_curves_near_the_best_are_drawn_closer(page: Page, whole: Report) ->
     expect(page.locator("#tip")).to_contain_text(f"trial {best.id}, the best: finished")
 
 
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 360)])
+SCREENS = pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 360)])
+
+
+def serious_faults(page: Page) -> list[tuple[str, list[str]]]:
+    """Returns what axe finds, by its rules, with the places."""
+    found = Axe().run(page).response["violations"]
+    serious = [each for each in found if each["impact"] in ("serious", "critical")]
+    return [(each["id"], [node["html"] for node in each["nodes"]][:3]) for each in serious]
+
+
+@SCREENS
 def test_axe_finds_nothing_serious(browser: Browser, file: Path, scheme: str, width: int) -> None:
     with opened(browser, file, viewport={"width": width, "height": 900}, color_scheme=scheme) as page:
         page.locator("#table").get_by_role("button", name="trial 3", exact=True).click()
-        found = Axe().run(page).response["violations"]
-        serious = [each for each in found if each["impact"] in ("serious", "critical")]
-        assert [(each["id"], [node["html"] for node in each["nodes"]][:3]) for each in serious] == []
+        assert serious_faults(page) == []
+
+
+@SCREENS
+def test_masks_can_be_seen_on_every_screen(
+    browser: Browser, whole: Report, tmp_path: Path, scheme: str, width: int
+) -> None:
+    file = tmp_path / "masks.html"
+    file.write_text(page_of(mask_report(whole)))
+    with opened(browser, file, viewport={"width": width, "height": 900}, color_scheme=scheme) as page:
+        assert serious_faults(page) == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.locator(".overlays").scroll_into_view_if_needed()
+        shown = page.locator(".overlays img").all()
+        assert len(shown) == 8
+        assert all((each.bounding_box() or {"width": 0})["width"] >= 80 for each in shown)
 
 
 def test_a_phone_needs_no_sideways_scrolling(browser: Browser, file: Path) -> None:

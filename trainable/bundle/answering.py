@@ -1,4 +1,4 @@
-"""Opens the files of a bundle as the functions that they are: images in, probabilities out."""
+"""Opens the files of a bundle as the functions that they are: images in, probabilities or logits out."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import torch
 from numpy.typing import NDArray
 
 from trainable.bundle.programs import INPUT
-from trainable.data.source import Pixels
 
-Answer = Callable[[Pixels], NDArray[np.float32]]
-"""Takes images uint8 [N, H, W, C], and returns probabilities [N, classes]."""
+Answer = Callable[[NDArray[Any]], NDArray[np.float32]]
+"""Takes images uint8 [N, H, W, C], and returns probabilities [N, classes]. For masks it takes windows float32
+[N, side, side, C], and returns logits [N, classes, side, side]."""
 
 
 def answer_of_onnx(file: Path) -> Answer:
@@ -31,7 +31,7 @@ def answer_of_pt2(file: Path) -> Answer:
     """Returns the function in a `.pt2` file, on the CPU."""
     module: Any = torch.export.load(file).module()
 
-    def answer(images: Pixels) -> NDArray[np.float32]:
+    def answer(images: NDArray[Any]) -> NDArray[np.float32]:
         with torch.inference_mode():
             found: NDArray[np.float32] = module(torch.from_numpy(images)).numpy()
         return found

@@ -23,6 +23,31 @@ from trainable.recipe.models import (
 
 def uses(trained: Trained) -> Iterator[str]:
     """Yields paragraphs: how a bundle's files are used, and how its weights become a network again."""
+    yield from _of_masks() if trained.data.info.dense else _of_labels()
+    yield from _uses_of_weights(trained) if trained.widths is None else _uses_of_narrow_weights()
+
+
+def _of_masks() -> Iterator[str]:
+    yield code_block(
+        "sh", "pip install onnxruntime pillow numpy\npython predict.py DIR IMAGE...    # masks as PNG, in DIR"
+    )
+    yield (
+        "`model.onnx` and `model.pt2` are functions of square windows: normalisation is inside, and "
+        "`class_logits` of `predict.py` cuts an image of any size into windows and joins their answers."
+    )
+    yield code_block(
+        "python",
+        "import onnxruntime\n"
+        'session = onnxruntime.InferenceSession("model.onnx")\n'
+        '(logits,) = session.run(None, {"images": windows})    # float32 [N, side, side, C]\n\n'
+        "import torch\n"
+        'segment = torch.export.load("model.pt2").module()\n'
+        "logits = segment(windows)    # a tensor, float32 [N, side, side, C]",
+    )
+    yield "There are no files for timm, whose networks classify images."
+
+
+def _of_labels() -> Iterator[str]:
     yield code_block(
         "sh", "pip install onnxruntime pillow numpy\npython predict.py IMAGE...    # file, class, probability"
     )
@@ -36,7 +61,6 @@ def uses(trained: Trained) -> Iterator[str]:
         'classify = torch.export.load("model.pt2").module()\n'
         "probabilities = classify(images)    # a tensor, uint8 [N, H, W, C]",
     )
-    yield from _uses_of_weights(trained) if trained.widths is None else _uses_of_narrow_weights()
 
 
 def _uses_of_narrow_weights() -> Iterator[str]:

@@ -9,9 +9,10 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trainable.bundle.answering import Answer
-from trainable.data.source import Pixels
+from trainable.data.masks.loading import PIXELS_AT_ONCE
 
 BATCHES = (1, 8, 32, 128)
 WARM_UPS = 1
@@ -20,12 +21,19 @@ LEAST_PASSES, MOST_PASSES, SECONDS = 3, 200, 1.0
 """So many passes are timed, as many as fit into these seconds."""
 
 
-def latencies(answer: Answer, size: tuple[int, int, int]) -> dict[str, dict[str, float]]:
+def latencies(
+    answer: Answer, size: tuple[int, int, int], *, dense: bool = False
+) -> dict[str, dict[str, float]]:
     """Returns, by batch, the milliseconds from decoded images [H, W, C] of one size to their probabilities:
-    the median, the 5th and the 95th percentile, and how many passes these are of."""
+    the median, the 5th and the 95th percentile, and how many passes these are of.
+
+    Those of masks, if `dense`, are of windows, and of as many together as a run scores.
+    """
+    batches = [each for each in BATCHES if not dense or each * size[0] * size[1] <= PIXELS_AT_ONCE] or [1]
     noise = np.random.default_rng(0)
-    images = noise.integers(0, 256, (max(BATCHES), *size), dtype=np.uint8)
-    return {str(batch): _summary(_times(answer, images[:batch])) for batch in BATCHES}
+    images = noise.integers(0, 256, (max(batches), *size), dtype=np.uint8)
+    shown = images.astype(np.float32) if dense else images
+    return {str(batch): _summary(_times(answer, shown[:batch])) for batch in batches}
 
 
 def processor() -> str:
@@ -36,7 +44,7 @@ def processor() -> str:
     return next(named, platform.machine())
 
 
-def _times(answer: Answer, images: Pixels) -> list[float]:
+def _times(answer: Answer, images: NDArray[Any]) -> list[float]:
     for _ in range(WARM_UPS):
         answer(images)
     times: list[float] = []

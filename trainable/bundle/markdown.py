@@ -25,6 +25,11 @@ def code_block(language: str, text: str) -> str:
     return f"```{language}\n{text}\n```"
 
 
+def between(bounds: tuple[float, float] | None) -> str:
+    """Returns an interval in words; nothing for none."""
+    return "" if bounds is None else f"{bounds[0]:.4f} to {bounds[1]:.4f}"
+
+
 def numbers(values: Sequence[float]) -> str:
     """Returns numbers with four digits each, and commas between."""
     return ", ".join(f"{value:.4g}" for value in values)

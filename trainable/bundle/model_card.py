@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from trainable.bundle.card_uses import uses
-from trainable.bundle.markdown import code, numbers, table
+from trainable.bundle.markdown import between, code, numbers, table
+from trainable.bundle.mask_card import by_class_rows, colours_of, mask_input, views_in_words
 from trainable.bundle.trained import Trained
 from trainable.data import DataInfo, Split
 from trainable.data.loading import statistics_of
@@ -69,48 +70,56 @@ def _metadata(trained: Trained, measured: Measured) -> str:
 
     recipe, info = trained.recipe, trained.data.info
     of_timm = isinstance(recipe.model, TimmModel) and trained.widths is None
+    task, metric, value = _headline(info, measured.scores)
     result = EvalResult(
-        task_type="image-classification",
+        task_type=task,
         dataset_type="imagefolder",
         dataset_name=f"images of digest {info.digest}",
         dataset_split=measured.part,
-        metric_type="accuracy",
-        metric_value=round(measured.scores.accuracy, 4),
+        metric_type=metric,
+        metric_value=round(value, 4),
     )
     data = ModelCardData(
         model_name=title_of(recipe.model),
         library_name="timm" if of_timm else "onnx",
-        pipeline_tag="image-classification",
-        tags=["image-classification", "onnx", "tunebook"],
-        metrics=["accuracy"],
+        pipeline_tag=task,
+        tags=[task, "onnx", "tunebook"],
+        metrics=[metric],
         eval_results=[result],
     )
     return data.to_yaml()
 
 
+def _headline(info: DataInfo, scores: Scores) -> tuple[str, str, float]:
+    """Returns the task and the metric by the Hub's names, and what was scored."""
+    if info.dense:
+        return "image-segmentation", "mean_iou", scores.extra["mean_iou"]
+    return "image-classification", "accuracy", scores.accuracy
+
+
 def _introduction(recipe: Recipe, info: DataInfo) -> Iterator[str]:
-    yield f"An image classifier that tunebook trained by recipe {recipe.digest()}."
+    what = "A network that names the class of each pixel, which" if info.dense else "An image classifier that"
+    yield f"{what} tunebook trained by recipe {recipe.digest()}."
     named = ", ".join(map(code, info.classes[:CLASSES_NAMED]))
     more = len(info.classes) - CLASSES_NAMED
     yield f"Classes: {named}" + (f" and {more:,} more" if more > 0 else "") + "."
 
 
 def _input(recipe: Recipe, info: DataInfo) -> str:
+    if info.dense:
+        return mask_input(recipe, info)
     mean, std = statistics_of(recipe.data, info)
     resize, evaluation = recipe.evaluation.resize, recipe.evaluation
-    side, colours = info.image_size, "grey" if info.channels == 1 else "RGB"
+    side, colours = info.image_size, colours_of(info)
     shape = "stretched"
     if isinstance(resize, CenterCrop):
         shape = f"cut to their middle square, {resize.ratio:g} of the shorter side, and resized"
-    views = f"the mean over scales {numbers(evaluation.scales)}" + (
-        ", each mirrored too" if evaluation.flip else ""
-    )
     rows = {
         "images": f"uint8 [N, H, W, {info.channels}], {colours}, of any height and width, upright "
         "(`predict.py` turns them as EXIF says)",
         "inside": f"{shape} to {side} x {side} px by an antialiased {info.interpolation} filter; then, on "
         f"[0, 1], normalised by mean {numbers(mean)} and std {numbers(std)}",
-        "views": views if evaluation.flip or len(evaluation.scales) > 1 else "one",
+        "views": views_in_words(evaluation),
         "probabilities": f"float32 [N, {len(info.classes)}], in the order of the classes; computed in fp32",
     }
     return table(("", "what"), rows.items())
@@ -120,11 +129,13 @@ def _scores(info: DataInfo, measured: Measured) -> Iterator[str]:
     bounds, prefix = measured.intervals.bounds, PREFIXES[measured.part]
     values = measured.scores.metrics(prefix)
     rows = [
-        (name, f"{value:.4f}", _between(bounds.get(name.removeprefix(f"{prefix}_"))))
+        (name, f"{value:.4f}", between(bounds.get(name.removeprefix(f"{prefix}_"))))
         for name, value in values.items()
     ]
     yield f"On the {measured.scores.images:,} images of the {measured.part} part:"
     yield table(("metric", "value", "95 % interval"), rows)
+    if info.dense:
+        yield table(*by_class_rows(info.classes, measured.scores, measured.intervals))
     yield (
         f"Intervals are percentiles of {measured.intervals.resamples:,} bootstrap resamples of these images: "
         "they say how sure the figures are for images of this kind, and nothing of a second training."
@@ -136,7 +147,8 @@ def _scores(info: DataInfo, measured: Measured) -> Iterator[str]:
         )
     files = [(f"`{name}`", f"{share:.2%}") for name, share in measured.parity.items()]
     yield "Each file was run on these images as they are stored. Its top class was the trained network's:"
-    yield table(("file", f"for this share of the {measured.part} part"), files)
+    of = " pixels of the" if info.dense else ""
+    yield table(("file", f"for this share of the{of} {measured.part} part"), files)
 
 
 def _again(known: Provenance) -> Iterator[str]:
@@ -147,7 +159,7 @@ def _again(known: Provenance) -> Iterator[str]:
         found.append(
             f"In its search {len(final.seeds)} runs with fresh seeds had a mean {final.metric} of "
             f"{final.mean:.4f}, deviation {final.deviation:.4f}: it is worth {final.estimate:.4f} (95 % "
-            f"interval {_between((final.low, final.high))}), and the search's own figure is "
+            f"interval {between((final.low, final.high))}), and the search's own figure is "
             f"{abs(final.gap):.4f} {'above' if final.gap >= 0.0 else 'below'} that."
         )
     if known.verification is not None:
@@ -227,9 +239,10 @@ def _steps(known: Provenance) -> dict[str, str]:
 def _limits(info: DataInfo, part: Split) -> str:
     least, most = min(info.class_counts), max(info.class_counts)
     lines = [
-        f"It knows these {len(info.classes)} classes: whatever it is shown, one of them is its answer.",
+        f"It knows these {len(info.classes)} classes: whatever it is shown, one of them is its answer"
+        + (" to each pixel." if info.dense else "."),
         f"Classes had {least:,} to {most:,} training images; a class with few of them is known less well "
-        "than the accuracy says.",
+        f"than the {'mean IoU' if info.dense else 'accuracy'} says.",
         f"Its scores are for images like those of the {part} part. Images from another camera, place or "
         "group of people may score lower, and nothing here measures it.",
         "Probabilities are not calibrated.",
@@ -237,10 +250,6 @@ def _limits(info: DataInfo, part: Split) -> str:
         "and of the weights that it began from.",
     ]
     return "\n".join(f"- {line}" for line in lines)
-
-
-def _between(bounds: tuple[float, float] | None) -> str:
-    return "" if bounds is None else f"{bounds[0]:.4f} to {bounds[1]:.4f}"
 
 
 def _milliseconds(found: Mapping[str, float]) -> str:

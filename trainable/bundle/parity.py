@@ -11,14 +11,20 @@ import numpy as np
 from trainable.bundle.answering import Answer
 from trainable.bundle.predict import stored_pixels
 from trainable.bundle.programs import ExportError
+from trainable.bundle.whole_images import class_logits
 from trainable.data import DataSet, Split
 from trainable.data.assembly import stored_parts
-from trainable.data.parts import ArrayPart, FilePart, MaskedFilePart
+from trainable.data.decode import upright
+from trainable.data.masks.planes import image_planes
+from trainable.data.parts import ArrayPart, FilePart, MaskedFilePart, MaskedPart
 from trainable.data.source import Integers, Pixels, Selection
+from trainable.recipe import Recipe
 from trainable.recipe.data import Data
+from trainable.recipe.tasks import masks_of
+from trainable.training.kept_masks import KeptMasks
 
 LEAST_SHARE = 0.999
-"""A file must have the run's top class for at least this share of the images."""
+"""A file must have the run's top class for at least this share of the images, or of all pixels of masks."""
 AT_ONCE = 32
 """Images of one size that follow each other are answered so many at a time."""
 
@@ -29,7 +35,7 @@ def stored_images(data: DataSet, spec: Data, part: Split, about: dict[str, Any])
     Of images that Python gave as arrays, the squares are all there is.
     """
     held = data.parts[part]
-    if isinstance(held, FilePart | MaskedFilePart):
+    if isinstance(held, FilePart):
         selection = held.selection
     elif spec.own and isinstance(held, ArrayPart):
         yield from np.moveaxis(held.images, 1, -1)
@@ -43,6 +49,41 @@ def _decoded(selection: Selection, about: dict[str, Any]) -> Iterator[Pixels]:
     for index in selection.indices.tolist():
         with selection.source.open(index) as image:
             yield stored_pixels(image, about)
+
+
+def images_of_masks(data: DataSet, recipe: Recipe, part: Split) -> Iterator[Pixels]:
+    """Yields a part's images with masks, in its order, as `predict.py` decodes them: uint8 [H, W, C].
+
+    Of images that Python gave as arrays, what is in memory is all there is.
+    """
+    held = data.parts[part]
+    if recipe.data.own and isinstance(held, MaskedPart):
+        positions = np.arange(len(held))
+        yield from (
+            np.moveaxis(each[:-1], 0, -1) for each in image_planes(held, positions, data.info.channels)
+        )
+        return
+    if isinstance(held, MaskedFilePart):
+        selection = held.selection
+    else:
+        selection = stored_parts(recipe.data, masks=masks_of(recipe.task))[0][part]
+    for index in selection.indices.tolist():
+        with selection.source.open(index) as image:
+            pixels = np.asarray(upright(image, data.info.channels))
+            yield pixels[:, :, None] if pixels.ndim == 2 else pixels
+
+
+def check_masks(
+    file: str, answer: Answer, images: Iterable[Pixels], about: dict[str, Any], expected: KeptMasks
+) -> float:
+    """Returns the share of all pixels for which a file has the run's top class. Raises ExportError if it is
+    below LEAST_SHARE."""
+    same = pixels = 0
+    for position, image in enumerate(images):
+        found = class_logits(answer, image, about).argmax(0)
+        same += int((found == expected.mask(position)).sum())
+        pixels += found.size
+    return _checked_share(file, same, pixels, "pixels")
 
 
 def top_classes(answer: Answer, images: Iterable[Pixels]) -> Integers:
@@ -60,10 +101,13 @@ def _batches(images: Iterable[Pixels]) -> Iterator[list[Pixels]]:
 def check_parity(file: str, predicted: Integers, expected: Integers) -> float:
     """Returns the share of images for which a file has the run's top class. Raises ExportError if it is below
     LEAST_SHARE."""
-    same = int((predicted == expected).sum())
-    if same < LEAST_SHARE * len(expected):
+    return _checked_share(file, int((predicted == expected).sum()), len(expected), "images")
+
+
+def _checked_share(file: str, same: int, count: int, what: str) -> float:
+    if same < LEAST_SHARE * count:
         raise ExportError(
-            f"{file}: its top class is the run's for {same:,} of {len(expected):,} images "
-            f"({same / len(expected):.2%}), expected at least {LEAST_SHARE:.1%}; no bundle is written"
+            f"{file}: its top class is the run's for {same:,} of {count:,} {what} ({same / count:.2%}), "
+            f"expected at least {LEAST_SHARE:.1%}; no bundle is written"
         )
-    return same / len(expected)
+    return same / count

@@ -1,4 +1,4 @@
-"""Exports a classifier as a program that needs none of its code: torch's `.pt2`, and ONNX."""
+"""Exports a network as a program that needs none of its code: torch's `.pt2`, and ONNX."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.export import Dim, ExportedProgram
 
 from trainable.bundle.classifier import Classifier
+from trainable.bundle.segmenter import Segmenter
 from trainable.errors import UserError, first_line
 
 ABOUT = "tunebook"
 """Both files have, under this name, what a program says of itself, as JSON."""
-INPUT, OUTPUT = "images", "probabilities"
+INPUT, OUTPUT, OUTPUT_OF_MASKS = "images", "probabilities", "logits"
 AXES = ("batch", "height", "width")
 EXAMPLE = (2, 24, 32)
 """The example that a network is traced with has this size; no size of 1, which torch would fix."""
@@ -27,15 +29,16 @@ class ExportError(UserError):
     exit_code = 1
 
 
-def export_program(classifier: Classifier) -> ExportedProgram:
-    """Returns the classifier as torch's program, for any number of images of any height and width.
+def export_program(module: Classifier | Segmenter) -> ExportedProgram:
+    """Returns a module as torch's program: a classifier for any number of images of any height and width, a
+    segmenter for any number of windows.
 
     It does not name the files of this machine's code. Raises ExportError if torch cannot trace the network.
     """
-    example = torch.zeros(*EXAMPLE, classifier.form.channels, dtype=torch.uint8)
-    sizes = {number: Dim(name, min=1) for number, name in enumerate(AXES)}
+    example, axes = _example_of(module)
+    sizes = {number: Dim(name, min=1) for number, name in enumerate(axes)}
     try:
-        program = torch.export.export(classifier, (example,), dynamic_shapes=(sizes,))
+        program = torch.export.export(module, (example,), dynamic_shapes=(sizes,))
     except Exception as error:  # torch raises nearly anything for code that it cannot trace
         raise ExportError(
             f"model.pt2: torch.export cannot trace this network: {first_line(error)}"
@@ -45,21 +48,29 @@ def export_program(classifier: Classifier) -> ExportedProgram:
     return program
 
 
+def _example_of(module: Classifier | Segmenter) -> tuple[Tensor, tuple[str, ...]]:
+    """Returns images that a module is traced with, and their axes that may have any length."""
+    if isinstance(module, Classifier):
+        return torch.zeros(*EXAMPLE, module.form.channels, dtype=torch.uint8), AXES
+    return torch.zeros(EXAMPLE[0], module.side, module.side, module.channels), AXES[:1]
+
+
 def write_pt2(program: ExportedProgram, file: Path, about: Mapping[str, Any]) -> None:
     """Writes the program for `torch.export.load`, with `about` among its extra files."""
     torch.export.save(program, file, extra_files={ABOUT: json.dumps(about)})
 
 
 def write_onnx(program: ExportedProgram, file: Path, about: Mapping[str, Any]) -> None:
-    """Writes the program as ONNX: `images` uint8 [batch, height, width, C] -> `probabilities`.
+    """Writes the program as ONNX: `images` [batch, height, width, C] -> `probabilities`, or `logits`.
 
     `about` is an entry of its metadata. Raises ExportError for what ONNX has no operator for.
     """
     import onnx  # a second of imports that only a bundle needs
 
+    output = OUTPUT_OF_MASKS if "values" in about else OUTPUT
     try:
         exported = torch.onnx.export(
-            program, dynamo=True, input_names=[INPUT], output_names=[OUTPUT], verbose=False
+            program, dynamo=True, input_names=[INPUT], output_names=[output], verbose=False
         )
     except Exception as error:  # as of torch.export
         raise ExportError(
@@ -77,7 +88,7 @@ def write_onnx(program: ExportedProgram, file: Path, about: Mapping[str, Any]) -
 def _name_axes(graph: Any) -> None:
     """Gives the axes of the images their names in place of torch's, such as s34."""
     axes = graph.input[0].type.tensor_type.shape.dim
-    names = {axis.dim_param: name for axis, name in zip(axes, AXES, strict=False)}
+    names = {axis.dim_param: name for axis, name in zip(axes, AXES, strict=False) if axis.dim_param}
     for value in (*graph.input, *graph.output, *graph.value_info):
         for axis in value.type.tensor_type.shape.dim:
             if axis.dim_param in names:

@@ -22,7 +22,7 @@ OF_PUBLISHED_WEIGHTS = ("tag", "license", "origin_url", "paper_ids", "paper_name
 
 def write_timm_files(trained: Trained, folder: Path) -> None:
     """Writes `config.json`, with how images look to the network and what its classes are called, and the
-    weights; nothing for a network that timm cannot build, such as a pruned one."""
+    weights; nothing for a network that timm cannot build, such as a pruned one, or one for masks."""
     if not isinstance(trained.recipe.model, TimmModel) or trained.widths is not None:
         return
     import timm

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -15,24 +11,24 @@ from typing import Any
 import torch
 
 from trainable.bundle.answering import Answer, answer_of_onnx, answer_of_pt2
-from trainable.bundle.classifier import make_classifier
+from trainable.bundle.checked import Say, checked, scored
+from trainable.bundle.classifier import Classifier, make_classifier
 from trainable.bundle.latency import latencies, processor
 from trainable.bundle.model_card import Measured, model_card
-from trainable.bundle.parity import check_parity, stored_images, top_classes
 from trainable.bundle.programs import export_program, write_onnx, write_pt2
 from trainable.bundle.script import about, predict_script
+from trainable.bundle.segmenter import Segmenter, about_masks, make_segmenter
 from trainable.bundle.timm_files import write_timm_files
-from trainable.bundle.trained import Trained, in_fp32
+from trainable.bundle.trained import Trained
 from trainable.data import Split
-from trainable.errors import UserError
 from trainable.models.widths import PRUNED_FILE
+from trainable.new_folder import check_new, moved_to
+from trainable.outcome import by_class_tree
 from trainable.recipe.trained_files import MODEL_FILE, RECIPE_FILE
-from trainable.recipe.yamlfile import sync_folder, write_recipe, write_whole
+from trainable.recipe.yamlfile import write_recipe, write_whole
 from trainable.train import METRICS_FILE, model_file
-from trainable.training.answers import Answers
-from trainable.training.bootstrap import Intervals, intervals
 from trainable.training.evaluate import Scores
-from trainable.training.run import PREFIXES, Run
+from trainable.training.run import PREFIXES
 
 ONNX_FILE, PT2_FILE, SCRIPT_FILE, LATENCY_FILE, CARD_FILE = (
     "model.onnx",
@@ -41,13 +37,6 @@ ONNX_FILE, PT2_FILE, SCRIPT_FILE, LATENCY_FILE, CARD_FILE = (
     "latency.json",
     "README.md",
 )
-Say = Callable[[str], None]
-
-
-def check_new(out: Path) -> None:
-    """Raises UserError if the folder exists and is not empty: a bundle is written whole, over nothing."""
-    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
-        raise UserError(f"{out}: exists already; give a new folder for the bundle")
 
 
 def write_bundle(trained: Trained, out: Path, say: Say = lambda line: None) -> None:
@@ -57,46 +46,22 @@ def write_bundle(trained: Trained, out: Path, say: Say = lambda line: None) -> N
     of the test images, or of the validation images where there are none. Raises ExportError if it does not,
     or if the network cannot be exported, and UserError for a folder that is not empty.
     """
-    check_new(out)
+    check_new(out, "the bundle")
     part: Split = "validation" if trained.data.test is None else "test"
     with moved_to(out) as folder:
-        scores, sure = _run_scores(trained, part)
-        say(f"accuracy {scores.accuracy:.4f} on the {scores.images:,} images of the {part} part, in fp32")
+        found = scored(trained, part)
+        say(f"{_headline(found.scores)} on the {found.scores.images:,} images of the {part} part, in fp32")
         described = _write_forms(trained, folder)
         answers = {ONNX_FILE: answer_of_onnx(folder / ONNX_FILE), PT2_FILE: answer_of_pt2(folder / PT2_FILE)}
-        parity: dict[str, float] = {}
-        for name, answer in answers.items():
-            images = stored_images(trained.data, trained.recipe.data, part, described)
-            expected = _answers(scores).predicted.numpy()
-            parity[name] = check_parity(name, top_classes(answer, images), expected)
-            say(f"{name}: the same top class on {parity[name]:.2%} of them")
-        measured = Measured(part, scores, sure, parity, _latency(trained, answers))
+        parity = checked(trained, answers, found, described, say)
+        measured = Measured(part, found.scores, found.intervals, parity, _latency(trained, answers))
         _write_pages(trained, measured, folder)
-
-
-@contextmanager
-def moved_to(out: Path) -> Iterator[Path]:
-    """Yields a temporary folder beside `out` that becomes `out` at the end; after an error it is removed."""
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
-    except OSError as error:
-        raise UserError(f"{out}: cannot be written: {error.strerror}") from None
-    try:
-        yield folder
-        folder.chmod(0o755)  # mkdtemp makes it private
-        sync_folder(folder)
-        os.replace(folder, out)
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
 
 
 def _write_forms(trained: Trained, folder: Path) -> dict[str, Any]:
     """Writes the network in every form, and returns what the exported ones say of themselves."""
-    classifier = make_classifier(trained.network(), trained.recipe, trained.data.info)
-    described = about(trained.data.info.classes, classifier.form)
-    program = export_program(classifier)
+    module, described = _exported(trained)
+    program = export_program(module)
     write_pt2(program, folder / PT2_FILE, described)
     write_onnx(program, folder / ONNX_FILE, described)
     write_timm_files(trained, folder)
@@ -105,24 +70,23 @@ def _write_forms(trained: Trained, folder: Path) -> dict[str, Any]:
     if trained.widths is not None:
         write_whole(folder / PRUNED_FILE, trained.widths.content())
     write_recipe(folder / RECIPE_FILE, trained.recipe)
-    write_whole(folder / SCRIPT_FILE, predict_script().encode())
+    write_whole(folder / SCRIPT_FILE, predict_script(trained.data.info.dense).encode())
     return described
 
 
-def _run_scores(trained: Trained, part: Split) -> tuple[Scores, Intervals]:
-    """Returns what a run answers with these very weights, and how sure its scores are."""
-    run = Run(in_fp32(trained.recipe), data=trained.data, model=trained.network().float())
-    try:
-        scores = run.score(part, confusion=True, answers=True)
-        return scores, intervals(_answers(scores), run.extra_metrics, seed=trained.recipe.loop.seed)
-    finally:
-        run.close()
+def _exported(trained: Trained) -> tuple[Classifier | Segmenter, dict[str, Any]]:
+    """Returns the module that files are exported of, and what they say of themselves."""
+    recipe, info = trained.recipe, trained.data.info
+    if info.dense:
+        return make_segmenter(trained.network(), recipe, info), about_masks(recipe, info)
+    classifier = make_classifier(trained.network(), recipe, info)
+    return classifier, about(info.classes, classifier.form)
 
 
-def _answers(scores: Scores) -> Answers:
-    if scores.answers is None:
-        raise UserError("the weights answer with numbers that are not finite: there is nothing to bundle")
-    return scores.answers
+def _headline(scores: Scores) -> str:
+    """Returns the score that matters most, in words."""
+    iou = scores.extra.get("mean_iou") if scores.by_class else None
+    return f"accuracy {scores.accuracy:.4f}" if iou is None else f"mean IoU {iou:.4f}"
 
 
 def _latency(trained: Trained, answers: dict[str, Answer]) -> dict[str, Any]:
@@ -133,7 +97,7 @@ def _latency(trained: Trained, answers: dict[str, Answer]) -> dict[str, Any]:
         for name, package in ((ONNX_FILE, "onnxruntime"), (PT2_FILE, "torch"))
     }
     files = {
-        name: {"runtime": runtimes[name], "batches": latencies(answer, size)}
+        name: {"runtime": runtimes[name], "batches": latencies(answer, size, dense=info.dense)}
         for name, answer in answers.items()
     }
     return {
@@ -145,15 +109,17 @@ def _latency(trained: Trained, answers: dict[str, Answer]) -> dict[str, Any]:
 
 
 def _write_pages(trained: Trained, measured: Measured, folder: Path) -> None:
-    prefix = PREFIXES[measured.part]
+    prefix, names = PREFIXES[measured.part], trained.data.info.classes
+    by_class = by_class_tree(measured.scores, names)
     metrics = {
         "recipe": trained.recipe.digest(),
-        "class_names": trained.data.info.classes,
+        "class_names": names,
         "part": measured.part,
         "images": measured.scores.images,
         **measured.scores.metrics(prefix),
         f"{prefix}_confusion": measured.scores.confusion,
-        f"{prefix}_intervals": measured.intervals.tree(prefix),
+        **({f"{prefix}_by_class": by_class} if by_class else {}),
+        f"{prefix}_intervals": measured.intervals.tree(prefix, names),
         "same_top_class": measured.parity,
     }
     write_whole(folder / METRICS_FILE, _as_json(metrics))

@@ -15,13 +15,13 @@ from trainable.checks.mask_sampling import window_sample
 from trainable.checks.subject import PLAIN, Subject, train
 from trainable.data import DataSet, resolve
 from trainable.data.loading import make_loader
+from trainable.data.masks.loading import PIXELS_AT_ONCE
 from trainable.data.measure import some
 from trainable.data.source import Flip, Split
 from trainable.recipe import Recipe
 from trainable.recipe.tasks import IGNORED
 from trainable.training.evaluate import full_precision
 from trainable.training.run import Run
-from trainable.training.segmentation import PIXELS_AT_ONCE
 
 WINDOW, SHOWN = 128, 64
 """A window shows so many pixels of an image, in half as many: what a small net on a CPU learns in seconds."""

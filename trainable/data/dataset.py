@@ -60,6 +60,8 @@ class DataInfo:
     of the images that show it."""
     longer_side: int | None = None
     """For images with masks, which keep their size, this is the median of their longer sides, in training."""
+    mask_values: tuple[int, ...] = ()
+    """For images with masks, this is the value of each class in the masks as they are stored."""
 
     def __post_init__(self) -> None:
         """Raises ValueError for what no data set is: it may come from a file that somebody has changed."""
@@ -119,6 +121,11 @@ class DataSet:
         """Returns the parts that exist, by name, in this order."""
         parts: dict[Split, Part] = {"train": self.train, "validation": self.validation}
         return parts if self.test is None else {**parts, "test": self.test}
+
+    def check_has(self, part: Split) -> None:
+        """Raises DataError if there is no such part."""
+        if part not in self.parts:
+            raise DataError(f"data.path {self.info.path}: there is no {part} part to score")
 
     @property
     def grouped(self) -> bool:

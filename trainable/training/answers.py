@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trainable.augmentation.change import moved
 from trainable.ranks import Ranks
 
 
@@ -21,9 +22,10 @@ class Rows:
     images: int
 
     @classmethod
-    def of(cls, ranks: Ranks, images: int, batch: int, device: torch.device) -> Self:
-        """Returns a rank's rows of a part that is scored in batches of this size."""
-        return cls(ranks.batches_of(torch.arange(images, device=device), batch), images)
+    def of(cls, ranks: Ranks, order: Tensor, batch: int, device: torch.device) -> Self:
+        """Returns a rank's rows, if these rows are scored in this order, int64 [n], in batches of this
+        size."""
+        return cls(moved(ranks.batches_of(order, batch), device), len(order))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, assert_never
 
@@ -62,16 +62,26 @@ class Intervals:
 
     bounds: dict[str, tuple[float, float]]
     resamples: int
+    by_class: Mapping[str, tuple[tuple[float, float] | None, ...]] = field(default_factory=dict)
+    """Of masks, the scores of each class by name, such as `iou`; None for a class that does not occur."""
 
-    def tree(self, prefix: str) -> dict[str, Any]:
-        """Returns plain data for `metrics.json`."""
+    def tree(self, prefix: str, classes: Sequence[str] = ()) -> dict[str, Any]:
+        """Returns plain data for `metrics.json`; `classes` are the names of those that are scored."""
         named = {f"{prefix}_{name}": list(bounds) for name, bounds in self.bounds.items()}
+        of_classes = {
+            name: dict(zip(classes, map(_as_list, each), strict=True)) for name, each in self.by_class.items()
+        }
         return {
             "level": (PERCENTS[1] - PERCENTS[0]) / 100.0,
             "method": "percentile bootstrap over images, not stratified",
             "resamples": self.resamples,
             "intervals": named,
+            **({"by_class": of_classes} if of_classes else {}),
         }
+
+
+def _as_list(bounds: tuple[float, float] | None) -> list[float] | None:
+    return None if bounds is None else list(bounds)
 
 
 def intervals(answers: Answers, extra: ExtraMetrics, seed: int, resamples: int = RESAMPLES) -> Intervals:
@@ -88,19 +98,25 @@ def resampled_metrics(
 ) -> dict[str, Array]:
     """Returns each metric that a part is scored by, of every resample of its images: [resamples] by name."""
     random = np.random.default_rng(seed)
-    parts = [_measured(answers, extra, counts) for counts in _counts(random, len(answers.labels), resamples)]
+    chunks = counts_of_images(random, len(answers.labels), resamples)
+    parts = [_measured(answers, extra, counts) for counts in chunks]
     names = [name for name in parts[0] if all(name in part for part in parts)]
     return {name: np.concatenate([part[name] for part in parts]) for name in names}
 
 
 def intervals_of(found: Mapping[str, Array]) -> Intervals:
     """Returns the intervals of what `resampled_metrics` returned."""
-    bounds = {name: np.percentile(values, PERCENTS) for name, values in found.items()}
     resamples = len(next(iter(found.values())))
-    return Intervals({name: (float(low), float(high)) for name, (low, high) in bounds.items()}, resamples)
+    return Intervals({name: bounds_of(values) for name, values in found.items()}, resamples)
 
 
-def _counts(random: np.random.Generator, images: int, resamples: int) -> Iterator[Array]:
+def bounds_of(values: Array) -> tuple[float, float]:
+    """Returns the interval of a metric from its resamples."""
+    low, high = np.percentile(values, PERCENTS)
+    return float(low), float(high)
+
+
+def counts_of_images(random: np.random.Generator, images: int, resamples: int) -> Iterator[Array]:
     """Yields how often each image is in each resample, [images, resamples], some resamples at a time.
 
     The counts are float32, which holds sums of them exactly up to 2^24 images.

@@ -32,8 +32,8 @@ def boundary_f1(predicted: Tensor, masks: Tensor, classes: int, tolerance: float
     precision = _share(near, edges, classes)
     recall = _share(true_near, true_edges, classes)
     score = 2.0 * precision * recall / (precision + recall).clamp_min(torch.finfo(precision.dtype).tiny)
-    there, truly = (_pixels(each, classes) > 0 for each in (predicted, masks))
-    bare = (_pixels(edges, classes) + _pixels(true_edges, classes)) == 0
+    there, truly = (pixels_of(each, classes) > 0 for each in (predicted, masks))
+    bare = (pixels_of(edges, classes) + pixels_of(true_edges, classes)) == 0
     return score.masked_fill(bare & there & truly, 1.0), there | truly
 
 
@@ -86,10 +86,10 @@ def disk(radius: float) -> list[tuple[int, int]]:
 
 def _share(found: Tensor, edges: Tensor, classes: int) -> Tensor:
     """Returns the share of boundary pixels that were found, for each class, [B, classes]; 0 of none."""
-    return _pixels(found, classes) / _pixels(edges, classes).clamp_min(1.0)
+    return pixels_of(found, classes) / pixels_of(edges, classes).clamp_min(1.0)
 
 
-def _pixels(masks: Tensor, classes: int) -> Tensor:
+def pixels_of(masks: Tensor, classes: int) -> Tensor:
     """Returns the number of pixels of each class, float64 [B, classes]."""
     labels = masks.flatten(1).to(torch.int64)
     labels = labels.masked_fill(labels == IGNORED, classes)  # a cell of their own, which is dropped

@@ -16,6 +16,7 @@ from trainable.augmentation.sizes import on_grid, resized
 from trainable.ranks import ALONE, Ranks
 from trainable.recipe.training import Evaluation
 from trainable.training.answers import Answers, Rows
+from trainable.training.mask_answers import MaskAnswers
 from trainable.training.memory import give_back, ran_out
 from trainable.training.metrics import worst
 
@@ -32,7 +33,7 @@ class Scores:
     `confusion[true][predicted]` counts images, and `answers` holds what was answered for each image, if they
     were asked for. `extra` holds other metrics by name, such as `macro_f1`. Of masks, accuracies and
     `confusion` are of pixels, and `by_class` holds scores of each class by name, such as `iou`: None for a
-    class that does not occur.
+    class that does not occur; `by_image` holds what each image adds, if answers were asked for.
     """
 
     loss: float
@@ -44,6 +45,7 @@ class Scores:
     extra: Mapping[str, float] = field(default_factory=dict)
     by_class: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
     answers: Answers | None = field(default=None, compare=False, repr=False)
+    by_image: MaskAnswers | None = field(default=None, compare=False, repr=False)
 
     @property
     def finite(self) -> bool:

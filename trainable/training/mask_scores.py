@@ -13,9 +13,11 @@ from torch import Tensor
 from trainable.augmentation.change import moved
 from trainable.ranks import ALONE, Ranks
 from trainable.recipe.tasks import IGNORED
+from trainable.training.answers import Rows
 from trainable.training.boundaries import boundary_f1
 from trainable.training.evaluate import Scores
 from trainable.training.extra_metrics import Metric, called_with
+from trainable.training.mask_answers import MaskAnswers, columns_of, rows_of
 from trainable.training.mask_losses import cross_entropy, enlarged
 from trainable.training.metrics import worst
 
@@ -39,6 +41,10 @@ class MaskTally:
     With a `tolerance`, a share of an image's diagonal, the boundary F1 score is measured, too; and so are the
     caller's `own` functions of the predicted and the true mask of an image, [H, W] int64, whose mean over
     images is taken. They run on the host, for which every batch is waited for; nothing else waits.
+
+    With `rows`, the vector also holds what each image adds, in a row of its own that other ranks leave zero:
+    so one sum over ranks gathers them, exactly. This takes 8 * (3 * classes + 1) bytes an image, and more
+    for boundaries and own functions.
     """
 
     def __init__(
@@ -49,28 +55,39 @@ class MaskTally:
         *,
         tolerance: float | None = None,
         own: Mapping[str, Metric] | None = None,
+        rows: Rows | None = None,
     ) -> None:
         self._classes, self._confusion = classes, confusion
         self._tolerance, self._own = tolerance, own or {}
-        self._sizes = [2, classes * classes + 1, 2 * classes, len(self._own)]
+        self._rows, self._added = rows, 0
+        columns = columns_of(classes, len(self._own), boundaries=tolerance is not None)
+        cells = rows.images * columns if rows is not None else 0
+        self._sizes = [2, classes * classes + 1, 2 * classes, len(self._own), cells]
         self._vector = torch.zeros(sum(self._sizes), dtype=torch.float64, device=device)
-        firsts, self._cells, boundaries, self._values = self._vector.split(self._sizes)
+        firsts, self._cells, boundaries, self._values, table = self._vector.split(self._sizes)
         self._loss, self._images = firsts[0], firsts[1]
-        self._boundaries = boundaries.view(2, classes)
+        self._boundaries, self._table = boundaries.view(2, classes), table.view(-1, columns)
 
     def add(self, outputs: Tensor, masks: Tensor) -> None:
         """Adds logits [B, classes, h, w], which are enlarged to the masks if they are smaller, and masks [B,
         H, W], int64; batches may have different sizes."""
         logits = enlarged(outputs, masks)
-        predicted = logits.argmax(1)
-        self._loss += cross_entropy(logits, masks).sum()
+        predicted, losses, others = logits.argmax(1), cross_entropy(logits, masks), list[Tensor]()
+        self._loss += losses.sum()
         self._images += len(masks)
         self._add_pixels(predicted, masks)
         if self._tolerance is not None:
             scores, there = boundary_f1(predicted, masks, self._classes, self._tolerance)
             self._boundaries += torch.stack([scores.sum(0), there.sum(0)])
+            others.append(torch.stack([scores, there.to(scores.dtype)], 1))
         if self._own:
-            self._add_own(predicted, masks)
+            values = self._own_values(predicted, masks)
+            self._values += values.sum(0)
+            others.append(values)
+        if self._rows is not None:
+            rows = self._rows.mine[self._added : self._added + len(masks)]
+            self._table.index_copy_(0, rows, rows_of(losses, predicted, masks, self._classes, others))
+            self._added += len(masks)
 
     def _add_pixels(self, predicted: Tensor, masks: Tensor) -> None:
         """Counts pairs of a true and a predicted class.
@@ -82,13 +99,17 @@ class MaskTally:
         pairs = pairs.masked_fill(masks == IGNORED, self._classes**2).flatten()
         self._cells.index_add_(0, pairs, torch.ones_like(pairs, dtype=torch.float64))
 
-    def _add_own(self, predicted: Tensor, masks: Tensor) -> None:
-        """Adds what the caller's functions return, unless the model is lost, whose answers mean nothing."""
-        if not math.isfinite(self._loss.item()):
-            return
-        pairs = list(zip(predicted.cpu(), masks.cpu(), strict=True))
-        sums = [sum(called_with(name, metric, *pair) for pair in pairs) for name, metric in self._own.items()]
-        self._values += moved(torch.tensor(sums, dtype=torch.float64), self._values.device)
+    def _own_values(self, predicted: Tensor, masks: Tensor) -> Tensor:
+        """Returns what the caller's functions make of each image, [B, functions]: zeros if the model is lost,
+        whose answers mean nothing."""
+        values = torch.zeros(len(masks), len(self._own), dtype=torch.float64)
+        if math.isfinite(self._loss.item()):
+            pairs = list(zip(predicted.cpu(), masks.cpu(), strict=True))
+            for number, (name, metric) in enumerate(self._own.items()):
+                values[:, number] = torch.tensor(
+                    [called_with(name, metric, *pair) for pair in pairs], dtype=torch.float64
+                )
+        return moved(values, self._values.device)
 
     def scores(self, ranks: Ranks = ALONE) -> Scores:
         """Returns the scores over everything that all ranks added.
@@ -99,7 +120,7 @@ class MaskTally:
         `overlaps`. Raises ValueError if no image was added, or none with a pixel that counts.
         """
         vector = ranks.reduce(self._vector).cpu().numpy()
-        (loss, images), cells, boundaries, own = np.split(vector, np.cumsum(self._sizes)[:-1])
+        (loss, images), cells, boundaries, own, table = np.split(vector, np.cumsum(self._sizes)[:-1])
         matrix = cells[:-1].reshape(self._classes, self._classes)
         _check_scored(images, matrix)
         right, seen = matrix.diagonal(), matrix.sum(1)
@@ -116,6 +137,15 @@ class MaskTally:
             confusion=tuple(tuple(map(int, row)) for row in matrix) if self._confusion else None,
             extra=means | dict(zip(self._own, (own / images).tolist(), strict=True)),
             by_class=by_class,
+            by_image=self._answers(table) if self._rows is not None else None,
+        )
+
+    def _answers(self, table: Array) -> MaskAnswers:
+        return MaskAnswers.of_table(
+            table.reshape(self._table.shape),
+            self._classes,
+            tuple(self._own),
+            boundaries=self._tolerance is not None,
         )
 
 

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from trainable.data import DataSet, Split
 from trainable.data.arrays import as_tensor
 from trainable.data.loading import Batch, make_loader
-from trainable.errors import DataError, StateError, crashes_named
+from trainable.errors import StateError, crashes_named
 from trainable.models.cut import head_layers
 from trainable.models.norm_statistics import SMALLEST, average_buffers, measure_norm
 from trainable.models.own import BuildModel
@@ -43,7 +43,7 @@ from trainable.training.network import as_taken, given_or_made, layout_of, prepa
 from trainable.training.order import Order
 from trainable.training.pixels import load_for, resolved
 from trainable.training.preflight import check_recipe, check_sizes
-from trainable.training.scoring import Scoring
+from trainable.training.scoring import Scoring, Take
 from trainable.training.seeds import Use
 from trainable.training.task import Task
 from trainable.training.tasks import task_of
@@ -124,8 +124,7 @@ class Run:
         self._loader = make_loader(self.data, self.recipe, self.device, gpu_share)
         self._scoring, self._frozen = self._make_scoring(), self._make_frozen()
         self._lessons = make_lessons(self.recipe, info, self.teaching, ranks, self._frozen.read_train)
-        self._history: tuple[EpochResult, ...] = ()
-        self._name = f"recipe {self.recipe.digest()}"
+        self._history, self._name = tuple[EpochResult, ...](), f"recipe {self.recipe.digest()}"
         self._probe: tuple[int, torch.Generator] | None = None
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
@@ -172,17 +171,20 @@ class Run:
         self._history = (*self._history, result)
         return result
 
-    def score(self, part: Split, *, confusion: bool = False, answers: bool = False) -> Scores:
+    def score(
+        self, part: Split, *, confusion: bool = False, answers: bool = False, take: Take | None = None
+    ) -> Scores:
         """Scores the weights, averaged if `regularisation.averaging` says so, on a whole part.
 
-        With `answers` the scores hold what was answered for each image. Raises DataError if there is no such
-        part. Scores that are not finite are replaced by the worst, which have no answers.
+        With `answers` the scores hold what was answered for each image; `take` is shown it by batches. Scores
+        that are not finite are replaced by the worst, without answers. Raises DataError without such a part.
         """
-        if part == "test" and self.data.test is None:
-            raise DataError(f"data.path {self.recipe.data.path}: there is no test part to score")
+        self.data.check_has(part)
         with crashes_named(f"{self._name}, scoring the {part} part"), self._computing():
             self._settle_norm(self.epoch - 1)
-            scores = self._scoring.part(self._scored_model(), part, confusion=confusion, answers=answers)
+            scores = self._scoring.part(
+                self._scored_model(), part, confusion=confusion, answers=answers, take=take
+            )
         return scores if scores.finite else self.extra_metrics.worst_of(self._task.worst(scores.images))
 
     def evaluate(self, part: Split) -> dict[str, float]:
@@ -195,9 +197,7 @@ class Run:
         The tensors are the run's own, as torch's are: save or copy them before the next step.
         """
         return {
-            "version": STATE_VERSION,
-            "recipe": self.recipe.digest(),
-            "data": self.data.info.digest,
+            **self._identity(),
             "epoch": self.epoch,
             "history": [result.tree() for result in self._history],
             "model": self.model.state_dict(),
@@ -206,8 +206,7 @@ class Run:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continues from a state as if never stopped. Raises StateError for another run's state."""
-        expected = {"version": STATE_VERSION, "recipe": self.recipe.digest(), "data": self.data.info.digest}
-        for name, value in expected.items():
+        for name, value in self._identity().items():
             if state.get(name) != value:
                 raise StateError(f"this state is of {name} {state.get(name)!r}, the run is of {value!r}")
         self.model.load_state_dict(state["model"])
@@ -215,8 +214,11 @@ class Run:
         self._trainer.load_state_dict(state)
         self._history = tuple(EpochResult.from_tree(tree) for tree in state["history"])
 
+    def _identity(self) -> dict[str, Any]:
+        return {"version": STATE_VERSION, "recipe": self.recipe.digest(), "data": self.data.info.digest}
+
     def weights(self) -> dict[str, Tensor]:
-        """Returns the weights, averaged if `regularisation.averaging` says so, by name, on their device."""
+        """Returns the weights by name, averaged if `regularisation.averaging` says so, on their device."""
         return self._scored_model().state_dict()
 
     @contextmanager
@@ -226,8 +228,7 @@ class Run:
         Steps are taken as in an epoch, counted from 0, which decides what is frozen and how large images are;
         by default it is the next epoch.
         """
-        weights = copy.deepcopy(self.model.state_dict())
-        trainer = copy.deepcopy(self._trainer.state_dict())
+        weights, trainer = copy.deepcopy((self.model.state_dict(), self._trainer.state_dict()))
         epoch = self.epoch if epoch is None else epoch
         with self._computing():
             try:
@@ -368,7 +369,7 @@ class Run:
             ranks=self._ranks,
             device=self.device,
             number_format=self.precision,
-            read=lambda part, positions: as_taken(loader.evaluate(part, positions)),
+            read=lambda part, positions, size: as_taken(loader.evaluate(part, positions, size)),
         )
 
     def _make_frozen(self) -> FrozenFeatures:
@@ -397,6 +398,6 @@ class Run:
         """Uses the run's own generators and number formats in the context, and restores the caller's."""
         stack = ExitStack()
         stack.enter_context(self._generators(Use.LAYERS, self.epoch, self._ranks.rank))
-        one_size = self.recipe.augmentation.size.kind == "fixed"
-        stack.enter_context(precision.switches(self.precision, self.device, one_size=one_size))
+        fixed = self.recipe.augmentation.size.kind == "fixed"
+        stack.enter_context(precision.switches(self.precision, self.device, one_size=fixed))
         return stack

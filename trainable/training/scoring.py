@@ -5,28 +5,35 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import final
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from trainable.data import DataSet, Split
+from trainable.data.arrays import as_tensor
 from trainable.data.loading import Batch
+from trainable.data.parts import MaskedFilePart, MaskedPart, Part
 from trainable.data.source import Integers
 from trainable.models.cut import head_layers
-from trainable.ranks import Ranks
+from trainable.ranks import ALONE, Ranks
 from trainable.recipe import Recipe
 from trainable.recipe.speeds import Format
 from trainable.training import precision
 from trainable.training.answers import Rows
 from trainable.training.compiling import eagerly
-from trainable.training.evaluate import Room, Scores, evaluate, make_views
+from trainable.training.evaluate import Room, Scores, Tally, evaluate, make_views
 from trainable.training.extra_metrics import ExtraMetrics
 from trainable.training.task import Task
+
+Take = Callable[[Integers, Tensor], None]
+"""Takes the positions in a part, int64 [B], of a batch's images, and what is answered to them, as a tally
+takes it: logits [B, classes] or [B, classes, H, W], on the device."""
 
 
 @final
 class Scoring:
     """Scores networks as `recipe.evaluation` says; `read` yields a part's images at some positions, in
-    batches of `evaluation.batch_size`, as the network takes them."""
+    batches of a size, as the network takes them. Every `take` sees the answers of this rank alone."""
 
     def __init__(
         self,
@@ -38,7 +45,7 @@ class Scoring:
         ranks: Ranks,
         device: torch.device,
         number_format: Format,
-        read: Callable[[Split, Integers], Iterator[Batch]],
+        read: Callable[[Split, Integers, int], Iterator[Batch]],
     ) -> None:
         self._recipe, self._data, self._task, self._ranks = recipe, data, task, ranks
         self._extra_metrics, self._device, self._read = extra_metrics, device, read
@@ -53,6 +60,7 @@ class Scoring:
         *,
         confusion: bool = False,
         answers: bool = False,
+        take: Take | None = None,
         features: Iterator[Batch] | None = None,
     ) -> Scores:
         """Returns the scores of a whole part, with the extra metrics; BatchNorm is ready before.
@@ -60,8 +68,10 @@ class Scoring:
         With `features`, those of the part in batches of its order, the network's head alone computes them.
         """
         everything = torch.arange(len(self._data.parts[part]))
-        rows = answers or bool(self._extra_metrics)
-        scores = self._of(model, part, everything, confusion=confusion, answers=rows, features=features)
+        rows = answers or (bool(self._extra_metrics) and not self._task.measures_itself)
+        scores = self._of(
+            model, part, everything, confusion=confusion, answers=rows, take=take, features=features
+        )
         return self._extra_metrics.added_to(scores, keep=answers)
 
     def some(self, model: nn.Module, part: Split, positions: Tensor) -> Scores:
@@ -76,19 +86,47 @@ class Scoring:
         *,
         confusion: bool = False,
         answers: bool = False,
+        take: Take | None = None,
         features: Iterator[Batch] | None = None,
     ) -> Scores:
         size = min(self._recipe.evaluation.batch_size, self._task.most_at_once)
-        mine = self._ranks.batches_of(positions, size)
-        rows = Rows.of(self._ranks, len(positions), size, self._device) if answers else None
+        order = _by_size(self._data.parts[part], positions)
+        mine = self._ranks.batches_of(positions[order], size).numpy()
+        rows = Rows.of(self._ranks, order, size, self._device) if answers else None
+        tally = self._task.tally(self._device, confusion, rows)
         with eagerly(self._recipe.loop.compile):
             return evaluate(
                 model if features is None else head_layers(model),
-                self._read(part, mine.numpy()) if features is None else features,
-                self._task.tally(self._device, confusion, rows),
+                self._read(part, mine, size) if features is None else features,
+                tally if take is None else _Watched(tally, mine, take),
                 autocast=self._autocast,
                 views=self._views,
                 ranks=self._ranks,
                 room=self._room,
                 answer=self._task.answer,
             )
+
+
+def _by_size(part: Part, positions: Tensor) -> Tensor:
+    """Returns the order, int64 [n], in which images at some positions are read: those of one size together,
+    as a batch of whole images needs them; other parts' images are of one size."""
+    if not isinstance(part, MaskedPart | MaskedFilePart):
+        return torch.arange(len(positions))
+    heights, widths = part.sizes[positions.numpy()].T
+    return as_tensor(np.lexsort((widths, heights)))
+
+
+@final
+class _Watched:
+    """Adds answers to a tally, and shows them to `take` with the positions of their images."""
+
+    def __init__(self, tally: Tally, positions: Integers, take: Take) -> None:
+        self._tally, self._positions, self._take, self._seen = tally, positions, take, 0
+
+    def add(self, outputs: Tensor, targets: Tensor) -> None:
+        self._tally.add(outputs, targets)
+        self._take(self._positions[self._seen : self._seen + len(targets)], outputs)
+        self._seen += len(targets)
+
+    def scores(self, ranks: Ranks = ALONE) -> Scores:
+        return self._tally.scores(ranks)

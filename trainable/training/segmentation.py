@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from trainable.augmentation.mask_mixing import make_mask_mixing
 from trainable.augmentation.sizes import resized
+from trainable.data.masks.loading import PIXELS_AT_ONCE
 from trainable.recipe import augmentations as specs
 from trainable.recipe.tasks import IGNORED, Segmentation
 from trainable.training.answers import Rows
@@ -22,9 +23,6 @@ from trainable.training.mask_scores import MaskTally, worst_mask_scores
 from trainable.training.task import Mixing, Task
 from trainable.training.windows import answer_in_windows
 
-PIXELS_AT_ONCE = 2**21
-"""Images with so many pixels together are scored at once: 8 of 512 x 512, 128 of 128 x 128."""
-
 
 @final
 class SegmentationTask(Task):
@@ -34,6 +32,8 @@ class SegmentationTask(Task):
     losses of pixels. With a `tolerance` the F-score of boundaries is measured, to that share of an image's
     diagonal; `own` are metrics of the caller's.
     """
+
+    measures_itself = True
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class SegmentationTask(Task):
         return functional.interpolate(logits, size=size, mode="bilinear")
 
     def tally(self, device: torch.device, confusion: bool = False, rows: Rows | None = None) -> MaskTally:
-        return MaskTally(self.classes, device, confusion, tolerance=self._tolerance, own=self._own)
+        return MaskTally(self.classes, device, confusion, tolerance=self._tolerance, own=self._own, rows=rows)
 
     def worst(self, images: int = 0) -> Scores:
         return worst_mask_scores(self.classes, images)

@@ -33,6 +33,8 @@ class Task(abc.ABC):
     """This says whether some images count more than others in the loss."""
     most_at_once: int = sys.maxsize
     """So many images are scored together at most, whatever `evaluation.batch_size` is."""
+    measures_itself: bool = False
+    """This says whether the tally measures extra metrics, too, for which others need the answers."""
 
     @property
     @abc.abstractmethod

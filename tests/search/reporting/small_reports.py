@@ -8,12 +8,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from search.record.verification import Verified
+from search.reporting.answered import Answers, Mistake
 from search.reporting.answers import class_scores, thumbnail
 from search.reporting.content import (
-    Answers,
     Attempt,
     Finalist,
-    Mistake,
     RepeatRow,
     Report,
     TrialRow,

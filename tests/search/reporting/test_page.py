@@ -8,8 +8,10 @@ from html.parser import HTMLParser
 
 import pytest
 
-from search.reporting.content import Answers, Compared, Report
+from search.reporting.answered import Answers
+from search.reporting.content import Compared, Report
 from search.reporting.page import data_of, live_page, page, ranked, templates
+from tests.search.reporting.small_mask_reports import mask_report
 from tests.search.reporting.small_reports import planted_report
 
 PARTS = (
@@ -116,6 +118,18 @@ def test_many_classes_are_listed_by_their_confusions(whole: Report) -> None:
     text = page(whole.model_copy(update={"answers": answers}))
     assert "The most frequent confusions" in text
     assert '<td>class 3</td><td>class 7</td><td class="n">5</td>' in text
+
+
+def test_masks_are_shown_with_the_scores_of_their_classes_and_the_worst_images(whole: Report) -> None:
+    text = page(mask_report(whole))
+    assert "mean IoU 0.6000, mean Dice 0.7500, 75% of 200 pixels right" in text
+    rows = re.findall(r'<th scope="row"><span class="swatch"[^>]*></span>(\w+)</th>', text)
+    assert rows == ["car", "road", "sky"]  # the weakest first, and last what occurs nowhere
+    assert "in percent of the pixels of the true class" in text
+    assert '<td class="wrong" style="--p:20%">20.0</td>' in text
+    assert text.count('alt="Its true mask, in the colours of the classes"') == 2
+    assert "images/a &lt;b&gt;.png" in text
+    assert "boundary F1" not in text
 
 
 def test_a_page_of_one_trial_says_what_is_missing(tmp_path_factory: pytest.TempPathFactory) -> None:

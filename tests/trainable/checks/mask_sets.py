@@ -30,7 +30,7 @@ def sound_recipe(root: Path, values: dict[str, Any] | None = None) -> Recipe:
 def with_masks(data: DataSet, change: Callable[[list[Array]], list[Array]], *parts: str) -> DataSet:
     """Returns a data set with other masks, classes and IGNORED, in these parts, or in all."""
     for name in parts or tuple(data.parts):
-        part = data.parts[name]  # type: ignore[index]
+        part = data.parts[name]
         assert isinstance(part, MaskedPart)
         planes = list(planes_at(data, part, np.arange(len(part))))
         masks = change([IGNORED - each[-1] for each in planes])
@@ -39,7 +39,7 @@ def with_masks(data: DataSet, change: Callable[[list[Array]], list[Array]], *par
             for each, mask in zip(planes, masks, strict=True)
         ]
         other = replace(part, values=np.concatenate([each.ravel() for each in joined]).astype(np.uint8))
-        data = replace(data, **{name: other})
+        data = replace(data, **{name: other})  # type: ignore[arg-type]
     return data
 
 

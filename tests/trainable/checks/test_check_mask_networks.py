@@ -83,9 +83,19 @@ class OfUNet(nn.Module):
     ("change", "found_by", "level", "what"),
     [
         (lambda logits: logits.softmax(1), "outputs", "warning", "outputs are probabilities"),
-        (lambda logits: logits.mean((2, 3)), "outputs", "error", "expected (32, 3, h, w), h and w at most 48"),
+        (
+            lambda logits: logits.mean((2, 3)),
+            "outputs",
+            "error",
+            "expected (32, 3, h, w), h and w at most 48",
+        ),
         (lambda logits: logits - logits.mean(0), "outputs", "warning", "depends on the other images"),
-        (lambda logits: logits.detach() + logits.mean((2, 3), True), "one batch", "error", "cannot be learnt"),
+        (
+            lambda logits: logits.detach() + logits.mean((2, 3), True),
+            "one batch",
+            "error",
+            "cannot be learnt",
+        ),
         (lambda logits: 40.0 * logits, "initial loss", "error", "the loss before training is"),
         (lambda logits: functional.avg_pool2d(logits, 16), "resolution", "warning", "outputs of 3 x 3"),
     ],
@@ -113,7 +123,8 @@ def test_a_network_that_knows_the_masks_already_is_found_by_shuffled_ones(
     recipe: Recipe, data: DataSet
 ) -> None:
     class Knowing(nn.Module):
-        """Answers by the grey level of a pixel, which tells the classes of these images, and learns nothing."""
+        """Answers by the grey level of a pixel, which tells the classes of these images, and learns
+        nothing."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -163,11 +174,17 @@ def test_answers_are_compared_with_the_masks_of_all_other_images() -> None:
     assert known.is_knowledge
     assert known.gain > 0.99
     overlap = [
-        float(((masks[i] == c) & (masks[j] == c)).sum()) for i in range(12) for j in range(12) if i != j
+        float(((masks[i] == c) & (masks[j] == c)).sum())
+        for i in range(12)
+        for j in range(12)
+        if i != j
         for c in range(3)
     ]
     either = [
-        float(((masks[i] == c) | (masks[j] == c)).sum()) for i in range(12) for j in range(12) if i != j
+        float(((masks[i] == c) | (masks[j] == c)).sum())
+        for i in range(12)
+        for j in range(12)
+        if i != j
         for c in range(3)
     ]
     by_class = [sum(overlap[c::3]) / sum(either[c::3]) for c in range(3)]

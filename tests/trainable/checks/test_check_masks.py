@@ -12,7 +12,15 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from tests.trainable.checks.mask_sets import data_of, ignored, moved, sound_recipe, swapped, with_masks, without
+from tests.trainable.checks.mask_sets import (
+    data_of,
+    ignored,
+    moved,
+    sound_recipe,
+    swapped,
+    with_masks,
+    without,
+)
 from tests.trainable.small_segmentations import mask_data, mask_recipe, write_masks
 from trainable.checks.check import check_data
 from trainable.checks.finding import CheckName, Finding
@@ -64,7 +72,13 @@ def test_masks_in_files_are_checked_as_those_in_memory(recipe: Recipe, data: Dat
         (moved(5, 0), (), "mask position", "warning", "if masks are moved 5 px up"),
         (moved(-3, 4), (), "mask position", "warning", "if masks are moved 3 px down and 4 px left"),
         (swapped, ("train",), "mask position", "warning", "on those of other images' masks"),
-        (without(2), ("validation",), "class balance", "error", "1 of 3 classes are in no validation mask: disc"),
+        (
+            without(2),
+            ("validation",),
+            "class balance",
+            "error",
+            "1 of 3 classes are in no validation mask: disc",
+        ),
         (without(2), ("test",), "class balance", "warning", "in no test mask"),
         (ignored, ("validation",), "ignored pixels", "error", "9 of 9 validation masks are ignored whole"),
     ],
@@ -158,10 +172,10 @@ def _with_classes(data: DataSet, count: int) -> Any:
 def test_shares_of_pixels_are_compared_image_by_image() -> None:
     def parts(shares: tuple[float, float], spread: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         random = np.random.default_rng(0)
-        first, second = (
-            np.clip(share + random.normal(0.0, spread, 40), 0.0, 1.0) for share in shares
-        )
-        pixels = [np.stack([1_000 * (1.0 - each), 1_000 * each], 1).astype(np.int64) for each in (first, second)]
+        first, second = (np.clip(share + random.normal(0.0, spread, 40), 0.0, 1.0) for share in shares)
+        pixels = [
+            np.stack([1_000 * (1.0 - each), 1_000 * each], 1).astype(np.int64) for each in (first, second)
+        ]
         return pixels[0], pixels[1]
 
     sure = pixel_difference(*parts((0.2, 0.5), 0.05), ("ground", "tree"))

@@ -67,6 +67,7 @@ def assemble_masked(
         stored=stored_files(members, collection.split_by).names,
         pixel_counts=tuple(shown.sum(axis=0).tolist()),
         longer_side=longer,
+        mask_values=_source(members["train"]).code.written,
     )
     groups = None if collection.groups is None else groups_by_part(members, collection.groups)
     return DataSet(

@@ -39,6 +39,11 @@ class MaskCode:
     known: NDArray[np.bool_]
     """Whether a mask may have each raw value: bool [256]."""
 
+    @property
+    def written(self) -> tuple[int, ...]:
+        """Returns the raw value of each class; of several, as foreground has them, the largest."""
+        return tuple(int(np.flatnonzero(self.table == label)[-1]) for label in range(len(self.classes)))
+
     def class_mask(self, raw: Pixels) -> Pixels:
         """Returns each pixel's class or IGNORED, uint8, for raw values of the same shape."""
         found: Pixels = np.take(self.table, raw)

@@ -32,6 +32,8 @@ def make_mask_loader(data: DataSet, recipe: Recipe, device: torch.device, gpu_sh
     return FileMasksLoader(data, recipe, device)
 
 
+PIXELS_AT_ONCE = 2**21
+"""Whole images with so many pixels together are read at once: 8 of 512 x 512, 128 of 128 x 128."""
 UNCHANGED = Augmentation(crop=NoCrop(), flip_probability=0.0)
 
 
@@ -62,10 +64,15 @@ class _Masks(Loader):
         return self._windows(batches, epoch, self.augmentation)
 
     def _batches(self, name: Split, positions: Integers, size: int) -> list[Integers]:
-        """Returns batches of at most `size` images that have the same height and width."""
+        """Returns batches of at most `size` images that have the same height and width: by heights, then by
+        widths, and those of one size in the order of the positions."""
         sizes = self.sizes[name][positions]
-        alike = [positions[(sizes == each).all(axis=1)] for each in np.unique(sizes, axis=0)]
-        return [group[start : start + size] for group in alike for start in range(0, len(group), size)]
+        found = list[Integers]()
+        for each in np.unique(sizes, axis=0):
+            alike, most = positions[(sizes == each).all(axis=1)], max(1, PIXELS_AT_ONCE // int(each.prod()))
+            step = min(size, most)
+            found += [alike[start : start + step] for start in range(0, len(alike), step)]
+        return found
 
     def _apart(self, pixels: Tensor, name: Split, shown: Integers) -> tuple[Tensor, Tensor]:
         return pixels[:, :-1], (IGNORED - pixels[:, -1]).long()

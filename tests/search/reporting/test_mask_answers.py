@@ -1,0 +1,86 @@
+"""Tests what the best masks get wrong: weights of a real run, scored again for the report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from search.reporting.answered import MaskAnswers
+from search.reporting.answers import ANSWERS_FILE, answers_of
+from search.reporting.gather import report_of
+from search.reporting.mask_answers import WORST, mask_answers
+from search.reporting.page import page
+from search.results.search import Search
+from tests.search.results.trained_masks import trained_mask_search
+from tests.trainable.small_segmentations import CLASSES
+from trainable.data.parts import MaskedPart
+from trainable.training.run import Run
+
+Trained = tuple[Path, Run]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    folder = tmp_path_factory.mktemp("searches") / "masks"
+    folder.mkdir()
+    return folder, trained_mask_search(folder)
+
+
+@pytest.fixture(scope="module")
+def found(trained: Trained) -> MaskAnswers:
+    answers = answers_of(Search(trained[0]))
+    assert isinstance(answers, MaskAnswers)
+    return answers
+
+
+def test_the_scores_are_those_of_the_trained_weights(trained: Trained, found: MaskAnswers) -> None:
+    scores = trained[1].score("validation", confusion=True)
+    assert found.confusion == scores.confusion
+    assert (found.accuracy, found.mean_iou) == (scores.accuracy, scores.extra["mean_iou"])
+    assert [each.iou for each in found.classes] == list(scores.by_class["iou"])
+    assert [each.dice for each in found.classes] == list(scores.by_class["dice"])
+    assert [each.name for each in found.classes] == list(CLASSES)
+    assert sum(each.pixels for each in found.classes) == found.pixels == sum(map(sum, found.confusion))
+
+
+def test_recalls_and_precisions_are_shares_of_the_confusion(found: MaskAnswers) -> None:
+    counts = np.array(found.confusion)
+    for at, each in enumerate(found.classes):
+        true, predicted = counts[at].sum(), counts[:, at].sum()
+        assert each.recall == (pytest.approx(counts[at, at] / true) if true else None)
+        assert each.precision == (pytest.approx(counts[at, at] / predicted) if predicted else None)
+        if each.iou is not None and each.low is not None and each.high is not None:
+            assert each.low - 1e-9 <= each.iou <= each.high + 1e-9
+
+
+def test_the_worst_images_come_first_by_name(trained: Trained, found: MaskAnswers) -> None:
+    answers = trained[1].score("validation", answers=True).by_image
+    assert answers is not None
+    part = trained[1].data.validation
+    assert isinstance(part, MaskedPart)
+    names = part.names
+    ious = dict(zip(names, answers.mean_ious().tolist(), strict=True))
+    assert [each.mean_iou for each in found.worst] == sorted(ious.values())[:WORST]
+    assert all(each.mean_iou == ious[each.name] for each in found.worst)
+
+
+def test_they_are_the_same_from_files_as_from_memory(trained: Trained, found: MaskAnswers) -> None:
+    run = trained[1]
+    streamed = Run(run.recipe.with_values({"data.in_memory": False}))
+    streamed.model.load_state_dict(run.weights())
+    again = mask_answers(found.trial, streamed)
+    streamed.close()
+    assert again == found
+
+
+def test_answers_are_kept_and_the_report_has_them_in_the_place_of_labels(
+    trained: Trained, found: MaskAnswers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (trained[0] / ANSWERS_FILE).exists()
+    monkeypatch.setattr("trainable.training.run.Run.score", None)  # it would be called to compute them again
+    report = report_of(Search(trained[0]))
+    assert (report.answers, report.masks) == (None, found)
+    assert "answers" not in report.left_out
+    assert f"The {len(found.worst)} worst images" in page(report)

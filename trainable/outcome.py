@@ -1,0 +1,81 @@
+"""Defines what a whole run comes to, and how `metrics.json` says it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from trainable.curves.diagnosis import Diagnosis
+from trainable.recipe import Recipe
+from trainable.training.bootstrap import Intervals
+from trainable.training.evaluate import Scores
+from trainable.training.metrics import EpochResult
+from trainable.training.run import PREFIXES
+from trainable.training.score_gap import ScoreGaps
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Holds the result of a run: the recipe as it was trained, with its provenance, every epoch, the test
+    part's scores if they were asked for, the diagnosis of the curves, and the intervals of the test scores
+    and how far validation and test scores are apart, which a run that diverged has not."""
+
+    recipe: Recipe
+    history: tuple[EpochResult, ...]
+    test: Scores | None
+    diagnosis: Diagnosis
+    intervals: Intervals | None = None
+    gaps: ScoreGaps | None = None
+
+    @property
+    def diverged(self) -> bool:
+        return self.history[-1].diverged
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        return self.recipe.provenance.class_names if self.recipe.provenance is not None else ()
+
+    def tree(self) -> dict[str, Any]:
+        """Returns what `train --json` prints:
+        digest, last EpochResult and test metrics, flat, how sure these are, and the diagnosis."""
+        return {**self.scores(), **self.sureness(), "diagnosis": self.diagnosis.tree()}
+
+    def sureness(self) -> dict[str, Any]:
+        """Returns how sure the test metrics are, and how far from those of validation, if they were asked
+        for."""
+        found: dict[str, Any] = {}
+        if self.intervals is not None:
+            found["test_intervals"] = self.intervals.tree(PREFIXES["test"], self.class_names)
+        return found if self.gaps is None else {**found, "validation_test_gap": self.gaps.tree()}
+
+    def scores(self) -> dict[str, Any]:
+        """Returns digest, last EpochResult and test metrics, flat; of masks those of each class, too."""
+        last = self.history[-1].tree()
+        extra = last.pop("extra_metrics")
+        return {"recipe": self.recipe.digest(), **last, **extra, **self._test_scores()}
+
+    def _test_scores(self) -> dict[str, Any]:
+        if self.test is None:
+            return {}
+        found = {**self.test.metrics(PREFIXES["test"]), "test_confusion": self.test.confusion}
+        by_class = by_class_tree(self.test, self.class_names)
+        return {**found, "test_by_class": by_class} if by_class else found
+
+    def metrics_file(self) -> bytes:
+        """Returns the content of `metrics.json`."""
+        tree = {
+            "recipe": self.recipe.digest(),
+            "class_names": self.class_names,
+            "last": self.scores(),
+            **self.sureness(),
+            "diagnosis": self.diagnosis.tree(),
+            "history": [result.tree() for result in self.history],
+        }
+        return (json.dumps(tree, indent=2, allow_nan=False) + "\n").encode()
+
+
+def by_class_tree(scores: Scores, names: tuple[str, ...]) -> dict[str, dict[str, float | None]]:
+    """Returns the scores of each class by their name and the class's: `{"iou": {"cat": 0.8}}`; none of labels
+    of images."""
+    return {name: dict(zip(names, values, strict=True)) for name, values in scores.by_class.items()}

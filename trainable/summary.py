@@ -1,0 +1,85 @@
+"""Describes the end of a run in lines for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trainable.outcome import Outcome
+from trainable.training.bootstrap import Intervals
+from trainable.training.evaluate import Scores
+from trainable.training.run import PREFIXES
+
+MOST_CLASSES = 20
+"""Pixels of more classes are counted in metrics.json alone: the rows of the matrix fit no screen."""
+
+
+def summary(outcome: Outcome) -> str:
+    """Describes the end of a run: its scores and diagnosis,
+    and the confusion matrix of the test part if that was scored."""
+    last = outcome.history[-1]
+    found = {"val_accuracy": last.val_accuracy, **last.extra_metrics}
+    scores = "  ".join(f"{name} {value:.4f}" for name, value in found.items())
+    lines = [f"{'diverged' if outcome.diverged else 'finished'}: {scores}"]
+    lines += outcome.diagnosis.lines()
+    if outcome.test is not None:
+        lines += _test_lines(outcome.test, outcome.intervals)
+        lines += [outcome.gaps.words()] if outcome.gaps is not None and outcome.gaps.differing else []
+        lines += by_class_lines(outcome.test, outcome.intervals, outcome.class_names)
+        lines += _confusion_lines(outcome.test, outcome.class_names)
+    return "\n".join(lines)
+
+
+def _test_lines(scores: Scores, sure: Intervals | None) -> list[str]:
+    """Returns a line for each test metric, with its interval if there is one."""
+    prefix = PREFIXES["test"]
+    bounds = {} if sure is None else {f"{prefix}_{name}": each for name, each in sure.bounds.items()}
+    named = scores.metrics(prefix).items()
+    lines = [f"{name} {value:.4f}{_brackets(bounds.get(name))}" for name, value in named]
+    if sure is None:
+        return lines
+    return [*lines, f"in brackets: 95 % intervals, {sure.resamples:,} bootstrap resamples of the test images"]
+
+
+def by_class_lines(scores: Scores, sure: Intervals | None, names: Sequence[str]) -> list[str]:
+    """Returns a table of the scores of each class, with their intervals; no lines for labels of images."""
+    if not scores.by_class:
+        return []
+    bounds = sure.by_class if sure is not None else {}
+    columns = [
+        [name, *(_cell(value, bounds.get(name, ())[at : at + 1]) for at, value in enumerate(values))]
+        for name, values in scores.by_class.items()
+    ]
+    table = [["class", *names], *columns]
+    widths = [max(map(len, column)) for column in table]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in zip(*table, strict=True)]
+
+
+def _cell(value: float | None, bounds: Sequence[tuple[float, float] | None]) -> str:
+    return "-" if value is None else f"{value:.4f}{_brackets(bounds[0] if bounds else None)}"
+
+
+def _brackets(bounds: tuple[float, float] | None) -> str:
+    return "" if bounds is None else f" ({bounds[0]:.4f} to {bounds[1]:.4f})"
+
+
+def _confusion_lines(scores: Scores, names: Sequence[str]) -> list[str]:
+    of_pixels = bool(scores.by_class)
+    if of_pixels and len(names) > MOST_CLASSES:
+        return [f"the confusion of the {len(names)} classes is in metrics.json (--out), in pixels"]
+    what = "pixels: rows" if of_pixels else "rows"
+    return [
+        f"{what} are the true classes, columns the predicted ones in the same order:",
+        *_matrix(scores, names),
+    ]
+
+
+def _matrix(scores: Scores, names: Sequence[str]) -> list[str]:
+    """Returns the confusion matrix as lines:
+    rows are the true classes, columns the predicted ones, in the same order."""
+    rows = scores.confusion or ()
+    width = max((len(str(count)) for row in rows for count in row), default=1)
+    label = max((len(name) for name in names), default=0)
+    return [
+        f"{name:>{label}}  " + " ".join(f"{count:>{width}}" for count in row)
+        for name, row in zip(names, rows, strict=False)
+    ]

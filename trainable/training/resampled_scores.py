@@ -1,0 +1,65 @@
+"""Says how sure the scores of a part are, of labels and of masks, by resampling its images."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from trainable.training.bootstrap import (
+    RESAMPLES,
+    Intervals,
+    bounds_of,
+    counts_of_images,
+    intervals_of,
+    resampled_metrics,
+)
+from trainable.training.evaluate import Scores
+from trainable.training.extra_metrics import ExtraMetrics
+from trainable.training.mask_answers import MaskAnswers
+from trainable.training.mask_bootstrap import resampled_masks
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True)
+class Resampled:
+    """Holds the scores of resamples, [resamples] by name; of masks also those of all classes, [K, resamples]
+    by name, which are nan where a resample has no such class."""
+
+    metrics: Mapping[str, Array]
+    by_class: Mapping[str, Array] = field(default_factory=dict)
+
+    def intervals(self) -> Intervals:
+        """Returns between which values each score lies."""
+        found = intervals_of(self.metrics)
+        by_class = {name: tuple(map(_bounds_where_known, each)) for name, each in self.by_class.items()}
+        return Intervals(found.bounds, found.resamples, by_class)
+
+
+def resampled_scores(
+    scores: Scores, extra: ExtraMetrics, seed: int, resamples: int = RESAMPLES
+) -> Resampled | None:
+    """Returns the scores of a part on resamples of its images; None where the answers are not known, as those
+    of a model that is lost."""
+    if scores.by_image is not None:
+        return _of_masks(scores.by_image, seed, resamples)
+    if scores.answers is not None:
+        return Resampled(resampled_metrics(scores.answers, extra, seed, resamples))
+    return None
+
+
+def _of_masks(images: MaskAnswers, seed: int, resamples: int) -> Resampled:
+    chunks = counts_of_images(np.random.default_rng(seed), len(images), resamples)
+    parts = [resampled_masks(images, counts) for counts in chunks]
+    return Resampled(
+        {name: np.concatenate([part.metrics[name] for part in parts]) for name in parts[0].metrics},
+        {name: np.concatenate([part.by_class[name] for part in parts], 1) for name in parts[0].by_class},
+    )
+
+
+def _bounds_where_known(values: Array) -> tuple[float, float] | None:
+    known = values[~np.isnan(values)]
+    return bounds_of(known) if len(known) else None
