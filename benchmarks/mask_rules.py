@@ -1,9 +1,10 @@
-"""Compares rates, batches, shapes of the rate, crops and losses in short runs of a segmentation from scratch.
+"""Compares rates, batches, shapes of the rate, crops and losses in short runs of a segmentation.
 
-    TUNEBOOK_DATA=FOLDER python benchmarks/mask_rules.py [--parts rates batches others]
+    TUNEBOOK_DATA=FOLDER python benchmarks/mask_rules.py [--parts rates batches others pretrained]
 
 Two sets: the middles, 96 px wide, of 60 microscope images of nuclei, and 120 made images, 32 px wide, of dark
-discs, and bright squares and triangles, on noise. unet_small learns both in the windows of `SETS`.
+discs, and bright squares and triangles, on noise. unet_small learns both in windows of `SETS` from scratch;
+smp's U-Net learns the first, as a whole, from ImageNet's weights of its encoder.
 Results are written after each run, and runs that are there are not repeated.
 """
 
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from report import described, measure_missing
+from tests.lite_weights import LITE0, write_weights
 from trainable.data import DataSet
 from trainable.recipe import Recipe
 from trainable.training.pixels import load_for
@@ -65,6 +67,11 @@ ARMS: dict[str, dict[str, Any]] = {
 }
 """What one run changes of the plain recipe: cosine, crops scaled by 0.5 to 2, cross-entropy alone."""
 
+TUNED_RATES = (0.0024, 0.007, 0.024)
+"""AdamW's rates at batch 256 from pretrained weights, of the layers above the encoder."""
+FACTORS = {"a tenth": 0.1, "the same": 1.0}
+"""The rate of the encoder over that of the layers above it."""
+
 HEAD = """# Segmentation in short runs from scratch
 
 unet_small of width 8 and three levels (0.12 million parameters): mean IoU on the validation part at the end,
@@ -74,19 +81,28 @@ the others; the plain recipe is AdamW at 0.03, batch 8, a cosine, crops scaled b
 """
 
 
+TUNED = """EfficientNet-Lite0 below smp's U-Net (5.2 million parameters), AdamW, windows of 96 px, which are
+whole images; from scratch, unet_small of width 16.
+"""
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Compare what the rules for a segmentation say.")
-    parser.add_argument("--parts", nargs="+", default=["rates", "batches", "others"])
+    parser.add_argument("--parts", nargs="+", default=["rates", "batches", "others", "pretrained"])
     parts = parser.parse_args().parts
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         _write_sets(Path(folder), Path(os.environ["TUNEBOOK_DATA"]))
+        write_weights(Path(folder) / "weights")
         runs = ((each, partial(trained, each, folder)) for part in parts for each in settings(part))
         measure_missing(NAME, runs, page)
 
 
 def settings(part: str) -> Iterator[dict[str, Any]]:
     """Yields what the runs of a part are: every setting with the first seed, then with the next."""
+    if part == "pretrained":
+        yield from ({**each, "seed": seed} for seed in SEEDS for each in tuned_settings())
+        return
     for seed in SEEDS:
         for data in SETS:
             common = {**PLAIN, "data": data, "seed": seed}
@@ -99,8 +115,45 @@ def settings(part: str) -> Iterator[dict[str, Any]]:
                 yield from ({**common, "arm": arm} for arm in ARMS if arm != "none")
 
 
+def tuned_settings() -> Iterator[dict[str, Any]]:
+    """Yields what is compared from pretrained weights, and a run from scratch of the same windows."""
+    for frozen in (False, True):
+        for rate in TUNED_RATES:
+            yield {"start": "pretrained", "lr": rate, "frozen": frozen, "encoder": "a tenth"}
+    yield {"start": "pretrained", "lr": 0.007, "frozen": False, "encoder": "the same"}
+    yield {"start": "scratch", "lr": 0.01, "frozen": False, "encoder": "the same"}
+
+
+def tuned(setting: dict[str, Any], folder: str) -> dict[str, Any]:
+    """Returns the mean IoU at the end of one run of windows that are whole images."""
+    pretrained = setting["start"] == "pretrained"
+    weights = f"{folder}/weights/{LITE0}.safetensors" if pretrained else None
+    smp = {"kind": "smp", "name": "unet", "encoder": LITE0, "weights": weights}
+    recipe = _recipe("nuclei", folder).with_values(
+        {
+            "data.image_size": MIDDLE,
+            "model": smp if pretrained else {"kind": "unet_small"},
+            "optimizer": {"kind": "adamw", "lr": setting["lr"]},
+            "model.freeze_norm": setting["frozen"],
+            "model.layer_rates": {"kind": "backbone", "factor": FACTORS[setting["encoder"]]},
+            "loop.batch_size": PLAIN["batch"],
+            "loop.seed": setting["seed"],
+        }
+    )
+    return _result(Run(recipe, device=torch.device("cpu")))
+
+
+def _result(run: Run) -> dict[str, Any]:
+    while not run.finished:
+        last = run.step()
+    run.close()
+    return {"val_mean_iou": last.extra_metrics["val_mean_iou"], "seconds": last.epoch_seconds}
+
+
 def trained(setting: dict[str, Any], folder: str) -> dict[str, Any]:
     """Returns the mean IoU at the end of one run."""
+    if "start" in setting:
+        return tuned(setting, folder)
     fields, _ = OPTIMIZERS[setting["optimizer"]]
     recipe = _recipe(setting["data"], folder).with_values(
         {
@@ -110,11 +163,7 @@ def trained(setting: dict[str, Any], folder: str) -> dict[str, Any]:
             **ARMS[setting.get("arm", "none")],
         }
     )
-    run = Run(recipe, data=_loaded(setting["data"], folder), device=torch.device("cpu"))
-    while not run.finished:
-        last = run.step()
-    run.close()
-    return {"val_mean_iou": last.extra_metrics["val_mean_iou"], "seconds": last.epoch_seconds}
+    return _result(Run(recipe, data=_loaded(setting["data"], folder), device=torch.device("cpu")))
 
 
 @cache
@@ -187,7 +236,7 @@ def drawn(random: np.random.Generator, side: int) -> tuple[NDArray[np.uint8], ND
 
 def page(runs: Sequence[dict[str, Any]], where: dict[str, Any]) -> str:
     """Returns the results as a page of Markdown."""
-    tables = [_rates(runs), _others(runs)]
+    tables = [_rates(runs), _others(runs), _tuned(runs)]
     return f"{HEAD}{chr(10).join(tables)}\n{described(where)}"
 
 
@@ -209,6 +258,16 @@ def _others(runs: Sequence[dict[str, Any]]) -> str:
         for name, changes in {"plain": {}, **named}.items()
     ]
     return f"## Other settings\n\n| setting | {' | '.join(SETS)} |\n|-|-|-|\n{chr(10).join(rows)}\n"
+
+
+def _tuned(runs: Sequence[dict[str, Any]]) -> str:
+    rows = [
+        f"| {each['start']} | {each['lr']:g} | {each['encoder']} | {'yes' if each['frozen'] else 'no'} | "
+        f"{_cell(_found(runs, each))} |"
+        for each in tuned_settings()
+    ]
+    columns = "| from | rate | encoder's rate | BatchNorm frozen | nuclei, whole |\n|-|-|-|-|-|"
+    return f"## From pretrained weights\n\n{TUNED}\n{columns}\n{chr(10).join(rows)}\n"
 
 
 def _of(runs: Sequence[dict[str, Any]], data: str, optimizer: str, rate: float) -> dict[int, float]:

@@ -16,6 +16,8 @@ from trainable.recipe.speeds import Speed
 from trainable.recipe.windows import LARGEST_WINDOW
 
 GIB = 2**30
+OF_MASKS = ("task", "longer_side")
+"""These facts say something of a segmentation alone."""
 NONE = "-"
 
 
@@ -43,13 +45,15 @@ def facts_table(rows: Sequence[FactRow]) -> Rows:
 
 
 def fact_rows(facts: Facts, measured: Measured, data: Data, study: Study | None = None) -> list[FactRow]:
-    """Returns every fact of a study, or of a recipe alone, with its section `data`.
+    """Returns every fact of a study, or of a recipe alone, with its section `data`; in a classification
+    without those of masks.
 
     `measured` holds the facts before any of them was overwritten.
     """
     return [
         FactRow(name, _value(name, facts), field.description or "", _origin(name, measured, data, study))
         for name, field in Facts.model_fields.items()
+        if facts.dense or name not in OF_MASKS
     ]
 
 

@@ -17,7 +17,7 @@ from spaces.facts import Facts
 from spaces.rules.distillation import gain_to_expect
 from spaces.rules.loops import wanted_epochs
 from spaces.space import RuleValue, Space
-from trainable.recipe.models import MODEL_NAME
+from trainable.recipe.models import ENCODER, MODEL_NAME
 from trainable.recipe.sources import with_guide_names
 
 OWN = "the documented recipe"
@@ -87,7 +87,8 @@ def _start(space: Space, start: Start | None) -> Iterator[tuple[str, str]]:
     rules = space.values_by_rule(scalars_of(space.base))
     if (rule := rules.get(MODEL_NAME)) is not None:
         (source,) = with_guide_names([rule.source])
-        yield "network", f"{shown(rule.value)}: {rule.reason} ({source}); {OTHERWISE}"
+        below = f" above {shown(encoder.value)}" if (encoder := rules.get(ENCODER)) is not None else ""
+        yield "network", f"{shown(rule.value)}{below}: {rule.reason} ({source}); {OTHERWISE}"
     elif start is not None and start.hint:
         yield "network", start.hint
 

@@ -50,7 +50,13 @@ class _Best(NamedTuple):
 
 
 def of_noise(evidence: Evidence, changed: Set[str]) -> Iterator[SearchFinding | LeftAlone]:
-    """Yields a finding if the best few differ by less than the best one's noise, and that noise is large."""
+    """Yields a finding if the best few differ by less than the best one's noise, and that noise is large.
+
+    That noise is of images that are right or wrong, which says nothing of pixels.
+    """
+    if evidence.search.facts.dense:
+        yield LeftAlone("the best trials' noise", "it is known of images alone, not of pixels")
+        return
     best = _best(evidence)
     if best is None or not evidence.curves:
         yield LeftAlone("the best trials' noise", f"fewer than {TOP} trials can be compared")

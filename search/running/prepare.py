@@ -205,10 +205,10 @@ def _say_parts(data: DataSet, say: Say) -> None:
     if not data.info.in_memory or sum(map(len, data.parts.values())) > COMPARED:
         return
     from trainable.checks.duplicates import check_leaks
-    from trainable.checks.label_shares import check_label_shares
     from trainable.checks.parts_alike import check_parts_alike, some_of_each
+    from trainable.checks.shares import check_shares
 
-    findings = chain(check_leaks(data), check_label_shares(data), check_parts_alike(data, some_of_each(data)))
+    findings = chain(check_leaks(data), check_shares(data), check_parts_alike(data, some_of_each(data)))
     for finding in findings:
         if finding.level in ("warning", "error"):
             say(f"{finding.what}: {finding.means}; {finding.do}")

@@ -37,6 +37,10 @@ OF_THE_SEARCH = (
 compared at one length, with one seed and one metric, and the machine decides how they are computed."""
 
 
+OF_THE_DATA = ("task.masks.", "task.overlap")
+"""These fields of a segmentation are those of the search, too: they say what its images are scored by."""
+
+
 def first_trials(study: Study, space: Space, info: DataInfo) -> tuple[FirstTrial, ...]:
     """Returns the first trials of a study, in its order, which come after the documented recipe.
 
@@ -99,9 +103,13 @@ def _read(entry: str) -> Recipe:
 
 
 def _of_search(written: Recipe, space: Space) -> Recipe:
-    """Returns the recipe of a file with the search's data, and with its values of `OF_THE_SEARCH`, except for
-    those that it varies."""
+    """Returns the recipe of a file with the search's data and masks, and with its values of `OF_THE_SEARCH`,
+    except for those that it varies. Raises StudyError for a recipe of another task."""
+    if written.task.kind != space.base.task.kind:
+        message = f"expected {space.base.task.kind}, which the search learns, got {written.task.kind}"
+        raise StudyError([Fault("task.kind", message)])
     ours = {path: space.base.get(path) for path in _same_for_all(space)}
+    ours |= {path: value for path, value in space.base.leaves() if path.startswith(OF_THE_DATA)}
     return _built(
         lambda: written.model_copy(update={"data": space.base.data, "provenance": None}).with_values(ours)
     )
@@ -149,7 +157,10 @@ def _with_absolute_paths(recipe: Recipe) -> Recipe:
 
 
 def _misplaced(paths: list[str], space: Space) -> Iterator[Fault]:
-    of_all = dict.fromkeys(_same_for_all(space), "all trials share it; write it in the study's `base`")
+    of_all = dict.fromkeys(
+        (*_same_for_all(space), "task.kind", "task.masks", "task.overlap"),
+        "all trials share it; write it in the study's `base`",
+    )
     for path in dict.fromkeys(paths):
         if paths.count(path) > 1:
             yield Fault(path, "is written twice, nested and dotted; keep one")

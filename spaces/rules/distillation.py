@@ -27,6 +27,9 @@ HALF, MOST = 0.5, 0.9
 """The teacher's shares of the loss in short and in long runs."""
 LARGER = 2.0
 """From so many times the student's parameters on, a teacher counts as larger: ours."""
+FEW_IMAGES = 75_420
+"""Runs that saw up to so many images gained nothing from a teacher of 16 times their size that was sure:
+benchmarks/results/distillation.md."""
 
 
 @heuristic(
@@ -80,4 +83,7 @@ def gain_to_expect(facts: Facts) -> Ruling[bool] | None:
     if times < LARGER:
         problem = f"little is to be gained from one of under {LARGER:g} times, unless it knows other images"
         return Ruling(False, f"{size}: {problem}", source)
+    if (seen := images_seen(facts)) <= FEW_IMAGES:
+        problem = f"runs that see {seen:,} images, as these, gained nothing that differs from luck"
+        return Ruling(False, f"{size}, but {problem}", "measured: docs/decisions/0044; arXiv 2106.05237")
     return Ruling(True, f"{size}: the more, and the longer the runs, the more it can gain", source)

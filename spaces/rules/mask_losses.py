@@ -8,6 +8,7 @@ from spaces.rules.rulings import Distribution, Ruling, Rulings, heuristic, weigh
 from spaces.space import Values
 
 ONLY_MASKS = "in a classification"
+MEASURED = "measured: benchmarks/results/mask-rules.md"
 _DICE = "arXiv 1606.04797, 1809.10486"
 
 
@@ -25,35 +26,38 @@ def losses(facts: Facts, values: Values) -> Rulings:
 
 
 @heuristic(
-    "Dice weighs as much as the cross-entropy in a third of the trials, and nothing in half of them.",
+    "Dice weighs as much as the cross-entropy in half of the trials, and nothing in 3 of 10.",
     """
-    nnU-Net adds both up (arXiv 1809.10486). Dice counts a class as much as another, however few
-    its pixels (arXiv 1606.04797, section 3), as the mean IoU does. {silent} The shares are ours.
+    nnU-Net adds both up (arXiv 1809.10486). Dice counts a class as much as another, however few its pixels
+    (arXiv 1606.04797, section 3), as the mean IoU does: with a weight of 1 it gained 3.2 ± 1.3 points of that
+    on nuclei and 3.4 ± 0.8 on made shapes in runs of 12 epochs, with 0.5 1.6 ± 1.1 and 4.3 ± 1.8 (n=3 seeds,
+    benchmarks/results/mask-rules.md). {silent} The shares are ours.
     """,
     silent=ONLY_MASKS,
 )
 def dices(facts: Facts, values: Values) -> Distribution | None:
     if not facts.dense:
         return None
-    domain, prior = weighted_choice({0.0: 0.5, 0.5: 0.17, 1.0: 0.33})
+    domain, prior = weighted_choice({0.0: 0.3, 0.5: 0.2, 1.0: 0.5})
     reason = "it counts a class as much as another, as the mean IoU does"
-    return Distribution(domain, prior, reason, f"{_DICE}; the shares are ours")
+    return Distribution(domain, prior, reason, f"{_DICE}; {MEASURED}; the shares are ours")
 
 
 @heuristic(
-    "The Lovasz-Softmax loss is added in 1 of 10 trials.",
+    "The Lovasz-Softmax loss is added in a quarter of the trials.",
     """
-    It is a bound of 1 - IoU (arXiv 1705.08790), and costs a sort of all pixels in each step. {silent} The
-    shares are ours.
+    It is a bound of 1 - IoU (arXiv 1705.08790), and costs a sort of all pixels in each step. It gained 1.5 ±
+    1.6 points of mean IoU on nuclei and 8.8 ± 3.1 on made shapes in runs of 12 epochs (n=3 seeds,
+    benchmarks/results/mask-rules.md). {silent} The shares are ours.
     """,
     silent=ONLY_MASKS,
 )
 def lovaszes(facts: Facts, values: Values) -> Distribution | None:
     if not facts.dense:
         return None
-    domain, prior = weighted_choice({0.0: 0.9, 1.0: 0.1})
+    domain, prior = weighted_choice({0.0: 0.75, 1.0: 0.25})
     reason = "a bound of 1 - IoU, which sorts all pixels"
-    return Distribution(domain, prior, reason, "arXiv 1705.08790; the shares are ours")
+    return Distribution(domain, prior, reason, f"arXiv 1705.08790; {MEASURED}; the shares are ours")
 
 
 @heuristic(

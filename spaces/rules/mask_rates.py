@@ -7,7 +7,7 @@ variants grows with its root.
 from __future__ import annotations
 
 from spaces.facts import Facts
-from spaces.rules.rulings import MILLION, SHORT_RUN, Ruling, images_seen, log_log_interpolated, rounded
+from spaces.rules.rulings import MILLION, SHORT_RUN, Ruling, images_seen, log_log_interpolated
 
 USUAL_BATCH = 16
 PUBLISHED_SGD_RATE = 0.11
@@ -16,32 +16,23 @@ ADAM_RATE = 0.004
 """This is Adam's default, 0.001, at batch 16."""
 TUNED_ADAPTIVE_RATE = 0.0024
 """This is 0.0006 at batch 16, ten times that of the encoder (arXiv 2105.15203, section 4.1, and its code)."""
-FROZEN_NORM_FACTOR = 0.3
-"""This is that of a classification: arXiv 1706.05587, section 4.1, goes on at a seventh of the rate where it
-freezes BatchNorm."""
 PUBLISHED_RUN = 480_000
 """DeepLabv3 saw so many windows: 30,000 steps of 16 (arXiv 1706.05587, section 4.1)."""
 SHORT_RUN_FACTOR, ADAPTIVE_SHORT_RUN_FACTOR = 50.0, 10.0
 LARGE_NET_SHORT_RUN_FACTOR = 2.0
+TUNED_SHORT_RUN_FACTOR = 4.0
+"""From pretrained weights: measured with AdamW, and ours for the others."""
 SMALL_NET, LARGE_NET = 100_000, 10 * MILLION
 """Rates were measured with a net of about the first size; the second, and SGD's factor there, are those of a
 classification."""
 
 
-def mask_rate(facts: Facts, kind: str, from_scratch: Ruling[float], *, frozen_norm: bool) -> Ruling[float]:
+def mask_rate(facts: Facts, kind: str, from_scratch: Ruling[float]) -> Ruling[float]:
     """Returns the rate at batch 256 of the layers above the backbone, for an optimizer whose rate in a
-    classification from scratch is known."""
-    found = _rate(facts, kind, from_scratch)
-    if not frozen_norm:
-        return found
-    return Ruling(
-        rounded(found.what * FROZEN_NORM_FACTOR),
-        f"{found.reason}; x{FROZEN_NORM_FACTOR:g} with frozen BatchNorm",
-        found.source,
-    )
+    classification from scratch is known.
 
-
-def _rate(facts: Facts, kind: str, from_scratch: Ruling[float]) -> Ruling[float]:
+    It is not lower with frozen BatchNorm: those of the decoder are not frozen.
+    """
     match kind:
         case "adadelta":
             return from_scratch
@@ -65,17 +56,20 @@ def _rate(facts: Facts, kind: str, from_scratch: Ruling[float]) -> Ruling[float]
 
 
 def mask_short_run_factor(facts: Facts, kind: str) -> float:
-    """Returns how much larger steps may be, from scratch, if a run sees fewer windows than DeepLabv3's.
+    """Returns how much larger steps may be if a run sees fewer windows than DeepLabv3's.
 
-    With a U-Net of 0.12 million parameters in runs that see 500 to 1,000 windows, batch 8, the best rates at
-    256 were 3 to 10 for SGD and 0.01 to 0.1 for AdamW (benchmarks/results/mask-rules.md). Attention has no
-    factor, as in a classification.
+    From scratch, with a U-Net of 0.12 million parameters in runs that see 500 to 1,000 windows, batch 8, the
+    best rates at 256 were 3 to 10 for SGD and 0.01 to 0.1 for AdamW; from pretrained weights, with
+    EfficientNet-Lite0 below smp's U-Net, 0.007 to 0.024 for AdamW (benchmarks/results/mask-rules.md).
+    Attention has no factor, as in a classification.
     """
     match kind:
-        case _ if facts.pretrained or facts.attention:
+        case _ if facts.attention:
             return 1.0
         case "adadelta":
             return 1.0
+        case _ if facts.pretrained:
+            most = TUNED_SHORT_RUN_FACTOR
         case "sgd" | "lars":
             small, large = (SMALL_NET, SHORT_RUN_FACTOR), (LARGE_NET, LARGE_NET_SHORT_RUN_FACTOR)
             most = log_log_interpolated(facts.parameters, small, large)

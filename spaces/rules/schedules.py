@@ -64,7 +64,9 @@ def schedule(facts: Facts) -> Ruling[str]:
     compare either, so a search that draws the shape stops its weak trials later, and gained nothing by it.
 
     A segmentation takes a polynomial with a power of 0.9, which DeepLab found better than steps (arXiv
-    1606.00915, section 4.1), in half of such trials, and a cosine in most of the others.
+    1606.00915, section 4.1), in half of such trials, and a cosine in most of the others: in runs of 12 epochs
+    the polynomial ended 1.7 ± 1.3 points of mean IoU above a cosine on nuclei, 9.3 ± 1.8 on made shapes (n=3
+    seeds, benchmarks/results/mask-rules.md).
     """,
 )
 def kinds(facts: Facts, values: Values) -> Distribution:

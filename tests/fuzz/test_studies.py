@@ -21,7 +21,7 @@ from spaces.space import Space
 from tests.fuzz import mutations
 from tests.fuzz.bounds import Tally
 from tests.search.planted_searches import Images
-from tests.spaces.small_facts import digits_facts
+from tests.spaces.small_facts import digits_facts, masks_facts
 from trainable.data import DataInfo
 from trainable.errors import FaultyInput
 from trainable.ranks import ALONE
@@ -66,6 +66,15 @@ STUDIES: tuple[dict[str, Any], ...] = (
     },
     parse_tree(SMALL.decode(), "small"),
     EXAMPLE,
+    {
+        "data": {"path": "nuclei", "flips": ["horizontal"]},
+        "base": {
+            "task": {"kind": "segmentation", "masks": {"values": "binary"}, "loss": {"dice": 0.5}},
+            "model": {"kind": "unet_small", "width": 8},
+        },
+        "space": {"overrides": {"task.loss.focal": {"uniform": [0.0, 1.0]}}},
+        "objective": {"metric": "val_mean_dice"},
+    },
 )
 NAMES = (
     *(*Study.model_fields, *WrittenFacts.model_fields, *NOT_OVERWRITABLE, *Data.model_fields),
@@ -103,10 +112,10 @@ def prepared(tree: dict[str, Any]) -> Space:
     assert Home.of(study).address
     assert default_name(study)
     trial = per_trial(study.resources, HARDWARE)
-    info = info_of(study.data)
-    measured = digits_facts(
-        train_images=info.train_images, image_size=info.image_size, epochs=study.budget.epochs
-    )
+    dense = study.base_recipe().task.kind == "segmentation"
+    info = info_of(study.data, dense=dense)
+    of_task = masks_facts if dense else digits_facts
+    measured = of_task(train_images=info.train_images, image_size=info.image_size, epochs=study.budget.epochs)
     facts = with_written_facts(measured, study)
     space = build_space(study, facts, info)
     check_trials(study, space, facts)
@@ -137,9 +146,10 @@ def values_of_trial(space: Space, values: dict[str, Any]) -> None:
     space.encode(values)
 
 
-def info_of(data: Data) -> DataInfo:
+def info_of(data: Data, *, dense: bool = False) -> DataInfo:
     """Returns what is known of data that are as the study says."""
     images = Images(train=min(2000, data.train_limit or 2000), side=min(data.image_size or 8, 4096))
     channels = data.channels or 1
     mean, std = images.info.mean[:1] * channels, images.info.std[:1] * channels
-    return replace(images.info, channels=channels, mean=mean, std=std, flips=data.flips or ())
+    found = replace(images.info, channels=channels, mean=mean, std=std, flips=data.flips or ())
+    return replace(found, format="folder", pixel_counts=found.class_counts) if dense else found

@@ -17,6 +17,7 @@ from trainable.models.make import make_model
 from trainable.models.own import BuildModel
 from trainable.models.widths import Widths, make_narrow, read_widths
 from trainable.recipe import Recipe
+from trainable.recipe.distillation import SECTION
 from trainable.recipe.models import OwnModel, network_name
 from trainable.recipe.trained_files import MODEL_FILE, RECIPE_FILE
 from trainable.recipe.yamlfile import read_recipe
@@ -162,7 +163,7 @@ def scored_weights(state: Mapping[str, Any]) -> dict[str, Tensor]:
 
 
 def in_fp32(recipe: Recipe) -> Recipe:
-    """Returns the recipe that scores given weights as exported files compute: in fp32, as they are."""
-    return recipe.with_values(
-        {"precision.kind": "fp32", "loop.compile": False, "regularisation.averaging.kind": "none"}
-    )
+    """Returns the recipe that scores given weights as exported files compute: in fp32, as they are, without a
+    teacher."""
+    alone = {"precision.kind": "fp32", "regularisation.averaging.kind": "none", SECTION: None}
+    return recipe.with_values({**alone, "loop.compile": False})

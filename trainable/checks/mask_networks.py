@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import torch
@@ -10,11 +11,15 @@ from torch.nn import functional
 
 from trainable.checks.finding import Finding, Level, passed
 from trainable.checks.mask_association import counts_of, mean_iou
-from trainable.checks.networks import IMAGES, about_outputs, initial_loss
+from trainable.checks.networks import FAR_TOO_HIGH, IMAGES, LOW, about_outputs
 from trainable.recipe.tasks import IGNORED
 from trainable.training.evaluate import full_precision, main_output
 from trainable.training.mask_losses import cross_entropy, enlarged
 from trainable.training.run import Run
+
+HIGH = 2.0
+"""Networks begin below this times ln K: six seeds each of unet_small, of smp's unet and segformer over
+resnet18, and of torchvision's lraspp, with 2 and 21 classes, at 0.8 to 1.9; smp's fpn begins at up to 6."""
 
 COARSE, TOO_COARSE = 0.95, 0.8
 """Below these ceilings of the mean IoU, the outputs' size limits a score, or decides it; ours."""
@@ -80,18 +85,47 @@ def ceiling(masks: Tensor, size: tuple[int, int], classes: int) -> float:
 def check_initial_mask_loss(run: Run) -> Finding:
     """Compares the cross-entropy before any step, with batch statistics and without augmentation, with that
     of guessing on the pixels that count; call it in `probing`."""
-    losses, counted, seen = 0.0, 0.0, 0
+    classes, losses, seen = len(run.data.info.classes), 0.0, 0
+    pixels = torch.zeros(classes + 1, dtype=torch.int64, device=run.device)
     run.model.train()
     with torch.no_grad():
         for window in run.windows():
             for images, masks in window:
                 logits = enlarged(full_precision(main_output(run.model(images))), masks)
                 losses += float(cross_entropy(logits, masks).sum())
-                counted += float((masks != IGNORED).double().flatten(1).mean(1).sum())
+                labels = masks.masked_fill(masks == IGNORED, classes).flatten()
+                pixels += torch.bincount(labels, minlength=classes + 1)
                 seen += len(masks)
             if seen >= IMAGES:
                 break
-    classes, share = len(run.data.info.classes), counted / seen
-    if not share:
+    counts = pixels[:classes].double()
+    if not counts.sum():
         return passed("initial loss", f"not compared: all pixels of {seen} windows are ignored")
-    return initial_loss(losses / seen / share, classes)
+    share = float(counts.sum() / pixels.sum())
+    entropy = float(torch.special.entr(counts / counts.sum()).sum())
+    return initial_mask_loss(losses / seen / share, classes, entropy)
+
+
+def initial_mask_loss(loss: float, classes: int, entropy: float) -> Finding:
+    """Returns the finding about a first loss of counted pixels, whose shares of classes have this entropy in
+    nats: an answer that is the same for every pixel has no lower loss than that."""
+    guessing = math.log(classes)
+    what = f"the loss of counted pixels before training is {loss:.3g}, that of guessing is ln {classes} = "
+    what += f"{guessing:.3g}"
+    if not loss <= HIGH * guessing:
+        return Finding(
+            "initial loss",
+            "error" if not loss <= FAR_TOO_HIGH * guessing else "note",
+            what,
+            "the network is sure of wrong answers at first: the first steps only unlearn them",
+            "smaller weights in the last layer, or model.initialisation; see that images are normalised",
+        )
+    if loss < LOW * min(guessing, entropy):
+        return Finding(
+            "initial loss",
+            "warning",
+            f"{what}, and that of the classes' shares {entropy:.3g}",
+            "the network knows these masks already: it was trained on them, or they are in the images",
+            "find out where its weights (model.weights) come from",
+        )
+    return passed("initial loss", what)

@@ -55,7 +55,8 @@ def pixel_difference(first: Integers, second: Integers, classes: tuple[str, ...]
     Pixels of one image are alike, so images are divided at random again: p is how often parts then differ as
     much (a permutation test, Fisher 1935).
     """
-    if min(len(first), len(second)) < FEWEST:
+    shown = [int((each.sum(axis=1) > 0).sum()) for each in (first, second)]
+    if min(shown) < FEWEST:
         return None
     both, size = np.concatenate([first, second]).astype(np.float64), len(second)
     apart = _share(second) - _share(first)

@@ -63,7 +63,7 @@ def teach_masks(subject: Subject, seconds: float) -> MaskLesson | Finding:
     sample = window_sample(subject.data, train=TRAIN, validation=VALIDATION, side=side, shown=SHOWN)
     if len(sample.validation) < FEW:
         return unchecked(
-            "learning", f"{len(sample.validation)} validation images with masks are too few to tell"
+            "learning", f"too few validation images have masks that count: {len(sample.validation)}"
         )
     run = Run(_pupil_recipe(subject.recipe, sample), data=sample, device=subject.device)
     try:

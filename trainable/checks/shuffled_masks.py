@@ -30,7 +30,7 @@ def check_shuffled_masks(subject: Subject, seconds: float) -> Finding:
     sample = window_sample(subject.data, train=TRAIN, validation=VALIDATION, side=side, shown=side)
     if len(sample.validation) < FEW:
         return unchecked(
-            "shuffled masks", f"{len(sample.validation)} validation images with masks are too few to tell"
+            "shuffled masks", f"too few validation images have masks that count: {len(sample.validation)}"
         )
     assert isinstance(sample.train, MaskedPart)
     windows = windows_of(sample.train, sample.info.channels)

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from trainable.data import DataSet
 from trainable.data.loading import make_loader
 from trainable.recipe import Recipe
+from trainable.recipe.distillation import SECTION
 from trainable.training import seeds
 from trainable.training.evaluate import full_precision
 from trainable.training.network import make_network
@@ -24,6 +25,7 @@ from trainable.training.run import Run
 from trainable.training.seeds import Use
 
 PLAIN: Mapping[str, Any] = {
+    SECTION: None,  # a teacher's share of the loss does not vanish
     "regularisation.label_smoothing": 0.0,
     "regularisation.class_weights.kind": "none",
     "regularisation.logit_adjustment": 0.0,

@@ -37,8 +37,14 @@ def unfreeze(model: nn.Module) -> None:
 
 
 def freeze_norm(model: nn.Module) -> None:
-    """Freezes scale and shift of every BatchNorm; `set_training` freezes the statistics."""
+    """Freezes scale and shift of every BatchNorm; `set_training` freezes the statistics.
+
+    In a network for segmentation of torchvision or smp they are those of the backbone: a decoder's are new,
+    and have neither statistics nor a scale to keep.
+    """
     names = parameters_in(model, BATCH_NORMS)
+    if isinstance(model, DenseNetwork):
+        names = {name for name in names if name.startswith(f"{model.backbone_name}.")}
     _stop(model, names)
     setattr(model, _HELD, tuple(name for name in _held_back(model) if name not in names))
 
@@ -46,12 +52,13 @@ def freeze_norm(model: nn.Module) -> None:
 def set_training(model: nn.Module, *, freeze_norm: bool, body_frozen: bool) -> None:
     """Puts the model into training mode, except the BatchNorms that normalise by their statistics.
 
-    With `freeze_norm` those are all BatchNorms. While the body is frozen they are those of the body: else its
-    features would drift although no weight of it is trained. Call this wherever `model.train()` was called.
+    With `freeze_norm` those are the BatchNorms that the function of this name means. While the body is frozen
+    they are those of the body: else its features would drift although no weight of it is trained. Call this
+    wherever `model.train()` was called.
     """
     model.train()
     if freeze_norm:
-        frozen = batch_norms(model)
+        frozen = _norms_of_body(model) if isinstance(model, DenseNetwork) else batch_norms(model)
     elif body_frozen:
         frozen = _norms_of_body(model)
     else:

@@ -14,6 +14,7 @@ from trainable.data import DataSet
 from trainable.errors import ModelError, RunError
 from trainable.probes.network_cost import times_to_answer
 from trainable.recipe import Recipe
+from trainable.recipe.distillation import SECTION
 from trainable.training.preflight import check_sizes
 from trainable.training.run import PREFIXES, Run
 
@@ -85,7 +86,11 @@ def _possible(run: Run, say: Callable[[str], None]) -> list[dict[str, Any]]:
 
 def _ending(run: Run, values: dict[str, Any], *, download: bool) -> Ending:
     weights = run.weights() if values[AVERAGING] == "ema" else run.model.state_dict()
-    alike = run.recipe.with_values({**values, AVERAGING: "none"})  # such a run scores the weights that it has
+    as_trained = {
+        AVERAGING: "none",
+        SECTION: None,
+    }  # such a run scores the weights that it has, and asks nobody
+    alike = run.recipe.with_values({**values, **as_trained})
     scoring = Run(alike, data=run.data, device=run.device, download=download)
     try:
         trained = run.state_dict()

@@ -113,7 +113,7 @@ def _load(
     return Teacher(
         network,
         as_known=conversion(theirs, ours, side, network),
-        classes=None if order is None else torch.tensor(order, device=device),
+        classes=None if order is None else torch.tensor(order).to(device),
         autocast=autocast,
         cut=Cut(network, head_layers(network)) if hints else None,
         digest=file_digest(files.weights),
@@ -155,7 +155,7 @@ def conversion(
     its normalisation, its channels, its number type, and squares of `side` pixels unless that is None."""
     first = next(network.parameters())
     mean, deviation, own_mean, own_deviation = (
-        torch.tensor(tuple(numbers), device=first.device, dtype=first.dtype).view(1, -1, 1, 1)
+        torch.tensor(tuple(numbers), dtype=first.dtype).view(1, -1, 1, 1).to(first.device)
         for numbers in (*student, *teacher)
     )
     same = mean.shape == own_mean.shape and torch.equal(mean, own_mean)

@@ -43,8 +43,14 @@ def export_as(
 
     Raises UserError.
     """
-    if form != "tunebook" and isinstance(found.recipe.task, Segmentation):
-        raise no_segmentation(form)
+    if isinstance(found.recipe.task, Segmentation):
+        if form != "tunebook":
+            raise no_segmentation(form)
+        if images is not None:
+            raise UserError(
+                "--images: it writes class folders, which hold no masks, and this recipe segments images "
+                "(task.kind); expected --format tunebook without --images"
+            )
     winner = _winner(found)
     if gpus is not None or batch is not None:
         winner = retargeted(winner, gpus=gpus, batch=batch)

@@ -15,6 +15,7 @@ from safetensors.torch import save_file
 from search.study import read_study
 from spaces.rules.backbones import BACKBONES, SIZES
 from tests.trainable.small_images import write_classes
+from tests.trainable.small_segmentations import write_masks
 
 Tunebook = Callable[..., tuple[int, str, str]]
 PERMISSIVE = ("apache-2.0", "mit", "bsd-3-clause")
@@ -195,3 +196,11 @@ def test_a_mistake_is_one_message(
     code, _, err = tunebook("backbones", images, *arguments)
     assert code == 2
     assert message in err
+
+
+def test_backbones_of_images_with_masks_are_refused_in_one_sentence(tunebook: Tunebook) -> None:
+    write_masks(Path("data"))
+    segmentation = ("--set", "task.kind=segmentation", "--set", "model.kind=unet_small")
+    code, _, err = tunebook("backbones", "data", *segmentation)
+    assert code != 0
+    assert "these images have masks: compare encoders in a search" in err

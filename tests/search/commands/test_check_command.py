@@ -12,7 +12,9 @@ import pytest
 from rich.console import Console
 
 from search.commands.check import closing, findings_table
+from tests.trainable.small_segmentations import mask_recipe, write_masks
 from trainable.checks.finding import Finding
+from trainable.recipe.yamlfile import write_recipe
 
 Run = Callable[..., tuple[int, str, str]]
 SEEN = ["--set", "base.model.width=8", "--set", "base.precision.kind=fp32", "--seconds", "3600"]
@@ -114,3 +116,11 @@ def test_a_study_s_trials_and_its_own_first_ones_are_counted_below_the_title(
     code, out, err = tunebook("check", "study.yaml", *SEEN)
     assert code == 0, out + err
     assert out.splitlines()[1] == "8 trials x 3 epochs at most, with 2 first trials of the study"
+
+
+def test_a_recipe_that_learns_masks_is_checked(tunebook: Run, tmp_path: Path) -> None:
+    write_recipe(tmp_path / "masks.yaml", mask_recipe(write_masks(tmp_path / "data")))
+    _, out, _ = tunebook("check", tmp_path / "masks.yaml", "--seconds", "5", "--full", "--json")
+    found = {each["check"] for each in json.loads(out)["findings"]}
+    assert {"mask values", "mask position", "window", "decoding", "learning", "one batch"} <= found
+    assert not {"shuffled labels", "label"} & found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from search.commands.facts_table import FACT_TEXTS, FactRow, fact_rows
+from search.commands.facts_table import FACT_TEXTS, OF_MASKS, FactRow, fact_rows
 from search.facts.hardware import Hardware, Node
 from search.facts.measured import Measured
 from search.record.home import Home
@@ -20,8 +21,9 @@ from spaces.facts import Facts
 from tests.golden_pages import assert_page
 from tests.search.planted_searches import planted
 from tests.search.refining.landscapes import towards
-from tests.spaces.small_facts import digits_facts, imagenet_facts
+from tests.spaces.small_facts import digits_facts, imagenet_facts, masks_facts
 from tests.trainable.data_forms import write_csv
+from tests.trainable.small_segmentations import write_masks
 from trainable.data import DataInfo
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data
@@ -78,7 +80,27 @@ def test_each_fact_has_a_row(tunebook: Tunebook) -> None:
     _, out, _ = tunebook("explain", a_study())
     titles = [line.strip() for line in out.splitlines()]
     names = [line.split()[0] for line in titles[2 : titles.index("plan") - 1]]
-    assert names == list(Facts.model_fields)
+    assert names == [each for each in Facts.model_fields if each not in OF_MASKS]
+
+
+def test_a_segmentation_is_explained_with_its_facts_its_windows_and_its_loss(
+    tunebook: Tunebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    root = write_masks(tmp_path / "shapes", sizes=((40, 40),))
+    masks = f"{{kind: segmentation, masks: {{classes: {root}/classes.txt}}}}"
+    base = f"{{task: {masks}, precision: {{kind: fp32}}}}"
+    Path("masks.yaml").write_text(f"data: {{path: {root}}}\nbase: {base}\nbudget: {{epochs: 20}}\n")
+    code, out, err = tunebook("explain", "masks.yaml", "--all")
+    assert code == 0, err
+    assert re.search(r"^task +segmentation +one label an image, or one a pixel +base\.task\.kind", out, re.M)
+    assert re.search(r"^image_size +40 px .* the longer side, at most 128 px on a CPU", out, re.M)
+    assert "val_mean_iou, the highest" in out
+    assert "DeepLabv3 saw 480,000 windows" in out
+    assert re.search(r"^task\.loss\.dice +0 30%, 0\.5 20%, 1 50%", out, re.M)
+    assert re.search(r"^schedule\.power +0\.9", out, re.M)
+    assert re.search(r"^data\.image_size +40 +as large as most images, 40 px", out, re.M)
+    assert row(tunebook("explain", "masks.yaml")[1], "longer_side").endswith("(cached)")
 
 
 def test_what_was_counted_comes_from_the_cache_the_next_time(tunebook: Tunebook) -> None:
@@ -234,6 +256,7 @@ def test_every_fact_is_put_into_words() -> None:
     for facts in (
         digits_facts(),
         imagenet_facts(pretrained=True, largest_micro_batch=96, lr_band=(0.01, 0.3)),
+        masks_facts(),
     ):
         assert all(each.value and each.meaning and each.origin for each in rows(facts).values())
 

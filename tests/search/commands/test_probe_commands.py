@@ -14,6 +14,7 @@ from PIL import Image
 from search.commands.inputs import load_target
 from search.study import study_from
 from spaces.facts import OPTIMIZERS
+from tests.trainable.small_segmentations import mask_recipe, write_masks
 from trainable.errors import UserError
 from trainable.recipe import Recipe
 from trainable.recipe.yamlfile import parse_setting, write_recipe
@@ -191,3 +192,17 @@ def test_wrong_usage_is_refused_with_exit_code_2(
 def test_a_target_is_needed() -> None:
     with pytest.raises(UserError, match="--data PATH"):
         load_target(None, None)
+
+
+# --- masks ----------------------------------------------------------------------------------------------
+
+
+def test_both_probes_measure_a_recipe_that_learns_masks(tunebook: Tunebook) -> None:
+    write_recipe(Path("masks.yaml"), mask_recipe(write_masks(Path("data"))))
+    code, out, _ = tunebook("batch-find", "masks.yaml", "--json")
+    assert code == 0
+    assert json.loads(out)["largest"] > 0
+    code, out, _ = tunebook("lr-find", "masks.yaml", *SWEEP, "--set", "optimizer.kind=sgd", "--json")
+    tree = json.loads(out)
+    assert tree["model"] == "unet_small"
+    assert len(tree["sweeps"][0]["losses"]) > 10

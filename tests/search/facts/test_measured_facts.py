@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from search.facts.measured import load_data, measure_facts, run_probes, with_wri
 from search.study import Study
 from spaces.facts import Facts
 from tests.spaces.small_facts import digits_facts
+from tests.trainable.small_segmentations import write_masks
 from trainable.errors import UserError
 
 CPU = PerTrial(cpus=2, gpus=0.0)
@@ -35,6 +37,26 @@ def test_facts_are_those_of_the_data_the_model_and_the_budget() -> None:
     assert (facts.epochs, facts.cpus, facts.gpus, facts.gpu_memory_bytes) == (7, 2, 0.0, None)
     assert (facts.parameters, facts.attention, facts.batch_norm) == (77_754, False, True)
     assert (facts.lr_band, facts.largest_micro_batch) == (None, None)
+
+
+def test_facts_of_masks_count_pixels_and_say_how_large_the_images_are(tmp_path: Path) -> None:
+    root = write_masks(tmp_path, sizes=((40, 24), (32, 32), (40, 40)))
+    masks = {"kind": "segmentation", "masks": {"classes": str(root / "classes.txt")}}
+    study = Study.from_tree({"data": {"path": str(root)}, "base": {"task": masks}})
+    base = study.base_recipe()
+    info = load_data(base, CPU).info
+    facts = measure_facts(base, info, CPU)
+    assert (facts.task, facts.dense, facts.classes) == ("segmentation", True, 3)
+    assert facts.class_balance == min(info.pixel_counts) / max(info.pixel_counts) < 0.2
+    assert (facts.longer_side, facts.image_size) == (40, 40)
+    assert with_written_facts(facts, study).classes_count_alike
+
+
+def test_facts_of_an_earlier_version_are_those_of_a_classification() -> None:
+    tree = {
+        name: value for name, value in digits_facts().tree().items() if name not in ("task", "longer_side")
+    }
+    assert Facts.from_tree(tree) == digits_facts()
 
 
 def test_facts_tell_a_pretrained_model_without_its_weights() -> None:

@@ -19,7 +19,10 @@ from search.running.prepare import prepare, prepare_again, write_facts
 from search.study import Study, StudyError
 from search.study.space import space_name
 from spaces.facts import Backbone
+from spaces.rules.starts import candidates
 from tests.trainable.small_images import write_image
+from tests.trainable.small_segmentations import write_masks
+from trainable.recipe.models import SmpModel
 
 Tunebook = Callable[..., tuple[int, str, str]]
 LITE0, EFFICIENTNET = "tf_efficientnet_lite0.in1k", "efficientnet_b0.ra_in1k"
@@ -171,3 +174,57 @@ def test_weights_named_by_a_flag_are_explained(tunebook: Tunebook, photographs: 
     code, out, err = tunebook("explain", photographs, "--set", "base.model.weights=none")
     assert code == 0, err
     assert "space document" in out
+
+
+# --- segmentations ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def masks(tmp_path: Path) -> Path:
+    return write_masks(tmp_path / "masks", sizes=((200, 150),))
+
+
+def masks_study(data: Path, **values: Any) -> Study:
+    task = {"kind": "segmentation", "masks": {"classes": str(data / "classes.txt")}}
+    return study_of(data, **{"base__task": task, **values})
+
+
+def test_large_images_with_masks_start_from_a_decoder_above_an_encoder_at_hand(
+    hub: Path, masks: Path
+) -> None:
+    study = masks_study(masks)
+    scratch = find_start(study, gpu=False)
+    assert (scratch.stored_side, scratch.backbone) == (150, None)
+    assert "`tunebook search STUDY.yaml --download` fetches those of" in scratch.hint
+    assert scratch.recipe(study).model.kind == "unet_small"
+    put(hub, LITE0)
+    found = find_start(study, gpu=False)
+    assert found.backbone == Backbone(name=LITE0)
+    model = found.recipe(study).model
+    assert isinstance(model, SmpModel)
+    assert (model.name, model.encoder, model.weights) == ("unet", LITE0, "default")
+    written = found.written_in(study)
+    assert written.base_recipe().model == model
+    assert written.space.name == "finetune"
+
+
+@pytest.mark.parametrize("values", [{}, {"data__image_size": 48}])
+def test_small_images_or_windows_with_masks_are_learnt_from_scratch(
+    hub: Path, tmp_path: Path, values: dict[str, Any]
+) -> None:
+    put(hub, LITE0)
+    size = (200, 200) if values else (128, 128)
+    found = find_start(masks_study(write_masks(tmp_path, sizes=(size,)), **values), gpu=False)
+    assert (found.stored_side, found.backbone, found.hint) == (size[0], None, "")
+
+
+def test_no_decoder_is_put_above_a_network_without_features_of_several_sizes() -> None:
+    assert any(name.startswith("vit_") for name in candidates(gpu=True))
+    assert not any(name.startswith("vit_") for name in candidates(gpu=True, dense=True))
+
+
+def test_weights_in_a_folder_are_those_of_an_encoder(masks: Path, weights: Path) -> None:
+    study = masks_study(masks, base__model={"weights": str(weights)})
+    model = find_start(study, gpu=False).recipe(study).model
+    assert isinstance(model, SmpModel)
+    assert (model.encoder, model.weights) == ("test_resnet", str(weights))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from search.learning.likeness import SAME_FACTS, Likeness, likeness
-from tests.spaces.small_facts import digits_facts, imagenet_facts
+from tests.spaces.small_facts import digits_facts, imagenet_facts, masks_facts
 
 
 def test_equal_facts_leave_the_whole_weight_and_the_variance_between_models_of_one_task() -> None:
@@ -21,6 +21,11 @@ def test_a_factor_of_ten_and_another_kind_count_alike_and_are_named() -> None:
     kind = likeness(digits_facts(pretrained=True), digits_facts())
     assert ten.distance == pytest.approx(kind.distance) == 1.0
     assert (ten.words, kind.words) == (("train_images 1,000, here 10,000",), ("pretrained true, here false",))
+
+
+def test_a_search_of_another_task_is_another_kind() -> None:
+    found = likeness(masks_facts(task="classification"), masks_facts())
+    assert (found.distance, found.words) == (1.0, ("task classification, here segmentation",))
 
 
 def test_machines_and_names_are_no_difference_between_tasks() -> None:

@@ -5,7 +5,11 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+from search.record.home import FACTS_FILE
+from search.refining.evidence import Evidence, LeftAlone, SearchFinding
+from search.refining.noise import of_noise
 from search.refining.refine import refined
+from search.results.search import Search
 from tests.search.planted_searches import Images, Run, planted
 from tests.search.refining.landscapes import BASE, DECAY, LARGER, MANY, RANGES, SMALL, At, after, ending, left
 
@@ -116,3 +120,14 @@ def test_swings_to_the_end_ask_for_averaged_weights_where_the_space_has_them(tmp
     assert best.values["regularisation.averaging.kind"] == "none"
     assert [each.kind for each in found.findings] == ["noisy"]
     assert after(found) == {"space.overrides.regularisation.averaging.kind": "none 20%, ema 80%"}
+
+
+def test_the_noise_of_images_is_not_that_of_pixels(tmp_path: Path) -> None:
+    folder = planted(
+        tmp_path, ending(0.97, 0.93), images=Images(train=900, validation=190, test=190), **SMALL
+    )
+    assert isinstance(next(of_noise(Evidence(Search(folder)), set())), SearchFinding)
+    facts = folder / FACTS_FILE
+    facts.write_text(facts.read_text().replace('"task": "classification"', '"task": "segmentation"'))
+    (found,) = of_noise(Evidence(Search(folder)), set())
+    assert found == LeftAlone("the best trials' noise", "it is known of images alone, not of pixels")

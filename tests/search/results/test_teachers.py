@@ -93,7 +93,7 @@ def test_a_study_is_prepared_with_the_teachers_facts_and_digests(
 ) -> None:
     folder, run = searched
     said: list[str] = []
-    found = prepared(study_of(f"{folder}#0"), tmp_path, said)
+    found = prepared(study_of(f"{folder}#0", budget__epochs=100), tmp_path, said)
     assert found.facts.teacher_parameters == sum(each.numel() for each in run.model.parameters())
     assert {"distillation.temperature", "distillation.weight"} <= {
         each.path for each in found.space.dimensions

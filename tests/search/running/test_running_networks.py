@@ -18,7 +18,12 @@ DECODERS, ENCODERS = ("unet", "deeplabv3plus"), ("resnet10t", "resnet18")
 def test_each_encoder_below_each_decoder_has_a_file_of_weights(tmp_path: Path) -> None:
     for encoder in ENCODERS:
         save_file({"a": torch.ones(len(encoder))}, tmp_path / f"{encoder}.safetensors")
-    values = {"model.kind": "smp", "model.encoder": "resnet18", "model.weights": str(tmp_path)}
+    values = {
+        "task.kind": "segmentation",
+        "model.kind": "smp",
+        "model.encoder": "resnet18",
+        "model.weights": str(tmp_path),
+    }
     base = Recipe().with_values({**values, "model.name": "deeplabv3plus", "model.output_stride": 8})
     space = Space(
         base,

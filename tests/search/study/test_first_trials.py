@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from search.study.space import build_space
 from spaces.priors import likeliest
 from spaces.space import Space
 from tests.search.planted_searches import Images
-from tests.spaces.small_facts import digits_facts
+from tests.spaces.small_facts import digits_facts, masks_facts
 from trainable.recipe import Recipe
 from trainable.recipe.yamlfile import write_recipe
 
@@ -212,3 +213,36 @@ def test_paths_are_absolute_in_a_resolved_study(monkeypatch: pytest.MonkeyPatch,
     study = study_of("best.yaml", {"optimizer.lr": 0.2}, uri).resolved("mine")
     assert study.first == (str(tmp_path / "best.yaml"), {"optimizer.lr": 0.2}, uri)
     assert Study.from_tree(study.model_dump(mode="json")) == study
+
+
+# --- segmentations ------------------------------------------------------------------------------------
+
+MASKS = {"kind": "segmentation", "masks": {"values": "binary"}}
+
+
+def trials_of_masks(*first: Any) -> tuple[FirstTrial, ...]:
+    """Returns the first trials of a search that learns masks."""
+    study = Study.from_tree(
+        {"data": {"path": "nuclei"}, "base": {"task": MASKS, "precision.kind": "fp32"}, "first": list(first)}
+    )
+    images = Images(train=42, side=128).info
+    info = replace(images, format="folder", classes=("0", "1"), class_counts=(42, 42), pixel_counts=(9, 1))
+    return first_trials(study, build_space(study, masks_facts(), info), info)
+
+
+def test_a_first_trial_of_a_segmentation_has_another_loss_and_the_searchs_masks(tmp_path: Path) -> None:
+    task = {"kind": "segmentation", "loss": {"dice": 0.5}, "overlap": 0.0}
+    write_recipe(tmp_path / "mine.yaml", Recipe.from_tree({"task": task, "loop": {"batch_size": 4}}))
+    changed, of_file = trials_of_masks({"task.loss.dice": 1.0}, str(tmp_path / "mine.yaml"))
+    assert Recipe.from_tree(changed.recipe).get("task.loss.dice") == 1.0
+    recipe = Recipe.from_tree(of_file.recipe)
+    assert recipe.get("task.loss.dice") == 0.5
+    assert (recipe.get("task.masks.values"), recipe.get("task.overlap")) == ("binary", 1 / 3)
+
+
+def test_a_first_trial_of_another_task_or_other_masks_is_refused(tmp_path: Path) -> None:
+    write_recipe(tmp_path / "labels.yaml", Recipe())
+    with pytest.raises(StudyError, match=r"first\.0\.task\.kind: expected segmentation.*got classification"):
+        trials_of_masks(str(tmp_path / "labels.yaml"))
+    with pytest.raises(StudyError, match=r"task\.masks\.values: cannot differ in a first trial"):
+        trials_of_masks({"task.masks.values": "index"})

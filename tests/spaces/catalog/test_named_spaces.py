@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from spaces.catalog.catalog import FINE_TUNED, make_space
+from spaces.catalog.catalog import FINE_TUNED, FINE_TUNED_MASKS, make_space
 from spaces.catalog.wide_space import WIDE
 from spaces.domains import Choice, Domain, Float, Integer, SpaceError
 from spaces.facts import Facts
 from spaces.priors import Normal, Uniform
 from spaces.rules.rules import RULES
 from spaces.space import Space, When
-from tests.spaces.small_facts import MILLION, base_recipe, digits_facts, imagenet_facts
+from tests.spaces.small_facts import MILLION, base_recipe, digits_facts, imagenet_facts, masks_facts
 
 TUNED = imagenet_facts(train_images=1_000, epochs=30, pretrained=True)
 WEIGHTS: dict[str, Any] = {"model__weights": "resnet50.safetensors"}
@@ -143,6 +143,42 @@ def test_the_first_trial_of_finetune_takes_the_measured_rate_of_adamw() -> None:
 def test_finetune_without_weights_is_refused() -> None:
     with pytest.raises(SpaceError, match=r"space\.name: .*base has none: write model\.weights under base"):
         named("finetune", imagenet_facts())
+
+
+# --- segmentations -----------------------------------------------------------------------------------
+
+UNET: dict[str, Any] = {"model__kind": "smp", "model__encoder": "resnet50", "model__weights": "default"}
+TUNED_MASKS = masks_facts(train_images=2_000, epochs=30, parameters=30 * MILLION, pretrained=True)
+
+
+@pytest.mark.parametrize(("facts", "pins"), [(masks_facts(), {}), (TUNED_MASKS, UNET)])
+def test_wide_varies_the_fields_of_document_of_a_segmentation_too(facts: Facts, pins: dict[str, Any]) -> None:
+    wide, document = named("wide", facts, **pins), named("document", facts, **pins)
+    assert paths(wide) == paths(document) - {"optimizer.name"}
+    assert all(each.prior(wide.own) == Uniform() for each in wide.dimensions)
+    found = domains(wide)
+    assert found["augmentation.crop.kind"] == Choice(("none", "pad", "scaled"))
+    assert found["augmentation.mixing.kind"] == Choice(("none", "cutmix", "classmix"))
+    assert found["task.loss.dice"] == Float(0.0, 2.0)
+
+
+def test_finetune_varies_the_windows_and_the_loss_of_a_segmentation_too() -> None:
+    tuned = paths(named("finetune", TUNED_MASKS, **UNET))
+    assert {"augmentation.crop.kind", "augmentation.crop.scale_max", "task.loss.dice"} <= tuned
+    assert {"model.layer_rates.factor", "model.freeze_norm", "model.freeze_epochs"} <= tuned
+    assert set(FINE_TUNED_MASKS) <= {rule.path for rule in RULES}
+
+
+def test_quick_varies_the_rate_of_a_segmentation_alone() -> None:
+    assert list(domains(named("quick", masks_facts()))) == ["optimizer.lr"]
+
+
+@pytest.mark.parametrize("name", ["document", "wide", "quick"])
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.7, 0.999])
+def test_what_is_drawn_for_a_segmentation_makes_a_recipe(name: str, share: float) -> None:
+    space = named(name, masks_facts(epochs=200))
+    recipe = space.recipe(space.sample(lambda dimension: share))
+    assert (recipe.task.kind, recipe.model.kind) == ("segmentation", "unet_small")
 
 
 # --- quick --------------------------------------------------------------------------------------------

@@ -14,10 +14,22 @@ from spaces.priors import Weights, quantile_value
 from spaces.rules.heuristics import fixed_by_rule
 from spaces.rules.rules import RULES, Rule
 from spaces.rules.rulings import Distribution
-from tests.spaces.small_facts import MILLION, base_recipe, digits_facts, imagenet_facts
+from tests.spaces.small_facts import MILLION, base_recipe, digits_facts, imagenet_facts, masks_facts
 from trainable.recipe import Recipe
 
 PRETRAINED = {"model__kind": "torchvision", "model__name": "resnet50", "model__weights": "default"}
+
+TUNED_MASKS = masks_facts(
+    train_images=10_582,
+    classes=21,
+    image_size=512,
+    longer_side=500,
+    parameters=32_500_000,
+    epochs=45,
+    gpus=1.0,
+    pretrained=True,
+)
+TUNED_UNET = {"model__kind": "smp", "model__encoder": "resnet50", "model__weights": "default"}
 
 CASES: dict[str, tuple[Facts, dict[str, Any]]] = {
     "digits": (digits_facts(), {}),
@@ -43,6 +55,10 @@ CASES: dict[str, tuple[Facts, dict[str, Any]]] = {
     "one epoch": (digits_facts(epochs=1), {}),
     "two classes": (digits_facts(classes=2, image_size=64, parameters=30 * MILLION), {}),
     "a sweep's band": (imagenet_facts(lr_band=(0.3, 3.0), lr_band_kind="sgd"), {}),
+    "masks": (masks_facts(), {}),
+    "masks, one epoch": (masks_facts(epochs=1, classes_count_alike=False), {}),
+    "masks, pretrained": (TUNED_MASKS, TUNED_UNET),
+    "masks, dilated": (TUNED_MASKS, {**TUNED_UNET, "model__name": "deeplabv3plus"}),
     "three images": (digits_facts(train_images=3, epochs=1), {}),
 }
 """They are facts, and what a person pinned, with `__` for the dot."""
@@ -61,21 +77,28 @@ def settled(facts: Facts, **pinned: Any) -> dict[str, Any]:
 
 def rule(name: str) -> Rule:
     """Returns the rule of this name that needs no request; else the optional one."""
-    named = [each for each in RULES if each.name == name]
-    return sorted(named, key=lambda each: each.optional)[0]
+    return named(name)[0]
+
+
+def named(name: str) -> list[Rule]:
+    """Returns the rules of this name, of which one at most speaks; the optional ones last."""
+    return sorted((each for each in RULES if each.name == name), key=lambda each: each.optional)
 
 
 def asked(name: str, facts: Facts, **values: Any) -> Distribution:
     """Returns what the rule of a name says for facts and for values set by dotted path (`__` for the dot)."""
-    found = rule(name).of(facts, settled(facts) | {path.replace("__", "."): values[path] for path in values})
+    changes = {path.replace("__", "."): values[path] for path in values}
+    said = [each.of(facts, settled(facts) | changes) for each in named(name)]
+    found = next((each for each in said if each is not None), None)
     assert found is not None, f"{name} says nothing"
     return found
 
 
 def silent(name: str, facts: Facts, **values: Any) -> bool:
-    """Says whether the rule of a name says nothing."""
+    """Says whether the rules of a name say nothing, of which optional ones count only where all are."""
     changes = {path.replace("__", "."): values[path] for path in values}
-    return rule(name).of(facts, settled(facts) | changes) is None
+    asked_first = [each for each in named(name) if each.optional == rule(name).optional]
+    return all(each.of(facts, settled(facts) | changes) is None for each in asked_first)
 
 
 def centre(found: Distribution) -> float:
@@ -111,6 +134,7 @@ bands = st.tuples(st.floats(1e-5, 1.0), st.floats(1.5, 1e4)).map(lambda pair: (p
 
 any_facts: st.SearchStrategy[Facts] = st.builds(
     digits_facts,
+    task=st.sampled_from(("classification", "segmentation")),
     train_images=logarithmic(1, 1e7),
     classes=st.integers(2, 1000),
     channels=st.sampled_from((1, 3)),

@@ -113,9 +113,16 @@ def test_the_temperature_lies_around_that_of_the_papers() -> None:
 
 @pytest.mark.parametrize(("times", "pays"), [(0.5, False), (1.9, False), (2.0, True), (50.0, True)])
 def test_a_larger_teacher_is_expected_to_pay(times: float, pays: bool) -> None:
-    found = gain_to_expect(taught(digits_facts(parameters=10_000), times))
+    found = gain_to_expect(taught(digits_facts(parameters=10_000, epochs=100), times))
     assert found is not None
     assert found.what is pays
     assert f"{times:.3g} times the student's parameters" in found.reason
     assert "arXiv" in found.source
     assert gain_to_expect(digits_facts()) is None
+
+
+def test_short_runs_are_said_to_gain_nothing() -> None:
+    short = gain_to_expect(taught(digits_facts(epochs=60)))
+    assert short is not None
+    assert not short.what
+    assert "gained nothing that differs from luck" in short.reason

@@ -29,18 +29,21 @@ def sound_recipe(root: Path, values: dict[str, Any] | None = None) -> Recipe:
 
 def with_masks(data: DataSet, change: Callable[[list[Array]], list[Array]], *parts: str) -> DataSet:
     """Returns a data set with other masks, classes and IGNORED, in these parts, or in all."""
-    for name in parts or tuple(data.parts):
-        part = data.parts[name]
+    found: dict[str, MaskedPart] = {}
+    for name, part in data.parts.items():
         assert isinstance(part, MaskedPart)
+        found[name] = part
+        if parts and name not in parts:
+            continue
         planes = list(planes_at(data, part, np.arange(len(part))))
         masks = change([IGNORED - each[-1] for each in planes])
         joined = [
             np.concatenate([each[:-1], (IGNORED - mask)[None]])
             for each, mask in zip(planes, masks, strict=True)
         ]
-        other = replace(part, values=np.concatenate([each.ravel() for each in joined]).astype(np.uint8))
-        data = replace(data, **{name: other})  # type: ignore[arg-type]
-    return data
+        values = np.concatenate([each.ravel() for each in joined]).astype(np.uint8)
+        found[name] = replace(part, values=values)
+    return replace(data, train=found["train"], validation=found["validation"], test=found["test"])
 
 
 def moved(down: int, right: int) -> Callable[[list[Array]], list[Array]]:

@@ -11,10 +11,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from tests.trainable.checks.mask_sets import Array, data_of, sound_recipe, swapped, with_masks
+from trainable.checks import mask_teaching, one_batch
 from trainable.checks.check import check, check_lessons, check_network
 from trainable.checks.finding import CheckName, Finding
 from trainable.checks.mask_association import associate_masks
-from trainable.checks.mask_networks import ceiling
+from trainable.checks.mask_networks import ceiling, initial_mask_loss
 from trainable.checks.shuffled_masks import with_others_masks
 from trainable.checks.subject import make_subject
 from trainable.data import DataSet
@@ -48,7 +49,10 @@ def test_a_sound_segmentation_raises_no_alarm(recipe: Recipe, data: DataSet) -> 
     assert not [each for each in found if each.what.startswith("not checked") and each.check != "parts alike"]
 
 
-def test_nothing_is_learnt_from_the_masks_of_other_images(recipe: Recipe, data: DataSet) -> None:
+def test_nothing_is_learnt_from_the_masks_of_other_images(
+    recipe: Recipe, data: DataSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mask_teaching, "STEPS", 100)
     subject = make_subject(recipe, with_masks(data, swapped), None, CPU, download=False)
     found = next(check_lessons(subject, PATIENCE_SECONDS))
     assert found.check == "learning"
@@ -61,7 +65,7 @@ def test_too_few_validation_masks_say_nothing(recipe: Recipe, data: DataSet) -> 
 
     subject = make_subject(recipe, with_masks(data, one_left, "validation"), None, CPU, download=False)
     (found,) = check_lessons(subject, PATIENCE_SECONDS)
-    assert found.what == "not checked: 1 validation images with masks are too few to tell"
+    assert found.what == "not checked: too few validation images have masks that count: 1"
 
 
 # --- networks of a person's own -------------------------------------------------------------------------
@@ -96,7 +100,7 @@ class OfUNet(nn.Module):
             "error",
             "cannot be learnt",
         ),
-        (lambda logits: 40.0 * logits, "initial loss", "error", "the loss before training is"),
+        (lambda logits: 400.0 * logits, "initial loss", "error", "before training is"),
         (lambda logits: functional.avg_pool2d(logits, 16), "resolution", "warning", "outputs of 3 x 3"),
     ],
 )
@@ -107,7 +111,9 @@ def test_faults_of_networks_are_found(
     found_by: CheckName,
     level: str,
     what: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(one_batch, "STEPS", 50)
     subject = make_subject(recipe, data, OfUNet(change), CPU, download=False)
     found: dict[CheckName, Finding] = {}
     for each in check_network(subject, PATIENCE_SECONDS if found_by == "one batch" else 1.0):
@@ -123,8 +129,7 @@ def test_a_network_that_knows_the_masks_already_is_found_by_shuffled_ones(
     recipe: Recipe, data: DataSet
 ) -> None:
     class Knowing(nn.Module):
-        """Answers by the grey level of a pixel, which tells the classes of these images, and learns
-        nothing."""
+        """Answers by the grey level of a pixel, which tells these classes, and learns nothing."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -219,3 +224,20 @@ def test_every_window_gets_the_mask_of_another() -> None:
     assert (mixed[:, 0] == windows[:, 0]).all()
     assert not (mixed[:, 1] == windows[:, 1]).any()
     assert sorted(mixed[:, 1, 0, 0].tolist()) == list(range(7))
+
+
+@pytest.mark.parametrize(
+    ("loss", "entropy", "level"),
+    [
+        (0.43, 0.28, "passed"),  # by luck it answers the larger class everywhere
+        (0.2, 0.28, "warning"),
+        (1.3, 0.69, "passed"),
+        (2.0, 0.69, "note"),
+        (8.0, 0.69, "error"),
+        (float("nan"), 0.69, "error"),
+    ],
+)
+def test_a_first_loss_of_masks_is_compared_with_guessing_and_with_the_shares_of_classes(
+    loss: float, entropy: float, level: str
+) -> None:
+    assert initial_mask_loss(loss, 2, entropy).level == level

@@ -10,8 +10,10 @@ import torch
 from torch import nn
 
 from trainable.errors import ModelError
+from trainable.models.dense import DenseNetwork
 from trainable.models.freezing import freeze_body, freeze_norm, set_training, unfreeze
 from trainable.models.groups import head_of, head_parameters, layer_groups, rate_factors
+from trainable.models.layers import BATCH_NORMS, parameters_in
 from trainable.models.make import make_model
 from trainable.recipe import models as specs
 
@@ -191,3 +193,22 @@ def test_frozen_norms_keep_their_statistics_in_training(norm: bool, body: bool) 
     assert moved_by_a_batch(model) == set()
     set_training(model, freeze_norm=False, body_frozen=False)
     assert moved_by_a_batch(model) == dict(model.named_buffers()).keys()
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [specs.SmpModel(encoder="resnet18"), specs.TorchvisionModel(name="lraspp_mobilenet_v3_large")],
+    ids=["smp", "torchvision"],
+)
+def test_frozen_norms_of_a_segmentation_are_those_of_its_backbone(spec: specs.Model) -> None:
+    model = make_model(spec, classes=3, channels=3, image_size=64, dense=True)
+    assert isinstance(model, DenseNetwork)
+    backbone, norms = f"{model.backbone_name}.", parameters_in(model, BATCH_NORMS)
+    new = {name for name in norms if not name.startswith(backbone)}
+    assert norms > new > set()
+    freeze_norm(model)
+    assert trained(model) & norms == new
+    set_training(model, freeze_norm=True, body_frozen=False)
+    moved = moved_by_a_batch(model)
+    assert moved
+    assert not [name for name in moved if name.startswith(backbone)]

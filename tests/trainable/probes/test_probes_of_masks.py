@@ -177,3 +177,12 @@ def test_a_scale_is_of_whole_images_and_needs_no_other_size_of_the_network(root:
     run = Run(recipe, data=data, model=OneSize(), device=CPU)
     assert run.score("validation").images == data.info.validation_images
     run.close()
+
+
+def test_the_iou_of_training_images_is_measured_at_the_end(root: Path, data: DataSet) -> None:
+    run = Run(mask_recipe(root), data=data, device=CPU)
+    first, last = run.step(), run.step()
+    assert "clean_train_mean_iou" not in first.extra_metrics
+    assert 0.0 < last.extra_metrics["clean_train_mean_iou"] <= 1.0
+    assert last.clean_train_accuracy is not None
+    run.close()

@@ -17,8 +17,13 @@ from torch.nn import functional
 
 from tests.trainable.small_runs import CLASSES, curve, data_set, plain_net, small_recipe, unequal_set
 from tests.trainable.teachers import LEARNING, taught_recipe, write_teacher
+from trainable.bundle.trained import in_fp32
 from trainable.checkpoints import checkpoint
+from trainable.checks.subject import make_subject
 from trainable.data import DataSet
+from trainable.probes.batch_find import step_bytes
+from trainable.probes.endings import endings_of, measure_endings
+from trainable.probes.network_cost import key_of_cost
 from trainable.recipe import Recipe
 from trainable.training import lessons, trainer
 from trainable.training.hints import Learner
@@ -308,3 +313,29 @@ class TwoHeads(nn.Module):
 def test_students_of_other_kinds_are_taught(teacher: Path, net: Callable[[], nn.Module], kind: str) -> None:
     run = finished(taught_recipe(teacher, **KINDS[kind]), model=net())
     assert run.history[-1].train_loss < run.history[0].train_loss
+
+
+# --- where nobody is to be asked ----------------------------------------------------------------------
+
+
+def test_the_checks_of_a_network_and_its_ways_of_use_ask_no_teacher(teacher: Path) -> None:
+    recipe, data = taught_recipe(teacher, distillation__weight=1.0), data_set()
+    subject = make_subject(recipe, data, None, torch.device("cpu"), download=False)
+    assert subject.plain_run(8).teaching is None
+    assert in_fp32(recipe).distillation is None
+    found = list(measure_endings(recipe, data=data))
+    assert len(found) == len(endings_of(recipe))
+
+
+def test_what_a_step_costs_follows_from_the_teacher_and_not_from_its_weight(teacher: Path) -> None:
+    recipe = taught_recipe(teacher)
+    other = recipe.with_values({"distillation.weight": 0.9, "distillation.temperature": 2.0})
+    assert key_of_cost(recipe) == key_of_cost(other)
+    assert key_of_cost(recipe) != key_of_cost(recipe.with_values({"distillation": None}))
+
+
+def test_the_memory_of_a_step_counts_the_teacher(teacher: Path) -> None:
+    large, plain = (Run(each, data=data_set()) for each in (taught_recipe(teacher), small_recipe()))
+    assert large.teaching is not None
+    held = sum(each.nbytes for each in large.teaching.teacher.network.parameters())
+    assert step_bytes(large) - step_bytes(plain) >= held

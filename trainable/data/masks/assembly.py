@@ -100,8 +100,9 @@ def _check_shown(collection: Collection, train: Survey) -> None:
     shown = train.pixels.sum(axis=0)
     if missing := [name for name, count in zip(collection.classes, shown, strict=True) if not count]:
         raise DataError(
-            f"{collection.path}: no training image shows the class {listed(missing, 20)}; expected "
-            "each class in one or more. A class that is not to be learnt stands in task.masks.void"
+            f"{collection.path}: no training image shows the class {listed(missing, 20)}; expected each "
+            "class in one or more. A class that is not to be learnt stands in task.masks.void; if the masks "
+            "number objects, task.masks.values: binary makes one class of them all"
         )
 
 

@@ -148,6 +148,14 @@ def test_what_somebody_wrote_into_a_recipe_ends_no_comment(
         assert not [each for each in ast.walk(ast.parse("\n".join(lines))) if getattr(each, "id", "") == "os"]
 
 
+def test_class_folders_are_refused_for_images_with_masks(tmp_path: Path) -> None:
+    winner = winner_of(recipe_of(task__kind="segmentation", model__kind="unet_small"))
+    found = Exported(winner.recipe, {}, "recipe", winner.info, winner.facts)
+    with pytest.raises(UserError, match=r"^--images: it writes class folders, which hold no masks"):
+        export_as(found, tmp_path / "recipe.yaml", "tunebook", images=tmp_path / "images")
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("form", ["timm", "torchvision", "paddleclas", "script"])
 def test_a_recipe_for_segmentation_is_refused_in_a_format_that_classifies(
     tmp_path: Path, form: Format

@@ -1,0 +1,21 @@
+"""Tests how images with masks are described as a data set of MLflow."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from search.followers.data_input import data_input
+from tests.search.results.test_report import INFO
+
+
+def test_masks_are_of_the_images_sizes_which_may_be_any() -> None:
+    count = len(INFO.classes)
+    masked = replace(INFO, pixel_counts=(100,) * count, mask_values=tuple(range(count)))
+    schema = json.loads(str(data_input(masked).dataset.schema))["mlflow_tensorspec"]
+    shapes = {
+        name: tuple(each["tensor-spec"]["shape"])
+        for name, text in schema.items()
+        for each in json.loads(text)
+    }
+    assert shapes == {"features": (-1, -1, -1, INFO.channels), "targets": (-1, -1, -1)}
