@@ -110,13 +110,13 @@ def page(found: dict[str, Scores], options: argparse.Namespace, where: dict[str,
         "ResNet-8 of width 8 (20,000 parameters) alone, and taught by one of width 32 (308,000) that was "
         f"trained on the same images: scikit-learn's digits (1,257), or {options.images:,} of Fashion-MNIST "
         "(at stride 2). AdamW at 0.01 (batch 256), batches of 64, cosine, padded crops. Accuracy on the test "
-        f"part, in points: mean ± standard deviation over {options.seeds} seeds (of images of Fashion-MNIST, "
-        "weights and order). `gain`: the mean difference to the student alone with the same seed, ± its "
-        "standard error. `seconds` are the processor's for a run, with the scoring of the test part.\n\n"
-        "| data | network | accuracy | gain | seconds |\n|-|-|-|-|-|\n"
+        "part, in points: mean ± standard deviation over n seeds (of images of Fashion-MNIST, weights and "
+        "order). `gain`: the mean difference to the student alone with the same seed, ± its standard error. "
+        "`seconds` are the processor's for a run, with the scoring of the test part.\n\n"
+        "| data | network | n | accuracy | gain | seconds |\n|-|-|-|-|-|-|\n"
     )
     rows = [
-        f"| {data} | {arm} | {_cells(scores, arm)} |"
+        f"| {data} | {arm} | {len(scores[arm])} | {_cells(scores, arm)} |"
         for data, scores in found.items()
         for arm in (TEACHER, *ARMS)
     ]
