@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from spaces.domains import Value
+from trainable.files.paths import usable_path
 from trainable.recipe.base import Spec
 
 SHOWN = 5
@@ -42,3 +43,14 @@ class FirstTrial(First):
     @property
     def mark(self) -> First:
         return First(source=self.source, outside=self.outside)
+
+
+def first_entry(written: Any) -> Any:
+    """Returns what a person wrote as a first trial: a recipe's file, or values by dotted path. Raises
+    ValueError for anything else."""
+    match written:
+        case str() if written:
+            return usable_path(written)
+        case dict():
+            return written
+    raise ValueError(f"expected the path of a recipe's file, or values by dotted path, got {written!r}")

@@ -14,12 +14,13 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, mo
 
 from search.study.address import Address, absolute
 from search.study.finalists import FinalistsChoice
+from search.study.first import first_entry
 from search.study.objective import Objective, with_objective
 from search.study.tasks import default_recipe, metric_faults, with_default_metric, without_default_metric
 from spaces.catalog.overrides import path_of
 from spaces.facts import NOT_OVERWRITABLE, WrittenFacts
 from trainable.errors import Fault, FaultyInput, RecipeError, UserError, faults_of
-from trainable.files.paths import usable_path, without_tilde
+from trainable.files.paths import without_tilde
 from trainable.recipe import Recipe
 from trainable.recipe.base import Spec
 from trainable.recipe.data import Data
@@ -170,15 +171,6 @@ class Tracking(Spec):
     )
 
 
-def _first_entry(written: Any) -> Any:
-    match written:
-        case str() if written:
-            return usable_path(written)
-        case dict():
-            return written
-    raise ValueError(f"expected the path of a recipe's file, or values by dotted path, got {written!r}")
-
-
 class Study(Spec):
     """Describes one search: a base recipe, a space around it, and how to sample, stop and compute."""
 
@@ -189,7 +181,7 @@ class Study(Spec):
     base: dict[str, Any] = Field(default_factory=dict)
     facts: WrittenFacts = WrittenFacts()
     space: SpaceChoice = SpaceChoice()
-    first: tuple[Annotated[Any, AfterValidator(_first_entry)], ...] = Field(
+    first: tuple[Annotated[Any, AfterValidator(first_entry)], ...] = Field(
         (), description="trials after the documented recipe: files of recipes, or values on top of it"
     )
     sampler: SamplerChoice = SamplerChoice()
