@@ -90,7 +90,7 @@ def optimizer(facts: Facts) -> Ruling[str]:
     of SGD at its own on 9 of 10 sets, by 2.5 points on average (-0.2 to +4.4; n=1 a rate,
     benchmarks/results/tuning-grid.md). In short runs of a segmentation from scratch each at its best rate
     ended, on nuclei and on made shapes, at a mean IoU of 75.8 and 68.6 % with SGD, 78.3 and 70.9 % with
-    AdamW, 78.2 and 76.9 % with Muon (n=3 a rate, benchmarks/results/mask-rules.md): there AdamW and timm's
+    AdamW, 78.2 and 74.9 % with Muon (n=3 a rate, benchmarks/results/mask-rules.md): there AdamW and timm's
     have 4 of 10 trials each. The shares are ours.
     """,
 )
@@ -193,8 +193,8 @@ def learning_rate(facts: Facts, kind: OptimizerKind, *, frozen_norm: bool = Fals
     tenth (arXiv 2105.15203). In short runs from scratch it is up to 50 times as much for SGD and 10 times for
     the others, and 4 times from pretrained weights: over 12 epochs at batch 8 the best rates at 256 were 3 to
     10 for SGD and 0.01 to 0.1 for AdamW from scratch (n=3 seeds on two sets), and 0.007 to 0.024 for AdamW
-    from the weights of EfficientNet-Lite0 below a U-Net, BatchNorm frozen or not
-    (benchmarks/results/mask-rules.md). SGD's rate has high confidence for convolutional nets of up to 100,000
+    from the weights of EfficientNet-Lite0 below a U-Net, BatchNorm frozen or not (n=1,
+    benchmarks/results/mask-rules.md). SGD's rate has high confidence for convolutional nets of up to 100,000
     parameters from scratch: of 70 recipes within a factor 5 of it none ended under 77 % on 4,000
     Fashion-MNIST images (a net of 20,000 parameters), while of 128 uniform draws over five decades 40 % ended
     under 20 %; and on four sets the best of four rates lay within a factor 2 of the rule
