@@ -35,7 +35,7 @@ from trainable.data.readers import Augmented, FileBatch, FileImages
 from trainable.data.source import Integers
 from trainable.recipe import Recipe
 from trainable.recipe.augmentations import (
-    OF_MASKS,
+    SCALED_NEEDS_MASKS,
     Augmentation,
     AutoAugment,
     NoCrop,
@@ -206,7 +206,7 @@ def _crop(spec: Augmentation, side: int) -> list[Any]:
             scale, ratio = (box.scale_min, box.scale_max), (box.ratio_min, box.ratio_max)
             return [v2.RandomResizedCrop(side, scale=scale, ratio=ratio)]
         case ScaledCrop():
-            raise ValueError(OF_MASKS)
+            raise ValueError(SCALED_NEEDS_MASKS)
         case _:
             assert_never(spec.crop)
 

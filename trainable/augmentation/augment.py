@@ -19,7 +19,7 @@ from trainable.augmentation.geometry import flip, pad_crop, padding, resized_cro
 from trainable.augmentation.randaugment import rand_augment
 from trainable.augmentation.trivialaugment import TRIVIAL_AUGMENT_DRAWS, trivial_augment
 from trainable.recipe.augmentations import (
-    OF_MASKS,
+    SCALED_NEEDS_MASKS,
     Augmentation,
     AutoAugment,
     NoCrop,
@@ -67,7 +67,7 @@ def _crop(spec: Augmentation, side: int) -> tuple[Change, ...]:
             boxes = make_boxes(spec.crop, side)
             return (lambda images, draws: resized_crop(images, boxes(draws), side),)
         case ScaledCrop():
-            raise ValueError(OF_MASKS)
+            raise ValueError(SCALED_NEEDS_MASKS)
         case _:
             assert_never(spec.crop)
 

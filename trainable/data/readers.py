@@ -25,7 +25,7 @@ from trainable.augmentation.windows import Planes, cut, window_boxes
 from trainable.data.decode import Form, squares
 from trainable.data.masks.planes import planes_of, starts_of
 from trainable.data.masks.source import MaskedSource
-from trainable.data.source import Flip, Integers, Pixels, Selection, Split
+from trainable.data.source import Flip, Integers, Pixels, Selection, Source, Split
 from trainable.errors import DataError
 from trainable.recipe.augmentations import Augmentation
 
@@ -86,12 +86,19 @@ class FileImages(Dataset[Tensor]):
         chosen = indices[batch.positions % len(indices)].tolist()
         pixels = np.empty((len(chosen), self.form.channels, batch.side, batch.side), np.uint8)
         for row, index in enumerate(chosen):
-            try:
-                with source.open(index) as image:
-                    (pixels[row],) = squares(image, self.form, [batch.side])
-            except Exception as error:  # Pillow's plug-ins raise nearly anything
-                raise DataError(f"{source.name(index)} cannot be decoded: {error}") from error
+            with _decoding(source, index), source.open(index) as image:
+                (pixels[row],) = squares(image, self.form, [batch.side])
         return pixels
+
+
+@contextmanager
+def _decoding(source: Source, index: int) -> Iterator[None]:
+    """Turns whatever a decoder raises, as Pillow's plug-ins raise nearly anything, into a DataError that
+    names the image."""
+    try:
+        yield
+    except Exception as error:
+        raise DataError(f"{source.name(index)} cannot be decoded: {error}") from error
 
 
 @final
@@ -119,10 +126,8 @@ class MaskedFileImages(FileImages):
         assert isinstance(source, MaskedSource)
         decoded = []
         for index in indices[batch.positions % len(indices)].tolist():
-            try:
+            with _decoding(source, index):
                 decoded.append(planes_of(source, index, self.form.channels))
-            except Exception as error:  # as above
-                raise DataError(f"{source.name(index)} cannot be decoded: {error}") from error
         return decoded
 
 

@@ -15,7 +15,7 @@ from trainable.recipe.base import Fraction, Purpose, Spec, check_ordered
 ERASING = "003:81; arXiv 1708.04896"
 GRID = "003:79; arXiv 2001.04086, section 3"
 SCALES = "001:208; arXiv 1612.08242, section 2"
-OF_MASKS = "only images with masks have crops of kind scaled, and windows of any kind"
+SCALED_NEEDS_MASKS = "only images with masks have crops of kind scaled, and windows of any kind"
 SCALED = "arXiv 1706.05587, section 4.1"
 GROWING = "000:49; arXiv 2104.00298"
 

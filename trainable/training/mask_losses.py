@@ -45,7 +45,7 @@ def mask_loss(
 
 
 def at_one_size(logits: Tensor, masks: Tensor, enlarge: bool) -> tuple[Tensor, Tensor]:
-    """Returns logits enlarged to the masks, or else masks shrunk to the logits."""
+    """Returns logits, or images, enlarged to the masks, or else with masks of their own size."""
     if logits.shape[-2:] == masks.shape[-2:]:
         return logits, masks
     if enlarge:

@@ -18,7 +18,7 @@ from trainable.recipe.tasks import IGNORED, Segmentation
 from trainable.training.answers import Rows
 from trainable.training.evaluate import Outputs, Scores, View, joined
 from trainable.training.extra_metrics import Metric
-from trainable.training.mask_losses import mask_loss, shrunk
+from trainable.training.mask_losses import at_one_size, mask_loss
 from trainable.training.mask_scores import MaskTally, worst_mask_scores
 from trainable.training.task import Mixing, Task
 from trainable.training.windows import answer_in_windows
@@ -76,7 +76,7 @@ class SegmentationTask(Task):
 
     def right(self, output: Tensor, targets: Tensor) -> Tensor:
         """Returns the share of the counted pixels of each image that are right, at the size of the output."""
-        masks = shrunk(targets, output) if output.shape[-2:] != targets.shape[-2:] else targets
+        _, masks = at_one_size(output, targets, enlarge=False)
         counted = (masks != IGNORED).flatten(1).sum(1)
         hits = (output.argmax(1) == masks).flatten(1).sum(1)
         return hits / counted.clamp_min(1)
@@ -86,10 +86,7 @@ class SegmentationTask(Task):
 
     def resized(self, images: Tensor, targets: Tensor, size: int) -> tuple[Tensor, Tensor]:
         """Returns images of `size` pixels, and masks of that size by the nearest pixels."""
-        if images.shape[-2:] == (size, size):
-            return images, targets
-        masks = functional.interpolate(targets[:, None].byte(), size=(size, size), mode="nearest-exact")
-        return resized(images, size), masks[:, 0].long()
+        return at_one_size(resized(images, size), targets, enlarge=False)
 
     def answer(
         self, model: nn.Module, images: Tensor, autocast: torch.autocast, views: Sequence[View]

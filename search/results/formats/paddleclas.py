@@ -275,7 +275,7 @@ def _crop(sheet: Sheet, side: int, winner: Winner) -> list[Any]:
             )
             return [{"RandCropImage": {**how, "scale": scale, "ratio": ratio, "use_log_aspect": True}}]
         case augmentations.ScaledCrop():
-            raise ValueError(augmentations.OF_MASKS)
+            raise ValueError(augmentations.SCALED_NEEDS_MASKS)
         case _:
             assert_never(spec.crop)
 

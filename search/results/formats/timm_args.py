@@ -226,7 +226,7 @@ def _crop(sheet: Sheet) -> None:
                 "augmentation.crop", "timm cuts from the stored image, here the cut is from its square"
             )
         case augmentations.ScaledCrop():
-            raise ValueError(augmentations.OF_MASKS)
+            raise ValueError(augmentations.SCALED_NEEDS_MASKS)
         case _:
             assert_never(spec.crop)
     sheet.only("augmentation.size.kind", "fixed", NO_HELP)

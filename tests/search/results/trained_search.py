@@ -31,6 +31,11 @@ def trained_search(folder: Path, tracking: dict[str, str] | None = None) -> Run:
             "tracking": tracking or {},
         }
     )
+    return write_trained(folder, study)
+
+
+def write_trained(folder: Path, study: Study) -> Run:
+    """Writes the folder of a finished search with one trial of one epoch, and returns the trial's run."""
     facts, images = digits_facts(epochs=1), load_for(study.base_recipe(), torch.device("cpu"))
     (folder / FACTS_FILE).write_bytes(facts_text(facts, images.info))
     study.resolved(folder.name).write(folder)

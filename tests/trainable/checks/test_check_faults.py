@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from tests.trainable.checks.alarms import alarms
 from tests.trainable.small_runs import CLASSES, data_set, plain_net, small_recipe
 from trainable.checks.check import check, check_data, check_lessons, check_network
 from trainable.checks.finding import CheckName, Finding
@@ -29,10 +30,6 @@ PATIENCE_SECONDS = 3600.0
 
 def sound_data() -> DataSet:
     return data_set(240, 120, 120)
-
-
-def alarms(findings: list[Finding]) -> dict[CheckName, Finding]:
-    return {finding.check: finding for finding in findings if finding.level in ("error", "warning")}
 
 
 def checked(recipe: Recipe, model: nn.Module | None = None, data: DataSet | None = None) -> list[Finding]:

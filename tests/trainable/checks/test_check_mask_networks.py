@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from tests.trainable.checks.alarms import alarms
 from tests.trainable.checks.mask_sets import Array, data_of, sound_recipe, swapped, with_masks
 from trainable.checks import mask_teaching, one_batch
 from trainable.checks.check import check, check_lessons, check_network
@@ -36,10 +37,6 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
 @pytest.fixture(scope="module")
 def data(recipe: Recipe) -> DataSet:
     return data_of(recipe)
-
-
-def alarms(findings: list[Finding]) -> dict[CheckName, Finding]:
-    return {finding.check: finding for finding in findings if finding.level in ("error", "warning")}
 
 
 def test_a_sound_segmentation_raises_no_alarm(recipe: Recipe, data: DataSet) -> None:

@@ -12,6 +12,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from tests.trainable.checks.alarms import alarms
 from tests.trainable.checks.mask_sets import (
     data_of,
     ignored,
@@ -23,7 +24,7 @@ from tests.trainable.checks.mask_sets import (
 )
 from tests.trainable.small_segmentations import mask_data, mask_recipe, write_masks
 from trainable.checks.check import check_data
-from trainable.checks.finding import CheckName, Finding
+from trainable.checks.finding import CheckName
 from trainable.checks.images import check_decoding, check_normalisation
 from trainable.checks.mask_counts import MaskCounts, check_values
 from trainable.checks.mask_shares import pixel_difference
@@ -45,10 +46,6 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
 @pytest.fixture(scope="module")
 def data(recipe: Recipe) -> DataSet:
     return data_of(recipe)
-
-
-def alarms(findings: list[Finding]) -> dict[CheckName, Finding]:
-    return {finding.check: finding for finding in findings if finding.level in ("error", "warning")}
 
 
 def test_sound_masks_raise_no_alarm(recipe: Recipe, data: DataSet) -> None:

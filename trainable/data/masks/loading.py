@@ -51,7 +51,7 @@ class _Masks(Loader):
 
     def unchanged(self, chosen: Integers, batch: int) -> Iterator[Batch]:
         """Yields a window of each image, from anywhere in it."""
-        batches = [chosen[start : start + batch] for start in range(0, len(chosen), batch)]
+        batches = Loader._batches(self, "train", chosen, batch)  # windows are of one size, images need not be
         for shown, planes in zip(batches, self._windows(batches, 0, UNCHANGED), strict=True):
             images, masks = self._apart(planes, "train", shown)
             yield self._laid_out(self._normalise(images)), masks

@@ -29,11 +29,6 @@ class MaskedSource(Source):
     def open(self, index: int) -> Image.Image:
         return self.images.open(index)
 
-    def open_mask(self, index: int) -> Pixels:
-        """Returns the mask's raw values, uint8 [H, W]; nobody writes to them. Raises whatever its decoder
-        raises."""
-        return self.masks.raw(index)
-
     def class_mask(self, index: int) -> Pixels:
         """Returns the class of each pixel, an index into the collection's classes or IGNORED: uint8 [H, W].
 
@@ -43,10 +38,6 @@ class MaskedSource(Source):
 
     def name(self, index: int) -> str:
         return self.images.name(index)
-
-    def mask_name(self, index: int) -> str:
-        """Returns a name of the mask for people: a path relative to the data set, or its number."""
-        return self.masks.name(index)
 
     def sizes_and_times(self, indices: Integers) -> Integers:
         """Returns the sums of both files' sizes and of their times, [n, 2]: they change when either does."""

@@ -38,7 +38,7 @@ def test_an_npz_file_has_masks_in_the_place_of_labels(tmp_path: Path) -> None:
     assert {part: len(source) for part, source in found.parts.items()} == {"train": 6, "validation": 2}
     source = found.parts["train"]
     assert isinstance(source, MaskedSource)
-    assert (source.name(2), source.mask_name(2), source.encoded) == ("2", "2", False)
+    assert (source.name(2), source.masks.name(2), source.encoded) == ("2", "2", False)
     np.testing.assert_array_equal(source.class_mask(2), MASKS[2])
     assert source.open(2).size == (12, 10)
     assert source.sizes_and_times(np.array([1])).tolist() == [[480, 0]]

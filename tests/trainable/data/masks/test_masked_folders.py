@@ -35,7 +35,7 @@ def names(found: Collection, part: Any = "train") -> list[tuple[str, str]]:
     """Returns the names of each image and its mask."""
     source = found.parts[part]
     assert isinstance(source, MaskedSource)
-    return [(source.name(index), source.mask_name(index)) for index in range(len(source))]
+    return [(source.name(index), source.masks.name(index)) for index in range(len(source))]
 
 
 def write_beside(folder: Path, stems: Iterable[str], suffix: str = "_mask") -> Path:

@@ -58,7 +58,7 @@ def test_a_manifest_needs_no_labels_and_is_read_in_the_order_of_a_folder(
 
     assert (found.format, found.classes, found.whole) == ("manifest", ("0", "1"), True)
     assert source(found).name(1) == "images/01.jpg"
-    assert source(found).mask_name(1) == "masks/01.png"
+    assert source(found).masks.name(1) == "masks/01.png"
     assert found.groups is not None
     assert found.groups["train"] == ("p0", "p0", "p1", "p1", "p2", "p2", "p3", "p3")
 

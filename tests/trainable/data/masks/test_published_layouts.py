@@ -119,7 +119,7 @@ def test_cityscapes_is_read_with_either_numbers_and_without_its_secret_test_part
     assert sizes(found) == {"train": 4, "validation": 2}
     assert (len(found.classes), found.classes[0], found.classes[18]) == (19, "road", "bicycle")
     np.testing.assert_array_equal(source(found).class_mask(0), bands(0, 18, IGNORED))
-    assert source(found).mask_name(0).endswith("labelIds.png" if kind == "labelIds" else "labelTrainIds.png")
+    assert source(found).masks.name(0).endswith("labelIds.png" if kind == "labelIds" else "labelTrainIds.png")
 
 
 def test_cities_may_be_groups(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_a_set_of_torchvision_is_read_as_torchvision_reads_it(
     np.testing.assert_array_equal(source(found).class_mask(0), bands(*rows))
     target = {"target_types": "segmentation"} if name == "OxfordIIITPet" else {}
     theirs = getattr(datasets, name)(str(tmp_path), **KNOWN[name].layout.train, **target)
-    np.testing.assert_array_equal(source(found).open_mask(0), np.asarray(theirs[0][1]))
+    np.testing.assert_array_equal(source(found).masks.raw(0), np.asarray(theirs[0][1]))
     np.testing.assert_array_equal(np.asarray(source(found).open(0)), np.asarray(theirs[0][0]))
 
 

@@ -28,6 +28,6 @@ def test_numbers_of_nuclei_are_foreground_of_binary_masks(real_images: Path) -> 
     survey = found.surveys["train"]
     assert survey.pixels.sum(axis=1).tolist() == [256 * 256] * 60
     for index in range(0, 60, 20):
-        np.testing.assert_array_equal(source.class_mask(index), np.minimum(source.open_mask(index), 1))
+        np.testing.assert_array_equal(source.class_mask(index), np.minimum(source.masks.raw(index), 1))
     sizes = {part: len(selection.indices) for part, selection in members_of(found, spec).items()}
     assert sizes == {"train": 42, "validation": 9, "test": 9}

@@ -57,11 +57,11 @@ def test_a_source_gives_an_image_with_the_classes_of_its_pixels(tmp_path: Path) 
 
     source = pickle.loads(pickle.dumps(train(collection(tmp_path, void=("1",)))))
 
-    np.testing.assert_array_equal(source.open_mask(0), bands(0, 1, 255))
+    np.testing.assert_array_equal(source.masks.raw(0), bands(0, 1, 255))
     np.testing.assert_array_equal(source.class_mask(0), bands(0, IGNORED, IGNORED))
     np.testing.assert_array_equal(source.class_mask(1), bands(1, 2))
     assert source.open(0).size == (12, 10)
-    assert (source.name(0), source.mask_name(0), len(source)) == ("images/a.jpg", "masks/a.png", 2)
+    assert (source.name(0), source.masks.name(0), len(source)) == ("images/a.jpg", "masks/a.png", 2)
 
 
 def test_the_time_of_a_source_changes_with_the_mask_and_with_the_image(tmp_path: Path) -> None:
