@@ -55,14 +55,13 @@ def about_masks(recipe: Recipe, info: DataInfo) -> dict[str, Any]:
     """Returns what `predict.py` must know of a model for masks: its classes, the value of each in the file of
     a mask, and how images are cut into windows and seen."""
     assert isinstance(recipe.task, Segmentation), "masks are of a segmentation"
-    side, (mean, _) = info.image_size, statistics_of(recipe.data, info)
+    side = info.image_size
     views = make_views(recipe.evaluation, side)
     return {
         "classes": list(info.classes),
         "values": list(info.mask_values or range(len(info.classes))),
         "channels": info.channels,
         "side": side,
-        "fill": torch.tensor(mean).mul(255.0).tolist(),
         "overlap": recipe.task.overlap,
         "views": [[1.0 if view.size is None else view.size / side, view.mirrored] for view in views],
     }

@@ -1,8 +1,8 @@
 """Answers images of any size with a model that answers windows, in numpy alone.
 
 `predict.py` of a bundle holds what follows the imports. It repeats `trainable.training.windows` and the views
-of `SegmentationTask`, pixel for pixel. `about` says how: the `side` of windows and their `overlap`, the
-levels that `fill` them up where an image ends, and `views`, each a scale and whether the image is mirrored.
+of `SegmentationTask`, pixel for pixel. `about` says how: the `side` of windows and their `overlap`, and
+`views`, each a scale and whether the image is mirrored.
 """
 
 from __future__ import annotations
@@ -42,10 +42,9 @@ def _seen(model: Model, levels: Any, scale: float, mirrored: bool, about: dict[s
 
 
 def _in_windows(model: Model, levels: Any, about: dict[str, Any]) -> Any:
-    """Returns the logits of all windows, averaged where they overlap."""
+    """Returns the logits of all windows, averaged where they overlap. Beyond the image, windows are black."""
     (height, width), side = levels.shape[:2], about["side"]
-    filled = np.empty((max(height, side), max(width, side), levels.shape[2]), np.float32)
-    filled[...] = about["fill"]
+    filled = np.zeros((max(height, side), max(width, side), levels.shape[2]), np.float32)
     filled[:height, :width] = levels
     tops, lefts = (_starts(each, side, about["overlap"]) for each in filled.shape[:2])
     corners = [(top, left) for top in tops for left in lefts]

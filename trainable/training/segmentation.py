@@ -30,7 +30,8 @@ class SegmentationTask(Task):
 
     `side` is that of the windows in which images are trained on and scored. `weights` [classes] multiply the
     losses of pixels. With a `tolerance` the F-score of boundaries is measured, to that share of an image's
-    diagonal; `own` are metrics of the caller's.
+    diagonal; `own` are metrics of the caller's. `black` [C] is a black pixel as the network sees it: with it
+    smaller images are filled up.
     """
 
     measures_itself = True
@@ -46,8 +47,9 @@ class SegmentationTask(Task):
         adjustments: Tensor | None = None,
         tolerance: float | None = None,
         own: Mapping[str, Metric] | None = None,
+        black: Tensor | None = None,
     ) -> None:
-        self.classes, self._spec, self._side = classes, spec, side
+        self.classes, self._spec, self._side, self._black = classes, spec, side, black
         self.most_at_once = max(1, PIXELS_AT_ONCE // side**2)
         self._smoothing, self._weights = label_smoothing, weights
         self._tolerance, self._own = tolerance, own or {}
@@ -105,7 +107,7 @@ class SegmentationTask(Task):
             shown = functional.interpolate(images, size=scaled, mode="bilinear", antialias=scale < 1.0)
         if view.mirrored:
             shown = shown.flip(-1)
-        logits = answer_in_windows(model, shown, autocast, self._side, self._spec.overlap)
+        logits = answer_in_windows(model, shown, autocast, self._side, self._spec.overlap, self._black)
         if view.mirrored:
             logits = logits.flip(-1)
         if logits.shape[-2:] == size:

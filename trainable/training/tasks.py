@@ -11,6 +11,7 @@ from torch import Tensor
 
 from trainable.data import DataInfo
 from trainable.data.arrays import as_tensor
+from trainable.data.loading import statistics_of
 from trainable.recipe import Recipe
 from trainable.recipe.metrics import BoundaryF1
 from trainable.recipe.tasks import Classification, Segmentation
@@ -36,6 +37,7 @@ def task_of(recipe: Recipe, info: DataInfo, device: torch.device, extra: ExtraMe
         case Segmentation():
             weights, adjusted = _of_classes(spec, info.pixel_counts, "natural", device)
             metrics = extra.specs if extra is not None else ()
+            mean, std = (torch.tensor(each).to(device) for each in statistics_of(recipe.data, info))
             return SegmentationTask(
                 recipe.task,
                 classes,
@@ -45,6 +47,7 @@ def task_of(recipe: Recipe, info: DataInfo, device: torch.device, extra: ExtraMe
                 adjustments=adjusted,
                 tolerance=next((each.tolerance for each in metrics if isinstance(each, BoundaryF1)), None),
                 own=extra.own if extra is not None else None,
+                black=-mean / std,
             )
         case _:
             assert_never(recipe.task)

@@ -12,16 +12,21 @@ from trainable.training.evaluate import full_precision
 
 
 def answer_in_windows(
-    model: nn.Module, images: Tensor, autocast: torch.autocast, side: int, overlap: float
+    model: nn.Module,
+    images: Tensor,
+    autocast: torch.autocast,
+    side: int,
+    overlap: float,
+    black: Tensor | None = None,
 ) -> Tensor:
     """Returns logits [B, K, H, W] of images [B, C, H, W], computed in windows of `side` pixels.
 
     Where windows overlap, by `overlap` of their side or more, logits are averaged (arXiv 1612.01105, section
-    5.1). An image that is smaller than a window is filled up with zeros, the mean of normalised pixels. So an
-    image's answers do not depend on the images that are scored with it.
+    5.1). An image that is smaller than a window is filled up with `black` [C] (zeros if None), as in
+    training. So an image's answers do not depend on the images that are scored with it.
     """
     height, width = images.shape[-2:]
-    filled = functional.pad(images, (0, max(0, side - width), 0, max(0, side - height)))
+    filled = _filled(images, max(side, height), max(side, width), black)
     tops = window_starts(filled.shape[-2], side, overlap)
     lefts = window_starts(filled.shape[-1], side, overlap)
     if len(tops) == len(lefts) == 1:
@@ -37,6 +42,16 @@ def answer_in_windows(
             counts[place] += 1.0
     assert sums is not None
     return (sums / counts)[..., :height, :width]
+
+
+def _filled(images: Tensor, height: int, width: int, black: Tensor | None) -> Tensor:
+    """Returns images [B, C, height, width], with black below and beside what was there."""
+    if images.shape[-2:] == (height, width):
+        return images
+    levels = 0.0 if black is None else black.to(images.dtype)[:, None, None]
+    filled = images.new_zeros(*images.shape[:2], height, width) + levels
+    filled[..., : images.shape[-2], : images.shape[-1]] = images
+    return filled
 
 
 def window_starts(length: int, side: int, overlap: float) -> list[int]:

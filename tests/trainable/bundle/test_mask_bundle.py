@@ -90,7 +90,7 @@ def test_files_have_the_run_s_top_class_of_every_pixel(
 def test_a_file_that_answers_otherwise_makes_no_bundle() -> None:
     import torch
 
-    kept, about = KeptMasks(), {"side": 4, "overlap": 0.0, "fill": [0.0], "views": [[1.0, False]]}
+    kept, about = KeptMasks(), {"side": 4, "overlap": 0.0, "views": [[1.0, False]]}
     kept.take(np.array([0]), torch.tensor([[1.0, 0.0]])[..., None, None].expand(1, 2, 4, 4))
     wrong = np.zeros((1, 2, 4, 4), np.float32)
     wrong[:, 1] = 1.0

@@ -37,7 +37,6 @@ def about(views: list[View]) -> dict[str, Any]:
     return {
         "side": SIDE,
         "overlap": OVERLAP,
-        "fill": torch.tensor(MEAN).mul(255.0).tolist(),
         "views": [[1.0 if view.size is None else view.size / SIDE, view.mirrored] for view in views],
     }
 
@@ -57,7 +56,8 @@ def test_an_image_of_any_size_is_answered_as_in_a_run(
 
     levels = torch.from_numpy(image).permute(2, 0, 1)[None].float()
     shown = (levels - module.mean) / module.std
-    task = SegmentationTask(Segmentation(overlap=OVERLAP), 3, SIDE)
+    black = -torch.tensor(MEAN) / torch.tensor(STD)
+    task = SegmentationTask(Segmentation(overlap=OVERLAP), 3, SIDE, black=black)
     autocast = torch.autocast("cpu", enabled=False)
     expected = task.answer(network, shown, autocast, seen)[0].numpy()
     assert class_logits(model, image, about(seen)) == pytest.approx(expected, abs=2e-4)

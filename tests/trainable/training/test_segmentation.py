@@ -85,6 +85,38 @@ def test_overlapping_windows_are_averaged() -> None:
     assert answered.tolist() == [7.5] * 8 + [11.5] * 8 + [15.5] * 8
 
 
+def test_beyond_a_small_image_the_network_sees_black() -> None:
+    seen: list[Tensor] = []
+
+    class Seeing(nn.Module):
+        def forward(self, images: Tensor) -> Tensor:
+            seen.append(images)
+            return images
+
+    black, images = torch.tensor([-1.0, -2.0, -3.0]), torch.randn(2, 3, 9, 11)
+    answered = answer_in_windows(Seeing(), images, OFF, 16, 0.5, black)
+    assert torch.equal(answered, images)
+    assert torch.equal(seen[0][:, :, :9, :11], images)
+    assert torch.equal(seen[0][:, :, 9:], black[:, None, None].expand(2, 3, 7, 16))
+    assert torch.equal(seen[0][:, :, :, 11:], black[:, None, None].expand(2, 3, 16, 5))
+
+
+def test_windows_are_black_beyond_an_image_in_training_and_in_scoring(tmp_path: Path) -> None:
+    """Images of 12 x 12 in windows of 16: both show the same level there."""
+    levels: dict[bool, list[Tensor]] = {True: [], False: []}
+
+    class Seeing(nn.Conv2d):
+        def forward(self, images: Tensor) -> Tensor:
+            levels[self.training].append(images.amin((0, 2, 3)).detach())
+            return super().forward(images)
+
+    root = write_masks(tmp_path, 12, ((12, 12),))
+    Run(mask_recipe(root, {"data.image_size": 16, "loop.epochs": 1}), model=Seeing(3, 3, 1)).step()
+    assert levels[False]
+    for black in levels[False]:
+        torch.testing.assert_close(black, levels[True][0])
+
+
 def test_a_mirrored_view_answers_for_the_pixels_of_the_image() -> None:
     model, images = convolution(side=1), torch.randn(2, 3, 16, 20, dtype=torch.float64)
     mirrored = task().answer(model, images, OFF, [View(mirrored=True)])
