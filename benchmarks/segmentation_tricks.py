@@ -40,7 +40,7 @@ BASE: dict[str, Any] = {
     "data": {"image_size": 128, "flips": ["horizontal"], "in_memory": True},
     "schedule": {"kind": "poly", "power": 0.9},
 }
-WINDOWS = (64, 96, 192)
+WINDOWS = (64, 192)
 ARMS: dict[str, dict[str, Any]] = {
     "base": {},
     "from scratch (000:48)": {"model.weights": None},
@@ -61,7 +61,7 @@ AT_TEST: dict[str, dict[str, Any]] = {
     "both": {"evaluation.flip": True, "evaluation.scales": [0.75, 1.0, 1.25]},
     "windows that do not overlap": {"task.overlap": 0.0},
 }
-RATES = (3e-4, 1e-3, 3e-3)
+RATES = (1e-3, 3e-3, 1e-2)
 
 
 class Job(NamedTuple):

@@ -68,6 +68,19 @@ LAUNCHES = {
     "images in the host's memory": 113,
     "ResNet-18": 229,
     "ViT": 1346,
+    "masks": 192,
+    "masks, scaled windows, classmix": 386,
+    "masks, cutmix": 198,
+    "masks, trivialaugment": 243,
+    "masks, every loss": 312,
+    "masks, fp16, micro-batches": 503,
+    "masks, loss at the size of the outputs": 192,
+    "a teacher's logits": 148,
+    "a teacher's logits, mixed images": 162,
+    "a teacher's decoupled logits": 238,
+    "a teacher's features": 148,
+    "a teacher's logits of masks": 260,
+    "a teacher's features of masks": 331,
 }
 """Kernels and copies that a step launches, measured with torch 2.15. On a GPU they bound small nets."""
 
@@ -87,6 +100,9 @@ IN_AN_EPOCH = {
     "a number read in training/trainer.py _trained": "the epoch's sums, at its end",
     "a number read in training/evaluate.py scores": "the part's sums, at its end",
     "a tensor read in training/evaluate.py scores": "or these sums and all answers together, at its end",
+    "a tensor read in training/mask_scores.py scores": "the counts of a part's pixels, at its end",
+    "a tensor read in training/lessons.py _computed": "the answers of a teacher that are remembered, once",
+    "an event in training/teaching.py seconds": "what the teacher's steps took, when an epoch is reported",
     "a number read in amp/grad_scaler.py get_scale": "the state that a checkpoint holds",
     "a number read in amp/grad_scaler.py _get_growth_tracker": "the state that a checkpoint holds",
 }

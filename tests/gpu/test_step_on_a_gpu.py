@@ -5,12 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.trainable.lessons import LESSONS, asked
 from tests.trainable.small_runs import data_set, small_recipe
 from tests.trainable.training.test_synchronisation import CASES
 from trainable.probes.network_cost import measure_cost
@@ -28,7 +30,18 @@ def strict_about_waiting() -> Iterator[None]:
 @pytest.mark.usefixtures("strict_about_waiting")
 @pytest.mark.parametrize("values", CASES.values(), ids=CASES)
 def test_a_step_waits_for_nothing_on_a_gpu(values: dict[str, Any]) -> None:
-    run = Run(small_recipe(values), data=data_set(), device=torch.device("cuda"))
+    step_strictly(Run(small_recipe(values), data=data_set(), device=torch.device("cuda")))
+
+
+@pytest.mark.usefixtures("strict_about_waiting")
+@pytest.mark.parametrize("name", LESSONS)
+def test_a_step_on_masks_or_with_a_teacher_waits_for_nothing_on_a_gpu(name: str, tmp_path: Path) -> None:
+    recipe, data = asked(LESSONS[name], tmp_path)
+    step_strictly(Run(recipe, data=data, device=torch.device("cuda")))
+
+
+def step_strictly(run: Run) -> None:
+    """Takes an epoch's steps, of which each that waits for the device is an error, but for the first."""
     with run.probing():
         run.train_on(next(run.windows()))
         torch.cuda.synchronize()
@@ -36,6 +49,19 @@ def test_a_step_waits_for_nothing_on_a_gpu(values: dict[str, Any]) -> None:
         for window in run.windows(1):
             run.train_on(window)
         torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize("name", LESSONS)
+def test_masks_and_teachers_come_to_on_a_gpu_what_they_do_on_a_cpu(name: str, tmp_path: Path) -> None:
+    """In single precision and by small steps, which rounding does not change much."""
+    recipe, data = asked(LESSONS[name], tmp_path)
+    recipe = recipe.with_values({"precision.kind": "fp32", "optimizer.lr": 1e-4})
+    results = []
+    for device in ("cpu", "cuda"):
+        run = Run(recipe, data=data, device=torch.device(device))
+        run.step()
+        results.append((run.history[-1].train_loss, run.history[-1].val_loss))
+    assert results[1] == pytest.approx(results[0], rel=2e-3)
 
 
 @pytest.mark.parametrize("kind", ["fp32", "tf32", "bf16", "fp16"])

@@ -28,7 +28,7 @@ from trainable.recipe.trained_files import TrainedFiles, teacher_files
 from trainable.training.evaluate import full_precision, main_output
 from trainable.training.network import layout_of, make_network
 
-RGB, GREY = 3, 1
+GREY = 1
 LUMA = (0.299, 0.587, 0.114)
 """The shares of red, green and blue in a grey image (ITU-R BT.601), as files are decoded as grey."""
 NAMES_SHOWN = 8
@@ -154,30 +154,30 @@ def conversion(
     """Returns the function that makes of images [B, C, H, W], normalised for the student, the teacher's own:
     its normalisation, its channels, its number type, and squares of `side` pixels unless that is None."""
     first = next(network.parameters())
-    mean, deviation, own_mean, own_deviation = (
-        torch.tensor(tuple(numbers), dtype=first.dtype).view(1, -1, 1, 1).to(first.device)
-        for numbers in (*student, *teacher)
+    numbers = [torch.tensor(tuple(each), dtype=first.dtype) for each in (*student, *teacher, LUMA)]
+    mean, deviation, own_mean, own_deviation = numbers[:4]
+    same = mean.tolist() == own_mean.tolist() and deviation.tolist() == own_deviation.tolist()
+    mean, deviation, own_mean, own_deviation, luma = (
+        each.view(1, -1, 1, 1).to(first.device) for each in numbers
     )
-    same = mean.shape == own_mean.shape and torch.equal(mean, own_mean)
-    same = same and torch.equal(deviation, own_deviation)
 
     def converted(images: Tensor) -> Tensor:
         known = images.to(first.dtype)
         if not same:
-            pixels = _with_channels(known * deviation + mean, own_mean.shape[1])
+            pixels = _with_channels(known * deviation + mean, own_mean.shape[1], luma)
             known = (pixels - own_mean) / own_deviation
         return known if side is None else resized(known, side)
 
     return converted
 
 
-def _with_channels(pixels: Tensor, channels: int) -> Tensor:
+def _with_channels(pixels: Tensor, channels: int, luma: Tensor) -> Tensor:
+    """Returns pixels of so many channels; grey ones are the sum of colours times `luma` [1, 3, 1, 1]."""
     if pixels.shape[1] == channels:
         return pixels
     if pixels.shape[1] == GREY:
         return pixels.expand(-1, channels, -1, -1)
-    shares = pixels.new_tensor(LUMA).view(1, RGB, 1, 1)
-    return (pixels * shares).sum(1, keepdim=True)
+    return (pixels * luma).sum(1, keepdim=True)
 
 
 def _info_of(files: TrainedFiles, info: DataInfo, classes: Sequence[str]) -> DataInfo:

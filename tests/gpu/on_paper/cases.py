@@ -7,6 +7,8 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from torch import Tensor, nn
 from tests.gpu.on_paper.ddp import Sum
 from tests.gpu.on_paper.device import on_paper
 from tests.gpu.on_paper.paper import Paper
+from tests.trainable.lessons import LESSONS, Lesson, asked
 from tests.trainable.small_runs import CLASSES, SIZE, data_set, small_recipe
 from tests.trainable.training.test_synchronisation import CASES
 from tests.trainable.tune.in_process import InProcess
@@ -43,6 +46,8 @@ class Case:
     """So many images train, if they are larger than SIZE."""
     memory: int = 80 * 2**30
     """The device has so many bytes; images stay on it if they take a quarter or less."""
+    lesson: Lesson | None = None
+    """Says what is learnt where it is not the classes of small images."""
 
 
 @dataclass(frozen=True)
@@ -102,11 +107,18 @@ MASKS = {
 }
 
 LAMB = {"fp16, lamb": Case({**FP16, "optimizer.kind": "lamb"}, epochs=0)}
+TAUGHT = {name: Case({}, lesson=lesson) for name, lesson in LESSONS.items()}
 
 
 def cases() -> dict[str, Case]:
     """Returns the steps that a watch on the CPU looks at, too, and whole epochs."""
-    return {**{name: Case(values, epochs=0) for name, values in CASES.items()}, **MASKS, **LAMB, **EPOCHS}
+    return {
+        **{name: Case(values, epochs=0) for name, values in CASES.items()},
+        **MASKS,
+        **LAMB,
+        **EPOCHS,
+        **TAUGHT,
+    }
 
 
 Plant = Callable[[Tensor], Tensor]
@@ -167,22 +179,28 @@ class Faulty(nn.Module):
 
 def record(case: Case, model: nn.Module | None = None) -> Record:
     """Runs a case on paper. What is raised is part of the record."""
+    with TemporaryDirectory() as folder:
+        recipe, data = _asked(case, Path(folder))
+        return _on_paper(case, recipe, data, model)
+
+
+def _on_paper(case: Case, recipe: Recipe, data: DataSet, model: nn.Module | None) -> Record:
     with on_paper(case.memory) as paper:
         try:
-            return _recorded(case, model, paper)
+            return _recorded(case, recipe, data, model, paper)
         except Exception as error:
             while error.__cause__ is not None:
                 error = error.__cause__  # type: ignore[assignment]
             return Record(fault=f"{type(error).__name__}: {error}")
 
 
-def _recorded(case: Case, model: nn.Module | None, paper: Paper) -> Record:
+def _recorded(case: Case, recipe: Recipe, data: DataSet, model: nn.Module | None, paper: Paper) -> Record:
     ranks = Ranks(0, case.world, start_reduce=Sum)  # type: ignore[arg-type]
-    run = Run(_recipe(case), data=_data(case), device=torch.device("cuda"), ranks=ranks, model=model)
+    run = Run(recipe, data=data, device=torch.device("cuda"), ranks=ranks, model=model)
     with run.probing():
         run.train_on(next(run.windows()))
         paper.clear()
-        for window in run.windows(1):
+        for _, window in zip(range(STEPS), run.windows(1), strict=False):
             run.train_on(window)
         step_waits, launches = dict(paper.waits), paper.launches / STEPS
     paper.clear()
@@ -191,6 +209,12 @@ def _recorded(case: Case, model: nn.Module | None, paper: Paper) -> Record:
     run.state_dict()
     run.close()
     return Record("", step_waits, dict(paper.waits), launches)
+
+
+def _asked(case: Case, folder: Path) -> tuple[Recipe, DataSet]:
+    if case.lesson is not None:
+        return asked(case.lesson, folder)
+    return _recipe(case), _data(case)
 
 
 def _recipe(case: Case) -> Recipe:

@@ -16,6 +16,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import trainable
+from tests.trainable import lessons
 from tests.trainable.small_runs import data_set, small_recipe
 from trainable.training.run import Run
 
@@ -118,15 +119,31 @@ FROM_THE_HOST = {"mixup, smoothing": 1, "cutmix": 1, "lamb": 2}
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_step_waits_for_nothing(name: str) -> None:
-    values = CASES[name]
-    run = Run(small_recipe(values), data=data_set())
+    assert waits_of(Run(small_recipe(CASES[name]), data=data_set())) == reads(FROM_THE_HOST.get(name, 0))
+
+
+@pytest.mark.parametrize("name", lessons.LESSONS)
+def test_a_step_on_masks_or_with_a_teacher_waits_for_nothing(name: str, tmp_path: Path) -> None:
+    recipe, data = lessons.asked(lessons.LESSONS[name], tmp_path)
+    assert waits_of(Run(recipe, data=data)) == reads(lessons.FROM_THE_HOST.get(name, 0))
+
+
+STEPS = 3
+
+
+def reads(in_a_step: int) -> list[str]:
+    return ["aten._local_scalar_dense.default"] * (STEPS * in_a_step)
+
+
+def waits_of(run: Run) -> list[str]:
+    """Returns what waits in the steps after the first."""
     with run.probing():
         run.train_on(next(run.windows()))  # optimizers make their state in the first step
         with Watch() as watch:
-            for window in run.windows(1):
+            for _, window in zip(range(STEPS), run.windows(1), strict=False):
                 run.train_on(window)
-    reads = 3 * FROM_THE_HOST.get(name, 0)
-    assert watch.waited == ["aten._local_scalar_dense.default"] * reads
+    waited: list[str] = watch.waited
+    return waited
 
 
 def test_an_epoch_reads_the_device_a_few_times_however_many_steps_it_has() -> None:
