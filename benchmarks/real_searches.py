@@ -92,7 +92,7 @@ def run(data: str, arm: str, seed: int, gpus: float | None = None) -> Record:
             chosen += ["--set", f"resources={{cpus: 1, gpus: {gpus:g}}}"]
         command = ["search", *FLAGS[data], *CHEAP, *chosen, "--set", "finalists=none", *flags]
         where = environment(1)
-        _tunebook(Path(storage), *command)
+        tunebook(Path(storage), *command)
         folder = Path(storage) / "run"
         found = course(read(folder / "events.jsonl"))
         trials = {"best": found["trial"]}
@@ -100,13 +100,13 @@ def run(data: str, arm: str, seed: int, gpus: float | None = None) -> Record:
             trials["documented"] = 0
             if (before := halfway(found)) is not None:
                 trials["halfway"] = before[1]
-        fresh = {trial: _fresh(folder, trial) for trial in sorted(set(trials.values()))}
+        again = {trial: fresh(folder, trial) for trial in sorted(set(trials.values()))}
     shown = [each for each in command if each not in (storage, "--storage")]
     record = {
         "data": data,
         "arm": arm,
         "seed": seed,
-        "fresh": {which: fresh[trial] for which, trial in trials.items()},
+        "fresh": {which: again[trial] for which, trial in trials.items()},
         **found,
         "command": portable(shlex.join(["tunebook", *shown])),
         "environment": where,
@@ -115,7 +115,7 @@ def run(data: str, arm: str, seed: int, gpus: float | None = None) -> Record:
     return record
 
 
-def course(events: Sequence[Event]) -> dict[str, Any]:
+def course(events: Sequence[Event], metric: str = "val_accuracy") -> dict[str, Any]:
     """Returns the epochs spent at each better final score, the score and its trial, in order of time; the
     best trial, its score and values; all ends."""
     epochs, best, trial = 0, 0.0, 0
@@ -130,7 +130,7 @@ def course(events: Sequence[Event]) -> dict[str, Any]:
                 drawn[event.trial] = event.values
             case EpochEvent():
                 epochs += 1
-                latest[event.trial] = event.result.val_accuracy
+                latest[event.trial] = event.result.metrics()[metric]
             case EndEvent():
                 ends[event.state] = ends.get(event.state, 0) + 1
                 if event.state == "finished" and latest[event.trial] > best:
@@ -152,17 +152,17 @@ def make_set_of(data: str, folder: Path) -> None:
     write_parts(made, folder / f"{data}.npz", train=len(made.train))
 
 
-def _fresh(folder: Path, trial: int) -> dict[str, Sequence[float]]:
+def fresh(folder: Path, trial: int, seeds: int = FRESH) -> dict[str, Sequence[float]]:
     """Returns the scores of a trial's recipe, trained from its YAML with fresh seeds."""
-    kept = ["--trial", str(trial), "--verify", str(FRESH), "--out", str(folder / f"{trial}.yaml")]
-    _tunebook(folder.parent, "export", str(folder), *kept, fails=True)
+    kept = ["--trial", str(trial), "--verify", str(seeds), "--out", str(folder / f"{trial}.yaml")]
+    tunebook(folder.parent, "export", str(folder), *kept, fails=True)
     verified = read_verification(folder)
     assert verified is not None
     assert verified.trial == trial
     return {"test": verified.found.scores, "validation": verified.found.validation_scores}
 
 
-def _tunebook(folder: Path, *arguments: str, fails: bool = False) -> None:
+def tunebook(folder: Path, *arguments: str, fails: bool = False) -> None:
     """Runs a command there. With `fails` it may exit with 1, as `--verify` does where the figure does not
     hold."""
     command = [sys.executable, "-m", "search", *arguments]

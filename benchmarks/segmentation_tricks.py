@@ -62,6 +62,15 @@ AT_TEST: dict[str, dict[str, Any]] = {
     "windows that do not overlap": {"task.overlap": 0.0},
 }
 RATES = (1e-3, 3e-3, 1e-2)
+SAID = {
+    "from scratch (000:48)": "-3",
+    f"windows of {WINDOWS[1]} instead of 128 (000:49)": "+10, from 321 to 513 px",
+    "loss at the size of the outputs (000:50)": "-1.3",
+    "frozen BatchNorm (000:51)": "+1.3",
+    "flip at test (000:47)": "+0.4",
+    "scales 0.75, 1, 1.25 at test (000:46)": "+1",
+}
+"""What the guides say that each gains, in per cent, as the difference to a base that is as ours."""
 
 
 class Job(NamedTuple):
@@ -122,18 +131,21 @@ def page(tree: dict[str, Any], options: argparse.Namespace) -> str:
         f"{options.seeds} seeds (of weights, order and augmentation). `gain`: the mean difference to `base` "
         "with the same seed, ± its standard error. The rate is the best of three on the validation part, for "
         f"weights and for training from scratch ({_rates(tree['rates'])}). Nuclei: 42 training and 9 test "
-        f"images of 256 px. Shapes: {options.images} images of 96 to 160 px, 70 % of them to train on.\n\n"
-        "| | nuclei | gain | shapes | gain |\n|-|-|-|-|-|\n"
+        f"images of 256 px. Shapes: {options.images} images of 96 to 160 px, 70 % of them to train on. "
+        "`guides`: what they say. A cell of fewer seeds says how many.\n\n"
+        "| | guides | nuclei | gain | shapes | gain |\n|-|-|-|-|-|-|\n"
     )
     rows = [
-        f"| {arm} | " + " | ".join(_cells(tree["runs"], name, arm) for name in ("nuclei", "shapes")) + " |"
+        f"| {arm} | {SAID.get(arm, '')} | "
+        + " | ".join(_cells(tree["runs"], name, arm, options.seeds) for name in ("nuclei", "shapes"))
+        + " |"
         for arm in (*ARMS, *AT_TEST)
     ]
     return head + "\n".join(rows) + "\n\n" + described(tree["environment"])
 
 
-def _cells(runs: Sequence[dict[str, Any]], name: str, arm: str) -> str:
-    """Returns the score of an arm, and its gain over the base."""
+def _cells(runs: Sequence[dict[str, Any]], name: str, arm: str, seeds: int) -> str:
+    """Returns the score of an arm, and its gain over the base; with so few seeds as there are."""
     ours, base = (
         {
             each["seed"]: 100 * each["test"][which]
@@ -150,7 +162,8 @@ def _cells(runs: Sequence[dict[str, Any]], name: str, arm: str) -> str:
         if arm == "base"
         else f"{statistics.fmean(gains):+.1f} ± {_deviation(gains) / len(gains) ** 0.5:.1f}"
     )
-    return f"{statistics.fmean(ours.values()):.1f} ± {_deviation(list(ours.values())):.1f} | {gain}"
+    few = f" (n={len(ours)})" if len(ours) < seeds else ""
+    return f"{statistics.fmean(ours.values()):.1f} ± {_deviation(list(ours.values())):.1f}{few} | {gain}"
 
 
 def _rates(rates: dict[str, dict[str, float]]) -> str:
