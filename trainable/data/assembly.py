@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
@@ -35,7 +36,7 @@ from trainable.data.measure import (
 )
 from trainable.data.members import members_of
 from trainable.data.parts import ArrayPart, FilePart, Members, Part
-from trainable.data.reading import read
+from trainable.data.reading import read, read_pairs
 from trainable.data.remote_data import cached
 from trainable.data.source import Collection, Selection, Split
 from trainable.errors import DataError
@@ -75,10 +76,15 @@ def load(
 def stored_side(spec: Data, *, download: bool = False, masks: Masks | None = None) -> int | None:
     """Returns the median shorter side in pixels of a sample of the training images, as they are stored.
 
-    It reads 2,000 headers at most, after a copy of files behind a URI. None if no image opens, which
-    decoding will explain. Raises DataError as `load` does.
+    It reads 2,000 headers at most, and no mask, after a copy of files behind a URI. None if no image opens,
+    which decoding will explain. Raises DataError as `load` does.
     """
-    measured = channels_and_side(sample(stored_parts(spec, download=download, masks=masks)[0]["train"]))
+    if masks is None:
+        images = stored_parts(spec, download=download)[0]["train"]
+    else:
+        source = read_pairs(_copied(spec), download, masks).parts["train"].images
+        images = Selection(source, np.arange(len(source.labels)))
+    measured = channels_and_side(sample(images))
     return None if measured is None else measured[1]
 
 
@@ -96,13 +102,18 @@ def stored_parts(
 
 def _collection(spec: Data, download: bool, masks: Masks | None = None) -> Collection:
     """Returns what the section names; data behind a URI are copied to this machine first, once."""
+    here = _copied(spec)
+    collection = read(here, download, masks)
+    return collection if here is spec else replace(collection, path=spec.path, copy=Path(here.path))
+
+
+def _copied(spec: Data) -> Data:
+    """Returns the section with the path of a copy where its data are behind a URI."""
     if not is_uri(spec.path) or is_manifest(spec):
-        return read(spec, download, masks)
+        return spec
     if idx.NAME.fullmatch(Store(spec.path).name):
         raise DataError(f"data.path: {spec.path} is one of several IDX files; give the URI of their folder")
-    copy = cached(spec.path)
-    collection = read(spec.model_copy(update={"path": str(copy)}), download, masks)
-    return replace(collection, path=spec.path, copy=copy)
+    return spec.model_copy(update={"path": str(cached(spec.path))})
 
 
 def from_arrays(

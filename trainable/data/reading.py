@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, assert_never
 
@@ -31,28 +33,47 @@ def read(spec: Data, download: bool, masks: Masks | None = None) -> Collection:
     With `masks`, each image has a mask in the place of a label, and every mask is read once. A manifest may
     be behind a URI; other data must be on this machine.
     """
+    if masks is not None:
+        with _named(spec):
+            return surveyed(read_pairs(spec, download, masks), spec, masks)
     if manifest.is_manifest(spec):
-        return (
-            manifest.read(spec) if masks is None else surveyed(masked_manifest.read(spec, masks), spec, masks)
-        )
+        return manifest.read(spec)
+    with _named(spec) as path:
+        return with_groups(_read(_checked_format(spec, path), spec, path, download), spec)
+
+
+def read_pairs(spec: Data, download: bool, masks: Masks) -> Pairs:
+    """Returns the images and masks that a recipe's `data` section names, before a mask is read. Raises
+    DataError."""
+    if manifest.is_manifest(spec):
+        return masked_manifest.read(spec, masks)
+    with _named(spec) as path:
+        return _pairs(_checked_format(spec, path), spec, path, download, masks)
+
+
+@contextmanager
+def _named(spec: Data) -> Iterator[Path]:
+    """Yields the path of the data, which is in every error. Raises DataError for what cannot be read."""
     path = Path(os.path.abspath(os.path.expanduser(spec.path)))
     try:
-        usable_path(str(path))
-        form = _format(spec, path)
-        if form not in ("digits", "torchvision") and not path.exists():
-            raise DataError(f"data.path: {path} does not exist")
-        if spec.root is not None:
-            raise DataError(f"data.root: only a manifest's images lie below it, and {path} has format {form}")
-        if spec.columns != Columns() and form not in ("manifest", "datasets"):
-            raise DataError(
-                "data.columns: a manifest has columns, and a folder saved by Hugging Face datasets; "
-                f"{path} has format {form}"
-            )
-        if masks is not None:
-            return surveyed(_pairs(form, spec, path, download, masks), spec, masks)
-        return with_groups(_read(form, spec, path, download), spec)
+        yield path
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: cannot be read: {why(error)}") from error
+
+
+def _checked_format(spec: Data, path: Path) -> Format:
+    usable_path(str(path))
+    form = _format(spec, path)
+    if form not in ("digits", "torchvision") and not path.exists():
+        raise DataError(f"data.path: {path} does not exist")
+    if spec.root is not None:
+        raise DataError(f"data.root: only a manifest's images lie below it, and {path} has format {form}")
+    if spec.columns != Columns() and form not in ("manifest", "datasets"):
+        raise DataError(
+            "data.columns: a manifest has columns, and a folder saved by Hugging Face datasets; "
+            f"{path} has format {form}"
+        )
+    return form
 
 
 def _read(form: Format, spec: Data, path: Path, download: bool) -> Collection:

@@ -218,6 +218,13 @@ def test_small_images_or_windows_with_masks_are_learnt_from_scratch(
     assert (found.stored_side, found.backbone, found.hint) == (size[0], None, "")
 
 
+def test_no_mask_is_read_for_the_start(masks: Path) -> None:
+    """All are read when the data set is loaded, a moment later."""
+    for mask in (masks / "masks").iterdir():
+        mask.write_bytes(b"no picture")
+    assert find_start(masks_study(masks), gpu=False).stored_side == 150
+
+
 def test_no_decoder_is_put_above_a_network_without_features_of_several_sizes() -> None:
     assert any(name.startswith("vit_") for name in candidates(gpu=True))
     assert not any(name.startswith("vit_") for name in candidates(gpu=True, dense=True))
