@@ -54,10 +54,6 @@ from trainable.training.trainer import Trainer
 PREFIXES: dict[Split, str] = {"train": "train", "validation": "val", "test": "test"}
 STATE_VERSION = 2
 
-CLEAN_IMAGES = 2_000
-"""So many training images are scored at the end of a run:
-the standard error of their accuracy is 1.1 points at most."""
-
 
 class Run:
     """Trains one recipe on one device, as one of `ranks`.
@@ -316,9 +312,7 @@ class Run:
         """Returns, at the end of a run, the scores of training images shown as validation images are."""
         if diverged or self.epoch + 1 < self.recipe.loop.epochs:
             return None
-        info, seed = self.data.info, self.recipe.loop.seed
-        chosen = seeds.sample(seed, info.train_images, max(CLEAN_IMAGES, info.validation_images))
-        scores = self._scoring.some(self._scored_model(), "train", chosen)
+        scores = self._scoring.some(self._scored_model())
         return scores if scores.finite else None
 
     def _settle_norm(self, epoch: int) -> None:
