@@ -69,13 +69,15 @@ def trained_on(
     *,
     seeds: Sequence[int],
     parts: Sequence[Split],
+    metric: str,
     device: torch.device,
     title: str,
     say: Say,
 ) -> Iterator[Tuned]:
     """Trains what `make` returns for each seed by a recipe, and yields it with its scores on some parts.
 
-    `say` receives a line for each. Raises RunError, which names the seed, where a run diverges or crashes.
+    `say` receives a line for each, with the score of each part in a metric such as `val_accuracy`. Raises
+    RunError, which names the seed, where a run diverges or crashes.
     """
     for seed in seeds:
         seeded = recipe.with_values({"loop.seed": seed})
@@ -86,7 +88,10 @@ def trained_on(
                 raise RunError(f"{title}, seed {seed}: diverged; a lower --lr-factor may help")
             scores = {part: run.score(part, answers=True) for part in parts}
             weights = {name: each.detach().to("cpu", copy=True) for name, each in run.weights().items()}
-        words = ", ".join(f"{PREFIXES[part]}_accuracy {each.accuracy:.4f}" for part, each in scores.items())
+        name = metric.removeprefix("val_")
+        words = ", ".join(
+            f"{PREFIXES[part]}_{name} {each.by_name()[name]:.4f}" for part, each in scores.items()
+        )
         say(f"{title}, seed {seed}: {words}")
         yield Tuned(seed, weights, scores)
 

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from trainable.bundle.trained import Trained
-from trainable.data import Split
+from trainable.data import DataInfo, Split
 from trainable.errors import DataError, UserError
 from trainable.models.libraries import title_of
 from trainable.models.widths import Widths, make_narrow, widths_between
@@ -23,6 +23,7 @@ from trainable.shrinking.prune import Pruned, prune
 from trainable.train import model_file, threads_of
 from trainable.training.devices import default_device
 from trainable.training.evaluate import Scores
+from trainable.training.metrics import OBJECTIVES, objectives_for, sign_of
 from trainable.training.network import make_network
 from trainable.training.seeds import Use, derive, global_generators
 
@@ -64,9 +65,15 @@ class Shrunk:
         return tuple(self.scores[UNPRUNED][0])
 
     @property
+    def metric(self) -> str:
+        """Returns the metric by which the networks are judged, such as `val_accuracy`."""
+        return metric_of(self.trained, self.scores[UNPRUNED][0]["validation"])
+
+    @property
     def best(self) -> Tuned:
-        """Returns the fine-tuned network with the best validation accuracy; of equals the first."""
-        return max(self.tuned, key=lambda each: each.scores["validation"].accuracy)
+        """Returns the fine-tuned network with the best score on the validation part; of equals the first."""
+        sign, name = sign_of(OBJECTIVES[self.metric]), self.metric.removeprefix("val_")
+        return max(self.tuned, key=lambda each: sign * each.scores["validation"].by_name()[name])
 
 
 def shrink(
@@ -89,25 +96,25 @@ def shrink(
     """
     data, info, device = trained.data, trained.data.info, device or default_device()
     parts: tuple[Split, ...] = ("validation", "test") if test else ("validation",)
-    if test and data.test is None:
-        raise DataError(f"data.path {recipe.data.path}: there is no test part to score")
-    if scratch and trained.recipe.model.weights is not None:
-        raise UserError(
-            f"--scratch: the recipe begins from the weights {trained.recipe.model.weights!r}, which fit no "
-            "narrower network: from new weights it would lose for want of them"
-        )
+    _check_asked(trained, test=test, scratch=scratch)
     whole, title = trained.network(), title_of(trained.recipe.model)
     shape = (info.channels, info.image_size, info.image_size)
     with threads_of(trained.recipe.provenance, say):
         pruned = prune(whole, shape, share, title=title)
         widths = widths_between(_made(trained), pruned.network)
-        say(f"pruned to {pruned.share:.1%} of {pruned.before.total:,} operations an image")
+        say(f"pruned to {pruned.share:.1%} of {pruned.before.total:,} operations {_one_of(info)}")
         scored = partial(scores_of, recipe=recipe, data=data, parts=parts, device=device)
-        train = partial(
-            trained_on, data=data, seeds=seeds_of(trained.recipe, seeds), parts=parts, device=device, say=say
-        )
         scores: dict[str, tuple[Mapping[Split, Scores], ...]] = {}
         scores |= {UNPRUNED: (scored(whole),), PRUNED: (scored(pruned.network),)}
+        train = partial(
+            trained_on,
+            data=data,
+            seeds=seeds_of(trained.recipe, seeds),
+            parts=parts,
+            metric=metric_of(trained, scores[UNPRUNED][0]["validation"]),
+            device=device,
+            say=say,
+        )
         tuned = tuple(train(recipe, make=lambda _: copy.deepcopy(pruned.network), title=TUNED))
         scores[TUNED] = tuple(each.scores for each in tuned)
         if scratch:
@@ -115,6 +122,34 @@ def shrink(
             scores[SCRATCH] = tuple(each.scores for each in made)
         costs = _costs(trained, recipe, pruned, whole, device)
     return Shrunk(trained, recipe, pruned, widths, scores, tuned, costs)
+
+
+def metric_of(trained: Trained, scores: Scores) -> str:
+    """Returns the metric by which networks made of a trained one are judged: the objective of the search that
+    its recipe came from, if these scores have it, or else `val_mean_iou` for masks, `val_accuracy` for
+    labels."""
+    known = trained.recipe.provenance
+    objective = known.objective if known is not None else None
+    measured = scores.metrics("val")
+    default = objectives_for(trained.data.info.dense)[0]
+    return objective if objective in OBJECTIVES and objective in measured else default
+
+
+def _one_of(info: DataInfo) -> str:
+    """Returns in words what a network is shown at once: an image, or a window of one."""
+    return "a window" if info.dense else "an image"
+
+
+def _check_asked(trained: Trained, *, test: bool, scratch: bool) -> None:
+    """Raises UserError for what could not be compared, before any training."""
+    recipe = trained.recipe
+    if test and trained.data.test is None:
+        raise DataError(f"data.path {recipe.data.path}: there is no test part to score")
+    if scratch and recipe.model.weights is not None:
+        raise UserError(
+            f"--scratch: the recipe begins from the weights {recipe.model.weights!r}, which fit no "
+            "narrower network: from new weights it would lose for want of them"
+        )
 
 
 def draw_narrow(trained: Trained, widths: Widths, seed: int) -> nn.Module:

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.trainable.small_segmentations import mask_recipe, write_masks
 from trainable.bundle.trained import network_in, trained_in
+from trainable.recipe.yamlfile import write_recipe
 from trainable.shrinking import latency
 
 Tunebook = Callable[..., tuple[int, str, str]]
@@ -74,6 +76,19 @@ def test_a_recipe_is_trained_first_and_the_data_are_printed_alone(tunebook: Tune
     }
     assert set(tree["networks"]) == {"unpruned", "pruned", "fine-tuned"}
     assert [each.name for each in Path().iterdir()] == ["recipe.yaml"], "nothing was asked to be written"
+
+
+def test_masks_are_judged_by_their_iou(tunebook: Tunebook, tmp_path: Path, recipe: Path) -> None:
+    write_recipe(recipe, mask_recipe(write_masks(tmp_path / "masks", 40), {"model.width": 16}))
+    assert tunebook("train", recipe, "--out", "trained")[0] == 0
+    code, out, _ = tunebook("shrink", "trained", "--seeds", 2, "--test", "-o", "small")
+    assert code == 0
+    words = next(line for line in out.splitlines() if line.startswith("With "))
+    assert "test_mean_iou differs by" in words
+    assert "windows at once" in words
+    tree = json.loads(Path("small/metrics.json").read_text())
+    assert tree["metric"] == "val_mean_iou"
+    assert network_in(Path("small"))(torch.zeros(1, 3, 16, 16)).shape == (1, 3, 16, 16)
 
 
 def test_a_training_that_diverges_is_a_failure_and_leaves_nothing(tunebook: Tunebook, recipe: Path) -> None:
