@@ -17,7 +17,7 @@ import numpy as np
 from search.record.finals import LEVEL, error_of_sum, student
 from search.results.tables import Rows
 from trainable.data import Split
-from trainable.shrinking.shrink import PRUNED, SCRATCH, TUNED, UNPRUNED, Cost, Shrunk
+from trainable.shrinking.shrink import DISTILLED, PRUNED, SCRATCH, TUNED, UNPRUNED, Cost, Shrunk
 from trainable.training.bootstrap import RESAMPLES
 from trainable.training.evaluate import Scores
 from trainable.training.extra_metrics import ExtraMetrics, make_extra_metrics
@@ -85,8 +85,10 @@ class Comparison:
     """The share of the operations that was asked for."""
     differences: Mapping[tuple[str, Split], Difference]
     """Of each network, by its name and a part, from the unpruned one."""
+    without_teacher: Mapping[Split, Difference]
+    """Of the distilled network from the one that was fine-tuned by the recipe alone, if one was distilled."""
     from_scratch: Mapping[Split, Difference]
-    """Of the fine-tuned network from the one that was trained from new weights, if it was."""
+    """Of the kept network from the one that was trained from new weights, if it was."""
 
     @property
     def metric(self) -> str:
@@ -100,8 +102,8 @@ class Comparison:
 
     @property
     def verdict(self) -> Verdict:
-        """Returns what the fine-tuned network is against the unpruned one."""
-        return self._verdict(self.differences[TUNED, self.of_part])
+        """Returns what the kept network is against the unpruned one."""
+        return self._verdict(self.differences[self.shrunk.kept, self.of_part])
 
     def _verdict(self, found: Difference) -> Verdict:
         if not found.sure:
@@ -109,8 +111,9 @@ class Comparison:
         return "gained" if sign_of(OBJECTIVES[self.metric]) * found.mean > 0.0 else "lost"
 
     def words(self) -> str:
-        """Returns in sentences whether the pruned network lost, and what it spares."""
-        found, name = self.differences[TUNED, self.of_part], self._named(self.of_part)
+        """Returns in sentences whether the pruned network lost, what teaching gained, and what it spares."""
+        kept, name = self.shrunk.kept, self._named(self.of_part)
+        found = self.differences[kept, self.of_part]
         before, after = self.shrunk.costs[UNPRUNED], self.shrunk.costs[PRUNED]
         times = ", ".join(
             f"{after.latencies[batch].median_ms / each.median_ms:.2f} of it for {batch}"
@@ -122,6 +125,11 @@ class Comparison:
             f"{self._judged('it', found)}: {name} differs by {found} from the unpruned network's.",
             f"Parameters {after.parameters / before.parameters:.1%}, latency {times} {shown} at once.",
         ]
+        if (other := self.without_teacher.get(self.of_part)) is not None:
+            lines.append(
+                f"Against the fine-tuning without this teacher, {self._judged('distillation', other)}: "
+                f"{name} differs by {other}."
+            )
         if (other := self.from_scratch.get(self.of_part)) is not None:
             lines.append(f"Against the same layers trained from new weights, {name} differs by {other}.")
         return " ".join(lines)
@@ -174,7 +182,11 @@ class Comparison:
             "resamples": RESAMPLES,
             "seeds": [each.seed for each in shrunk.tuned],
             "best_seed": shrunk.best.seed,
+            "kept": shrunk.kept,
             "networks": {name: self._network(name) for name in shrunk.scores},
+            "without_teacher": {
+                self._named(part): each.tree() for part, each in self.without_teacher.items()
+            },
             "from_scratch": {self._named(part): each.tree() for part, each in self.from_scratch.items()},
         }
 
@@ -209,8 +221,9 @@ def compared(shrunk: Shrunk, asked: float) -> Comparison:
 
     others = [name for name in scores if name != UNPRUNED]
     found = {(name, part): between(name, UNPRUNED, part) for name in others for part in shrunk.parts}
-    anew = {part: between(TUNED, SCRATCH, part) for part in shrunk.parts if SCRATCH in scores}
-    return Comparison(shrunk, asked, found, anew)
+    untaught = {part: between(DISTILLED, TUNED, part) for part in shrunk.parts if DISTILLED in scores}
+    anew = {part: between(shrunk.kept, SCRATCH, part) for part in shrunk.parts if SCRATCH in scores}
+    return Comparison(shrunk, asked, found, untaught, anew)
 
 
 def _values(shrunk: Shrunk, name: str, part: Split, metric: str) -> list[float]:

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from trainable.data import DataSet, Split
 from trainable.errors import RunError
 from trainable.recipe import Recipe
+from trainable.recipe.distillation import MODEL, SECTION, TEACHER
 from trainable.recipe.recipe import LEARNING_RATES
 from trainable.training.evaluate import Scores
 from trainable.training.run import PREFIXES, Run
@@ -55,6 +57,16 @@ def fine_tuning(recipe: Recipe, *, epochs: int | None = None, lr_factor: float =
             "loop.epochs": asked,
         }
     ).model_copy(update={"provenance": None})
+
+
+def taught_by(recipe: Recipe, teacher: Path) -> Recipe:
+    """Returns the recipe of a fine-tuning that learns from the network in a folder, too.
+
+    A recipe that has a teacher gets this one in its place; how it learns stays as it is. Raises RecipeError.
+    """
+    if recipe.distillation is None:
+        return recipe.with_values({TEACHER: str(teacher)})
+    return recipe.with_values({TEACHER: str(teacher), f"{SECTION}.{MODEL}": None})
 
 
 def seeds_of(recipe: Recipe, count: int) -> list[int]:

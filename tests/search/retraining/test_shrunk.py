@@ -23,7 +23,7 @@ from trainable.recipe.provenance import Provenance
 from trainable.shrinking.fine_tuning import Tuned
 from trainable.shrinking.latency import Latency
 from trainable.shrinking.prune import Pruned
-from trainable.shrinking.shrink import PRUNED, SCRATCH, TUNED, UNPRUNED, Cost, Shrunk
+from trainable.shrinking.shrink import DISTILLED, PRUNED, SCRATCH, TUNED, UNPRUNED, Cost, Shrunk
 from trainable.training.answers import Answers
 from trainable.training.bootstrap import RESAMPLES, counts_of_images, resampled_metrics
 from trainable.training.evaluate import Scores
@@ -149,6 +149,46 @@ def test_the_best_is_that_of_the_metric_also_where_a_lower_one_is_better() -> No
 
 def of_loss(loss: float, accuracy: float) -> Scores:
     return Scores(loss, accuracy, accuracy, None, IMAGES)
+
+
+def distilled(wrong: list[int], *, tuned: list[int]) -> Shrunk:
+    """Returns a pruned network whose distilled ones are wrong about so many images each."""
+    found = shrunk(tuned, scratch=[60, 61])
+    taught = tuple(Tuned(seed, {}, {"validation": scores(each)}) for seed, each in enumerate(wrong))
+    known = {**found.scores, DISTILLED: tuple(each.scores for each in taught)}
+    order = (UNPRUNED, PRUNED, TUNED, DISTILLED, SCRATCH)
+    return replace(found, tuned=taught, scores={name: known[name] for name in order})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ([20, 21], "distillation gained, by more than chance explains: val_accuracy differs by +0.2000"),
+        ([180, 181], "distillation lost, by more than chance explains: val_accuracy differs by -0.2000"),
+        ([99, 102], "no difference that chance does not explain: val_accuracy differs by +0.0000"),
+    ],
+)
+def test_what_the_teacher_gained_is_said_against_the_fine_tuning_without_it(
+    wrong: list[int], words: str
+) -> None:
+    found = compared(distilled(wrong, tuned=[100, 101]), 0.5)
+    assert f"Against the fine-tuning without this teacher, {words}" in found.words()
+    rows = [row[0] for row in found.scores_table().rows]
+    assert rows == [UNPRUNED, PRUNED, TUNED, DISTILLED, SCRATCH]
+    tree = found.tree()
+    assert tree["kept"] == DISTILLED
+    assert tree["networks"][DISTILLED]["scores"]["val_accuracy"][0] == 1 - wrong[0] / IMAGES
+    assert tree["networks"][DISTILLED]["parameters"] == 50
+    assert set(tree["without_teacher"]) == {"val_accuracy"}
+
+
+def test_the_verdict_is_of_the_distilled_network_where_there_is_one() -> None:
+    assert compared(distilled([20, 21], tuned=[100, 101]), 0.5).verdict == "no sure difference"
+    found = compared(distilled([100, 101], tuned=[20, 21]), 0.5)
+    assert found.verdict == "lost"
+    assert found.from_scratch["validation"].mean == pytest.approx(-40 / IMAGES)
+    without = compared(shrunk([20, 21]), 0.5)
+    assert (without.without_teacher, "teacher" in without.words()) == ({}, False)
 
 
 # --- masks --------------------------------------------------------------------------------------------

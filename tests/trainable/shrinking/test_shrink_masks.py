@@ -1,4 +1,4 @@
-"""Tests that networks for masks are pruned, fine-tuned, judged by their IoU, and loaded again."""
+"""Tests that networks for masks are pruned, fine-tuned, distilled, judged by their IoU, and loaded again."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from trainable.bundle.write import write_bundle
 from trainable.errors import ModelError
 from trainable.models.make import make_model
 from trainable.recipe.yamlfile import read_recipe
-from trainable.shrinking.fine_tuning import fine_tuning, scores_of
+from trainable.shrinking.fine_tuning import fine_tuning, scores_of, taught_by
 from trainable.shrinking.prune import prune
-from trainable.shrinking.shrink import PRUNED, SCRATCH, TUNED, UNPRUNED, Shrunk, shrink
+from trainable.shrinking.shrink import DISTILLED, PRUNED, SCRATCH, TUNED, UNPRUNED, Shrunk, shrink
 from trainable.shrinking.write import write_shrunk
 from trainable.train import train
 from trainable.training.run import Run
@@ -48,6 +48,7 @@ def found(whole: Path) -> Shrunk:
             recipe,
             0.5,
             seeds=2,
+            taught=taught_by(recipe, whole),
             test=True,
             scratch=True,
             device=CPU,
@@ -65,7 +66,7 @@ def test_it_is_judged_and_chosen_by_the_mean_iou(found: Shrunk) -> None:
     assert found.metric == "val_mean_iou"
     ious = [each.scores["validation"].extra["mean_iou"] for each in found.tuned]
     assert found.best.scores["validation"].extra["mean_iou"] == max(ious)
-    assert set(found.scores) == {UNPRUNED, PRUNED, TUNED, SCRATCH}
+    assert set(found.scores) == {UNPRUNED, PRUNED, TUNED, DISTILLED, SCRATCH}
     for scores in found.scores.values():
         assert all(part.by_image is not None for each in scores for part in each.values())
 
