@@ -155,9 +155,9 @@ def distilled(wrong: list[int], *, tuned: list[int]) -> Shrunk:
     """Returns a pruned network whose distilled ones are wrong about so many images each."""
     found = shrunk(tuned, scratch=[60, 61])
     taught = tuple(Tuned(seed, {}, {"validation": scores(each)}) for seed, each in enumerate(wrong))
-    known = {**found.scores, DISTILLED: tuple(each.scores for each in taught)}
-    order = (UNPRUNED, PRUNED, TUNED, DISTILLED, SCRATCH)
-    return replace(found, tuned=taught, scores={name: known[name] for name in order})
+    known = dict(found.scores)
+    known[DISTILLED], known[SCRATCH] = tuple(each.scores for each in taught), known.pop(SCRATCH)
+    return replace(found, tuned=taught, scores=known)
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def of_masks(tuned: list[Scores], **provenance: Any) -> Shrunk:
     info = replace(found.trained.data.info, pixel_counts=(1, 1))
     trained = replace(found.trained, data=replace(found.trained.data, info=info))
     runs = tuple(Tuned(seed, {}, {"validation": each}) for seed, each in enumerate(tuned))
-    known = {
+    known: dict[str, tuple[Mapping[Split, Scores], ...]] = {
         UNPRUNED: ({"validation": mask_scores(HALF)},),
         PRUNED: ({"validation": mask_scores([[0, 50]] * 8)},),
         TUNED: tuple(each.scores for each in runs),
