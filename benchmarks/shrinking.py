@@ -102,6 +102,7 @@ def measured(setting: dict[str, Any], options: argparse.Namespace) -> dict[str, 
         lambda _: copy.deepcopy(pruned.network),
         seeds=seeds_of(known.recipe, 1),
         parts=("test",),
+        metric="val_accuracy",
         device=torch.device("cpu"),
         title=TUNED,
         say=print,
@@ -111,12 +112,18 @@ def measured(setting: dict[str, Any], options: argparse.Namespace) -> dict[str, 
 
 def whole(setting: dict[str, Any], options: argparse.Namespace) -> Trained:
     """Returns the network that is pruned, trained unless an earlier run left it."""
-    folder = options.work / f"{setting['data']}-{setting['seed']}"
+    folder = folder_of(setting, options)
     path = {} if setting["data"] == "digits" else {"data.path": str(options.data / setting["data"])}
     if not (folder / MODEL_FILE).is_file():
         values = {**TRAINING, **SETS[setting["data"]], **path, "loop.seed": setting["seed"]}
         train(Recipe().with_values(values), out=folder)
     return trained_in(folder)
+
+
+def folder_of(setting: dict[str, Any], options: argparse.Namespace) -> Path:
+    """Returns the folder of the network that is pruned."""
+    folder: Path = options.work / f"{setting['data']}-{setting['seed']}"
+    return folder
 
 
 def as_the_command(known: Trained, share: float) -> dict[str, Any]:
@@ -172,7 +179,7 @@ def _rows(runs: Runs) -> Iterator[str]:
             scores = [each["accuracies"] for each in found]
             whole = statistics.mean(each[UNPRUNED] for each in scores)
             differences = [
-                _with_interval([100 * (each[name] - each[UNPRUNED]) for each in scores])
+                with_interval([100 * (each[name] - each[UNPRUNED]) for each in scores])
                 for name in (PRUNED, TUNED, SCRATCH)
             ]
             parameters = statistics.mean(_ratio(each["parameters"]) for each in found)
@@ -215,7 +222,8 @@ def _latency(run: dict[str, Any], batch: str) -> float:
     return _ratio({name: each[batch]["median_ms"] for name, each in run["latencies"].items()})
 
 
-def _with_interval(gains: Sequence[float]) -> str:
+def with_interval(gains: Sequence[float]) -> str:
+    """Returns the mean of differences, with its interval where it is of two or three."""
     mean = statistics.mean(gains)
     if len(gains) not in STUDENT:
         return f"{mean:+.1f}"

@@ -204,6 +204,13 @@ def shrink(
     scratch: Annotated[
         bool, typer.Option("--scratch", help="Also train the same layers from new weights, at full length.")
     ] = False,
+    distillation: Annotated[
+        bool,
+        typer.Option(
+            "--distillation",
+            help="Fine-tune again, as long, with the unpruned network as teacher; -o writes that one.",
+        ),
+    ] = False,
     set_: Set = None,
     json: Json = False,
     download: Download = False,
@@ -221,6 +228,7 @@ def shrink(
         seeds=seeds,
         test=test,
         scratch=scratch,
+        distillation=distillation,
         settings=tuple(set_ or ()),
     )
     run_shrink(asked, out, as_json=json, download=download)

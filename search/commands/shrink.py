@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -15,7 +16,9 @@ from search.commands.inputs import YAML_ENDINGS
 from search.commands.trained_input import find_trained
 from search.facts.measured import silent
 from search.results.report import console
+from search.results.teachers import recipe_with_teacher, teacher_folder
 from search.retraining.shrunk import Comparison, compared
+from search.study import STUDY_FILE
 from spaces.domains import counted
 from trainable.bundle.trained import Trained, trained_in
 from trainable.data import DataSet
@@ -23,10 +26,11 @@ from trainable.errors import RunError, UserError
 from trainable.models.libraries import title_of
 from trainable.new_folder import check_new, moved_to
 from trainable.recipe import Recipe
-from trainable.recipe.trained_files import MODEL_FILE
+from trainable.recipe.distillation import MODEL, SECTION, TEACHER
+from trainable.recipe.trained_files import MODEL_FILE, teacher_files
 from trainable.recipe.yamlfile import parse_setting, read_recipe, write_whole
 from trainable.shrinking.dependencies import library
-from trainable.shrinking.fine_tuning import Say, fine_tuning
+from trainable.shrinking.fine_tuning import Say, fine_tuning, taught_by
 from trainable.shrinking.prune import prune
 from trainable.shrinking.shrink import Shrunk, shrink
 from trainable.shrinking.write import write_shrunk
@@ -36,6 +40,8 @@ from trainable.training.network import make_network
 
 FIXED = ("version", "task", "data", "model", "provenance")
 """No setting changes these sections: the weights were trained with them."""
+OF_THE_TEACHER = (SECTION, TEACHER, f"{SECTION}.{MODEL}")
+"""These say which network teaches."""
 
 
 class ShrinkFailed(UserError):
@@ -46,7 +52,10 @@ class ShrinkFailed(UserError):
 
 @dataclass(frozen=True)
 class Asked:
-    """Holds what a person asked for; `settings` are `path=value` texts for the recipe of the fine-tuning."""
+    """Holds what a person asked for; `settings` are `path=value` texts for the recipe of the fine-tuning.
+
+    `distillation` asks for a second fine-tuning, which learns from the unpruned network.
+    """
 
     source: Path
     share: float
@@ -56,7 +65,16 @@ class Asked:
     seeds: int
     test: bool
     scratch: bool
+    distillation: bool
     settings: tuple[str, ...]
+
+    def values(self) -> dict[str, Any]:
+        """Returns the settings by their paths."""
+        return dict(map(parse_setting, self.settings))
+
+    def of_teaching(self, path: str) -> bool:
+        """Returns whether a setting is of the second fine-tuning alone."""
+        return self.distillation and path.startswith(f"{SECTION}.")
 
 
 def run_shrink(asked: Asked, out: Path | None, *, as_json: bool, download: bool) -> None:
@@ -68,16 +86,19 @@ def run_shrink(asked: Asked, out: Path | None, *, as_json: bool, download: bool)
     library()
     if out is not None:
         check_new(out, "the pruned network")
-    _check_settings(asked.settings)
+    _check_settings(asked)
+    _check_teacher_stays(asked, out)
     say = silent if as_json else partial(print, flush=True)
     try:
-        with _trained(asked, download, say) as trained:
+        with _trained(asked, download, say) as (trained, folder):
             recipe = _recipe(asked, trained.recipe)
+            taught = _taught(asked, recipe, _teacher(asked, folder)) if asked.distillation else None
             say(_effort(asked, recipe, trained))
             shrunk = shrink(
                 trained,
                 recipe,
                 asked.share,
+                taught=taught,
                 seeds=asked.seeds,
                 test=asked.test,
                 scratch=asked.scratch,
@@ -94,18 +115,21 @@ def run_shrink(asked: Asked, out: Path | None, *, as_json: bool, download: bool)
 
 
 @contextmanager
-def _trained(asked: Asked, download: bool, say: Say) -> Iterator[Trained]:
-    """Yields the trained network that was named; of a recipe, after it is trained."""
+def _trained(asked: Asked, download: bool, say: Say) -> Iterator[tuple[Trained, Path]]:
+    """Yields the trained network that was named, and the folder that it is in; of a recipe, after it is
+    trained."""
     source = asked.source
-    if not (source.is_file() and source.suffix in YAML_ENDINGS):
-        yield find_trained(source, asked.trial)
+    if not _is_recipe(source):
+        yield find_trained(source, asked.trial), source
         return
     if (source.parent / MODEL_FILE).is_file():
         raise UserError(f"{source}: lies beside trained weights; give its folder, {source.parent}")
     if asked.trial is not None:
         raise UserError(f"--trial {asked.trial}: {source} is one recipe, and no search")
-    recipe = read_recipe(source)
-    _recipe(asked, recipe)
+    recipe = recipe_with_teacher(read_recipe(source))
+    tuning = _recipe(asked, recipe)
+    if asked.distillation:
+        _taught(asked, tuning, source)
     data = _check_prunable(recipe, asked.share, download)
     say(
         f"{source}: a recipe, which is trained first ({counted(recipe.loop.epochs, 'epoch')}), for this "
@@ -115,7 +139,7 @@ def _trained(asked: Asked, download: bool, say: Say) -> Iterator[Trained]:
     with TemporaryDirectory(prefix="tunebook-") as folder:
         if train(recipe, data=data, out=folder, download=download, say=say).diverged:
             raise ShrinkFailed(f"{source}: the training diverged: there is nothing to prune")
-        yield trained_in(Path(folder))
+        yield trained_in(Path(folder)), Path(folder)
 
 
 def _check_prunable(recipe: Recipe, share: float, download: bool) -> DataSet:
@@ -131,26 +155,76 @@ def _check_prunable(recipe: Recipe, share: float, download: bool) -> DataSet:
     return data
 
 
-def _check_settings(settings: tuple[str, ...]) -> None:
-    for path, _ in map(parse_setting, settings):
+def _is_recipe(source: Path) -> bool:
+    return source.is_file() and source.suffix in YAML_ENDINGS
+
+
+def _check_settings(asked: Asked) -> None:
+    for path in asked.values():
         if path.split(".")[0] in FIXED:
             raise UserError(
                 f"--set {path}: expected a field of the fine-tuning, such as optimizer.lr; "
                 f"{', '.join(FIXED[1:4])} are those of the trained network"
             )
+        if asked.distillation and path in OF_THE_TEACHER:
+            raise UserError(
+                f"--set {path}: --distillation says that the teacher is the unpruned network; set "
+                f"{SECTION}.weight, for example, or leave --distillation out"
+            )
+
+
+def _check_teacher_stays(asked: Asked, out: Path | None) -> None:
+    """Raises UserError where the recipe that is to be written would name a teacher that is gone by then."""
+    if out is not None and asked.distillation and _is_recipe(asked.source):
+        name = quote(str(asked.source))
+        raise UserError(
+            f"--distillation -o {out}: the network that {asked.source} gives would teach, and is not kept: "
+            f"no recipe could name it; `tunebook train {name} --out DIR`, then `tunebook shrink DIR "
+            f"--distillation -o {quote(str(out))}`"
+        )
 
 
 def _recipe(asked: Asked, training: Recipe) -> Recipe:
-    """Returns the recipe of the fine-tuning. Raises RecipeError."""
+    """Returns the recipe of the fine-tuning; with `--distillation` settings of its section are those of the
+    second one. Raises RecipeError, and ModelError where the files of another teacher are missing."""
     recipe = fine_tuning(training, epochs=asked.epochs, lr_factor=asked.lr_factor)
-    return recipe.with_values(dict(map(parse_setting, asked.settings)))
+    values = {path: value for path, value in asked.values().items() if not asked.of_teaching(path)}
+    if not asked.distillation and recipe.distillation is None and TEACHER not in values:
+        for path in values:
+            if path.startswith(f"{SECTION}."):
+                raise UserError(
+                    f"--set {path}: the fine-tuning learns from no teacher; with --distillation the unpruned "
+                    f"network is its teacher, {TEACHER} names another one"
+                )
+    found = recipe_with_teacher(recipe.with_values(values))
+    if found.distillation is not None:
+        teacher_files(found.distillation)
+    return found
+
+
+def _taught(asked: Asked, recipe: Recipe, teacher: Path) -> Recipe:
+    """Returns the recipe of the fine-tuning that learns from a teacher, too. Raises RecipeError."""
+    values = {path: value for path, value in asked.values().items() if asked.of_teaching(path)}
+    return taught_by(recipe, teacher).with_values(values)
+
+
+def _teacher(asked: Asked, folder: Path) -> Path:
+    """Returns the folder that the unpruned network teaches from: that of a trial is written into its search's
+    folder."""
+    if (folder / STUDY_FILE).exists():
+        return teacher_folder(str(folder), asked.trial)
+    return folder.absolute()
 
 
 def _effort(asked: Asked, recipe: Recipe, trained: Trained) -> str:
-    runs = f"{asked.seeds} fine-tunings of {counted(recipe.loop.epochs, 'epoch')}"
-    if not asked.scratch:
-        return runs
-    return f"{runs}, and {asked.seeds} trainings of {counted(trained.recipe.loop.epochs, 'epoch')}"
+    runs = [f"{asked.seeds} fine-tunings of {counted(recipe.loop.epochs, 'epoch')}"]
+    if recipe.distillation is not None:
+        runs[0] += f", taught by {recipe.distillation.teacher}"
+    if asked.distillation:
+        runs.append("as many that learn from the unpruned network")
+    if asked.scratch:
+        runs.append(f"{asked.seeds} trainings of {counted(trained.recipe.loop.epochs, 'epoch')}")
+    return ", and ".join(runs)
 
 
 def _write(shrunk: Shrunk, found: Comparison, out: Path) -> None:

@@ -10,22 +10,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, variance
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from search.record.finals import LEVEL, error_of_sum, student
 from search.results.tables import Rows
 from trainable.data import Split
-from trainable.shrinking.shrink import PRUNED, SCRATCH, TUNED, UNPRUNED, Cost, Shrunk
-from trainable.training.bootstrap import RESAMPLES, resampled_metrics
+from trainable.shrinking.shrink import DISTILLED, PRUNED, SCRATCH, TUNED, UNPRUNED, Cost, Shrunk
+from trainable.training.bootstrap import RESAMPLES
 from trainable.training.evaluate import Scores
 from trainable.training.extra_metrics import ExtraMetrics, make_extra_metrics
 from trainable.training.metrics import OBJECTIVES, sign_of
+from trainable.training.resampled_scores import resampled_scores
 from trainable.training.run import PREFIXES
 
 SCHEMA = 1
-ACCURACY = "val_accuracy"
+Verdict = Literal["lost", "gained", "no sure difference"]
 
 
 @dataclass(frozen=True)
@@ -67,12 +68,8 @@ def _variance_of_images(
     """Returns the variance of the difference over resamples of the images; 0 without their answers."""
     means = []
     for side in (ours, theirs):
-        known = [
-            resampled_metrics(each.answers, extra, seed).get(metric)
-            for each in side
-            if each.answers is not None
-        ]
-        values = [each for each in known if each is not None]
+        resampled = [resampled_scores(each, extra, seed) for each in side]
+        values = [each.metrics[metric] for each in resampled if each is not None and metric in each.metrics]
         if len(values) < len(side):
             return 0.0
         means.append(np.mean(values, axis=0))
@@ -81,17 +78,22 @@ def _variance_of_images(
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Holds a shrunk network's differences from the whole one, and from the same layers trained anew."""
+    """Holds a shrunk network's differences from the whole one, and from others with the same layers."""
 
     shrunk: Shrunk
     asked: float
     """The share of the operations that was asked for."""
-    metric: str
-    """The metric by which it is judged, such as `val_accuracy`."""
     differences: Mapping[tuple[str, Split], Difference]
     """Of each network, by its name and a part, from the unpruned one."""
+    without_teacher: Mapping[Split, Difference]
+    """Of the distilled network from the one that was fine-tuned by the recipe alone, if one was distilled."""
     from_scratch: Mapping[Split, Difference]
-    """Of the fine-tuned network from the one that was trained from new weights, if it was."""
+    """Of the kept network from the one that was trained from new weights, if it was."""
+
+    @property
+    def metric(self) -> str:
+        """Returns the metric by which it is judged, such as `val_accuracy`."""
+        return self.shrunk.metric
 
     @property
     def of_part(self) -> Split:
@@ -99,34 +101,44 @@ class Comparison:
         return self.shrunk.parts[-1]
 
     @property
-    def verdict(self) -> str:
-        """Returns `lost`, `gained`, or `no sure difference`."""
-        found = self.differences[TUNED, self.of_part]
+    def verdict(self) -> Verdict:
+        """Returns what the kept network is against the unpruned one."""
+        return self._verdict(self.differences[self.shrunk.kept, self.of_part])
+
+    def _verdict(self, found: Difference) -> Verdict:
         if not found.sure:
             return "no sure difference"
         return "gained" if sign_of(OBJECTIVES[self.metric]) * found.mean > 0.0 else "lost"
 
     def words(self) -> str:
-        """Returns in sentences whether the pruned network lost, and what it spares."""
-        found, name = self.differences[TUNED, self.of_part], self._named(self.of_part)
-        score = f"{name} differs by {found} from the unpruned network's"
-        says = {
-            "lost": f"it lost, by more than chance explains: {score}",
-            "gained": f"it gained, by more than chance explains: {score}",
-            "no sure difference": f"no difference that chance does not explain: {score}",
-        }[self.verdict]
+        """Returns in sentences whether the pruned network lost, what teaching gained, and what it spares."""
+        kept, name = self.shrunk.kept, self._named(self.of_part)
+        found = self.differences[kept, self.of_part]
         before, after = self.shrunk.costs[UNPRUNED], self.shrunk.costs[PRUNED]
         times = ", ".join(
             f"{after.latencies[batch].median_ms / each.median_ms:.2f} of it for {batch}"
             for batch, each in before.latencies.items()
         )
+        shown = "windows" if self.shrunk.trained.data.info.dense else "images"
         lines = [
-            f"With {self.shrunk.pruned.share:.1%} of the operations, {len(self.shrunk.tuned)} seeds: {says}.",
-            f"Parameters {after.parameters / before.parameters:.1%}, latency {times} images at once.",
+            f"With {self.shrunk.pruned.share:.1%} of the operations, {len(self.shrunk.tuned)} seeds: "
+            f"{self._judged('it', found)}: {name} differs by {found} from the unpruned network's.",
+            f"Parameters {after.parameters / before.parameters:.1%}, latency {times} {shown} at once.",
         ]
+        if (other := self.without_teacher.get(self.of_part)) is not None:
+            lines.append(
+                f"Against the fine-tuning without this teacher, {self._judged('distillation', other)}: "
+                f"{name} differs by {other}."
+            )
         if (other := self.from_scratch.get(self.of_part)) is not None:
             lines.append(f"Against the same layers trained from new weights, {name} differs by {other}.")
         return " ".join(lines)
+
+    def _judged(self, subject: str, found: Difference) -> str:
+        verdict = self._verdict(found)
+        if verdict == "no sure difference":
+            return "no difference that chance does not explain"
+        return f"{subject} {verdict}, by more than chance explains"
 
     def _named(self, part: Split) -> str:
         return f"{PREFIXES[part]}_{self.metric.removeprefix('val_')}"
@@ -170,7 +182,11 @@ class Comparison:
             "resamples": RESAMPLES,
             "seeds": [each.seed for each in shrunk.tuned],
             "best_seed": shrunk.best.seed,
+            "kept": shrunk.kept,
             "networks": {name: self._network(name) for name in shrunk.scores},
+            "without_teacher": {
+                self._named(part): each.tree() for part, each in self.without_teacher.items()
+            },
             "from_scratch": {self._named(part): each.tree() for part, each in self.from_scratch.items()},
         }
 
@@ -194,14 +210,10 @@ class Comparison:
 
 
 def compared(shrunk: Shrunk, asked: float) -> Comparison:
-    """Returns how a shrunk network and the one that it was made of differ.
-
-    They are judged by the objective of the search that the recipe came from, or else by accuracy.
-    """
+    """Returns how a shrunk network and the one that it was made of differ, by the metric of the former."""
     info, recipe, scores = shrunk.trained.data.info, shrunk.trained.recipe, shrunk.scores
     extra = make_extra_metrics(recipe.evaluation.metrics, {}, info.classes)
-    metric = _metric(shrunk)
-    kind = metric.removeprefix("val_")
+    kind = shrunk.metric.removeprefix("val_")
 
     def between(ours: str, theirs: str, part: Split) -> Difference:
         sides = [[each[part] for each in scores[name]] for name in (ours, theirs)]
@@ -209,15 +221,9 @@ def compared(shrunk: Shrunk, asked: float) -> Comparison:
 
     others = [name for name in scores if name != UNPRUNED]
     found = {(name, part): between(name, UNPRUNED, part) for name in others for part in shrunk.parts}
-    anew = {part: between(TUNED, SCRATCH, part) for part in shrunk.parts if SCRATCH in scores}
-    return Comparison(shrunk, asked, metric, found, anew)
-
-
-def _metric(shrunk: Shrunk) -> str:
-    known = shrunk.trained.recipe.provenance
-    objective = known.objective if known is not None else None
-    measured = shrunk.scores[UNPRUNED][0]["validation"].metrics("val")
-    return objective if objective in OBJECTIVES and objective in measured else ACCURACY
+    untaught = {part: between(DISTILLED, TUNED, part) for part in shrunk.parts if DISTILLED in scores}
+    anew = {part: between(shrunk.kept, SCRATCH, part) for part in shrunk.parts if SCRATCH in scores}
+    return Comparison(shrunk, asked, found, untaught, anew)
 
 
 def _values(shrunk: Shrunk, name: str, part: Split, metric: str) -> list[float]:

@@ -19,6 +19,7 @@ from trainable.models.widths import Widths, make_narrow, read_widths
 from trainable.recipe import Recipe
 from trainable.recipe.distillation import SECTION
 from trainable.recipe.models import OwnModel, network_name
+from trainable.recipe.tasks import Segmentation
 from trainable.recipe.trained_files import MODEL_FILE, RECIPE_FILE
 from trainable.recipe.yamlfile import read_recipe
 from trainable.train import images_of
@@ -87,7 +88,8 @@ def network_with(
 
 def network_in(folder: Path, *, model: BuildModel | None = None) -> nn.Module:
     """Returns the network that `tunebook train --out` or `tunebook shrink --out` left in a folder, on the CPU
-    in evaluation mode: images [B, channels, size, size], normalised as the recipe says -> its answers.
+    in evaluation mode: images [B, channels, size, size], normalised as the recipe says -> its answers; for
+    masks windows of this size -> logits [B, classes, h, w].
 
     It needs no images. `model` builds a network of a person's own. Raises UserError for what is missing
     there, and ModelError where weights and network do not fit.
@@ -105,6 +107,7 @@ def network_in(folder: Path, *, model: BuildModel | None = None) -> nn.Module:
         channels=data.channels,
         image_size=data.image_size,
         build=model,
+        dense=isinstance(recipe.task, Segmentation),
     )
     return _with_weights(network, _weights_in(folder), read_widths(folder)).eval()
 

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from trainable.data import DataSet, Split
 from trainable.errors import RunError
 from trainable.recipe import Recipe
+from trainable.recipe.distillation import MODEL, SECTION, TEACHER
 from trainable.recipe.recipe import LEARNING_RATES
 from trainable.training.evaluate import Scores
 from trainable.training.run import PREFIXES, Run
@@ -57,6 +59,16 @@ def fine_tuning(recipe: Recipe, *, epochs: int | None = None, lr_factor: float =
     ).model_copy(update={"provenance": None})
 
 
+def taught_by(recipe: Recipe, teacher: Path) -> Recipe:
+    """Returns the recipe of a fine-tuning that learns from the network in a folder, too.
+
+    A recipe that has a teacher gets this one in its place; how it learns stays as it is. Raises RecipeError.
+    """
+    if recipe.distillation is None:
+        return recipe.with_values({TEACHER: str(teacher)})
+    return recipe.with_values({TEACHER: str(teacher), f"{SECTION}.{MODEL}": None})
+
+
 def seeds_of(recipe: Recipe, count: int) -> list[int]:
     """Returns seeds for fine-tunings, none of them that of the training."""
     return [(recipe.loop.seed + number) % 2**32 for number in range(1, count + 1)]
@@ -69,13 +81,15 @@ def trained_on(
     *,
     seeds: Sequence[int],
     parts: Sequence[Split],
+    metric: str,
     device: torch.device,
     title: str,
     say: Say,
 ) -> Iterator[Tuned]:
     """Trains what `make` returns for each seed by a recipe, and yields it with its scores on some parts.
 
-    `say` receives a line for each. Raises RunError, which names the seed, where a run diverges or crashes.
+    `say` receives a line for each, with the score of each part in a metric such as `val_accuracy`. Raises
+    RunError, which names the seed, where a run diverges or crashes.
     """
     for seed in seeds:
         seeded = recipe.with_values({"loop.seed": seed})
@@ -86,7 +100,10 @@ def trained_on(
                 raise RunError(f"{title}, seed {seed}: diverged; a lower --lr-factor may help")
             scores = {part: run.score(part, answers=True) for part in parts}
             weights = {name: each.detach().to("cpu", copy=True) for name, each in run.weights().items()}
-        words = ", ".join(f"{PREFIXES[part]}_accuracy {each.accuracy:.4f}" for part, each in scores.items())
+        name = metric.removeprefix("val_")
+        words = ", ".join(
+            f"{PREFIXES[part]}_{name} {each.by_name()[name]:.4f}" for part, each in scores.items()
+        )
         say(f"{title}, seed {seed}: {words}")
         yield Tuned(seed, weights, scores)
 

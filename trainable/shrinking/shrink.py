@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from trainable.bundle.trained import Trained
-from trainable.data import Split
+from trainable.data import DataInfo, Split
 from trainable.errors import DataError, UserError
 from trainable.models.libraries import title_of
 from trainable.models.widths import Widths, make_narrow, widths_between
@@ -23,12 +23,15 @@ from trainable.shrinking.prune import Pruned, prune
 from trainable.train import model_file, threads_of
 from trainable.training.devices import default_device
 from trainable.training.evaluate import Scores
+from trainable.training.metrics import OBJECTIVES, objectives_for, sign_of
 from trainable.training.network import make_network
+from trainable.training.run import Run
 from trainable.training.seeds import Use, derive, global_generators
 
-UNPRUNED, PRUNED, TUNED, SCRATCH = "unpruned", "pruned", "fine-tuned", "from scratch"
-"""The networks that are compared. The last has the pruned one's layers and new weights (Liu et al., arXiv
-1810.05270, section 3: Scratch-E)."""
+UNPRUNED, PRUNED, TUNED, DISTILLED, SCRATCH = "unpruned", "pruned", "fine-tuned", "distilled", "from scratch"
+"""The networks that are compared. The distilled one is fine-tuned for as many epochs, and learns from the
+unpruned one too. The last has the pruned one's layers and new weights (Liu et al., arXiv 1810.05270, section
+3: Scratch-E)."""
 
 
 @dataclass(frozen=True)
@@ -48,13 +51,14 @@ class Shrunk:
 
     trained: Trained
     recipe: Recipe
-    """The recipe of the fine-tuning, without its seeds."""
+    """The recipe of the fine-tuning whose networks `tuned` holds, without its seeds."""
     pruned: Pruned
     widths: Widths
     """In these the network is narrower than the recipe's, which may have been pruned before."""
     scores: Mapping[str, tuple[Mapping[Split, Scores], ...]]
     """By the network's name the scores of each seed, by part; one for a network that was not trained here."""
     tuned: tuple[Tuned, ...]
+    """The distilled networks, or the fine-tuned ones where none was distilled: of these the best is kept."""
     costs: Mapping[str, Cost]
     """What whole and pruned network cost; every narrow one costs the same."""
 
@@ -64,9 +68,20 @@ class Shrunk:
         return tuple(self.scores[UNPRUNED][0])
 
     @property
+    def kept(self) -> str:
+        """Returns the name of the networks in `tuned`."""
+        return DISTILLED if DISTILLED in self.scores else TUNED
+
+    @property
+    def metric(self) -> str:
+        """Returns the metric by which the networks are judged, such as `val_accuracy`."""
+        return metric_of(self.trained, self.scores[UNPRUNED][0]["validation"])
+
+    @property
     def best(self) -> Tuned:
-        """Returns the fine-tuned network with the best validation accuracy; of equals the first."""
-        return max(self.tuned, key=lambda each: each.scores["validation"].accuracy)
+        """Returns the kept network with the best score on the validation part; of equals the first."""
+        sign, name = sign_of(OBJECTIVES[self.metric]), self.metric.removeprefix("val_")
+        return max(self.tuned, key=lambda each: sign * each.scores["validation"].by_name()[name])
 
 
 def shrink(
@@ -75,6 +90,7 @@ def shrink(
     share: float,
     *,
     seeds: int = 3,
+    taught: Recipe | None = None,
     test: bool = False,
     scratch: bool = False,
     device: torch.device | None = None,
@@ -83,38 +99,82 @@ def shrink(
     """Returns a network pruned to at most a share of its operations and fine-tuned by a recipe, once for each
     seed, compared with the one that it was made of.
 
-    `test` scores the test part too; `scratch` trains the narrow layers from new weights as well, by the
-    recipe that trained the whole network. Raises ModelError for a network that cannot be pruned, DataError
-    where there is no test part, and RunError where a run diverges.
+    `taught` is the recipe of a second fine-tuning, from the same pruned network and with the same seeds,
+    whose teacher is the whole network; `test` scores the test part too; `scratch` trains the narrow layers
+    from new weights as well, by the recipe that trained the whole network. Raises ModelError for a network
+    that cannot be pruned, DataError where there is no test part, and RunError where a run diverges.
     """
     data, info, device = trained.data, trained.data.info, device or default_device()
     parts: tuple[Split, ...] = ("validation", "test") if test else ("validation",)
-    if test and data.test is None:
-        raise DataError(f"data.path {recipe.data.path}: there is no test part to score")
-    if scratch and trained.recipe.model.weights is not None:
-        raise UserError(
-            f"--scratch: the recipe begins from the weights {trained.recipe.model.weights!r}, which fit no "
-            "narrower network: from new weights it would lose for want of them"
-        )
+    _check_asked(trained, taught, test=test, scratch=scratch)
     whole, title = trained.network(), title_of(trained.recipe.model)
     shape = (info.channels, info.image_size, info.image_size)
     with threads_of(trained.recipe.provenance, say):
         pruned = prune(whole, shape, share, title=title)
         widths = widths_between(_made(trained), pruned.network)
-        say(f"pruned to {pruned.share:.1%} of {pruned.before.total:,} operations an image")
+        say(f"pruned to {pruned.share:.1%} of {pruned.before.total:,} operations {_one_of(info)}")
         scored = partial(scores_of, recipe=recipe, data=data, parts=parts, device=device)
-        train = partial(
-            trained_on, data=data, seeds=seeds_of(trained.recipe, seeds), parts=parts, device=device, say=say
-        )
         scores: dict[str, tuple[Mapping[Split, Scores], ...]] = {}
         scores |= {UNPRUNED: (scored(whole),), PRUNED: (scored(pruned.network),)}
-        tuned = tuple(train(recipe, make=lambda _: copy.deepcopy(pruned.network), title=TUNED))
-        scores[TUNED] = tuple(each.scores for each in tuned)
+        train = partial(
+            trained_on,
+            data=data,
+            seeds=seeds_of(trained.recipe, seeds),
+            parts=parts,
+            metric=metric_of(trained, scores[UNPRUNED][0]["validation"]),
+            device=device,
+            say=say,
+        )
+        if taught is not None:
+            _check_teacher(taught, trained, pruned, device)
+        tuned: tuple[Tuned, ...] = ()
+        for name, tuning in {TUNED: recipe, DISTILLED: taught}.items():
+            if tuning is not None:
+                tuned = tuple(train(tuning, make=lambda _: copy.deepcopy(pruned.network), title=name))
+                scores[name] = tuple(each.scores for each in tuned)
         if scratch:
             made = train(trained.recipe, make=partial(draw_narrow, trained, widths), title=SCRATCH)
             scores[SCRATCH] = tuple(each.scores for each in made)
         costs = _costs(trained, recipe, pruned, whole, device)
-    return Shrunk(trained, recipe, pruned, widths, scores, tuned, costs)
+    return Shrunk(trained, taught or recipe, pruned, widths, scores, tuned, costs)
+
+
+def _check_teacher(taught: Recipe, trained: Trained, pruned: Pruned, device: torch.device) -> None:
+    """Raises ModelError where the teacher cannot be loaded, or has nothing that the pruned network learns."""
+    Run(taught, data=trained.data, model=copy.deepcopy(pruned.network), device=device).close()
+
+
+def metric_of(trained: Trained, scores: Scores) -> str:
+    """Returns the metric by which networks made of a trained one are judged: the objective of the search that
+    its recipe came from, if these scores have it, or else `val_mean_iou` for masks, `val_accuracy` for
+    labels."""
+    known = trained.recipe.provenance
+    objective = known.objective if known is not None else None
+    measured = scores.metrics("val")
+    default = objectives_for(trained.data.info.dense)[0]
+    return objective if objective in OBJECTIVES and objective in measured else default
+
+
+def _one_of(info: DataInfo) -> str:
+    """Returns in words what a network is shown at once: an image, or a window of one."""
+    return "a window" if info.dense else "an image"
+
+
+def _check_asked(trained: Trained, taught: Recipe | None, *, test: bool, scratch: bool) -> None:
+    """Raises UserError for what could not be compared, before any training."""
+    recipe = trained.recipe
+    if test and trained.data.test is None:
+        raise DataError(f"data.path {recipe.data.path}: there is no test part to score")
+    if scratch and recipe.model.weights is not None:
+        raise UserError(
+            f"--scratch: the recipe begins from the weights {recipe.model.weights!r}, which fit no "
+            "narrower network: from new weights it would lose for want of them"
+        )
+    if taught is not None and trained.build is not None:
+        raise UserError(
+            f"distillation: {title_of(recipe.model)} is code of yours, which no file names: it cannot be "
+            "loaded as the teacher of a pruned network"
+        )
 
 
 def draw_narrow(trained: Trained, widths: Widths, seed: int) -> nn.Module:

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import torch
 
+from trainable.models.weights import file_digest
 from trainable.models.widths import PRUNED_FILE
 from trainable.recipe import Recipe
 from trainable.recipe.provenance import Provenance
-from trainable.recipe.trained_files import MODEL_FILE, RECIPE_FILE
+from trainable.recipe.trained_files import MODEL_FILE, RECIPE_FILE, teacher_files
 from trainable.recipe.yamlfile import write_recipe, write_whole
 from trainable.shrinking.shrink import Shrunk
 from trainable.train import model_file
@@ -20,7 +21,7 @@ from trainable.training.run import PREFIXES
 
 
 def write_shrunk(shrunk: Shrunk, folder: Path) -> None:
-    """Writes the best fine-tuned network, as `tunebook train --out` would, and in what it is narrower.
+    """Writes the best of the kept networks, as `tunebook train --out` would, and in what it is narrower.
 
     The folder then holds `recipe.yaml`, the fine-tuning, `model.safetensors` and `pruned.json`;
     `trained_in(FOLDER)` and `network_in(FOLDER)` read them.
@@ -52,4 +53,13 @@ def _with_provenance(shrunk: Shrunk) -> Recipe:
         versions=versions("torch-pruning"),
     )
     seeded = shrunk.recipe.with_values({"loop.seed": best.seed})
-    return seeded.model_copy(update={"provenance": provenance})
+    return seeded.model_copy(update={"provenance": provenance.model_copy(update=_teacher(seeded))})
+
+
+def _teacher(recipe: Recipe) -> dict[str, str | None]:
+    """Returns the digests of the teacher's weights and recipe, as a run records them. Raises ModelError."""
+    if recipe.distillation is None:
+        return {}
+    files = teacher_files(recipe.distillation)
+    of_recipe = None if files.recipe is None else files.recipe.digest()
+    return {"teacher_digest": file_digest(files.weights), "teacher_recipe": of_recipe}

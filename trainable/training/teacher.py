@@ -20,9 +20,10 @@ from trainable.models.own import BuildModel
 from trainable.models.pretrained_input import pretrained_input
 from trainable.models.published_weights import as_timm_reads
 from trainable.models.weights import file_digest, read_weights, statistics_in
+from trainable.models.widths import PRUNED_FILE, make_narrow, read_widths
 from trainable.recipe import Recipe
 from trainable.recipe.data import ChannelStatistics
-from trainable.recipe.distillation import TEACHER, FeaturesTaught, Taught
+from trainable.recipe.distillation import MODEL, SECTION, TEACHER, FeaturesTaught, Taught
 from trainable.recipe.models import TimmModel
 from trainable.recipe.trained_files import TrainedFiles, teacher_files
 from trainable.training.evaluate import full_precision, main_output
@@ -198,11 +199,20 @@ def _info_of(files: TrainedFiles, info: DataInfo, classes: Sequence[str]) -> Dat
 
 
 def _loaded(files: TrainedFiles, known: DataInfo, build: BuildModel | None, *, body_alone: bool) -> nn.Module:
-    """Returns the network with its weights; of a network of unknown classes with those of its body alone."""
+    """Returns the network with its weights, narrowed where `pruned.json` stands beside them; of a network of
+    unknown classes with those of its body alone."""
+    widths = read_widths(files.weights.parent)
+    if widths is not None and files.recipe is None:
+        raise ModelError(
+            f"{TEACHER}: {files.weights}: {PRUNED_FILE} stands beside these weights: the network was pruned, "
+            f"and its own recipe says of which it was made; give its folder, without {SECTION}.{MODEL}"
+        )
     if body_alone:
         spec = files.model.model_copy(update={"weights": str(files.weights.absolute())})
         return make_network(spec, known, build=build)
     network = make_network(files.model.model_copy(update={"weights": None}), known, build=build)
+    if widths is not None:
+        make_narrow(network, widths)
     state = read_weights(files.weights)
     if isinstance(files.model, TimmModel):
         state = as_timm_reads(state, network)

@@ -10,7 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.search.results.trained_search import trained_search
+from tests.trainable.small_segmentations import mask_recipe, write_masks
 from trainable.bundle.trained import network_in, trained_in
+from trainable.models.weights import file_digest
+from trainable.recipe.yamlfile import read_recipe, write_recipe
 from trainable.shrinking import latency
 
 Tunebook = Callable[..., tuple[int, str, str]]
@@ -70,10 +74,119 @@ def test_a_recipe_is_trained_first_and_the_data_are_printed_alone(tunebook: Tune
         "seeds",
         "best_seed",
         "networks",
+        "kept",
+        "without_teacher",
         "from_scratch",
     }
     assert set(tree["networks"]) == {"unpruned", "pruned", "fine-tuned"}
     assert [each.name for each in Path().iterdir()] == ["recipe.yaml"], "nothing was asked to be written"
+
+
+def test_the_unpruned_network_teaches_and_the_written_recipe_names_it(
+    tunebook: Tunebook, recipe: Path
+) -> None:
+    assert tunebook("train", recipe, "--out", "trained")[0] == 0
+    settings = ("--set", "distillation.weight=0.25", "--set", "distillation.temperature=2")
+    code, out, _ = tunebook("shrink", "trained", "--seeds", 2, "--distillation", *settings, "-o", "small")
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[0] == "2 fine-tunings of 1 epoch, and as many that learn from the unpruned network"
+    assert [line.split(":")[0] for line in lines[2:6]] == [
+        f"{name}, seed {seed}" for name in ("fine-tuned", "distilled") for seed in (1, 2)
+    ]
+    assert any(line.startswith("distilled ") for line in lines)
+    assert any("Against the fine-tuning without this teacher, " in line for line in lines)
+    written = read_recipe(Path("small/recipe.yaml"))
+    assert written.get("distillation") == {
+        "kind": "logits",
+        "teacher": str(Path("trained").absolute()),
+        "temperature": 2.0,
+        "weight": 0.25,
+    }
+    assert written.provenance is not None
+    assert written.provenance.teacher_digest == file_digest(Path("trained/model.safetensors"))
+    tree = json.loads(Path("small/metrics.json").read_text())
+    assert (tree["kept"], tree["recipe"]) == ("distilled", written.with_values({"loop.seed": 0}).digest())
+    assert tunebook("train", "small/recipe.yaml", "--out", "again")[0] == 0
+    assert tunebook("train", recipe, "--set", "distillation.teacher=small", "--out", "taught")[0] == 0
+    code, out, _ = tunebook("shrink", "small", "--seeds", 2)
+    assert out.splitlines()[0] == f"2 fine-tunings of 1 epoch, taught by {Path('trained').absolute()}"
+
+
+def test_a_recipe_s_network_teaches_while_it_is_there_but_names_no_written_teacher(
+    tunebook: Tunebook, recipe: Path
+) -> None:
+    code, out, error = tunebook("shrink", recipe, "--distillation", "-o", "small")
+    assert (code, out) == (2, "")
+    assert error == (
+        f"tunebook: --distillation -o small: the network that {recipe} gives would teach, and is not kept: "
+        f"no recipe could name it; `tunebook train {recipe} --out DIR`, then `tunebook shrink DIR "
+        "--distillation -o small`\n"
+    )
+    code, out, _ = tunebook("shrink", recipe, "--distillation", "--seeds", 2, "--json")
+    assert code == 0
+    assert set(json.loads(out)["networks"]) == {"unpruned", "pruned", "fine-tuned", "distilled"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["--set", "distillation.weight=0.25"],
+            "--set distillation.weight: the fine-tuning learns from no teacher; with --distillation the",
+        ),
+        (
+            ["--distillation", "--set", "distillation.teacher=other"],
+            "--set distillation.teacher: --distillation says that the teacher is the unpruned network",
+        ),
+        (
+            ["--distillation", "--set", "distillation={kind: dkd}"],
+            "--set distillation: --distillation says that the teacher is the unpruned network",
+        ),
+        (["--distillation", "--set", "distillation.weight=2"], "recipe: 1 fault\n  distillation.weight: "),
+        (
+            ["--set", "distillation.teacher=nowhere"],
+            "distillation.teacher: nowhere: expected model.safetensors",
+        ),
+    ],
+)
+def test_a_setting_of_teaching_without_its_teacher_is_refused_before_any_training(
+    tunebook: Tunebook, recipe: Path, arguments: list[str], message: str
+) -> None:
+    for source in (recipe, "trained"):
+        code, out, error = tunebook("shrink", source, "--seeds", 2, *arguments)
+        assert (code, error[: len(message) + 10]) == (2, f"tunebook: {message}")
+        assert "epoch 1/" not in out
+        assert "seed 1:" not in out
+        if source == recipe:
+            assert tunebook("train", recipe, "--out", "trained")[0] == 0
+
+
+def test_a_trial_that_teaches_is_written_into_its_search(tunebook: Tunebook, tmp_path: Path) -> None:
+    (tmp_path / "earlier").mkdir()
+    trained_search(tmp_path / "earlier")
+    code, _, error = tunebook(
+        "shrink", "earlier", "--trial", 0, "--seeds", 2, "--epochs", 1, "--distillation", "-o", "small"
+    )
+    assert (code, error) == (0, "")
+    teacher = read_recipe(Path("small/recipe.yaml")).get("distillation.teacher")
+    assert teacher == str(tmp_path / "earlier" / "teachers" / "trial-0-epoch-1")
+
+
+def test_masks_are_judged_by_their_iou_and_distilled(
+    tunebook: Tunebook, tmp_path: Path, recipe: Path
+) -> None:
+    write_recipe(recipe, mask_recipe(write_masks(tmp_path / "masks", 40), {"model.width": 16}))
+    assert tunebook("train", recipe, "--out", "trained")[0] == 0
+    code, out, _ = tunebook("shrink", "trained", "--seeds", 2, "--test", "--distillation", "-o", "small")
+    assert code == 0
+    words = next(line for line in out.splitlines() if line.startswith("With "))
+    assert "test_mean_iou differs by" in words
+    assert "windows at once" in words
+    tree = json.loads(Path("small/metrics.json").read_text())
+    assert tree["metric"] == "val_mean_iou"
+    assert set(tree["without_teacher"]) == {"val_mean_iou", "test_mean_iou"}
+    assert network_in(Path("small"))(torch.zeros(1, 3, 16, 16)).shape == (1, 3, 16, 16)
 
 
 def test_a_training_that_diverges_is_a_failure_and_leaves_nothing(tunebook: Tunebook, recipe: Path) -> None:

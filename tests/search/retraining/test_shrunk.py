@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,11 +23,13 @@ from trainable.recipe.provenance import Provenance
 from trainable.shrinking.fine_tuning import Tuned
 from trainable.shrinking.latency import Latency
 from trainable.shrinking.prune import Pruned
-from trainable.shrinking.shrink import PRUNED, SCRATCH, TUNED, UNPRUNED, Cost, Shrunk
+from trainable.shrinking.shrink import DISTILLED, PRUNED, SCRATCH, TUNED, UNPRUNED, Cost, Shrunk
 from trainable.training.answers import Answers
-from trainable.training.bootstrap import resampled_metrics
+from trainable.training.bootstrap import RESAMPLES, counts_of_images, resampled_metrics
 from trainable.training.evaluate import Scores
 from trainable.training.extra_metrics import make_extra_metrics
+from trainable.training.mask_answers import MaskAnswers
+from trainable.training.mask_bootstrap import resampled_masks
 
 IMAGES = 400
 EXTRA = make_extra_metrics((), {}, ("no", "yes"))
@@ -135,6 +138,126 @@ def test_it_is_judged_by_the_objective_of_its_search_where_that_is_measured() ->
 
 def test_the_best_of_the_fine_tunings_is_that_of_validation_and_of_equals_the_first() -> None:
     assert shrunk([30, 20, 20]).best.seed == 1
+
+
+def test_the_best_is_that_of_the_metric_also_where_a_lower_one_is_better() -> None:
+    found = shrunk([20, 20], objective="val_loss")
+    sure = (Tuned(0, {}, {"validation": of_loss(0.5, 0.9)}), Tuned(1, {}, {"validation": of_loss(0.4, 0.8)}))
+    assert replace(found, tuned=sure).best.seed == 1
+    assert replace(shrunk([20, 20]), tuned=sure).best.seed == 0
+
+
+def of_loss(loss: float, accuracy: float) -> Scores:
+    return Scores(loss, accuracy, accuracy, None, IMAGES)
+
+
+def distilled(wrong: list[int], *, tuned: list[int]) -> Shrunk:
+    """Returns a pruned network whose distilled ones are wrong about so many images each."""
+    found = shrunk(tuned, scratch=[60, 61])
+    taught = tuple(Tuned(seed, {}, {"validation": scores(each)}) for seed, each in enumerate(wrong))
+    known = dict(found.scores)
+    known[DISTILLED], known[SCRATCH] = tuple(each.scores for each in taught), known.pop(SCRATCH)
+    return replace(found, tuned=taught, scores=known)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ([20, 21], "distillation gained, by more than chance explains: val_accuracy differs by +0.2000"),
+        ([180, 181], "distillation lost, by more than chance explains: val_accuracy differs by -0.2000"),
+        ([99, 102], "no difference that chance does not explain: val_accuracy differs by +0.0000"),
+    ],
+)
+def test_what_the_teacher_gained_is_said_against_the_fine_tuning_without_it(
+    wrong: list[int], words: str
+) -> None:
+    found = compared(distilled(wrong, tuned=[100, 101]), 0.5)
+    assert f"Against the fine-tuning without this teacher, {words}" in found.words()
+    rows = [row[0] for row in found.scores_table().rows]
+    assert rows == [UNPRUNED, PRUNED, TUNED, DISTILLED, SCRATCH]
+    tree = found.tree()
+    assert tree["kept"] == DISTILLED
+    assert tree["networks"][DISTILLED]["scores"]["val_accuracy"][0] == 1 - wrong[0] / IMAGES
+    assert tree["networks"][DISTILLED]["parameters"] == 50
+    assert set(tree["without_teacher"]) == {"val_accuracy"}
+
+
+def test_the_verdict_is_of_the_distilled_network_where_there_is_one() -> None:
+    assert compared(distilled([20, 21], tuned=[100, 101]), 0.5).verdict == "no sure difference"
+    found = compared(distilled([100, 101], tuned=[20, 21]), 0.5)
+    assert found.verdict == "lost"
+    assert found.from_scratch["validation"].mean == pytest.approx(-40 / IMAGES)
+    without = compared(shrunk([20, 21]), 0.5)
+    assert (without.without_teacher, "teacher" in without.words()) == ({}, False)
+
+
+# --- masks --------------------------------------------------------------------------------------------
+
+PIXELS = 100
+
+
+def mask_scores(right: list[list[int]]) -> Scores:
+    """Returns the scores of a network that finds so many pixels of each of two classes, of half the pixels
+    each, and takes all others for the other class."""
+    hits = np.array(right, dtype=np.float64)
+    true = np.full_like(hits, PIXELS / 2)
+    images = MaskAnswers(np.full(len(hits), 0.5), true, hits + (true - hits)[:, ::-1], hits, None, {})
+    whole = resampled_masks(images, np.ones((len(hits), 1), dtype=np.float32)).metrics
+    named = {name: float(each[0]) for name, each in whole.items()}
+    extra = {name: named[name] for name in ("mean_iou", "mean_dice")}
+    known = (named["loss"], named["accuracy"], named["balanced_accuracy"], None, len(hits))
+    return Scores(*known, extra=extra, by_image=images)
+
+
+def of_masks(tuned: list[Scores], **provenance: Any) -> Shrunk:
+    found = shrunk([20] * len(tuned), **provenance)
+    info = replace(found.trained.data.info, pixel_counts=(1, 1))
+    trained = replace(found.trained, data=replace(found.trained.data, info=info))
+    runs = tuple(Tuned(seed, {}, {"validation": each}) for seed, each in enumerate(tuned))
+    known: dict[str, tuple[Mapping[Split, Scores], ...]] = {
+        UNPRUNED: ({"validation": mask_scores(HALF)},),
+        PRUNED: ({"validation": mask_scores([[0, 50]] * 8)},),
+        TUNED: tuple(each.scores for each in runs),
+    }
+    return replace(found, trained=trained, scores=known, tuned=runs)
+
+
+HALF = [[25 + image, 40 - image] for image in range(8)]
+
+
+def test_networks_for_masks_are_judged_by_their_mean_iou() -> None:
+    found = compared(of_masks([mask_scores([[48, 49]] * 8), mask_scores([[50, 48]] * 8)]), 0.5)
+    assert (found.metric, found.verdict) == ("val_mean_iou", "gained")
+    assert "val_mean_iou differs by" in found.words()
+    assert "for 32 windows at once" in found.words()
+    assert set(found.tree()["networks"][TUNED]["scores"]) >= {"val_mean_iou", "val_mean_dice", "val_accuracy"}
+    other = of_masks([mask_scores(HALF)] * 2, objective="val_mean_dice")
+    assert other.metric == "val_mean_dice"
+
+
+def test_the_best_network_for_masks_is_that_with_the_highest_mean_iou() -> None:
+    """Of two that are right about as many pixels, the one that finds both classes has the higher IoU."""
+    both, one = mask_scores([[35, 35]] * 8), mask_scores([[22, 49]] * 8)
+    assert one.accuracy > both.accuracy
+    assert one.extra["mean_iou"] < both.extra["mean_iou"]
+    assert of_masks([one, both]).best.seed == 1
+    assert of_masks([one, both], objective="val_accuracy").best.seed == 0
+
+
+def test_the_interval_of_masks_holds_the_deviation_of_the_images() -> None:
+    ours, theirs = [mask_scores([[40, 30 + image] for image in range(8)])], [mask_scores(HALF)]
+    found = difference(ours, theirs, "mean_iou", EXTRA, seed=3)
+    (counts,) = counts_of_images(np.random.default_rng(3), 8, RESAMPLES)
+    samples = [
+        resampled_masks(each.by_image, counts).metrics["mean_iou"]
+        for each in (*ours, *theirs)
+        if each.by_image is not None
+    ]
+    half = student(np.inf) * float(np.std(samples[0] - samples[1]))
+    assert half > 0.001
+    assert found.high - found.mean == pytest.approx(half)
+    same = difference(ours, ours, "mean_iou", EXTRA, seed=3)
+    assert (same.mean, same.low, same.high) == (0.0, 0.0, 0.0)
 
 
 def test_the_same_layers_from_new_weights_are_compared_too() -> None:

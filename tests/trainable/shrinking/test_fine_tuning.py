@@ -68,13 +68,16 @@ def test_each_seed_starts_from_what_is_made_for_it_and_is_scored() -> None:
             lambda _: copy.deepcopy(network),
             seeds=(1, 2),
             parts=("validation", "test"),
+            metric="val_balanced_accuracy",
             device=CPU,
             title="tuned",
             say=said.append,
         )
     )
     assert [each.seed for each in found] == [1, 2]
-    assert [line.partition(":")[0] for line in said] == ["tuned, seed 1", "tuned, seed 2"]
+    assert [line.partition(" 0.")[0] for line in said] == [
+        f"tuned, seed {seed}: val_balanced_accuracy" for seed in (1, 2)
+    ]
     run = Run(recipe.with_values({"loop.seed": 2}), data=data, model=copy.deepcopy(network), device=CPU)
     run.step()
     assert found[1].scores["test"] == run.score("test")
@@ -103,6 +106,7 @@ def test_a_run_that_diverges_is_an_error_that_names_the_seed() -> None:
         lambda _: make_network(recipe.model, data.info),
         seeds=(7,),
         parts=("validation",),
+        metric="val_accuracy",
         device=CPU,
         title="tuned",
         say=print,

@@ -22,12 +22,13 @@ from trainable.errors import DataError, ModelError, UserError
 from trainable.models.widths import PRUNED_FILE
 from trainable.recipe import Recipe
 from trainable.recipe.yamlfile import read_recipe, write_recipe
-from trainable.shrinking import latency
 from trainable.shrinking.fine_tuning import fine_tuning, scores_of
 from trainable.shrinking.prune import prune
 from trainable.shrinking.shrink import PRUNED, SCRATCH, TUNED, UNPRUNED, Shrunk, draw_narrow, shrink
 from trainable.shrinking.write import write_shrunk
 from trainable.train import train
+
+pytestmark = pytest.mark.usefixtures("few_rounds")
 
 CPU = torch.device("cpu")
 VALUES: dict[str, Any] = {
@@ -36,12 +37,6 @@ VALUES: dict[str, Any] = {
     "optimizer.lr": 0.5,
     "loop": {"epochs": 2, "batch_size": 16},
 }
-
-
-@pytest.fixture(autouse=True)
-def few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(latency, "SECONDS", 0.0)
-    monkeypatch.setattr(latency, "LEAST_ROUNDS", 2)
 
 
 def folder_of(tmp_path: Path, values: dict[str, Any] | None = None) -> Path:

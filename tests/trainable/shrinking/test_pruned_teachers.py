@@ -1,0 +1,45 @@
+"""Tests that a folder with a pruned network is a teacher like any other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.trainable.small_runs import SIZE, small_recipe, write_parts
+from trainable.bundle.trained import network_in, trained_in
+from trainable.errors import ModelError
+from trainable.shrinking.fine_tuning import fine_tuning
+from trainable.shrinking.shrink import shrink
+from trainable.shrinking.write import write_shrunk
+from trainable.train import train
+from trainable.training.run import Run
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.usefixtures("few_rounds")
+def test_a_pruned_network_teaches_an_ordinary_recipe(tmp_path: Path) -> None:
+    write_parts(tmp_path / "images.npz", other_kind=False)
+    train(
+        small_recipe({"data.path": str(tmp_path / "images.npz"), "optimizer.lr": 0.5}), out=tmp_path / "whole"
+    )
+    known = trained_in(tmp_path / "whole")
+    write_shrunk(shrink(known, fine_tuning(known.recipe), 0.5, seeds=2, device=CPU), tmp_path / "small")
+    values = {"data.path": known.recipe.data.path, "distillation.teacher": str(tmp_path / "small")}
+    run = Run(small_recipe(values))
+    assert run.teaching is not None
+    noise = torch.randn(3, 1, SIZE, SIZE)
+    with torch.no_grad():
+        torch.testing.assert_close(
+            run.teaching.teacher.answers(noise), network_in(tmp_path / "small")(noise), rtol=1e-4, atol=1e-4
+        )
+    assert not run.step().diverged
+    hints = Run(small_recipe({**values, "distillation.kind": "features"}))
+    assert not hints.step().diverged
+    alone = {"distillation.teacher": str(tmp_path / "small" / "model.safetensors"), "distillation.model": {}}
+    with pytest.raises(
+        ModelError, match=r"pruned\.json stands beside these weights: .* without distillation"
+    ):
+        Run(small_recipe({**values, **alone}))
