@@ -20,6 +20,38 @@ SMALLEST = 2
 
 
 @torch.no_grad()
+def norm_of_one_pixel(model: nn.Module, image: Tensor) -> str | None:
+    """Returns the name of a BatchNorm that sees one pixel of an image [1, C, H, W], and so has no statistics
+    of a single image in training; None if there is none.
+
+    DeepLab has one in its pooled branch (arXiv 1706.05587, section 3.3), and any network where its images
+    shrink to one pixel. One that is synchronised has the images of all ranks. Nothing of the model changes.
+    """
+    was_training = model.training
+    norms = {each: name for name, each in model.train().named_modules() if _is_of_one_rank(each)}
+    norms = {each: name for each, name in norms.items() if each.training}
+    found = list[str]()
+
+    def look(norm: nn.Module, shown: tuple[Tensor, ...]) -> None:
+        if shown[0].shape[:1] == (1,) and shown[0].shape[2:].numel() == 1:
+            found.append(norms[norm])
+
+    hooks = [each.register_forward_pre_hook(look) for each in norms]
+    try:
+        if norms:
+            model.eval()(image)
+    finally:
+        model.train(was_training)
+        for hook in hooks:
+            hook.remove()
+    return found[0] if found else None
+
+
+def _is_of_one_rank(layer: nn.Module) -> bool:
+    return isinstance(layer, _BatchNorm) and not isinstance(layer, nn.SyncBatchNorm)
+
+
+@torch.no_grad()
 def measure_norm(
     model: nn.Module, batches: Iterable[Tensor], autocast: torch.autocast, ranks: Ranks = ALONE
 ) -> None:

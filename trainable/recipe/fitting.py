@@ -12,9 +12,6 @@ from trainable.recipe.tasks import Segmentation
 if TYPE_CHECKING:
     from trainable.recipe.recipe import Recipe
 
-POOLED = "deeplabv3"
-"""Networks whose names begin so have a branch that sees an image as one pixel, and normalises it: over one
-image that cannot be done (arXiv 1706.05587, section 3.3)."""
 NO_MASKS = ("digits", "idx", "datasets")
 """Data of these formats have no masks."""
 
@@ -45,11 +42,3 @@ def _of_masks(recipe: Recipe) -> Iterator[str]:
         yield "evaluation.resize: images with masks keep their size; leave it out"
     if recipe.model.frozen_views is not None:
         yield "model.frozen_views: features of pixels are not kept; leave it out"
-    model, loop = recipe.model, recipe.loop
-    if isinstance(model, models.TorchvisionModel | models.SmpModel) and model.name.startswith(POOLED):
-        for path, images in (("batch_size", loop.batch_size), ("micro_batch", loop.micro_batch)):
-            if images == 1:
-                yield (
-                    f"loop.{path} 1: {model.name} has a BatchNorm over one pixel an image, which needs "
-                    "several images: expected 2 or more"
-                )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import final
 
 import numpy as np
@@ -13,6 +14,13 @@ from trainable.training import seeds
 from trainable.training.imbalance import Counts, shown_shares
 from trainable.training.seeds import Use
 from trainable.training.task import Task, Weight
+
+
+def parts_of(loop: Loop, world: int) -> int:
+    """Returns into how many parts each of `world` ranks cuts its images of a window: as few as
+    `loop.micro_batch` allows, alike on all, and none of them empty."""
+    share, largest = loop.batch_size // world, math.ceil(loop.batch_size / world)
+    return min(share, math.ceil(largest / (loop.micro_batch or largest)))
 
 
 @final

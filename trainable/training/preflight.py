@@ -8,9 +8,11 @@ from torch import nn
 from trainable.augmentation.sizes import extreme_sizes
 from trainable.data import DataInfo
 from trainable.errors import DataError, Fault, ModelError, RecipeError, first_line
+from trainable.models.norm_statistics import SMALLEST, norm_of_one_pixel
 from trainable.ranks import Ranks
 from trainable.recipe import Recipe
 from trainable.training.evaluate import make_views
+from trainable.training.order import parts_of
 
 
 def check_recipe(recipe: Recipe, info: DataInfo, ranks: Ranks) -> None:
@@ -37,6 +39,32 @@ def check_recipe(recipe: Recipe, info: DataInfo, ranks: Ranks) -> None:
     if recipe.evaluation.flip and "horizontal" not in info.flips:
         message = f"a mirrored image must keep its label, but data.flips is {list(info.flips)}"
         raise RecipeError([Fault("evaluation.flip", message)])
+
+
+def fewest_at_once(model: nn.Module, recipe: Recipe, info: DataInfo, ranks: Ranks) -> int:
+    """Returns how many images, 1 or 2, the model trains on at once at least. Raises RecipeError for a batch
+    that is cut, or shared by ranks, into parts of fewer."""
+    first, loop = next(model.parameters()), recipe.loop
+    side = min(extreme_sizes(recipe.augmentation.size, info.image_size))
+    blank = torch.zeros(1, info.channels, side, side, device=first.device, dtype=first.dtype)
+    try:
+        norm = norm_of_one_pixel(model, blank)
+    except (RuntimeError, ValueError, AssertionError):
+        return 1  # the first step says what the model does not take
+    if norm is None:
+        return 1
+    if loop.batch_size // ranks.world // parts_of(loop, ranks.world) < SMALLEST:
+        raise RecipeError(
+            [
+                Fault(
+                    "loop.batch_size" if loop.micro_batch is None else "loop.micro_batch",
+                    f"the BatchNorm {norm} sees one pixel an image, and a batch of {loop.batch_size} "
+                    f"in {parts_of(loop, ranks.world)} parts on each of {ranks.world} ranks leaves single "
+                    f"images, which have no statistics; expected parts of {SMALLEST} images or more",
+                )
+            ]
+        )
+    return SMALLEST
 
 
 def check_sizes(model: nn.Module, recipe: Recipe, info: DataInfo) -> None:

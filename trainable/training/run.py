@@ -42,7 +42,7 @@ from trainable.training.metrics import EpochResult
 from trainable.training.network import as_taken, given_or_made, layout_of, prepared, stands_alone
 from trainable.training.order import Order
 from trainable.training.pixels import load_for, resolved
-from trainable.training.preflight import check_recipe, check_sizes
+from trainable.training.preflight import check_recipe, check_sizes, fewest_at_once
 from trainable.training.scoring import Scoring, Take
 from trainable.training.seeds import Use
 from trainable.training.task import Task
@@ -111,7 +111,7 @@ class Run:
         )
         check_sizes(self.model, self.recipe, info)
         self.teaching = make_teaching(self.recipe, self.model, info, self.precision, given=model)
-        self._trainer = self._make_trainer()
+        self._trainer = self._make_trainer(fewest_at_once(self.model, self.recipe, info, ranks))
         if self.recipe.loop.compile:
             self.model.compile()  # in place: names of weights stay
         if data is None:  # else it is the caller's choice: a probe reads a few images of millions
@@ -339,7 +339,7 @@ class Run:
 
     # --- making and placing ---------------------------------------------------------------------------
 
-    def _make_trainer(self) -> Trainer:
+    def _make_trainer(self, fewest: int) -> Trainer:
         return Trainer(
             self.recipe,
             self.model,
@@ -350,6 +350,7 @@ class Run:
             number_format=self.precision,
             ranks=self._ranks,
             teaching=self.teaching,
+            fewest_at_once=fewest,
         )
 
     def _make_scoring(self) -> Scoring:

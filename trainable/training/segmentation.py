@@ -16,7 +16,7 @@ from trainable.data.masks.loading import PIXELS_AT_ONCE
 from trainable.recipe import augmentations as specs
 from trainable.recipe.tasks import IGNORED, Segmentation
 from trainable.training.answers import Rows
-from trainable.training.evaluate import Outputs, Scores, View, joined
+from trainable.training.evaluate import Outputs, Room, Scores, View, joined
 from trainable.training.extra_metrics import Metric
 from trainable.training.mask_losses import at_one_size, mask_loss
 from trainable.training.mask_scores import MaskTally, worst_mask_scores
@@ -50,7 +50,7 @@ class SegmentationTask(Task):
         black: Tensor | None = None,
     ) -> None:
         self.classes, self._spec, self._side, self._black = classes, spec, side, black
-        self.most_at_once = max(1, PIXELS_AT_ONCE // side**2)
+        self.most_at_once, self._room = max(1, PIXELS_AT_ONCE // side**2), Room()
         self._smoothing, self._weights = label_smoothing, weights
         self._tolerance, self._own = tolerance, own or {}
         self._adjustments = None if adjustments is None else adjustments[:, None, None]
@@ -107,7 +107,16 @@ class SegmentationTask(Task):
             shown = functional.interpolate(images, size=scaled, mode="bilinear", antialias=scale < 1.0)
         if view.mirrored:
             shown = shown.flip(-1)
-        logits = answer_in_windows(model, shown, autocast, self._side, self._spec.overlap, self._black)
+        logits = answer_in_windows(
+            model,
+            shown,
+            autocast,
+            self._side,
+            self._spec.overlap,
+            black=self._black,
+            at_once=self.most_at_once,
+            room=self._room,
+        )
         if view.mirrored:
             logits = logits.flip(-1)
         if logits.shape[-2:] == size:

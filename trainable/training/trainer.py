@@ -27,7 +27,7 @@ from trainable.training.evaluate import full_precision, main_output
 from trainable.training.hints import in_learner
 from trainable.training.memory import give_back, ran_out
 from trainable.training.optim import Phase, make_phases
-from trainable.training.order import Order
+from trainable.training.order import Order, parts_of
 from trainable.training.reduction import Agreement, Reduction
 from trainable.training.seeds import Use
 from trainable.training.task import Task, Weight
@@ -52,13 +52,12 @@ LOST_FACTOR = 1e3
 class Trainer:
     """Holds a model's optimizer, gradient scaler and weight average, and loops over an epoch's steps.
 
-    An effective batch, a window, is cut into equal micro-batches, as few as `loop.micro_batch` allows, on
-    each rank. Each loss is weighted by its share of the effective batch, so gradients add up to those of one
-    large batch, however it is cut.
+    An effective batch, a window, is cut into equal micro-batches on each rank (`parts_of`). Each loss is
+    weighted by its share of the effective batch, so gradients add up to those of one large batch.
 
-    If a window does not fit into the device's memory, it is cut into twice as many micro-batches and trained
-    again from its beginning; later windows are cut alike. Effective batch and rate never change. (BatchNorm's
-    running statistics have then seen the first part of that window twice.)
+    If a window does not fit into the device's memory, it is cut into twice as many, of `fewest_at_once`
+    images or more, and trained again from its beginning; later windows are cut alike. Effective batch and
+    rate never change. (BatchNorm's running statistics have then seen the window's first part twice.)
     """
 
     def __init__(
@@ -73,6 +72,7 @@ class Trainer:
         number_format: Format,
         ranks: Ranks,
         teaching: Teaching | None = None,
+        fewest_at_once: int = 1,
     ) -> None:
         self._recipe, self._model, self._task, self._teaching = recipe, model, task, teaching
         self._ranks, self._device = ranks, device
@@ -81,8 +81,8 @@ class Trainer:
         self.share = self._batch // ranks.world
         """Each rank has at least this many images of a window:
         all ranks cut alike, and no rank has an empty part."""
-        largest = math.ceil(self._batch / ranks.world)
-        self.micro_batches = min(self.share, math.ceil(largest / (recipe.loop.micro_batch or largest)))
+        self._most_parts = self.share // fewest_at_once
+        self.micro_batches = parts_of(recipe.loop, ranks.world)
         self._mixing = task.mixing(recipe.augmentation.mixing)
         self._autocast = precision.autocast(number_format, device)
         self._scaled = number_format == "fp16"
@@ -294,7 +294,7 @@ class Trainer:
             phase.optimizer.zero_grad(set_to_none=True)
             give_back(self._device)
             if agreed is Agreement.OUT_OF_MEMORY:
-                self.micro_batches = min(2 * self.micro_batches, self.share)
+                self.micro_batches = min(2 * self.micro_batches, self._most_parts)
             generator.set_state(drawn)
             batches.back_to(window)
 
@@ -320,7 +320,7 @@ class Trainer:
         """Returns whether parts can be cut further. With synchronised BatchNorm the other ranks wait inside a
         layer, where they cannot be told to cut."""
         synced = self._recipe.loop.sync_norm and self._ranks.world > 1
-        return self.micro_batches < self.share and not synced
+        return self.micro_batches < self._most_parts and not synced
 
     def _backward(
         self, batches: Iterator[Batch], count: int, size: int, generator: torch.Generator, weight: Weight

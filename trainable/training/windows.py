@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from functools import partial
+from itertools import product
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from trainable.training.evaluate import full_precision
+from trainable.training.evaluate import Room, full_precision, in_parts
 
 
 def answer_in_windows(
@@ -17,9 +19,13 @@ def answer_in_windows(
     autocast: torch.autocast,
     side: int,
     overlap: float,
+    *,
     black: Tensor | None = None,
+    at_once: int = 1,
+    room: Room | None = None,
 ) -> Tensor:
-    """Returns logits [B, K, H, W] of images [B, C, H, W], computed in windows of `side` pixels.
+    """Returns logits [B, K, H, W] of images [B, C, H, W], computed in windows of `side` pixels, `at_once` of
+    them together, or fewer if memory runs out.
 
     Where windows overlap, by `overlap` of their side or more, logits are averaged (arXiv 1612.01105, section
     5.1). An image that is smaller than a window is filled up with `black` [C] (zeros if None), as in
@@ -27,21 +33,23 @@ def answer_in_windows(
     """
     height, width = images.shape[-2:]
     filled = _filled(images, max(side, height), max(side, width), black)
-    tops = window_starts(filled.shape[-2], side, overlap)
-    lefts = window_starts(filled.shape[-1], side, overlap)
-    if len(tops) == len(lefts) == 1:
-        return _answer(model, filled, autocast, side)[..., :height, :width]
+    rows, columns = (window_starts(each, side, overlap) for each in filled.shape[-2:])
+    places = [(..., slice(top, top + side), slice(left, left + side)) for top, left in product(rows, columns)]
+    answer, room = partial(_answer, model, autocast=autocast, side=side), room or Room()
+    if len(places) == 1:
+        return in_parts(answer, filled, room)[..., :height, :width]
     sums, counts = None, torch.zeros(filled.shape[-2:], device=images.device)
-    for top in tops:
-        for left in lefts:
-            place = (..., slice(top, top + side), slice(left, left + side))
-            logits = _answer(model, filled[place], autocast, side)
+    step = max(1, at_once // len(images))
+    for some in (places[start : start + step] for start in range(0, len(places), step)):
+        found = in_parts(answer, torch.cat([filled[place] for place in some]), room)
+        for place, logits in zip(some, found.split(len(images)), strict=True):
             if sums is None:
                 sums = logits.new_zeros(*logits.shape[:2], *filled.shape[-2:])
             sums[place] += logits
-            counts[place] += 1.0
+            counts[place[1:]] += 1.0
     assert sums is not None
-    return (sums / counts)[..., :height, :width]
+    answered: Tensor = (sums / counts)[..., :height, :width]
+    return answered
 
 
 def _filled(images: Tensor, height: int, width: int, black: Tensor | None) -> Tensor:
@@ -63,7 +71,7 @@ def window_starts(length: int, side: int, overlap: float) -> list[int]:
     return [round(number * (length - side) / (count - 1)) for number in range(count)]
 
 
-def _answer(model: nn.Module, images: Tensor, autocast: torch.autocast, side: int) -> Tensor:
+def _answer(model: nn.Module, images: Tensor, *, autocast: torch.autocast, side: int) -> Tensor:
     with autocast:
         outputs: Tensor = model(images)
     logits = full_precision(outputs)

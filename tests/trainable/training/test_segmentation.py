@@ -94,7 +94,7 @@ def test_beyond_a_small_image_the_network_sees_black() -> None:
             return images
 
     black, images = torch.tensor([-1.0, -2.0, -3.0]), torch.randn(2, 3, 9, 11)
-    answered = answer_in_windows(Seeing(), images, OFF, 16, 0.5, black)
+    answered = answer_in_windows(Seeing(), images, OFF, 16, 0.5, black=black)
     assert torch.equal(answered, images)
     assert torch.equal(seen[0][:, :, :9, :11], images)
     assert torch.equal(seen[0][:, :, 9:], black[:, None, None].expand(2, 3, 7, 16))
@@ -115,6 +115,31 @@ def test_windows_are_black_beyond_an_image_in_training_and_in_scoring(tmp_path: 
     assert levels[False]
     for black in levels[False]:
         torch.testing.assert_close(black, levels[True][0])
+
+
+@pytest.mark.parametrize(("most", "refused"), [(10, 0), (3, 2)], ids=["together", "where memory runs out"])
+def test_windows_are_answered_together_as_one_by_one(most: int, refused: int) -> None:
+    """Images of 37 x 33 have 9 windows or more each, of which there is memory for `most`."""
+    sizes: list[int] = []
+
+    class Small(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = convolution()
+
+        def forward(self, images: Tensor) -> Tensor:
+            sizes.append(len(images))
+            if len(images) > most:
+                raise torch.OutOfMemoryError("planted: out of memory")
+            answered: Tensor = self.inner(images)
+            return answered
+
+    images = torch.randn(2, 3, 37, 33, dtype=torch.float64)
+    expected = answer_in_windows(convolution(), images, OFF, 16, 1 / 3, at_once=1)
+    found = answer_in_windows(Small(), images, OFF, 16, 1 / 3, at_once=10)
+    torch.testing.assert_close(found, expected)
+    assert sum(each > most for each in sizes) == refused
+    assert max(each for each in sizes if each <= most) == most
 
 
 def test_a_mirrored_view_answers_for_the_pixels_of_the_image() -> None:
