@@ -25,7 +25,7 @@ def mask_input(recipe: Recipe, info: DataInfo) -> str:
         "says)",
         "windows": f"float32 [N, {side}, {side}, {info.channels}], levels in [0, 255]: a larger image is cut "
         f"into windows that overlap by {recipe.task.overlap:.0%} of their side or more, and their logits are "
-        "averaged; a smaller one is filled up with the mean",
+        "averaged; a smaller one is filled up with black (0)",
         "inside": f"on [0, 1], normalised by mean {numbers(mean)} and std {numbers(std)}",
         "views": views_in_words(recipe.evaluation),
         "logits": f"float32 [N, {len(info.classes)}, {side}, {side}], in the order of the classes; computed "

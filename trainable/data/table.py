@@ -117,7 +117,7 @@ def _wanted(
         named = listed([quoted(name) for name in missing])
         raise DataError(
             f"{path}: there is no column {named}; its columns are {columns}. data.columns says which "
-            "are meant"
+            "are meant, and task.masks.column which has the masks"
         )
     wanted = list(dict.fromkeys([*required, *(name for name in optional if name in found)]))
     if twice := [name for name in wanted if list(found).count(name) > 1]:

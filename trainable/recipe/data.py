@@ -161,7 +161,8 @@ class Data(Spec):
         Field(ge=4, le=4096),
         Purpose(
             "side in pixels; by default the weights', at most 96 on a CPU, or else the short side, at most "
-            "64 on a CPU",
+            "64 on a CPU. With masks it is that of windows: the longer side, at most 128 on a CPU and 512 on "
+            "a GPU",
             "the data",
         ),
     ] = None
@@ -176,7 +177,8 @@ class Data(Spec):
     interpolation: Annotated[
         Interpolation | None,
         Purpose(
-            "the filter that resizes images; by default the weights', or else bilinear",
+            "the filter that resizes images, except those with masks; by default the weights', or else "
+            "bilinear",
             "the weights",
         ),
     ] = None
@@ -192,8 +194,8 @@ class Data(Spec):
         Field(min_length=1),
         AfterValidator(a_local_folder),
         Purpose(
-            "where each machine keeps image files that it has decoded: auto, off, or a folder; it changes "
-            "speed alone and is not in the digest",
+            "where each machine keeps image files that it has decoded, except those with masks: auto, off, "
+            "or a folder; it changes speed alone and is not in the digest",
             "ours",
         ),
     ] = "auto"

@@ -28,7 +28,7 @@ from trainable.data.measure import (
 from trainable.data.members import members_of
 from trainable.data.parts import MaskedFilePart, MaskedPart, Members, Part
 from trainable.data.source import Collection, Integers, Pixels, Selection, Split, Survey
-from trainable.errors import DataError, listed
+from trainable.errors import DataError, listed, quoted
 from trainable.recipe.data import Data
 from trainable.recipe.windows import window_side
 
@@ -101,7 +101,8 @@ def _check_shown(collection: Collection, train: Survey) -> None:
     if missing := [name for name, count in zip(collection.classes, shown, strict=True) if not count]:
         raise DataError(
             f"{collection.path}: no training image shows the class {listed(missing, 20)}; expected each "
-            "class in one or more. A class that is not to be learnt stands in task.masks.void; if the masks "
+            "class in one or more. Where other parts show it, split anew (data.split_seed). Classes that are "
+            f"not to be learnt stand in task.masks.void: [{', '.join(map(quoted, missing))}]; if the masks "
             "number objects, task.masks.values: binary makes one class of them all"
         )
 

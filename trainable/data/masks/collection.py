@@ -12,15 +12,16 @@ from trainable.data.masks.code import BINARY, MaskCode, Naming, code_of, consecu
 from trainable.data.masks.pairs import Pairs
 from trainable.data.masks.source import MaskedSource
 from trainable.data.masks.strata import strata_of
-from trainable.data.masks.survey import RawSurvey, faults_outside, survey
+from trainable.data.masks.survey import VALUES_NAMED, RawSurvey, faults_outside, survey
 from trainable.data.source import Collection, Integers, Source, Split, Survey
-from trainable.errors import DataError
+from trainable.errors import DataError, listed
 from trainable.recipe.data import Data
 from trainable.recipe.tasks import Masks
 
 FULL = 255
 """Programs that draw write foreground as the brightest grey."""
 
+STRAY_NAMED = 3
 UNUSABLE = "masks cannot be used"
 
 
@@ -76,13 +77,48 @@ def _checked_code(pairs: Pairs, masks: Masks, found: Mapping[Split, RawSurvey]) 
 def _code(pairs: Pairs, masks: Masks, found: Mapping[Split, RawSurvey]) -> MaskCode:
     values = np.flatnonzero(sum(each.values.sum(axis=0) for each in found.values()))
     if masks.values == "binary":
+        if values.tolist() == [0, 1, FULL]:
+            raise DataError(
+                f"{pairs.path}: the masks have the values 0, 1 and {FULL}; with task.masks.values: binary, "
+                f"{FULL} is foreground, too. Expected two values; leave that out where {FULL} marks pixels "
+                "that count nowhere"
+            )
         return code_of(_binary(masks), None, masks.void, pairs.path)
+    if values.tolist() == [FULL] == [masks.ignore_index]:
+        raise DataError(
+            f"{pairs.path}: every pixel of the masks is {FULL}, which task.masks.ignore_index ignores"
+        )
     if values.size and set(values.tolist()) <= {0, FULL} and values[-1] == FULL:
         raise DataError(
             f"{pairs.path}: the masks have no other values than 0 and {FULL}: if {FULL} is a class, set "
             "task.masks.values: binary; where it means that pixels are ignored, there is one class only, 0"
         )
-    return code_of(_naming(pairs, masks, values), masks.ignore_index, masks.void, pairs.path)
+    naming = _naming(pairs, masks, values)
+    if masks.classes is None and pairs.naming is None:
+        _check_numbers(pairs, found, [each for each in values.tolist() if each != masks.ignore_index])
+    return code_of(naming, masks.ignore_index, masks.void, pairs.path)
+
+
+def _check_numbers(pairs: Pairs, found: Mapping[Split, RawSurvey], values: Sequence[int]) -> None:
+    """Raises DataError, naming masks, if values leave numbers out, where each number would be a class."""
+    stray = [value for place, value in enumerate(values) if value != place]
+    if not stray:
+        return
+    seen, masks = [], sum(len(each.values) for each in found.values())
+    for value in stray[:STRAY_NAMED]:
+        shows = [
+            pairs.parts[part].masks.name(index)
+            for part, each in found.items()
+            for index in np.flatnonzero(each.values[:, value]).tolist()
+        ]
+        seen.append(f"{value} in {len(shows)} of {masks} masks, such as {shows[0]}")
+    more = f", and {len(stray) - STRAY_NAMED} more" if len(stray) > STRAY_NAMED else ""
+    raise DataError(
+        f"{pairs.path}: the masks have the values {listed([str(each) for each in values], VALUES_NAMED)}, "
+        f"which leave numbers out: {'; '.join(seen)}{more}. Expected 0, 1, 2 and so on, a class each; "
+        "correct the masks, or name the class of each number in task.masks.classes, and in task.masks.void "
+        "those that no mask has"
+    )
 
 
 def _binary(masks: Masks) -> Naming:

@@ -60,8 +60,8 @@ def faults_outside(pair: Pair, found: RawSurvey, code: MaskCode) -> list[Broken]
     return [
         Broken(
             pair.masks.name(index),
-            f"has the values {listed([str(each) for each in numbers[odd[index] > 0]], VALUES_NAMED)}, which "
-            f"are of none of the {len(code.classes)} classes",
+            f"has pixels of {listed([str(each) for each in numbers[odd[index] > 0]], VALUES_NAMED)}, of none "
+            f"of the {len(code.classes)} classes",
         )
         for index in np.flatnonzero(odd.any(axis=1)).tolist()
     ]

@@ -96,7 +96,7 @@ def test_every_mask_with_a_fault_is_named_in_one_message(tmp_path: Path) -> None
             "masks/b.png: ",
             "masks/c.png: has 10 x 12 pixels, and its image images/c.jpg 12 x 10 as it is shown",
             "masks/d.png: has mode RGB; expected a mask of one channel",
-            "masks/e.png: has the values 4, 7, 9, which are of none of the 3 classes",
+            "masks/e.png: has pixels of 4, 7, 9, of none of the 3 classes",
             "masks/f.png: its image images/f.jpg cannot be opened: cannot identify image file",
         ],
         strict=True,
@@ -163,6 +163,36 @@ def test_masks_of_0_and_255_are_probably_binary(tmp_path: Path) -> None:
     found = collection(tmp_path, values="binary")
     assert found.classes == ("background", "foreground")
     np.testing.assert_array_equal(train(found).class_mask(0), bands(0, 1))
+
+
+def test_a_stray_value_is_named_with_its_mask_where_numbers_are_the_classes(tmp_path: Path) -> None:
+    write_pairs(tmp_path, {"a": (0, 1), "b": (0, 1, 77), "c": (0, 9), "d": (1, 9)})
+
+    assert fault_of(tmp_path) == (
+        f"{tmp_path}: the masks have the values 0, 1, 9, 77, which leave numbers out: 9 in 2 of 4 masks, such "
+        "as masks/c.png; 77 in 1 of 4 masks, such as masks/b.png. Expected 0, 1, 2 and so on, a class each; "
+        "correct the masks, or name the class of each number in task.masks.classes, and in task.masks.void "
+        "those that no mask has"
+    )
+    assert collection(tmp_path, ignore_index=77, void=("2",), classes=names(tmp_path, 10)).classes[-1] == "9"
+
+
+def names(folder: Path, count: int) -> str:
+    file = folder / "names.txt"
+    file.write_text("\n".join(map(str, range(count))) + "\n")
+    return str(file)
+
+
+def test_masks_of_nothing_but_ignored_pixels_are_refused(tmp_path: Path) -> None:
+    write_pairs(tmp_path, dict.fromkeys("abc", (255,)))
+    assert "every pixel of the masks is 255, which task.masks.ignore_index ignores" in fault_of(tmp_path)
+
+
+def test_binary_masks_with_a_border_of_255_are_refused(tmp_path: Path) -> None:
+    """There 255 would be foreground, which nobody means."""
+    write_pairs(tmp_path, dict.fromkeys("abc", (0, 1, 255)))
+    assert "the masks have the values 0, 1 and 255" in fault_of(tmp_path, values="binary")
+    assert collection(tmp_path).classes == ("0", "1")
 
 
 def test_binary_classes_may_have_other_names(tmp_path: Path) -> None:
