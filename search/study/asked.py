@@ -50,6 +50,8 @@ def model_named(name: str) -> dict[str, str]:
         return {"kind": name}
     if name.startswith("smp/"):
         decoder, _, encoder = name.removeprefix("smp/").partition("/")
+        if not encoder:
+            raise UserError(f"--model {name}: expected smp/DECODER/ENCODER, such as smp/unet/resnet18")
         return {"kind": "smp", "name": decoder, "encoder": encoder}
     if name.startswith("timm/"):
         return {"kind": "timm", "name": name.removeprefix("timm/")}

@@ -108,8 +108,8 @@ def _pairs(form: Format, spec: Data, path: Path, download: bool, masks: Masks) -
             return masked_torchvision_sets.read(spec.name, path, download, masks)
         case "digits" | "datasets" | "idx":
             raise DataError(
-                f"data.path: {path} has format {form}, which has no masks; a segmentation needs a folder of "
-                "images and masks, a manifest, an .npz file, or data.name for one of torchvision's"
+                f"data.path: {spec.path} has format {form}, which has no masks; a segmentation needs a "
+                "folder of images and masks, a manifest, an .npz file, or data.name for one of torchvision's"
             )
         case _:
             assert_never(form)

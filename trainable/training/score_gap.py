@@ -18,6 +18,9 @@ PERCENTS = (0.5, 99.5)
 """The interval of a difference is one of 99 %, wider than the 95 % of a score: nobody asked about the
 difference, and one alarm in twenty trainings would teach people to ignore it."""
 LEVEL = (PERCENTS[1] - PERCENTS[0]) / 100.0
+FEWEST_IMAGES = 30
+"""Of parts with fewer images no difference is told: of two parts of one kind with 4 images with masks 9.5 %
+differed in the mean IoU, with 9 4.0 %, with 30 3.0 % (n=400), where the interval promises 1 %."""
 
 ADVICE = (
     "the test images are of another kind, have other shares of classes, or the recipe suits the validation "
@@ -28,11 +31,12 @@ ADVICE = (
 
 @dataclass(frozen=True)
 class ScoredPart:
-    """Holds a run's scores on one part: each metric by its name, such as `accuracy`, on the whole part and on
-    resamples of its images, [resamples], as `bootstrap.resampled_metrics` returns them."""
+    """Holds a run's scores on one part of so many images: each metric by its name, such as `accuracy`, on the
+    whole part and on resamples of its images, [resamples], as `bootstrap.resampled_metrics` returns them."""
 
     values: Mapping[str, float]
     resampled: Mapping[str, Array]
+    images: int
 
 
 @dataclass(frozen=True)
@@ -82,10 +86,15 @@ class ScoreGaps:
     spoken_of: frozenset[str]
     """The metrics whose differences are told to a person: with all of them, chance alone would bring more
     lines than the interval promises."""
+    images: int
+    """The smaller part has so many."""
 
     @property
     def differing(self) -> tuple[ScoreGap, ...]:
-        """Returns the gaps that are larger than chance allows, of the metrics that are spoken of."""
+        """Returns the gaps that are larger than chance allows, of the metrics that are spoken of; none of
+        parts with few images."""
+        if self.images < FEWEST_IMAGES:
+            return ()
         return tuple(gap for gap in self.gaps if gap.differ and gap.metric in self.spoken_of)
 
     def words(self) -> str:
@@ -122,6 +131,7 @@ def score_gaps(validation: ScoredPart, test: ScoredPart, spoken_of: Iterable[str
         tuple(_gap(name, validation, test) for name in both),
         len(next(iter(test.resampled.values()), ())),
         frozenset(spoken_of),
+        min(validation.images, test.images),
     )
 
 

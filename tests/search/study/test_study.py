@@ -260,6 +260,14 @@ def test_a_model_is_named_in_one_word(name: str, section: dict[str, str]) -> Non
     assert model_named(name) == section
 
 
+@pytest.mark.parametrize("name", ["smp/unet", "smp/", "smp/unet/"])
+def test_a_decoder_without_an_encoder_says_how_both_are_written(name: str) -> None:
+    with pytest.raises(
+        UserError, match=f"--model {name}: expected smp/DECODER/ENCODER, such as smp/unet/resn"
+    ):
+        model_named(name)
+
+
 @pytest.mark.parametrize("name", ["../up", "", "a/b", ".hidden"])
 def test_a_name_that_is_no_folder_name_is_refused(name: str) -> None:
     assert "name" in faults({**DIGITS, "name": name})

@@ -17,7 +17,7 @@ RESAMPLES = 1_000
 def part(right: NDArray[Any], seed: int, resamples: int = RESAMPLES) -> ScoredPart:
     """Returns the accuracy of a part in which these images are right, [N] of 0 and 1."""
     drawn = np.random.default_rng(seed).binomial(len(right), right.mean(), resamples) / len(right)
-    return ScoredPart({"accuracy": float(right.mean())}, {"accuracy": drawn})
+    return ScoredPart({"accuracy": float(right.mean())}, {"accuracy": drawn}, len(right))
 
 
 def drawn(images: int, accuracy: float, seed: int) -> NDArray[Any]:
@@ -78,9 +78,17 @@ def test_scores_of_one_kind_bring_no_word_but_their_figures() -> None:
     assert figures["interval"][0] < -0.02 < figures["interval"][1]
 
 
+def test_nothing_is_told_of_a_few_images() -> None:
+    """Their bootstrap promises more than it holds."""
+    few = gaps(np.ones(200), np.zeros(29))
+    assert few.gaps[0].differ
+    assert (few.differing, few.words(), few.tree()["differ"]) == ((), "", False)
+    assert gaps(np.ones(200), np.zeros(30)).differing
+
+
 def test_a_metric_that_one_part_has_no_resamples_of_is_left_out() -> None:
     whole = part(drawn(50, 0.9, 0), 0)
-    assert score_gaps(whole, ScoredPart({"accuracy": 0.9}, {}), ["accuracy"]).gaps == ()
+    assert score_gaps(whole, ScoredPart({"accuracy": 0.9}, {}, 50), ["accuracy"]).gaps == ()
 
 
 def test_every_metric_has_its_gap_and_the_line_is_of_those_alone_that_are_spoken_of() -> None:

@@ -169,10 +169,10 @@ def test_a_stray_value_is_named_with_its_mask_where_numbers_are_the_classes(tmp_
     write_pairs(tmp_path, {"a": (0, 1), "b": (0, 1, 77), "c": (0, 9), "d": (1, 9)})
 
     assert fault_of(tmp_path) == (
-        f"{tmp_path}: the masks have the values 0, 1, 9, 77, which leave numbers out: 9 in 2 of 4 masks, such "
-        "as masks/c.png; 77 in 1 of 4 masks, such as masks/b.png. Expected 0, 1, 2 and so on, a class each; "
-        "correct the masks, or name the class of each number in task.masks.classes, and in task.masks.void "
-        "those that no mask has"
+        f"{tmp_path}: the masks have the values 0, 1, 9, 77, which leave numbers out: 9 in 2 of 4 masks, "
+        "such as masks/c.png; 77 in 1 of 4 masks, such as masks/b.png. Expected 0, 1, 2 and so on, a class "
+        "each; correct the masks, or name the class of each number in task.masks.classes, and in "
+        "task.masks.void those that no mask has"
     )
     assert collection(tmp_path, ignore_index=77, void=("2",), classes=names(tmp_path, 10)).classes[-1] == "9"
 
