@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -83,6 +84,7 @@ def run_shrink(asked: Asked, out: Path | None, *, as_json: bool, download: bool)
     A recipe is trained first, for this comparison alone. Raises UserError, ModelError, and ShrinkFailed where
     a training comes to nothing.
     """
+    _check_numbers(asked)
     library()
     if out is not None:
         check_new(out, "the pruned network")
@@ -157,6 +159,14 @@ def _check_prunable(recipe: Recipe, share: float, download: bool) -> DataSet:
 
 def _is_recipe(source: Path) -> bool:
     return source.is_file() and source.suffix in YAML_ENDINGS
+
+
+def _check_numbers(asked: Asked) -> None:
+    """Raises UserError for numbers that no pruning and no fine-tuning can have, before anything is loaded."""
+    if not 0.0 < asked.share < 1.0:
+        raise UserError(f"--flops {asked.share:g}: expected a share of the operations above 0 and below 1")
+    if not 0.0 < asked.lr_factor < math.inf:
+        raise UserError(f"--lr-factor {asked.lr_factor:g}: expected a number above 0, such as 0.3")
 
 
 def _check_settings(asked: Asked) -> None:

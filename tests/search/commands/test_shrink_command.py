@@ -227,6 +227,25 @@ def test_what_cannot_be_pruned_is_one_message_before_any_training(tunebook: Tune
     )
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--flops", "1.5"), "--flops 1.5: expected a share of the operations above 0 and below 1"),
+        (("--flops", "0"), "--flops 0: expected a share of the operations above 0 and below 1"),
+        (("--flops", "nan"), "--flops nan: expected a share of the operations above 0 and below 1"),
+        (("--lr-factor", "-1"), "--lr-factor -1: expected a number above 0, such as 0.3"),
+        (("--lr-factor", "0"), "--lr-factor 0: expected a number above 0, such as 0.3"),
+        (("--lr-factor", "nan"), "--lr-factor nan: expected a number above 0, such as 0.3"),
+        (("--lr-factor", "inf"), "--lr-factor inf: expected a number above 0, such as 0.3"),
+    ],
+)
+def test_a_number_out_of_range_names_its_flag_before_anything_is_loaded(
+    tunebook: Tunebook, arguments: tuple[str, str], message: str
+) -> None:
+    """The folder is not there, which would be the next message."""
+    assert tunebook("shrink", "missing", *arguments) == (2, "", f"tunebook: {message}\n")
+
+
 def test_a_recipe_beside_its_weights_is_taken_for_a_slip(tunebook: Tunebook, recipe: Path) -> None:
     assert tunebook("train", recipe, "--out", "trained")[0] == 0
     code, _, error = tunebook("shrink", "trained/recipe.yaml")
