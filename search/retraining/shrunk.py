@@ -3,6 +3,11 @@
 A difference between two networks has an interval of 95 %: Student's t with Satterthwaite's degrees of
 freedom, over the deviation between the seeds of the fine-tuning and that of the images. The latter is of a
 bootstrap that draws the same images for both networks: what is easy for one is mostly easy for the other.
+
+Two seeds may score the same by chance, and that is no evidence that training has no luck. So the variance
+between the seeds of a network is at least what the images at which they differ would give it, were each of
+them right or wrong by its own luck; and of a share of n images at least (1/n)^2/12, the variance of what is
+lost by counting whole images.
 """
 
 from __future__ import annotations
@@ -21,8 +26,8 @@ from trainable.shrinking.shrink import DISTILLED, PRUNED, SCRATCH, TUNED, UNPRUN
 from trainable.training.bootstrap import RESAMPLES
 from trainable.training.evaluate import Scores
 from trainable.training.extra_metrics import ExtraMetrics, make_extra_metrics
-from trainable.training.metrics import OBJECTIVES, sign_of
-from trainable.training.resampled_scores import resampled_scores
+from trainable.training.metrics import OBJECTIVES, SHARES, sign_of
+from trainable.training.resampled_scores import Array, resampled_scores
 from trainable.training.run import PREFIXES
 
 SCHEMA = 1
@@ -54,26 +59,42 @@ def difference(
 ) -> Difference:
     """Returns the difference in a metric, such as `accuracy`, between networks trained with several seeds,
     scored on the same images."""
-    by_seed = [[each.by_name()[metric] for each in side] for side in (ours, theirs)]
-    parts = [(variance(side) / len(side), float(len(side) - 1)) for side in by_seed if len(side) > 1]
-    error, freedom = error_of_sum(*parts, (_variance_of_images(ours, theirs, metric, extra, seed), np.inf))
-    mean = fmean(by_seed[0]) - fmean(by_seed[1])
-    half = student(freedom) * error
-    return Difference(mean, mean - half, mean + half)
-
-
-def _variance_of_images(
-    ours: Sequence[Scores], theirs: Sequence[Scores], metric: str, extra: ExtraMetrics, seed: int
-) -> float:
-    """Returns the variance of the difference over resamples of the images; 0 without their answers."""
-    means = []
+    of_images, parts = [], []
     for side in (ours, theirs):
-        resampled = [resampled_scores(each, extra, seed) for each in side]
-        values = [each.metrics[metric] for each in resampled if each is not None and metric in each.metrics]
-        if len(values) < len(side):
-            return 0.0
-        means.append(np.mean(values, axis=0))
-    return float(np.var(means[0] - means[1]))
+        resampled = _resampled(side, metric, extra, seed)
+        if len(side) > 1:
+            parts.append((_variance_of_seeds(side, metric, resampled) / len(side), float(len(side) - 1)))
+        if resampled is not None:
+            of_images.append(resampled.mean(axis=0))
+    if len(of_images) == 2:
+        parts.append((float(np.var(of_images[0] - of_images[1])), np.inf))
+    error, freedom = error_of_sum(*parts)
+    means = [fmean(each.by_name()[metric] for each in side) for side in (ours, theirs)]
+    half = student(freedom) * error
+    return Difference(means[0] - means[1], means[0] - means[1] - half, means[0] - means[1] + half)
+
+
+def _resampled(side: Sequence[Scores], metric: str, extra: ExtraMetrics, seed: int) -> Array | None:
+    """Returns a metric of resamples of the images, [seeds, resamples], the same images for each seed; None
+    without their answers."""
+    found = [resampled_scores(each, extra, seed) for each in side]
+    values = [each.metrics[metric] for each in found if each is not None and metric in each.metrics]
+    return np.stack(values) if len(values) == len(side) else None
+
+
+def _variance_of_seeds(side: Sequence[Scores], metric: str, resampled: Array | None) -> float:
+    """Returns the variance of one training's score, estimated from two seeds or more.
+
+    Resamples of the same images have seeds differ by the images at which these differ: half the variance of
+    the difference between two is that of one score whose images have their own luck each.
+    """
+    variances = [variance(each.by_name()[metric] for each in side)]
+    if resampled is not None:
+        around = resampled - resampled.mean(axis=1, keepdims=True)
+        variances.append(float(around.var(axis=0, ddof=1).mean()))
+    if f"val_{metric}" in SHARES and side[0].by_image is None:
+        variances.append(1.0 / side[0].images**2 / 12.0)
+    return max(variances)
 
 
 @dataclass(frozen=True, eq=False)

@@ -76,6 +76,32 @@ def test_without_answers_the_seeds_alone_say_how_sure_it_is() -> None:
     assert found.high - found.mean == pytest.approx(student(1) * (0.005 / 2) ** 0.5)
 
 
+def test_two_equal_scores_do_not_say_that_training_has_no_luck() -> None:
+    """Both are wrong about 40 images, of which ten are the same: 60 images differ, each by its own luck."""
+    ours, theirs = [scores(40), scores(40, first=30)], [scores(20, first=200)]
+    assert ours[0].accuracy == ours[1].accuracy
+    found = difference(ours, theirs, "accuracy", EXTRA, seed=3)
+    samples = [
+        resampled_metrics(each.answers, EXTRA, 3)["accuracy"]
+        for each in (*ours, *theirs)
+        if each.answers is not None
+    ]
+    of_images = float(np.var((samples[0] + samples[1]) / 2 - samples[2]))
+    of_seeds = float(np.var(samples[0] - samples[1])) / 2 / 2
+    assert of_seeds == pytest.approx(60 / IMAGES**2 / 2 / 2, rel=0.2)
+    total = of_images + of_seeds
+    half = student(total**2 / of_seeds**2) * total**0.5
+    assert found.high - found.mean == pytest.approx(half)
+    assert half > 1.1 * student(np.inf) * of_images**0.5
+
+
+def test_equal_scores_without_answers_are_known_no_finer_than_one_image() -> None:
+    blind = [Scores(0.5, 0.8, 0.8, None, IMAGES)] * 2
+    found = difference(blind, [Scores(0.5, 0.801, 0.801, None, IMAGES)], "accuracy", EXTRA, seed=0)
+    assert found.high - found.mean == pytest.approx(student(1) * (1 / IMAGES**2 / 12 / 2) ** 0.5)
+    assert not found.sure
+
+
 def data() -> DataSet:
     pixels, labels = np.zeros((8, 8, 8), dtype=np.uint8), np.arange(8) % 2
     return from_arrays((pixels, labels), (pixels, labels))
