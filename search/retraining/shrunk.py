@@ -22,6 +22,7 @@ import numpy as np
 from search.record.finals import LEVEL, error_of_sum, student
 from search.results.tables import Rows
 from trainable.data import Split
+from trainable.shrinking.latency import Ratio, ratio_of
 from trainable.shrinking.shrink import DISTILLED, PRUNED, SCRATCH, TUNED, UNPRUNED, Cost, Shrunk
 from trainable.training.bootstrap import RESAMPLES
 from trainable.training.evaluate import Scores
@@ -93,7 +94,7 @@ def _variance_of_seeds(side: Sequence[Scores], metric: str, resampled: Array | N
         around = resampled - resampled.mean(axis=1, keepdims=True)
         variances.append(float(around.var(axis=0, ddof=1).mean()))
     if f"val_{metric}" in SHARES and side[0].by_image is None:
-        variances.append(1.0 / side[0].images**2 / 12.0)
+        variances.append(1.0 / side[0].images ** 2 / 12.0)
     return max(variances)
 
 
@@ -110,6 +111,8 @@ class Comparison:
     """Of the distilled network from the one that was fine-tuned by the recipe alone, if one was distilled."""
     from_scratch: Mapping[Split, Difference]
     """Of the kept network from the one that was trained from new weights, if it was."""
+    latency_ratios: Mapping[int, Ratio]
+    """By batch, the latency of the pruned network over that of the unpruned one."""
 
     @property
     def metric(self) -> str:
@@ -136,10 +139,7 @@ class Comparison:
         kept, name = self.shrunk.kept, self._named(self.of_part)
         found = self.differences[kept, self.of_part]
         before, after = self.shrunk.costs[UNPRUNED], self.shrunk.costs[PRUNED]
-        times = ", ".join(
-            f"{after.latencies[batch].median_ms / each.median_ms:.2f} of it for {batch}"
-            for batch, each in before.latencies.items()
-        )
+        times = ", ".join(f"{each} of it for {batch}" for batch, each in self.latency_ratios.items())
         shown = "windows" if self.shrunk.trained.data.info.dense else "images"
         lines = [
             f"With {self.shrunk.pruned.share:.1%} of the operations, {len(self.shrunk.tuned)} seeds: "
@@ -182,11 +182,29 @@ class Comparison:
 
     def costs_table(self) -> Rows:
         """Returns a row for the unpruned network, and one for the pruned, which costs the same fine-tuned."""
-        batches = [f"ms for {batch}" for batch in self.shrunk.costs[UNPRUNED].latencies]
+        batches = [
+            head
+            for batch in self.shrunk.costs[UNPRUNED].latencies
+            for head in (f"ms for {batch}", f"ratio for {batch}")
+        ]
         heads = ("parameters", "operations", *batches, "MB")
-        rows = tuple((name, *_cells(cost)) for name, cost in self.shrunk.costs.items())
-        caption = "latencies: median of passes taken in turns (5 to 95 % of them)"
+        rows = tuple((name, *self._costs(name)) for name in self.shrunk.costs)
+        caption = (
+            "latencies: median of passes taken in turns (5 to 95 % of them); ratios: of the medians, with "
+            f"{LEVEL:.0%} intervals of the turns"
+        )
         return Rows("", ("network", *heads), rows, whole=set(heads), caption=caption)
+
+    def _costs(self, name: str) -> Iterator[str]:
+        """Yields what a network costs, as cells of a table."""
+        cost = self.shrunk.costs[name]
+        yield f"{cost.parameters:,}"
+        yield f"{cost.flops:,}"
+        for batch, each in cost.latencies.items():
+            low, high = each.bounds_ms
+            yield f"{each.median_ms:.2f} ({low:.2f} to {high:.2f})"
+            yield str(self.latency_ratios[batch]) if name != UNPRUNED else ""
+        yield f"{cost.file_bytes / 1e6:.2f}"
 
     def tree(self) -> dict[str, Any]:
         """Returns plain data: what `--json` prints and `metrics.json` holds."""
@@ -227,6 +245,9 @@ class Comparison:
             "flops": cost.flops,
             "file_bytes": cost.file_bytes,
             "latencies": {str(batch): each.tree() for batch, each in cost.latencies.items()},
+            "latency_ratios": {
+                str(batch): each.tree() for batch, each in self.latency_ratios.items() if name != UNPRUNED
+            },
         }
 
 
@@ -244,21 +265,14 @@ def compared(shrunk: Shrunk, asked: float) -> Comparison:
     found = {(name, part): between(name, UNPRUNED, part) for name in others for part in shrunk.parts}
     untaught = {part: between(DISTILLED, TUNED, part) for part in shrunk.parts if DISTILLED in scores}
     anew = {part: between(shrunk.kept, SCRATCH, part) for part in shrunk.parts if SCRATCH in scores}
-    return Comparison(shrunk, asked, found, untaught, anew)
+    ours, theirs = (shrunk.costs[name].latencies for name in (PRUNED, UNPRUNED))
+    ratios = {batch: ratio_of(each, theirs[batch]) for batch, each in ours.items()}
+    return Comparison(shrunk, asked, found, untaught, anew, ratios)
 
 
 def _values(shrunk: Shrunk, name: str, part: Split, metric: str) -> list[float]:
     kind = metric.removeprefix("val_")
     return [each[part].by_name()[kind] for each in shrunk.scores[name]]
-
-
-def _cells(cost: Cost) -> Iterator[str]:
-    """Yields what a network costs, as cells of a table."""
-    yield f"{cost.parameters:,}"
-    yield f"{cost.flops:,}"
-    for each in cost.latencies.values():
-        yield f"{each.median_ms:.2f} ({each.p5_ms:.2f} to {each.p95_ms:.2f})"
-    yield f"{cost.file_bytes / 1e6:.2f}"
 
 
 def _cost_of(shrunk: Shrunk, name: str) -> Cost:

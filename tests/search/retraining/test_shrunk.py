@@ -110,8 +110,8 @@ def data() -> DataSet:
 def shrunk(tuned: list[int], *, unpruned: int = 20, scratch: list[int] | None = None, **of: Any) -> Shrunk:
     """Returns a pruned network whose fine-tunings are wrong about so many images each."""
     recipe = Recipe().model_copy(update={"provenance": Provenance(**of)})
-    latency = {1: Latency(2.0, 1.5, 2.5, 20), 32: Latency(20.0, 15.0, 25.0, 20)}
-    halves = {batch: Latency(each.median_ms / 2, 0.5, 9.0, 20) for batch, each in latency.items()}
+    latency = {batch: Latency(tuple(2.0 * batch + 0.1 * at for at in range(-10, 11))) for batch in (1, 32)}
+    halves = {batch: Latency((0.5 * each.median_ms,) * 21) for batch, each in latency.items()}
     found = {UNPRUNED: [unpruned], PRUNED: [300], TUNED: tuned, SCRATCH: scratch or []}
     known: dict[str, tuple[Mapping[Split, Scores], ...]] = {
         name: tuple({"validation": scores(each)} for each in wrong) for name, wrong in found.items() if wrong
@@ -140,7 +140,13 @@ def test_the_verdict_says_in_a_sentence_whether_it_lost(wrong: list[int], verdic
     assert found.verdict == verdict
     assert words in found.words()
     assert found.words().startswith("With 48.0% of the operations, 3 seeds: ")
-    assert "Parameters 50.0%, latency 0.50 of it for 1, 0.50 of it for 32 images at once." in found.words()
+    one, many = (str(found.latency_ratios[batch]) for batch in (1, 32))
+    assert (one[:6], many) == ("0.50 (", "0.50 (0.50 to 0.50)")
+    words = f"Parameters 50.0%, latency {one} of it for 1, {many} of it for 32 images at once."
+    assert words in found.words()
+    costs = found.costs_table()
+    assert costs.columns[3:7] == ("ms for 1", "ratio for 1", "ms for 32", "ratio for 32")
+    assert [row[4] for row in costs.rows] == ["", one]
 
 
 def test_a_loss_is_better_when_it_is_lower() -> None:
@@ -307,4 +313,8 @@ def test_the_data_hold_every_score_difference_and_cost() -> None:
     assert set(tuned["differences"]["val_accuracy"]) == {"difference", "low", "high"}
     assert tree["networks"][UNPRUNED]["differences"] == {}
     assert (tuned["parameters"], tuned["flops"], tuned["file_bytes"]) == (50, 480, 2000)
-    assert tuned["latencies"]["1"] == {"median_ms": 1.0, "p5_ms": 0.5, "p95_ms": 9.0, "rounds": 20}
+    assert tuned["latencies"]["1"] == {"median_ms": 1.0, "p5_ms": 1.0, "p95_ms": 1.0, "rounds": 21}
+    ratio = tuned["latency_ratios"]["1"]
+    assert ratio["ratio"] == 0.5
+    assert 0.35 < ratio["low"] < 0.49 < 0.51 < ratio["high"] < 0.8
+    assert tree["networks"][UNPRUNED]["latency_ratios"] == {}
