@@ -171,7 +171,8 @@ class Comparison:
         rows = tuple((name, *self._scores(name)) for name in self.shrunk.scores)
         caption = (
             f"differences from the unpruned network, with {LEVEL:.0%} intervals: the luck of the "
-            "fine-tuning's seeds and of the images is in them, that of the one training before is not"
+            "fine-tuning's seeds and of the images is in them, that of the one training before is not; "
+            f"{PRUNED}: as it was cut, with the BatchNorm statistics of the unpruned network"
         )
         return Rows("", ("network", *heads), rows, whole=set(heads), caption=caption)
 

@@ -301,6 +301,11 @@ def test_the_same_layers_from_new_weights_are_compared_too() -> None:
     assert [row[0] for row in found.costs_table().rows] == [UNPRUNED, PRUNED]
 
 
+def test_the_table_says_that_the_pruned_row_has_statistics_of_the_unpruned_network() -> None:
+    caption = compared(shrunk([20, 21]), 0.5).scores_table().caption
+    assert caption.endswith("pruned: as it was cut, with the BatchNorm statistics of the unpruned network")
+
+
 def test_the_data_hold_every_score_difference_and_cost() -> None:
     tree = json.loads(json.dumps(compared(shrunk([100, 100]), 0.5).tree(), allow_nan=False))
     assert tree["schema"] == 1
