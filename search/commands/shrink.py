@@ -28,12 +28,12 @@ from trainable.models.libraries import title_of
 from trainable.new_folder import check_new, moved_to
 from trainable.recipe import Recipe
 from trainable.recipe.distillation import MODEL, SECTION, TEACHER
-from trainable.recipe.trained_files import MODEL_FILE, teacher_files
+from trainable.recipe.trained_files import MODEL_FILE, RECIPE_FILE, TRAINING_FILE, teacher_files
 from trainable.recipe.yamlfile import parse_setting, read_recipe, write_whole
 from trainable.shrinking.dependencies import library
 from trainable.shrinking.fine_tuning import Say, fine_tuning, taught_by
 from trainable.shrinking.prune import prune
-from trainable.shrinking.shrink import Shrunk, shrink
+from trainable.shrinking.shrink import Shrunk, shrink, training_from_scratch
 from trainable.shrinking.write import write_shrunk
 from trainable.train import METRICS_FILE, images_of, train
 from trainable.training.devices import default_device
@@ -93,7 +93,9 @@ def run_shrink(asked: Asked, out: Path | None, *, as_json: bool, download: bool)
     say = silent if as_json else partial(print, flush=True)
     try:
         with _trained(asked, download, say) as (trained, folder):
-            recipe = _recipe(asked, trained.recipe)
+            if trained.whole_training is None:
+                say(_of_fine_tuning(folder, trained))
+            recipe = _recipe(asked, trained.whole_training or trained.recipe)
             taught = _taught(asked, recipe, _teacher(asked, folder)) if asked.distillation else None
             say(_effort(asked, recipe, trained))
             shrunk = shrink(
@@ -226,6 +228,15 @@ def _teacher(asked: Asked, folder: Path) -> Path:
     return folder.absolute()
 
 
+def _of_fine_tuning(folder: Path, trained: Trained) -> str:
+    """Returns in words what is made of a pruned network whose folder does not say what trained it."""
+    return (
+        f"{folder}: was pruned before, and has no {TRAINING_FILE}, the recipe that trained the whole "
+        f"network: epochs and rate are taken from the fine-tuning in {RECIPE_FILE}, of "
+        f"{counted(trained.epochs, 'epoch')}; --epochs and --lr-factor change them"
+    )
+
+
 def _effort(asked: Asked, recipe: Recipe, trained: Trained) -> str:
     runs = [f"{asked.seeds} fine-tunings of {counted(recipe.loop.epochs, 'epoch')}"]
     if recipe.distillation is not None:
@@ -233,7 +244,8 @@ def _effort(asked: Asked, recipe: Recipe, trained: Trained) -> str:
     if asked.distillation:
         runs.append("as many that learn from the unpruned network")
     if asked.scratch:
-        runs.append(f"{asked.seeds} trainings of {counted(trained.recipe.loop.epochs, 'epoch')}")
+        epochs = training_from_scratch(trained).loop.epochs
+        runs.append(f"{asked.seeds} trainings of {counted(epochs, 'epoch')}")
     return ", and ".join(runs)
 
 

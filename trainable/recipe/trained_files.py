@@ -18,6 +18,9 @@ from trainable.recipe.recipe import Recipe
 from trainable.recipe.yamlfile import read_recipe
 
 MODEL_FILE, RECIPE_FILE = "model.safetensors", "recipe.yaml"
+TRAINING_FILE = "training.yaml"
+"""Beside a pruned network, whose `recipe.yaml` is its fine-tuning, this is the recipe that trained the whole
+network."""
 RECIPE_ENDINGS = (".yaml", ".yml")
 STATISTICS_OF_NORMS = ("running_mean", "running_var", "num_batches_tracked")
 """These tensors of a file are no parameters: training does not adjust them."""

@@ -11,7 +11,7 @@ from trainable.models.weights import file_digest
 from trainable.models.widths import PRUNED_FILE
 from trainable.recipe import Recipe
 from trainable.recipe.provenance import Provenance
-from trainable.recipe.trained_files import MODEL_FILE, RECIPE_FILE, teacher_files
+from trainable.recipe.trained_files import MODEL_FILE, RECIPE_FILE, TRAINING_FILE, teacher_files
 from trainable.recipe.yamlfile import write_recipe, write_whole
 from trainable.shrinking.shrink import Shrunk
 from trainable.train import model_file
@@ -23,13 +23,16 @@ from trainable.training.run import PREFIXES
 def write_shrunk(shrunk: Shrunk, folder: Path) -> None:
     """Writes the best of the kept networks, as `tunebook train --out` would, and in what it is narrower.
 
-    The folder then holds `recipe.yaml`, the fine-tuning, `model.safetensors` and `pruned.json`;
-    `trained_in(FOLDER)` and `network_in(FOLDER)` read them.
+    The folder then holds `recipe.yaml`, the fine-tuning, `model.safetensors`, `pruned.json`, and in
+    `training.yaml` the recipe that trained the whole network, where that is known; `trained_in(FOLDER)` and
+    `network_in(FOLDER)` read them.
     """
     recipe, best = _with_provenance(shrunk), shrunk.best
     write_recipe(folder / RECIPE_FILE, recipe)
     write_whole(folder / MODEL_FILE, model_file(best.weights, recipe, shrunk.trained.data.info))
     write_whole(folder / PRUNED_FILE, shrunk.widths.content())
+    if (training := shrunk.trained.whole_training) is not None:
+        write_recipe(folder / TRAINING_FILE, training)
 
 
 def _with_provenance(shrunk: Shrunk) -> Recipe:

@@ -48,7 +48,7 @@ def test_a_trained_network_is_pruned_compared_and_written(tunebook: Tunebook, re
     assert any(line.startswith("With 4") and "test_accuracy differs by" in line for line in lines)
     assert lines[-1].endswith("the best on the validation part -> small")
     names = {each.name for each in Path("small").iterdir()}
-    assert names == {"recipe.yaml", "model.safetensors", "pruned.json", "metrics.json"}
+    assert names == {"recipe.yaml", "model.safetensors", "pruned.json", "training.yaml", "metrics.json"}
     tree = json.loads(Path("small/metrics.json").read_text())
     assert network_in(Path("small"))(torch.zeros(1, 1, 8, 8)).shape == (1, 10)
     assert trained_in(Path("small")).recipe.loop.seed == tree["best_seed"]
@@ -110,7 +110,43 @@ def test_the_unpruned_network_teaches_and_the_written_recipe_names_it(
     assert tunebook("train", "small/recipe.yaml", "--out", "again")[0] == 0
     assert tunebook("train", recipe, "--set", "distillation.teacher=small", "--out", "taught")[0] == 0
     code, out, _ = tunebook("shrink", "small", "--seeds", 2)
-    assert out.splitlines()[0] == f"2 fine-tunings of 1 epoch, taught by {Path('trained').absolute()}"
+    assert out.splitlines()[0] == "2 fine-tunings of 1 epoch", "as the training, which had no teacher"
+
+
+def test_a_pruned_network_is_pruned_again_by_the_recipe_that_trained_the_whole_one(
+    tunebook: Tunebook, recipe: Path
+) -> None:
+    assert tunebook("train", recipe, "--set", "loop.epochs=6", "--out", "trained")[0] == 0
+    first = ("--epochs", 2, "--lr-factor", 0.25, "--seeds", 2)
+    assert tunebook("shrink", "trained", *first, "-o", "small")[0] == 0
+    fine = read_recipe(Path("small/recipe.yaml"))
+    assert (fine.loop.epochs, fine.optimizer.lr) == (2, 0.05)
+    training = read_recipe(Path("small/training.yaml"))
+    assert training == read_recipe(Path("trained/recipe.yaml"))
+    again = ("--flops", 0.7, "--seeds", 2, "--scratch", "-o", "smaller")
+    code, out, _ = tunebook("shrink", "small", *again)
+    assert code == 0
+    assert out.splitlines()[0] == "2 fine-tunings of 1 epoch, and 2 trainings of 6 epochs"
+    assert read_recipe(Path("smaller/recipe.yaml")).optimizer.lr == 0.2
+    assert read_recipe(Path("smaller/training.yaml")) == training
+
+
+def test_a_pruned_network_without_the_recipe_of_the_training_says_so_and_has_none_from_scratch(
+    tunebook: Tunebook, recipe: Path
+) -> None:
+    assert tunebook("train", recipe, "--out", "trained")[0] == 0
+    assert tunebook("shrink", "trained", "--seeds", 2, "-o", "small")[0] == 0
+    Path("small/training.yaml").unlink()
+    code, out, error = tunebook("shrink", "small", "--scratch", "--seeds", 2)
+    assert (code, "seed 1" in out) == (2, False)
+    assert error.startswith(
+        "tunebook: --scratch: the network was pruned before, and there is no training.yaml"
+    )
+    code, out, _ = tunebook("shrink", "small", "--flops", 0.7, "--seeds", 2, "-o", "smaller")
+    assert code == 0
+    assert out.splitlines()[0].startswith("small: was pruned before, and has no training.yaml, the recipe")
+    assert "from the fine-tuning in recipe.yaml, of 1 epoch; --epochs" in out.splitlines()[0]
+    assert not Path("smaller/training.yaml").exists()
 
 
 def test_a_recipe_s_network_teaches_while_it_is_there_but_names_no_written_teacher(
