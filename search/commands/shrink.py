@@ -28,7 +28,13 @@ from trainable.models.libraries import title_of
 from trainable.new_folder import check_new, moved_to
 from trainable.recipe import Recipe
 from trainable.recipe.distillation import MODEL, SECTION, TEACHER
-from trainable.recipe.trained_files import MODEL_FILE, RECIPE_FILE, TRAINING_FILE, teacher_files
+from trainable.recipe.trained_files import (
+    MODEL_FILE,
+    RECIPE_FILE,
+    TRAINING_FILE,
+    of_pruned_network,
+    teacher_files,
+)
 from trainable.recipe.yamlfile import parse_setting, read_recipe, write_whole
 from trainable.shrinking.dependencies import library
 from trainable.shrinking.fine_tuning import Say, fine_tuning, taught_by
@@ -131,6 +137,8 @@ def _trained(asked: Asked, download: bool, say: Say) -> Iterator[tuple[Trained, 
     if asked.trial is not None:
         raise UserError(f"--trial {asked.trial}: {source} is one recipe, and no search")
     recipe = recipe_with_teacher(read_recipe(source))
+    if (words := of_pruned_network(source, recipe)) is not None:
+        say(words)
     tuning = _recipe(asked, recipe)
     if asked.distillation:
         _taught(asked, tuning, source)

@@ -114,7 +114,7 @@ def shrink(
     shape = (info.channels, info.image_size, info.image_size)
     with threads_of(trained.recipe.provenance, say):
         pruned = prune(whole, shape, share, title=title)
-        widths = widths_between(_made(trained), pruned.network)
+        widths = widths_between(recipe_network(trained), pruned.network)
         say(f"pruned to {pruned.share:.1%} of {pruned.before.total:,} operations {_one_of(info)}")
         scored = partial(scores_of, recipe=recipe, data=data, parts=parts, device=device)
         scores: dict[str, tuple[Mapping[Split, Scores], ...]] = {}
@@ -199,13 +199,13 @@ def training_from_scratch(trained: Trained) -> Recipe:
 def draw_narrow(trained: Trained, widths: Widths, seed: int) -> nn.Module:
     """Returns the narrow network with new weights: the first of those that the recipe draws for a layer."""
     with global_generators(torch.device("cpu"), derive(seed, Use.WEIGHTS)):
-        network = _made(trained)
+        network = recipe_network(trained)
     make_narrow(network, widths)
     return network
 
 
-def _made(trained: Trained) -> nn.Module:
-    """Returns the recipe's network, untrained and as wide as the recipe builds it."""
+def recipe_network(trained: Trained) -> nn.Module:
+    """Returns the recipe's own network, untrained and as wide as the recipe builds it."""
     spec = trained.recipe.model.model_copy(update={"weights": None})
     return make_network(spec, trained.data.info, build=trained.build)
 

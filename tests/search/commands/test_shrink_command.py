@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -129,6 +130,50 @@ def test_a_pruned_network_is_pruned_again_by_the_recipe_that_trained_the_whole_o
     assert out.splitlines()[0] == "2 fine-tunings of 1 epoch, and 2 trainings of 6 epochs"
     assert read_recipe(Path("smaller/recipe.yaml")).optimizer.lr == 0.2
     assert read_recipe(Path("smaller/training.yaml")) == training
+
+
+def test_the_recipe_of_a_pruned_network_says_that_it_builds_the_whole_one(
+    tunebook: Tunebook, recipe: Path
+) -> None:
+    assert tunebook("train", recipe, "--out", "trained")[0] == 0
+    assert tunebook("shrink", "trained", "--seeds", 2, "-o", "small")[0] == 0
+    known = read_recipe(Path("small/recipe.yaml")).provenance
+    tree = json.loads(Path("small/metrics.json").read_text())
+    assert known is not None
+    assert known.pruned == pytest.approx(tree["operations"]["left"], abs=1e-4)
+    shutil.copy("small/recipe.yaml", "copy.yaml")
+    words = "is the fine-tuning of a pruned network, and builds the whole network, not the pruned one"
+    for file, more in (
+        ("small/recipe.yaml", "; small/training.yaml trained the whole one"),
+        ("copy.yaml", ""),
+    ):
+        code, out, _ = tunebook("train", file, "--set", "optimizer.lr=0.1")
+        assert (code, out.splitlines()[0]) == (0, f"{file}: {words}{more}")
+        code, out, _ = tunebook("check", file, "--set", "optimizer.lr=0.1", "--seconds", 1)
+        assert out.splitlines()[0] == f"{file}: {words}{more}"
+        code, out, error = tunebook("check", file, "--json", "--seconds", 1)
+        assert json.loads(out)["target"] == file
+        assert error == f"{file}: {words}{more}\n"
+        for options in ((), ("--format", "script")):
+            code, out, error = tunebook("export", file, "-o", "exported", *options)
+            assert (code, out, Path("exported").exists()) == (2, "", False)
+            assert error.startswith(f"tunebook: {file}: {words}{more}: exported, it would train another")
+    assert tunebook("shrink", "copy.yaml", "--seeds", 2)[1].startswith(f"copy.yaml: {words}\n")
+
+
+def test_the_recipe_of_the_whole_network_stays_one_that_is_trained_and_exported(
+    tunebook: Tunebook, recipe: Path
+) -> None:
+    assert tunebook("train", recipe, "--out", "trained")[0] == 0
+    assert tunebook("shrink", "trained", "--seeds", 2, "-o", "small")[0] == 0
+    for file in ("small/training.yaml", "trained/recipe.yaml"):
+        assert "pruned" not in tunebook("train", file)[1]
+        assert tunebook("export", file, "-o", "exported.yaml")[0] == 0
+    assert tunebook("train", "small/recipe.yaml", "--out", "whole")[0] == 0
+    again = read_recipe(Path("whole/recipe.yaml"))
+    assert again.provenance is not None
+    assert again.provenance.pruned is None, "it is trained whole"
+    assert "pruned" not in tunebook("train", "whole/recipe.yaml")[1]
 
 
 def test_a_pruned_network_without_the_recipe_of_the_training_says_so_and_has_none_from_scratch(

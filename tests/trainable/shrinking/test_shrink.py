@@ -19,9 +19,8 @@ from trainable.bundle.timm_files import write_timm_files
 from trainable.bundle.trained import network_in, trained_in
 from trainable.bundle.write import write_bundle
 from trainable.errors import DataError, ModelError, UserError
-from trainable.models.widths import PRUNED_FILE
 from trainable.recipe import Recipe
-from trainable.recipe.trained_files import TRAINING_FILE
+from trainable.recipe.trained_files import PRUNED_FILE, TRAINING_FILE
 from trainable.recipe.yamlfile import read_recipe, write_recipe
 from trainable.shrinking.fine_tuning import fine_tuning, scores_of
 from trainable.shrinking.prune import prune
@@ -85,8 +84,12 @@ def test_a_shrunk_network_is_loaded_scored_and_shrunk_again(tmp_path: Path) -> N
     assert known.objective is None
     assert known.metrics["test_accuracy"] == scores.accuracy
     assert "torch-pruning" in known.versions
+    assert known.pruned == round(found.pruned.share, 4)
     smaller = shrunk_of(out)
     write_shrunk(smaller, tmp_path / "smaller")
+    last = read_recipe(tmp_path / "smaller" / "recipe.yaml").provenance
+    assert last is not None
+    assert last.pruned == round(smaller.pruned.after.total / found.pruned.before.total, 4)
     assert smaller.costs[UNPRUNED].parameters == found.costs[PRUNED].parameters
     assert sum(each.numel() for each in trained_in(tmp_path / "smaller").network().parameters()) == (
         smaller.costs[PRUNED].parameters
