@@ -76,8 +76,8 @@ def _refuse_pruned(file: Path, recipe: Recipe) -> None:
     """Raises UserError for a recipe whose network was pruned: exported, it would train another one."""
     if (words := of_pruned_network(file, recipe)) is not None:
         raise UserError(
-            f"{words}: exported, it would train another network than the one that it describes; `tunebook "
-            "bundle DIR -o OUT` writes the pruned network, of the folder that `tunebook shrink` left"
+            f"{words}. An export of it would train another network than the one that it describes; `tunebook "
+            "bundle DIR -o OUT` writes the pruned network, of the folder DIR that `tunebook shrink` left"
         )
 
 

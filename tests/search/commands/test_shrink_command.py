@@ -157,7 +157,7 @@ def test_the_recipe_of_a_pruned_network_says_that_it_builds_the_whole_one(
         for options in ((), ("--format", "script")):
             code, out, error = tunebook("export", file, "-o", "exported", *options)
             assert (code, out, Path("exported").exists()) == (2, "", False)
-            assert error.startswith(f"tunebook: {file}: {words}{more}: exported, it would train another")
+            assert error.startswith(f"tunebook: {file}: {words}{more}. An export of it would train another")
     assert tunebook("shrink", "copy.yaml", "--seeds", 2)[1].startswith(f"copy.yaml: {words}\n")
 
 
