@@ -14,6 +14,7 @@ from pathlib import Path
 
 from trainable.errors import RunError, UserError
 from trainable.recipe import Recipe
+from trainable.recipe.trained_files import of_pruned_network
 from trainable.recipe.yamlfile import read_recipe
 from trainable.summary import summary
 from trainable.train import train, with_settings
@@ -58,7 +59,10 @@ def train_file(
     """Trains the recipe in a file, as `prepared` makes it ready, and prints the result. Returns 0 if it is
     done, 1 if it crashed or diverged. Raises UserError."""
     progress = partial(print, file=sys.stderr if as_json else sys.stdout, flush=True)
-    changed = prepared(with_settings(read_recipe(recipe), settings, data))
+    written = read_recipe(recipe)
+    changed = prepared(with_settings(written, settings, data))
+    if (words := of_pruned_network(Path(recipe), written)) is not None:
+        progress(words)
     try:
         outcome = train(
             changed, out=out, test=test, predict=predict, download=download, debug=debug, say=progress

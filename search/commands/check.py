@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Sequence
 
@@ -37,6 +38,8 @@ def run_check(
     """
     began, tools = time.monotonic(), tools_named(debug)
     target = load_target(file, None, settings, download=download)
+    if target.pruned is not None:
+        print(target.pruned, file=sys.stderr if as_json else sys.stdout, flush=True)
     if not as_json:
         say(_title(file, target))
         if target.study is not None and target.kind == "study":

@@ -6,7 +6,7 @@ It imports torch only to load: `explain` answers without it from what an earlier
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -24,6 +24,7 @@ from trainable.data import DataSet, resolve
 from trainable.errors import UserError
 from trainable.files.store import Store, is_uri
 from trainable.recipe import Recipe
+from trainable.recipe.trained_files import of_pruned_network
 from trainable.recipe.yamlfile import read_recipe, read_tree
 
 if TYPE_CHECKING:  # torch takes seconds to import
@@ -54,6 +55,8 @@ class Target:
     """The study whose first trial it is; None for a recipe."""
     learned: tuple[str, ...] = ()
     """A line for each search that a study learns from: what it taught, or why nothing."""
+    pruned: str | None = None
+    """Says in words that a recipe is of a pruned network, and builds the whole one, if it is."""
 
     @property
     def threads(self) -> int | None:
@@ -102,7 +105,7 @@ def load_target(
     """
     match named_input(file, data, settings):
         case Recipe() as recipe:
-            return _recipe_target(recipe, download)
+            return replace(_recipe_target(recipe, download), pruned=_of_pruned_network(file))
         case Study() as study:
             kind: TargetKind = "study" if file is not None and is_file_or_search(file) else "data"
             return _study_target(study, kind, download)
@@ -124,6 +127,12 @@ def _recipe(file: Path, data: str | None, settings: Sequence[str]) -> Recipe:
 
         recipe = with_settings(recipe, settings, data)
     return recipe_with_teacher(recipe)
+
+
+def _of_pruned_network(file: str | Path | None) -> str | None:
+    """Returns in words that a recipe's file is of a pruned network; settings change nothing about that."""
+    path = None if file is None else local_folder(str(file))
+    return None if path is None else of_pruned_network(path, read_recipe(path))
 
 
 def _study_values(settings: Sequence[str]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,12 +28,18 @@ from trainable.models.libraries import title_of
 from trainable.new_folder import check_new, moved_to
 from trainable.recipe import Recipe
 from trainable.recipe.distillation import MODEL, SECTION, TEACHER
-from trainable.recipe.trained_files import MODEL_FILE, teacher_files
+from trainable.recipe.trained_files import (
+    MODEL_FILE,
+    RECIPE_FILE,
+    TRAINING_FILE,
+    of_pruned_network,
+    teacher_files,
+)
 from trainable.recipe.yamlfile import parse_setting, read_recipe, write_whole
 from trainable.shrinking.dependencies import library
 from trainable.shrinking.fine_tuning import Say, fine_tuning, taught_by
 from trainable.shrinking.prune import prune
-from trainable.shrinking.shrink import Shrunk, shrink
+from trainable.shrinking.shrink import Shrunk, shrink, training_from_scratch
 from trainable.shrinking.write import write_shrunk
 from trainable.train import METRICS_FILE, images_of, train
 from trainable.training.devices import default_device
@@ -83,6 +90,7 @@ def run_shrink(asked: Asked, out: Path | None, *, as_json: bool, download: bool)
     A recipe is trained first, for this comparison alone. Raises UserError, ModelError, and ShrinkFailed where
     a training comes to nothing.
     """
+    _check_numbers(asked)
     library()
     if out is not None:
         check_new(out, "the pruned network")
@@ -91,7 +99,9 @@ def run_shrink(asked: Asked, out: Path | None, *, as_json: bool, download: bool)
     say = silent if as_json else partial(print, flush=True)
     try:
         with _trained(asked, download, say) as (trained, folder):
-            recipe = _recipe(asked, trained.recipe)
+            if trained.whole_training is None:
+                say(_of_fine_tuning(folder, trained))
+            recipe = _recipe(asked, trained.whole_training or trained.recipe)
             taught = _taught(asked, recipe, _teacher(asked, folder)) if asked.distillation else None
             say(_effort(asked, recipe, trained))
             shrunk = shrink(
@@ -127,6 +137,8 @@ def _trained(asked: Asked, download: bool, say: Say) -> Iterator[tuple[Trained, 
     if asked.trial is not None:
         raise UserError(f"--trial {asked.trial}: {source} is one recipe, and no search")
     recipe = recipe_with_teacher(read_recipe(source))
+    if (words := of_pruned_network(source, recipe)) is not None:
+        say(words)
     tuning = _recipe(asked, recipe)
     if asked.distillation:
         _taught(asked, tuning, source)
@@ -157,6 +169,14 @@ def _check_prunable(recipe: Recipe, share: float, download: bool) -> DataSet:
 
 def _is_recipe(source: Path) -> bool:
     return source.is_file() and source.suffix in YAML_ENDINGS
+
+
+def _check_numbers(asked: Asked) -> None:
+    """Raises UserError for numbers that no pruning and no fine-tuning can have, before anything is loaded."""
+    if not 0.0 < asked.share < 1.0:
+        raise UserError(f"--flops {asked.share:g}: expected a share of the operations above 0 and below 1")
+    if not 0.0 < asked.lr_factor < math.inf:
+        raise UserError(f"--lr-factor {asked.lr_factor:g}: expected a number above 0, such as 0.3")
 
 
 def _check_settings(asked: Asked) -> None:
@@ -216,6 +236,15 @@ def _teacher(asked: Asked, folder: Path) -> Path:
     return folder.absolute()
 
 
+def _of_fine_tuning(folder: Path, trained: Trained) -> str:
+    """Returns in words what is made of a pruned network whose folder does not say what trained it."""
+    return (
+        f"{folder}: was pruned before, and has no {TRAINING_FILE}, the recipe that trained the whole "
+        f"network: epochs and rate are taken from the fine-tuning in {RECIPE_FILE}, of "
+        f"{counted(trained.epochs, 'epoch')}; --epochs and --lr-factor change them"
+    )
+
+
 def _effort(asked: Asked, recipe: Recipe, trained: Trained) -> str:
     runs = [f"{asked.seeds} fine-tunings of {counted(recipe.loop.epochs, 'epoch')}"]
     if recipe.distillation is not None:
@@ -223,7 +252,8 @@ def _effort(asked: Asked, recipe: Recipe, trained: Trained) -> str:
     if asked.distillation:
         runs.append("as many that learn from the unpruned network")
     if asked.scratch:
-        runs.append(f"{asked.seeds} trainings of {counted(trained.recipe.loop.epochs, 'epoch')}")
+        epochs = training_from_scratch(trained).loop.epochs
+        runs.append(f"{asked.seeds} trainings of {counted(epochs, 'epoch')}")
     return ", and ".join(runs)
 
 

@@ -22,7 +22,7 @@ from trainable.recipe import Recipe
 from trainable.recipe.distillation import TEACHER
 from trainable.recipe.models import network_name
 from trainable.recipe.provenance import FreshRuns, Provenance, Verification
-from trainable.recipe.trained_files import teacher_files
+from trainable.recipe.trained_files import of_pruned_network, teacher_files
 from trainable.recipe.yamlfile import read_recipe, to_yaml, write_recipe
 
 
@@ -62,6 +62,7 @@ def exported(search: Search, trial: int | None = None) -> Exported:
 def exported_file(file: Path) -> Exported:
     """Returns the recipe of a file, with what this machine measures of its data. Raises UserError."""
     recipe = read_recipe(file)
+    _refuse_pruned(file, recipe)
     measured = cached_or_measured(recipe, per_trial(Resources(), local_hardware()))
     facts, provenance = measured.facts, recipe.provenance
     if provenance is not None and provenance.device is not None:
@@ -69,6 +70,15 @@ def exported_file(file: Path) -> Exported:
         facts = facts.model_copy(update={"gpus": float(kind == "cuda")})
     words = f"recipe {recipe.digest()} of {file.name}"
     return Exported(recipe, reasons(recipe, facts=facts), words, measured.info, facts)
+
+
+def _refuse_pruned(file: Path, recipe: Recipe) -> None:
+    """Raises UserError for a recipe whose network was pruned: exported, it would train another one."""
+    if (words := of_pruned_network(file, recipe)) is not None:
+        raise UserError(
+            f"{words}. An export of it would train another network than the one that it describes; `tunebook "
+            "bundle DIR -o OUT` writes the pruned network, of the folder DIR that `tunebook shrink` left"
+        )
 
 
 def recipe_of(search: Search, chosen: Trial) -> Recipe:

@@ -3,6 +3,11 @@
 A difference between two networks has an interval of 95 %: Student's t with Satterthwaite's degrees of
 freedom, over the deviation between the seeds of the fine-tuning and that of the images. The latter is of a
 bootstrap that draws the same images for both networks: what is easy for one is mostly easy for the other.
+
+Two seeds may score the same by chance, and that is no evidence that training has no luck. So the variance
+between the seeds of a network is at least what the images at which they differ would give it, were each of
+them right or wrong by its own luck; and of a share of n images at least (1/n)^2/12, the variance of what is
+lost by counting whole images.
 """
 
 from __future__ import annotations
@@ -17,12 +22,13 @@ import numpy as np
 from search.record.finals import LEVEL, error_of_sum, student
 from search.results.tables import Rows
 from trainable.data import Split
+from trainable.shrinking.latency import Ratio, ratio_of
 from trainable.shrinking.shrink import DISTILLED, PRUNED, SCRATCH, TUNED, UNPRUNED, Cost, Shrunk
 from trainable.training.bootstrap import RESAMPLES
 from trainable.training.evaluate import Scores
 from trainable.training.extra_metrics import ExtraMetrics, make_extra_metrics
-from trainable.training.metrics import OBJECTIVES, sign_of
-from trainable.training.resampled_scores import resampled_scores
+from trainable.training.metrics import OBJECTIVES, SHARES, sign_of
+from trainable.training.resampled_scores import Array, resampled_scores
 from trainable.training.run import PREFIXES
 
 SCHEMA = 1
@@ -54,26 +60,42 @@ def difference(
 ) -> Difference:
     """Returns the difference in a metric, such as `accuracy`, between networks trained with several seeds,
     scored on the same images."""
-    by_seed = [[each.by_name()[metric] for each in side] for side in (ours, theirs)]
-    parts = [(variance(side) / len(side), float(len(side) - 1)) for side in by_seed if len(side) > 1]
-    error, freedom = error_of_sum(*parts, (_variance_of_images(ours, theirs, metric, extra, seed), np.inf))
-    mean = fmean(by_seed[0]) - fmean(by_seed[1])
-    half = student(freedom) * error
-    return Difference(mean, mean - half, mean + half)
-
-
-def _variance_of_images(
-    ours: Sequence[Scores], theirs: Sequence[Scores], metric: str, extra: ExtraMetrics, seed: int
-) -> float:
-    """Returns the variance of the difference over resamples of the images; 0 without their answers."""
-    means = []
+    of_images, parts = [], []
     for side in (ours, theirs):
-        resampled = [resampled_scores(each, extra, seed) for each in side]
-        values = [each.metrics[metric] for each in resampled if each is not None and metric in each.metrics]
-        if len(values) < len(side):
-            return 0.0
-        means.append(np.mean(values, axis=0))
-    return float(np.var(means[0] - means[1]))
+        resampled = _resampled(side, metric, extra, seed)
+        if len(side) > 1:
+            parts.append((_variance_of_seeds(side, metric, resampled) / len(side), float(len(side) - 1)))
+        if resampled is not None:
+            of_images.append(resampled.mean(axis=0))
+    if len(of_images) == 2:
+        parts.append((float(np.var(of_images[0] - of_images[1])), np.inf))
+    error, freedom = error_of_sum(*parts)
+    means = [fmean(each.by_name()[metric] for each in side) for side in (ours, theirs)]
+    half = student(freedom) * error
+    return Difference(means[0] - means[1], means[0] - means[1] - half, means[0] - means[1] + half)
+
+
+def _resampled(side: Sequence[Scores], metric: str, extra: ExtraMetrics, seed: int) -> Array | None:
+    """Returns a metric of resamples of the images, [seeds, resamples], the same images for each seed; None
+    without their answers."""
+    found = [resampled_scores(each, extra, seed) for each in side]
+    values = [each.metrics[metric] for each in found if each is not None and metric in each.metrics]
+    return np.stack(values) if len(values) == len(side) else None
+
+
+def _variance_of_seeds(side: Sequence[Scores], metric: str, resampled: Array | None) -> float:
+    """Returns the variance of one training's score, estimated from two seeds or more.
+
+    Resamples of the same images have seeds differ by the images at which these differ: half the variance of
+    the difference between two is that of one score whose images have their own luck each.
+    """
+    variances = [variance(each.by_name()[metric] for each in side)]
+    if resampled is not None:
+        around = resampled - resampled.mean(axis=1, keepdims=True)
+        variances.append(float(around.var(axis=0, ddof=1).mean()))
+    if f"val_{metric}" in SHARES and side[0].by_image is None:
+        variances.append(1.0 / side[0].images ** 2 / 12.0)
+    return max(variances)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +111,8 @@ class Comparison:
     """Of the distilled network from the one that was fine-tuned by the recipe alone, if one was distilled."""
     from_scratch: Mapping[Split, Difference]
     """Of the kept network from the one that was trained from new weights, if it was."""
+    latency_ratios: Mapping[int, Ratio]
+    """By batch, the latency of the pruned network over that of the unpruned one."""
 
     @property
     def metric(self) -> str:
@@ -115,10 +139,7 @@ class Comparison:
         kept, name = self.shrunk.kept, self._named(self.of_part)
         found = self.differences[kept, self.of_part]
         before, after = self.shrunk.costs[UNPRUNED], self.shrunk.costs[PRUNED]
-        times = ", ".join(
-            f"{after.latencies[batch].median_ms / each.median_ms:.2f} of it for {batch}"
-            for batch, each in before.latencies.items()
-        )
+        times = ", ".join(f"{each} of it for {batch}" for batch, each in self.latency_ratios.items())
         shown = "windows" if self.shrunk.trained.data.info.dense else "images"
         lines = [
             f"With {self.shrunk.pruned.share:.1%} of the operations, {len(self.shrunk.tuned)} seeds: "
@@ -150,7 +171,8 @@ class Comparison:
         rows = tuple((name, *self._scores(name)) for name in self.shrunk.scores)
         caption = (
             f"differences from the unpruned network, with {LEVEL:.0%} intervals: the luck of the "
-            "fine-tuning's seeds and of the images is in them, that of the one training before is not"
+            "fine-tuning's seeds and of the images is in them, that of the one training before is not; "
+            f"{PRUNED}: as it was cut, with the BatchNorm statistics of the unpruned network"
         )
         return Rows("", ("network", *heads), rows, whole=set(heads), caption=caption)
 
@@ -161,11 +183,29 @@ class Comparison:
 
     def costs_table(self) -> Rows:
         """Returns a row for the unpruned network, and one for the pruned, which costs the same fine-tuned."""
-        batches = [f"ms for {batch}" for batch in self.shrunk.costs[UNPRUNED].latencies]
+        batches = [
+            head
+            for batch in self.shrunk.costs[UNPRUNED].latencies
+            for head in (f"ms for {batch}", f"ratio for {batch}")
+        ]
         heads = ("parameters", "operations", *batches, "MB")
-        rows = tuple((name, *_cells(cost)) for name, cost in self.shrunk.costs.items())
-        caption = "latencies: median of passes taken in turns (5 to 95 % of them)"
+        rows = tuple((name, *self._costs(name)) for name in self.shrunk.costs)
+        caption = (
+            "latencies: median of passes taken in turns (5 to 95 % of them); ratios: of the medians, with "
+            f"{LEVEL:.0%} intervals of the turns"
+        )
         return Rows("", ("network", *heads), rows, whole=set(heads), caption=caption)
+
+    def _costs(self, name: str) -> Iterator[str]:
+        """Yields what a network costs, as cells of a table."""
+        cost = self.shrunk.costs[name]
+        yield f"{cost.parameters:,}"
+        yield f"{cost.flops:,}"
+        for batch, each in cost.latencies.items():
+            low, high = each.bounds_ms
+            yield f"{each.median_ms:.2f} ({low:.2f} to {high:.2f})"
+            yield str(self.latency_ratios[batch]) if name != UNPRUNED else ""
+        yield f"{cost.file_bytes / 1e6:.2f}"
 
     def tree(self) -> dict[str, Any]:
         """Returns plain data: what `--json` prints and `metrics.json` holds."""
@@ -206,6 +246,9 @@ class Comparison:
             "flops": cost.flops,
             "file_bytes": cost.file_bytes,
             "latencies": {str(batch): each.tree() for batch, each in cost.latencies.items()},
+            "latency_ratios": {
+                str(batch): each.tree() for batch, each in self.latency_ratios.items() if name != UNPRUNED
+            },
         }
 
 
@@ -223,21 +266,14 @@ def compared(shrunk: Shrunk, asked: float) -> Comparison:
     found = {(name, part): between(name, UNPRUNED, part) for name in others for part in shrunk.parts}
     untaught = {part: between(DISTILLED, TUNED, part) for part in shrunk.parts if DISTILLED in scores}
     anew = {part: between(shrunk.kept, SCRATCH, part) for part in shrunk.parts if SCRATCH in scores}
-    return Comparison(shrunk, asked, found, untaught, anew)
+    ours, theirs = (shrunk.costs[name].latencies for name in (PRUNED, UNPRUNED))
+    ratios = {batch: ratio_of(each, theirs[batch]) for batch, each in ours.items()}
+    return Comparison(shrunk, asked, found, untaught, anew, ratios)
 
 
 def _values(shrunk: Shrunk, name: str, part: Split, metric: str) -> list[float]:
     kind = metric.removeprefix("val_")
     return [each[part].by_name()[kind] for each in shrunk.scores[name]]
-
-
-def _cells(cost: Cost) -> Iterator[str]:
-    """Yields what a network costs, as cells of a table."""
-    yield f"{cost.parameters:,}"
-    yield f"{cost.flops:,}"
-    for each in cost.latencies.values():
-        yield f"{each.median_ms:.2f} ({each.p5_ms:.2f} to {each.p95_ms:.2f})"
-    yield f"{cost.file_bytes / 1e6:.2f}"
 
 
 def _cost_of(shrunk: Shrunk, name: str) -> Cost:

@@ -20,7 +20,7 @@ from trainable.recipe import Recipe
 from trainable.recipe.distillation import SECTION
 from trainable.recipe.models import OwnModel, network_name
 from trainable.recipe.tasks import Segmentation
-from trainable.recipe.trained_files import MODEL_FILE, RECIPE_FILE
+from trainable.recipe.trained_files import MODEL_FILE, RECIPE_FILE, TRAINING_FILE
 from trainable.recipe.yamlfile import read_recipe
 from trainable.train import images_of
 from trainable.training.devices import default_device
@@ -41,6 +41,14 @@ class Trained:
     """This builds the network if it is a person's own."""
     widths: Widths | None = None
     """In these the network is narrower than the recipe's, if it was pruned."""
+    training: Recipe | None = None
+    """This trained the whole network, if it was pruned since and `recipe` is its fine-tuning."""
+
+    @property
+    def whole_training(self) -> Recipe | None:
+        """Returns the recipe that trained the whole network; None if the network was pruned and its folder
+        does not say it."""
+        return self.recipe if self.widths is None else self.training
 
     def network(self) -> nn.Module:
         """Returns the network, made anew, with the weights. Raises ModelError where they do not fit it."""
@@ -138,10 +146,20 @@ def _refuse_code_that_is_not_given(recipe: Recipe, model: object, data: object) 
 def trained_in(
     folder: Path, *, model: BuildModel | None = None, data: DataSet | MakeData | None = None
 ) -> Trained:
-    """Returns what `tunebook train --out` left in a folder. Raises UserError for what is missing there."""
+    """Returns what `tunebook train --out` or `tunebook shrink --out` left in a folder. Raises UserError for
+    what is missing there."""
     recipe, weights, widths = read_recipe(folder / RECIPE_FILE), _weights_in(folder), read_widths(folder)
+    training = None if widths is None else _training_in(folder)
     found = trained(recipe, weights, epochs=recipe.loop.epochs, model=model, data=data)
-    return replace(found, widths=widths)
+    if training is not None:
+        training = training.model_copy(update={"data": found.recipe.data})
+    return replace(found, widths=widths, training=training)
+
+
+def _training_in(folder: Path) -> Recipe | None:
+    """Returns the recipe that trained the whole network of a pruned one. Raises UserError."""
+    file = folder / TRAINING_FILE
+    return read_recipe(file) if file.is_file() else None
 
 
 def _weights_in(folder: Path) -> dict[str, Tensor]:

@@ -21,10 +21,9 @@ from trainable.bundle.segmenter import Segmenter, about_masks, make_segmenter
 from trainable.bundle.timm_files import write_timm_files
 from trainable.bundle.trained import Trained
 from trainable.data import Split
-from trainable.models.widths import PRUNED_FILE
 from trainable.new_folder import check_new, moved_to
 from trainable.outcome import by_class_tree
-from trainable.recipe.trained_files import MODEL_FILE, RECIPE_FILE
+from trainable.recipe.trained_files import MODEL_FILE, PRUNED_FILE, RECIPE_FILE, TRAINING_FILE
 from trainable.recipe.yamlfile import write_recipe, write_whole
 from trainable.train import METRICS_FILE, model_file
 from trainable.training.evaluate import Scores
@@ -69,6 +68,8 @@ def _write_forms(trained: Trained, folder: Path) -> dict[str, Any]:
     write_whole(folder / MODEL_FILE, content)  # over timm's, which does not say by what images are normalised
     if trained.widths is not None:
         write_whole(folder / PRUNED_FILE, trained.widths.content())
+    if trained.training is not None:
+        write_recipe(folder / TRAINING_FILE, trained.training)
     write_recipe(folder / RECIPE_FILE, trained.recipe)
     write_whole(folder / SCRIPT_FILE, predict_script(trained.data.info.dense).encode())
     return described

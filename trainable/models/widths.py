@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from trainable.errors import ModelError, faults_of, first_line, quoted
 from trainable.files.regular import read_regular, why
 from trainable.recipe.base import Spec
+from trainable.recipe.trained_files import PRUNED_FILE
 
-PRUNED_FILE = "pruned.json"
 LARGEST_FILE = 2**26
 """A file has at most so many bytes; a layer takes about 200."""
 

@@ -122,8 +122,10 @@ class Provenance(Spec):
     """Says where a recipe comes from and what it scored. It is not in the digest and never changes a run.
 
     `first` says where a person asked for it, if it was a first trial of a study; `weights_digest` is that of
-    the file that the run began from; `teacher_digest` and `teacher_recipe` are those of the weights and the
-    recipe of the network that taught it; `code` has those of your own functions.
+    the file that the run began from; `pruned` is the share that is left of the operations of the recipe's
+    network, where that was pruned and the recipe is its fine-tuning: trained again it gives the whole
+    network, and not the one that scored `metrics`; `teacher_digest` and `teacher_recipe` are those of the
+    weights and the recipe of the network that taught it; `code` has those of your own functions.
     """
 
     search: str | None = None
@@ -139,6 +141,7 @@ class Provenance(Spec):
     verification: Verification | None = None
     data_digest: str | None = None
     weights_digest: str | None = None
+    pruned: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
     teacher_digest: str | None = None
     teacher_recipe: str | None = None
     class_names: tuple[str, ...] = ()

@@ -18,6 +18,11 @@ from trainable.recipe.recipe import Recipe
 from trainable.recipe.yamlfile import read_recipe
 
 MODEL_FILE, RECIPE_FILE = "model.safetensors", "recipe.yaml"
+PRUNED_FILE = "pruned.json"
+"""It says in what a network is narrower than the one that the recipe beside it builds."""
+TRAINING_FILE = "training.yaml"
+"""Beside a pruned network, whose `recipe.yaml` is its fine-tuning, this is the recipe that trained the whole
+network."""
 RECIPE_ENDINGS = (".yaml", ".yml")
 STATISTICS_OF_NORMS = ("running_mean", "running_var", "num_batches_tracked")
 """These tensors of a file are no parameters: training does not adjust them."""
@@ -55,6 +60,21 @@ def teacher_files(spec: Taught) -> TrainedFiles:
         _check_there(spec, file)
     found = read_recipe(recipe)
     return TrainedFiles(weights, found, found.model)
+
+
+def of_pruned_network(file: Path, recipe: Recipe) -> str | None:
+    """Returns in words that the recipe in a file is the fine-tuning of a pruned network, and builds the whole
+    one; None for any other recipe. A copy of such a file says so by its provenance."""
+    known = recipe.provenance
+    beside = file.name == RECIPE_FILE and (file.parent / PRUNED_FILE).is_file()
+    if not beside and (known is None or known.pruned is None):
+        return None
+    training = file.parent / TRAINING_FILE
+    other = f"; {training} trained the whole one" if beside and training.is_file() else ""
+    return (
+        f"{file}: is the fine-tuning of a pruned network, and builds the whole network, not the pruned "
+        f"one{other}"
+    )
 
 
 def parameters_in(weights: Path) -> int | None:

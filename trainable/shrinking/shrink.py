@@ -17,6 +17,7 @@ from trainable.errors import DataError, UserError
 from trainable.models.libraries import title_of
 from trainable.models.widths import Widths, make_narrow, widths_between
 from trainable.recipe import Recipe
+from trainable.recipe.trained_files import TRAINING_FILE, teacher_files
 from trainable.shrinking.fine_tuning import Say, Tuned, scores_of, seeds_of, trained_on
 from trainable.shrinking.latency import Latency, latencies
 from trainable.shrinking.prune import Pruned, prune
@@ -100,18 +101,20 @@ def shrink(
     seed, compared with the one that it was made of.
 
     `taught` is the recipe of a second fine-tuning, from the same pruned network and with the same seeds,
-    whose teacher is the whole network; `test` scores the test part too; `scratch` trains the narrow layers
-    from new weights as well, by the recipe that trained the whole network. Raises ModelError for a network
-    that cannot be pruned, DataError where there is no test part, and RunError where a run diverges.
+    whose teacher is the network that is pruned; `test` scores the test part too; `scratch` trains the narrow
+    layers from new weights as well, by the recipe that trained the whole network, also where that was pruned
+    before. Raises ModelError for a network that cannot be pruned, DataError where there is no test part,
+    UserError where it is not known what trained the whole network, and RunError where a run diverges.
     """
     data, info, device = trained.data, trained.data.info, device or default_device()
     parts: tuple[Split, ...] = ("validation", "test") if test else ("validation",)
-    _check_asked(trained, taught, test=test, scratch=scratch)
+    _check_asked(trained, taught, test=test)
+    anew = training_from_scratch(trained) if scratch else None
     whole, title = trained.network(), title_of(trained.recipe.model)
     shape = (info.channels, info.image_size, info.image_size)
     with threads_of(trained.recipe.provenance, say):
         pruned = prune(whole, shape, share, title=title)
-        widths = widths_between(_made(trained), pruned.network)
+        widths = widths_between(recipe_network(trained), pruned.network)
         say(f"pruned to {pruned.share:.1%} of {pruned.before.total:,} operations {_one_of(info)}")
         scored = partial(scores_of, recipe=recipe, data=data, parts=parts, device=device)
         scores: dict[str, tuple[Mapping[Split, Scores], ...]] = {}
@@ -132,8 +135,8 @@ def shrink(
             if tuning is not None:
                 tuned = tuple(train(tuning, make=lambda _: copy.deepcopy(pruned.network), title=name))
                 scores[name] = tuple(each.scores for each in tuned)
-        if scratch:
-            made = train(trained.recipe, make=partial(draw_narrow, trained, widths), title=SCRATCH)
+        if anew is not None:
+            made = train(anew, make=partial(draw_narrow, trained, widths), title=SCRATCH)
             scores[SCRATCH] = tuple(each.scores for each in made)
         costs = _costs(trained, recipe, pruned, whole, device)
     return Shrunk(trained, taught or recipe, pruned, widths, scores, tuned, costs)
@@ -148,7 +151,7 @@ def metric_of(trained: Trained, scores: Scores) -> str:
     """Returns the metric by which networks made of a trained one are judged: the objective of the search that
     its recipe came from, if these scores have it, or else `val_mean_iou` for masks, `val_accuracy` for
     labels."""
-    known = trained.recipe.provenance
+    known = (trained.whole_training or trained.recipe).provenance
     objective = known.objective if known is not None else None
     measured = scores.metrics("val")
     default = objectives_for(trained.data.info.dense)[0]
@@ -160,16 +163,11 @@ def _one_of(info: DataInfo) -> str:
     return "a window" if info.dense else "an image"
 
 
-def _check_asked(trained: Trained, taught: Recipe | None, *, test: bool, scratch: bool) -> None:
+def _check_asked(trained: Trained, taught: Recipe | None, *, test: bool) -> None:
     """Raises UserError for what could not be compared, before any training."""
     recipe = trained.recipe
     if test and trained.data.test is None:
         raise DataError(f"data.path {recipe.data.path}: there is no test part to score")
-    if scratch and recipe.model.weights is not None:
-        raise UserError(
-            f"--scratch: the recipe begins from the weights {recipe.model.weights!r}, which fit no "
-            "narrower network: from new weights it would lose for want of them"
-        )
     if taught is not None and trained.build is not None:
         raise UserError(
             f"distillation: {title_of(recipe.model)} is code of yours, which no file names: it cannot be "
@@ -177,16 +175,37 @@ def _check_asked(trained: Trained, taught: Recipe | None, *, test: bool, scratch
         )
 
 
+def training_from_scratch(trained: Trained) -> Recipe:
+    """Returns the recipe by which the narrow layers are trained from new weights: the one that trained the
+    whole network. Raises UserError where it is not known, or begins from weights, and ModelError where the
+    files of its teacher are missing."""
+    recipe = trained.whole_training
+    if recipe is None:
+        raise UserError(
+            f"--scratch: the network was pruned before, and there is no {TRAINING_FILE} beside it: the "
+            "recipe of its fine-tuning has too few epochs for new weights; put the recipe that trained the "
+            f"whole network there as {TRAINING_FILE}, or leave --scratch out"
+        )
+    if recipe.model.weights is not None:
+        raise UserError(
+            f"--scratch: the recipe begins from the weights {recipe.model.weights!r}, which fit no "
+            "narrower network: from new weights it would lose for want of them"
+        )
+    if recipe.distillation is not None:
+        teacher_files(recipe.distillation)
+    return recipe
+
+
 def draw_narrow(trained: Trained, widths: Widths, seed: int) -> nn.Module:
     """Returns the narrow network with new weights: the first of those that the recipe draws for a layer."""
     with global_generators(torch.device("cpu"), derive(seed, Use.WEIGHTS)):
-        network = _made(trained)
+        network = recipe_network(trained)
     make_narrow(network, widths)
     return network
 
 
-def _made(trained: Trained) -> nn.Module:
-    """Returns the recipe's network, untrained and as wide as the recipe builds it."""
+def recipe_network(trained: Trained) -> nn.Module:
+    """Returns the recipe's own network, untrained and as wide as the recipe builds it."""
     spec = trained.recipe.model.model_copy(update={"weights": None})
     return make_network(spec, trained.data.info, build=trained.build)
 

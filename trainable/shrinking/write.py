@@ -8,12 +8,12 @@ from pathlib import Path
 import torch
 
 from trainable.models.weights import file_digest
-from trainable.models.widths import PRUNED_FILE
+from trainable.probes.flops import count_flops
 from trainable.recipe import Recipe
 from trainable.recipe.provenance import Provenance
-from trainable.recipe.trained_files import MODEL_FILE, RECIPE_FILE, teacher_files
+from trainable.recipe.trained_files import MODEL_FILE, PRUNED_FILE, RECIPE_FILE, TRAINING_FILE, teacher_files
 from trainable.recipe.yamlfile import write_recipe, write_whole
-from trainable.shrinking.shrink import Shrunk
+from trainable.shrinking.shrink import Shrunk, recipe_network
 from trainable.train import model_file
 from trainable.training.devices import default_device, device_name
 from trainable.training.origins import versions
@@ -23,13 +23,16 @@ from trainable.training.run import PREFIXES
 def write_shrunk(shrunk: Shrunk, folder: Path) -> None:
     """Writes the best of the kept networks, as `tunebook train --out` would, and in what it is narrower.
 
-    The folder then holds `recipe.yaml`, the fine-tuning, `model.safetensors` and `pruned.json`;
-    `trained_in(FOLDER)` and `network_in(FOLDER)` read them.
+    The folder then holds `recipe.yaml`, the fine-tuning, `model.safetensors`, `pruned.json`, and in
+    `training.yaml` the recipe that trained the whole network, where that is known; `trained_in(FOLDER)` and
+    `network_in(FOLDER)` read them.
     """
     recipe, best = _with_provenance(shrunk), shrunk.best
     write_recipe(folder / RECIPE_FILE, recipe)
     write_whole(folder / MODEL_FILE, model_file(best.weights, recipe, shrunk.trained.data.info))
     write_whole(folder / PRUNED_FILE, shrunk.widths.content())
+    if (training := shrunk.trained.whole_training) is not None:
+        write_recipe(folder / TRAINING_FILE, training)
 
 
 def _with_provenance(shrunk: Shrunk) -> Recipe:
@@ -47,6 +50,7 @@ def _with_provenance(shrunk: Shrunk) -> Recipe:
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         metrics=scores,
         data_digest=info.digest,
+        pruned=_share_of_own(shrunk),
         class_names=tuple(info.classes),
         threads=torch.get_num_threads(),
         device=device_name(default_device()),
@@ -54,6 +58,14 @@ def _with_provenance(shrunk: Shrunk) -> Recipe:
     )
     seeded = shrunk.recipe.with_values({"loop.seed": best.seed})
     return seeded.model_copy(update={"provenance": provenance.model_copy(update=_teacher(seeded))})
+
+
+def _share_of_own(shrunk: Shrunk) -> float:
+    """Returns the share that is left of the operations of the recipe's network, which may have been pruned
+    before."""
+    info = shrunk.trained.data.info
+    own = count_flops(recipe_network(shrunk.trained), (info.channels, info.image_size, info.image_size))
+    return round(shrunk.pruned.after.total / own.total, 4)
 
 
 def _teacher(recipe: Recipe) -> dict[str, str | None]:

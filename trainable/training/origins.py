@@ -87,6 +87,7 @@ def provenance_of(run: Run, scores: Mapping[str, float], code: Mapping[str, str]
             "metrics": dict(scores),
             "data_digest": run.data.info.digest,
             "weights_digest": _weights_digest(run),
+            "pruned": None,  # a run builds the recipe's own network
             "teacher_digest": _teacher_digest(run),
             "teacher_recipe": _teacher_recipe(run),
             "class_names": run.data.info.classes,

@@ -20,12 +20,12 @@ from trainable.models.own import BuildModel
 from trainable.models.pretrained_input import pretrained_input
 from trainable.models.published_weights import as_timm_reads
 from trainable.models.weights import file_digest, read_weights, statistics_in
-from trainable.models.widths import PRUNED_FILE, make_narrow, read_widths
+from trainable.models.widths import make_narrow, read_widths
 from trainable.recipe import Recipe
 from trainable.recipe.data import ChannelStatistics
 from trainable.recipe.distillation import MODEL, SECTION, TEACHER, FeaturesTaught, Taught
 from trainable.recipe.models import TimmModel
-from trainable.recipe.trained_files import TrainedFiles, teacher_files
+from trainable.recipe.trained_files import PRUNED_FILE, TrainedFiles, teacher_files
 from trainable.training.evaluate import full_precision, main_output
 from trainable.training.network import layout_of, make_network
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -48,7 +49,7 @@ def test_a_trained_network_is_pruned_compared_and_written(tunebook: Tunebook, re
     assert any(line.startswith("With 4") and "test_accuracy differs by" in line for line in lines)
     assert lines[-1].endswith("the best on the validation part -> small")
     names = {each.name for each in Path("small").iterdir()}
-    assert names == {"recipe.yaml", "model.safetensors", "pruned.json", "metrics.json"}
+    assert names == {"recipe.yaml", "model.safetensors", "pruned.json", "training.yaml", "metrics.json"}
     tree = json.loads(Path("small/metrics.json").read_text())
     assert network_in(Path("small"))(torch.zeros(1, 1, 8, 8)).shape == (1, 10)
     assert trained_in(Path("small")).recipe.loop.seed == tree["best_seed"]
@@ -110,7 +111,87 @@ def test_the_unpruned_network_teaches_and_the_written_recipe_names_it(
     assert tunebook("train", "small/recipe.yaml", "--out", "again")[0] == 0
     assert tunebook("train", recipe, "--set", "distillation.teacher=small", "--out", "taught")[0] == 0
     code, out, _ = tunebook("shrink", "small", "--seeds", 2)
-    assert out.splitlines()[0] == f"2 fine-tunings of 1 epoch, taught by {Path('trained').absolute()}"
+    assert out.splitlines()[0] == "2 fine-tunings of 1 epoch", "as the training, which had no teacher"
+
+
+def test_a_pruned_network_is_pruned_again_by_the_recipe_that_trained_the_whole_one(
+    tunebook: Tunebook, recipe: Path
+) -> None:
+    assert tunebook("train", recipe, "--set", "loop.epochs=6", "--out", "trained")[0] == 0
+    first = ("--epochs", 2, "--lr-factor", 0.25, "--seeds", 2)
+    assert tunebook("shrink", "trained", *first, "-o", "small")[0] == 0
+    fine = read_recipe(Path("small/recipe.yaml"))
+    assert (fine.loop.epochs, fine.optimizer.lr) == (2, 0.05)
+    training = read_recipe(Path("small/training.yaml"))
+    assert training == read_recipe(Path("trained/recipe.yaml"))
+    again = ("--flops", 0.7, "--seeds", 2, "--scratch", "-o", "smaller")
+    code, out, _ = tunebook("shrink", "small", *again)
+    assert code == 0
+    assert out.splitlines()[0] == "2 fine-tunings of 1 epoch, and 2 trainings of 6 epochs"
+    assert read_recipe(Path("smaller/recipe.yaml")).optimizer.lr == 0.2
+    assert read_recipe(Path("smaller/training.yaml")) == training
+
+
+def test_the_recipe_of_a_pruned_network_says_that_it_builds_the_whole_one(
+    tunebook: Tunebook, recipe: Path
+) -> None:
+    assert tunebook("train", recipe, "--out", "trained")[0] == 0
+    assert tunebook("shrink", "trained", "--seeds", 2, "-o", "small")[0] == 0
+    known = read_recipe(Path("small/recipe.yaml")).provenance
+    tree = json.loads(Path("small/metrics.json").read_text())
+    assert known is not None
+    assert known.pruned == pytest.approx(tree["operations"]["left"], abs=1e-4)
+    shutil.copy("small/recipe.yaml", "copy.yaml")
+    words = "is the fine-tuning of a pruned network, and builds the whole network, not the pruned one"
+    for file, more in (
+        ("small/recipe.yaml", "; small/training.yaml trained the whole one"),
+        ("copy.yaml", ""),
+    ):
+        code, out, _ = tunebook("train", file, "--set", "optimizer.lr=0.1")
+        assert (code, out.splitlines()[0]) == (0, f"{file}: {words}{more}")
+        code, out, _ = tunebook("check", file, "--set", "optimizer.lr=0.1", "--seconds", 1)
+        assert out.splitlines()[0] == f"{file}: {words}{more}"
+        code, out, error = tunebook("check", file, "--json", "--seconds", 1)
+        assert json.loads(out)["target"] == file
+        assert error == f"{file}: {words}{more}\n"
+        for options in ((), ("--format", "script")):
+            code, out, error = tunebook("export", file, "-o", "exported", *options)
+            assert (code, out, Path("exported").exists()) == (2, "", False)
+            assert error.startswith(f"tunebook: {file}: {words}{more}. An export of it would train another")
+    assert tunebook("shrink", "copy.yaml", "--seeds", 2)[1].startswith(f"copy.yaml: {words}\n")
+
+
+def test_the_recipe_of_the_whole_network_stays_one_that_is_trained_and_exported(
+    tunebook: Tunebook, recipe: Path
+) -> None:
+    assert tunebook("train", recipe, "--out", "trained")[0] == 0
+    assert tunebook("shrink", "trained", "--seeds", 2, "-o", "small")[0] == 0
+    for file in ("small/training.yaml", "trained/recipe.yaml"):
+        assert "pruned" not in tunebook("train", file)[1]
+        assert tunebook("export", file, "-o", "exported.yaml")[0] == 0
+    assert tunebook("train", "small/recipe.yaml", "--out", "whole")[0] == 0
+    again = read_recipe(Path("whole/recipe.yaml"))
+    assert again.provenance is not None
+    assert again.provenance.pruned is None, "it is trained whole"
+    assert "pruned" not in tunebook("train", "whole/recipe.yaml")[1]
+
+
+def test_a_pruned_network_without_the_recipe_of_the_training_says_so_and_has_none_from_scratch(
+    tunebook: Tunebook, recipe: Path
+) -> None:
+    assert tunebook("train", recipe, "--out", "trained")[0] == 0
+    assert tunebook("shrink", "trained", "--seeds", 2, "-o", "small")[0] == 0
+    Path("small/training.yaml").unlink()
+    code, out, error = tunebook("shrink", "small", "--scratch", "--seeds", 2)
+    assert (code, "seed 1" in out) == (2, False)
+    assert error.startswith(
+        "tunebook: --scratch: the network was pruned before, and there is no training.yaml"
+    )
+    code, out, _ = tunebook("shrink", "small", "--flops", 0.7, "--seeds", 2, "-o", "smaller")
+    assert code == 0
+    assert out.splitlines()[0].startswith("small: was pruned before, and has no training.yaml, the recipe")
+    assert "from the fine-tuning in recipe.yaml, of 1 epoch; --epochs" in out.splitlines()[0]
+    assert not Path("smaller/training.yaml").exists()
 
 
 def test_a_recipe_s_network_teaches_while_it_is_there_but_names_no_written_teacher(
@@ -225,6 +306,25 @@ def test_what_cannot_be_pruned_is_one_message_before_any_training(tunebook: Tune
     assert error.startswith(
         "tunebook: timm's vit_tiny_patch16_224: expected a convolutional network, got one"
     )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--flops", "1.5"), "--flops 1.5: expected a share of the operations above 0 and below 1"),
+        (("--flops", "0"), "--flops 0: expected a share of the operations above 0 and below 1"),
+        (("--flops", "nan"), "--flops nan: expected a share of the operations above 0 and below 1"),
+        (("--lr-factor", "-1"), "--lr-factor -1: expected a number above 0, such as 0.3"),
+        (("--lr-factor", "0"), "--lr-factor 0: expected a number above 0, such as 0.3"),
+        (("--lr-factor", "nan"), "--lr-factor nan: expected a number above 0, such as 0.3"),
+        (("--lr-factor", "inf"), "--lr-factor inf: expected a number above 0, such as 0.3"),
+    ],
+)
+def test_a_number_out_of_range_names_its_flag_before_anything_is_loaded(
+    tunebook: Tunebook, arguments: tuple[str, str], message: str
+) -> None:
+    """The folder is not there, which would be the next message."""
+    assert tunebook("shrink", "missing", *arguments) == (2, "", f"tunebook: {message}\n")
 
 
 def test_a_recipe_beside_its_weights_is_taken_for_a_slip(tunebook: Tunebook, recipe: Path) -> None:

@@ -76,6 +76,32 @@ def test_without_answers_the_seeds_alone_say_how_sure_it_is() -> None:
     assert found.high - found.mean == pytest.approx(student(1) * (0.005 / 2) ** 0.5)
 
 
+def test_two_equal_scores_do_not_say_that_training_has_no_luck() -> None:
+    """Both are wrong about 40 images, of which ten are the same: 60 images differ, each by its own luck."""
+    ours, theirs = [scores(40), scores(40, first=30)], [scores(20, first=200)]
+    assert ours[0].accuracy == ours[1].accuracy
+    found = difference(ours, theirs, "accuracy", EXTRA, seed=3)
+    samples = [
+        resampled_metrics(each.answers, EXTRA, 3)["accuracy"]
+        for each in (*ours, *theirs)
+        if each.answers is not None
+    ]
+    of_images = float(np.var((samples[0] + samples[1]) / 2 - samples[2]))
+    of_seeds = float(np.var(samples[0] - samples[1])) / 2 / 2
+    assert of_seeds == pytest.approx(60 / IMAGES**2 / 2 / 2, rel=0.2)
+    total = of_images + of_seeds
+    half = student(total**2 / of_seeds**2) * total**0.5
+    assert found.high - found.mean == pytest.approx(half)
+    assert half > 1.1 * student(np.inf) * of_images**0.5
+
+
+def test_equal_scores_without_answers_are_known_no_finer_than_one_image() -> None:
+    blind = [Scores(0.5, 0.8, 0.8, None, IMAGES)] * 2
+    found = difference(blind, [Scores(0.5, 0.801, 0.801, None, IMAGES)], "accuracy", EXTRA, seed=0)
+    assert found.high - found.mean == pytest.approx(student(1) * (1 / IMAGES**2 / 12 / 2) ** 0.5)
+    assert not found.sure
+
+
 def data() -> DataSet:
     pixels, labels = np.zeros((8, 8, 8), dtype=np.uint8), np.arange(8) % 2
     return from_arrays((pixels, labels), (pixels, labels))
@@ -84,8 +110,8 @@ def data() -> DataSet:
 def shrunk(tuned: list[int], *, unpruned: int = 20, scratch: list[int] | None = None, **of: Any) -> Shrunk:
     """Returns a pruned network whose fine-tunings are wrong about so many images each."""
     recipe = Recipe().model_copy(update={"provenance": Provenance(**of)})
-    latency = {1: Latency(2.0, 1.5, 2.5, 20), 32: Latency(20.0, 15.0, 25.0, 20)}
-    halves = {batch: Latency(each.median_ms / 2, 0.5, 9.0, 20) for batch, each in latency.items()}
+    latency = {batch: Latency(tuple(2.0 * batch + 0.1 * at for at in range(-10, 11))) for batch in (1, 32)}
+    halves = {batch: Latency((0.5 * each.median_ms,) * 21) for batch, each in latency.items()}
     found = {UNPRUNED: [unpruned], PRUNED: [300], TUNED: tuned, SCRATCH: scratch or []}
     known: dict[str, tuple[Mapping[Split, Scores], ...]] = {
         name: tuple({"validation": scores(each)} for each in wrong) for name, wrong in found.items() if wrong
@@ -114,7 +140,13 @@ def test_the_verdict_says_in_a_sentence_whether_it_lost(wrong: list[int], verdic
     assert found.verdict == verdict
     assert words in found.words()
     assert found.words().startswith("With 48.0% of the operations, 3 seeds: ")
-    assert "Parameters 50.0%, latency 0.50 of it for 1, 0.50 of it for 32 images at once." in found.words()
+    one, many = (str(found.latency_ratios[batch]) for batch in (1, 32))
+    assert (one[:6], many) == ("0.50 (", "0.50 (0.50 to 0.50)")
+    words = f"Parameters 50.0%, latency {one} of it for 1, {many} of it for 32 images at once."
+    assert words in found.words()
+    costs = found.costs_table()
+    assert costs.columns[3:7] == ("ms for 1", "ratio for 1", "ms for 32", "ratio for 32")
+    assert [row[4] for row in costs.rows] == ["", one]
 
 
 def test_a_loss_is_better_when_it_is_lower() -> None:
@@ -269,6 +301,11 @@ def test_the_same_layers_from_new_weights_are_compared_too() -> None:
     assert [row[0] for row in found.costs_table().rows] == [UNPRUNED, PRUNED]
 
 
+def test_the_table_says_that_the_pruned_row_has_statistics_of_the_unpruned_network() -> None:
+    caption = compared(shrunk([20, 21]), 0.5).scores_table().caption
+    assert caption.endswith("pruned: as it was cut, with the BatchNorm statistics of the unpruned network")
+
+
 def test_the_data_hold_every_score_difference_and_cost() -> None:
     tree = json.loads(json.dumps(compared(shrunk([100, 100]), 0.5).tree(), allow_nan=False))
     assert tree["schema"] == 1
@@ -281,4 +318,8 @@ def test_the_data_hold_every_score_difference_and_cost() -> None:
     assert set(tuned["differences"]["val_accuracy"]) == {"difference", "low", "high"}
     assert tree["networks"][UNPRUNED]["differences"] == {}
     assert (tuned["parameters"], tuned["flops"], tuned["file_bytes"]) == (50, 480, 2000)
-    assert tuned["latencies"]["1"] == {"median_ms": 1.0, "p5_ms": 0.5, "p95_ms": 9.0, "rounds": 20}
+    assert tuned["latencies"]["1"] == {"median_ms": 1.0, "p5_ms": 1.0, "p95_ms": 1.0, "rounds": 21}
+    ratio = tuned["latency_ratios"]["1"]
+    assert ratio["ratio"] == 0.5
+    assert 0.35 < ratio["low"] < 0.49 < 0.51 < ratio["high"] < 0.8
+    assert tree["networks"][UNPRUNED]["latency_ratios"] == {}

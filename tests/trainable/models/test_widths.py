@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 from trainable.errors import ModelError
-from trainable.models.widths import PRUNED_FILE, Widths, make_narrow, read_widths, widths_between
+from trainable.models.widths import Widths, make_narrow, read_widths, widths_between
+from trainable.recipe.trained_files import PRUNED_FILE
 
 
 def net(width: int, norm: int = 8) -> nn.Sequential:

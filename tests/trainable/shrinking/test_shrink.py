@@ -19,8 +19,8 @@ from trainable.bundle.timm_files import write_timm_files
 from trainable.bundle.trained import network_in, trained_in
 from trainable.bundle.write import write_bundle
 from trainable.errors import DataError, ModelError, UserError
-from trainable.models.widths import PRUNED_FILE
 from trainable.recipe import Recipe
+from trainable.recipe.trained_files import PRUNED_FILE, TRAINING_FILE
 from trainable.recipe.yamlfile import read_recipe, write_recipe
 from trainable.shrinking.fine_tuning import fine_tuning, scores_of
 from trainable.shrinking.prune import prune
@@ -69,8 +69,10 @@ def test_a_shrunk_network_is_loaded_scored_and_shrunk_again(tmp_path: Path) -> N
     assert found.costs[PRUNED].file_bytes < found.costs[UNPRUNED].file_bytes
     out = tmp_path / "small"
     write_shrunk(found, out)
-    assert {each.name for each in out.iterdir()} == {"recipe.yaml", "model.safetensors", PRUNED_FILE}
+    names = {"recipe.yaml", "model.safetensors", PRUNED_FILE, TRAINING_FILE}
+    assert {each.name for each in out.iterdir()} == names
     again = trained_in(out)
+    assert again.whole_training == found.trained.recipe
     narrow = again.network()
     assert all(torch.equal(each, found.best.weights[name]) for name, each in narrow.state_dict().items())
     noise = torch.randn(3, 1, SIZE, SIZE)
@@ -82,8 +84,12 @@ def test_a_shrunk_network_is_loaded_scored_and_shrunk_again(tmp_path: Path) -> N
     assert known.objective is None
     assert known.metrics["test_accuracy"] == scores.accuracy
     assert "torch-pruning" in known.versions
+    assert known.pruned == round(found.pruned.share, 4)
     smaller = shrunk_of(out)
     write_shrunk(smaller, tmp_path / "smaller")
+    last = read_recipe(tmp_path / "smaller" / "recipe.yaml").provenance
+    assert last is not None
+    assert last.pruned == round(smaller.pruned.after.total / found.pruned.before.total, 4)
     assert smaller.costs[UNPRUNED].parameters == found.costs[PRUNED].parameters
     assert sum(each.numel() for each in trained_in(tmp_path / "smaller").network().parameters()) == (
         smaller.costs[PRUNED].parameters
@@ -100,6 +106,7 @@ def test_a_shrunk_network_becomes_a_bundle_that_can_be_loaded(tmp_path: Path) ->
     card = (tmp_path / "bundle" / "README.md").read_text()
     assert "# resnet_small, pruned, for 3 classes" in card
     assert "network_in" in card
+    assert trained_in(tmp_path / "bundle").whole_training == trained_in(out).whole_training is not None
     metrics = json.loads((tmp_path / "bundle" / "metrics.json").read_text())
     assert metrics["same_top_class"] == {"model.onnx": 1.0, "model.pt2": 1.0}
 
@@ -158,6 +165,17 @@ def test_what_cannot_be_compared_is_refused_before_any_training(tmp_path: Path) 
     other = trained_in(two)
     with pytest.raises(DataError, match="there is no test part to score"):
         shrink(other, fine_tuning(other.recipe), 0.5, test=True)
+
+
+def test_the_objective_of_the_search_judges_a_network_that_is_pruned_again(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path)
+    recipe = read_recipe(folder / "recipe.yaml")
+    assert recipe.provenance is not None
+    known = recipe.provenance.model_copy(update={"objective": "val_loss"})
+    write_recipe(folder / "recipe.yaml", recipe.model_copy(update={"provenance": known}))
+    found = shrunk_of(folder)
+    write_shrunk(found, tmp_path / "small")
+    assert (found.metric, shrunk_of(tmp_path / "small").metric) == ("val_loss", "val_loss")
 
 
 def test_a_folder_with_widths_of_another_network_is_refused(tmp_path: Path) -> None:
