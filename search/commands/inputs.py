@@ -16,7 +16,7 @@ from search.facts.start import Start, find_start
 from search.learning.learned_space import space_of
 from search.record.storage import local_folder
 from search.results.search import Search
-from search.results.teachers import recipe_with_teacher, with_teacher
+from search.results.teachers import recipe_with_teacher, teacher_path, with_teacher
 from search.running.networks import check_first_networks
 from search.study import RECIPE_SECTIONS, STUDY_FILE, Study, settings_of, study_from
 from search.study.first_trials import first_trials
@@ -151,7 +151,7 @@ def _study_target(study: Study, kind: TargetKind, download: bool) -> Target:
     facts = with_networks(with_written_facts(facts, study), study, data.info, download=download)
     learned = space_of(study, facts, data.info)
     space = learned.space
-    first = first_trials(study, space, data.info)  # it refuses what `search` would refuse
+    first = first_trials(study, space, data.info, teacher_path)  # it refuses what `search` would refuse
     check_first_networks(first, data.info, download=download)
     recipe = space.recipe(space.own)
     return Target(recipe, data, kind, _device(trial), trial.cpus, study, learned.lines)

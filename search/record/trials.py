@@ -78,7 +78,8 @@ class Trial:
     git_commit: str | None = None
     """The commit that its last attempt ran with."""
     weights: Mapping[str, str] = field(default_factory=dict)
-    """The digests of the files of weights that its last attempt ran with, by the names of networks."""
+    """The digests of the files of weights that its last attempt ran with, by the names of networks; those of
+    teachers by `distillation.teacher`."""
     trains: bool = False
     """Whether an attempt has begun and not ended."""
     waits: bool = False

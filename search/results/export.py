@@ -19,7 +19,6 @@ from spaces.space import Space
 from trainable.data import DataInfo
 from trainable.errors import UserError
 from trainable.recipe import Recipe
-from trainable.recipe.distillation import TEACHER
 from trainable.recipe.models import network_name
 from trainable.recipe.provenance import FreshRuns, Provenance, Verification
 from trainable.recipe.trained_files import teacher_files
@@ -86,7 +85,7 @@ def recipe_of(search: Search, chosen: Trial) -> Recipe:
         verification=_verification(search, chosen, recipe),
         data_digest=info.digest,
         weights_digest=chosen.weights.get(network_name(recipe.model)) if recipe.model.weights else None,
-        teacher_digest=chosen.weights.get(TEACHER) if recipe.distillation is not None else None,
+        teacher_digest=_teacher_digest(chosen, recipe),
         teacher_recipe=_teacher_recipe(recipe),
         class_names=info.classes,
         threads=facts.cpus,
@@ -97,6 +96,11 @@ def recipe_of(search: Search, chosen: Trial) -> Recipe:
         code=search.code.digests if search.code is not None else {},
     )
     return recipe.model_copy(update={"provenance": provenance})
+
+
+def _teacher_digest(chosen: Trial, recipe: Recipe) -> str | None:
+    """Returns the digest of the weights of a trial's teacher, as it was recorded; None without a teacher."""
+    return None if recipe.distillation is None else chosen.weights.get(recipe.distillation.teacher)
 
 
 def _teacher_recipe(recipe: Recipe) -> str | None:

@@ -31,6 +31,7 @@ from search.record.code import record_of
 from search.record.folder import facts_text
 from search.record.home import FACTS_FILE, Home
 from search.results.search import Search
+from search.results.teachers import teacher_path
 from search.running.fresh_splits import fresh_splits, most_bytes
 from search.running.networks import check_first_networks, check_networks, check_teacher, weights_of
 from search.study import Study
@@ -81,7 +82,8 @@ class Prepared:
     carried: CarriedCode = NOTHING
     """Those of the functions that travel to the processes that train."""
     weights: Mapping[str, str] = field(default_factory=dict)
-    """The digests of the files of weights that trials begin from, by the names of networks."""
+    """The digests of the files of weights that trials begin from, by the names of networks, and of those of
+    their teachers, by `distillation.teacher`."""
     splits: Mapping[int, DataSet] = field(default_factory=dict)
     """The images with fresh splits for the finalists, by `data.validation_seed`."""
 
@@ -143,7 +145,7 @@ def prepare(
         say(f"{LEARN_FROM}: {line}")
     _check_first(prepared, code.model, say, download=download)
     splits = fresh_splits(prepared.final, base, data.info, load)
-    weights = weights_of(prepared.space)
+    weights = weights_of(prepared.space, prepared.first)
     prepared = replace(prepared, code=code, carried=carried, weights=weights, splits=splits)
     return _with_images_here(prepared, hardware, say)
 
@@ -176,7 +178,7 @@ def prepare_again(
     check_trials(study, search.space, facts)
     check_networks(search.space, data.info, code.model, download=download)
     check_teacher(search.space, data.info, code.model, download=download)
-    weights = weights_of(search.space)
+    weights = weights_of(search.space, search.first)
     _say_changed(search, weights, say)
     prepared = Prepared(
         study=study,
@@ -329,7 +331,7 @@ def _assemble(
         per_trial=trial,
         concurrent=concurrent_trials(study.concurrent, trial, hardware),
         pruning=pruning,
-        first=first_trials(study, space, data.info),
+        first=first_trials(study, space, data.info, teacher_path),
         final=choose_final(study, pruning),
         download=download,
     )
