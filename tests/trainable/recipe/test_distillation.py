@@ -77,6 +77,10 @@ def test_values_without_a_teacher_are_one_clear_fault(values: dict[str, Any], fa
             {"distillation.temperature": 0.0},
             "distillation.temperature: expected greater than or equal to 0.1",
         ),
+        (
+            {"distillation.kind": "features", "distillation.weight": 1.0},
+            "distillation.weight: expected less than 1 with kind features: the head learns from the labels",
+        ),
         ({"distillation.weight": 1.5}, "distillation.weight: expected less than or equal to 1, got 1.5"),
         ({"distillation.alpha": 1.0}, "distillation.alpha: unknown key"),
         ({"distillation.kind": "hints"}, "distillation.kind: expected one of 'logits', 'dkd', 'features'"),
