@@ -50,8 +50,7 @@ def temperatures(facts: Facts, values: Values) -> Distribution | None:
 
 
 @heuristic(
-    "The teacher's answers have half of the loss in short runs, nine tenths in the longest; a tenth to all is "
-    "tried.",
+    "The teacher's answers have half of the loss in short runs, nine tenths in long ones; a tenth to all.",
     """
     Half is what the first paper took (arXiv 1503.02531, section 4.1). Without any label, a student that sees
     its teacher's answers to the same pixels for hundreds of epochs went on gaining, and ended best (arXiv
