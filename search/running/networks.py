@@ -12,7 +12,7 @@ from spaces.space import Space
 from trainable.data import DataInfo
 from trainable.errors import ModelError
 from trainable.recipe import Recipe
-from trainable.recipe.distillation import SECTION
+from trainable.recipe.distillation import SECTION, Distillation
 from trainable.recipe.models import ENCODER, MODEL_NAME, OUTPUT_STRIDE, Model, SmpModel, network_name
 from trainable.recipe.trained_files import teacher_files
 
@@ -88,10 +88,16 @@ def weights_of(space: Space, first: Sequence[FirstTrial] = ()) -> dict[str, str]
     from trainable.models.weights import file_digest, weights_digest
 
     found = {network_name(spec): weights_digest(spec) for spec in _models_with_weights(space)}
-    for recipe in (space.base, *(Recipe.from_tree(each.recipe) for each in first)):
-        if (taught := recipe.distillation) is not None and taught.teacher not in found:
-            found[taught.teacher] = file_digest(teacher_files(taught).weights)
+    found |= {
+        path: file_digest(teacher_files(each).weights) for path, each in teachers_of(space, first).items()
+    }
     return {name: digest for name, digest in found.items() if digest is not None}
+
+
+def teachers_of(space: Space, first: Sequence[FirstTrial] = ()) -> dict[str, Distillation]:
+    """Returns what names the teacher of the space and those of first trials, by `distillation.teacher`."""
+    recipes = (space.base, *(Recipe.from_tree(each.recipe) for each in first))
+    return {each.distillation.teacher: each.distillation for each in recipes if each.distillation is not None}
 
 
 def _load_teacher(recipe: Recipe, info: DataInfo, build: BuildModel | None, *, download: bool) -> None:

@@ -33,7 +33,13 @@ from search.record.home import FACTS_FILE, Home
 from search.results.search import Search
 from search.results.teachers import teacher_path
 from search.running.fresh_splits import fresh_splits, most_bytes
-from search.running.networks import check_first_networks, check_networks, check_teacher, weights_of
+from search.running.networks import (
+    check_first_networks,
+    check_networks,
+    check_teacher,
+    teachers_of,
+    weights_of,
+)
 from search.study import Study
 from search.study.code import NO_CODE, Code, check_code
 from search.study.first import FirstTrial
@@ -45,6 +51,7 @@ from spaces.space import Space
 from trainable.data import DataInfo, DataSet, resolve
 from trainable.errors import UserError
 from trainable.recipe import Recipe
+from trainable.recipe.distillation import TEACHER
 from trainable.recipe.yamlfile import write_whole
 from trainable.tune.carried import NOTHING, Carried, CarriedCode, CarriedMetric
 
@@ -163,8 +170,8 @@ def prepare_again(
     """Prepare the same search once more, for `resume`: only the data are loaded again.
 
     Its facts, its settled space and its rungs are those of the search. It says whose weights have changed.
-    Raises UserError when the images are no longer those that the search began with, and where a function is
-    not given.
+    Raises UserError when the images or a teacher are no longer those that the search began with, and where a
+    function is not given.
     """
     check_code(study, code, search.code.again if search.code is not None else "")
     facts, info = search.facts, search.info
@@ -177,9 +184,9 @@ def prepare_again(
     data.refuse_leaks(study.data)
     check_trials(study, search.space, facts)
     check_networks(search.space, data.info, code.model, download=download)
-    check_teacher(search.space, data.info, code.model, download=download)
     weights = weights_of(search.space, search.first)
-    _say_changed(search, weights, say)
+    _check_weights(search, weights, say)
+    check_teacher(search.space, data.info, code.model, download=download)
     prepared = Prepared(
         study=study,
         home=home,
@@ -298,11 +305,21 @@ def _check_first(prepared: Prepared, build: BuildModel | None, say: Say, *, down
     check_first_networks(prepared.first, prepared.data.info, build, download=download)
 
 
-def _say_changed(search: Search, weights: Mapping[str, str], say: Say) -> None:
+def _check_weights(search: Search, weights: Mapping[str, str], say: Say) -> None:
+    """Says which networks begin from other weights than before. Raises UserError for another teacher: it has
+    a share in the loss, so trials that learnt from two of them cannot be compared."""
+    teachers = teachers_of(search.space, search.first)
     before = {name: digest for each in search.record.trials for name, digest in each.weights.items()}
     for name, digest in weights.items():
-        if before.get(name, digest) != digest:
-            say(f"the file of weights of {name} has changed since the search began")
+        if (known := before.get(name, digest)) == digest:
+            continue
+        if name in teachers:
+            raise UserError(
+                f"{TEACHER}: {name}: the teacher's weights have changed since the search began (digest "
+                f"{known}, now {digest}), and trials of two teachers cannot be compared; put the earlier "
+                "weights back, or start a new search"
+            )
+        say(f"the file of weights of {name} has changed since the search began")
 
 
 def _assemble(

@@ -15,10 +15,12 @@ from search.facts.hardware import Hardware, Node, per_trial
 from search.facts.measured import measure_facts
 from search.jobs.package import check_for_cluster
 from search.record.home import Home
+from search.record.journal import Journal
 from search.results.export import recipe_of
 from search.results.search import Search
 from search.results.teachers import recipe_with_teacher, teacher_path, with_teacher
-from search.running.prepare import Prepared, prepare
+from search.running.driver import make_ledger
+from search.running.prepare import Prepared, prepare, prepare_again, write_facts
 from search.study import Resources, Study, StudyError
 from tests.search.results.trained_search import trained_search
 from trainable.errors import ModelError, UserError
@@ -222,6 +224,36 @@ def test_facts_of_a_recipe_without_a_teacher_name_none(searched: tuple[Path, Run
     _, run = searched
     trial = per_trial(Resources(), MACHINE)
     assert measure_facts(Recipe(), run.data.info, trial).teacher_parameters is None
+
+
+def test_a_search_does_not_go_on_with_another_teacher(searched: tuple[Path, Run], tmp_path: Path) -> None:
+    teacher, folder = tmp_path / "teacher", tmp_path / "taught"
+    write_other(Path(teacher_path(str(searched[0]))), teacher)
+    study = with_teacher(study_of(teacher, storage=str(tmp_path))).resolved("taught")
+    folder.mkdir()
+    first = prepare(study, Home(folder), MACHINE)
+    write_facts(first)
+    study.write(folder)
+    with Journal(folder) as journal:
+        ledger = make_ledger(first, journal)
+        ledger.begin("taught", weights=first.weights)
+        proposal = ledger.propose()
+        assert proposal is not None
+        ledger.start(proposal.trial, 0)
+
+    def again() -> Prepared:
+        return prepare_again(study, Home(folder), Search(folder), MACHINE)
+
+    assert again().weights == first.weights
+    state = load_file(teacher / "model.safetensors")
+    save_file({name: each * 2 for name, each in state.items()}, teacher / "model.safetensors")
+    now = file_digest(teacher / "model.safetensors")
+    with pytest.raises(UserError) as refused:
+        again()
+    message = str(refused.value)
+    assert message.startswith(f"distillation.teacher: {teacher}: the teacher's weights have changed since")
+    assert f"digest {first.weights[str(teacher)]}, now {now}" in message
+    assert "put the earlier weights back, or start a new search" in message
 
 
 # --- afterwards ---------------------------------------------------------------------------------------
