@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, product
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from search.facts.hardware import Hardware
+from search.record.home import copies_of_stored
 from search.study.first import FirstTrial
 from spaces.domains import Choice
 from spaces.space import Space
@@ -98,6 +101,14 @@ def teachers_of(space: Space, first: Sequence[FirstTrial] = ()) -> dict[str, Dis
     """Returns what names the teacher of the space and those of first trials, by `distillation.teacher`."""
     recipes = (space.base, *(Recipe.from_tree(each.recipe) for each in first))
     return {each.distillation.teacher: each.distillation for each in recipes if each.distillation is not None}
+
+
+def teachers_here_alone(teachers: Iterable[str], hardware: Hardware) -> list[str]:
+    """Returns those paths of teachers that other machines of a cluster cannot read, unless they share this
+    user's home folder: trials of searches in object stores, which are copied to this machine."""
+    if not hardware.cluster or len(hardware.nodes) < 2:
+        return []
+    return [each for each in teachers if Path(each).is_relative_to(copies_of_stored())]
 
 
 def _load_teacher(recipe: Recipe, info: DataInfo, build: BuildModel | None, *, download: bool) -> None:

@@ -37,6 +37,7 @@ from search.running.networks import (
     check_first_networks,
     check_networks,
     check_teacher,
+    teachers_here_alone,
     teachers_of,
     weights_of,
 )
@@ -151,6 +152,12 @@ def prepare(
     for line in prepared.learned:
         say(f"{LEARN_FROM}: {line}")
     _check_first(prepared, code.model, say, download=download)
+    for path in teachers_here_alone(teachers_of(prepared.space, prepared.first), hardware):
+        say(
+            f"warning: {TEACHER}: {path} is a copy of a search in an object store on this machine, and trials "
+            "on others fail unless they see it there; copy it to a folder that all machines see, and "
+            "name that"
+        )
     splits = fresh_splits(prepared.final, base, data.info, load)
     weights = weights_of(prepared.space, prepared.first)
     prepared = replace(prepared, code=code, carried=carried, weights=weights, splits=splits)
