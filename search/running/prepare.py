@@ -154,8 +154,8 @@ def prepare(
     _check_first(prepared, code.model, say, download=download)
     for path in teachers_here_alone(teachers_of(prepared.space, prepared.first), hardware):
         say(
-            f"warning: {TEACHER}: {path} is a copy of a search in an object store on this machine, and trials "
-            "on others fail unless they see it there; copy it to a folder that all machines see, and "
+            f"warning: {TEACHER}: {path} is a copy of a search in an object store on this machine, and "
+            "trials on others fail unless they see it there; copy it to a folder that all machines see, and "
             "name that"
         )
     splits = fresh_splits(prepared.final, base, data.info, load)

@@ -27,6 +27,7 @@ from trainable.errors import ModelError, UserError
 from trainable.models.weights import file_digest
 from trainable.recipe import Recipe
 from trainable.recipe.yamlfile import read_recipe, write_recipe
+from trainable.summary import summary
 from trainable.train import train
 from trainable.training.run import Run
 
@@ -179,6 +180,22 @@ def test_the_recipe_of_a_first_trial_has_the_digests_of_its_own_teacher(
         assert provenance.teacher_recipe == read_recipe(teacher / "recipe.yaml").digest()
 
 
+def test_the_recipe_of_a_trial_has_its_teachers_time_in_all_epochs(searched: tuple[Path, Run]) -> None:
+    search = Search(searched[0])
+    assert search.best is not None
+    (last,) = search.best.history
+    epochs = [
+        last.model_copy(update={"result": replace(last.result, epoch=number, teacher_seconds=seconds)})
+        for number, seconds in ((1, 2.5), (2, 0.5), (3, 0.0))
+    ]
+    provenance = recipe_of(search, replace(search.best, history=tuple(epochs))).provenance
+    assert provenance is not None
+    assert provenance.metrics["total_teacher_seconds"] == 3.0
+    plain = recipe_of(search, search.best).provenance
+    assert plain is not None
+    assert "total_teacher_seconds" not in plain.metrics
+
+
 def test_a_teacher_that_is_no_larger_is_said_to_gain_little(
     searched: tuple[Path, Run], tmp_path: Path
 ) -> None:
@@ -272,6 +289,7 @@ def test_a_trained_recipe_names_its_teacher_and_says_if_another_one_is_there(
     again = train(read_recipe(tmp_path / "first" / "recipe.yaml"), say=said.append)
     assert again.history[-1].val_loss == first.history[-1].val_loss, "it trains again from its teacher"
     assert not [line for line in said if "teacher" in line]
+    assert "the teacher answered for " in summary(again)
     changed = provenance.model_copy(update={"teacher_digest": "0" * 12})
     train(first.recipe.model_copy(update={"provenance": changed}), say=said.append)
     (line,) = [line for line in said if "teacher" in line]
