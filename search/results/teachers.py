@@ -70,8 +70,10 @@ def teacher_folder(address: str, number: int | None) -> Path:
 
 
 def _trial_named(named: str) -> tuple[str, int | None] | None:
-    """Returns the search, and the number of the trial or None for the best one; None for any other path."""
-    if found := _TRIAL.fullmatch(named):
+    """Returns the search, and the number of the trial or None for the best one; None for any other
+    path, also of a folder whose own name ends so."""
+    found = _TRIAL.fullmatch(named)
+    if found and (is_uri(named) or not without_tilde(named).exists()):
         if not _is_search(found["search"]):
             raise UserError(f"{TEACHER}: {named}: {found['search']} is not the folder of a search")
         return found["search"], int(found["trial"])

@@ -94,6 +94,14 @@ def test_a_recipe_of_a_file_names_a_search_too(searched: tuple[Path, Run], tmp_p
     assert recipe_with_teacher(Recipe()) == Recipe()
 
 
+def test_a_folder_whose_name_ends_as_a_trials_number_is_itself(
+    searched: tuple[Path, Run], tmp_path: Path
+) -> None:
+    folder = write_other(Path(teacher_path(str(searched[0]))), tmp_path / "large#3")
+    assert teacher_path(str(folder)) == str(folder)
+    assert recipe_with_teacher(Recipe().with_values({"distillation.teacher": str(folder)}))
+
+
 @pytest.mark.parametrize(
     ("named", "message"),
     [
@@ -293,4 +301,14 @@ def test_a_trained_recipe_names_its_teacher_and_says_if_another_one_is_there(
     changed = provenance.model_copy(update={"teacher_digest": "0" * 12})
     train(first.recipe.model_copy(update={"provenance": changed}), say=said.append)
     (line,) = [line for line in said if "teacher" in line]
-    assert line.startswith("distillation.teacher: these are not the weights of the teacher")
+    digest = provenance.teacher_digest
+    assert line == (
+        f"distillation.teacher: {path}: these are not the weights of the teacher that the recipe was trained "
+        f"with (digest {'0' * 12}, now {digest})"
+    )
+    said.clear()
+    changed = provenance.model_copy(update={"teacher_recipe": "1" * 12})
+    train(first.recipe.model_copy(update={"provenance": changed}), say=said.append)
+    (line,) = [line for line in said if "teacher" in line]
+    assert "this is not the recipe of the teacher that the recipe was trained with" in line
+    assert f"(digest {'1' * 12}, now {provenance.teacher_recipe})" in line
