@@ -43,6 +43,8 @@ def run_check(
             say(budget(target.study))
         for line in target.learned:
             say(f"{LEARN_FROM}: {line}")
+        if target.teacher is not None:
+            say(f"distillation: {target.teacher}")
     with threads(target.threads):
         findings = check(
             target.recipe,

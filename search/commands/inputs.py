@@ -20,6 +20,7 @@ from search.results.teachers import recipe_with_teacher, teacher_path, with_teac
 from search.running.networks import check_first_networks
 from search.study import RECIPE_SECTIONS, STUDY_FILE, Study, settings_of, study_from
 from search.study.first_trials import first_trials
+from spaces.rules.distillation import gain_to_expect
 from trainable.data import DataSet, resolve
 from trainable.errors import UserError
 from trainable.files.store import Store, is_uri
@@ -54,6 +55,8 @@ class Target:
     """The study whose first trial it is; None for a recipe."""
     learned: tuple[str, ...] = ()
     """A line for each search that a study learns from: what it taught, or why nothing."""
+    teacher: str | None = None
+    """What is to be expected of a study's teacher; None without one, and for a recipe."""
 
     @property
     def threads(self) -> int | None:
@@ -154,7 +157,9 @@ def _study_target(study: Study, kind: TargetKind, download: bool) -> Target:
     first = first_trials(study, space, data.info, teacher_path)  # it refuses what `search` would refuse
     check_first_networks(first, data.info, download=download)
     recipe = space.recipe(space.own)
-    return Target(recipe, data, kind, _device(trial), trial.cpus, study, learned.lines)
+    taught = gain_to_expect(facts)
+    teacher = None if taught is None else f"{taught.reason} ({taught.source})"
+    return Target(recipe, data, kind, _device(trial), trial.cpus, study, learned.lines, teacher)
 
 
 def _search_target(folder: Path) -> Target:

@@ -10,6 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from search.commands.check import run_check
 from search.commands.inputs import named_input
 from search.facts.hardware import Hardware, Node, per_trial
 from search.facts.measured import measure_facts
@@ -213,6 +214,16 @@ def test_a_teacher_that_is_no_larger_is_said_to_gain_little(
     (line,) = [line for line in said if line.startswith("distillation")]
     assert "the teacher has 1 times the student's parameters: little is to be gained" in line
     assert "arXiv" in line
+
+
+def test_a_check_of_a_study_says_what_is_to_be_expected_of_its_teacher(
+    searched: tuple[Path, Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "study.yaml").write_bytes(study_of(searched[0]).yaml().encode())
+    run_check(str(tmp_path / "study.yaml"))
+    said = " ".join(capsys.readouterr().out.split())
+    assert "distillation: the teacher has " in said
+    assert "times the student's parameters" in said
 
 
 def test_a_missing_teacher_is_refused_before_any_trial(tmp_path: Path) -> None:
