@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from tests.trainable.teachers import write_teacher
+from trainable.errors import RecipeError
+
 PAGE = Path(__file__).parents[1] / "docs" / "tasks.md"
 
 
@@ -64,3 +67,25 @@ def test_a_lost_run_has_the_scores_that_the_page_calls_worst(page: dict[str, Any
     result = lost.step()
     assert result.diverged
     assert result.extra_metrics == {"val_mean_error": 1.0}
+
+
+@pytest.mark.parametrize("kind", ["logits", "dkd"])
+def test_a_teachers_answers_are_refused_where_outputs_are_no_logits(
+    page: dict[str, Any], kind: str, tmp_path: Path
+) -> None:
+    with pytest.raises(RecipeError, match=rf"distillation\.kind: expected features, got {kind}: Position"):
+        taught_run(page, write_teacher(tmp_path), kind)
+
+
+def test_a_third_task_learns_a_teachers_features(page: dict[str, Any], tmp_path: Path) -> None:
+    result = taught_run(page, write_teacher(tmp_path), "features").step()
+    assert not result.diverged
+    assert result.teacher_seconds
+
+
+def taught_run(page: dict[str, Any], teacher: Path, kind: str) -> Any:
+    recipe = page["train_lights"](epochs=1).recipe
+    values = {"distillation.teacher": str(teacher), "distillation.kind": kind}
+    return page["Run"](
+        recipe.with_values(values), data=page["light_set"](), model=page["network"](), task=page["Position"]()
+    )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from trainable.outcome import Outcome
 from trainable.training.bootstrap import Intervals
 from trainable.training.evaluate import Scores
+from trainable.training.metrics import total_teacher_seconds
 from trainable.training.run import PREFIXES
 
 MOST_CLASSES = 20
@@ -20,6 +21,9 @@ def summary(outcome: Outcome) -> str:
     found = {"val_accuracy": last.val_accuracy, **last.extra_metrics}
     scores = "  ".join(f"{name} {value:.4f}" for name, value in found.items())
     lines = [f"{'diverged' if outcome.diverged else 'finished'}: {scores}"]
+    if (taught := total_teacher_seconds(outcome.history)) is not None:
+        whole = sum(each.epoch_seconds for each in outcome.history)
+        lines.append(f"the teacher answered for {taught:.1f} s of the run's {whole:.1f} s")
     lines += outcome.diagnosis.lines()
     if outcome.test is not None:
         lines += _test_lines(outcome.test, outcome.intervals)

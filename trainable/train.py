@@ -27,7 +27,12 @@ from trainable.recipe import Recipe
 from trainable.recipe.data import ChannelStatistics
 from trainable.recipe.provenance import Provenance
 from trainable.recipe.speeds import fastest
-from trainable.recipe.trained_files import MODEL_FILE, RECIPE_FILE
+from trainable.recipe.trained_files import (
+    MODEL_FILE,
+    RECIPE_FILE,
+    check_keeps_teacher,
+    with_absolute_teacher,
+)
 from trainable.recipe.yamlfile import parse_setting, write_recipe, write_whole
 from trainable.training.bootstrap import Intervals
 from trainable.training.debug import Say, debugging, tools_named
@@ -68,7 +73,8 @@ def train(
     The number of threads in the recipe's provenance is used again, and torch's setting is restored
     afterwards. `say` receives a line for each epoch, and one for each way in which this machine or these data
     differ from the provenance. `out` receives `model.safetensors` (not if the run diverged: there is no
-    model), `metrics.json` and `recipe.yaml`, each whole or not at all. `debug` names the tools of
+    model), `metrics.json` and `recipe.yaml`, each whole or not at all; the recipe names its
+    teacher by an absolute path. `debug` names the tools of
     `trainable.training.debug` that are on; `profile` writes `profile.json` too.
     `predict` is a new folder that receives the masks which a segmentation predicts for the images of the test
     part, or of validation where there is none; nothing if the run diverged. `metrics` are functions of the
@@ -76,6 +82,9 @@ def train(
     """
     tools = tools_named(debug)
     folder, masks = _checked("--out", out), _checked("--predict", predict)
+    recipe = with_absolute_teacher(recipe)
+    if folder is not None:
+        check_keeps_teacher(folder, recipe)
     with threads_of(recipe.provenance, say):
         device = device or default_device()
         images = images_of(

@@ -46,6 +46,8 @@ def run_check(
             say(budget(target.study))
         for line in target.learned:
             say(f"{LEARN_FROM}: {line}")
+        if target.teacher is not None:
+            say(f"distillation: {target.teacher}")
     with threads(target.threads):
         findings = check(
             target.recipe,

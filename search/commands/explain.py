@@ -19,6 +19,7 @@ from search.facts.start import Start, find_start
 from search.learning.learned_space import space_of
 from search.results.report import console, rows_table, say
 from search.results.search import Search
+from search.results.teachers import teacher_path
 from search.results.verdict_tables import full_table
 from search.study import Resources, Study
 from search.study.first import First
@@ -96,7 +97,7 @@ def _of_study(study: Study, everything: bool, download: bool) -> Iterator[Render
     check_trials(study, space, facts)
     pruning = choose_pruning(study, space)
     final = choose_final(study, pruning)
-    first = first_trials(study, space, measured.info)
+    first = first_trials(study, space, measured.info, teacher_path)
     yield from _of_space(
         study, space, pruning, final, facts, measured, everything, start, first, learned.lines
     )

@@ -16,10 +16,11 @@ from search.facts.start import Start, find_start
 from search.learning.learned_space import space_of
 from search.record.storage import local_folder
 from search.results.search import Search
-from search.results.teachers import recipe_with_teacher, with_teacher
+from search.results.teachers import recipe_with_teacher, teacher_path, with_teacher
 from search.running.networks import check_first_networks
 from search.study import RECIPE_SECTIONS, STUDY_FILE, Study, settings_of, study_from
 from search.study.first_trials import first_trials
+from spaces.rules.distillation import gain_to_expect
 from trainable.data import DataSet, resolve
 from trainable.errors import UserError
 from trainable.files.store import Store, is_uri
@@ -57,6 +58,8 @@ class Target:
     """A line for each search that a study learns from: what it taught, or why nothing."""
     pruned: str | None = None
     """Says in words that a recipe is of a pruned network, and builds the whole one, if it is."""
+    teacher: str | None = None
+    """What is to be expected of a study's teacher; None without one, and for a recipe."""
 
     @property
     def threads(self) -> int | None:
@@ -160,10 +163,12 @@ def _study_target(study: Study, kind: TargetKind, download: bool) -> Target:
     facts = with_networks(with_written_facts(facts, study), study, data.info, download=download)
     learned = space_of(study, facts, data.info)
     space = learned.space
-    first = first_trials(study, space, data.info)  # it refuses what `search` would refuse
+    first = first_trials(study, space, data.info, teacher_path)  # it refuses what `search` would refuse
     check_first_networks(first, data.info, download=download)
     recipe = space.recipe(space.own)
-    return Target(recipe, data, kind, _device(trial), trial.cpus, study, learned.lines)
+    taught = gain_to_expect(facts)
+    teacher = None if taught is None else f"{taught.reason} ({taught.source})"
+    return Target(recipe, data, kind, _device(trial), trial.cpus, study, learned.lines, teacher)
 
 
 def _search_target(folder: Path) -> Target:

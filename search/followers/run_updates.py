@@ -43,6 +43,7 @@ TABLES = "mlflow.loggedArtifacts"
 """The files of a run that MLflow's pages show as tables."""
 EXTENDED_TO = "tunebook.extended_to"
 """The budget's trials of a search that was extended; the param `budget.trials` stays what the study says."""
+TEACHER_DIGEST = "tunebook.teacher_digest"
 OUTCOME = "tunebook.outcome"
 REASON = "tunebook.reason"
 LONGEST_TAG = 5000
@@ -112,7 +113,9 @@ class Outbox:
             case TrialEvent():
                 self._apply_trial(event)
             case StartEvent():
-                self._tag(event.trial, {STATE: "running", "tunebook.attempts": str(event.attempt)})
+                digest = self.record.trials[event.trial].teacher_digest
+                taught = {} if digest is None else {TEACHER_DIGEST: digest}
+                self._tag(event.trial, {STATE: "running", "tunebook.attempts": str(event.attempt), **taught})
             case CostEvent():
                 at = milliseconds(event.time)
                 costs = event.cost.model_dump().items()

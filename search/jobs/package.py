@@ -17,6 +17,7 @@ from trainable.errors import Fault, UserError
 from trainable.files.store import is_uri
 from trainable.recipe.distillation import TEACHER
 from trainable.recipe.models import MODEL_NAME, folder_of_name, is_published
+from trainable.recipe.trees import leaves
 
 SCRIPT = "job.sh"
 PACKAGES = ("search", "spaces", "trainable")
@@ -85,6 +86,13 @@ def _paths(study: Study) -> Iterator[Fault]:
     chosen = {f"space.overrides.{MODEL_NAME}: {name}": folder_of_name(name) for name in study.networks}
     written |= {where: folder for where, folder in chosen.items() if folder is not None}
     written |= {f"first.{at}": entry for at, entry in enumerate(study.first) if isinstance(entry, str)}
+    written |= {
+        f"first.{at}.{TEACHER}": value
+        for at, entry in enumerate(study.first)
+        if isinstance(entry, dict)
+        for path, value in leaves(entry)
+        if path == TEACHER and isinstance(value, str)
+    }
     written |= {f"space.learn_from.{at}": folder for at, folder in enumerate(study.space.learn_from)}
     if study.data.root is not None:
         written["data.root"] = study.data.root

@@ -65,6 +65,11 @@ IN_MLFLOW = (STUDY_FILE, BEST_FILE, PICTURE_FILE, REPORT_FILE, VERIFICATION_FILE
 """The files that are uploaded to the search's run in MLflow, whenever one appears or changes."""
 
 
+def copies_of_stored() -> Path:
+    """Returns the folder in which this machine has its copies of searches in object stores."""
+    return state_root() / "searches"
+
+
 @dataclass(frozen=True)
 class Home:
     """Says where one search lives: its driver writes `folder`, and `store` outlasts the machine."""
@@ -90,7 +95,7 @@ class Home:
             return cls(Path(address))
         store = Store(str(address))
         storage = hashlib.sha256(store.parent.at().uri.encode()).hexdigest()[:12]
-        return cls(state_root() / "searches" / storage / store.name, store)
+        return cls(copies_of_stored() / storage / store.name, store)
 
     @property
     def address(self) -> str:

@@ -40,6 +40,7 @@ from spaces.settled import space_from
 from spaces.space import Space
 from trainable.errors import RecipeError
 from trainable.recipe import Recipe
+from trainable.recipe.distillation import SECTION
 from trainable.recipe.models import OF_ANY_NETWORK
 from trainable.recipe.network_cost import NetworkCost
 from trainable.recipe.trees import sharing
@@ -78,7 +79,8 @@ class Trial:
     git_commit: str | None = None
     """The commit that its last attempt ran with."""
     weights: Mapping[str, str] = field(default_factory=dict)
-    """The digests of the files of weights that its last attempt ran with, by the names of networks."""
+    """The digests of the files of weights that its last attempt ran with, by the names of networks; those of
+    teachers by `distillation.teacher`."""
     trains: bool = False
     """Whether an attempt has begun and not ended."""
     waits: bool = False
@@ -153,6 +155,12 @@ class Trial:
     def epoch_seconds(self) -> float | None:
         """What its epochs took on average; None before the first."""
         return fmean(each.result.epoch_seconds for each in self.history) if self.history else None
+
+    @property
+    def teacher_digest(self) -> str | None:
+        """The digest of its teacher's weights, as its last attempt found them; None without a teacher."""
+        taught = (self.recipe or {}).get(SECTION)
+        return None if taught is None else self.weights.get(taught["teacher"])
 
     @property
     def metrics(self) -> Mapping[str, float]:

@@ -19,11 +19,11 @@ from spaces.space import Space
 from trainable.data import DataInfo
 from trainable.errors import UserError
 from trainable.recipe import Recipe
-from trainable.recipe.distillation import TEACHER
 from trainable.recipe.models import network_name
 from trainable.recipe.provenance import FreshRuns, Provenance, Verification
 from trainable.recipe.trained_files import of_pruned_network, teacher_files
 from trainable.recipe.yamlfile import read_recipe, to_yaml, write_recipe
+from trainable.training.metrics import total_teacher_seconds
 
 
 @dataclass(frozen=True)
@@ -91,12 +91,12 @@ def recipe_of(search: Search, chosen: Trial) -> Recipe:
         mlflow_run_id=chosen.mlflow_run_id,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         objective=search.progress.objective,
-        metrics={**chosen.metrics, **chosen.costs},
+        metrics=_metrics(chosen),
         final=_fresh_runs(search, chosen),
         verification=_verification(search, chosen, recipe),
         data_digest=info.digest,
         weights_digest=chosen.weights.get(network_name(recipe.model)) if recipe.model.weights else None,
-        teacher_digest=chosen.weights.get(TEACHER) if recipe.distillation is not None else None,
+        teacher_digest=chosen.teacher_digest,
         teacher_recipe=_teacher_recipe(recipe),
         class_names=info.classes,
         threads=facts.cpus,
@@ -107,6 +107,13 @@ def recipe_of(search: Search, chosen: Trial) -> Recipe:
         code=search.code.digests if search.code is not None else {},
     )
     return recipe.model_copy(update={"provenance": provenance})
+
+
+def _metrics(chosen: Trial) -> dict[str, float]:
+    """Returns the numbers of a trial's last epoch, what its network costs, and its teacher's time in all."""
+    total = total_teacher_seconds(chosen.results)
+    taught = {} if total is None else {"total_teacher_seconds": total}
+    return {**chosen.metrics, **chosen.costs, **taught}
 
 
 def _teacher_recipe(recipe: Recipe) -> str | None:

@@ -106,8 +106,11 @@ class Search:
     @cached_property
     def first(self) -> tuple[FirstTrial, ...]:
         """The first trials that the study asks for; before they are recorded, as its files are now."""
-        settled = self.record.settled
-        return first_trials(self.study, self.space, self.info) if settled is None else settled.first
+        from search.results.teachers import teacher_path  # it opens searches itself
+
+        if (settled := self.record.settled) is not None:
+            return settled.first
+        return first_trials(self.study, self.space, self.info, teacher_path)
 
     @cached_property
     def pruning(self) -> Pruning:

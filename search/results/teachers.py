@@ -50,7 +50,8 @@ def teacher_path(named: str) -> str:
 
 def teacher_folder(address: str, number: int | None) -> Path:
     """Returns a folder with the weights and the recipe of a trial, the best one for None: in the search's own
-    folder, where all that can read the search can read it. Raises UserError."""
+    folder, where all that can read the search can read it; of a search in an object store, in this machine's
+    copy of it. Raises UserError."""
     search = Search(address)
     chosen = chosen_trial(search, number)
     from search.results.trained_trial import newest_state  # torch takes seconds to import
@@ -69,8 +70,10 @@ def teacher_folder(address: str, number: int | None) -> Path:
 
 
 def _trial_named(named: str) -> tuple[str, int | None] | None:
-    """Returns the search, and the number of the trial or None for the best one; None for any other path."""
-    if found := _TRIAL.fullmatch(named):
+    """Returns the search, and the number of the trial or None for the best one; None for any other
+    path, also of a folder whose own name ends so."""
+    found = _TRIAL.fullmatch(named)
+    if found and (is_uri(named) or not without_tilde(named).exists()):
         if not _is_search(found["search"]):
             raise UserError(f"{TEACHER}: {named}: {found['search']} is not the folder of a search")
         return found["search"], int(found["trial"])

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, product
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from search.facts.hardware import Hardware
+from search.record.home import copies_of_stored
 from search.study.first import FirstTrial
 from spaces.domains import Choice
 from spaces.space import Space
 from trainable.data import DataInfo
 from trainable.errors import ModelError
 from trainable.recipe import Recipe
-from trainable.recipe.distillation import SECTION, TEACHER
+from trainable.recipe.distillation import SECTION, Distillation
 from trainable.recipe.models import ENCODER, MODEL_NAME, OUTPUT_STRIDE, Model, SmpModel, network_name
 from trainable.recipe.trained_files import teacher_files
 
@@ -49,16 +52,21 @@ def check_networks(
 def check_first_networks(
     first: Sequence[FirstTrial], info: DataInfo, build: BuildModel | None = None, *, download: bool = False
 ) -> None:
-    """Make the networks that only a person's first trials have. Raises ModelError, which says whose it is."""
+    """Make the networks that only a person's first trials have, and load the teachers that only they have.
+
+    Raises ModelError, which says whose it is.
+    """
     from trainable.training.network import make_network
 
     for each in first:
-        if any(path.startswith("model.") for path in each.outside):
-            spec = Recipe.from_tree(each.recipe).model
-            try:
-                make_network(spec, info, build=build, download=download)
-            except ModelError as error:
-                raise ModelError(f"{each.source}: {error}") from None
+        recipe = Recipe.from_tree(each.recipe)
+        try:
+            if any(path.startswith("model.") for path in each.outside):
+                make_network(recipe.model, info, build=build, download=download)
+            if any(path.startswith(f"{SECTION}.") for path in each.outside):
+                _load_teacher(recipe, info, build, download=download)
+        except ModelError as error:
+            raise ModelError(f"{each.source}: {error}") from None
 
 
 def check_teacher(
@@ -68,30 +76,54 @@ def check_teacher(
     processors. Raises ModelError."""
     if space.base.distillation is None:
         return
+    path = f"{SECTION}.kind"
+    kinds = [each.domain.options for each in space.dimensions if each.path == path]  # type: ignore[union-attr]
+    for kind in dict.fromkeys((*chain(*kinds), space.base.distillation.kind)):
+        _load_teacher(space.base.with_values({path: kind}), info, build, download=download)
+
+
+def weights_of(space: Space, first: Sequence[FirstTrial] = ()) -> dict[str, str]:
+    """Returns the digest of the file of weights of each network that the space may choose, by its name, and
+    of each teacher, that of a first trial too, by `distillation.teacher`; published weights have none.
+
+    Raises ModelError for a teacher that is not there.
+    """
+    from trainable.models.weights import file_digest, weights_digest
+
+    found = {network_name(spec): weights_digest(spec) for spec in _models_with_weights(space)}
+    found |= {
+        path: file_digest(teacher_files(each).weights) for path, each in teachers_of(space, first).items()
+    }
+    return {name: digest for name, digest in found.items() if digest is not None}
+
+
+def teachers_of(space: Space, first: Sequence[FirstTrial] = ()) -> dict[str, Distillation]:
+    """Returns what names the teacher of the space and those of first trials, by `distillation.teacher`."""
+    recipes = (space.base, *(Recipe.from_tree(each.recipe) for each in first))
+    return {each.distillation.teacher: each.distillation for each in recipes if each.distillation is not None}
+
+
+def teachers_here_alone(teachers: Iterable[str], hardware: Hardware) -> list[str]:
+    """Returns those paths of teachers that other machines of a cluster cannot read, unless they share this
+    user's home folder: trials of searches in object stores, which are copied to this machine."""
+    if not hardware.cluster or len(hardware.nodes) < 2:
+        return []
+    return [each for each in teachers if Path(each).is_relative_to(copies_of_stored())]
+
+
+def _load_teacher(recipe: Recipe, info: DataInfo, build: BuildModel | None, *, download: bool) -> None:
+    """Loads the teacher of a recipe, if it has one, on this machine's processors. Raises ModelError."""
     import torch
 
     from trainable.training import precision
     from trainable.training.pixels import resolved_for
     from trainable.training.teacher import load_teacher
 
-    device, path = torch.device("cpu"), f"{SECTION}.kind"
-    kinds = [each.domain.options for each in space.dimensions if each.path == path]  # type: ignore[union-attr]
-    for kind in dict.fromkeys((*chain(*kinds), space.base.distillation.kind)):
-        recipe = resolved_for(space.base.with_values({path: kind}), info, download=download)
-        assert recipe.distillation is not None
-        autocast = precision.autocast("fp32", device)
-        load_teacher(recipe.distillation, recipe, info, device=device, autocast=autocast, build=build)
-
-
-def weights_of(space: Space) -> dict[str, str]:
-    """Returns the digest of the file of weights of each network that the space may choose, by its name, and
-    that of the teacher's, by the field that names it; published weights have none."""
-    from trainable.models.weights import file_digest, weights_digest
-
-    found = {network_name(spec): weights_digest(spec) for spec in _models_with_weights(space)}
-    if space.base.distillation is not None:
-        found[TEACHER] = file_digest(teacher_files(space.base.distillation).weights)
-    return {name: digest for name, digest in found.items() if digest is not None}
+    if recipe.distillation is None:
+        return
+    resolved, device = resolved_for(recipe, info, download=download), torch.device("cpu")
+    autocast = precision.autocast("fp32", device)
+    load_teacher(recipe.distillation, resolved, info, device=device, autocast=autocast, build=build)
 
 
 def _models_with_weights(space: Space) -> Iterator[Model]:

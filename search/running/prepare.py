@@ -31,8 +31,16 @@ from search.record.code import record_of
 from search.record.folder import facts_text
 from search.record.home import FACTS_FILE, Home
 from search.results.search import Search
+from search.results.teachers import teacher_path
 from search.running.fresh_splits import fresh_splits, most_bytes
-from search.running.networks import check_first_networks, check_networks, check_teacher, weights_of
+from search.running.networks import (
+    check_first_networks,
+    check_networks,
+    check_teacher,
+    teachers_here_alone,
+    teachers_of,
+    weights_of,
+)
 from search.study import Study
 from search.study.code import NO_CODE, Code, check_code
 from search.study.first import FirstTrial
@@ -44,6 +52,7 @@ from spaces.space import Space
 from trainable.data import DataInfo, DataSet, resolve
 from trainable.errors import UserError
 from trainable.recipe import Recipe
+from trainable.recipe.distillation import TEACHER
 from trainable.recipe.yamlfile import write_whole
 from trainable.tune.carried import NOTHING, Carried, CarriedCode, CarriedMetric
 
@@ -81,7 +90,8 @@ class Prepared:
     carried: CarriedCode = NOTHING
     """Those of the functions that travel to the processes that train."""
     weights: Mapping[str, str] = field(default_factory=dict)
-    """The digests of the files of weights that trials begin from, by the names of networks."""
+    """The digests of the files of weights that trials begin from, by the names of networks, and of those of
+    their teachers, by `distillation.teacher`."""
     splits: Mapping[int, DataSet] = field(default_factory=dict)
     """The images with fresh splits for the finalists, by `data.validation_seed`."""
 
@@ -142,8 +152,14 @@ def prepare(
     for line in prepared.learned:
         say(f"{LEARN_FROM}: {line}")
     _check_first(prepared, code.model, say, download=download)
+    for path in teachers_here_alone(teachers_of(prepared.space, prepared.first), hardware):
+        say(
+            f"warning: {TEACHER}: {path} is a copy of a search in an object store on this machine, and "
+            "trials on others fail unless they see it there; copy it to a folder that all machines see, and "
+            "name that"
+        )
     splits = fresh_splits(prepared.final, base, data.info, load)
-    weights = weights_of(prepared.space)
+    weights = weights_of(prepared.space, prepared.first)
     prepared = replace(prepared, code=code, carried=carried, weights=weights, splits=splits)
     return _with_images_here(prepared, hardware, say)
 
@@ -161,8 +177,8 @@ def prepare_again(
     """Prepare the same search once more, for `resume`: only the data are loaded again.
 
     Its facts, its settled space and its rungs are those of the search. It says whose weights have changed.
-    Raises UserError when the images are no longer those that the search began with, and where a function is
-    not given.
+    Raises UserError when the images or a teacher are no longer those that the search began with, and where a
+    function is not given.
     """
     check_code(study, code, search.code.again if search.code is not None else "")
     facts, info = search.facts, search.info
@@ -175,9 +191,9 @@ def prepare_again(
     data.refuse_leaks(study.data)
     check_trials(study, search.space, facts)
     check_networks(search.space, data.info, code.model, download=download)
+    weights = weights_of(search.space, search.first)
+    _check_weights(search, weights, say)
     check_teacher(search.space, data.info, code.model, download=download)
-    weights = weights_of(search.space)
-    _say_changed(search, weights, say)
     prepared = Prepared(
         study=study,
         home=home,
@@ -296,11 +312,21 @@ def _check_first(prepared: Prepared, build: BuildModel | None, say: Say, *, down
     check_first_networks(prepared.first, prepared.data.info, build, download=download)
 
 
-def _say_changed(search: Search, weights: Mapping[str, str], say: Say) -> None:
+def _check_weights(search: Search, weights: Mapping[str, str], say: Say) -> None:
+    """Says which networks begin from other weights than before. Raises UserError for another teacher: it has
+    a share in the loss, so trials that learnt from two of them cannot be compared."""
+    teachers = teachers_of(search.space, search.first)
     before = {name: digest for each in search.record.trials for name, digest in each.weights.items()}
     for name, digest in weights.items():
-        if before.get(name, digest) != digest:
-            say(f"the file of weights of {name} has changed since the search began")
+        if (known := before.get(name, digest)) == digest:
+            continue
+        if name in teachers:
+            raise UserError(
+                f"{TEACHER}: {name}: the teacher's weights have changed since the search began (digest "
+                f"{known}, now {digest}), and trials of two teachers cannot be compared; put the earlier "
+                "weights back, or start a new search"
+            )
+        say(f"the file of weights of {name} has changed since the search began")
 
 
 def _assemble(
@@ -329,7 +355,7 @@ def _assemble(
         per_trial=trial,
         concurrent=concurrent_trials(study.concurrent, trial, hardware),
         pruning=pruning,
-        first=first_trials(study, space, data.info),
+        first=first_trials(study, space, data.info, teacher_path),
         final=choose_final(study, pruning),
         download=download,
     )

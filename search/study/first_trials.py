@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from search.study.address import absolute
 from search.study.first import FirstTrial
 from search.study.space import recipe_faults
 from search.study.study import FIXED_BY_THE_STUDY, RECIPE_SECTIONS, WEIGHTS, Study, StudyError
@@ -16,6 +17,7 @@ from trainable.errors import Fault, FaultyInput, UserError
 from trainable.files.paths import without_tilde
 from trainable.files.store import is_uri
 from trainable.recipe import Recipe
+from trainable.recipe.distillation import TEACHER
 from trainable.recipe.models import MODEL_NAME, absolute_name, is_published
 from trainable.recipe.trees import leaves
 from trainable.recipe.yamlfile import read_tree
@@ -41,12 +43,15 @@ OF_THE_DATA = ("task.masks.", "task.overlap")
 """These fields of a segmentation are those of the search, too: they say what its images are scored by."""
 
 
-def first_trials(study: Study, space: Space, info: DataInfo) -> tuple[FirstTrial, ...]:
+def first_trials(
+    study: Study, space: Space, info: DataInfo, teacher: Callable[[str], str] = absolute
+) -> tuple[FirstTrial, ...]:
     """Returns the first trials of a study, in its order, which come after the documented recipe.
 
     An entry is a recipe's file, or values by dotted path on top of the documented recipe; where these switch
-    a kind, the fields of the new kind have the values that the space believes in. Files are read. Raises
-    StudyError with every fault, also of a file that holds no recipe.
+    a kind, the fields of the new kind have the values that the space believes in. Files are read. `teacher`
+    makes an absolute path of what `distillation.teacher` names. Raises StudyError with every fault, also of a
+    file that holds no recipe.
     """
     found: list[FirstTrial] = []
     known = {space.recipe(space.own).digest(): "trial 0, the documented one"}
@@ -57,7 +62,7 @@ def first_trials(study: Study, space: Space, info: DataInfo) -> tuple[FirstTrial
     for at, entry in enumerate(study.first):
         where = f"first.{at}"
         try:
-            trial = _first_trial(study, space, info, where, entry)
+            trial = _first_trial(study, space, info, where, entry, teacher)
         except FaultyInput as error:
             file = f" (in {entry})" if isinstance(entry, str) else ""
             faults += [Fault(f"{where}.{path}".rstrip("."), message + file) for path, message in error.faults]
@@ -76,13 +81,18 @@ def first_trials(study: Study, space: Space, info: DataInfo) -> tuple[FirstTrial
 
 
 def _first_trial(
-    study: Study, space: Space, info: DataInfo, where: str, entry: str | Mapping[str, Any]
+    study: Study,
+    space: Space,
+    info: DataInfo,
+    where: str,
+    entry: str | Mapping[str, Any],
+    teacher: Callable[[str], str],
 ) -> FirstTrial:
     if isinstance(entry, str):
         recipe, source = _of_search(_read(entry), space), entry
     else:
         recipe, source = _changed(space, entry), f"{where} of the study"
-    recipe = _with_absolute_paths(recipe)
+    recipe = _with_absolute_paths(recipe, teacher)
     if faults := list(recipe_faults(recipe, study, info)):
         raise StudyError(faults)
     values = _varied(space, recipe)
@@ -144,15 +154,17 @@ def _changed(space: Space, entry: Mapping[str, Any]) -> Recipe:
     return _built(lambda: space.recipe({**filled, **values}))
 
 
-def _with_absolute_paths(recipe: Recipe) -> Recipe:
-    """Returns the recipe with the weights and the folder of its network as they are found from here: trials
-    train elsewhere."""
+def _with_absolute_paths(recipe: Recipe, teacher: Callable[[str], str]) -> Recipe:
+    """Returns the recipe with the weights and the folder of its network, and with its teacher, as they are
+    found from here: trials train elsewhere."""
     written, found = dict(recipe.leaves()), {}
     weights, name = written.get(WEIGHTS), written.get(MODEL_NAME)
     if isinstance(weights, str) and not is_published(weights):
         found[WEIGHTS] = str(without_tilde(weights).absolute())
     if isinstance(name, str):
         found[MODEL_NAME] = absolute_name(name)
+    if recipe.distillation is not None:
+        found[TEACHER] = teacher(recipe.distillation.teacher)
     return recipe.with_values(found)
 
 

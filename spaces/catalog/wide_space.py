@@ -13,7 +13,7 @@ from spaces.domains import Choice, Domain, Float, Integer
 from spaces.facts import Facts
 from spaces.priors import Uniform
 from spaces.rules.optimizers import KINDS
-from spaces.rules.rules import SOFTENED, TAUGHT, Rule
+from spaces.rules.rules import HINTED, SOFTENED, Rule
 from spaces.rules.rulings import Distribution, Heuristic, heuristic
 from spaces.rules.schedules import WARMED, longest_warmup
 from spaces.space import Values, When
@@ -143,6 +143,7 @@ WIDE: tuple[Rule, ...] = (
     *_of_kind(f"{_MIXING}.alpha", ("mixup", "cutmix"), ("", ALPHAS)),
     _uniform(f"{_CLIPPING}.max_norm", Choice((0.1, 1.0, 10.0, 100.0)), When(f"{_CLIPPING}.kind", ("norm",))),
     _uniform("distillation.temperature", Float(0.5, 50.0, log=True), SOFTENED),
-    _uniform("distillation.weight", Float(0.0, 1.0), When("distillation.kind", TAUGHT)),
+    _uniform("distillation.weight", Float(0.0, 1.0), SOFTENED, "probabilities"),
+    _uniform("distillation.weight", Float(0.0, 0.95), HINTED, "features"),
 )
 """There is one rule for every field that `document` may vary, in drawing order."""

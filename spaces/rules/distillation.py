@@ -50,7 +50,7 @@ def temperatures(facts: Facts, values: Values) -> Distribution | None:
 
 
 @heuristic(
-    "The teacher has half of the loss in short runs, nine tenths in the longest; a tenth to all is tried.",
+    "The teacher's answers have half of the loss in short runs, nine tenths in long ones; a tenth to all.",
     """
     Half is what the first paper took (arXiv 1503.02531, section 4.1). Without any label, a student that sees
     its teacher's answers to the same pixels for hundreds of epochs went on gaining, and ended best (arXiv
@@ -67,6 +67,24 @@ def weights(facts: Facts, values: Values) -> Distribution | None:
     reason = f"half in short runs, more where a run sees many images: {images_seen(facts):,} here"
     source = "arXiv 1503.02531, section 4; 2106.05237, section 3; the line between is ours"
     return Distribution(Float(0.1, 1.0), Normal(centre, "low"), reason, source)
+
+
+@heuristic(
+    "The teacher's features have half of the loss; a tenth to nine tenths is tried.",
+    """
+    Features teach what is below the head. The head learns from the labels alone, so they keep a tenth at
+    least: with all of the loss on the features the head would stay as it began. Both numbers are ours; the
+    first paper trained in two stages, with the features alone in the first (arXiv 1412.6550, section 2.2).
+    {silent}
+    """,
+    silent=SILENT,
+)
+def hint_weights(facts: Facts, values: Values) -> Distribution | None:
+    if facts.teacher_parameters is None:
+        return None
+    reason = "half: the head learns from the labels alone, and features teach what is below it"
+    source = "arXiv 1412.6550, section 2.2; the share and the range are ours"
+    return Distribution(Float(0.1, MOST), Normal(HALF, "low"), reason, source)
 
 
 def gain_to_expect(facts: Facts) -> Ruling[bool] | None:

@@ -72,10 +72,11 @@ _AVERAGING, _CLIPPING = "regularisation.averaging", "regularisation.clipping"
 _WEIGHTS = "regularisation.class_weights"
 _SMOOTHING, _ALPHA = "regularisation.label_smoothing", "augmentation.mixing.alpha"
 
-_TAUGHT, TAUGHT = "distillation.kind", ("logits", "dkd", "features")
-"""The kinds of a section that a recipe has only with a teacher."""
-SOFTENED = When(_TAUGHT, TAUGHT[:2])
-"""These kinds of distillation have a temperature."""
+_TAUGHT = "distillation.kind"
+"""A recipe has this section only with a teacher."""
+SOFTENED = When(_TAUGHT, ("logits", "dkd"))
+"""These kinds of distillation learn probabilities, and have a temperature."""
+HINTED = When(_TAUGHT, ("features",))
 
 _KINDS: tuple[Rule, ...] = (
     Rule(_OPTIMIZER, optimizers.kinds),
@@ -147,7 +148,8 @@ _NUMBERS: tuple[Rule, ...] = (
     Rule(_ALPHA, augmentations.cutmix_alphas, When(_MIXING, ("cutmix",)), "cutmix"),
     Rule(f"{_CLIPPING}.max_norm", regularisation.clip_norms, When(f"{_CLIPPING}.kind", ("norm",))),
     Rule("distillation.temperature", distillation.temperatures, SOFTENED),
-    Rule("distillation.weight", distillation.weights, When(_TAUGHT, TAUGHT)),
+    Rule("distillation.weight", distillation.weights, SOFTENED, "probabilities"),
+    Rule("distillation.weight", distillation.hint_weights, HINTED, "features"),
 )
 
 RULES: tuple[Rule, ...] = _KINDS + _NUMBERS

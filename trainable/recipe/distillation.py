@@ -11,6 +11,7 @@ from pydantic import (
     AfterValidator,
     Field,
     SerializerFunctionWrapHandler,
+    field_validator,
     model_serializer,
     model_validator,
 )
@@ -113,11 +114,23 @@ class DecoupledTaught(Taught):
 class FeaturesTaught(Taught):
     """Learns what the teacher's head is given, through a learnt linear map: (1 - weight) * task + weight *
     |hint - map(features)|^2 / |hint|^2 (arXiv 1412.6550, equation 3, relative to the hint's length: so a
-    weight means the same for every teacher). Teacher and student may have other classes.
+    weight means the same for every teacher). Teacher and student may have other classes. The head learns from
+    the labels alone, so the weight is less than 1.
     """
 
     kind: Literal["features"] = "features"
     weight: Weight = 0.5
+
+    @field_validator("weight")
+    @classmethod
+    def labels_have_a_share(cls, weight: float) -> float:
+        """Returns the weight. Raises ValueError for 1: features teach what is below the head alone."""
+        if weight == 1.0:
+            raise ValueError(
+                "expected less than 1 with kind features: the head learns from the labels alone, and would "
+                "stay as it began; kinds logits and dkd need no labels"
+            )
+        return weight
 
 
 Distillation = Annotated[LogitsTaught | DecoupledTaught | FeaturesTaught, Field(discriminator="kind")]

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainable.errors import ModelError
+from trainable.errors import ModelError, UserError
 from trainable.files.paths import without_tilde
 from trainable.recipe.distillation import MODEL, SECTION, TEACHER, Taught
 from trainable.recipe.models import Model
@@ -75,6 +75,25 @@ def of_pruned_network(file: Path, recipe: Recipe) -> str | None:
         f"{file}: is the fine-tuning of a pruned network, and builds the whole network, not the pruned "
         f"one{other}"
     )
+
+
+def with_absolute_teacher(recipe: Recipe) -> Recipe:
+    """Returns the recipe with the absolute path of its teacher, so that it means the same from any folder."""
+    if recipe.distillation is None:
+        return recipe
+    return recipe.with_values({TEACHER: str(without_tilde(recipe.distillation.teacher).absolute())})
+
+
+def check_keeps_teacher(out: Path, recipe: Recipe) -> None:
+    """Raises UserError where the files that a run leaves in `out` would replace those of its own teacher."""
+    if recipe.distillation is None:
+        return
+    weights = teacher_files(recipe.distillation).weights
+    if weights.parent.resolve() == out.resolve():
+        raise UserError(
+            f"--out {out}: holds the teacher, {weights}, which {MODEL_FILE} and {RECIPE_FILE} of this run "
+            "would replace; name another folder"
+        )
 
 
 def parameters_in(weights: Path) -> int | None:

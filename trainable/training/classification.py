@@ -13,7 +13,7 @@ from trainable.augmentation.mixing import make_mixing
 from trainable.recipe import augmentations as specs
 from trainable.training.answers import Rows
 from trainable.training.evaluate import LabelTally, Outputs, Scores, main_output, worst_scores
-from trainable.training.task import Mixing, Task, Weight
+from trainable.training.task import Compared, Comparison, Mixing, Task, Weight
 
 
 @final
@@ -62,6 +62,9 @@ class ClassificationTask(Task):
     def weights(self, targets: Tensor) -> Tensor | None:
         return None if self._weights is None else self._weights[targets]
 
+    def comparison(self) -> Comparison:
+        return compared_labels
+
     def right(self, output: Tensor, targets: Tensor) -> Tensor:
         """Returns 0 or 1 for each answer, or the share of the answered class if labels are mixed."""
         predicted = output.argmax(1)
@@ -78,3 +81,10 @@ class ClassificationTask(Task):
 
     def worst(self, images: int = 0) -> Scores:
         return worst_scores(self.classes, images)
+
+
+def compared_labels(output: Tensor, targets: Tensor, answers: Tensor) -> Compared:
+    """Returns the logits of both networks; the true class of a mixed image is the one with the largest
+    share."""
+    truth = targets.argmax(1) if targets.is_floating_point() else targets
+    return Compared(output, answers.to(output.dtype), truth)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Self
 
@@ -134,6 +134,12 @@ class EpochResult:
 
     def tree(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def total_teacher_seconds(history: Iterable[EpochResult]) -> float | None:
+    """Returns for how long a teacher answered in all epochs; None without one."""
+    found = [each.teacher_seconds for each in history if each.teacher_seconds is not None]
+    return sum(found) if found else None
 
 
 def worst(metric: str, classes: int) -> float:

@@ -39,8 +39,7 @@ def differences(
         yield "these are not the images that the recipe was found with, or another split of them"
     if provenance.weights_digest not in (None, _weights_digest(run)):
         yield "model.weights: these are not the weights that the recipe was trained from"
-    if provenance.teacher_digest not in (None, _teacher_digest(run)):
-        yield f"{TEACHER}: these are not the weights of the teacher that the recipe was trained with"
+    yield from _of_teacher(provenance, run)
     for word, digest in (code or {}).items():
         if provenance.code.get(word, digest) != digest:
             yield f"{word}: the source of this function is not that of the one that the recipe was found with"
@@ -48,6 +47,22 @@ def differences(
     for name, version in provenance.versions.items():
         if name in now and now[name] != version:
             yield f"the recipe was trained with {name} {version}, this is {now[name]}: {DIGITS}"
+
+
+def _of_teacher(provenance: Provenance, run: Run) -> Iterator[str]:
+    """Yields a line where a run's teacher has other weights, or another recipe, than the one before."""
+    if run.recipe.distillation is None:
+        return
+    where = f"{TEACHER}: {run.recipe.distillation.teacher}"
+    for what, known, now in (
+        ("these are not the weights", provenance.teacher_digest, _teacher_digest(run)),
+        ("this is not the recipe", provenance.teacher_recipe, _teacher_recipe(run)),
+    ):
+        if known not in (None, now):
+            yield (
+                f"{where}: {what} of the teacher that the recipe was trained with (digest {known}, now "
+                f"{now or 'none'})"
+            )
 
 
 def _weights_digest(run: Run) -> str | None:

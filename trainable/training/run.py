@@ -110,7 +110,8 @@ class Run:
             as_taken, model=self.model, layout=layout_of(self.recipe), device=self.device, on_batch=on_batch
         )
         check_sizes(self.model, self.recipe, info)
-        self.teaching = make_teaching(self.recipe, self.model, info, self.precision, given=model)
+        teaching = partial(make_teaching, self.recipe, self.model, info, self.precision)
+        self.teaching = teaching(task=self._task, given=model)
         self._trainer = self._make_trainer(fewest_at_once(self.model, self.recipe, info, ranks))
         if self.recipe.loop.compile:
             self.model.compile()  # in place: names of weights stay

@@ -18,9 +18,10 @@ from trainable.recipe.tasks import IGNORED, Segmentation
 from trainable.training.answers import Rows
 from trainable.training.evaluate import Outputs, Room, Scores, View, joined
 from trainable.training.extra_metrics import Metric
-from trainable.training.mask_losses import at_one_size, mask_loss
+from trainable.training.hints import of_size
+from trainable.training.mask_losses import at_one_size, mask_loss, shrunk
 from trainable.training.mask_scores import MaskTally, worst_mask_scores
-from trainable.training.task import Mixing, Task
+from trainable.training.task import Compared, Comparison, Mixing, Task
 from trainable.training.windows import answer_in_windows
 
 
@@ -76,6 +77,9 @@ class SegmentationTask(Task):
             logits, masks, self._spec.loss, weights=self._weights, label_smoothing=self._smoothing
         )
 
+    def comparison(self) -> Comparison:
+        return compared_masks
+
     def right(self, output: Tensor, targets: Tensor) -> Tensor:
         """Returns the share of the counted pixels of each image that are right, at the size of the output."""
         _, masks = at_one_size(output, targets, enlarge=False)
@@ -128,3 +132,10 @@ class SegmentationTask(Task):
 
     def worst(self, images: int = 0) -> Scores:
         return worst_mask_scores(self.classes, images)
+
+
+def compared_masks(output: Tensor, targets: Tensor, answers: Tensor) -> Compared:
+    """Returns the logits of both networks at the size of the student's, to which the mask shrinks."""
+    size = output.shape[-2:]
+    truth = shrunk(targets, output) if size != targets.shape[-2:] else targets
+    return Compared(output, of_size(answers, size).to(output.dtype), truth, truth != IGNORED)

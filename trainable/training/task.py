@@ -8,6 +8,7 @@ from __future__ import annotations
 import abc
 import sys
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +24,22 @@ Weight = float | Tensor
 Mixing = Callable[[Tensor, Tensor, torch.Generator], tuple[Tensor, Tensor]]
 """A mixing maps (images [B, C, H, W], targets, generator on the CPU) to mixed images and targets; it takes
 one draw from the generator."""
+
+
+class Compared(NamedTuple):
+    """Holds the logits of a student and of its teacher for the same images, in one size."""
+
+    student: Tensor
+    """[B, K], or [B, K, h, w] with an answer for each pixel."""
+    teacher: Tensor
+    truth: Tensor
+    """The true classes, int64 [B] or [B, h, w]; those that do not count may be any number."""
+    counted: Tensor | None = None
+    """It is True where a pixel counts, [B, h, w]; None where all do."""
+
+
+Comparison = Callable[[Tensor, Tensor, Tensor], Compared]
+"""A comparison maps (output of the network's main head, targets, the teacher's logits) to both logits."""
 
 
 class Task(abc.ABC):
@@ -52,6 +69,11 @@ class Task(abc.ABC):
     def weights(self, targets: Tensor) -> Tensor | None:
         """Returns how much each image of a batch, not mixed, counts in its loss, [B]; None if all count
         alike."""
+        return None
+
+    def comparison(self) -> Comparison | None:
+        """Returns how a teacher's logits are compared with the network's; None where its outputs are no
+        logits of classes, so that it can learn a teacher's features alone."""
         return None
 
     @abc.abstractmethod

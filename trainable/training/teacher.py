@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +16,7 @@ from trainable.data import DataInfo
 from trainable.data.loading import statistics_of
 from trainable.errors import ModelError, first_line, listed
 from trainable.models.cut import Cut, head_layers
+from trainable.models.groups import head_parameters
 from trainable.models.own import BuildModel
 from trainable.models.pretrained_input import pretrained_input
 from trainable.models.published_weights import as_timm_reads
@@ -34,6 +35,7 @@ LUMA = (0.299, 0.587, 0.114)
 """The shares of red, green and blue in a grey image (ITU-R BT.601), as files are decoded as grey."""
 NAMES_SHOWN = 8
 
+Shape = tuple[int, ...]
 Statistics = tuple[Sequence[float], Sequence[float]]
 """These are the mean and the deviation of each channel, on [0, 1]."""
 
@@ -219,10 +221,41 @@ def _loaded(files: TrainedFiles, known: DataInfo, build: BuildModel | None, *, b
     try:
         network.load_state_dict(state)
     except RuntimeError as error:
-        raise ModelError(
-            f"{TEACHER}: the weights in {files.weights} do not fit its network: {first_line(error)}"
-        ) from None
+        why = misfit(network, state) or first_line(error)
+        raise ModelError(f"{TEACHER}: the weights in {files.weights} do not fit its network: {why}") from None
     return network
+
+
+def misfit(network: nn.Module, state: Mapping[str, Tensor]) -> str | None:
+    """Returns in words the first tensor of a network that a state lacks or has in another shape, or else the
+    first that the network has not; None where they fit. Other classes in the head are named as such."""
+    own = {name: tuple(each.shape) for name, each in network.state_dict().items()}
+    given = {name: tuple(each.shape) for name, each in state.items()}
+    differing = [name for name in (*own, *given) if own.get(name) != given.get(name)]
+    if not differing:
+        return None
+    name = differing[0]
+    expected, got = (each.get(name, "no such tensor") for each in (own, given))
+    found = f"{name}: expected {expected}, got {got}"
+    if not _other_classes(network, differing, own, given):
+        return found
+    return (
+        f"its head has {given[name][0]:,} classes, the images have {own[name][0]:,} ({found}); "
+        f"{SECTION}.kind features needs no equal classes"
+    )
+
+
+def _other_classes(
+    network: nn.Module, differing: Sequence[str], own: Mapping[str, Shape], given: Mapping[str, Shape]
+) -> bool:
+    """Returns whether shapes differ in the head alone, and there in the number of classes alone."""
+    try:
+        head = head_parameters(network)
+    except ModelError:
+        return False
+    return head.issuperset(differing) and all(
+        len(given.get(name, ())) > 0 and given[name][1:] == own[name][1:] for name in differing
+    )
 
 
 def _statistics(files: TrainedFiles, student: Recipe, info: DataInfo, channels: int) -> Statistics:

@@ -16,18 +16,17 @@ import torch
 from torch import Tensor, nn
 
 from trainable.data import DataInfo
+from trainable.errors import RecipeError
 from trainable.models.own import BuildModel
 from trainable.recipe import Recipe
 from trainable.recipe import distillation as specs
 from trainable.recipe.speeds import Format
-from trainable.recipe.tasks import IGNORED
 from trainable.training import distillation_losses as losses
 from trainable.training import precision, seeds
 from trainable.training.evaluate import Outputs, main_output
-from trainable.training.hints import MAPS, Learner, alike, of_size, with_features
-from trainable.training.mask_losses import shrunk
+from trainable.training.hints import Learner, alike, with_features
 from trainable.training.seeds import Use
-from trainable.training.task import Task
+from trainable.training.task import Compared, Task
 from trainable.training.teacher import Teacher, load_teacher
 
 Lesson = Callable[[Task, Outputs, Tensor], tuple[Outputs, Tensor]]
@@ -83,7 +82,7 @@ class Teaching:
         self, answers: Tensor, labels: Tensor, task: Task, outputs: Outputs, targets: Tensor
     ) -> tuple[Outputs, Tensor]:
         """Returns what a Lesson does; `labels` are those of the batch before it was mixed."""
-        own, distances = self._distances(outputs, targets, answers)
+        own, distances = self._distances(task, outputs, targets, answers)
         counts = task.weights(labels)
         taught = distances.mean() if counts is None else (distances * counts).sum() / counts.sum()
         weight = self.spec.weight
@@ -120,14 +119,16 @@ class Teaching:
         if isinstance(self.learner, Learner):
             self.learner.regressor.load_state_dict(state["regressor"])
 
-    def _distances(self, outputs: Outputs, targets: Tensor, answers: Tensor) -> tuple[Outputs, Tensor]:
+    def _distances(
+        self, task: Task, outputs: Outputs, targets: Tensor, answers: Tensor
+    ) -> tuple[Outputs, Tensor]:
         """Returns the student's own outputs, and how far it is from the teacher on each image, [B]."""
         match self.spec:
             case specs.LogitsTaught(temperature=temperature):
-                ours, theirs, counted, _ = _compared(outputs, targets, answers)
+                ours, theirs, _, counted = _compared(task, outputs, targets, answers)
                 return outputs, losses.softened_divergence(ours, theirs, temperature, counted)
             case specs.DecoupledTaught(temperature=temperature, alpha=alpha, beta=beta):
-                ours, theirs, counted, truth = _compared(outputs, targets, answers)
+                ours, theirs, truth, counted = _compared(task, outputs, targets, answers)
                 found = losses.decoupled_divergence(ours, theirs, truth, temperature, alpha, beta, counted)
                 return outputs, found
             case specs.FeaturesTaught():
@@ -182,17 +183,25 @@ def make_teaching(
     info: DataInfo,
     number_format: Format,
     *,
+    task: Task,
     given: nn.Module | BuildModel | None = None,
 ) -> Teaching | None:
     """Returns the teaching of a run, whose recipe is resolved and whose student is on its device; None
     without a teacher.
 
     `given` is what the run was given for its network: if it is a function, it makes the teacher's too, where
-    that is a person's own. Raises ModelError as `load_teacher` does, and where features cannot be compared.
+    that is a person's own. Raises ModelError as `load_teacher` does, and where features cannot be compared;
+    RecipeError where the outputs of the task cannot be.
     """
     spec = recipe.distillation
     if spec is None:
         return None
+    if task.comparison() is None and not isinstance(spec, specs.FeaturesTaught):
+        raise RecipeError.at(
+            f"{specs.SECTION}.kind",
+            f"expected features, got {spec.kind}: {type(task).__name__} has outputs that are no logits of "
+            "classes, or no `comparison` for them (docs/tasks.md)",
+        )
     device, build = next(student.parameters()).device, None if isinstance(given, nn.Module) else given
     autocast = precision.autocast(number_format, device)
     teacher = load_teacher(spec, recipe, info, device=device, autocast=autocast, build=build)
@@ -217,16 +226,7 @@ def _learner(recipe: Recipe, student: nn.Module, teacher: Teacher, info: DataInf
     return learner
 
 
-def _compared(
-    outputs: Outputs, targets: Tensor, answers: Tensor
-) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
-    """Returns both networks' logits in one size, which pixels count, and the true classes, [B] or [B, h, w].
-
-    The true class of a mixed image is the one with the largest share. For maps, the mask shrinks to them.
-    """
-    ours = main_output(outputs)
-    if ours.ndim < MAPS:
-        truth = targets.argmax(1) if targets.is_floating_point() else targets
-        return ours, answers.to(ours.dtype), None, truth
-    truth = shrunk(targets, ours) if ours.shape[-2:] != targets.shape[-2:] else targets
-    return ours, of_size(answers, ours.shape[-2:]).to(ours.dtype), truth != IGNORED, truth
+def _compared(task: Task, outputs: Outputs, targets: Tensor, answers: Tensor) -> Compared:
+    comparison = task.comparison()
+    assert comparison is not None, "checked when the teaching was made"
+    return comparison(main_output(outputs), targets, answers)

@@ -245,3 +245,14 @@ def test_a_first_trial_names_where_it_comes_from() -> None:
     box = outbox(began, choice.model_copy(update={"first": (first,)}), trial(0), asked)
     assert box.updates[1].tags["tunebook.first"] == "old.yaml"
     assert "tunebook.first" not in box.updates[0].tags
+
+
+def test_a_trials_run_names_the_digest_of_its_own_teacher() -> None:
+    first, second = STARTED
+    known = first.model_copy(update={"weights": {"/a": "0a", "/b": "0b"}})
+    taught = Recipe().with_values({"distillation.teacher": "/b"})
+    plain, other = trial(0), trial(1).model_copy(update={"recipe": taught.tree(), "digest": taught.digest()})
+    starts = [StartEvent(trial=number, attempt=1, epoch=0) for number in (0, 1)]
+    updates = outbox(known, second, plain, other, *starts).updates
+    assert updates[1].tags["tunebook.teacher_digest"] == "0b"
+    assert "tunebook.teacher_digest" not in updates[0].tags

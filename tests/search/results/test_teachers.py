@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
+from search.commands.check import run_check
 from search.commands.inputs import named_input
 from search.facts.hardware import Hardware, Node, per_trial
 from search.facts.measured import measure_facts
 from search.jobs.package import check_for_cluster
 from search.record.home import Home
+from search.record.journal import Journal
+from search.results.export import recipe_of
+from search.results.search import Search
 from search.results.teachers import recipe_with_teacher, teacher_path, with_teacher
-from search.running.prepare import Prepared, prepare
+from search.running.driver import make_ledger
+from search.running.prepare import Prepared, prepare, prepare_again, write_facts
 from search.study import Resources, Study, StudyError
 from tests.search.results.trained_search import trained_search
 from trainable.errors import ModelError, UserError
+from trainable.models.weights import file_digest
 from trainable.recipe import Recipe
 from trainable.recipe.yamlfile import read_recipe, write_recipe
+from trainable.summary import summary
 from trainable.train import train
 from trainable.training.run import Run
 
@@ -38,6 +47,19 @@ def study_of(teacher: Path | str, **values: Any) -> Study:
     written = {path.replace("__", "."): value for path, value in values.items()}
     tree = {"data": {"path": "digits"}, "base": {"distillation": {"teacher": str(teacher)}, "model.width": 4}}
     return Study.from_tree(tree).with_values({"budget.epochs": 2, **written})
+
+
+def plain_study(**values: Any) -> Study:
+    return Study.from_tree({"data": {"path": "digits"}, "base": {"model.width": 4}, **values})
+
+
+def write_other(teacher: Path, folder: Path) -> Path:
+    """Writes a teacher with other weights, and another recipe, than the given one's; returns its folder."""
+    state = load_file(teacher / "model.safetensors")
+    folder.mkdir()
+    save_file({name: each + 1 for name, each in state.items()}, folder / "model.safetensors")
+    write_recipe(folder / "recipe.yaml", read_recipe(teacher / "recipe.yaml").with_values({"loop.seed": 7}))
+    return folder
 
 
 def prepared(study: Study, folder: Path, said: list[str] | None = None) -> Prepared:
@@ -73,6 +95,14 @@ def test_a_recipe_of_a_file_names_a_search_too(searched: tuple[Path, Run], tmp_p
     assert recipe_with_teacher(Recipe()) == Recipe()
 
 
+def test_a_folder_whose_name_ends_as_a_trials_number_is_itself(
+    searched: tuple[Path, Run], tmp_path: Path
+) -> None:
+    folder = write_other(Path(teacher_path(str(searched[0]))), tmp_path / "large#3")
+    assert teacher_path(str(folder)) == str(folder)
+    assert recipe_with_teacher(Recipe().with_values({"distillation.teacher": str(folder)}))
+
+
 @pytest.mark.parametrize(
     ("named", "message"),
     [
@@ -100,8 +130,79 @@ def test_a_study_is_prepared_with_the_teachers_facts_and_digests(
     }
     recipe = found.space.recipe(found.space.own)
     assert Path(recipe.get("distillation.teacher")).is_absolute()
-    assert list(found.weights) == ["distillation.teacher"]
+    assert list(found.weights) == [recipe.get("distillation.teacher")]
     assert not [line for line in said if line.startswith("distillation")]
+
+
+@pytest.mark.parametrize("named", ["{folder}#0", "teacher"])
+@pytest.mark.parametrize("of_base", [True, False], ids=["base has one", "base has none"])
+@pytest.mark.parametrize("as_file", [True, False], ids=["a file", "values"])
+def test_a_first_trial_has_a_teacher_of_its_own_with_its_own_digest(
+    searched: tuple[Path, Run],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    named: str,
+    of_base: bool,
+    as_file: bool,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    theirs = Path(teacher_path(str(searched[0])))
+    own = write_other(theirs, tmp_path / "teacher")
+    asked, path = (theirs, str(own)) if named == "teacher" else (own, str(theirs))
+    values = {"distillation.teacher": named.format(folder=searched[0]), "model.width": 4}
+    written: Any = values
+    if as_file:
+        write_recipe(tmp_path / "r.yaml", Recipe().with_values({**values, "data.path": "digits"}))
+        written = "r.yaml"
+    study = study_of(asked, first=[written]) if of_base else plain_study(first=[written])
+    found = prepared(study, tmp_path / "taught")
+    (first,) = found.first
+    assert Recipe.from_tree(first.recipe).get("distillation.teacher") == path
+    assert found.weights[path] == file_digest(Path(path) / "model.safetensors")
+    assert len(set(found.weights.values())) == 1 + of_base
+
+
+def test_a_first_trials_teacher_that_is_not_there_is_refused_before_any_trial(
+    searched: tuple[Path, Run], tmp_path: Path
+) -> None:
+    for named, kind, message in (
+        (str(tmp_path / "nowhere"), ModelError, r"^first\.0 of the study: distillation\.teacher: .*nowhere"),
+        (f"{searched[0]}#7", StudyError, "this search has no such trial"),
+    ):
+        with pytest.raises(kind, match=message):
+            prepared(plain_study(first=[{"distillation.teacher": named}]), tmp_path / "taught")
+
+
+def test_the_recipe_of_a_first_trial_has_the_digests_of_its_own_teacher(
+    searched: tuple[Path, Run], tmp_path: Path
+) -> None:
+    theirs = Path(teacher_path(str(searched[0])))
+    own = write_other(theirs, tmp_path / "own")
+    weights = {str(each): file_digest(each / "model.safetensors") for each in (theirs, own)}
+    search = Search(searched[0])
+    assert search.best is not None
+    for teacher in (theirs, own):
+        recipe = Recipe().with_values({"distillation.teacher": str(teacher)})
+        provenance = recipe_of(search, replace(search.best, recipe=recipe.tree(), weights=weights)).provenance
+        assert provenance is not None
+        assert provenance.teacher_digest == weights[str(teacher)]
+        assert provenance.teacher_recipe == read_recipe(teacher / "recipe.yaml").digest()
+
+
+def test_the_recipe_of_a_trial_has_its_teachers_time_in_all_epochs(searched: tuple[Path, Run]) -> None:
+    search = Search(searched[0])
+    assert search.best is not None
+    (last,) = search.best.history
+    epochs = [
+        last.model_copy(update={"result": replace(last.result, epoch=number, teacher_seconds=seconds)})
+        for number, seconds in ((1, 2.5), (2, 0.5), (3, 0.0))
+    ]
+    provenance = recipe_of(search, replace(search.best, history=tuple(epochs))).provenance
+    assert provenance is not None
+    assert provenance.metrics["total_teacher_seconds"] == 3.0
+    plain = recipe_of(search, search.best).provenance
+    assert plain is not None
+    assert "total_teacher_seconds" not in plain.metrics
 
 
 def test_a_teacher_that_is_no_larger_is_said_to_gain_little(
@@ -113,6 +214,16 @@ def test_a_teacher_that_is_no_larger_is_said_to_gain_little(
     (line,) = [line for line in said if line.startswith("distillation")]
     assert "the teacher has 1 times the student's parameters: little is to be gained" in line
     assert "arXiv" in line
+
+
+def test_a_check_of_a_study_says_what_is_to_be_expected_of_its_teacher(
+    searched: tuple[Path, Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "study.yaml").write_bytes(study_of(searched[0]).yaml().encode())
+    run_check(str(tmp_path / "study.yaml"))
+    said = " ".join(capsys.readouterr().out.split())
+    assert "distillation: the teacher has " in said
+    assert "times the student's parameters" in said
 
 
 def test_a_missing_teacher_is_refused_before_any_trial(tmp_path: Path) -> None:
@@ -133,16 +244,52 @@ def test_a_teacher_of_other_classes_is_refused_before_any_trial(
         prepared(study_of(tmp_path), tmp_path)
 
 
-def test_a_teacher_on_a_cluster_has_an_absolute_path(tmp_path: Path) -> None:
-    check_for_cluster(study_of("/shared/teacher", storage="/shared/searches"))
+def test_a_teacher_on_a_cluster_has_an_absolute_path() -> None:
+    def on_cluster(teacher: str, other: str) -> Study:
+        first = [{"distillation": {"teacher": other}}]
+        return study_of(teacher, storage="/shared/searches", first=first)
+
+    check_for_cluster(on_cluster("/shared/teacher", "/shared/other"))
     with pytest.raises(StudyError, match=r"base\.distillation\.teacher: 'teacher' is a path on this machine"):
-        check_for_cluster(study_of("teacher", storage="/shared/searches"))
+        check_for_cluster(on_cluster("teacher", "/shared/other"))
+    with pytest.raises(StudyError, match=r"first\.0\.distillation\.teacher: 'other' is a path on this"):
+        check_for_cluster(on_cluster("/shared/teacher", "other"))
 
 
 def test_facts_of_a_recipe_without_a_teacher_name_none(searched: tuple[Path, Run]) -> None:
     _, run = searched
     trial = per_trial(Resources(), MACHINE)
     assert measure_facts(Recipe(), run.data.info, trial).teacher_parameters is None
+
+
+def test_a_search_does_not_go_on_with_another_teacher(searched: tuple[Path, Run], tmp_path: Path) -> None:
+    teacher, folder = tmp_path / "teacher", tmp_path / "taught"
+    write_other(Path(teacher_path(str(searched[0]))), teacher)
+    study = with_teacher(study_of(teacher, storage=str(tmp_path))).resolved("taught")
+    folder.mkdir()
+    first = prepare(study, Home(folder), MACHINE)
+    write_facts(first)
+    study.write(folder)
+    with Journal(folder) as journal:
+        ledger = make_ledger(first, journal)
+        ledger.begin("taught", weights=first.weights)
+        proposal = ledger.propose()
+        assert proposal is not None
+        ledger.start(proposal.trial, 0)
+
+    def again() -> Prepared:
+        return prepare_again(study, Home(folder), Search(folder), MACHINE)
+
+    assert again().weights == first.weights
+    state = load_file(teacher / "model.safetensors")
+    save_file({name: each * 2 for name, each in state.items()}, teacher / "model.safetensors")
+    now = file_digest(teacher / "model.safetensors")
+    with pytest.raises(UserError) as refused:
+        again()
+    message = str(refused.value)
+    assert message.startswith(f"distillation.teacher: {teacher}: the teacher's weights have changed since")
+    assert f"digest {first.weights[str(teacher)]}, now {now}" in message
+    assert "put the earlier weights back, or start a new search" in message
 
 
 # --- afterwards ---------------------------------------------------------------------------------------
@@ -161,7 +308,18 @@ def test_a_trained_recipe_names_its_teacher_and_says_if_another_one_is_there(
     again = train(read_recipe(tmp_path / "first" / "recipe.yaml"), say=said.append)
     assert again.history[-1].val_loss == first.history[-1].val_loss, "it trains again from its teacher"
     assert not [line for line in said if "teacher" in line]
+    assert "the teacher answered for " in summary(again)
     changed = provenance.model_copy(update={"teacher_digest": "0" * 12})
     train(first.recipe.model_copy(update={"provenance": changed}), say=said.append)
     (line,) = [line for line in said if "teacher" in line]
-    assert line.startswith("distillation.teacher: these are not the weights of the teacher")
+    digest = provenance.teacher_digest
+    assert line == (
+        f"distillation.teacher: {path}: these are not the weights of the teacher that the recipe was trained "
+        f"with (digest {'0' * 12}, now {digest})"
+    )
+    said.clear()
+    changed = provenance.model_copy(update={"teacher_recipe": "1" * 12})
+    train(first.recipe.model_copy(update={"provenance": changed}), say=said.append)
+    (line,) = [line for line in said if "teacher" in line]
+    assert "this is not the recipe of the teacher that the recipe was trained with" in line
+    assert f"(digest {'1' * 12}, now {provenance.teacher_recipe})" in line

@@ -7,7 +7,9 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
-from search.running.networks import weights_of
+from search.facts.hardware import Hardware, Node
+from search.record.home import Home
+from search.running.networks import teachers_here_alone, weights_of
 from spaces.domains import Choice
 from spaces.space import Dimension, Space
 from trainable.recipe import Recipe
@@ -36,3 +38,11 @@ def test_each_encoder_below_each_decoder_has_a_file_of_weights(tmp_path: Path) -
     found = weights_of(space)
     assert sorted(found) == sorted(f"{name}-{encoder}" for name in DECODERS for encoder in ENCODERS)
     assert found["unet-resnet18"] == found["deeplabv3plus-resnet18"] != found["unet-resnet10t"]
+
+
+def test_a_teacher_in_this_machines_copy_of_a_store_is_named_where_other_machines_train() -> None:
+    here, shared = str(Home.at("s3://bucket/searches/large").folder / "teachers/trial-0-epoch-1"), "/shared/x"
+    several, one = (Hardware((Node(4, 0),) * count, cluster=True) for count in (2, 1))
+    assert teachers_here_alone([here, shared], several) == [here]
+    assert teachers_here_alone([here, shared], one) == []
+    assert teachers_here_alone([here, shared], Hardware((Node(4, 0),))) == []

@@ -11,7 +11,7 @@ from spaces.domains import Float, SpaceError
 from spaces.facts import Facts
 from spaces.priors import Normal
 from spaces.rules.distillation import HALF, MOST, gain_to_expect, temperatures, weights
-from spaces.space import Space
+from spaces.space import Dimension, Space
 from tests.spaces.small_facts import base_recipe, digits_facts, imagenet_facts
 
 TEMPERATURE, WEIGHT = "distillation.temperature", "distillation.weight"
@@ -102,6 +102,29 @@ def test_the_weight_rises_with_the_images_that_a_run_sees() -> None:
     centres = [each.prior.centre for each in (short, middle, long) if each and isinstance(each.prior, Normal)]
     assert centres == sorted(set(centres))
     assert (centres[0], centres[-1]) == (HALF, MOST)
+
+
+@pytest.mark.parametrize("name", ["document", "wide"])
+def test_hints_leave_the_labels_a_share_and_probabilities_need_not(name: str) -> None:
+    space = space_of(name, {"distillation.kind": {"choice": ["logits", "dkd", "features"]}})
+    most = {str(each.when): highest(each) for each in space.dimensions if each.path == WEIGHT}
+    assert most["distillation.kind is logits or dkd"] == 1.0
+    assert 0.9 <= most["distillation.kind is features"] < 1.0
+    alone = space_of(name, distillation__kind="features")
+    (weight,) = [each for each in alone.dimensions if each.path == WEIGHT]
+    assert weight.name == WEIGHT
+    assert highest(weight) < 1.0
+
+
+def highest(dimension: Dimension) -> float:
+    assert isinstance(dimension.domain, Float)
+    return dimension.domain.high
+
+
+def test_a_written_weight_that_hints_cannot_have_is_refused_where_they_may_be_drawn() -> None:
+    overrides = {"distillation.kind": {"choice": ["logits", "features"]}, WEIGHT: {"uniform": [0.5, 1.0]}}
+    with pytest.raises(SpaceError, match="expected less than 1 with kind features"):
+        space_of(overrides=overrides)
 
 
 def test_the_temperature_lies_around_that_of_the_papers() -> None:

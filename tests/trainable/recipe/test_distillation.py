@@ -10,12 +10,13 @@ from safetensors.torch import save_file
 
 from tests.trainable.small_runs import data_set
 from tests.trainable.teachers import taught_recipe, write_teacher
-from trainable.errors import ModelError, RecipeError
+from trainable.errors import ModelError, RecipeError, UserError
 from trainable.models.make import count_parameters
 from trainable.recipe import Recipe
 from trainable.recipe.distillation import FeaturesTaught, LogitsTaught
 from trainable.recipe.trained_files import parameters_in, teacher_files
 from trainable.recipe.yamlfile import read_recipe, write_recipe
+from trainable.train import train
 from trainable.training.run import Run
 
 
@@ -77,6 +78,10 @@ def test_values_without_a_teacher_are_one_clear_fault(values: dict[str, Any], fa
             {"distillation.temperature": 0.0},
             "distillation.temperature: expected greater than or equal to 0.1",
         ),
+        (
+            {"distillation.kind": "features", "distillation.weight": 1.0},
+            "distillation.weight: expected less than 1 with kind features: the head learns from the labels",
+        ),
         ({"distillation.weight": 1.5}, "distillation.weight: expected less than or equal to 1, got 1.5"),
         ({"distillation.alpha": 1.0}, "distillation.alpha: unknown key"),
         ({"distillation.kind": "hints"}, "distillation.kind: expected one of 'logits', 'dkd', 'features'"),
@@ -121,3 +126,31 @@ def test_a_file_of_weights_needs_a_recipe_beside_it_or_the_name_of_its_network(t
     assert named is not None
     found = teacher_files(named)
     assert (found.weights, found.recipe) == (tmp_path / "net.safetensors", None)
+
+
+# --- the files of a run that has a teacher --------------------------------------------------------------
+
+
+def test_a_trained_recipe_names_its_teacher_by_an_absolute_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_teacher(Path("teacher"))
+    train(taught_recipe("teacher", loop__epochs=1), data=data_set(), out="student")
+    monkeypatch.chdir(tmp_path / "student")
+    found = read_recipe(Path("recipe.yaml"))
+    assert found.get("distillation.teacher") == str(tmp_path / "teacher")
+    train(found, data=data_set())
+
+
+@pytest.mark.parametrize("out", ["teacher", "link", "."])
+def test_a_run_does_not_replace_its_own_teacher(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: str
+) -> None:
+    teacher = write_teacher(tmp_path / "teacher")
+    (tmp_path / "link").symlink_to(teacher)
+    monkeypatch.chdir(tmp_path if out != "." else teacher)
+    before = (teacher / "model.safetensors").read_bytes()
+    with pytest.raises(UserError, match=r"holds the teacher, .*model\.safetensors, which .* would replace"):
+        train(taught_recipe(teacher), data=data_set(), out=out)
+    assert (teacher / "model.safetensors").read_bytes() == before

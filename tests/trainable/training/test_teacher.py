@@ -20,7 +20,7 @@ from trainable.errors import ModelError
 from trainable.recipe import Recipe
 from trainable.recipe.yamlfile import read_recipe, write_recipe
 from trainable.training.run import Run
-from trainable.training.teacher import Teacher, class_order, conversion
+from trainable.training.teacher import Teacher, class_order, conversion, misfit
 
 
 @pytest.fixture(scope="module")
@@ -165,7 +165,26 @@ def test_a_teacher_of_other_classes_is_refused_by_name_and_may_give_hints(teache
 def test_weights_that_do_not_fit_the_network_are_refused(teacher: Path) -> None:
     message = refused(taught_recipe(teacher / "model.safetensors", distillation__model__width=8))
     assert message.startswith("distillation.teacher: the weights in ")
-    assert "do not fit its network" in message
+    assert message.endswith("do not fit its network: stem.weight: expected (8, 1, 3, 3), got (16, 1, 3, 3)")
+
+
+def test_weights_of_other_classes_are_refused_with_both_numbers(teacher: Path) -> None:
+    data = data_set()
+    more = replace(data, info=replace(data.info, classes=tuple("abcd"), class_counts=(5, 5, 5, 5)))
+    message = refused(taught_recipe(teacher / "model.safetensors", distillation__model__width=16), more)
+    assert "its head has 3 classes, the images have 4 (" in message
+    assert message.endswith(
+        "expected (4, 64), got (3, 64)); distillation.kind features needs no equal classes"
+    )
+
+
+def test_the_first_tensor_that_does_not_fit_is_named() -> None:
+    network = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2))
+    state = network.state_dict()
+    assert misfit(network, state) is None
+    assert misfit(network, {**state, "more": torch.ones(2)}) == "more: expected no such tensor, got (2,)"
+    del state["0.bias"]
+    assert misfit(network, state) == "0.bias: expected (3,), got no such tensor"
 
 
 class Odd(nn.Module):
