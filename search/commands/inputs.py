@@ -168,7 +168,9 @@ def _study_target(study: Study, kind: TargetKind, download: bool) -> Target:
     recipe = space.recipe(space.own)
     taught = gain_to_expect(facts)
     teacher = None if taught is None else f"{taught.reason} ({taught.source})"
-    return Target(recipe, data, kind, _device(trial), trial.cpus, study, learned.lines, teacher)
+    return Target(
+        recipe, data, kind, _device(trial), trial.cpus, study, learned=learned.lines, teacher=teacher
+    )
 
 
 def _search_target(folder: Path) -> Target:
