@@ -83,7 +83,7 @@ def stored_side(spec: Data, *, download: bool = False, masks: Masks | None = Non
         images = stored_parts(spec, download=download)[0]["train"]
     else:
         source = read_pairs(_copied(spec), download, masks).parts["train"].images
-        images = Selection(source, np.arange(len(source.labels)))
+        images = Selection(source, np.arange(len(source)))
     measured = channels_and_side(sample(images))
     return None if measured is None else measured[1]
 

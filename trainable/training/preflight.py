@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from trainable.augmentation.sizes import extreme_sizes
 from trainable.data import DataInfo
@@ -44,11 +44,9 @@ def check_recipe(recipe: Recipe, info: DataInfo, ranks: Ranks) -> None:
 def fewest_at_once(model: nn.Module, recipe: Recipe, info: DataInfo, ranks: Ranks) -> int:
     """Returns how many images, 1 or 2, the model trains on at once at least. Raises RecipeError for a batch
     that is cut, or shared by ranks, into parts of fewer."""
-    first, loop = next(model.parameters()), recipe.loop
-    side = min(extreme_sizes(recipe.augmentation.size, info.image_size))
-    blank = torch.zeros(1, info.channels, side, side, device=first.device, dtype=first.dtype)
+    loop, side = recipe.loop, min(extreme_sizes(recipe.augmentation.size, info.image_size))
     try:
-        norm = norm_of_one_pixel(model, blank)
+        norm = norm_of_one_pixel(model, _blank(model, info, side))
     except (RuntimeError, ValueError, AssertionError):
         return 1  # the first step says what the model does not take
     if norm is None:
@@ -76,19 +74,23 @@ def check_sizes(model: nn.Module, recipe: Recipe, info: DataInfo) -> None:
     asked = [("augmentation.size", size) for size in extreme_sizes(recipe.augmentation.size, info.image_size)]
     if not info.dense:  # else images are scaled, and are seen in windows of their own size
         asked += [("evaluation.scales", view.size) for view in views if view.size is not None]
-    first = next(model.parameters())
     was_training = model.training
     model.eval()
     try:
         for field, size in dict.fromkeys(asked):
             if size == info.image_size:
                 continue
-            blank = torch.zeros(1, info.channels, size, size, device=first.device, dtype=first.dtype)
             try:
                 with torch.inference_mode():
-                    model(blank)
+                    model(_blank(model, info, size))
             except (RuntimeError, ValueError, AssertionError) as error:
                 problem = f"the model does not take images of {size} px: {first_line(error)}"
                 raise ModelError(f"{field}: {problem}") from error
     finally:
         model.train(was_training)
+
+
+def _blank(model: nn.Module, info: DataInfo, side: int) -> Tensor:
+    """Returns one blank image [1, C, side, side] where the model is, in its number format."""
+    first = next(model.parameters())
+    return torch.zeros(1, info.channels, side, side, device=first.device, dtype=first.dtype)

@@ -19,7 +19,7 @@ from trainable.training.answers import Rows
 from trainable.training.evaluate import Outputs, Room, Scores, View, joined
 from trainable.training.extra_metrics import Metric
 from trainable.training.hints import of_size
-from trainable.training.mask_losses import at_one_size, mask_loss, shrunk
+from trainable.training.mask_losses import at_one_size, mask_loss
 from trainable.training.mask_scores import MaskTally, worst_mask_scores
 from trainable.training.task import Compared, Comparison, Mixing, Task
 from trainable.training.windows import answer_in_windows
@@ -136,6 +136,5 @@ class SegmentationTask(Task):
 
 def compared_masks(output: Tensor, targets: Tensor, answers: Tensor) -> Compared:
     """Returns the logits of both networks at the size of the student's, to which the mask shrinks."""
-    size = output.shape[-2:]
-    truth = shrunk(targets, output) if size != targets.shape[-2:] else targets
-    return Compared(output, of_size(answers, size).to(output.dtype), truth, truth != IGNORED)
+    _, truth = at_one_size(output, targets, enlarge=False)
+    return Compared(output, of_size(answers, output.shape[-2:]).to(output.dtype), truth, truth != IGNORED)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from trainable.bundle.trained import network_in
 from trainable.models.make import make_model
 from trainable.recipe import Recipe
+from trainable.training.run import Run
 
 SMALL: dict[str, Any] = {"model.width": 8}
 CLASSES = 10
@@ -28,3 +31,11 @@ def network_of(values: dict[str, Any], *, channels: int, size: int) -> nn.Module
             elif each.ndim == 1 and name.endswith("weight"):
                 each.normal_(1.0, 0.3)
     return network.eval()
+
+
+def assert_taught_by(run: Run, folder: Path, images: Tensor) -> None:
+    """Asserts that the teacher of a run answers as the pruned network in a folder."""
+    assert run.teaching is not None
+    with torch.no_grad():
+        answers = run.teaching.teacher.answers(images)
+        torch.testing.assert_close(answers, network_in(folder)(images), rtol=1e-4, atol=1e-4)

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.trainable.shrinking.networks import assert_taught_by
 from tests.trainable.small_runs import SIZE, small_recipe, write_parts
-from trainable.bundle.trained import network_in, trained_in
+from trainable.bundle.trained import trained_in
 from trainable.errors import ModelError
 from trainable.shrinking.fine_tuning import fine_tuning
 from trainable.shrinking.shrink import shrink
@@ -29,12 +30,7 @@ def test_a_pruned_network_teaches_an_ordinary_recipe(tmp_path: Path) -> None:
     write_shrunk(shrink(known, fine_tuning(known.recipe), 0.5, seeds=2, device=CPU), tmp_path / "small")
     values = {"data.path": known.recipe.data.path, "distillation.teacher": str(tmp_path / "small")}
     run = Run(small_recipe(values))
-    assert run.teaching is not None
-    noise = torch.randn(3, 1, SIZE, SIZE)
-    with torch.no_grad():
-        torch.testing.assert_close(
-            run.teaching.teacher.answers(noise), network_in(tmp_path / "small")(noise), rtol=1e-4, atol=1e-4
-        )
+    assert_taught_by(run, tmp_path / "small", torch.randn(3, 1, SIZE, SIZE))
     assert not run.step().diverged
     hints = Run(small_recipe({**values, "distillation.kind": "features"}))
     assert not hints.step().diverged

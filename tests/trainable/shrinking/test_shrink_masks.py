@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.trainable.shrinking.networks import assert_taught_by
 from tests.trainable.small_segmentations import CLASSES, mask_recipe, write_masks
 from trainable.bundle.trained import network_in, trained_in
 from trainable.bundle.write import write_bundle
@@ -91,12 +92,7 @@ def test_it_teaches_another_network_for_the_same_masks(found: Shrunk, tmp_path: 
         {"model.width": 4, "distillation.teacher": str(tmp_path / "small"), "loop.epochs": 1}
     )
     run = Run(student, data=found.trained.data, device=CPU)
-    assert run.teaching is not None
-    noise = torch.randn(2, 3, WINDOW, WINDOW)
-    with torch.no_grad():
-        torch.testing.assert_close(
-            run.teaching.teacher.answers(noise), network_in(tmp_path / "small")(noise), rtol=1e-4, atol=1e-4
-        )
+    assert_taught_by(run, tmp_path / "small", torch.randn(2, 3, WINDOW, WINDOW))
     assert not run.step().diverged
 
 

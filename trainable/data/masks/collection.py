@@ -93,9 +93,7 @@ def _code(pairs: Pairs, masks: Masks, found: Mapping[Split, RawSurvey]) -> MaskC
             f"{pairs.path}: the masks have no other values than 0 and {FULL}: if {FULL} is a class, set "
             "task.masks.values: binary; where it means that pixels are ignored, there is one class only, 0"
         )
-    naming = _naming(pairs, masks, values)
-    if masks.classes is None and pairs.naming is None:
-        _check_numbers(pairs, found, [each for each in values.tolist() if each != masks.ignore_index])
+    naming = _naming(pairs, masks, found, values)
     return code_of(naming, masks.ignore_index, masks.void, pairs.path)
 
 
@@ -131,14 +129,16 @@ def _binary(masks: Masks) -> Naming:
     return Naming(names, BINARY.numbers)
 
 
-def _naming(pairs: Pairs, masks: Masks, values: Integers) -> Naming:
-    """Returns the names that a person gives, or those that the format knows, or numbers up to the largest."""
+def _naming(pairs: Pairs, masks: Masks, found: Mapping[Split, RawSurvey], values: Integers) -> Naming:
+    """Returns the names that a person gives, or those that the format knows, or else the numbers in masks,
+    which may leave none out."""
     if masks.classes is not None:
         return consecutive(names_in(masks.classes))
     if pairs.naming is not None:
         return pairs.naming
-    largest = max((each for each in values.tolist() if each != masks.ignore_index), default=-1)
-    return consecutive([str(number) for number in range(largest + 1)])
+    numbers = [each for each in values.tolist() if each != masks.ignore_index]
+    _check_numbers(pairs, found, numbers)
+    return consecutive([str(number) for number in numbers])
 
 
 def _shown(surveys: dict[Split, Survey], pairs: Pairs) -> dict[Split, Survey]:
