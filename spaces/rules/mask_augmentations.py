@@ -76,8 +76,9 @@ def scales(facts: Facts) -> Rulings:
     Factors of 0.5 to 2 are usual since DeepLab (arXiv 1706.05587, section 4.1), in runs that see half a
     million windows. In runs that see 500 to 1,000 they cost: on images of nuclei and on made shapes windows
     as they are ended 2.1 ± 1.4 and 7.7 ± 1.0 points of mean IoU higher, shifted ones 2.2 ± 0.8 and 5.7 ± 1.2,
-    and those scaled by 0.8 to 1.25 2.4 ± 1.5 and 10.4 ± 0.6 (n=3 seeds, benchmarks/results/mask-rules.md).
-    {silent} The shares are ours.
+    and those scaled by 0.8 to 1.25 2.4 ± 1.5 and 10.4 ± 0.6 (n=3 seeds, benchmarks/results/mask-rules.md);
+    in 40 epochs from pretrained weights windows as they are ended 0.8 ± 0.5 lower and 2.6 ± 0.3 higher (n=3,
+    benchmarks/results/segmentation-tricks.md). {silent} The shares are ours.
     """,
     silent=ONLY_MASKS,
 )
@@ -129,8 +130,8 @@ def scale_maxima(facts: Facts, values: Values) -> Distribution | None:
     made for images without labels (arXiv 1906.01916, 2007.07936), and few published recipes have them. In
     runs of 12 epochs both lost: 0.7 ± 0.5 and 0.3 ± 0.8 points of mean IoU on nuclei, 4.1 ± 2.9 and 4.7 ± 1.6
     on made shapes (n=3 seeds, benchmarks/results/mask-rules.md); in 40 epochs from pretrained weights they
-    changed nuclei by -0.5 ± 0.2 and 0.2 ± 0.1 (n=3, benchmarks/results/segmentation-tricks.md). {silent} The
-    shares are ours.
+    changed nuclei by -0.5 ± 0.2 and 0.2 ± 0.1, and shapes by -1.9 ± 1.0 and -4.8 ± 1.6 (n=3,
+    benchmarks/results/segmentation-tricks.md). {silent} The shares are ours.
     """,
     silent=f"in runs of under 10 epochs, and {ONLY_MASKS}",
 )

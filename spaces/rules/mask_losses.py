@@ -31,7 +31,7 @@ def losses(facts: Facts, values: Values) -> Rulings:
     nnU-Net adds both up (arXiv 1809.10486). Dice counts a class as much as another, however few its pixels
     (arXiv 1606.04797, section 3), as the mean IoU does: with a weight of 1 it gained 3.2 ± 1.3 points of that
     on nuclei and 3.4 ± 0.8 on made shapes in runs of 12 epochs, with 0.5 1.6 ± 1.1 and 4.3 ± 1.8 (n=3 seeds,
-    benchmarks/results/mask-rules.md); from pretrained weights, in 40 epochs, 0.5 ± 0.3 on nuclei (n=3,
+    benchmarks/results/mask-rules.md); from pretrained weights, in 40 epochs, 0.5 ± 0.3 and 2.1 ± 0.9 (n=3,
     benchmarks/results/segmentation-tricks.md). {silent} The shares are ours.
     """,
     silent=ONLY_MASKS,
@@ -49,7 +49,7 @@ def dices(facts: Facts, values: Values) -> Distribution | None:
     """
     It is a bound of 1 - IoU (arXiv 1705.08790), and costs a sort of all pixels in each step. It gained 1.5 ±
     1.6 points of mean IoU on nuclei and 8.8 ± 3.1 on made shapes in runs of 12 epochs (n=3 seeds,
-    benchmarks/results/mask-rules.md); from pretrained weights, in 40 epochs, 0.8 ± 0.1 on nuclei (n=3,
+    benchmarks/results/mask-rules.md); from pretrained weights, in 40 epochs, 0.8 ± 0.1 and 2.7 ± 0.3 (n=3,
     benchmarks/results/segmentation-tricks.md). {silent} The shares are ours.
     """,
     silent=ONLY_MASKS,
