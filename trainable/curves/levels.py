@@ -36,9 +36,9 @@ class Levels:
 
     @property
     def train_in_words(self) -> str:
-        """Returns the level of the training images, as the beginning of a sentence."""
+        """Returns the level of the training images, as what a sentence begins with, also after "only"."""
         if self.dense:
-            return f"training images have a mean IoU of {self.train:.1%}"
+            return f"a mean IoU of {self.train:.1%} on training images"
         return f"{self.train:.1%} of the training images are right"
 
     @property

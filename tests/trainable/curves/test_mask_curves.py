@@ -53,6 +53,9 @@ def test_verdicts_on_masks_follow_the_mean_iou(
     assert found.verdict == verdict
     assert found.figures["clean_train_mean_iou"] == train
     assert found.figures["val_mean_iou"] == pytest.approx(ious[-1])
+    if verdict != "still improving":
+        only = "only " if verdict == "underfit" else ""
+        assert found.reasons[0].startswith(f"{only}a mean IoU of {train:.1%} on training images, ")
     assert "of the training images are right" not in " ".join(found.reasons)
 
 
