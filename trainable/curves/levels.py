@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainable.recipe import Recipe
+from trainable.recipe.distillation import DecoupledTaught, Distillation, FeaturesTaught, LogitsTaught
 from trainable.recipe.tasks import Segmentation
 from trainable.training.metrics import CLEAN_IOU, EpochResult
 
@@ -91,11 +92,33 @@ def _of_masks(last: EpochResult, ious: tuple[float, ...]) -> Levels:
 
 
 def loss_of_guessing(recipe: Recipe, classes: int) -> float:
-    """Returns at most what a network's loss is that gives every class the same probability: where a recipe
-    adds the loss of a second head, whether there is one is not known here."""
-    of_one = math.log(max(classes, 2))
+    """Returns at most what a network's loss is that gives every class the same probability: whether there is
+    a second head, whose loss a recipe adds, and how sure a teacher is, are not known here."""
+    classes = max(classes, 2)
+    of_labels = _guessing_labels(recipe, classes)
+    if recipe.distillation is None:
+        return of_labels
+    weight = recipe.distillation.weight
+    return (1.0 - weight) * of_labels + weight * _guessing_the_teachers(recipe.distillation, classes)
+
+
+def _guessing_labels(recipe: Recipe, classes: int) -> float:
+    of_one = math.log(classes)
     if not isinstance(recipe.task, Segmentation):
         return of_one
     loss = recipe.task.loss
     whole = (loss.cross_entropy + loss.focal) * of_one + loss.dice + loss.lovasz
     return whole * (1.0 + loss.auxiliary)
+
+
+def _guessing_the_teachers(taught: Distillation, classes: int) -> float:
+    """Returns the teacher's part of the loss where the teacher has no doubt: the divergence of a certain
+    answer from an even one among K is ln K. Features that say nothing, zeros, have a distance of 1."""
+    match taught:
+        case LogitsTaught():
+            return taught.temperature**2 * math.log(classes)
+        case DecoupledTaught():
+            both = taught.alpha * math.log(classes) + taught.beta * math.log(classes - 1)
+            return taught.temperature**2 * both
+        case FeaturesTaught():
+            return 1.0

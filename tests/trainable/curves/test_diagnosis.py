@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,7 @@ from epoch_results import epoch_result
 from tests.trainable.curves.planted_curves import CLASSES, MANY, curve, diagnosed, settling, verdict
 from trainable.curves.curves import Thresholds
 from trainable.curves.diagnosis import diagnose
+from trainable.curves.levels import loss_of_guessing
 from trainable.recipe import Recipe
 
 # --- training far above validation ------------------------------------------------------------------------
@@ -207,6 +209,25 @@ def test_a_training_loss_above_that_of_guessing_is_unstable() -> None:
     assert verdict(curve(chance, 0.1, train_loss=2.4)) == "underfit"
     assert verdict(curve(settling(0.7), 0.7, train_loss=3.6)) == "unstable"
     assert verdict(curve(settling(0.7), 0.7, train_loss=3.3)) == "underfit"
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"kind": "logits", "temperature": 2.0, "weight": 0.25}, 0.75 * math.log(10) + math.log(10)),
+        (
+            {"kind": "dkd", "temperature": 2.0, "alpha": 1.0, "beta": 8.0},
+            0.5 * math.log(10) + 2.0 * (math.log(10) + 8.0 * math.log(9)),
+        ),
+        ({"kind": "features"}, 0.5 * math.log(10) + 0.5),
+    ],
+)
+def test_a_teacher_s_part_counts_in_the_loss_of_guessing(fields: dict[str, Any], expected: float) -> None:
+    taught = Recipe.from_tree({"distillation": {"teacher": "large", **fields}})
+    assert loss_of_guessing(taught, CLASSES) == pytest.approx(expected)
+    history = curve(settling(0.7), 0.7, train_loss=1.4 * expected)
+    assert verdict(history, recipe=taught) == "underfit"
+    assert verdict(curve(settling(0.7), 0.7, train_loss=1.6 * expected), recipe=taught) == "unstable"
 
 
 def test_a_net_that_a_high_rate_has_knocked_out_is_unstable_and_one_that_learnt_nothing_yet_is_underfit() -> (
