@@ -84,9 +84,10 @@ def page(found: Sequence[dict[str, Any]]) -> str:
     rows = "\n".join(f"| {' | '.join(_row(each))} |" for each in found)
     values = "\n".join(f"- {each['set']}: `{json.dumps(each['values'])}`" for each in found)
     commands = "\n\n".join(f"    {each['command']}" for each in found)
+    commits = ", ".join(f"{each['set']} {each['environment']['commit']}" for each in found)
     return (
         f"{head}{rows}\n\n## The values of the best trials\n\n{values}\n\n## Commands\n\n{commands}\n\n"
-        + described(environment(1))
+        f"Commits of the runs: {commits}.\n\n" + described(environment(1))
     )
 
 

@@ -112,7 +112,7 @@ def main() -> None:
                 if (name, arm, seed) not in known
             ]
             for done in pool.imap_unordered(_trained, jobs):
-                tree["runs"].append(done._asdict())
+                tree["runs"].append({**done._asdict(), "commit": tree["environment"]["commit"]})
                 write(options.name, tree, page(tree, options))
 
 
@@ -141,7 +141,9 @@ def page(tree: dict[str, Any], options: argparse.Namespace) -> str:
         + " |"
         for arm in (*ARMS, *AT_TEST)
     ]
-    return head + "\n".join(rows) + "\n\n" + described(tree["environment"])
+    commits = sorted({(each["name"], each["commit"]) for each in tree["runs"]})
+    runs = ", ".join(f"{name} {commit}" for name, commit in commits)
+    return head + "\n".join(rows) + f"\n\nCommits of the runs: {runs}.\n\n" + described(tree["environment"])
 
 
 def _cells(runs: Sequence[dict[str, Any]], name: str, arm: str, seeds: int) -> str:

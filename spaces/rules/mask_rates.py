@@ -60,9 +60,9 @@ def mask_short_run_factor(facts: Facts, kind: str) -> float:
 
     From scratch, with a U-Net of 0.12 million parameters in runs that see 500 to 1,000 windows, batch 8, the
     best rates at 256 were 3 to 10 for SGD and 0.01 to 0.1 for AdamW; from pretrained weights, with
-    EfficientNet-Lite0 below smp's U-Net, 0.007 to 0.024 for AdamW (n=1, benchmarks/results/mask-rules.md),
-    and below its FPN 0.017, of 0.006, 0.017 and 0.057 (n=1 on each of two sets,
-    benchmarks/results/segmentation-tricks.md).
+    EfficientNet-Lite0 below smp's U-Net, 0.007 to 0.024 for AdamW (n=1 to 2,
+    benchmarks/results/mask-rules.md), and below its FPN 0.017, of 0.006, 0.017 and 0.057 (n=1 on each of two
+    sets, benchmarks/results/segmentation-tricks.md).
     Attention has no factor, as in a classification.
     """
     match kind:

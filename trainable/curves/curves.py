@@ -60,11 +60,11 @@ class Thresholds:
     gradient_spike: float = 10.0
     """This is a late epoch's gradient norm over the run's median, if validation fell with it; ours."""
     lost_loss: float = 1.5
-    """This is a training loss over ln K, that of guessing: a run that ends above has unlearnt; ours."""
+    """This is a training loss over that of guessing: a run that ends above has unlearnt; ours."""
     knocked_out: float = 1.2
-    """This is a training loss over ln K in any epoch, for a net that has learnt nothing in the end: above it,
-    the rate was too high. A fresh net begins within a tenth of ln K; digits at 20 times a good rate: 1.3
-    first, then 1.0."""
+    """This is a training loss over that of guessing in any epoch, for a net that has learnt nothing in the
+    end: above it, the rate was too high. A fresh net begins within a tenth of ln K; digits at 20 times a good
+    rate: 1.3 first, then 1.0."""
     learnt: float = 0.1
     """This is a share of the way from guessing to always right, in mean recall:
     less counts as nothing; ours."""
@@ -72,7 +72,7 @@ class Thresholds:
     """The mean IoU of one image is so far from that of another. It is not measured: nuclei have 0.02, and
     images in which objects are small or rare several times as much; ours."""
     raised_loss: float = 1.05
-    """Above this training loss over ln K in any epoch, a higher rate is not proposed; ours."""
+    """Above this training loss over that of guessing in any epoch, a higher rate is not proposed; ours."""
 
 
 MASKS = Thresholds(train_target=0.9, train_saturated=0.95)
@@ -182,9 +182,9 @@ class Curves:
         limits, guessing = self.thresholds, self._guessing
         losses = [result.train_loss for result in self._history]
         if losses[-1] > limits.lost_loss * guessing:
-            yield f"the training loss ends at {losses[-1]:.3g}, guessing costs {guessing:.3g}"
+            yield f"the training loss ends at {losses[-1]:.3g}, guessing costs at most {guessing:.3g}"
         elif max(losses) > limits.knocked_out * guessing and not self._has_learnt():
-            loss = f"the training loss was {max(losses):.3g} at worst, guessing costs {guessing:.3g}"
+            loss = f"the training loss was {max(losses):.3g} at worst, guessing costs at most {guessing:.3g}"
             yield f"{loss}; the net has hardly learnt"
 
     def _visible(self) -> float:

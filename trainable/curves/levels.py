@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainable.recipe import Recipe
-from trainable.recipe.distillation import DecoupledTaught, Distillation, FeaturesTaught, LogitsTaught
 from trainable.recipe.tasks import Segmentation
 from trainable.training.metrics import CLEAN_IOU, EpochResult
 
@@ -37,7 +36,7 @@ class Levels:
 
     @property
     def train_in_words(self) -> str:
-        """Returns the level of the training images, as what a sentence begins with, also after "only"."""
+        """Returns how good training images are, in words that begin a sentence or follow "only"."""
         if self.dense:
             return f"a mean IoU of {self.train:.1%} on training images"
         return f"{self.train:.1%} of the training images are right"
@@ -46,7 +45,7 @@ class Levels:
     def left_in_words(self) -> str:
         """Returns what is left to learn of the training images."""
         if self.dense:
-            return f"that of training images is {self.train:.1%}"
+            return f"the mean IoU on training images is {self.train:.1%}"
         return f"{1 - self.train:.1%} of the training images are still wrong"
 
     @property
@@ -93,32 +92,15 @@ def _of_masks(last: EpochResult, ious: tuple[float, ...]) -> Levels:
 
 def loss_of_guessing(recipe: Recipe, classes: int) -> float:
     """Returns at most what a network's loss is that gives every class the same probability: whether there is
-    a second head, whose loss a recipe adds, and how sure a teacher is, are not known here."""
-    classes = max(classes, 2)
-    of_labels = _guessing_labels(recipe, classes)
-    if recipe.distillation is None:
-        return of_labels
-    weight = recipe.distillation.weight
-    return (1.0 - weight) * of_labels + weight * _guessing_the_teachers(recipe.distillation, classes)
-
-
-def _guessing_labels(recipe: Recipe, classes: int) -> float:
-    of_one = math.log(classes)
-    if not isinstance(recipe.task, Segmentation):
-        return of_one
-    loss = recipe.task.loss
-    whole = (loss.cross_entropy + loss.focal) * of_one + loss.dice + loss.lovasz
-    return whole * (1.0 + loss.auxiliary)
-
-
-def _guessing_the_teachers(taught: Distillation, classes: int) -> float:
-    """Returns the teacher's part of the loss where the teacher has no doubt: the divergence of a certain
-    answer from an even one among K is ln K. Features that say nothing, zeros, have a distance of 1."""
-    match taught:
-        case LogitsTaught():
-            return taught.temperature**2 * math.log(classes)
-        case DecoupledTaught():
-            both = taught.alpha * math.log(classes) + taught.beta * math.log(classes - 1)
-            return taught.temperature**2 * both
-        case FeaturesTaught():
-            return 1.0
+    a second head, whose loss a recipe adds, and how sure a teacher is, are not known here. A teacher is
+    rarely so sure, so with one a loss above this is a late sign. Of features it is the loss of zeros.
+    """
+    of_label = math.log(max(classes, 2))
+    whole = of_label
+    if isinstance(recipe.task, Segmentation):
+        loss = recipe.task.loss
+        whole = (loss.cross_entropy + loss.focal) * of_label + loss.dice + loss.lovasz
+        whole *= 1.0 + loss.auxiliary
+    if (taught := recipe.distillation) is None:
+        return whole
+    return (1.0 - taught.weight) * whole + taught.weight * taught.guessing(of_label)

@@ -89,6 +89,11 @@ class LogitsTaught(Taught):
     temperature: Temperature = 4.0
     weight: Weight = 0.5
 
+    def guessing(self, of_label: float) -> float:
+        """Returns the most that the teacher's part is for who guesses, before its weight: a sure teacher's
+        divergence is what a label costs, ln K."""
+        return self.temperature**2 * of_label
+
 
 class DecoupledTaught(Taught):
     """Learns the teacher's probability of the true class, and those of the others among themselves, with a
@@ -109,6 +114,11 @@ class DecoupledTaught(Taught):
         Field(ge=0.0, le=100.0),
         Purpose("factor of how the teacher ranks the other classes", "arXiv 2203.08679, section 4.1"),
     ] = 8.0
+
+    def guessing(self, of_label: float) -> float:
+        """Returns the most that the teacher's part is for who guesses, before its weight: ln K for the true
+        class, less for the others."""
+        return self.temperature**2 * (self.alpha + self.beta) * of_label
 
 
 class FeaturesTaught(Taught):
@@ -131,6 +141,10 @@ class FeaturesTaught(Taught):
                 "stay as it began; kinds logits and dkd need no labels"
             )
         return weight
+
+    def guessing(self, of_label: float) -> float:
+        """Returns what the teacher's part is for features of zeros, before its weight; it has no limit."""
+        return 1.0
 
 
 Distillation = Annotated[LogitsTaught | DecoupledTaught | FeaturesTaught, Field(discriminator="kind")]

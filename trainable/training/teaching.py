@@ -89,18 +89,8 @@ class Teaching:
         return own, (1.0 - weight) * task.loss(own, targets) + weight * taught
 
     def guessing(self, of_task: float) -> float:
-        """Returns the most that a student loses who guesses, given what it loses of the task: the divergence
-        of a sure teacher is that of a label, ln K."""
-        match self.spec:
-            case specs.LogitsTaught(temperature=temperature):
-                most = temperature**2 * of_task
-            case specs.DecoupledTaught(temperature=temperature, alpha=alpha, beta=beta):
-                most = temperature**2 * (alpha + beta) * of_task
-            case specs.FeaturesTaught():
-                most = 1.0
-            case _:
-                assert_never(self.spec)
-        return max(of_task, most)
+        """Returns the most that a student loses who guesses, given what it loses of the task."""
+        return max(of_task, self.spec.guessing(of_task))
 
     def take_seconds(self) -> float:
         """Returns how long the teacher has answered since this was last called; it waits for the device."""

@@ -217,7 +217,7 @@ def test_a_training_loss_above_that_of_guessing_is_unstable() -> None:
         ({"kind": "logits", "temperature": 2.0, "weight": 0.25}, 0.75 * math.log(10) + math.log(10)),
         (
             {"kind": "dkd", "temperature": 2.0, "alpha": 1.0, "beta": 8.0},
-            0.5 * math.log(10) + 2.0 * (math.log(10) + 8.0 * math.log(9)),
+            (0.5 + 0.5 * 4.0 * 9.0) * math.log(10),
         ),
         ({"kind": "features"}, 0.5 * math.log(10) + 0.5),
     ],

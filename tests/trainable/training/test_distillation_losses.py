@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 from torch import Tensor
 
+from trainable.recipe.distillation import DecoupledTaught, FeaturesTaught, LogitsTaught
 from trainable.training.distillation_losses import (
     decoupled_divergence,
     hint_distance,
@@ -144,3 +145,22 @@ def test_a_hints_distance_is_in_units_of_its_length() -> None:
     torch.testing.assert_close(hint_distance(student, teacher), torch.tensor(expected).double())
     torch.testing.assert_close(hint_distance(0 * student, 7 * teacher), torch.ones(3, dtype=torch.float64))
     assert hint_distance(student, 0 * teacher).isfinite().all(), "a silent teacher divides nothing by zero"
+
+
+@pytest.mark.parametrize("classes", [2, 10])
+@pytest.mark.parametrize("temperature", TEMPERATURES)
+def test_who_guesses_loses_at_most_what_a_kind_says(classes: int, temperature: float) -> None:
+    guess, sure = torch.zeros(50, classes, dtype=torch.float64), 10_000.0 * logits(50, classes)
+    truth = sure.argmax(1)
+    of_label = math.log(classes)
+    most = LogitsTaught(teacher="large", temperature=temperature).guessing(of_label)
+    assert softened_divergence(guess, sure, temperature).max().item() == pytest.approx(most)
+    assert softened_divergence(guess, logits(50, classes, seed=1), temperature).max().item() < most
+    decoupled_most = DecoupledTaught(teacher="large", temperature=temperature, beta=2.0).guessing(of_label)
+    found = decoupled_divergence(guess, sure, truth, temperature, 1.0, 2.0)
+    assert 0.3 * decoupled_most < found.max().item() <= decoupled_most
+
+
+def test_features_of_zeros_lose_what_the_kind_says() -> None:
+    said = FeaturesTaught(teacher="large").guessing(math.log(10))
+    assert hint_distance(torch.zeros(5, 8).double(), logits(5, 8)).tolist() == pytest.approx([said] * 5)
