@@ -14,7 +14,12 @@ OURS, BEST = [0.70, 0.72, 0.71], [0.80, 0.84, 0.82]
 def run(**changed: Any) -> dict[str, Any]:
     scores = {"documents": {"test": OURS, "validation": OURS}, "best": {"test": BEST, "validation": BEST}}
     found = {"set": "shapes", "epochs": 40, "ends": {"finished": 2, "stopped": 1}, "fresh": scores}
-    return {**found, "values": {"optimizer.lr": 0.1}, "command": "tunebook search", **changed}
+    written = {
+        "values": {"optimizer.lr": 0.1},
+        "command": "tunebook search",
+        "environment": {"commit": "a1b2c3"},
+    }
+    return {**found, **written, **changed}
 
 
 def test_a_row_has_both_means_and_the_interval_of_the_gain(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,6 +27,7 @@ def test_a_row_has_both_means_and_the_interval_of_the_gain(monkeypatch: pytest.M
     monkeypatch.setattr(mask_searches, "described", lambda _: "")
     page = mask_searches.page([run()])
     assert "| shapes | 2, 1, 0 | 40 | 71.0 ± 1.0 | 82.0 ± 2.0 | 71.0 ± 1.0 | 82.0 ± 2.0 | +11.0 (" in page
+    assert "Commits of the runs: shapes a1b2c3." in page
     low, high = (float(each) for each in page.split("+11.0 (")[1].split(")")[0].split(" to "))
     assert (low, high) == pytest.approx((11 - 3.22 * 1.291, 11 + 3.22 * 1.291), abs=0.1)
 
