@@ -9,6 +9,7 @@ from spaces.domains import Float, Value
 from spaces.facts import Facts
 from spaces.priors import Normal
 from spaces.rules.augmentations import LONG, LONG_ENOUGH, long_enough
+from spaces.rules.mask_losses import BOTH_MEASURED, MEASURED, ONLY_MASKS
 from spaces.rules.mask_rates import PUBLISHED_RUN
 from spaces.rules.rulings import (
     SHORT_RUN,
@@ -26,10 +27,7 @@ from trainable.recipe.windows import LARGEST_WINDOW, window_side
 LEAST_SCALE, LARGEST_SCALE = 0.5, 2.0
 NEAR_LEAST_SCALE, NEAR_LARGEST_SCALE = 0.8, 1.25
 """These factors were better in short runs: measured with a net of 0.12 million parameters."""
-MEASURED = "measured: benchmarks/results/mask-rules.md"
-_BOTH_MEASURED = f"{MEASURED}, benchmarks/results/segmentation-tricks.md"
 SCALED = "arXiv 1706.05587, section 4.1"
-ONLY_MASKS = "in a classification"
 
 
 def window(facts: Facts) -> Rulings:
@@ -91,7 +89,7 @@ def crop_kinds(facts: Facts, values: Values) -> Distribution | None:
     rest = 1.0 - scaled
     domain, prior = weighted_choice({"none": 0.7 * rest, "pad": 0.3 * rest, "scaled": scaled})
     reason = f"other scales help in long runs, near ones in short ones: {seen:,} windows are seen"
-    return Distribution(domain, prior, reason, f"{SCALED}; {_BOTH_MEASURED}; the shares are ours")
+    return Distribution(domain, prior, reason, f"{SCALED}; {BOTH_MEASURED}; the shares are ours")
 
 
 @heuristic(
@@ -144,5 +142,5 @@ def mixings(facts: Facts, values: Values) -> Distribution | None:
     domain, prior = weighted_choice(weights)
     reason = f"made for images without labels, so they are rare: {facts.epochs} epochs here"
     return Distribution(
-        domain, prior, reason, f"arXiv 1906.01916, 2007.07936; {_BOTH_MEASURED}; the shares are ours"
+        domain, prior, reason, f"arXiv 1906.01916, 2007.07936; {BOTH_MEASURED}; the shares are ours"
     )

@@ -15,6 +15,7 @@ from spaces.domains import Float, Value
 from spaces.facts import Facts
 from spaces.priors import Confidence, Normal
 from spaces.rules.finetuning import freezes_norm, tuned_rate
+from spaces.rules.mask_losses import MEASURED
 from spaces.rules.mask_rates import PUBLISHED_RUN, mask_decay, mask_rate, mask_short_run_factor
 from spaces.rules.rulings import (
     IMAGENET_IMAGES,
@@ -56,7 +57,6 @@ DOCUMENTS_TUNED_RATE = 0.001
 """This is SGD's rate for pretrained weights in the documents (003:88)."""
 DECADES = 1.5
 """Rates and decays are tried up to this far above and below their rule: a factor of 30."""
-MEASURED_MASKS = "measured: benchmarks/results/mask-rules.md"
 _SWEEP = "001:22-76; arXiv 1506.01186, section 3.3; the middle is ours"
 
 
@@ -67,7 +67,7 @@ def optimizer(facts: Facts) -> Ruling[str]:
         return Ruling("adamw", reason, "arXiv 2010.11929, section 4.1; 2012.12877, table 8")
     if facts.dense:
         reason = "at its best rate AdamW ended ahead of SGD in short runs, and SegFormer has it"
-        return Ruling("adamw", reason, f"{MEASURED_MASKS}; arXiv 2105.15203, section 4.1")
+        return Ruling("adamw", reason, f"{MEASURED}; arXiv 2105.15203, section 4.1")
     if facts.pretrained:
         reason = "in short runs from pretrained weights AdamW ended ahead of SGD on 9 of 10 sets"
         return Ruling("adamw", reason, "measured: docs/decisions/0026; against 003:4")
