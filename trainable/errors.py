@@ -21,6 +21,8 @@ LONGEST_QUOTE = 200
 
 UNION = "one of: "
 """Tags of unions that begin so are no part of a path."""
+KEY = "[key]"
+"""A location of pydantic's that ends so is of a key, and not of its value."""
 
 
 class Fault(NamedTuple):
@@ -140,9 +142,20 @@ def shown(text: str, most: int = LONGEST_LINE) -> str:
     a terminal would obey, or that are in no encoding, are escaped."""
     if len(text) > most:
         text = f"{text[: most // 2]} [...] {text[-most // 2 :]}"
+    return visible(text)
+
+
+def visible(text: str) -> str:
+    """Returns a text in which every character is escaped, as Python writes it, that a terminal would obey,
+    that turns the order of others around, or that is in no encoding; line ends and tabs are such, too."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def one_line(text: str) -> str:
+    """Returns a text as one visible line, as a comment needs it; line ends and tabs become spaces."""
+    return visible(" ".join(text.split()))
 
 
 def quoted(value: object) -> str:
@@ -198,7 +211,7 @@ def _without_tags(location: Sequence[str | int], tree: Any) -> Iterator[str | in
     """Yields pydantic's location without union tags, which are not in what the person wrote."""
     node = tree
     for part in location:
-        if str(part).startswith(UNION):
+        if str(part).startswith(UNION) or part == KEY:
             continue
         if isinstance(node, Mapping):
             if part not in node and node.get("kind") == part:

@@ -7,7 +7,7 @@ from typing import Any, assert_never
 
 from torch import nn
 
-from trainable.bundle.markdown import code_block
+from trainable.bundle.markdown import code, code_block
 from trainable.bundle.trained import Trained
 from trainable.models.libraries import RGB, torchvision_options
 from trainable.models.smp import TIMM, stride_of
@@ -109,8 +109,8 @@ def _uses_of_weights(trained: Trained) -> Iterator[str]:
             )
         case OwnModel(name=name):
             yield (
-                f"`model.safetensors` holds the weights of the network `{name}`, which its author's own code "
-                "builds."
+                f"`model.safetensors` holds the weights of the network {code(name)}, which its author's own "
+                "code builds."
             )
         case _:
             assert_never(trained.recipe.model)

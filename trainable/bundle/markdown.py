@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from trainable.errors import one_line
+
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Returns a table with a row of heads."""
@@ -14,10 +16,15 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def code(text: str) -> str:
     """Returns a text as code within a line; line ends and tabs become spaces."""
-    line = " ".join(text.split())
+    line = one_line(text)
     longest = max(map(len, re.findall("`+", line)), default=0)
     fence, space = "`" * (longest + 1), " " if longest else ""
     return f"{fence}{space}{line}{space}{fence}"
+
+
+def plain(text: str) -> str:
+    """Returns a text as one line in which nothing is a link, an image, markup or HTML."""
+    return re.sub(r"[\\`*\[\]<>&]|:(?=//)", lambda found: f"\\{found[0]}", one_line(text))
 
 
 def code_block(language: str, text: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from trainable.bundle.card_uses import uses
-from trainable.bundle.markdown import between, code, numbers, table
+from trainable.bundle.markdown import between, code, numbers, plain, table
 from trainable.bundle.mask_card import by_class_rows, colours_of, mask_input, views_in_words
 from trainable.bundle.trained import Trained
 from trainable.data import DataInfo, Split
@@ -46,7 +46,7 @@ def model_card(trained: Trained, measured: Measured) -> str:
     pruned = "" if trained.widths is None else ", pruned,"
     sections = [
         f"---\n{_metadata(trained, measured)}\n---",
-        f"# {title_of(recipe.model)}{pruned} for {len(info.classes)} classes",
+        f"# {plain(title_of(recipe.model))}{pruned} for {len(info.classes)} classes",
         *_introduction(recipe, info),
         "## Use",
         *uses(trained),
@@ -169,7 +169,7 @@ def _again(known: Provenance) -> Iterator[str]:
             found.append(known.verification.parts_differ)
     if found:
         yield "The same recipe, trained again, which gives other weights than these:"
-        yield "\n".join(f"- {' '.join(each.split())}" for each in found)
+        yield "\n".join(f"- {plain(each)}" for each in found)
 
 
 def _latency(latency: Mapping[str, Any]) -> Iterator[str]:
@@ -204,7 +204,7 @@ def _beginning(weights: str | None) -> str:
     """Returns what a network began from, without the folder of a file."""
     if weights is None:
         return "weights drawn at random"
-    return f"published weights: {weights}" if is_published(weights) else Path(weights).name
+    return f"published weights: {weights}" if is_published(weights) else code(Path(weights).name)
 
 
 def _origin(known: Provenance) -> dict[str, str]:
@@ -212,12 +212,12 @@ def _origin(known: Provenance) -> dict[str, str]:
     found = {
         "search": known.search and code(known.search),
         "trial": None if known.trial is None else str(known.trial),
-        "MLflow run": known.mlflow_run_id,
-        **_steps(known),
-        "digest of the weights it began from": known.weights_digest,
-        "commit": known.git_commit,
-        "versions": ", ".join(f"{name} {version}" for name, version in known.versions.items()),
-        "device": known.device,
+        "MLflow run": known.mlflow_run_id and plain(known.mlflow_run_id),
+        **{name: plain(each) for name, each in _steps(known).items()},
+        "digest of the weights it began from": known.weights_digest and plain(known.weights_digest),
+        "commit": known.git_commit and plain(known.git_commit),
+        "versions": ", ".join(plain(f"{name} {version}") for name, version in known.versions.items()),
+        "device": known.device and plain(known.device),
     }
     return {name: each for name, each in found.items() if each}
 

@@ -2,16 +2,38 @@
 
 from __future__ import annotations
 
+import keyword
+import re
 from collections.abc import Sequence
 from typing import Annotated, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from trainable.errors import quoted
 
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 OpenFraction = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 YOURS = "yours to say"
 """The source of what no rule can know."""
+
+
+LONGEST_ARGUMENT = 100
+
+
+def _argument(name: str) -> str:
+    if name == "kind":
+        raise ValueError(f"an argument cannot be called {name!r}: it is a section's kind")
+    plain = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) and len(name) <= LONGEST_ARGUMENT
+    if not plain or name.startswith("__") or keyword.iskeyword(name):
+        raise ValueError(
+            f"expected the name of an argument: letters, digits and underscores, got {quoted(name)}"
+        )
+    return name
+
+
+ArgumentName = Annotated[str, AfterValidator(_argument)]
+"""A key that a function receives as a name of one of its arguments: exported scripts have it as code."""
 
 
 def check_ordered(**bounds: float) -> None:

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from trainable.errors import quoted
 from trainable.files.paths import usable_path, without_tilde
-from trainable.recipe.base import YOURS, OpenFraction, Purpose, Spec
+from trainable.recipe.base import YOURS, ArgumentName, OpenFraction, Purpose, Spec
 
 OWN_WEIGHTS = "default"
 """The weights that torchvision or timm publish for a model."""
@@ -60,15 +60,13 @@ def _scalar(value: object) -> object:
 
 
 Argument = Annotated[float | int | str | bool | None, BeforeValidator(_scalar)]
-ArgumentName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=100)]
 
 
-def _no_kind(arguments: dict[str, Argument]) -> dict[str, Argument]:
-    """Returns the arguments. Raises ValueError for a name that means something else in a recipe."""
-    for name in ("kind", *GIVEN_ARGUMENTS):
+def _none_given(arguments: dict[str, Argument]) -> dict[str, Argument]:
+    """Returns the arguments. Raises ValueError for a name that the function receives from the data."""
+    for name in GIVEN_ARGUMENTS:
         if name in arguments:
-            why = "a section's kind" if name == "kind" else "taken from the data"
-            raise ValueError(f"an argument cannot be called {name!r}: it is {why}")
+            raise ValueError(f"an argument cannot be called {name!r}: it is taken from the data")
     return arguments
 
 
@@ -335,7 +333,7 @@ class OwnModel(ModelSpec, Named):
     kind: Literal["own"] = "own"
     arguments: Annotated[
         dict[ArgumentName, Argument],
-        AfterValidator(_no_kind),
+        AfterValidator(_none_given),
         Purpose("what your function receives, by the names of its parameters", YOURS),
     ] = Field(default_factory=dict)
 

@@ -16,7 +16,7 @@ from typing import Annotated, Literal, TypeVar, assert_never
 
 from pydantic import Field, model_validator
 
-from trainable.recipe.base import OpenFraction, Purpose, Spec
+from trainable.recipe.base import ArgumentName, OpenFraction, Purpose, Spec
 
 Positive = Annotated[float, Field(gt=0.0)]
 NotNegative = Annotated[float, Field(ge=0.0)]
@@ -224,7 +224,7 @@ class Timm(Spec):
     scaling: RateScaling = "sqrt"
     weight_decay: Decay = 0.02
     options: Annotated[
-        dict[str, Option],
+        dict[ArgumentName, Option],
         Field(max_length=20),
         Purpose("what else timm's class takes", "timm's documentation"),
     ] = Field(default_factory=dict)

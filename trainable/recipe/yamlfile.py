@@ -17,7 +17,7 @@ from ruamel.yaml.comments import CommentedMap
 from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
-from trainable.errors import UserError
+from trainable.errors import UserError, one_line
 from trainable.files.regular import read_regular, why
 from trainable.recipe import Recipe
 from trainable.recipe.plain_yaml import LARGEST_TEXT, load_plain
@@ -129,7 +129,7 @@ def _commented(tree: Mapping[str, Any], comments: Mapping[str, str], prefix: str
         path = f"{prefix}{name}"
         node[name] = _commented(value, comments, f"{path}.") if isinstance(value, Mapping) else value
         if path in comments:
-            node.yaml_add_eol_comment(" ".join(comments[path].split()), name, column=COMMENT_COLUMN)
+            node.yaml_add_eol_comment(one_line(comments[path]), name, column=COMMENT_COLUMN)
     return node
 
 

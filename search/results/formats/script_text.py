@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ import jinja2
 
 from search.results.formats.sheet import Sheet
 from search.results.formats.winner import Winner
+from trainable.errors import one_line
 from trainable.models.libraries import title_of
 
 DIGITS = 12
@@ -65,9 +65,9 @@ def script_text(winner: Winner, sheet: Sheet, out: Path) -> str:
     packages = [PACKAGES[name] for name in PACKAGES if name in "".join(_imports(body))]
     spec = winner.recipe.model
     head = HEAD.format(
-        network=title_of(spec),
-        title=winner.title,
-        file=out.name,
+        network=one_line(title_of(spec)),
+        title=one_line(winner.title),
+        file=one_line(out.name),
         packages=", ".join(packages),
         notes=_notes(winner, sheet),
     )
@@ -76,7 +76,7 @@ def script_text(winner: Winner, sheet: Sheet, out: Path) -> str:
 
 def _quoted(text: str) -> str:
     """Returns a text between three quotes, in which nothing that somebody wrote can end them."""
-    inner = text.replace("\\", "/").replace('"""', "'''")
+    inner = text.replace("\\", "\\\\").replace('"""', "'''")
     return f'"""{inner}"""\n'
 
 
@@ -94,10 +94,11 @@ def _template(part: str) -> jinja2.Template:
 
 
 def _python(value: Any) -> str:
-    """Returns a value as Python: texts in double quotes, numbers with all digits that matter."""
+    """Returns a value as Python: texts in ASCII and double quotes, numbers with all digits that matter."""
     match value:
         case str():
-            return json.dumps(value)
+            ascii_text = value.encode("unicode_escape").decode()  # a letter beyond 16 bits stays one letter
+            return '"' + ascii_text.replace('"', '\\"') + '"'
         case float():
             return repr(float(f"{value:.{DIGITS}g}"))
         case tuple():
@@ -127,4 +128,4 @@ def _notes(winner: Winner, sheet: Sheet) -> str:
         if left_out
         else ["It does all that the recipe says."]
     )
-    return "\n".join([*winner.notes, *said])
+    return "\n".join([*map(one_line, winner.notes), *said])

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from trainable.errors import one_line
 from trainable.recipe import Recipe
 from trainable.recipe.base import Spec
 from trainable.recipe.distillation import SECTION
@@ -96,9 +97,9 @@ def header(title: str, sheet: Sheet, usage: str, notes: tuple[str, ...]) -> str:
 
 
 def on_one_line(text: str) -> str:
-    """Returns a text whose line ends are spaces: a value that somebody wrote must not end a comment."""
+    """Returns a text as one line behind its indent: a value that somebody wrote must not end a comment."""
     indent = text[: len(text) - len(text.lstrip(" "))]
-    return indent + " ".join(text.split())
+    return indent + one_line(text)
 
 
 def _value_at(recipe: Recipe, path: str) -> Any:

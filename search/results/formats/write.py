@@ -19,6 +19,7 @@ from trainable.data import DataInfo
 from trainable.data.assembly import stored_parts
 from trainable.errors import UserError
 from trainable.files.paths import without_tilde
+from trainable.recipe.optimizers import Timm
 from trainable.recipe.sources import with_guide_names
 from trainable.recipe.tasks import Segmentation
 from trainable.recipe.yamlfile import to_yaml, write_whole
@@ -64,7 +65,10 @@ def export_as(
 
 def _winner(found: Exported) -> Winner:
     from trainable.training.pixels import resolved_for
+    from trainable.training.timm_optimizers import check_timm_optimizer
 
+    if isinstance(found.recipe.optimizer, Timm):
+        check_timm_optimizer(found.recipe.optimizer)
     provenance = found.recipe.provenance
     search = provenance.search if provenance is not None else None
     title = found.words if search is None else f"{found.words} of the search {search}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,28 @@ def test_the_page_says_how_far_the_scores_of_a_recipe_are_luck_and_what_was_chan
     assert "| left out as within noise | augmentation.mixing.kind (2 seeds) |" in card
     assert "over 2 seeds: +0.0130 val_accuracy |" in card
     assert "trained again" not in card_of(untrained(), Provenance())
+
+
+MARKUP = ("![x](https://a.b/c)", "<img src=x>", "a](b)\n# Head", "| a |", "\x1b]0;x\x07")
+
+
+@pytest.mark.parametrize("text", MARKUP, ids=ascii)
+def test_what_somebody_wrote_into_a_recipe_s_origin_is_no_markup_of_the_page(text: str) -> None:
+    texts: dict[str, Any] = dict.fromkeys(("search", "mlflow_run_id", "git_commit", "device"), text)
+    known = Provenance(
+        **texts,
+        weights_digest=text,
+        versions={text: text},
+        finalized=Finalized(metric=text, seeds=(4,), before=0.9, after=0.91, latency_ms=1.0),
+    )
+    lines = card_of(untrained(), known).splitlines()
+    assert len(lines) == len(card_of(untrained(), known.model_copy(update={"search": "x"})).splitlines())
+    (commit,) = [line for line in lines if line.startswith("| commit")]
+    assert commit.isprintable()
+    left = re.sub(r"\\.", "", commit)  # without what is escaped
+    assert not re.search(r"[\[\]<>]|://", left)
+    assert left.count("|") == 3, "two columns"
+    assert not [line for line in lines if line.startswith("# Head")]
 
 
 @pytest.mark.parametrize("channels", [1, 3], ids=["grey", "colour"])

@@ -64,3 +64,37 @@ def test_a_recipe_with_a_decoder_survives_yaml() -> None:
     recipe = Recipe().with_values({**values, "model.layer_rates.kind": "backbone"})
     assert Recipe.from_tree(parse_tree(to_yaml(recipe.tree(), {}), "text")) == recipe
     assert recipe.get("model.layer_rates.factor") == 0.1
+
+
+NO_ARGUMENTS = (
+    "eps=exec(1) or 1e-8, foreach",
+    "a.b",
+    "class",
+    "__class__",
+    "kind",
+    "ε",
+    "",
+    "a\n",
+    "1a",
+    "a" * 101,
+)
+
+
+@pytest.mark.parametrize("name", NO_ARGUMENTS, ids=ascii)
+@pytest.mark.parametrize(
+    ("field", "section"),
+    [
+        ("optimizer.options", {"optimizer": {"kind": "timm", "options": {}}}),
+        ("model.arguments", {"model": {"kind": "own", "name": "net", "arguments": {}}}),
+    ],
+)
+def test_a_key_that_becomes_the_name_of_an_argument_is_one(
+    name: str, field: str, section: dict[str, Any]
+) -> None:
+    (top, inner), (_, last) = next(iter(section.items())), field.split(".")
+    with pytest.raises(RecipeError) as caught:
+        Recipe.from_tree({top: {**inner, last: {name: 1.0}}})
+    (fault,) = caught.value.faults
+    assert fault.path.startswith(field)
+    assert "[key]" not in fault.path
+    assert "the name of an argument" in fault.message or "a section's kind" in fault.message

@@ -17,6 +17,7 @@ from search.results.formats.images import write_parts
 from search.results.formats.script import script_sheet, short
 from search.results.formats.script_text import script_text
 from search.results.formats.winner import Winner
+from tests.search.results.formats.known_calls import unknown_calls
 from tests.search.results.formats.test_every_field import KINDS
 from tests.search.results.formats.winners import recipe_of, winner_of
 from trainable.data import load
@@ -51,6 +52,7 @@ def test_every_script_is_formatted_code_without_a_name_of_ours(kinds: dict[str, 
     tree = ast.parse(text)
     imported = {each.module or "" for each in ast.walk(tree) if isinstance(each, ast.ImportFrom)}
     assert not {each.partition(".")[0] for each in imported} & {"trainable", "spaces", "search"}
+    assert not set(unknown_calls(tree))
     assert len(text.splitlines()) < LARGEST
     (tmp_path / "train.py").write_text(text)
     rules = ["--isolated", "--select", "F,E,B,I", "--line-length", "120", "--ignore", "E501"]
@@ -81,6 +83,52 @@ USED_BY: dict[str, dict[str, Any]] = {
 def test_a_technique_is_in_the_script_only_if_the_recipe_uses_it(word: str) -> None:
     assert word not in text_of(winner_of(recipe_of()))
     assert word in text_of(winner_of(recipe(USED_BY[word])))
+
+
+LIBRARIES = [("timm", "test_resnet"), ("torchvision", "resnet18"), ("resnet_small", None)]
+ESCAPES = (
+    'x"""\nimport os\nos.remove("y")\n"""',
+    "x'); import os #",
+    "a\\",
+    "\x1b]0;x\x07",
+    "\u202e",
+    "\U0001f355 {1} %s",
+)
+
+
+class Nameless(ast.NodeTransformer):
+    """Replaces the texts of a program by one."""
+
+    def visit_Constant(self, node: ast.Constant) -> ast.Constant:
+        return ast.Constant("x") if isinstance(node.value, str) else node
+
+
+@pytest.mark.parametrize("text", ESCAPES, ids=ascii)
+@pytest.mark.parametrize("library", LIBRARIES, ids=str)
+def test_whatever_somebody_wrote_is_text_in_the_script(
+    text: str, library: tuple[str, str | None], tmp_path: Path
+) -> None:
+    weights = tmp_path / f"{text.replace('/', '_')}.pth"
+    weights.touch()
+
+    def tree(text: str, weights: Path) -> ast.Module:
+        kind, name = library
+        options = {"eps": 1e-8, "momentum_decay": text}
+        asked = recipe_of(
+            **({"model__kind": kind} | ({} if name is None else {"model__name": name})),
+            **{"data.path": text, "data.name": text, "data.group": text, "model.weights": str(weights)},
+            **{"optimizer.kind": "timm", "optimizer.name": "nadamw", "optimizer.options": options},
+            **{"evaluation.metrics": [{"kind": "cost", "costs": [[0, 1], [1, 0]], "classes": ["a", text]}]},
+        )
+        winner = winner_of(asked, title=text, changes=(text,), warnings=(text,))
+        found = script_text(winner, script_sheet(winner), Path(f"{text.replace('/', '_')}.py"))
+        assert all(each.isprintable() for each in found.splitlines())
+        return ast.parse(found)
+
+    found = tree(text, weights)
+    assert not set(unknown_calls(found))
+    assert text in {each.value for each in ast.walk(found) if isinstance(each, ast.Constant)}, "the folder"
+    assert ast.dump(Nameless().visit(found)) == ast.dump(Nameless().visit(tree("x", tmp_path / "x.pth")))
 
 
 @pytest.mark.parametrize("kinds", [each for each in KINDS if "schedule.kind" in each], ids=str)

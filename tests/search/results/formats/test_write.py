@@ -15,7 +15,7 @@ from search.results.export import Exported
 from search.results.formats.write import Format, export_as
 from tests.search.results.formats.winners import recipe_of, winner_of
 from trainable.errors import UserError
-from trainable.recipe.yamlfile import read_recipe, read_tree
+from trainable.recipe.yamlfile import parse_tree, read_recipe, read_tree, to_yaml
 
 Run = Callable[..., tuple[int, str, str]]
 RECIPE = """
@@ -165,3 +165,21 @@ def test_a_recipe_for_segmentation_is_refused_in_a_format_that_classifies(
     with pytest.raises(UserError, match=rf"^--format {form}: .* segments .*expected --format tunebook$"):
         export_as(found, tmp_path / "out", form, images=tmp_path / "images")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("form", ["timm", "script"])
+def test_an_option_that_the_optimizer_has_not_is_refused_before_a_file_is_written(
+    tmp_path: Path, form: Format
+) -> None:
+    options = {"optimizer.kind": "timm", "optimizer.name": "nadamw", "optimizer.options": {"system": 1.0}}
+    winner = winner_of(recipe_of(**options))
+    found = Exported(winner.recipe, {}, "a recipe", winner.info, winner.facts)
+    with pytest.raises(UserError, match=r"optimizer\.options\.system: timm's nadamw takes none such"):
+        export_as(found, tmp_path / "out", form)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_comment_beside_a_value_stays_one_visible_line() -> None:
+    text = to_yaml({"a": 1}, {"a": "x\nb: 2\u2028c: 3\x85d: 4 \x1b[2J\x00 \u202e"})
+    assert parse_tree(text, "x") == {"a": 1}
+    assert text.strip().isprintable()
