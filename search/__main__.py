@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import sys
+
+if __name__ == "__main__" and not sys.flags.safe_path:  # called as `python -m search`
+    del sys.path[0]  # the folder where it runs: what follows is imported from what is installed
+
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,6 +29,7 @@ from search.commands.options import (
 from search.jobs import cli
 from trainable.collector import paused
 from trainable.errors import UserError
+from trainable.imports import import_installed_alone
 from trainable.tune.causes import in_words, refusal_in
 
 app = typer.Typer(
@@ -364,6 +369,7 @@ cli.add_to(app)
 
 def main() -> None:
     """Runs the command line; a person's mistake is one message and an exit code, never a traceback."""
+    import_installed_alone()
     try:
         app()
     except UserError as error:

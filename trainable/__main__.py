@@ -5,14 +5,19 @@ Exit codes: 0 done, 1 the run crashed or diverged, 2 the recipe, the data or the
 
 from __future__ import annotations
 
+import sys
+
+if __name__ == "__main__" and not sys.flags.safe_path:
+    del sys.path[0]  # the folder where it runs: what follows is imported from what is installed
+
 import argparse
 import json
-import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
 from trainable.errors import RunError, UserError
+from trainable.imports import import_installed_alone
 from trainable.recipe import Recipe
 from trainable.recipe.trained_files import of_pruned_network
 from trainable.recipe.yamlfile import read_recipe
@@ -107,4 +112,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
+    import_installed_alone()
     sys.exit(main())

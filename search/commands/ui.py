@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
@@ -50,9 +51,10 @@ def serve(folder: Path, port: int) -> int:
     environment = {**os.environ, **ENVIRONMENT, **SERVER_ENVIRONMENT, "MLFLOW_BACKEND_STORE_URI": uri}
     log = folder / UI_LOG_FILE
     with (
+        tempfile.TemporaryDirectory() as empty,  # MLflow's server imports from where it runs
         _sigterm_interrupts(),
         _opened(log) as out,
-        subprocess.Popen(command, env=environment, cwd=folder, stdout=out, stderr=out) as server,
+        subprocess.Popen(command, env=environment, cwd=empty, stdout=out, stderr=out) as server,
     ):
         try:
             if _answers(server, port):

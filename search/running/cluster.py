@@ -12,7 +12,7 @@ from pathlib import Path
 from search.facts.hardware import Hardware, Node
 from search.running.cluster_token import NO_TOKEN, send_token, token_to_send, why_refused
 from search.running.leaving import leave_ray
-from search.running.private_ray import private_ray
+from search.running.private_ray import driver_settings, private_ray
 from search.running.switch import StopSwitch
 from trainable.errors import UserError
 
@@ -55,7 +55,12 @@ def joined(address: str) -> Iterator[Hardware]:
     import ray
 
     try:
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+        ray.init(
+            address=address,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            job_config=driver_settings(),
+        )
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise UserError(
             f"--address {address}: no Ray cluster answers: {str(error).strip().splitlines()[0]} "

@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from search.facts.hardware import Hardware
 from search.running import reaper
@@ -25,6 +26,10 @@ from search.running.cluster_token import MODE, TOKEN
 from search.running.leaving import leave_ray
 from search.running.switch import StopSwitch
 from trainable.errors import first_line
+from trainable.imports import imports_installed_alone
+
+if TYPE_CHECKING:
+    from ray.job_config import JobConfig
 
 PREFIX = "tunebook-ray-"
 RAY_FOLDER = "r"
@@ -105,7 +110,20 @@ def _init(hardware: Hardware, folder: Path) -> None:
             logging_level=logging.ERROR,
             _temp_dir=str(folder / RAY_FOLDER),
             _node_ip_address="127.0.0.1",
+            job_config=driver_settings(),
         )
+
+
+def driver_settings() -> JobConfig:
+    """Returns what Ray is told of this driver.
+
+    By default Ray puts the driver's folder, and that of its script, before what is installed in every process
+    that trains: functions of a person's own may need modules there, and the command line needs none.
+    """
+    from ray.job_config import JobConfig
+
+    # Ray leaves the folder out for drivers of Ray Client alone, which share none with the cluster
+    return JobConfig(_client_job=imports_installed_alone())
 
 
 def _end(folder: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 from search.__main__ import main
 from spaces.space import Space
 from tests.search.small_spaces import conditional_space
+from trainable.imports import SAFE_PATH
 
 
 @pytest.fixture
@@ -32,6 +33,7 @@ def tunebook(
     """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("trainable.probes.speed.SECONDS", 0.0)
+    monkeypatch.setenv(SAFE_PATH, "1")  # the command sets it, for a process of its own
 
     def run(*arguments: str | Path) -> tuple[int, str, str]:
         monkeypatch.setattr("sys.argv", ["tunebook", *map(str, arguments)])

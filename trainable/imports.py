@@ -1,0 +1,27 @@
+"""Keeps what lies in the folder where a command runs from being imported in place of what is installed."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+SAFE_PATH = "PYTHONSAFEPATH"
+"""Where this variable is set, Python puts no script's folder, and not the one where it runs, before what is
+installed. Processes that are started inherit it: readers, Ray and its workers, trainings, MLflow's server."""
+
+
+def import_installed_alone() -> None:
+    """Has this process, and those that it starts, import what is installed, and not what lies where it runs.
+
+    Python has put the folder of the program before all others. The program itself takes out the one where it
+    runs, which is there with `-m`, before it imports anything of others.
+    """
+    if not imports_installed_alone() and Path(sys.path[0]).absolute() == Path(sys.argv[0]).resolve().parent:
+        del sys.path[0]
+    os.environ[SAFE_PATH] = "1"
+
+
+def imports_installed_alone() -> bool:
+    """Returns whether this process was told so, by `import_installed_alone` or by whoever started it."""
+    return bool(os.environ.get(SAFE_PATH))
