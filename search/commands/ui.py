@@ -19,11 +19,12 @@ from typing import BinaryIO
 from search.followers.attachments import VIEW
 from search.followers.saved_view import run_page, view_page
 from search.followers.tracker import ENVIRONMENT
-from search.followers.uri import database_file, without_password
+from search.followers.uri import database_file, refuse_link, without_password
 from search.record.cursor import read_cursor
 from search.record.folder import read_record, read_search
 from search.record.home import REPORT_FILE, UI_LOG_FILE
 from trainable.errors import UserError
+from trainable.files.regular import open_to_write, why
 
 SERVER_ENVIRONMENT = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
 """Jobs on traces and prompts would be eight more processes; looking at runs needs none of them."""
@@ -43,6 +44,8 @@ def serve(folder: Path, port: int) -> int:
     file = database_file(uri)
     if file is not None and not file.exists():
         raise UserError(f"{file}: no such file; the search has sent nothing to MLflow yet")
+    if file is not None:
+        refuse_link(file)
     _check_free(port)
     address = f"http://127.0.0.1:{port}"
     print("MLflow's server is starting, which takes some seconds", file=sys.stderr, flush=True)
@@ -104,9 +107,9 @@ def _answers(server: subprocess.Popen[bytes], port: int) -> bool:
 
 def _opened(log: Path) -> BinaryIO:
     try:
-        return os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")
+        return os.fdopen(open_to_write(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")
     except OSError as error:
-        raise UserError(f"{log}: cannot be written: {error.strerror}") from None
+        raise UserError(f"{log}: cannot be written: {why(error)}") from None
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from search.record.trials import Trial
 from search.study import STUDY_FILE, Study
 from search.verdicts.conclusions import Conclusion
 from trainable.data import DataInfo
+from trainable.files.regular import check_regular
 
 if TYPE_CHECKING:  # MLflow and torch take 2 s each to import
     from torch.export import ExportedProgram
@@ -100,8 +101,10 @@ class Attachments:
     def _send_files(self, store: RunStore, sent: Sent) -> None:
         for name in IN_MLFLOW:
             file = self._home.folder / name
-            digest = short_hash(file.read_bytes()) if file.exists() else None
-            if digest is None or digest == sent.get(name):
+            if not file.exists():
+                continue
+            check_regular(file)
+            if (digest := short_hash(file.read_bytes())) == sent.get(name):
                 continue
             if name == STUDY_FILE:
                 store.store_text(None, readable(self._study).yaml(), name)

@@ -15,6 +15,7 @@ from search.record.home import CURSOR_FILE, EVENTS_FILE, IN_STORE, SYNCED_FILE
 from search.record.journal import Event, TrialEvent
 from search.record.lease import Lease
 from trainable.errors import UserError
+from trainable.files.regular import check_regular
 from trainable.files.store import Store
 
 logger = logging.getLogger(__name__)
@@ -79,7 +80,10 @@ class InStore(Consumer):
 
     def _content(self, name: str) -> bytes | None:
         file = self._folder / name
-        return file.read_bytes() if file.exists() else None
+        if not file.exists():
+            return None
+        check_regular(file)
+        return file.read_bytes()
 
     def _put(self, name: str, content: bytes | None) -> None:
         if content is not None and self._digests.get(name) != (digest := hashlib.sha256(content).digest()):

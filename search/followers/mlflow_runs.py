@@ -19,7 +19,7 @@ from requests import HTTPError
 
 from search.followers.consumer import one_line
 from search.followers.run_updates import SEARCH_ID, TRIAL, Run, RunUpdate
-from search.followers.uri import database_file
+from search.followers.uri import database_file, refuse_link
 from trainable.errors import UserError
 
 PARENT = "mlflow.parentRunId"
@@ -65,6 +65,7 @@ class RunStore:
         refuse: Callable[[str, str], None],
     ) -> None:
         if (file := database_file(uri)) is not None:
+            refuse_link(file)
             file.parent.mkdir(parents=True, exist_ok=True)
         self.client = MlflowClient(tracking_uri=uri)
         self._refuse = refuse

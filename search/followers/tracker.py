@@ -30,9 +30,10 @@ from search.record.cursor import Cursor, hold_lock, read_cursor, write_cursor
 from search.record.home import Home
 from search.record.journal import Event
 from search.record.trials import Trial
-from search.study import Study
+from search.study import STUDY_FILE, Study
 from search.verdicts.conclusions import Conclusion
 from trainable.data import DataInfo
+from trainable.errors import UserError
 from trainable.recipe.trees import leaves
 
 if TYPE_CHECKING:  # MLflow and torch take 2 s each to import
@@ -75,7 +76,10 @@ class Tracker(Consumer):
     ) -> None:
         super().__init__(home.folder)
         if study.tracking.uri is None:
-            raise ValueError("the study's tracking.uri must be resolved")
+            raise UserError(
+                f"{home.folder / STUDY_FILE}: tracking.uri: expected where the runs are, such as "
+                "sqlite:////PATH/mlflow.db, got none; a search writes it when it starts"
+            )
         self._home, self._folder = home, home.folder
         self._study = study
         self._attachments = Attachments(home, study, self._refuse, recipe_text, conclude, info, program)

@@ -9,6 +9,7 @@ from pathlib import Path
 from search.study import Study
 from trainable.errors import UserError
 from trainable.files.paths import without_tilde
+from trainable.files.regular import NotRegular, check_no_link
 from trainable.files.store import Store, is_uri
 
 URI_VARIABLE = "MLFLOW_TRACKING_URI"
@@ -82,7 +83,9 @@ def artifact_location(uri: str, storage: str | Path) -> str | None:
 
 
 def check_locks_work(path: Path, where: str, mounts: Path = MOUNTS) -> None:
-    """Raises UserError where SQLite at `path` would be corrupted; `where` names what a person wrote."""
+    """Raises UserError where SQLite at `path` would be corrupted or is a link; `where` names what a person
+    wrote."""
+    refuse_link(path)
     kind = "an object store" if re.match(r"^/?[a-z0-9]+:/", str(path)) else file_system(path, mounts)
     if kind == "an object store" or kind.startswith(NETWORK_FILE_SYSTEMS):
         raise UserError(
@@ -90,6 +93,16 @@ def check_locks_work(path: Path, where: str, mounts: Path = MOUNTS) -> None:
             "Give a database file on a local disk (--tracking-uri sqlite:////local/mlflow.db), a server "
             "(`mlflow server`, then --tracking-uri http://HOST:5000), or postgresql://"
         )
+
+
+def refuse_link(path: Path) -> None:
+    """Raises UserError for a database's file that is a link, or no file: SQLite would write through it."""
+    try:
+        check_no_link(path)
+    except NotRegular as error:
+        raise UserError(
+            f"{path}: {error}; remove it, or name the file that it leads to (--tracking-uri sqlite:////PATH)"
+        ) from None
 
 
 def file_system(path: Path, mounts: Path = MOUNTS) -> str:

@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError
 
 from search.record.home import CURSOR_FILE, CURSOR_LOCK_FILE
 from trainable.errors import UserError
-from trainable.files.regular import read_regular, why
+from trainable.files.regular import open_to_write, read_regular, refuse_links, why
 from trainable.recipe.base import Spec
 from trainable.recipe.yamlfile import write_whole
 
@@ -67,9 +67,14 @@ def write_cursor(folder: Path, cursor: Cursor) -> None:
 def hold_lock(folder: Path) -> int:
     """Returns the file descriptor of a lock that one process has; the kernel drops it with the process.
 
-    Raises UserError where another process has it.
+    Raises UserError where another process has it, and where the folder has a link in it.
     """
-    lock = os.open(folder / CURSOR_LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
+    refuse_links(folder)
+    file = folder / CURSOR_LOCK_FILE
+    try:
+        lock = open_to_write(file, os.O_RDWR | os.O_CREAT)
+    except OSError as error:
+        raise UserError(f"{file}: cannot be written to: {why(error)}") from None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

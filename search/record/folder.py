@@ -117,10 +117,7 @@ def read_record(folder: Path) -> Record:
     begun: old trials must not be mixed with new ones.
     """
     path = folder / EVENTS_FILE
-    try:
-        events = read(path) if path.exists() else []
-    except OSError as error:
-        raise JournalError(f"{path}: cannot be read: {why(error)}") from None
+    events = read(path) if path.exists() else []
     if not events and (synced_lines(folder) or any((folder / TRIALS_FOLDER).glob("*"))):
         raise JournalError(f"{path}: missing or empty, but the search had begun; put it back or start anew")
     return Record(events, str(path))

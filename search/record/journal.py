@@ -28,7 +28,7 @@ from search.study.first import First, FirstTrial
 from search.study.study import MOST_TRIALS, SchedulerKind
 from spaces.domains import Value
 from trainable.errors import UserError
-from trainable.files.regular import check_regular
+from trainable.files.regular import check_regular, open_to_write, why
 from trainable.recipe.base import Spec
 from trainable.recipe.metrics import Mode
 from trainable.recipe.network_cost import NetworkCost
@@ -288,14 +288,14 @@ class Journal:
 def _opened(path: Path) -> tuple[int, int]:
     """Returns the descriptors of a journal and of the file that says how much of it is safe."""
     try:
-        journal = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        journal = open_to_write(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         try:
             return journal, open_synced(path.parent)
         except OSError:
             os.close(journal)
             raise
     except OSError as error:
-        raise UserError(f"{error.filename}: cannot be written to: {error.strerror}") from None
+        raise UserError(f"{error.filename or path}: cannot be written to: {why(error)}") from None
 
 
 def check_format(path: Path) -> None:
@@ -337,6 +337,8 @@ def _read(path: Path, position: Position) -> tuple[list[Event], Position, bool]:
             events, end, torn = _parse(path, file.read(), position)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file; a search writes it when it starts") from None
+    except OSError as error:
+        raise JournalError(f"{path}: cannot be read: {why(error)}") from None
     if end.lines < lines:
         raise JournalError(
             f"{_where(path, end)}: expected at least {lines} lines, got {end.lines}; the file was cut"

@@ -15,6 +15,7 @@ from pathlib import Path
 from search.record.home import LOCK_FILE
 from search.study import STUDY_FILE
 from trainable.errors import UserError
+from trainable.files.regular import NotRegular, open_to_write, read_regular, refuse_links, why
 
 ATTEMPTS = 50
 PAUSE_SECONDS = 0.02
@@ -39,8 +40,10 @@ def locked(folder: Path) -> Iterator[None]:
         if folder in made:
             (folder / LOCK_FILE).unlink(missing_ok=True)
         _remove(made)
-        raise UserError(f"{folder}: cannot be written to: {error.strerror}") from None
+        where = folder / LOCK_FILE if isinstance(error, NotRegular) else folder
+        raise UserError(f"{where}: cannot be written to: {why(error)}") from None
     try:
+        refuse_links(folder)
         yield
     finally:
         if not (folder / STUDY_FILE).exists():
@@ -103,7 +106,7 @@ def _make_folders(folder: Path) -> list[Path]:
 def _try_lock(folder: Path) -> int | None:
     """Returns the descriptor of the lock, with this process's name in the file; None while another has it."""
     file = folder / LOCK_FILE
-    lock = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
+    lock = open_to_write(file, os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if not os.path.samestat(os.fstat(lock), file.stat()):
@@ -123,13 +126,14 @@ def _try_lock(folder: Path) -> int | None:
 def _check_writable(folder: Path) -> None:
     """Raises OSError where no file can be made, although the lock of an earlier driver is there."""
     probe = folder / f"{LOCK_FILE}-{os.getpid()}"
-    probe.touch()
+    os.close(open_to_write(probe, os.O_WRONLY | os.O_CREAT))
     probe.unlink()
 
 
 def _holder(folder: Path) -> str:
     try:
-        return (folder / LOCK_FILE).read_text(errors="replace")[:200].strip() or "another process"
+        said = read_regular(folder / LOCK_FILE, most=200).decode(errors="replace").strip()
+        return said or "another process"
     except OSError:
         return "another process"
 

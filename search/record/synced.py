@@ -11,7 +11,7 @@ from pathlib import Path
 
 from search.record.home import SYNCED_FILE
 from trainable.errors import UserError
-from trainable.files.regular import read_regular, why
+from trainable.files.regular import open_to_write, read_regular, why
 
 DIGITS = 12
 """The number is overwritten in place, always with as many digits: it is the old one or the new one."""
@@ -34,7 +34,7 @@ def synced_lines(folder: Path) -> int:
 
 def open_synced(folder: Path) -> int:
     """Returns the descriptor of the file, which is made where there is none."""
-    return os.open(folder / SYNCED_FILE, os.O_RDWR | os.O_CREAT, 0o644)
+    return open_to_write(folder / SYNCED_FILE, os.O_RDWR | os.O_CREAT)
 
 
 def write_synced(file: int, lines: int) -> None:

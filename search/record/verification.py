@@ -7,10 +7,14 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from search.record.home import VERIFICATION_FILE
+from trainable.files.regular import read_regular
 from trainable.recipe import Recipe
 from trainable.recipe.base import Spec
 from trainable.recipe.provenance import Verification
 from trainable.recipe.yamlfile import write_whole
+
+LARGEST_VERIFICATION = 2**24
+"""So many bytes are read."""
 
 
 class Verified(Spec):
@@ -35,6 +39,6 @@ def keep_verification(folder: Path, recipe: Recipe) -> None:
 def read_verification(folder: Path) -> Verified | None:
     """Returns what was kept; None where there is nothing that this version can read."""
     try:
-        return Verified.model_validate_json((folder / VERIFICATION_FILE).read_bytes())
-    except (FileNotFoundError, ValidationError):
+        return Verified.model_validate_json(read_regular(folder / VERIFICATION_FILE, LARGEST_VERIFICATION))
+    except (OSError, ValidationError):
         return None

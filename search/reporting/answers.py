@@ -19,6 +19,7 @@ from search.record.trials import Trial
 from search.reporting.answered import Answers, ClassScore, MaskAnswers, Mistake
 from search.results.search import Search
 from trainable.errors import UserError
+from trainable.files.regular import read_regular
 from trainable.recipe.yamlfile import write_whole
 
 if TYPE_CHECKING:  # torch takes seconds to import
@@ -29,6 +30,8 @@ if TYPE_CHECKING:  # torch takes seconds to import
     from trainable.training.run import Run
 
 ANSWERS_FILE = "answers.json"
+LARGEST_ANSWERS = 2**28
+"""So many bytes are read: the confusion of 5,000 classes has fewer."""
 WORST = 24
 """So many of the worst mistakes are shown."""
 THUMBNAIL_PIXELS = 96
@@ -58,7 +61,7 @@ def answers_of(search: Search) -> Answers | MaskAnswers:
 def _kept(file: Path, best: Trial) -> Answers | MaskAnswers | None:
     """Returns the answers in a file; None where they are another trial's, or none."""
     try:
-        kept = _EITHER.validate_json(file.read_bytes())
+        kept = _EITHER.validate_json(read_regular(file, LARGEST_ANSWERS))
     except (OSError, ValidationError):
         return None
     return kept if kept.trial == best.id else None

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 from collections.abc import Iterator
+from io import TextIOWrapper
 from pathlib import Path
 
 from trainable.errors import UserError
+from trainable.files.regular import open_to_write, why
 
 
 class LogFile(logging.FileHandler):
     """Writes a log as long as the disk takes it; Python would print a traceback for each lost line."""
+
+    def _open(self) -> TextIOWrapper:
+        handle = open_to_write(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        return TextIOWrapper(os.fdopen(handle, "ab"), encoding=self.encoding, write_through=True)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # logging's name
         """Does nothing: the search says itself that the disk is full."""
@@ -27,7 +34,7 @@ def logging_to(file: Path) -> Iterator[None]:
     try:
         handler = LogFile(file, encoding="utf-8")
     except OSError as error:
-        raise UserError(f"{file}: cannot be written to: {error.strerror}") from None
+        raise UserError(f"{file}: cannot be written to: {why(error)}") from None
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     package = logging.getLogger("search")
     level, package.propagate = package.level, False

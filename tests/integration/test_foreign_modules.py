@@ -34,7 +34,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def called(folder: Path, *arguments: str) -> str:
-    command = [Path(sys.executable).with_name("tunebook"), *arguments]
+    command = [str(Path(sys.executable).with_name("tunebook")), *arguments]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

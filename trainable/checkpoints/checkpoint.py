@@ -25,7 +25,7 @@ from typing import Any, Protocol
 from pydantic import TypeAdapter, ValidationError
 
 from trainable.errors import StateError
-from trainable.files.regular import read_regular, why
+from trainable.files.regular import check_regular, read_regular, why
 from trainable.recipe.yamlfile import sync_folder
 from trainable.training.metrics import EpochResult
 
@@ -62,6 +62,7 @@ class Checkpoint:
         """Returns the state, with its tensors on the CPU."""
         import torch  # 2 s of imports that readers of histories do not need
 
+        check_regular(self.folder / STATE)
         state: dict[str, Any] = torch.load(self.folder / STATE, map_location="cpu", weights_only=True)
         return state
 
@@ -70,6 +71,7 @@ class Checkpoint:
         import torch
 
         try:
+            check_regular(self.folder / STATE)
             torch.load(self.folder / STATE, map_location="cpu", weights_only=True, mmap=True)
         except Exception:  # as `readable`, which names the fault
             return False

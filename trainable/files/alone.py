@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import fcntl
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from trainable.files.regular import open_to_write
 
 
 @contextmanager
@@ -15,7 +18,7 @@ def alone(folder: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[
     The kernel releases the lock of a process that is killed.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as lock:
+    with os.fdopen(open_to_write(folder / ".lock", os.O_WRONLY | os.O_CREAT), "w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

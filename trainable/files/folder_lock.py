@@ -9,6 +9,8 @@ import socket
 import time
 from pathlib import Path
 
+from trainable.files.regular import open_to_write
+
 LOCK_FILE = ".lock"
 PATIENCE_SECONDS = 60.0
 PAUSE_SECONDS = 0.1
@@ -27,7 +29,7 @@ class FolderLock:
 
     def __init__(self, folder: Path, patience_seconds: float = PATIENCE_SECONDS) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self._handle = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
+        self._handle = open_to_write(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT)
         try:
             _wait(self._handle, folder, patience_seconds)
         except BaseException:

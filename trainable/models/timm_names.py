@@ -14,10 +14,13 @@ from typing import Any
 
 from trainable.errors import ModelError, first_line
 from trainable.files.paths import without_tilde
+from trainable.files.regular import read_regular
 from trainable.recipe.models import LOCAL_FOLDER, MODEL_NAME
 
 HUB, FOLDER = "hf-hub:", LOCAL_FOLDER
 CONFIGURATION = "config.json"
+LARGEST_CONFIGURATION = 2**20
+"""So many bytes are read."""
 SNAPSHOTS = "snapshots"
 """The Hub's cache keeps the copies of a network's folder below one of this name."""
 WEIGHTS = ("model.safetensors", "pytorch_model.bin", "pytorch_model.pth", "model.pth")
@@ -153,7 +156,7 @@ def _checked_folder(folder: Path, name: str) -> Path:
 def _read(folder: Path, name: str) -> Mapping[str, Any]:
     file = folder / CONFIGURATION
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = json.loads(read_regular(file, LARGEST_CONFIGURATION))
     except (OSError, ValueError) as error:
         raise ModelError(f"model.name: {name}: {file} cannot be read: {first_line(error)}") from None
     if not isinstance(content, dict):

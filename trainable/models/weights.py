@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from trainable.errors import ModelError, first_line, listed
 from trainable.files.host_memory import available_bytes
 from trainable.files.paths import without_tilde
+from trainable.files.regular import check_regular, why
 from trainable.models.groups import head_parameters
 from trainable.models.libraries import backbone_of_name, is_dense_name
 from trainable.models.timm_names import located, weights_in
@@ -49,7 +50,11 @@ def weights_digest(spec: specs.Model) -> str | None:
 
 
 def file_digest(file: Path) -> str:
-    """Returns twelve hexadecimal digits over a file's bytes."""
+    """Returns twelve hexadecimal digits over a file's bytes. Raises ModelError where it cannot be read."""
+    try:
+        check_regular(file)
+    except OSError as error:
+        raise ModelError(f"{file}: cannot be read: {why(error)}") from None
     with file.open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()[:12]
 

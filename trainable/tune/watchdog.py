@@ -8,9 +8,13 @@ import os
 import time
 from pathlib import Path
 from types import TracebackType
+from typing import TextIO
+
+from trainable.files.regular import open_to_write, read_regular
 
 NOTE = Path("watchdog.json")
 TRACE = Path("watchdog.txt")
+LARGEST_NOTE = 2**16
 BEATS_APART = 0.02
 """The clock is set anew at most once in this part of its seconds: that takes a new thread."""
 
@@ -35,9 +39,10 @@ class Watchdog:
         if self._in_folder:
             self._note.parent.mkdir(parents=True, exist_ok=True)
             reason = f"no batch was done for more than limits.step_seconds = {self.seconds:g} s"
-            self._note.write_text(json.dumps({"reason": reason}))
+            with _opened(self._note) as note:
+                note.write(json.dumps({"reason": reason}))
         # emptied: an earlier attempt's stacks say nothing now
-        self._trace = self._stacks.open("w") if self._in_folder else Path(os.devnull).open("w")
+        self._trace = _opened(self._stacks) if self._in_folder else Path(os.devnull).open("w")
         self._start_clock()
         return self
 
@@ -81,11 +86,16 @@ def _popped(note: Path) -> str | None:
     try:
         if not note.with_suffix(TRACE.suffix).stat().st_size:
             return None
-        reason = str(json.loads(note.read_text())["reason"])
+        reason = str(json.loads(read_regular(note, LARGEST_NOTE))["reason"])
     except (OSError, ValueError, KeyError):
         return None
     note.unlink(missing_ok=True)
     return reason
+
+
+def _opened(file: Path) -> TextIO:
+    """Opens a file of a trial's folder, emptied. Raises NotRegular for a link."""
+    return os.fdopen(open_to_write(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w")
 
 
 def _files(folder: Path, rank: int) -> tuple[Path, Path]:
