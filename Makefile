@@ -2,15 +2,15 @@
 #
 #   make demo       set up, then search a recipe for scikit-learn's digits (bundled: no download of data)
 #   make install    the set-up alone: .venv with the pinned packages and the project, editable
-#   make test       set up if needed, then lint, types, import contracts, all tests: about 20 minutes on 2 cores
-#   make quick      the same with the tests that need no Ray, server or second process: 2 minutes
+#   make test       set up if needed, then lint, types, import contracts, quick tests: at most 8 minutes on 2 cores
+#   make test-all   the same and all other tests: at most 25 minutes on 2 cores
+#   make near       the quick tests of what differs from the last commit, and of what imports it (SINCE=main: from main)
 #   make lint       without the tests           make format    apply ruff's formatting and fixes
 #   make lock       write requirements.lock again after pyproject.toml changed (ARGS=--upgrade: newest versions)
 #   make clean      remove .venv and caches; searches stay
 #
 # PYTHON=/path/to/python3 chooses the interpreter; without it the newest found is taken. PROCESSES=5 runs the
-# tests in five processes. The default is three: many tests wait for other processes, so three keep two cores busy. For
-# `make quick` it is two, since its tests do not wait.
+# tests in five processes. The default is three: many tests wait for other processes, so three keep two cores busy.
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -24,7 +24,7 @@ PYTEST = $(PY) -m pytest --numprocesses $(PROCESSES)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test quick lint format lock clean
+.PHONY: help demo install test test-slow test-all near lint format lock clean
 
 help:
 	@sed -n 's/^#   make/make/p' Makefile
@@ -49,11 +49,17 @@ $(INSTALLED): $(READY) requirements.lock pyproject.toml
 	@touch $@
 
 test: lint
-	$(PYTEST)
+	$(PYTEST) -m "smoke or not (slow or integration)"
 
-quick: PROCESSES := 2
-quick: lint
-	$(PYTEST) -m "not integration"
+# What `make test` leaves out; inputs are fuzzed at full length.
+test-slow: install
+	TUNEBOOK_FUZZ=2000 $(PYTEST) -m "(slow or integration or fuzz) and not smoke"
+
+test-all: test
+	@$(MAKE) test-slow
+
+near: install
+	@$(PY) tests/near.py $(SINCE)
 
 lint: install
 	$(PY) -m ruff check

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import tempfile
+import time
 from pathlib import Path
 
 os.environ.setdefault("MPLCONFIGDIR", str(Path.home() / ".cache" / "matplotlib"))  # its fonts stay
@@ -31,16 +33,20 @@ import pytest
 from hypothesis import settings
 
 from search.running.leaving import leave_ray
+from tests import session
 from tests.groups import Groups
 from tests.s3_server import S3Server, s3_server
+from tests.tiers import fault_of_marks, overtime
 from trainable.collector import paused
 
-# What the product keeps between commands goes to a folder of this run of the tests, gone when that is.
-CACHE = tempfile.TemporaryDirectory(prefix="tunebook-cache-")
-os.environ["XDG_CACHE_HOME"] = f"{CACHE.name}/cache"
-os.environ["XDG_STATE_HOME"] = f"{CACHE.name}/state"
+session.start()
+
+# What the product keeps between commands goes to a folder of this process, gone when the run of the tests is.
+CACHE = tempfile.mkdtemp(prefix="cache-")
+os.environ["XDG_CACHE_HOME"] = f"{CACHE}/cache"
+os.environ["XDG_STATE_HOME"] = f"{CACHE}/state"
 # torch 2.15 would run here what it compiled for other processor flags: it crashes, or loses the same run.
-os.environ["TORCHINDUCTOR_CACHE_DIR"] = f"{CACHE.name}/compiled"
+os.environ["TORCHINDUCTOR_CACHE_DIR"] = f"{CACHE}/compiled"
 
 # On a busy machine a slow example is no fault; and every machine tries the same examples.
 settings.register_profile("tunebook", deadline=None, derandomize=True, max_examples=50)
@@ -65,6 +71,22 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_unconfigure() -> None:
     """At the end what is left is collected: otherwise libraries print what they hold to be leaks."""
     gc.unfreeze()
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if fault := fault_of_marks({mark.name: mark.args for mark in item.iter_markers()}):
+        raise pytest.UsageError(f"{item.nodeid}: {fault}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Fail a test that is slow and does not say so."""
+    modules, began = len(sys.modules), time.process_time()
+    result = yield
+    seconds, imported = time.process_time() - began, len(sys.modules) - modules
+    if fault := overtime(seconds, imported, {mark.name for mark in item.iter_markers()}):
+        pytest.fail(fault, pytrace=False)
+    return result
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

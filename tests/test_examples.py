@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from search.study import Study, read_study
 from spaces.catalog.catalog import make_space
 from spaces.facts import Facts
@@ -74,6 +76,7 @@ def test_the_example_of_an_own_model_trains_it() -> None:
     assert scores["test_accuracy"] > 0.8
 
 
+@pytest.mark.slow("trains a network")
 def test_the_example_of_an_own_model_looks_at_it_first() -> None:
     look_first = runpy.run_path(str(EXAMPLES / "own_model.py"))["look_first"]
     findings = look_first(seconds=10.0)

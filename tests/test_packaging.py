@@ -132,6 +132,7 @@ def third_party(folder: str) -> set[str]:
     )
 
 
+@pytest.mark.slow("reads every file")
 @pytest.mark.parametrize("package", ["search", "spaces", "trainable"])
 def test_every_import_is_a_declared_dependency(package: str) -> None:
     extras = [line for lines in PROJECT["project"]["optional-dependencies"].values() for line in lines]

@@ -23,13 +23,13 @@ TRIES = 50
 PAUSE_SECONDS = 0.1
 
 
-def processes_of(folder: str) -> list[int]:
+def processes_of(folder: str, variable: str = VARIABLE) -> list[int]:
     """Returns the processes that were started with the folder's variable, or write a log in the folder."""
     others = (int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid())
-    return [pid for pid in others if belongs(pid, folder)]
+    return [pid for pid in others if belongs(pid, folder, variable)]
 
 
-def belongs(pid: int, folder: str) -> bool:
+def belongs(pid: int, folder: str, variable: str = VARIABLE) -> bool:
     """Says whether a process is one of a private Ray.
 
     A process that gives itself a title, as Ray's agents and trials do, may overwrite the variables that it
@@ -37,7 +37,7 @@ def belongs(pid: int, folder: str) -> bool:
     """
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
-            if f"{VARIABLE}={folder}".encode() in file.read().split(b"\0"):
+            if f"{variable}={folder}".encode() in file.read().split(b"\0"):
                 return True
         outputs = [os.readlink(f"/proc/{pid}/fd/{number}") for number in (1, 2)]
     except OSError:  # it has ended, has closed its output, or is another person's
@@ -45,10 +45,10 @@ def belongs(pid: int, folder: str) -> bool:
     return any(path.startswith(f"{folder}/") for path in outputs)
 
 
-def end_processes(folder: str) -> None:
+def end_processes(folder: str, variable: str = VARIABLE) -> None:
     """Kills the processes of a private Ray, also those that they start meanwhile."""
     for _ in range(TRIES):
-        if not (found := processes_of(folder)):
+        if not (found := processes_of(folder, variable)):
             return
         for pid in found:
             try:

@@ -156,6 +156,7 @@ def test_the_page_compares_promotion_with_stopping_under_the_same_sampler() -> N
     assert "tpe+promotion less" not in told
 
 
+@pytest.mark.slow("runs searches")
 def test_the_record_and_the_picture_hold_every_arm(tmp_path: Path) -> None:
     found = {name: falling(0.3) for name in (*ARMS, *PEERS, NEW, RIGHT, ADVERSARIAL, "gp+asha")}
     assert set(summary(found, SHARES)["regret"]) == set(found)

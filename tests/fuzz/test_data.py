@@ -31,6 +31,7 @@ RECIPE = Recipe().with_values({"loop.batch_size": 4, "precision.kind": "fp32"})
 FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM", "TGA", "JPEG2000", "AVIF")
 NAMES = ("a.jpg", "b.png", ".hidden.png", "caf\udce9.png", "x" * 250 + ".png", "a\nb.jpg", "README", "c.TIF")
 TALLY = Tally()
+pytestmark = pytest.mark.fuzz
 
 
 class Sets(NamedTuple):

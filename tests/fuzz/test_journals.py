@@ -26,6 +26,7 @@ from trainable.errors import UserError
 FILES = (EVENTS_FILE, EVENTS_FILE, EVENTS_FILE, EVENTS_FILE, FACTS_FILE, CURSOR_FILE, SYNCED_FILE, STUDY_FILE)
 STUDY = "data: {path: digits}\nbudget: {trials: 3, epochs: 4}\n"
 TALLY = Tally()
+pytestmark = pytest.mark.fuzz
 
 
 class Searched(NamedTuple):

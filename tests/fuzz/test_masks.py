@@ -32,6 +32,7 @@ NAMES = (
     "c.TIF",
 )
 TALLY = Tally()
+pytestmark = pytest.mark.fuzz
 
 
 class Sets(NamedTuple):

@@ -66,6 +66,7 @@ Extent = Literal["written", "made", "trained"]
 EXTENTS: tuple[Extent, ...] = ("written", "made", "made", "trained")
 """What is done with a recipe that is accepted: it is written and read again, makes a run, or is trained."""
 TALLY = Tally()
+pytestmark = pytest.mark.fuzz
 
 
 @pytest.fixture(scope="module")

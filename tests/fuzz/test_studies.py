@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from search.deciding.make import make_sampler
 from search.deciding.pruning import choose_pruning
 from search.facts.hardware import Hardware, Node, concurrent_trials, per_trial
@@ -96,6 +98,7 @@ def check_one(luck: mutations.Luck) -> None:
 
 
 TALLY = Tally()
+pytestmark = pytest.mark.fuzz
 
 
 def test_a_study_is_refused_at_once_or_gives_its_first_trials() -> None:

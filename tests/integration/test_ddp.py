@@ -93,6 +93,7 @@ def clock(tmp_path_factory: pytest.TempPathFactory, ray_session: None) -> Clock:
     return clock
 
 
+@pytest.mark.smoke("a trial with two ranks")
 def test_after_a_stop_the_next_trial_needs_no_new_process_twenty_times_in_a_row(clock: Clock) -> None:
     assert [each for _, each in sorted(clock.epochs.items(), key=lambda item: int(item[0]))] == [
         [[1]]

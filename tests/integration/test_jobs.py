@@ -34,6 +34,7 @@ def job_in(said: str) -> str:
     return said.split("job ", 1)[1].split(":", 1)[0]
 
 
+@pytest.mark.smoke("a submitted job")
 def test_a_submitted_search_runs_on_the_cluster_is_listed_and_is_fetched(
     cluster: Cluster, study: Path, tmp_path: Path
 ) -> None:

@@ -114,6 +114,7 @@ def test_the_addresses_answer_as_soon_as_they_are_printed(addresses: dict[str, s
     assert listens(int(addresses["trials"].split("/")[2].partition(":")[2]))
 
 
+@pytest.mark.smoke("MLflow's pages")
 def test_the_table_has_the_trials_the_best_one_first_with_what_was_searched(
     page: Page, addresses: dict[str, str]
 ) -> None:

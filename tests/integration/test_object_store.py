@@ -119,6 +119,7 @@ def test_a_store_that_is_silent_for_a_while_costs_no_trial(
     assert_all_agree(storage.at("patient").uri, **machine(tmp_path / "another"))
 
 
+@pytest.mark.smoke("an object store")
 def test_images_in_a_store_are_searched_on_and_copied_once(storage: Store, tmp_path: Path) -> None:
     """They are read while training, from the copy that the driver made on the machine."""
     write_classes(tmp_path / "pets", {"cat": 16, "dog": 16})

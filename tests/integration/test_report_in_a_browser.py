@@ -122,6 +122,7 @@ def test_the_keyboard_goes_from_attempt_to_attempt(page: Page, whole: Report) ->
     expect(page.locator("#said")).to_have_text("trial 23, attempt 2: machine taken back")
 
 
+@pytest.mark.smoke("the report in a browser")
 def test_a_click_opens_the_card_of_the_trial(page: Page, whole: Report) -> None:
     best = best_of(whole)
     page.mouse.click(*end_of(page, ".curves", best.id))

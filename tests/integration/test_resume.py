@@ -70,6 +70,7 @@ def runs_of(folder: Path) -> list[object]:
     return list(client.search_runs([each.experiment_id for each in client.search_experiments()]))
 
 
+@pytest.mark.smoke("kill and resume")
 def test_a_driver_killed_in_mid_search_is_resumed_without_loss_or_repetition(tmp_path: Path) -> None:
     """Its images are those of a manifest."""
     study_in(tmp_path, **{"data.path": str(write_manifest(tmp_path))})

@@ -33,6 +33,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, ray_session: None) -> Pat
     return storage / "small"
 
 
+@pytest.mark.smoke("a search")
 def test_a_search_trains_prunes_and_finds_a_best_trial(finished: Path) -> None:
     summary = Search(finished).progress
     assert [trial.id for trial in summary.trials] == [0, 1, 2, 3]

@@ -2,6 +2,7 @@
 
 from typing import assert_never
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -56,6 +57,7 @@ def in_domain(domain: Domain) -> st.SearchStrategy[Value]:
             assert_never(domain)
 
 
+@pytest.mark.slow("draws many trials")
 @given(facts=FACTS, data=st.data())
 @settings(max_examples=50)
 def test_every_draw_is_a_recipe(facts: Facts, data: st.DataObject) -> None:
@@ -67,6 +69,7 @@ def test_every_draw_is_a_recipe(facts: Facts, data: st.DataObject) -> None:
     assert recipe.loop.batch_size <= facts.train_images
 
 
+@pytest.mark.slow("draws many trials")
 @given(facts=FACTS, kind=st.sampled_from(KINDS), data=st.data())
 @settings(max_examples=40)
 def test_every_draw_around_a_pinned_optimizer_is_a_recipe(
@@ -80,6 +83,7 @@ def test_every_draw_around_a_pinned_optimizer_is_a_recipe(
     assert all(value in domains[name] for name, value in space.named(space.own).items())
 
 
+@pytest.mark.slow("draws many trials")
 @given(facts=FACTS, name=st.sampled_from(NAMES), data=st.data())
 def test_every_draw_from_the_priors_of_every_named_space_is_one_of_its_trials(
     facts: Facts, name: str, data: st.DataObject
@@ -94,6 +98,7 @@ def test_every_draw_from_the_priors_of_every_named_space_is_one_of_its_trials(
     assert space.priors(values).keys() == space.named(values).keys()
 
 
+@pytest.mark.slow("draws many trials")
 @given(facts=FACTS, data=st.data())
 @settings(max_examples=50)
 def test_what_is_drawn_moves_no_domain_and_no_source(facts: Facts, data: st.DataObject) -> None:
@@ -107,6 +112,7 @@ def test_what_is_drawn_moves_no_domain_and_no_source(facts: Facts, data: st.Data
             assert (first.domain, first.source) == (again.domain, again.source), rule.name
 
 
+@pytest.mark.slow("draws many trials")
 @given(facts=FACTS, data=st.data())
 @settings(max_examples=50)
 def test_names_lead_back_to_the_values(facts: Facts, data: st.DataObject) -> None:
@@ -115,6 +121,7 @@ def test_names_lead_back_to_the_values(facts: Facts, data: st.DataObject) -> Non
     assert {path_of(name): value for name, value in space.named(values).items()} == values
 
 
+@pytest.mark.slow("draws many trials")
 @given(facts=FACTS)
 @settings(max_examples=50)
 def test_the_first_trial_lies_in_the_space(facts: Facts) -> None:
@@ -124,6 +131,7 @@ def test_the_first_trial_lies_in_the_space(facts: Facts) -> None:
     assert not outside
 
 
+@pytest.mark.slow("draws many trials")
 @given(facts=FACTS)
 @settings(max_examples=20)
 def test_facts_that_were_stored_give_the_same_space_again(facts: Facts) -> None:

@@ -39,6 +39,7 @@ def digits(tmp_path: Path) -> Path:
     return tmp_path / "digits.yaml"
 
 
+@pytest.mark.slow("trains networks")
 def test_a_recipe_trained_twice_and_once_more_from_what_it_left_gives_the_same_numbers(
     digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -102,6 +103,7 @@ def test_a_test_part_of_another_kind_is_said_in_one_line_and_one_of_the_same_kin
     )
 
 
+@pytest.mark.slow("trains networks")
 def test_the_verdict_is_printed_and_stands_in_the_metrics_and_the_json(
     digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -120,6 +122,7 @@ def test_the_verdict_is_printed_and_stands_in_the_metrics_and_the_json(
     assert any(line.startswith("  loop.epochs: 2 -> 4: ") for line in lines[verdict:])
 
 
+@pytest.mark.slow("trains networks")
 def test_a_debug_tool_changes_no_number_and_is_said_to_be_on(
     digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -149,6 +152,7 @@ def test_a_gradient_that_is_nan_is_a_crash_under_debug_anomaly(
     assert "SqrtBackward0" in capsys.readouterr().err
 
 
+@pytest.mark.slow("trains networks")
 def test_running_out_of_memory_is_reported_once_and_recorded(
     digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,6 +50,7 @@ def images(shared: Path) -> Path:
     return shared / "images"
 
 
+@pytest.mark.slow("trains networks")
 def test_the_lists_name_networks_of_timm_with_free_weights() -> None:
     for size, most in zip(SIZES, (12e6, 30e6, 100e6), strict=True):
         for name in BACKBONES[size]:
@@ -61,6 +62,7 @@ def test_the_lists_name_networks_of_timm_with_free_weights() -> None:
             assert sum(each.numel() for each in network.parameters()) <= most, name
 
 
+@pytest.mark.slow("trains networks")
 def test_networks_in_a_folder_are_ranked_and_become_the_next_studys_choices(
     tunebook: Tunebook, weights: Path, images: Path, tmp_path: Path
 ) -> None:
@@ -83,6 +85,7 @@ def test_networks_in_a_folder_are_ranked_and_become_the_next_studys_choices(
     assert read_study(one).networks == ()
 
 
+@pytest.mark.slow("trains networks")
 def test_the_next_study_keeps_what_is_pinned_of_any_network_and_leaves_out_what_is_too_large(
     tunebook: Tunebook, weights: Path, images: Path, tmp_path: Path
 ) -> None:
@@ -116,6 +119,7 @@ def parameters(name: str) -> int:
     return sum(each.numel() for each in timm.create_model(name, num_classes=2).parameters())
 
 
+@pytest.mark.slow("trains networks")
 def test_a_network_that_cannot_take_what_is_pinned_is_left_out(
     tunebook: Tunebook, weights: Path, images: Path
 ) -> None:
@@ -154,6 +158,7 @@ def test_an_objective_that_counts_classes_alike_is_named(
     assert "val_balanced_accuracy, the objective, counts classes alike" in said
 
 
+@pytest.mark.slow("trains networks")
 def test_a_second_look_is_taken_from_the_cache(
     tunebook: Tunebook, weights: Path, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -69,6 +69,7 @@ def verified(recipe: Recipe) -> Recipe:
     return recipe.model_copy(update={"provenance": known.model_copy(update={"verification": found})})
 
 
+@pytest.mark.slow("exports a network")
 @pytest.mark.usefixtures("few_passes")
 def test_a_trial_s_averaged_weights_become_a_bundle_that_knows_its_search(
     tunebook: Tunebook, folder: Path

@@ -31,6 +31,7 @@ def arrays(path: Path, shuffled: bool = False) -> Path:
     return path
 
 
+@pytest.mark.slow("runs all checks")
 def test_sound_data_leave_with_0_and_a_line_that_counts(tunebook: Run, tmp_path: Path) -> None:
     data = arrays(tmp_path / "data.npz")
     code, out, err = tunebook("check", data, *SEEN)
@@ -40,6 +41,7 @@ def test_sound_data_leave_with_0_and_a_line_that_counts(tunebook: Run, tmp_path:
     assert [each.name for each in tmp_path.iterdir()] == ["data.npz"]
 
 
+@pytest.mark.slow("runs all checks")
 def test_an_error_leaves_with_1_and_json_has_every_finding(tunebook: Run, tmp_path: Path) -> None:
     data = arrays(tmp_path / "data.npz", shuffled=True)
     code, out, _ = tunebook("check", data, *SEEN, "--json")
@@ -52,6 +54,7 @@ def test_an_error_leaves_with_1_and_json_has_every_finding(tunebook: Run, tmp_pa
     assert found["check"] == "learning"
 
 
+@pytest.mark.slow("runs all checks")
 def test_a_warning_alone_leaves_with_0(tunebook: Run, tmp_path: Path) -> None:
     arrays(tmp_path / "data.npz")
     (tmp_path / "recipe.yaml").write_text(
@@ -100,6 +103,7 @@ def test_the_table_has_what_it_means_and_what_to_do_where_something_is_wrong() -
     assert closing(findings, 12.3) == "1 error, 0 warnings, in 12 s"
 
 
+@pytest.mark.slow("runs all checks")
 def test_gradients_are_checked_when_asked_for(tunebook: Run, tmp_path: Path) -> None:
     data = arrays(tmp_path / "data.npz")
     code, out, err = tunebook("check", data, *SEEN, "--debug", "gradcheck", "--json")
@@ -107,6 +111,7 @@ def test_gradients_are_checked_when_asked_for(tunebook: Run, tmp_path: Path) -> 
     assert "gradients" in {each["check"] for each in json.loads(out)["findings"]}
 
 
+@pytest.mark.slow("runs all checks")
 def test_a_study_s_trials_and_its_own_first_ones_are_counted_below_the_title(
     tunebook: Run, tmp_path: Path
 ) -> None:

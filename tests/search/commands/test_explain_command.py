@@ -125,6 +125,7 @@ def test_what_varies_comes_first_and_what_is_fixed_on_demand(tunebook: Tunebook)
     assert "--all" not in whole
 
 
+@pytest.mark.slow("measures networks")
 def test_data_and_settings_are_read_as_check_reads_them(tunebook: Tunebook, tmp_path: Path) -> None:
     images(tmp_path / "pets")
     for arguments in (["--data", "digits"], ["digits"], ["pets"], [a_study()], [a_study(), "--data", "pets"]):
@@ -318,6 +319,7 @@ def test_where_a_fact_is_from_is_said_exactly(
     assert rows(digits_facts(), study, study.data, recorded=recorded)[name].origin == origin
 
 
+@pytest.mark.slow("measures networks")
 def test_a_manifest_is_explained_checked_and_trained_as_the_folder_that_it_lists(tunebook: Tunebook) -> None:
     images(Path("pets"))
     files = sorted(Path("pets").rglob("*.png"))
@@ -345,6 +347,7 @@ def test_a_manifest_is_explained_checked_and_trained_as_the_folder_that_it_lists
 # --- earlier searches -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow("measures networks")
 def test_the_plan_says_what_earlier_searches_taught_and_the_field_by_which_of_them(
     tunebook: Tunebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -68,6 +68,7 @@ def test_lr_find_prints_json_and_writes_the_same(tunebook: Tunebook) -> None:
     assert wanted["band_at_256"] == pytest.approx([4 * rate for rate in wanted["band"]])
 
 
+@pytest.mark.slow("trains for a probe")
 def test_lr_find_draws_a_picture(tunebook: Tunebook) -> None:
     code, out, _ = tunebook("lr-find", a_recipe(), *SWEEP, "--out", "band.png")
     assert code == 0
@@ -78,6 +79,7 @@ def test_lr_find_draws_a_picture(tunebook: Tunebook) -> None:
         assert len(image.convert("RGB").getcolors(1 << 20) or ()) > 20
 
 
+@pytest.mark.slow("trains for a probe")
 def test_lr_find_writes_a_page_that_needs_no_other_file(tunebook: Tunebook) -> None:
     code, _, _ = tunebook("lr-find", a_recipe(), *SWEEP, "--out", "band.html")
     assert code == 0
@@ -111,6 +113,7 @@ def test_batch_find_prints_the_sizes_and_what_to_set(tunebook: Tunebook) -> None
         assert words in out
 
 
+@pytest.mark.slow("trains for a probe")
 def test_batch_find_keeps_a_limit(tunebook: Tunebook) -> None:
     threads = torch.get_num_threads()
     code, out, _ = tunebook("batch-find", a_recipe(), "--limit-gib", "0.001", "--json")
@@ -141,6 +144,7 @@ def test_a_recipe_is_used_as_it_is_written_with_settings(tmp_path: Path) -> None
     assert looked.data.info.train_images == 200
 
 
+@pytest.mark.slow("trains for a probe")
 def test_a_study_stands_for_its_first_trial(tmp_path: Path) -> None:
     study = tmp_path / "study.yaml"
     study.write_text("data: {path: digits, train_limit: 200}\nbudget: {epochs: 7}\nresources: {cpus: 1}\n")
@@ -197,6 +201,7 @@ def test_a_target_is_needed() -> None:
 # --- masks ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow("trains for a probe")
 def test_both_probes_measure_a_recipe_that_learns_masks(tunebook: Tunebook) -> None:
     write_recipe(Path("masks.yaml"), mask_recipe(write_masks(Path("data"))))
     code, out, _ = tunebook("batch-find", "masks.yaml", "--json")

@@ -37,6 +37,7 @@ def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "recipe.yaml"
 
 
+@pytest.mark.slow("trains and prunes networks")
 def test_a_trained_network_is_pruned_compared_and_written(tunebook: Tunebook, recipe: Path) -> None:
     assert tunebook("train", recipe, "--out", "trained")[0] == 0
     code, out, _ = tunebook("shrink", "trained", "--flops", 0.5, "--seeds", 2, "--test", "-o", "small")
@@ -56,6 +57,7 @@ def test_a_trained_network_is_pruned_compared_and_written(tunebook: Tunebook, re
     assert tree["operations"]["left"] < 0.5
 
 
+@pytest.mark.slow("trains and prunes networks")
 def test_a_recipe_is_trained_first_and_the_data_are_printed_alone(tunebook: Tunebook, recipe: Path) -> None:
     code, out, _ = tunebook(
         "shrink", recipe, "--seeds", 2, "--json", "--set", "optimizer.momentum=0.5", "--epochs", 1
@@ -83,6 +85,7 @@ def test_a_recipe_is_trained_first_and_the_data_are_printed_alone(tunebook: Tune
     assert [each.name for each in Path().iterdir()] == ["recipe.yaml"], "nothing was asked to be written"
 
 
+@pytest.mark.slow("trains and prunes networks")
 def test_the_unpruned_network_teaches_and_the_written_recipe_names_it(
     tunebook: Tunebook, recipe: Path
 ) -> None:
@@ -114,6 +117,7 @@ def test_the_unpruned_network_teaches_and_the_written_recipe_names_it(
     assert out.splitlines()[0] == "2 fine-tunings of 1 epoch", "as the training, which had no teacher"
 
 
+@pytest.mark.slow("trains and prunes networks")
 def test_a_pruned_network_is_pruned_again_by_the_recipe_that_trained_the_whole_one(
     tunebook: Tunebook, recipe: Path
 ) -> None:
@@ -132,6 +136,7 @@ def test_a_pruned_network_is_pruned_again_by_the_recipe_that_trained_the_whole_o
     assert read_recipe(Path("smaller/training.yaml")) == training
 
 
+@pytest.mark.slow("trains and prunes networks")
 def test_the_recipe_of_a_pruned_network_says_that_it_builds_the_whole_one(
     tunebook: Tunebook, recipe: Path
 ) -> None:
@@ -161,6 +166,7 @@ def test_the_recipe_of_a_pruned_network_says_that_it_builds_the_whole_one(
     assert tunebook("shrink", "copy.yaml", "--seeds", 2)[1].startswith(f"copy.yaml: {words}\n")
 
 
+@pytest.mark.slow("trains and prunes networks")
 def test_the_recipe_of_the_whole_network_stays_one_that_is_trained_and_exported(
     tunebook: Tunebook, recipe: Path
 ) -> None:
@@ -176,6 +182,7 @@ def test_the_recipe_of_the_whole_network_stays_one_that_is_trained_and_exported(
     assert "pruned" not in tunebook("train", "whole/recipe.yaml")[1]
 
 
+@pytest.mark.slow("trains and prunes networks")
 def test_a_pruned_network_without_the_recipe_of_the_training_says_so_and_has_none_from_scratch(
     tunebook: Tunebook, recipe: Path
 ) -> None:
@@ -194,6 +201,7 @@ def test_a_pruned_network_without_the_recipe_of_the_training_says_so_and_has_non
     assert not Path("smaller/training.yaml").exists()
 
 
+@pytest.mark.slow("trains and prunes networks")
 def test_a_recipe_s_network_teaches_while_it_is_there_but_names_no_written_teacher(
     tunebook: Tunebook, recipe: Path
 ) -> None:
@@ -243,6 +251,7 @@ def test_a_setting_of_teaching_without_its_teacher_is_refused_before_any_trainin
             assert tunebook("train", recipe, "--out", "trained")[0] == 0
 
 
+@pytest.mark.slow("trains and prunes networks")
 def test_a_trial_that_teaches_is_written_into_its_search(tunebook: Tunebook, tmp_path: Path) -> None:
     (tmp_path / "earlier").mkdir()
     trained_search(tmp_path / "earlier")
@@ -254,6 +263,7 @@ def test_a_trial_that_teaches_is_written_into_its_search(tunebook: Tunebook, tmp
     assert teacher == str(tmp_path / "earlier" / "teachers" / "trial-0-epoch-1")
 
 
+@pytest.mark.slow("trains and prunes networks")
 def test_masks_are_judged_by_their_iou_and_distilled(
     tunebook: Tunebook, tmp_path: Path, recipe: Path
 ) -> None:
@@ -270,6 +280,7 @@ def test_masks_are_judged_by_their_iou_and_distilled(
     assert network_in(Path("small"))(torch.zeros(1, 3, 16, 16)).shape == (1, 3, 16, 16)
 
 
+@pytest.mark.slow("trains and prunes networks")
 def test_a_training_that_diverges_is_a_failure_and_leaves_nothing(tunebook: Tunebook, recipe: Path) -> None:
     assert tunebook("train", recipe, "--out", "trained")[0] == 0
     code, _, error = tunebook("shrink", "trained", "--lr-factor", 1e30, "-o", "small")
@@ -281,6 +292,7 @@ def test_a_training_that_diverges_is_a_failure_and_leaves_nothing(tunebook: Tune
     assert sorted(each.name for each in Path().iterdir()) == ["recipe.yaml", "trained"]
 
 
+@pytest.mark.slow("trains and prunes networks")
 def test_what_cannot_be_pruned_is_one_message_before_any_training(tunebook: Tunebook, recipe: Path) -> None:
     cases: list[tuple[list[str], str]] = [
         (["missing"], "missing: no such folder; expected a search's folder (with study.yaml), or one that"),

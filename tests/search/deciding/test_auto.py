@@ -79,6 +79,7 @@ def searched(
     return sampler, found
 
 
+@pytest.mark.slow("draws many trials")
 @pytest.mark.parametrize("learns", get_args(Learns))
 def test_later_draws_are_better_than_even_ones(learns: Learns) -> None:
     last = [np.median(searched(plain(), 50, learns, seed)[1][-20:]) for seed in range(4)]
@@ -86,6 +87,7 @@ def test_later_draws_are_better_than_even_ones(learns: Learns) -> None:
     assert np.mean(last) > 0.7 * np.mean(even)
 
 
+@pytest.mark.slow("draws many trials")
 def test_the_model_finds_the_best_more_closely_than_even_draws_and_mutations_alone() -> None:
     best = {
         learns: np.mean([max(searched(plain(), 50, learns, seed)[1]) for seed in range(4)])
@@ -282,6 +284,7 @@ def test_a_trial_that_has_passed_a_rung_is_learnt_from_before_it_ends() -> None:
     assert distance(reported=True) < 0.8 * distance(reported=False)
 
 
+@pytest.mark.slow("draws many trials")
 def test_a_budget_in_hours_draws_what_trains_fast_among_what_is_as_good() -> None:
     """Here a lower decay changes the score by little, and an epoch with it takes a tenth of the time."""
 

@@ -86,6 +86,7 @@ def test_the_new_trials_depend_on_no_run_of_a_finalist(
     assert any(trial.id != at for at, trial in enumerate(drawn(with_final)))
 
 
+@pytest.mark.slow("replays a search after each line")
 @pytest.mark.parametrize("kind", ["tpe", "auto"])
 def test_killed_after_any_line_an_extension_goes_on_as_if_it_had_never_stopped(
     open_ledger: Open, tmp_path: Path, kind: SamplerKind

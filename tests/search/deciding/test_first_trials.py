@@ -78,6 +78,7 @@ def test_a_first_trial_is_stopped_at_a_rung_as_others_are(
     assert (own.end, first.end, first.epochs) == ("finished", "stopped", 1)
 
 
+@pytest.mark.slow("replays a search after each line")
 @pytest.mark.parametrize("kind", ["random", "tpe", "prior-tpe", "auto"])
 def test_killed_after_any_line_a_search_with_first_trials_goes_on_as_if_it_had_never_stopped(
     open_ledger: Open, tmp_path: Path, inside: FirstTrial, outside: FirstTrial, kind: SamplerKind

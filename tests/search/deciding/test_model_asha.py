@@ -147,6 +147,7 @@ def one_by_one(ledger: Ledger) -> None:
             pass
 
 
+@pytest.mark.slow("replays a search after each line")
 def test_killed_after_any_line_it_forecasts_what_it_would_have_forecast(
     open_ledger: Open, tmp_path: Path
 ) -> None:

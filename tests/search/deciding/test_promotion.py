@@ -279,6 +279,7 @@ SCORES = st.integers(0, 3).map(lambda step: step / 4)
 HAPPENS = st.sampled_from(["trains"] * 12 + ["diverges", "fails", "driver is killed"])
 
 
+@pytest.mark.slow("runs many searches")
 @given(
     budget=st.integers(1, 9),
     factor=st.integers(2, 4),

@@ -16,6 +16,7 @@ from tests.search.small_events import replace_journal
 from trainable.training.metrics import EpochResult
 
 
+@pytest.mark.slow("replays a search after each line")
 @pytest.mark.parametrize(
     ("kind", "every", "scheduler", "by_time"),
     [

@@ -17,6 +17,7 @@ from tests.search.deciding.small_ledgers import Open, drive, result
 FEW, MANY, LAST = 100, 1_000, 50
 
 
+@pytest.mark.slow("thousands of trials")
 @pytest.mark.parametrize("scheduler", [Asha, PromotionAsha])
 def test_a_result_takes_about_as_many_calls_among_few_trials_and_among_many(
     tmp_path: Path, small_space: Space, scheduler: type[Scheduler]

@@ -39,6 +39,7 @@ def recipe(path: Path, **values: Any) -> Recipe:
     return Recipe().with_values({"data.path": str(path), "model.width": 4, **written})
 
 
+@pytest.mark.slow("measures networks")
 def test_a_second_look_measures_nothing_and_says_so(images: Path) -> None:
     first = cached_or_measured(recipe(images), CPU)
     again = cached_or_measured(recipe(images), CPU)
@@ -47,6 +48,7 @@ def test_a_second_look_measures_nothing_and_says_so(images: Path) -> None:
     assert (again.facts, again.info) == (first.facts, first.info)
 
 
+@pytest.mark.slow("measures networks")
 def test_a_look_needs_no_image_while_nothing_has_changed(images: Path) -> None:
     """The file has the same name, size and time as before, and holds nothing that could be read."""
     first = cached_or_measured(recipe(images), CPU)
@@ -91,11 +93,13 @@ def test_what_follows_from_the_budget_and_the_machine_is_never_old(images: Path)
     assert (longer.facts.epochs, longer.facts.cpus) == (77, 3)
 
 
+@pytest.mark.slow("measures networks")
 def test_speeds_are_measured_for_each_number_of_processors(images: Path) -> None:
     cached_or_measured(recipe(images, precision__kind="auto"), CPU)
     assert not cached_or_measured(recipe(images, precision__kind="auto"), PerTrial(cpus=3, gpus=0.0)).cached
 
 
+@pytest.mark.slow("measures networks")
 @pytest.mark.parametrize(
     "change",
     [
@@ -111,6 +115,7 @@ def test_other_data_or_another_model_are_measured_anew(images: Path, change: dic
     assert not cached_or_measured(recipe(images, **change), CPU).cached
 
 
+@pytest.mark.slow("measures networks")
 def test_images_that_have_changed_are_measured_anew(images: Path) -> None:
     before = cached_or_measured(recipe(images), CPU)
     write_images(images, 90)
@@ -136,6 +141,7 @@ def test_the_bundled_digits_are_the_same_from_any_folder(
     assert cache_file(Recipe(), "cpu") == here
 
 
+@pytest.mark.slow("measures networks")
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"facts": {}, "data": {}}', b"\xff\xfe"])
 def test_a_broken_file_is_measured_over(images: Path, content: bytes) -> None:
     cached_or_measured(recipe(images), CPU)
@@ -154,6 +160,7 @@ def test_speeds_are_timed_once_and_the_rest_is_measured_again(images: Path) -> N
     assert measured_anew(base, first.info, CPU) == first.facts
 
 
+@pytest.mark.slow("measures networks")
 def test_a_cache_that_cannot_be_written_is_done_without(
     images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

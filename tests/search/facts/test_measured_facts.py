@@ -118,6 +118,7 @@ def test_probes_of_a_gpu_need_one(monkeypatch: pytest.MonkeyPatch) -> None:
         run_probes(study, digits_facts(gpus=1.0), base, load_data(base, CPU))
 
 
+@pytest.mark.slow("measures networks")
 def test_a_sweep_without_a_band_is_said_and_leaves_the_fact_open() -> None:
     """The model memorises ten images before any rate is too high, or the loss explodes at once."""
     written = {"loop.batch_size": 4, "precision.kind": "fp32"}

@@ -144,6 +144,7 @@ def test_other_fields_of_the_model_leave_its_network_open(hub: Path, photographs
     assert (recipe.get("model.name"), recipe.model.dropout) == (LITE0, 0.1)
 
 
+@pytest.mark.slow("measures networks")
 def test_a_search_and_its_resume_start_from_weights_in_a_folder(
     photographs: Path, weights: Path, tmp_path: Path
 ) -> None:
@@ -164,6 +165,7 @@ def test_a_search_and_its_resume_start_from_weights_in_a_folder(
     assert again.data.info == first.data.info
 
 
+@pytest.mark.slow("measures networks")
 def test_weights_named_by_a_flag_are_explained(tunebook: Tunebook, photographs: Path, weights: Path) -> None:
     torch.manual_seed(0)
     code, out, err = tunebook("explain", photographs, "--set", f"base.model.weights={weights}")

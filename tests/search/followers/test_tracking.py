@@ -39,6 +39,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("search.followers.consumer.POLL_SECONDS", 0.05)
 
 
+@pytest.mark.slow("writes to MLflow")
 def test_a_search_is_a_parent_run_with_a_child_for_each_trial(client: MlflowClient, folder: Path) -> None:
     written = write(folder, a_search(folder))
     assert tracker_of(folder).sync().complete

@@ -63,6 +63,7 @@ def models_of(client: MlflowClient, folder: Path) -> list[LoggedModel]:
     return list(client.search_logged_models([parent.info.experiment_id], wanted))
 
 
+@pytest.mark.slow("writes to MLflow")
 def test_every_run_names_its_images_by_their_digest_once(client: MlflowClient, folder: Path) -> None:
     finished(folder)
     (folder / CURSOR_FILE).unlink()

@@ -110,6 +110,7 @@ def test_a_search_that_is_less_alike_moves_the_belief_less(high: Path) -> None:
     assert centre(plain(study)) < centre(learned(study, far).space) < centre(learned(study).space)
 
 
+@pytest.mark.slow("learns from many searches")
 def test_searches_that_differ_leave_a_wide_belief_between_them(high: Path, low: Path) -> None:
     both = learned(study_of([high, low])).space
     assert centre(learned(study_of([low])).space) < centre(both) < centre(learned(study_of([high])).space)

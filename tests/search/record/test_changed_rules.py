@@ -110,6 +110,7 @@ def test_the_rule_that_is_changed_here_decides_a_field(
     assert (before.get(FLIP), after.get(FLIP)) == (0.5, 0.125)
 
 
+@pytest.mark.slow("shows a whole search")
 def test_show_and_explain_and_the_conclusion_say_what_they_said(
     folder: Path, changed_rule: Callable[[], None], tunebook: Tunebook
 ) -> None:

@@ -95,6 +95,7 @@ def test_a_damaged_journal_is_an_error_that_names_file_and_line(
         assert "\n" not in error
 
 
+@pytest.mark.slow("reads after each cut")
 def test_what_a_power_failure_cuts_off_is_left_out_and_a_torn_line_is_reported(
     finished: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

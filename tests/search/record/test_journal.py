@@ -83,6 +83,7 @@ def test_each_event_is_one_line_that_begins_with_its_kind(tmp_path: Path) -> Non
     assert len(lines[2]) == len(start) + len('0123456789ab"}')
 
 
+@pytest.mark.slow("tries many examples")
 @given(value=st.floats(allow_nan=False, allow_infinity=False) | st.integers() | st.booleans() | st.text())
 def test_every_value_keeps_its_type_and_its_last_bit(
     tmp_path_factory: pytest.TempPathFactory, value: float | int | bool | str

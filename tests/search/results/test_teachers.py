@@ -118,6 +118,7 @@ def test_a_trial_that_is_not_there_is_refused(searched: tuple[Path, Run], named:
 # --- before the first trial ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow("trains a teacher")
 def test_a_study_is_prepared_with_the_teachers_facts_and_digests(
     searched: tuple[Path, Run], tmp_path: Path
 ) -> None:
@@ -134,6 +135,7 @@ def test_a_study_is_prepared_with_the_teachers_facts_and_digests(
     assert not [line for line in said if line.startswith("distillation")]
 
 
+@pytest.mark.slow("trains a teacher")
 @pytest.mark.parametrize("named", ["{folder}#0", "teacher"])
 @pytest.mark.parametrize("of_base", [True, False], ids=["base has one", "base has none"])
 @pytest.mark.parametrize("as_file", [True, False], ids=["a file", "values"])
@@ -162,6 +164,7 @@ def test_a_first_trial_has_a_teacher_of_its_own_with_its_own_digest(
     assert len(set(found.weights.values())) == 1 + of_base
 
 
+@pytest.mark.slow("trains a teacher")
 def test_a_first_trials_teacher_that_is_not_there_is_refused_before_any_trial(
     searched: tuple[Path, Run], tmp_path: Path
 ) -> None:
@@ -216,6 +219,7 @@ def test_a_teacher_that_is_no_larger_is_said_to_gain_little(
     assert "arXiv" in line
 
 
+@pytest.mark.slow("trains a teacher")
 def test_a_check_of_a_study_says_what_is_to_be_expected_of_its_teacher(
     searched: tuple[Path, Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -295,6 +299,7 @@ def test_a_search_does_not_go_on_with_another_teacher(searched: tuple[Path, Run]
 # --- afterwards ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow("trains a teacher")
 def test_a_trained_recipe_names_its_teacher_and_says_if_another_one_is_there(
     searched: tuple[Path, Run], tmp_path: Path
 ) -> None:

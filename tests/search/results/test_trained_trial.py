@@ -23,6 +23,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Run]:
     return folder, trained_search(folder)
 
 
+@pytest.mark.slow("exports a network")
 def test_the_program_answers_as_the_run_does_with_averaged_weights_from_raw_pixels(
     trained: tuple[Path, Run],
 ) -> None:
@@ -39,6 +40,7 @@ def test_the_program_answers_as_the_run_does_with_averaged_weights_from_raw_pixe
     assert not torch.equal(run.weights()["head.weight"], run.model.state_dict()["head.weight"])
 
 
+@pytest.mark.slow("exports a network")
 def test_the_program_takes_any_number_of_images(trained: tuple[Path, Run]) -> None:
     program = best_program(Search(trained[0])).module()
     for images in (1, 3, 64):

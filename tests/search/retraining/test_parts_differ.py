@@ -52,6 +52,7 @@ def test_luck_that_raises_both_scores_of_a_run_cancels_out() -> None:
     assert parts_differ(METRIC, runs((0.9, 0.85), (0.7, 0.65), (0.8, 0.75), images=0.01)) is not None
 
 
+@pytest.mark.slow("draws many parts")
 def test_of_parts_of_one_kind_at_most_one_in_a_hundred_is_said_to_differ() -> None:
     luck = np.random.default_rng(0)
     said = 0

@@ -108,6 +108,7 @@ def test_the_claim_of_a_finalized_recipe_is_a_mean_over_its_seeds() -> None:
     assert allowed[0] < 0.75 * allowed[1]
 
 
+@pytest.mark.slow("judges many searches")
 @pytest.mark.parametrize("images", [0.0, 0.01])
 @pytest.mark.parametrize("with_final", [False, True])
 def test_the_rule_refuses_what_holds_in_one_case_of_forty(with_final: bool, images: float) -> None:

@@ -107,6 +107,7 @@ def again(study: Study, folder: Path) -> Prepared:
     return prepare_again(study, Home(folder), Search(folder), MACHINE)
 
 
+@pytest.mark.slow("measures networks")
 def test_weights_that_are_missing_or_fit_nothing_are_reported_before_any_trial(tmp_path: Path) -> None:
     """They are reported when a search begins, and when it is resumed."""
     fitting, strange = tmp_path / "fitting.safetensors", tmp_path / "strange.safetensors"
@@ -135,6 +136,7 @@ def test_a_search_begins_with_what_a_person_wrote_over_the_facts(tmp_path: Path)
     assert prepared_again.facts == prepared.facts
 
 
+@pytest.mark.slow("measures networks")
 def test_probes_measure_once_as_the_search_begins(tmp_path: Path) -> None:
     """A resumed search reads them: here, numbers that no probe would give."""
     base = {"model.width": 8, "precision.kind": "fp32"}
@@ -256,6 +258,7 @@ def test_a_search_says_before_it_begins_that_its_test_images_are_of_another_kind
     assert not [each for each in said["same"] if "told apart" in each or "share" in each]
 
 
+@pytest.mark.slow("measures networks")
 @pytest.mark.parametrize("cpus", [1, 2, 6])
 def test_a_trials_processors_decode_its_images_unless_the_study_says_how_many_do(
     tmp_path: Path, cpus: int
@@ -289,6 +292,7 @@ def test_images_are_decoded_before_the_first_trial_here_and_in_a_cluster_by_the_
     assert "decoding 20 images once" in said[0]
 
 
+@pytest.mark.slow("measures networks")
 @pytest.mark.parametrize(
     ("store_bytes", "held"), [(None, True), (2**20, True), (2 * 24 * 3 * 10 * 10 - 2, False)]
 )

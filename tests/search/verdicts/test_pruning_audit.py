@@ -131,6 +131,7 @@ def test_a_trained_trial_stands_for_all_that_were_stopped_at_its_rung() -> None:
     assert found.rungs[0].correlation == pytest.approx(whole)
 
 
+@pytest.mark.slow("judges many searches")
 @pytest.mark.parametrize(("trials", "planted"), [(60, 0.5), (120, 0.8)])
 def test_the_interval_holds_the_true_correlation_where_a_tenth_of_the_stopped_trials_is_audited(
     trials: int, planted: float, monkeypatch: pytest.MonkeyPatch

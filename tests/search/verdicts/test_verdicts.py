@@ -90,6 +90,7 @@ def the(rule: str, verdicts: Verdicts) -> Verdict:
     return found
 
 
+@pytest.mark.slow("judges many searches")
 @pytest.mark.parametrize(
     "rule", sorted(PLANTED.keys() - {"optimizer.lr[adamw]"})
 )  # a third of the trials have it
@@ -103,6 +104,7 @@ def test_a_large_planted_effect_is_found_in_four_searches_of_five_and_never_upsi
     assert set(words) <= {PLANTED[rule], "untested"}
 
 
+@pytest.mark.slow("judges many searches")
 def test_where_no_rule_matters_few_searches_give_any_verdict() -> None:
     space = space_of_rules()
     found = [judge(space, search(space, "random", 24, seed, nothing)) for seed in range(NULL_STUDIES)]
@@ -114,6 +116,7 @@ def test_where_no_rule_matters_few_searches_give_any_verdict() -> None:
     assert sum(bool(verdicts.clear) for verdicts in found) / NULL_STUDIES <= FALSE_SHARE + luck
 
 
+@pytest.mark.slow("judges many searches")
 def test_several_planted_effects_are_distinguished_from_the_rules_that_do_nothing() -> None:
     space = space_of_rules()
     found = [

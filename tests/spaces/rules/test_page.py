@@ -17,6 +17,7 @@ FILE = Path(__file__).parents[3] / "docs" / "heuristics.md"
 TEXT = FILE.read_text()
 
 
+@pytest.mark.slow("asks every rule")
 def test_the_page_is_what_the_rules_say_today() -> None:
     assert page(head_of(TEXT)) == TEXT, "run: python -m spaces.rules.page docs/heuristics.md"
 
@@ -67,6 +68,7 @@ def test_the_overrides_that_the_page_shows_make_a_space() -> None:
     assert "schedule.kind" in space.own
 
 
+@pytest.mark.slow("asks every rule")
 def test_a_page_without_its_mark_gets_one() -> None:
     assert head_of("# Title\n") == "# Title\n"
     assert page("# Title\n").startswith(f"# Title\n\n{MARK}\n")

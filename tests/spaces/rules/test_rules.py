@@ -135,6 +135,7 @@ def _high(found: Distribution) -> float:
     return found.domain.high
 
 
+@pytest.mark.slow("asks every rule")
 def test_every_rule_has_a_text_a_reason_and_a_source() -> None:
     for rule in RULES:
         assert rule.words.summary.endswith("."), rule.name

@@ -68,6 +68,7 @@ def test_a_bundle_has_the_files_of_any_other_and_says_what_was_measured(bundle: 
     assert "0 `ground`, 1 `square`, 2 `disc`" in card.text
 
 
+@pytest.mark.slow("exports networks")
 @pytest.mark.parametrize(
     ("values", "channels"),
     [(VIEWS, 3), ({"data.in_memory": False, "data.test_fraction": 0.0}, 1)],
@@ -133,6 +134,7 @@ def test_the_script_writes_over_nothing(bundle: Path, tmp_path: Path) -> None:
     assert f"its mask {tmp_path / 'a.png'} is there already" in done.stderr
 
 
+@pytest.mark.slow("exports networks")
 def test_both_files_answer_windows_alike(bundle: Path) -> None:
     windows = np.random.default_rng(0).uniform(0, 255, (3, 16, 16, 3)).astype(np.float32)
     first = answer_of_onnx(bundle / "model.onnx")(windows)

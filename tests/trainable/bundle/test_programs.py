@@ -72,6 +72,7 @@ def test_both_files_answer_as_a_run_does_and_each_as_the_other_for_images_of_any
             torch.testing.assert_close(torch.from_numpy(answer(images)), found, rtol=0, atol=2e-3)
 
 
+@pytest.mark.slow("exports networks")
 def test_files_say_what_they_take_and_name_no_file_of_this_machine(tmp_path: Path) -> None:
     trained = untrained()
     program = export_program(make_classifier(trained.network(), trained.recipe, trained.data.info))
@@ -104,6 +105,7 @@ class Deciding(nn.Module):
         return logits
 
 
+@pytest.mark.slow("exports networks")
 def test_a_network_of_your_own_is_exported_and_one_that_cannot_be_is_one_message() -> None:
     own = {"model.kind": "own", "model.name": "build"}
     plain = untrained(own, lambda classes: nn.Sequential(nn.Flatten(), nn.Linear(64, classes)))

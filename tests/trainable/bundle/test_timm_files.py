@@ -42,6 +42,7 @@ def ours(trained: Trained, image: Image.Image) -> Tensor:
     return found
 
 
+@pytest.mark.slow("exports networks")
 @pytest.mark.data
 @pytest.mark.parametrize(
     ("values", "most"),

@@ -49,6 +49,7 @@ CUT: dict[str, Any] = {"evaluation.resize.kind": "center_crop", "evaluation.resi
 VIEWS: dict[str, Any] = {"evaluation.flip": True, "evaluation.scales": [1.0, 0.75]}
 
 
+@pytest.mark.slow("exports networks")
 def test_what_train_left_becomes_a_bundle_whose_page_says_what_was_measured(tmp_path: Path) -> None:
     recipe = Recipe().with_values({**DIGITS, "loop.epochs": 1, "regularisation.averaging.kind": "ema"})
     outcome = train(recipe, out=tmp_path / "trained", test=True)
@@ -114,6 +115,7 @@ OWN: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow("exports networks")
 def test_your_own_network_and_images_become_a_bundle_from_python_also_without_a_test_part(
     tmp_path: Path,
 ) -> None:
@@ -136,6 +138,7 @@ def test_a_folder_that_is_not_empty_is_refused_and_stays_as_it_was(tmp_path: Pat
     assert [each.name for each in tmp_path.iterdir()] == ["notes.txt"]
 
 
+@pytest.mark.slow("exports networks")
 def test_a_file_that_answers_otherwise_leaves_no_bundle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,6 +172,7 @@ def test_images_of_several_sizes_are_answered_in_their_order() -> None:
     assert seen == [(2, 4, 1, 1), (1, 2, 2, 1)]
 
 
+@pytest.mark.slow("exports networks")
 def test_the_weights_of_a_state_are_those_that_the_run_is_scored_with() -> None:
     recipe = Recipe().with_values({**DIGITS, "loop.epochs": 1, "regularisation.averaging.kind": "ema"})
     for each in (recipe, in_fp32(recipe)):

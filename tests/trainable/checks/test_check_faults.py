@@ -283,6 +283,7 @@ RECIPE_FAULTS: list[tuple[dict[str, Any], CheckName]] = [
 ]
 
 
+@pytest.mark.slow("trains for its checks")
 @pytest.mark.parametrize(("fault", "found_by"), DATA_FAULTS)
 def test_a_fault_of_the_data_is_found_by_the_check_that_is_meant_to(
     fault: Callable[[DataSet], DataSet], found_by: CheckName
@@ -293,6 +294,7 @@ def test_a_fault_of_the_data_is_found_by_the_check_that_is_meant_to(
     assert found[found_by].do
 
 
+@pytest.mark.slow("trains for its checks")
 @pytest.mark.parametrize(
     ("model", "found_by"), [fault[1:] for fault in MODEL_FAULTS], ids=[fault[0] for fault in MODEL_FAULTS]
 )
@@ -304,6 +306,7 @@ def test_a_fault_of_the_network_is_found_by_the_check_that_is_meant_to(
     assert found_by in found, sorted(found)
 
 
+@pytest.mark.slow("trains for its checks")
 @pytest.mark.parametrize(("values", "found_by"), RECIPE_FAULTS)
 def test_a_rate_out_of_bounds_is_found_and_is_no_error_of_the_network(
     values: dict[str, Any], found_by: CheckName
@@ -326,6 +329,7 @@ def test_gradients_that_nobody_sets_to_zero_are_found(monkeypatch: pytest.Monkey
     assert "never zeroed" in found["training step"].means
 
 
+@pytest.mark.slow("trains for its checks")
 def test_an_optimizer_that_does_not_step_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.optim.SGD, "step", lambda self, closure=None: None)
     found = alarms(in_part("training step", small_recipe(), sound_data()))
@@ -333,6 +337,7 @@ def test_an_optimizer_that_does_not_step_is_found(monkeypatch: pytest.MonkeyPatc
     assert "do not move" in found["training step"].what
 
 
+@pytest.mark.slow("trains for its checks")
 def test_true_labels_that_reach_training_past_the_shuffled_ones_are_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -351,6 +356,7 @@ def test_true_labels_that_reach_training_past_the_shuffled_ones_are_found(
     assert found["shuffled labels"].level == "error"
 
 
+@pytest.mark.slow("trains for its checks")
 @pytest.mark.parametrize("net", [None, plain_net], ids=["resnet_small", "a net of one's own in fp64"])
 def test_sound_data_with_a_sound_net_raise_no_alarm(net: Callable[[], nn.Module] | None) -> None:
     findings = checked(small_recipe({"optimizer.lr": 0.02}), net() if net else None)
@@ -358,6 +364,7 @@ def test_sound_data_with_a_sound_net_raise_no_alarm(net: Callable[[], nn.Module]
     assert {finding.check for finding in findings} >= {"one batch", "learning", "shuffled labels", "loader"}
 
 
+@pytest.mark.slow("trains for its checks")
 def test_what_is_checked_stays_as_it_was_and_twice_gives_the_same() -> None:
     data, net = sound_data(), plain_net()
     before = {name: value.clone() for name, value in net.state_dict().items()}
@@ -369,6 +376,7 @@ def test_what_is_checked_stays_as_it_was_and_twice_gives_the_same() -> None:
     assert first == second
 
 
+@pytest.mark.slow("trains for its checks")
 def test_the_recipe_of_the_gate_is_not_what_is_returned() -> None:
     recipe = small_recipe()
     checked(recipe)

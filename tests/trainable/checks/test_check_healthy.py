@@ -33,10 +33,12 @@ def alarms(findings: Iterable[Finding]) -> list[Finding]:
     return [each for each in findings if each.level in ("error", "warning")]
 
 
+@pytest.mark.slow("trains for its checks")
 def test_digits_raise_no_alarm() -> None:
     assert_sound({"data.path": "digits"})
 
 
+@pytest.mark.slow("trains for its checks")
 @pytest.mark.parametrize(
     "network",
     [
@@ -54,11 +56,13 @@ def test_networks_of_libraries_raise_no_alarm(network: dict[str, Any]) -> None:
     assert {each.check for each in findings} >= {"first steps", "one batch", "shuffled labels"}
 
 
+@pytest.mark.slow("trains for its checks")
 @pytest.mark.data
 def test_fashion_mnist_raises_no_alarm(real_images: Path) -> None:
     assert_sound({"data.path": str(real_images / "fashion-mnist")})
 
 
+@pytest.mark.slow("trains for its checks")
 @pytest.mark.data
 def test_photographs_of_hands_raise_no_alarm(real_images: Path) -> None:
     """The images are in files, and the same in memory (tests/trainable/data/test_memory_and_files.py)."""

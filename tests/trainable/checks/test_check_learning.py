@@ -178,6 +178,7 @@ def test_a_net_that_knows_little_says_nothing_about_flips() -> None:
     assert list(check_flips(lesson(known(0.2, gain=0.05)), ())) == []
 
 
+@pytest.mark.slow("trains for its checks")
 def test_a_lesson_is_the_same_twice_and_knows_which_classes_a_mirror_swaps() -> None:
     data = data_set(240, 120)
     subject = make_subject(small_recipe(), data, None, CPU, download=False)

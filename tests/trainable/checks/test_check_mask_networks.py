@@ -39,6 +39,7 @@ def data(recipe: Recipe) -> DataSet:
     return data_of(recipe)
 
 
+@pytest.mark.slow("trains for its checks")
 def test_a_sound_segmentation_raises_no_alarm(recipe: Recipe, data: DataSet) -> None:
     found = check(recipe, data=data, seconds=PATIENCE_SECONDS, device=CPU)
     assert alarms(found) == {}
@@ -46,6 +47,7 @@ def test_a_sound_segmentation_raises_no_alarm(recipe: Recipe, data: DataSet) -> 
     assert not [each for each in found if each.what.startswith("not checked") and each.check != "parts alike"]
 
 
+@pytest.mark.slow("trains for its checks")
 def test_nothing_is_learnt_from_the_masks_of_other_images(
     recipe: Recipe, data: DataSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -80,6 +82,7 @@ class OfUNet(nn.Module):
         return self.change(self.body(images))
 
 
+@pytest.mark.slow("trains for its checks")
 @pytest.mark.parametrize(
     ("change", "found_by", "level", "what"),
     [
@@ -122,6 +125,7 @@ def test_faults_of_networks_are_found(
     assert what in found[found_by].what
 
 
+@pytest.mark.slow("trains for its checks")
 def test_a_network_that_knows_the_masks_already_is_found_by_shuffled_ones(
     recipe: Recipe, data: DataSet
 ) -> None:

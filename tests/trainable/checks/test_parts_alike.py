@@ -132,6 +132,7 @@ def test_a_network_without_weights_knows_nothing_of_images(digits: DataSet) -> N
     assert known_images(subject, 60.0)[1] is None
 
 
+@pytest.mark.slow("trains for its checks")
 @pytest.mark.data
 def test_photographs_taken_elsewhere_are_found_and_random_parts_are_not(real_images: Path) -> None:
     path = str(real_images / "sign-language-digits" / "Dataset")

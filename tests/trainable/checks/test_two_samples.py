@@ -30,6 +30,7 @@ def of_patients(patients: int, seed: int) -> Sample:
     return Sample(features, random.integers(0, 2, 10 * patients), 1_000 * seed + groups)
 
 
+@pytest.mark.slow("trains for its checks")
 @pytest.mark.parametrize(("images", "others"), [(30, 30), (300, 100)])
 def test_samples_of_one_kind_are_told_apart_no_better_than_by_chance(images: int, others: int) -> None:
     """If images of two folds were compared, the mean would be below 0.45."""

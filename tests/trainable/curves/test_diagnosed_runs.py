@@ -45,6 +45,7 @@ def test_a_huge_rate_is_unstable_or_diverged(rate: float) -> None:
     assert found.changes[0].to < rate
 
 
+@pytest.mark.slow("trains networks")
 def test_a_sound_run_on_digits_is_healthy() -> None:
     found = trained({"loop.epochs": 15, "optimizer.lr": 0.5})
     assert found.verdict == "healthy", found

@@ -45,6 +45,7 @@ def test_digits_are_those_that_scikit_learn_loads() -> None:
     np.testing.assert_array_equal(ours.labels, theirs.target)
 
 
+@pytest.mark.slow("splits many times")
 def test_digits_always_have_the_same_members() -> None:
     assert load(Data()).info.digest == load(Data(image_size=16)).info.digest
     assert load(Data()).info.digest != load(Data(split_seed=1)).info.digest

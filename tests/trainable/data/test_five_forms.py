@@ -57,6 +57,7 @@ def test_a_form_has_the_members_and_the_digest_of_the_folder(forms: dict[str, Pa
         np.testing.assert_array_equal(other.parts[name].labels, folder.parts[name].labels)
 
 
+@pytest.mark.slow("trains in each form")
 @pytest.mark.parametrize("held", [True, False], ids=["in memory", "from files"])
 def test_two_epochs_have_the_same_losses_in_each_form(forms: dict[str, Path], held: bool) -> None:
     curves = {}

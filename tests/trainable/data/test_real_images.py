@@ -29,6 +29,7 @@ def test_fashion_mnist_is_read_from_its_idx_files(real_images: Path) -> None:
     assert data.info.mean[0] == pytest.approx(0.286, abs=0.002)
 
 
+@pytest.mark.slow("reads many photographs")
 def test_the_sign_language_digits_are_read_whatever_their_size(real_images: Path) -> None:
     data = load(Data(path=str(real_images / "sign-language-digits" / "Dataset")))
 
@@ -47,6 +48,7 @@ def test_the_folder_around_the_sign_language_digits_is_an_error_that_names_the_r
         load(Data(path=str(real_images / "sign-language-digits")))
 
 
+@pytest.mark.slow("reads many photographs")
 def test_a_manifest_of_photographs_is_the_folder_that_it_lists(real_images: Path, tmp_path: Path) -> None:
     root = real_images / "sign-language-digits" / "Dataset"
     images = [each.relative_to(root) for each in root.rglob("*.JPG")]

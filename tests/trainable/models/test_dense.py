@@ -36,6 +36,7 @@ def theirs(spec: specs.TorchvisionModel) -> nn.Module:
     return made.eval()
 
 
+@pytest.mark.slow("builds large networks")
 @pytest.mark.parametrize("spec", [MOBILE, LITE, FCN], ids=lambda spec: spec.name)
 @pytest.mark.parametrize("side", [64, 75])
 def test_torchvisions_answer_is_ours_enlarged(spec: specs.TorchvisionModel, side: int) -> None:
@@ -50,6 +51,7 @@ def test_torchvisions_answer_is_ours_enlarged(spec: specs.TorchvisionModel, side
     )
 
 
+@pytest.mark.slow("builds large networks")
 @pytest.mark.parametrize("spec", [MOBILE, FCN], ids=lambda spec: spec.name)
 def test_an_auxiliary_head_answers_in_training_alone(spec: specs.TorchvisionModel) -> None:
     net, library = make(spec), theirs(spec)

@@ -92,6 +92,7 @@ def test_statistics_are_tracked_again_after_a_step() -> None:
     assert all(each.track_running_stats and each.num_batches_tracked == 1 for each in norms)
 
 
+@pytest.mark.slow("compiles networks")
 def test_a_compiled_net_counts_a_batch_once_too() -> None:
     plain = make(SMALL.model_copy(update={"dropout": None, "stochastic_depth": None}), 8)
     model = copy.deepcopy(plain)

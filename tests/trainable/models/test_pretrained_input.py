@@ -136,6 +136,7 @@ def tiny(channels: int, classes: int) -> torch.nn.Module:
     return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.LazyLinear(4), torch.nn.Linear(4, classes))
 
 
+@pytest.mark.slow("builds large networks")
 def test_images_from_python_are_as_large_as_the_weights_want(tmp_path: Path) -> None:
     arrays = tuple(photographs().train.tensors())
     large = torch.nn.functional.interpolate(arrays[0], 128).permute(0, 2, 3, 1).numpy()

@@ -110,6 +110,7 @@ def test_no_more_images_are_tried_than_asked_for() -> None:
 # --- memory that is reckoned ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow("trains for a probe")
 def test_on_a_cpu_the_limit_is_respected_and_used() -> None:
     free = batch_find(small_run(), limit_bytes=PLENTY)
     reckoned = {each.images: each.peak_bytes for each in free.tried}
@@ -249,6 +250,7 @@ def test_what_is_found_is_plain_finite_data() -> None:
 # --- the run --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow("trains for a probe")
 def test_a_run_is_afterwards_what_it_was() -> None:
     values: dict[str, Any] = {
         "regularisation__averaging__kind": "ema",

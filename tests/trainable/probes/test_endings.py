@@ -11,6 +11,7 @@ SMALL = Recipe().with_values(
 )
 
 
+@pytest.mark.slow("trains for a probe")
 @pytest.mark.parametrize("averaging", ["none", "ema"])
 def test_each_ending_scores_as_a_run_of_a_recipe_that_says_so(averaging: str) -> None:
     one_size = [each for each in measure_endings(SMALL) if each.values[SCALES] == [1.0]]
@@ -36,6 +37,7 @@ def test_a_recipes_own_way_is_among_its_endings() -> None:
     assert len(found) == 6
 
 
+@pytest.mark.slow("trains for a probe")
 def test_a_size_that_the_network_does_not_take_is_left_out_and_said_before_any_training() -> None:
     vit = {"model.kind": "timm", "model.name": "vit_tiny_patch16_224", "data.image_size": 32}
     said: list[str] = []

@@ -26,6 +26,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(network_cost, "SECONDS", 0.0)  # the least number of passes
 
 
+@pytest.mark.slow("trains for a probe")
 def test_a_net_sixteen_times_as_wide_costs_more_of_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(network_cost, "LEAST_PASSES", 200)  # on a busy machine the quickest of few is slow
     narrow, wide = small_run(model__width=8), small_run(model__width=128)

@@ -69,6 +69,7 @@ def test_every_format_is_timed_on_masks_and_on_every_head() -> None:
     assert not torch.equal(net.other.weight, before)
 
 
+@pytest.mark.slow("trains for a probe")
 def test_a_segmentation_trains_in_the_format_that_is_fastest_here(root: Path, data: DataSet) -> None:
     said: list[str] = []
     recipe = mask_recipe(root, {"precision.kind": "auto", "loop.epochs": 1})

@@ -91,6 +91,7 @@ def test_train_writes_the_format_that_it_took() -> None:
     assert sum(line.startswith("precision: ") for line in lines) == 1
 
 
+@pytest.mark.slow("compiles networks")
 def test_the_fastest_way_is_timed_compiled_too(monkeypatch: pytest.MonkeyPatch) -> None:
     graphs: list[GraphModule] = []
 

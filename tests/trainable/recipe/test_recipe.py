@@ -147,6 +147,7 @@ VALUES = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow("tries many examples")
 @given(VALUES)
 def test_a_recipe_survives_yaml(values: dict[str, Any]) -> None:
     recipe = Recipe().with_values(values)

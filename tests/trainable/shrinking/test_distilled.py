@@ -57,6 +57,7 @@ def test_a_teacher_takes_the_place_of_another_one_and_how_is_learnt_stays() -> N
     assert (found.distillation.teacher, found.distillation.model) == ("large", None)
 
 
+@pytest.mark.slow("trains and prunes networks")
 def test_the_distilled_network_is_written_with_a_recipe_that_names_its_teacher(
     whole: Path, tmp_path: Path
 ) -> None:
@@ -81,6 +82,7 @@ def test_the_distilled_network_is_written_with_a_recipe_that_names_its_teacher(
     assert not any("teacher" in line for line in said), "it is the teacher that the provenance names"
 
 
+@pytest.mark.slow("trains and prunes networks")
 def test_both_fine_tunings_have_one_start_seeds_and_epochs_and_differ_by_the_teacher_alone(
     whole: Path,
 ) -> None:
@@ -93,6 +95,7 @@ def test_both_fine_tunings_have_one_start_seeds_and_epochs_and_differ_by_the_tea
     assert [each.seed for each in taught.tuned] == [1, 2]
 
 
+@pytest.mark.slow("trains and prunes networks")
 @pytest.mark.parametrize("kind", ["dkd", "features"])
 def test_other_kinds_of_distillation_train_a_pruned_network(whole: Path, kind: str) -> None:
     found = distilled_of(whole, {"distillation.kind": kind})
@@ -100,6 +103,7 @@ def test_other_kinds_of_distillation_train_a_pruned_network(whole: Path, kind: s
     assert set(found.best.weights) == set(found.pruned.network.state_dict()), "the map of features is no part"
 
 
+@pytest.mark.slow("trains and prunes networks")
 def test_a_pruned_network_teaches_what_is_pruned_from_it(whole: Path, tmp_path: Path) -> None:
     write_shrunk(distilled_of(whole), tmp_path / "small")
     smaller = distilled_of(tmp_path / "small")
@@ -126,6 +130,7 @@ def test_what_cannot_teach_is_refused_before_any_training(whole: Path, tmp_path:
     assert [line.partition(" to ")[0] for line in said] == ["pruned"]
 
 
+@pytest.mark.slow("trains and prunes networks")
 def test_a_network_without_a_teacher_names_none(whole: Path, tmp_path: Path) -> None:
     known = trained_in(whole)
     found = shrink(known, fine_tuning(known.recipe), 0.5, seeds=2, device=CPU)

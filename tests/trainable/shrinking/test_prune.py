@@ -37,6 +37,7 @@ NETWORKS: list[tuple[dict[str, Any], int, int]] = [
     ids=["small, grey", "small", "resnet18, grey", "mobilenet", "layer norms", "grouped"],
 )
 class TestEachNetwork:
+    @pytest.mark.slow("trains and prunes networks")
     def test_has_the_asked_share_of_its_operations_and_finite_answers(
         self, values: dict[str, Any], channels: int, size: int
     ) -> None:

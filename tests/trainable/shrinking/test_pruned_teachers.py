@@ -20,6 +20,7 @@ from trainable.training.run import Run
 CPU = torch.device("cpu")
 
 
+@pytest.mark.slow("trains and prunes networks")
 @pytest.mark.usefixtures("few_rounds")
 def test_a_pruned_network_teaches_an_ordinary_recipe(tmp_path: Path) -> None:
     write_parts(tmp_path / "images.npz", other_kind=False)

@@ -55,6 +55,7 @@ def shrunk_of(folder: Path, share: float = 0.5, **options: Any) -> Shrunk:
     return shrink(known, fine_tuning(known.recipe), share, seeds=2, device=CPU, **options)
 
 
+@pytest.mark.slow("trains and prunes networks")
 def test_a_shrunk_network_is_loaded_scored_and_shrunk_again(tmp_path: Path) -> None:
     found = shrunk_of(folder_of(tmp_path), test=True, scratch=True)
     assert {name: len(each) for name, each in found.scores.items()} == {
@@ -96,6 +97,7 @@ def test_a_shrunk_network_is_loaded_scored_and_shrunk_again(tmp_path: Path) -> N
     )
 
 
+@pytest.mark.slow("trains and prunes networks")
 @pytest.mark.usefixtures("few_passes")
 def test_a_shrunk_network_becomes_a_bundle_that_can_be_loaded(tmp_path: Path) -> None:
     out = tmp_path / "small"
@@ -167,6 +169,7 @@ def test_what_cannot_be_compared_is_refused_before_any_training(tmp_path: Path) 
         shrink(other, fine_tuning(other.recipe), 0.5, test=True)
 
 
+@pytest.mark.slow("trains and prunes networks")
 def test_the_objective_of_the_search_judges_a_network_that_is_pruned_again(tmp_path: Path) -> None:
     folder = folder_of(tmp_path)
     recipe = read_recipe(folder / "recipe.yaml")

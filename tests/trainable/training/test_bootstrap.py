@@ -28,6 +28,7 @@ def random_answers(count: int, seed: int, sure: float = 1.0) -> Answers:
     return Answers((logits * 3).round() / 3, labels)  # with ties
 
 
+@pytest.mark.slow("draws many resamples")
 @given(answers())
 @settings(max_examples=60)
 def test_each_metric_of_a_resample_is_that_of_the_images_drawn(found: Answers) -> None:
@@ -67,6 +68,7 @@ def test_the_interval_of_the_accuracy_is_scipys() -> None:
     assert ours == pytest.approx((theirs.low, theirs.high), abs=width / 20)
 
 
+@pytest.mark.slow("draws many resamples")
 def test_nineteen_of_twenty_intervals_hold_the_truth() -> None:
     truth, tests = random_answers(200_000, 99), 300
     extra = ExtraMetrics(specs(["macro_f1", "auroc"]), {}, NAMES)

@@ -27,6 +27,7 @@ VARIANTS: dict[str, tuple[dict[str, Any], int]] = {
 """A graph is compiled again when other weights learn."""
 
 
+@pytest.mark.slow("compiles networks")
 @pytest.mark.parametrize(("variant", "expected"), VARIANTS.values(), ids=VARIANTS)
 def test_every_trial_of_a_worker_is_compiled_and_compiles_what_it_trains(
     variant: dict[str, Any], expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

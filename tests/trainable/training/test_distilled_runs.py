@@ -267,6 +267,7 @@ RESUMED: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.slow("trains networks")
 @pytest.mark.parametrize("values", RESUMED, ids=["remembered", "mixed", "hints"])
 def test_a_resumed_run_is_the_one_that_never_stopped(
     teacher: Path, values: dict[str, Any], monkeypatch: pytest.MonkeyPatch

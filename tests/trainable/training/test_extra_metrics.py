@@ -43,6 +43,7 @@ def pairs_won(positive: np.ndarray[Any, Any], scores: np.ndarray[Any, Any]) -> f
     return float(((above > below) + 0.5 * (above == below)).mean())
 
 
+@pytest.mark.slow("tries many examples")
 @given(answers())
 def test_auroc_is_the_share_of_pairs_in_the_right_order(found: Answers) -> None:
     classes = by_class(found)
@@ -50,6 +51,7 @@ def test_auroc_is_the_share_of_pairs_in_the_right_order(found: Answers) -> None:
     assert value("auroc", found) == pytest.approx(expected, abs=1e-12)
 
 
+@pytest.mark.slow("tries many examples")
 @given(answers())
 def test_average_precision_and_f1_are_the_librarys_over_the_classes_that_are_there(found: Answers) -> None:
     expected = np.mean([library.average_precision_score(*each) for each in by_class(found)])
@@ -94,6 +96,7 @@ def test_cost_and_calibration_error_are_those_of_a_loop_over_images(found: Answe
     assert value(metric, found) == pytest.approx(total, abs=1e-9)
 
 
+@pytest.mark.slow("tries many examples")
 @given(answers(), st.permutations(range(30)))
 def test_the_order_of_images_changes_nothing_and_every_value_is_finite(
     found: Answers, order: list[int]

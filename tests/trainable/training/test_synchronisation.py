@@ -186,6 +186,7 @@ def copies_in_place(source: str) -> list[str]:
     ]
 
 
+@pytest.mark.slow("reads every file")
 def test_no_tensor_is_made_of_numbers_on_a_device_outside_constructors() -> None:
     planted = "def halves(images):\n    return torch.tensor([1.0], device=images.device)"
     assert copies_in_place(planted) == ["torch.tensor([1.0], device=images.device)"]

@@ -96,6 +96,7 @@ def test_the_lines_of_a_script_that_runs_are_not_run_again_elsewhere(tmp_path: P
     assert ran.stdout == "5\n", ran.stderr
 
 
+@pytest.mark.slow("starts processes")
 def test_a_closure_travels_with_the_values_that_it_uses() -> None:
     number = 4
 
@@ -114,6 +115,7 @@ def test_what_cannot_be_loaded_is_a_clear_message() -> None:
         Carried("mine", b"nothing", {}).load()
 
 
+@pytest.mark.slow("starts processes")
 def test_a_namespace_package_without_its_parent_is_no_obstacle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -118,6 +118,7 @@ def test_a_trial_reports_an_epoch_a_step_and_leaves_checkpoints(tmp_path: Path) 
     assert [each.epoch for each in checkpoint.finished(tmp_path)] == [3, 2]
 
 
+@pytest.mark.slow("starts processes")
 def test_a_network_is_measured_before_its_first_epoch_and_equal_ones_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

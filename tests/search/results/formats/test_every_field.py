@@ -149,6 +149,7 @@ def _changed(recipe: Recipe, path: str, value: Any) -> Recipe | None:
     return None
 
 
+@pytest.mark.slow("exports after each change")
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_change_of_any_field_changes_the_file_or_its_list(form: str) -> None:
     write, lost, tried = FORMATS[form], [], set()
@@ -172,6 +173,7 @@ def test_a_change_of_any_field_changes_the_file_or_its_list(form: str) -> None:
     assert len(tried) > 100
 
 
+@pytest.mark.slow("exports after each change")
 @pytest.mark.parametrize("form", FORMATS)
 def test_every_kind_of_a_section_gives_another_file(form: str) -> None:
     texts = [

@@ -57,6 +57,7 @@ def test_a_list_of_each_part_has_a_path_and_a_label_on_each_line(tmp_path: Path)
         assert Path(path).parent.name == classes[int(label)]
 
 
+@pytest.mark.slow("writes many images")
 def test_images_that_are_no_files_are_written_with_the_same_pixels_in_the_same_order(tmp_path: Path) -> None:
     write_parts(*stored_parts(Recipe().data), tmp_path / "parts", "0")
     data, again = load(Recipe().data), load(Data(path=str(tmp_path / "parts")))

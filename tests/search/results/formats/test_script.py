@@ -274,6 +274,7 @@ OTHERS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow("trains by scripts")
 @pytest.mark.parametrize("name", OTHERS)
 def test_a_script_with_other_techniques_trains_too(name: str, trained: Train) -> None:
     validation, test = trained(digits(**OTHERS[name], loop__epochs=1), 0)

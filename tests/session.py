@@ -1,0 +1,65 @@
+"""What one run of the tests leaves behind when it ends: nothing, however it is ended.
+
+    python -IS session.py FOLDER PID     waits for the end of process PID, then clears up
+
+All temporary files of a run lie in one folder, which the environment of every process that it starts names:
+clusters, servers, browsers, drivers. A run that finishes, or is interrupted, has ended them itself. This
+process looks afterwards, also after a SIGKILL: it kills what is left, and removes the folder.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+VARIABLE = "TUNEBOOK_TESTS_FOLDER"
+ROOT = str(Path(__file__).parents[1])
+
+
+def start() -> Path:
+    """Make the folder of this run's temporary files, which pytest-xdist's processes share, and watch it."""
+    if VARIABLE not in os.environ:
+        # pytest keeps the folders of three runs where they are, for a person who looks into a failure.
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+        folder = tempfile.mkdtemp(prefix="tb-", dir="/tmp")  # short: Ray's sockets lie below
+        os.environ.update({VARIABLE: folder, "TMPDIR": folder, "RAY_TMPDIR": folder})
+        tempfile.tempdir = None  # it is read again
+        watch(folder)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the run as Ctrl-C does
+    return Path(os.environ[VARIABLE])
+
+
+def watch(folder: str) -> subprocess.Popen[bytes]:
+    """Start the process that clears up after this one."""
+    return subprocess.Popen(
+        [sys.executable, "-IS", __file__, folder, str(os.getpid())],
+        cwd="/",
+        start_new_session=True,  # a signal for the run, from a terminal or from make, is not for it
+    )
+
+
+def clear_up(folder: str) -> None:
+    """Kill the processes that name the folder or write into it, and remove it."""
+    sys.path.append(ROOT)
+    from search.running.reaper import end_processes
+
+    end_processes(folder, VARIABLE)
+    with open("/proc/self/mounts") as file:
+        mounted = [line.split()[1] for line in file if line.split()[1].startswith(f"{folder}/")]
+    for disk in reversed(mounted):
+        subprocess.run(["umount", "--lazy", disk], check=False)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    folder, pid = sys.argv[1:]
+    with suppress(ProcessLookupError):  # it has ended already
+        select.select([os.pidfd_open(int(pid))], [], [])  # readable once that process has ended
+    clear_up(folder)

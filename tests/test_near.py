@@ -1,0 +1,40 @@
+"""Tests of which tests are near a change."""
+
+from __future__ import annotations
+
+import grimp
+import pytest
+
+from tests.near import PACKAGES, places_near
+
+
+@pytest.fixture(scope="module")
+def graph() -> grimp.ImportGraph:
+    return grimp.build_graph(*PACKAGES)
+
+
+def test_the_tests_of_a_changed_room_and_of_those_that_import_it_are_near(graph: grimp.ImportGraph) -> None:
+    near = places_near(["trainable/probes/lr_find.py"], graph)
+    assert {"tests/trainable/probes", "tests/search/commands"} <= near
+    assert not near & {"tests/trainable/data", "tests/spaces/rules"}
+
+
+def test_a_room_within_a_changed_room_is_not_named_twice(graph: grimp.ImportGraph) -> None:
+    near = places_near(
+        ["trainable/data/decode.py", "trainable/data/masks/masked.py", "spaces/facts.py"], graph
+    )
+    assert "tests/trainable/data" in near
+    assert "tests/trainable/data/masks" not in near
+    assert "tests/spaces/test_facts.py" in near
+
+
+def test_a_changed_test_is_near_itself_and_what_tests_share_is_near_its_folder(
+    graph: grimp.ImportGraph,
+) -> None:
+    changed = [
+        "tests/spaces/test_facts.py",
+        "tests/search/record/conftest.py",
+        "README.md",
+        "tests/waiting.py",
+    ]
+    assert places_near(changed, graph) == {"tests/spaces/test_facts.py", "tests/search/record"}

@@ -1,0 +1,41 @@
+"""Which tests `make test` runs: the quick ones, and a smoke test of each thing that needs its own process.
+
+`make test-all` runs the others, too: those marked `slow`, with a reason, or `integration`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from typing import Any
+
+THREADS = int(os.environ.get("OMP_NUM_THREADS", "1"))
+LONGEST_SECONDS = 2.0 * THREADS  # of processor time; waiting threads of torch count, too
+NEW_MODULES = 100  # torch's compiler, timm, MLflow, Ray ... : the time is that of their first import
+UNTIMED = {"slow", "integration", "gpu", "fuzz"}  # a fuzzed input has a limit of its own
+
+
+def overtime(seconds: float, new_modules: int, marks: Collection[str]) -> str | None:
+    """What is wrong with a test that took so much processor time, its fixtures aside; None if nothing is.
+
+    The first test of a process that imports a large package is not judged: another process judges it.
+    """
+    if seconds <= LONGEST_SECONDS or UNTIMED.intersection(marks) or new_modules >= NEW_MODULES:
+        return None
+    return (
+        f"it took {seconds:.1f} s of processor time, and a test may take {LONGEST_SECONDS:g}: "
+        'make it cheaper, or mark it @pytest.mark.slow("why")'
+    )
+
+
+def fault_of_marks(marks: Mapping[str, tuple[Any, ...]]) -> str | None:
+    """What is wrong with a test's marks and their arguments; None if nothing is."""
+    for name in {"slow", "smoke"}.intersection(marks):
+        match marks[name]:
+            case (str(words),) if words.strip():
+                continue
+            case _:
+                return f'expected a mark such as @pytest.mark.{name}("trains a network"), got {marks[name]}'
+    if "smoke" in marks and "integration" not in marks:
+        return "a smoke test is an integration test: mark it so, too"
+    return None
