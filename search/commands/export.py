@@ -23,6 +23,7 @@ from trainable.recipe.yamlfile import refuse_folder
 
 if TYPE_CHECKING:
     from search.results.formats.write import Format
+    from search.retraining.runs import Retraining
 
 SEEDS = 3
 """The runs of each variant, for --simplify and --finalize."""
@@ -60,13 +61,17 @@ def run_export(
         refuse_filled(without_tilde(str(images)), found.info.digest)
     if gpus is not None or batch is not None:
         _check_batch(found, gpus, batch)
-    if improves:
-        found = _improved(found, seeds or SEEDS, download, simplified=simplified, finalized=finalized)
-    if verified is not None:
-        found = _verified(found, verified, download)
-        if source.is_dir():
-            keep_verification(source, found.recipe)
-            report.say(f"`{report.command()} report {quote(str(source))}` shows this")
+    if improves or verified is not None:
+        from search.retraining.runs import retraining
+
+        with retraining(found.recipe, download=download, say=report.say) as again:
+            if improves:
+                found = _improved(found, seeds or SEEDS, again, simplified=simplified, finalized=finalized)
+            if verified is not None:
+                found = _verified(found, verified, again)
+    if verified is not None and source.is_dir():
+        keep_verification(source, found.recipe)
+        report.say(f"`{report.command()} report {quote(str(source))}` shows this")
     if form == "tunebook" and (gpus, batch, images) == (None, None, None):
         found.write(out)
         words = found.words
@@ -119,20 +124,22 @@ def _check_batch(found: Exported, gpus: int | None, batch: int | None) -> None:
     refuse_batch(batch or found.recipe.loop.batch_size, gpus or 1, found.info)
 
 
-def _improved(found: Exported, runs: int, download: bool, *, simplified: bool, finalized: bool) -> Exported:
+def _improved(
+    found: Exported, runs: int, again: Retraining, *, simplified: bool, finalized: bool
+) -> Exported:
     """Returns the recipe made simpler, then finalized, as far as these are asked for, with the same seeds."""
     from search.retraining.verify import claim_of, new_seeds
 
     (metric, _), seeds = claim_of(found.recipe), new_seeds(found.recipe, runs)
     if simplified:
-        found = _simplified(found, metric, seeds, download)
-    return _finalized(found, metric, seeds, download) if finalized else found
+        found = _simplified(found, metric, seeds, again)
+    return _finalized(found, metric, seeds, again) if finalized else found
 
 
-def _simplified(found: Exported, metric: str, seeds: Sequence[int], download: bool) -> Exported:
+def _simplified(found: Exported, metric: str, seeds: Sequence[int], again: Retraining) -> Exported:
     from search.retraining.simplify import simplify
 
-    simpler = simplify(found.recipe, metric, seeds, download=download, say=report.say)
+    simpler = simplify(found.recipe, metric, seeds, again)
     report.console().print(simpler.table())
     record, names = simpler.record, [each.field for each in simpler.record.dropped]
     report.say(
@@ -147,10 +154,10 @@ def _simplified(found: Exported, metric: str, seeds: Sequence[int], download: bo
     return _changed(found, simpler.recipe, {metric: record.after}, why, simplified=record)
 
 
-def _finalized(found: Exported, metric: str, seeds: Sequence[int], download: bool) -> Exported:
+def _finalized(found: Exported, metric: str, seeds: Sequence[int], again: Retraining) -> Exported:
     from search.retraining.finalize import finalize
 
-    final = finalize(found.recipe, metric, seeds, download=download, say=report.say)
+    final = finalize(found.recipe, metric, seeds, again)
     report.console().print(final.table())
     why = f"chosen on the validation part over {len(seeds)} seeds"
     record = Finalized(
@@ -191,11 +198,11 @@ def _recorded(found: Exported, **provenance: Any) -> Exported:
     return replace(found, recipe=found.recipe.model_copy(update={"provenance": after}))
 
 
-def _verified(found: Exported, runs: int, download: bool) -> Exported:
+def _verified(found: Exported, runs: int, again: Retraining) -> Exported:
     from search.retraining.verify import verify
 
     has_test = found.info.test_images > 0
-    verification = verify(found.recipe, runs, has_test=has_test, download=download, say=report.say)
+    verification = verify(found.recipe, runs, again, has_test=has_test)
     report.say(verification.words())
     if verification.parts_differ is not None:
         report.say(verification.parts_differ)

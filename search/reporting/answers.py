@@ -98,7 +98,13 @@ def _run(search: Search, best: Trial) -> Run:
     if state is None:
         raise UserError(f"no checkpoint of trial {best.id} can be read")
     device, recipe = default_device(), best.whole_recipe
-    run = Run(recipe, data=load_for(recipe, device), device=device)
+    images, info = load_for(recipe, device), search.info
+    if info.stored not in ("", images.info.stored):  # of many images, the digest in the state reads some
+        raise UserError(
+            f"{info.path}: the images have other names, classes or sizes than when the search began (digest "
+            f"{info.stored}, now {images.info.stored})"
+        )
+    run = Run(recipe, data=images, device=device)
     run.load_state_dict(state)
     return run
 

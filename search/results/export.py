@@ -95,6 +95,7 @@ def recipe_of(search: Search, chosen: Trial) -> Recipe:
         final=_fresh_runs(search, chosen),
         verification=_verification(search, chosen, recipe),
         data_digest=info.digest,
+        files_digest=info.stored or None,
         weights_digest=chosen.weights.get(network_name(recipe.model)) if recipe.model.weights else None,
         teacher_digest=chosen.teacher_digest,
         teacher_recipe=_teacher_recipe(recipe),

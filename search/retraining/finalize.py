@@ -12,20 +12,22 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from search.facts.measured import Say, silent
+from search.facts.measured import silent
 from search.record.finals import LEVEL
 from search.results.tables import Rows
 from search.retraining.paired import half_width
-from search.retraining.processes import in_processes, refuse_own_code
-from search.retraining.runs import effort
+from search.retraining.runs import Retraining, effort
 from spaces.domains import shown
 from trainable.errors import UserError
 from trainable.recipe import Recipe
 from trainable.training.metrics import OBJECTIVES, sign_of
+
+if TYPE_CHECKING:  # torch takes seconds to import
+    from trainable.training.origins import Origins
 
 
 @dataclass(frozen=True)
@@ -69,25 +71,24 @@ class Ways:
         return Rows("", ("way", self.metric, "difference", "latency_ms", ""), rows, caption=caption)
 
 
-def finalize(
-    recipe: Recipe, metric: str, seeds: Sequence[int], *, download: bool = False, say: Say = silent
-) -> Ways:
+def finalize(recipe: Recipe, metric: str, seeds: Sequence[int], again: Retraining) -> Ways:
     """Returns the recipe with the way to use its network that is best by `metric` of the validation part.
 
-    Raises UserError where the recipe does not finish with each seed.
+    Raises UserError where the recipe does not finish with each seed, and OriginsChanged as `Retraining.work`
+    does.
     """
-    refuse_own_code(recipe)
-    say(f"{effort(recipe, len(seeds))}: the recipe with {len(seeds)} new seeds, each scored in several ways")
+    asked = f"the recipe with {len(seeds)} new seeds, each scored in several ways"
+    again.say(f"{effort(recipe, len(seeds))}: {asked}")
     found: dict[str, list[dict[str, Any]]] = {}
     recipes = [recipe.with_values({"loop.seed": seed}) for seed in seeds]
-    with closing(in_processes(_measured, recipes, download=download)) as runs:
+    with closing(again.work(_measured, recipes)) as runs:
         for done in runs:
             if done.fault is not None:
                 raise UserError(f"--finalize: seed {done.recipe.loop.seed}: {done.fault}")
             endings, lines = done.result
             for line in lines if not found else ():  # they are the same for each seed
-                say(line)
-            say(f"seed {done.recipe.loop.seed}: scored in {len(endings)} ways")
+                again.say(line)
+            again.say(f"seed {done.recipe.loop.seed}: scored in {len(endings)} ways")
             for ending in endings:
                 found.setdefault(json.dumps(ending["values"], sort_keys=True), []).append(ending)
     ways = [
@@ -113,10 +114,20 @@ def chosen_of(recipe: Recipe, ways: Sequence[Way], metric: str) -> Ways:
     return Ways(recipe.with_values(chosen.values), (own, *others), chosen, noise, metric)
 
 
-def _measured(recipe: Recipe, test: bool, download: bool) -> tuple[list[dict[str, Any]], list[str]]:
+def _measured(
+    recipe: Recipe, test: bool, download: bool
+) -> tuple[tuple[list[dict[str, Any]], list[str]], Origins]:
     from trainable.probes.endings import measure_endings
     from trainable.train import threads_of
+    from trainable.training.devices import default_device
+    from trainable.training.origins import Origins
+    from trainable.training.pixels import load_for
 
     lines: list[str] = []
     with threads_of(recipe.provenance, silent):
-        return [vars(each) for each in measure_endings(recipe, download=download, say=lines.append)], lines
+        data = load_for(recipe, default_device(), download=download)
+        data.refuse_leaks(recipe.data)
+        data.be_here()
+        origins = Origins.of_files(recipe, data.info)
+        endings = measure_endings(recipe, data=data, download=download, say=lines.append)
+        return ([vars(each) for each in endings], lines), origins

@@ -9,14 +9,13 @@ from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from search.facts.hardware import local_hardware
 from trainable.errors import UserError
+from trainable.processes import end_with_parent
 from trainable.recipe import Recipe
-from trainable.recipe.yamlfile import read_recipe, write_recipe
+from trainable.recipe.yamlfile import parse_tree, to_yaml
 
 Work = Callable[[Recipe, bool, bool], Any]
 """A function of a module: the recipe, whether to score the test part, whether to fetch published weights."""
@@ -49,18 +48,15 @@ def refuse_own_code(recipe: Recipe) -> None:
 def in_processes(
     work: Work, recipes: Sequence[Recipe], *, test: bool = False, download: bool = False
 ) -> Generator[Done]:
-    """Does the work on each recipe, read from its file in a process of its own; yields them in their order.
+    """Does the work on each recipe, read from its YAML in a process of its own; yields them in their order.
 
     On a CPU as many run at once as have the threads of the recipe's provenance; on a GPU one after the other.
-    The processes that still work when this is closed, or interrupted, are ended.
+    The processes that still work when this is closed, or interrupted, are ended; they end with this process,
+    however it ends.
     """
-    with TemporaryDirectory(prefix="tunebook-") as folder:
-        files = [Path(folder) / f"{number}.yaml" for number in range(len(recipes))]
-        for recipe, file in zip(recipes, files, strict=True):
-            write_recipe(file, recipe)
-        asked = [(work, file, test, download) for file in files]
-        for recipe, found in zip(recipes, _in_order(asked, _at_once(recipes)), strict=True):
-            yield Done(recipe, *found)
+    asked = [(work, to_yaml(recipe.tree(), {}), test, download) for recipe in recipes]
+    for recipe, found in zip(recipes, _in_order(asked, _at_once(recipes)), strict=True):
+        yield Done(recipe, *found)
 
 
 def _at_once(recipes: Sequence[Recipe]) -> int:
@@ -122,12 +118,13 @@ def _received(answer: Connection, process: SpawnProcess) -> tuple[Any, str | Non
     return found
 
 
-def _answer(to_answer: Connection, work: Work, file: Path, test: bool, download: bool) -> None:
-    to_answer.send(_done(work, file, test, download))
+def _answer(to_answer: Connection, work: Work, recipe: str, test: bool, download: bool) -> None:
+    end_with_parent()
+    to_answer.send(_done(work, recipe, test, download))
 
 
-def _done(work: Work, file: Path, test: bool, download: bool) -> tuple[Any, str | None]:
+def _done(work: Work, recipe: str, test: bool, download: bool) -> tuple[Any, str | None]:
     try:
-        return work(read_recipe(file), test, download), None
+        return work(Recipe.from_tree(parse_tree(recipe, "the recipe")), test, download), None
     except Exception as error:  # whatever ends a run; in this process there is nobody else to say it
         return None, f"{type(error).__name__}: {error}"

@@ -1,15 +1,31 @@
-"""Trains recipes again, each in a fresh process."""
+"""Trains recipes again, each in a fresh process, and with what they were found with."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from search.retraining.processes import in_processes
+from search.facts.measured import Say, silent
+from search.retraining.processes import Done, Work, in_processes, refuse_own_code
 from spaces.domains import counted
+from trainable.errors import UserError
 from trainable.recipe import Recipe
+
+if TYPE_CHECKING:  # torch takes seconds to import
+    from trainable.training.origins import Origins
+
+REMEDY = (
+    "the figures of these runs would stand beside digests that are not theirs: put back what the recipe was "
+    "found with, or search again with what is there now"
+)
+
+
+class OriginsChanged(UserError):
+    """Says that images, weights or a teacher became others while runs trained with them."""
+
+    exit_code = 1
 
 
 @dataclass(frozen=True)
@@ -29,21 +45,77 @@ class Fresh:
         return None if self.fault is not None else self.result.get(name)
 
 
+@dataclass(frozen=True)
+class Retraining:
+    """Trains variants of one recipe, all with the same images, weights and teacher."""
+
+    origins: Origins
+    download: bool = False
+    say: Say = silent
+
+    def train(self, recipes: Sequence[Recipe], *, test: bool = False) -> Generator[Fresh]:
+        """Train recipes and yield what each came to, in their order; `test` asks for the test scores too.
+
+        Raises OriginsChanged as `work` does.
+        """
+        with closing(self.work(_trained, recipes, test=test)) as found:
+            for done in found:
+                result, diverged = done.result or ({}, False)
+                yield Fresh(done.recipe, result, "the run diverged" if diverged else done.fault)
+
+    def work(self, work: Work, recipes: Sequence[Recipe], *, test: bool = False) -> Generator[Done]:
+        """Do the work on each recipe in a process of its own, and yield what came of it, in their order.
+
+        The work returns its result and the Origins of that. Raises OriginsChanged where a run has used other
+        images, weights or another teacher.
+        """
+        with closing(in_processes(work, recipes, test=test, download=self.download)) as found:
+            for done in found:
+                result, origins = done.result or (None, self.origins)
+                _refuse(self.origins, origins, done.recipe, f"seed {done.recipe.loop.seed}: ")
+                yield done._replace(result=result)
+
+
+@contextmanager
+def retraining(recipe: Recipe, *, download: bool = False, say: Say = silent) -> Iterator[Retraining]:
+    """Yield what trains a recipe again, if all that its figures rest on is what it was found with.
+
+    It is compared before the block and after it: a run reads the images of the test part last. Raises
+    UserError for what is another one now, for a recipe with functions of a person's own, and OriginsChanged
+    for what changes while the block trains.
+    """
+    from trainable.training.origins import Origins
+
+    refuse_own_code(recipe)
+    before = _origins_now(recipe, download)
+    if changes := list(Origins.of(recipe.provenance).changes(before, recipe)):
+        raise UserError(f"{'; '.join(changes)}; {REMEDY}")
+    yield Retraining(before, download, say)
+    _refuse(before, _origins_now(recipe, download), recipe)
+
+
+def _refuse(before: Origins, now: Origins, recipe: Recipe, where: str = "") -> None:
+    if changes := list(before.changes(now, recipe)):
+        raise OriginsChanged(f"{where}while the runs trained: {'; '.join(changes)}; {REMEDY}")
+
+
+def _origins_now(recipe: Recipe, download: bool) -> Origins:
+    """Returns what a run of the recipe would use now: its images are looked for and read anew."""
+    from trainable.training.devices import default_device
+    from trainable.training.origins import Origins
+    from trainable.training.pixels import load_for
+
+    return Origins.of_files(recipe, load_for(recipe, default_device(), download=download).info)
+
+
 def effort(recipe: Recipe, runs: int) -> str:
     """Returns in words how much so many runs of a recipe train."""
     return f"{counted(runs, 'run')} of {counted(recipe.loop.epochs, 'epoch')}"
 
 
-def train_all(recipes: Sequence[Recipe], *, test: bool = False, download: bool = False) -> Generator[Fresh]:
-    """Trains recipes and yields what each came to, in their order; `test` asks for the test scores too."""
-    with closing(in_processes(_trained, recipes, test=test, download=download)) as found:
-        for done in found:
-            result, diverged = done.result or ({}, False)
-            yield Fresh(done.recipe, result, "the run diverged" if diverged else done.fault)
-
-
-def _trained(recipe: Recipe, test: bool, download: bool) -> tuple[dict[str, Any], bool]:
+def _trained(recipe: Recipe, test: bool, download: bool) -> tuple[tuple[dict[str, Any], bool], Origins]:
     from trainable.train import train
+    from trainable.training.origins import Origins
 
     outcome = train(recipe, test=test, download=download)
-    return outcome.tree(), outcome.diverged
+    return (outcome.tree(), outcome.diverged), Origins.of(outcome.recipe.provenance)

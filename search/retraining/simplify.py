@@ -17,12 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from search.facts.measured import Say, silent
 from search.record.finals import Interval, Scores
 from search.results.tables import Rows
 from search.retraining.paired import half_width
-from search.retraining.processes import refuse_own_code
-from search.retraining.runs import effort, train_all
+from search.retraining.runs import Retraining, effort
 from spaces.domains import counted, shown
 from trainable.errors import RecipeError, UserError
 from trainable.recipe import Recipe
@@ -74,25 +72,22 @@ class Simpler:
         return Rows("", ("technique", "in the recipe", "effect", "95 % interval", ""), rows, head=2)
 
 
-def simplify(
-    recipe: Recipe, metric: str, seeds: Sequence[int], *, download: bool = False, say: Say = silent
-) -> Simpler:
+def simplify(recipe: Recipe, metric: str, seeds: Sequence[int], again: Retraining) -> Simpler:
     """Returns the recipe without the techniques that gain nothing, by `metric` of the validation part.
 
     Each variant is trained with each of the seeds, at full length: (techniques + 1) * seeds runs, and as many
     as there are seeds for each combination of dropped ones that is tried. Raises UserError where the recipe
-    itself does not finish with each seed.
+    itself does not finish with each seed, and OriginsChanged as `Retraining.work` does.
     """
-    refuse_own_code(recipe)
     techniques = len(dict(techniques_of(recipe)))
-    say(
+    again.say(
         f"{effort(recipe, (techniques + 1) * len(seeds))}: {WHOLE}, and without each of "
         f"{counted(techniques, 'technique')}, with {len(seeds)} new seeds; then {len(seeds)} more for each "
         "set of techniques that is left out together"
     )
 
     def train(recipes: Mapping[str, Recipe]) -> dict[str, Scores | None]:
-        return _scores(recipes, metric, seeds, download=download, say=say)
+        return _scores(recipes, metric, seeds, again)
 
     return simpler_by(train, recipe, metric, seeds)
 
@@ -140,18 +135,18 @@ def _effect(recipe: Recipe, path: str, gains: Scores, noise: float) -> Effect:
 
 
 def _scores(
-    variants: Mapping[str, Recipe], metric: str, seeds: Sequence[int], *, download: bool, say: Say
+    variants: Mapping[str, Recipe], metric: str, seeds: Sequence[int], again: Retraining
 ) -> dict[str, Scores | None]:
     """Returns the scores of each variant by seed, higher for better; None where a run comes to nothing."""
     recipes = [each.with_values({"loop.seed": seed}) for each in variants.values() for seed in seeds]
     found: dict[str, Scores | None] = {}
-    with closing(train_all(recipes, download=download)) as runs:
+    with closing(again.train(recipes)) as runs:
         for name in variants:
             of_variant = list(islice(runs, len(seeds)))
             scores = [run.score(metric) for run in of_variant]
             known = [score for score in scores if score is not None]
             faults = [run.fault for run in of_variant if run.fault is not None]
             words = faults[0] if faults else ", ".join(f"{score:.4f}" for score in known)
-            say(f"{name if name == WHOLE else f'without {name}'}: {words}")
+            again.say(f"{name if name == WHOLE else f'without {name}'}: {words}")
             found[name] = sign_of(OBJECTIVES[metric]) * np.array(known) if len(known) == len(seeds) else None
     return found

@@ -8,12 +8,10 @@ from contextlib import closing
 from statistics import fmean, stdev, variance
 from typing import Any
 
-from search.facts.measured import Say, silent
 from search.record.finals import LEAST_RUNS, error_of_sum, student
 from search.record.repeats import SEEDS
 from search.retraining.parts_differ import error_of_images, parts_differ
-from search.retraining.processes import refuse_own_code
-from search.retraining.runs import Fresh, effort, train_all
+from search.retraining.runs import Fresh, Retraining, effort
 from trainable.errors import UserError
 from trainable.recipe import Recipe
 from trainable.recipe.provenance import Provenance, Verification
@@ -27,27 +25,24 @@ RULE = (
 )
 
 
-def verify(
-    recipe: Recipe, runs: int, *, has_test: bool, download: bool = False, say: Say = silent
-) -> Verification:
+def verify(recipe: Recipe, runs: int, again: Retraining, *, has_test: bool) -> Verification:
     """Trains a recipe again with so many new seeds, in fresh processes, and returns whether its figure holds.
 
     The runs are scored on the test part, or on the validation part where there is none. The claimed score is
     the estimate of the search's final, or else the search's own figure. Raises UserError for a recipe that
-    says nothing of its score, and for one with functions of a person's own.
+    says nothing of its score, and OriginsChanged as `Retraining.work` does.
     """
-    refuse_own_code(recipe)
     metric, claimed = claim_of(recipe)
-    again = [recipe.with_values({"loop.seed": seed}) for seed in new_seeds(recipe, runs)]
+    recipes = [recipe.with_values({"loop.seed": seed}) for seed in new_seeds(recipe, runs)]
     part = "test" if has_test else "validation"
-    say(f"{effort(recipe, runs)}: the recipe with {runs} new seeds, scored on the {part} part")
+    again.say(f"{effort(recipe, runs)}: the recipe with {runs} new seeds, scored on the {part} part")
     fresh = []
-    with closing(train_all(again, test=has_test, download=download)) as runs_made:
+    with closing(again.train(recipes, test=has_test)) as runs_made:
         for run in runs_made:
             fresh.append(run)
             scores = ((name, run.score(name)) for name in (metric, f"test_{metric.removeprefix('val_')}"))
             words = ", ".join(f"{name} {score:.4f}" for name, score in scores if score is not None)
-            say(f"seed {run.seed}: {run.fault or words}")
+            again.say(f"seed {run.seed}: {run.fault or words}")
     return verification_of(recipe, metric, claimed, fresh, has_test=has_test)
 
 

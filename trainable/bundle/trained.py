@@ -25,6 +25,7 @@ from trainable.recipe.yamlfile import read_recipe
 from trainable.train import images_of
 from trainable.training.devices import default_device
 from trainable.training.network import make_network
+from trainable.training.origins import Origins, digests_of
 from trainable.training.pixels import resolved
 
 
@@ -43,6 +44,8 @@ class Trained:
     """In these the network is narrower than the recipe's, if it was pruned."""
     training: Recipe | None = None
     """This trained the whole network, if it was pruned since and `recipe` is its fine-tuning."""
+    changed_code: tuple[str, ...] = ()
+    """A line for each function of a person's own whose source is not that of the training."""
 
     @property
     def whole_training(self) -> Recipe | None:
@@ -70,14 +73,16 @@ def trained(
     """
     _refuse_code_that_is_not_given(recipe, model, data)
     images = images_of(recipe, data, default_device(), own_model=False, download=False)
-    known = recipe.provenance.data_digest if recipe.provenance is not None else None
-    if known is not None and known != images.info.digest:
+    known = Origins.of(recipe.provenance)
+    now = replace(known, images=images.info.digest, files=images.info.stored or None)
+    if changes := list(known.changes(now, recipe)):
         raise UserError(
-            f"data.path {recipe.data.path}: the weights were trained with images of digest {known}, these "
-            f"have {images.info.digest}: other images, or another split of them; put the former back"
+            f"{'; '.join(changes)}: the weights were trained with other images, or another split of them; "
+            "put the former back"
         )
     images.be_here()
-    return Trained(resolved(recipe, images), images, weights, epochs, model)
+    code = tuple(known.changes(replace(known, code=digests_of(model=model, data=data)), recipe))
+    return Trained(resolved(recipe, images), images, weights, epochs, model, changed_code=code)
 
 
 def network_with(

@@ -39,13 +39,16 @@ ONNX_FILE, PT2_FILE, SCRIPT_FILE, LATENCY_FILE, CARD_FILE = (
 
 
 def write_bundle(trained: Trained, out: Path, say: Say = lambda line: None) -> None:
-    """Writes the folder of a bundle, whole or not at all. `say` receives a line for each checked file.
+    """Writes the folder of a bundle, whole or not at all. `say` receives a line for each checked file, and
+    one for each function of a person's own that is another one now.
 
     Every exported file is read back and must have the top class that a run has with these weights for 99.9 %
     of the test images, or of the validation images where there are none. Raises ExportError if it does not,
     or if the network cannot be exported, and UserError for a folder that is not empty.
     """
     check_new(out, "the bundle")
+    for line in trained.changed_code:
+        say(line)
     part: Split = "validation" if trained.data.test is None else "test"
     with moved_to(out) as folder:
         found = scored(trained, part)

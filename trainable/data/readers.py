@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import sys
-import threading
 import types
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -27,6 +25,7 @@ from trainable.data.masks.planes import planes_of, starts_of
 from trainable.data.masks.source import MaskedSource
 from trainable.data.source import Flip, Integers, Pixels, Selection, Source, Split
 from trainable.errors import DataError
+from trainable.processes import end_with_parent
 from trainable.recipe.augmentations import Augmentation
 
 PRELOADED = [__name__, "trainable.data.jpeg_decoder", "torchvision.transforms.v2.functional"]
@@ -202,18 +201,9 @@ def _changes(spec: Augmentation, flips: tuple[Flip, ...], side: int) -> tuple[Ch
 
 
 def _end_with_the_run(_: int) -> None:
-    """Ends this reading process as soon as the process that it reads for has ended, however it did.
-
-    torch's own watch is for the parent, which is the server of forks here; and that lives as long as this.
-    """
-    reads_for = multiprocessing.parent_process()
-    assert reads_for is not None
-
-    def watch() -> None:
-        reads_for.join()
-        os._exit(0)
-
-    threading.Thread(target=watch, daemon=True).start()
+    """Ends this reading process with the one that it reads for. torch's own watch is for the parent, which is
+    the server of forks here; and that lives as long as this."""
+    end_with_parent()
 
 
 def _server() -> BaseContext:

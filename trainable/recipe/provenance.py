@@ -121,11 +121,13 @@ class Finalized(Spec):
 class Provenance(Spec):
     """Says where a recipe comes from and what it scored. It is not in the digest and never changes a run.
 
-    `first` says where a person asked for it, if it was a first trial of a study; `weights_digest` is that of
-    the file that the run began from; `pruned` is the share that is left of the operations of the recipe's
-    network, where that was pruned and the recipe is its fine-tuning: trained again it gives the whole
-    network, and not the one that scored `metrics`; `teacher_digest` and `teacher_recipe` are those of the
-    weights and the recipe of the network that taught it; `code` has those of your own functions.
+    `first` says where a person asked for it, if it was a first trial of a study; `data_digest` is that of
+    which image is in which part with which label, and `files_digest` of the names, classes and sizes of their
+    files; `weights_digest` is that of the file that the run began from; `pruned` is the share that is left of
+    the operations of the recipe's network, where that was pruned and the recipe is its fine-tuning: trained
+    again it gives the whole network, and not the one that scored `metrics`; `teacher_digest` and
+    `teacher_recipe` are those of the weights and the recipe of the network that taught it; `code` has those
+    of your own functions.
     """
 
     search: str | None = None
@@ -140,6 +142,7 @@ class Provenance(Spec):
     finalized: Finalized | None = None
     verification: Verification | None = None
     data_digest: str | None = None
+    files_digest: str | None = None
     weights_digest: str | None = None
     pruned: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
     teacher_digest: str | None = None

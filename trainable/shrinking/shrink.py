@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -17,6 +17,7 @@ from trainable.errors import DataError, UserError
 from trainable.models.libraries import title_of
 from trainable.models.widths import Widths, make_narrow, widths_between
 from trainable.recipe import Recipe
+from trainable.recipe.distillation import TEACHER
 from trainable.recipe.trained_files import TRAINING_FILE, teacher_files
 from trainable.shrinking.fine_tuning import Say, Tuned, scores_of, seeds_of, trained_on
 from trainable.shrinking.latency import Latency, latencies
@@ -26,6 +27,7 @@ from trainable.training.devices import default_device
 from trainable.training.evaluate import Scores
 from trainable.training.metrics import OBJECTIVES, objectives_for, sign_of
 from trainable.training.network import make_network
+from trainable.training.origins import Origins
 from trainable.training.run import Run
 from trainable.training.seeds import Use, derive, global_generators
 
@@ -110,6 +112,9 @@ def shrink(
     parts: tuple[Split, ...] = ("validation", "test") if test else ("validation",)
     _check_asked(trained, taught, test=test)
     anew = training_from_scratch(trained) if scratch else None
+    for each in (recipe, anew):
+        if each is not None:
+            _check_same_teacher(trained, each)
     whole, title = trained.network(), title_of(trained.recipe.model)
     shape = (info.channels, info.image_size, info.image_size)
     with threads_of(trained.recipe.provenance, say):
@@ -140,6 +145,21 @@ def shrink(
             scores[SCRATCH] = tuple(each.scores for each in made)
         costs = _costs(trained, recipe, pruned, whole, device)
     return Shrunk(trained, taught or recipe, pruned, widths, scores, tuned, costs)
+
+
+def _check_same_teacher(trained: Trained, recipe: Recipe) -> None:
+    """Raises UserError where the teacher that taught the whole network has other weights or another recipe
+    now: networks that two teachers taught cannot be compared."""
+    whole = trained.whole_training or trained.recipe
+    own, now = whole.distillation, recipe.distillation
+    if own is None or now is None or own.teacher != now.teacher:
+        return
+    known, files = Origins.of(whole.provenance), Origins.of_files(recipe, trained.data.info)
+    teacher = replace(known, teacher=files.teacher, teacher_recipe=files.teacher_recipe)
+    if changes := list(known.changes(teacher, recipe)):
+        raise UserError(
+            f"{'; '.join(changes)}: put the former back, or name another teacher, --set {TEACHER}=DIR"
+        )
 
 
 def _check_teacher(taught: Recipe, trained: Trained, pruned: Pruned, device: torch.device) -> None:

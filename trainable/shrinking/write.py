@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import torch
 
-from trainable.models.weights import file_digest
 from trainable.probes.flops import count_flops
 from trainable.recipe import Recipe
 from trainable.recipe.provenance import Provenance
-from trainable.recipe.trained_files import MODEL_FILE, PRUNED_FILE, RECIPE_FILE, TRAINING_FILE, teacher_files
+from trainable.recipe.trained_files import MODEL_FILE, PRUNED_FILE, RECIPE_FILE, TRAINING_FILE
 from trainable.recipe.yamlfile import write_recipe, write_whole
 from trainable.shrinking.shrink import Shrunk, recipe_network
 from trainable.train import model_file
 from trainable.training.devices import default_device, device_name
-from trainable.training.origins import versions
+from trainable.training.origins import Origins, versions
 from trainable.training.run import PREFIXES
 
 
@@ -49,7 +49,6 @@ def _with_provenance(shrunk: Shrunk) -> Recipe:
     provenance = Provenance(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         metrics=scores,
-        data_digest=info.digest,
         pruned=_share_of_own(shrunk),
         class_names=tuple(info.classes),
         threads=torch.get_num_threads(),
@@ -57,7 +56,8 @@ def _with_provenance(shrunk: Shrunk) -> Recipe:
         versions=versions("torch-pruning"),
     )
     seeded = shrunk.recipe.with_values({"loop.seed": best.seed})
-    return seeded.model_copy(update={"provenance": provenance.model_copy(update=_teacher(seeded))})
+    origins = replace(Origins.of_files(seeded, info), weights=None)  # it begins from the pruned network
+    return seeded.model_copy(update={"provenance": provenance.model_copy(update=origins.provenance())})
 
 
 def _share_of_own(shrunk: Shrunk) -> float:
@@ -66,12 +66,3 @@ def _share_of_own(shrunk: Shrunk) -> float:
     info = shrunk.trained.data.info
     own = count_flops(recipe_network(shrunk.trained), (info.channels, info.image_size, info.image_size))
     return round(shrunk.pruned.after.total / own.total, 4)
-
-
-def _teacher(recipe: Recipe) -> dict[str, str | None]:
-    """Returns the digests of the teacher's weights and recipe, as a run records them. Raises ModelError."""
-    if recipe.distillation is None:
-        return {}
-    files = teacher_files(recipe.distillation)
-    of_recipe = None if files.recipe is None else files.recipe.digest()
-    return {"teacher_digest": file_digest(files.weights), "teacher_recipe": of_recipe}

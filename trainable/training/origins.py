@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
+from typing import Any
 
 import torch
 from torch import nn
 
+from trainable.data import DataInfo
 from trainable.models.own import source_digest
-from trainable.models.weights import weights_digest
+from trainable.models.weights import file_digest, weights_digest
+from trainable.recipe import Recipe
 from trainable.recipe.distillation import TEACHER
 from trainable.recipe.provenance import Provenance
+from trainable.recipe.trained_files import teacher_files
 from trainable.training.devices import device_name
 from trainable.training.run import Run
 
@@ -21,6 +26,101 @@ PACKAGES = ("tunebook", "torch", "torchvision", "timm", "numpy")
 """A run's numbers depend on these packages; their versions are written into the provenance."""
 DIGITS = "the last digits of its numbers will differ"
 """This is what another device or version means."""
+OF_OTHER_RUNS = ("final", "simplified", "finalized", "verification")
+"""These fields of a provenance hold figures of runs that trained the recipe again."""
+
+
+@dataclass(frozen=True)
+class Origins:
+    """What a recipe's figures rest on, by digests; None for what it does not use or is not known."""
+
+    images: str | None = None  # which image is in which part, with which label
+    files: str | None = None  # the names, classes and sizes of their files: `images` reads some of many
+    weights: str | None = None  # the file of weights that the run begins from
+    teacher: str | None = None  # the teacher's weights
+    teacher_recipe: str | None = None
+    code: Mapping[str, str] = field(default_factory=dict)  # a person's own functions, by what each gives
+
+    @classmethod
+    def of(cls, provenance: Provenance | None) -> Origins:
+        """Return what a provenance says."""
+        if provenance is None:
+            return cls()
+        return cls(
+            provenance.data_digest,
+            provenance.files_digest,
+            provenance.weights_digest,
+            provenance.teacher_digest,
+            provenance.teacher_recipe,
+            provenance.code,
+        )
+
+    @classmethod
+    def of_run(cls, run: Run, code: Mapping[str, str] | None = None) -> Origins:
+        """Return what a run has used, with the digests of the sources of a person's own functions."""
+        teacher, info = None if run.teaching is None else run.teaching.teacher, run.data.info
+        return cls(
+            info.digest,
+            info.stored or None,
+            None if run.own_network else weights_digest(run.recipe.model),
+            None if teacher is None else teacher.digest,
+            None if teacher is None else teacher.recipe_digest,
+            code or {},
+        )
+
+    @classmethod
+    def of_files(cls, recipe: Recipe, info: DataInfo) -> Origins:
+        """Return what a run of the recipe with these images would use now. Raises ModelError for a teacher
+        that is not there."""
+        taught = recipe.distillation
+        files = None if taught is None else teacher_files(taught)
+        return cls(
+            info.digest,
+            info.stored or None,
+            weights_digest(recipe.model),
+            None if files is None else file_digest(files.weights),
+            None if files is None or files.recipe is None else files.recipe.digest(),
+        )
+
+    def provenance(self) -> dict[str, Any]:
+        """Return the fields of a provenance that say it."""
+        return {
+            "data_digest": self.images,
+            "files_digest": self.files,
+            "weights_digest": self.weights,
+            "teacher_digest": self.teacher,
+            "teacher_recipe": self.teacher_recipe,
+            "code": dict(self.code),
+        }
+
+    def changes(self, now: Origins, recipe: Recipe) -> Iterator[str]:
+        """Yield a line for each of these that a recipe uses and that is another one now."""
+        data, found = f"data.path {recipe.data.path}", "that the recipe was found with"
+        images = f"{data}: these are not the images {found}, or they have other labels or another split"
+        files = f"{data}: the files of the images have other names, classes or sizes than those {found}"
+        if self.images not in (None, now.images):
+            yield f"{images} {_both(self.images, now.images)}"
+        elif self.files not in (None, now.files):
+            yield f"{files} {_both(self.files, now.files)}"
+        if self.weights not in (None, now.weights):
+            weights = "model.weights: these are not the weights that the recipe was trained from"
+            yield f"{weights} {_both(self.weights, now.weights)}"
+        if recipe.distillation is not None:
+            where, taught = f"{TEACHER}: {recipe.distillation.teacher}", "of the teacher that the recipe was"
+            if self.teacher not in (None, now.teacher):
+                both = _both(self.teacher, now.teacher)
+                yield f"{where}: these are not the weights {taught} trained with {both}"
+            if self.teacher_recipe not in (None, now.teacher_recipe):
+                both = _both(self.teacher_recipe, now.teacher_recipe)
+                yield f"{where}: this is not the recipe {taught} trained with {both}"
+        for word, digest in now.code.items():
+            if (before := self.code.get(word, digest)) != digest:
+                source = f"{word}: the source of this function is not that of the one {found}"
+                yield f"{source} {_both(before, digest)}"
+
+
+def _both(before: str | None, now: str | None) -> str:
+    return f"(digest {before}, now {now or 'none'})"
 
 
 def differences(
@@ -35,46 +135,11 @@ def differences(
     device = device_name(run.device)
     if provenance.device is not None and not may_be_same(provenance.device, device):
         yield f"the recipe was trained on {provenance.device}, this is {device}: {DIGITS}"
-    if provenance.data_digest is not None and provenance.data_digest != run.data.info.digest:
-        yield "these are not the images that the recipe was found with, or another split of them"
-    if provenance.weights_digest not in (None, _weights_digest(run)):
-        yield "model.weights: these are not the weights that the recipe was trained from"
-    yield from _of_teacher(provenance, run)
-    for word, digest in (code or {}).items():
-        if provenance.code.get(word, digest) != digest:
-            yield f"{word}: the source of this function is not that of the one that the recipe was found with"
+    yield from Origins.of(provenance).changes(Origins.of_run(run, code), run.recipe)
     now = versions()
     for name, version in provenance.versions.items():
         if name in now and now[name] != version:
             yield f"the recipe was trained with {name} {version}, this is {now[name]}: {DIGITS}"
-
-
-def _of_teacher(provenance: Provenance, run: Run) -> Iterator[str]:
-    """Yields a line where a run's teacher has other weights, or another recipe, than the one before."""
-    if run.recipe.distillation is None:
-        return
-    where = f"{TEACHER}: {run.recipe.distillation.teacher}"
-    for what, known, now in (
-        ("these are not the weights", provenance.teacher_digest, _teacher_digest(run)),
-        ("this is not the recipe", provenance.teacher_recipe, _teacher_recipe(run)),
-    ):
-        if known not in (None, now):
-            yield (
-                f"{where}: {what} of the teacher that the recipe was trained with (digest {known}, now "
-                f"{now or 'none'})"
-            )
-
-
-def _weights_digest(run: Run) -> str | None:
-    return None if run.own_network else weights_digest(run.recipe.model)
-
-
-def _teacher_digest(run: Run) -> str | None:
-    return None if run.teaching is None else run.teaching.teacher.digest
-
-
-def _teacher_recipe(run: Run) -> str | None:
-    return None if run.teaching is None else run.teaching.teacher.recipe_digest
 
 
 def digests_of(**given: object) -> dict[str, str]:
@@ -94,23 +159,24 @@ def may_be_same(recorded: str, device: str) -> bool:
 
 
 def provenance_of(run: Run, scores: Mapping[str, float], code: Mapping[str, str] | None = None) -> Provenance:
-    """Returns the recipe's provenance, updated with what this run used and scored."""
-    earlier = run.recipe.provenance or Provenance()
+    """Returns the recipe's provenance, updated with what this run used and scored.
+
+    What the recipe came to in other runs is left out where these rested on other images, weights or code.
+    """
+    earlier, origins = run.recipe.provenance or Provenance(), Origins.of_run(run, code)
+    changed = any(Origins.of(earlier).changes(origins, run.recipe))
     return earlier.model_copy(
         update={
+            **(dict.fromkeys(OF_OTHER_RUNS) if changed else {}),
+            **origins.provenance(),
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
             "metrics": dict(scores),
-            "data_digest": run.data.info.digest,
-            "weights_digest": _weights_digest(run),
             "pruned": None,  # a run builds the recipe's own network
-            "teacher_digest": _teacher_digest(run),
-            "teacher_recipe": _teacher_recipe(run),
             "class_names": run.data.info.classes,
             "threads": torch.get_num_threads(),
             "device": device_name(run.device),
             "micro_batch": run.micro_batch,
             "versions": versions(),
-            "code": dict(code or {}),
         }
     )
 

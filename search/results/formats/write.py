@@ -17,6 +17,7 @@ from spaces.rules import batches
 from spaces.rules.rulings import Ruling
 from trainable.data import DataInfo
 from trainable.data.assembly import stored_parts
+from trainable.data.measure import membership_digest
 from trainable.errors import UserError
 from trainable.files.paths import without_tilde
 from trainable.recipe.optimizers import Timm
@@ -148,6 +149,12 @@ def _devices(count: int) -> str:
 
 def _with_images(winner: Winner, folder: Path) -> Winner:
     parts, classes = stored_parts(winner.recipe.data)
+    if (digest := membership_digest(parts)) != winner.info.digest:
+        raise UserError(
+            f"--images: data.path {winner.recipe.data.path}: these are not the images that the recipe was "
+            f"found with, or they have other labels or another split (digest {winner.info.digest}, now "
+            f"{digest}): put the former back, or leave --images out"
+        )
     absolute = without_tilde(str(folder)).absolute()  # these programs are run in folders of their own
     write_parts(parts, classes, absolute, winner.info.digest)
     return replace(winner, images=str(absolute))

@@ -60,3 +60,24 @@ def test_what_cannot_be_done_is_refused_before_any_training(
     (tmp_path / "a_folder" / "file").touch()
     assert wanted in refused(tunebook, folder, *asked)
     assert not (tmp_path / "x.yaml").exists()
+
+
+@pytest.mark.parametrize("asked", [("--verify", "3"), ("--simplify",), ("--finalize", "--verify", "3")])
+def test_images_that_are_others_since_the_search_are_refused_before_any_training(
+    tunebook: Tunebook, tmp_path: Path, folder: Path, asked: tuple[str, ...]
+) -> None:
+    code, said, err = tunebook("export", folder, "-o", "best.yaml", *asked)
+    assert (code, said) == (2, "")
+    assert "data.path digits: these are not the images that the recipe was found with" in err
+    assert f"(digest {Search(folder).info.digest}, now " in err
+    assert not (tmp_path / "best.yaml").exists()
+    assert not (folder / "verification.json").exists()
+
+
+def test_images_that_are_others_since_the_search_are_not_written_under_its_digest(
+    tunebook: Tunebook, tmp_path: Path, folder: Path
+) -> None:
+    said = refused(tunebook, folder, "-o", "best.yaml", "--images", "parts")
+    assert f"(digest {Search(folder).info.digest}, now " in said
+    assert "put the former back, or leave --images out" in said
+    assert not (tmp_path / "parts").exists()

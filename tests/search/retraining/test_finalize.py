@@ -12,6 +12,7 @@ from search.retraining.paired import half_width
 from trainable.recipe import Recipe
 from trainable.recipe.provenance import Provenance
 from trainable.train import train
+from trainable.training.origins import Origins
 
 AVERAGING, FLIP, SCALES = "regularisation.averaging.kind", "evaluation.flip", "evaluation.scales"
 
@@ -64,8 +65,10 @@ def test_a_recipe_is_finalized_with_its_own_threads_and_scores_as_it_does_when_i
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        ways, _ = _measured(recipe, False, False)
+        (ways, _), origins = _measured(recipe, False, False)
     finally:
         torch.set_num_threads(before)
     own = next(each for each in ways if each["values"][AVERAGING] == "none")
-    assert own["scores"]["val_loss"] == train(recipe).history[-1].val_loss
+    trained = train(recipe)
+    assert own["scores"]["val_loss"] == trained.history[-1].val_loss
+    assert origins == Origins.of(trained.recipe.provenance)

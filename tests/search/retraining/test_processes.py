@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from search.retraining.processes import in_processes
+from tests.waiting import wait_until
 from trainable.recipe import Recipe
 
 LONG = 600.0
@@ -90,6 +93,50 @@ def hears_interrupts() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+def works_long(recipe: Recipe, test: bool, download: bool) -> None:
+    begun = Path(os.environ["BEGUN"])
+    begun.with_suffix(".coming").write_text(str(os.getpid()))
+    begun.with_suffix(".coming").rename(begun)
+    time.sleep(LONG)
+
+
+TRAINS = """
+from search.retraining.processes import in_processes
+from tests.search.retraining.test_processes import recipes, works_long
+from trainable.processes import ended_by_signals
+
+if __name__ == "__main__":
+    with ended_by_signals():
+        next(in_processes(works_long, recipes(1)))
+"""
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGKILL, -9)]
+)
+def test_runs_end_with_the_process_that_trains_them_and_leave_nothing(
+    number: int, code: int, begun: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "temporary").mkdir()
+    (tmp_path / "trains.py").write_text(TRAINS)
+    variables = {**os.environ, "TMPDIR": str(tmp_path / "temporary"), "PYTHONPATH": os.getcwd()}
+    trains = subprocess.Popen([sys.executable, tmp_path / "trains.py"], env=variables)
+    wait_until(begun.exists)
+    trains.send_signal(number)
+    assert trains.wait() == code
+    wait_until(lambda: has_ended(int(begun.read_text())))
+    assert not list((tmp_path / "temporary").iterdir())
+
+
+def has_ended(pid: int) -> bool:
+    """Returns whether a process is gone, or dead and not yet waited for."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
 
 
 @pytest.mark.usefixtures("hears_interrupts")

@@ -1,0 +1,73 @@
+"""Tests what is said where images, weights, a teacher or code are not those that a recipe was found with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.trainable.small_runs import data_set, small_recipe
+from trainable.recipe import Recipe
+from trainable.recipe.provenance import FreshRuns, Provenance, Verification
+from trainable.training.origins import Origins, provenance_of
+from trainable.training.run import Run
+
+KNOWN = Origins("images", "files", "weights", "teacher", "its recipe", {"model": "source"})
+TAUGHT = Recipe().with_values({"data.path": "photos", "distillation.teacher": "/big"})
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"images": "x"}, "data.path photos: these are not the images that the recipe was found with"),
+        ({"files": "x"}, "data.path photos: the files of the images have other names, classes or sizes"),
+        ({"weights": "x"}, "model.weights: these are not the weights that the recipe was trained from"),
+        ({"teacher": "x"}, "distillation.teacher: /big: these are not the weights of the teacher"),
+        ({"teacher_recipe": "x"}, "distillation.teacher: /big: this is not the recipe of the teacher"),
+        ({"code": {"model": "x"}}, "model: the source of this function is not that of the one"),
+    ],
+)
+def test_each_change_is_one_line_with_both_digests(change: dict[str, Any], said: str) -> None:
+    (line,) = KNOWN.changes(replace(KNOWN, **change), TAUGHT)
+    assert line.startswith(said)
+    ((name, _),) = change.items()
+    before = KNOWN.code["model"] if name == "code" else getattr(KNOWN, name)
+    assert line.endswith(f"(digest {before}, now x)")
+
+
+def test_what_is_the_same_or_was_not_known_is_no_change() -> None:
+    assert not list(KNOWN.changes(KNOWN, TAUGHT))
+    assert not list(Origins().changes(KNOWN, TAUGHT))
+
+
+def test_a_teacher_that_a_recipe_does_without_is_no_change() -> None:
+    assert not list(KNOWN.changes(replace(KNOWN, teacher=None, teacher_recipe=None), Recipe()))
+
+
+def test_a_provenance_gives_back_the_origins_that_were_written_into_it() -> None:
+    assert Origins.of(Provenance(**KNOWN.provenance())) == KNOWN
+    assert Origins.of(None) == Origins()
+
+
+@pytest.mark.parametrize("images", [None, "of other images"])
+def test_a_run_with_other_images_leaves_out_what_runs_with_the_former_came_to(images: str | None) -> None:
+    verification = Verification(
+        verified=True,
+        metric="val_accuracy",
+        part="test",
+        seeds=(),
+        scores=(),
+        validation_scores=(),
+        claimed=1,
+        rule="",
+    )
+    numbers = {"mean": 1, "deviation": 0, "estimate": 1, "low": 1, "high": 1, "gap": 0}
+    final = FreshRuns(metric="val_accuracy", seeds=(), scores=(), fresh_splits=False, **numbers)
+    known = Provenance(trial=3, data_digest=images, final=final, verification=verification)
+    recipe = small_recipe().model_copy(update={"provenance": known})
+    run = Run(recipe, data=data_set())
+    found = provenance_of(run, {})
+    assert (found.data_digest, found.trial) == (run.data.info.digest, 3)
+    kept = (final, verification) if images is None else (None, None)
+    assert (found.final, found.verification) == kept

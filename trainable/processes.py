@@ -1,0 +1,75 @@
+"""Ends processes: this one at a signal, as at Ctrl-C, and those that it started, however it ends.
+
+At SIGTERM and at SIGHUP of a closed terminal the blocks that this process is in are left as at Ctrl-C, so
+that each ends the processes and removes the folders that it made. A process that is killed leaves no block;
+the processes of ours that it started see that, and end themselves.
+"""
+
+from __future__ import annotations
+
+import errno
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+"""What ends a process beside Ctrl-C: a machine that is taken back, a terminal that is closed."""
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Raise SystemExit in the block at SIGTERM and SIGHUP, with the code by which shells know the signal.
+
+    A further one does not disturb what ends then; Ctrl-C does. A signal that whoever started this process had
+    it ignore, as `nohup` does, stays ignored.
+    """
+
+    def end(number: int, frame: FrameType | None) -> None:
+        for each in heard:
+            signal.signal(each, signal.SIG_IGN)
+        leave_closed_terminal()
+        raise SystemExit(128 + number)
+
+    heard = heard_signals(*ENDING_SIGNALS)
+    before = {number: signal.signal(number, end) for number in heard}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def heard_signals(*numbers: signal.Signals) -> list[signal.Signals]:
+    """Return those of the signals that this process was not told to ignore; none outside the main thread,
+    where Python handles them."""
+    if threading.current_thread() is not threading.main_thread():
+        return []
+    return [each for each in numbers if signal.getsignal(each) != signal.SIG_IGN]
+
+
+def leave_closed_terminal() -> None:
+    """Write to nowhere what is written from now on to a terminal that is closed: each write would fail."""
+    for output in (1, 2):
+        try:
+            os.get_terminal_size(output)
+        except OSError as error:  # no terminal, or none any more
+            if error.errno == errno.EIO:
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, output)
+                os.close(nowhere)
+
+
+def end_with_parent() -> None:
+    """End this process, which multiprocessing has started, as soon as the one that it works for has ended."""
+    works_for = multiprocessing.parent_process()
+    assert works_for is not None
+
+    def watch() -> None:
+        works_for.join()
+        os._exit(0)
+
+    threading.Thread(target=watch, daemon=True).start()
