@@ -30,6 +30,7 @@ from search.jobs import cli
 from trainable.collector import paused
 from trainable.errors import UserError
 from trainable.imports import import_installed_alone
+from trainable.processes import ended_by_signals
 from trainable.tune.causes import in_words, refusal_in
 
 app = typer.Typer(
@@ -368,10 +369,15 @@ cli.add_to(app)
 
 
 def main() -> None:
-    """Runs the command line; a person's mistake is one message and an exit code, never a traceback."""
+    """Runs the command line; a person's mistake is one message and an exit code, never a traceback.
+
+    At Ctrl-C, SIGTERM and a closed terminal every command ends the processes that it has started, and removes
+    what it has half written.
+    """
     import_installed_alone()
     try:
-        app()
+        with ended_by_signals():
+            app()
     except UserError as error:
         print(f"tunebook: {error}", file=sys.stderr)
         sys.exit(error.exit_code)

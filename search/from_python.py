@@ -22,6 +22,10 @@ if TYPE_CHECKING:  # torch takes seconds to import
     from trainable.training.extra_metrics import Own
 
 
+SIGNALS = {"interrupted": signal.SIGINT, "terminated": signal.SIGTERM, "hung up": signal.SIGHUP}
+"""What ended a search, by how its driver ended."""
+
+
 class SearchFailed(Exception):
     """Says that a search has no result, or broke off; `search` is what there is of it."""
 
@@ -60,8 +64,8 @@ def search(
 
     Functions travel to the processes that train, with all that they use of your own modules. Raises
     UserError for what is wrong before any trial starts, SearchFailed if no trial finished or the search broke
-    off. After Ctrl-C or SIGTERM the search is saved, and the signal then does what it does without a search:
-    Ctrl-C raises KeyboardInterrupt.
+    off. After Ctrl-C, SIGTERM or SIGHUP the search is saved, and the signal then does what it does without a
+    search: Ctrl-C raises KeyboardInterrupt.
     """
     _check_thread("search")
     code = Code(model, data, metrics or {})
@@ -121,8 +125,8 @@ def _returned(ended: Closing, address: str) -> Search:
     match ended:
         case "finished":
             return found
-        case "interrupted" | "terminated":
-            signal.raise_signal(signal.SIGINT if ended == "interrupted" else signal.SIGTERM)
+        case "interrupted" | "terminated" | "hung up":
+            signal.raise_signal(SIGNALS[ended])
             return found
         case "failed" | "broken off":
             reason = found.progress.outcome_reason or "no trial finished"

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from trainable.errors import RunError, UserError
 from trainable.imports import import_installed_alone
+from trainable.processes import ended_by_signals
 from trainable.recipe import Recipe
 from trainable.recipe.trained_files import of_pruned_network
 from trainable.recipe.yamlfile import read_recipe
@@ -29,17 +30,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Trains as the command line says, and returns the exit code."""
     options = _parser().parse_args(arguments)
     try:
-        return train_file(
-            options.recipe,
-            settings=options.set,
-            data=options.data,
-            out=options.out,
-            test=options.test,
-            predict=options.predict,
-            download=options.download,
-            as_json=options.json,
-            debug=options.debug,
-        )
+        with ended_by_signals():
+            return train_file(
+                options.recipe,
+                settings=options.set,
+                data=options.data,
+                out=options.out,
+                test=options.test,
+                predict=options.predict,
+                download=options.download,
+                as_json=options.json,
+                debug=options.debug,
+            )
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

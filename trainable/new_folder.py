@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from trainable.errors import UserError
+from trainable.files.temporary import PREFIX, new_folder
 from trainable.recipe.yamlfile import sync_folder
 
 
@@ -21,17 +20,17 @@ def check_new(out: Path, what: str) -> None:
 
 @contextmanager
 def moved_to(out: Path) -> Iterator[Path]:
-    """Yields a temporary folder beside `out` that becomes `out` at the end; after an error it is removed."""
+    """Yields a temporary folder beside `out` that becomes `out` at the end; after an error it is removed, and
+    after a kill by the next one that writes `out`."""
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
+        made = new_folder(out.parent, f".{out.name}.{PREFIX}")
     except OSError as error:
         raise UserError(f"{out}: cannot be written: {error.strerror}") from None
     try:
-        yield folder
-        folder.chmod(0o755)  # mkdtemp makes it private
-        sync_folder(folder)
-        os.replace(folder, out)
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
+        yield made.path
+        made.path.chmod(0o755)  # it was private
+        sync_folder(made.path)
+        os.replace(made.path, out)
+    finally:
+        made.close()

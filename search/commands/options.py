@@ -12,13 +12,14 @@ import typer
 from search.running.cluster_token import send_token
 from trainable.files.store import is_uri
 
-FAILED, INTERRUPTED, TERMINATED = 1, 130, 143
+FAILED, HUNG_UP, INTERRUPTED, TERMINATED = 1, 129, 130, 143
 EXIT_CODES = {
     "finished": 0,
     "failed": FAILED,
     "broken off": FAILED,
     "interrupted": INTERRUPTED,
     "terminated": TERMINATED,
+    "hung up": HUNG_UP,
 }
 """The exit code of a command that drives a search, by how that ended."""
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from shlex import quote
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from search.commands.inputs import YAML_ENDINGS
@@ -24,6 +23,7 @@ from spaces.domains import counted
 from trainable.bundle.trained import Trained, trained_in
 from trainable.data import DataSet
 from trainable.errors import RunError, UserError
+from trainable.files.temporary import temporary_folder
 from trainable.models.libraries import title_of
 from trainable.new_folder import check_new, moved_to
 from trainable.recipe import Recipe
@@ -148,10 +148,10 @@ def _trained(asked: Asked, download: bool, say: Say) -> Iterator[tuple[Trained, 
         "comparison alone; `tunebook train RECIPE --out DIR`, then `tunebook shrink DIR`, keeps the whole "
         "network"
     )
-    with TemporaryDirectory(prefix="tunebook-") as folder:
+    with temporary_folder() as folder:
         if train(recipe, data=data, out=folder, download=download, say=say).diverged:
             raise ShrinkFailed(f"{source}: the training diverged: there is nothing to prune")
-        yield trained_in(Path(folder)), Path(folder)
+        yield trained_in(folder), folder
 
 
 def _check_prunable(recipe: Recipe, share: float, download: bool) -> DataSet:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import closing, suppress
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from types import FrameType
 from typing import BinaryIO
 
 from search.followers.attachments import VIEW
@@ -23,11 +20,16 @@ from search.followers.uri import database_file, refuse_link, without_password
 from search.record.cursor import read_cursor
 from search.record.folder import read_record, read_search
 from search.record.home import REPORT_FILE, UI_LOG_FILE
+from search.running.marked import marked_folder
+from search.running.reaper import VARIABLE
 from trainable.errors import UserError
 from trainable.files.regular import open_to_write, why
 
 SERVER_ENVIRONMENT = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
 """Jobs on traces and prompts would be eight more processes; looking at runs needs none of them."""
+
+MARK = "tunebook-ui-"
+"""The folder that marks the server's processes, which end with this one, has a name that begins so."""
 
 
 def serve(folder: Path, port: int) -> int:
@@ -53,19 +55,17 @@ def serve(folder: Path, port: int) -> int:
     # in the environment: a database's URI may hold a password, and anyone can read a command line
     environment = {**os.environ, **ENVIRONMENT, **SERVER_ENVIRONMENT, "MLFLOW_BACKEND_STORE_URI": uri}
     log = folder / UI_LOG_FILE
-    with (
-        tempfile.TemporaryDirectory() as empty,  # MLflow's server imports from where it runs
-        _sigterm_interrupts(),
-        _opened(log) as out,
-        subprocess.Popen(command, env=environment, cwd=empty, stdout=out, stderr=out) as server,
-    ):
-        try:
-            if _answers(server, port):
-                print(f"{pages(folder, address)}\n(Ctrl-C ends it)", flush=True)
-            raise UserError(f"MLflow's server has ended with exit code {server.wait()}; {log} tells why")
-        except KeyboardInterrupt:
-            server.terminate()  # Ctrl-C reaches the server too; a signal to this process alone does not
-    return 0
+    with _opened(log) as out, marked_folder(MARK) as mark:  # MLflow's server imports from where it runs
+        environment[VARIABLE] = str(mark)
+        with subprocess.Popen(command, env=environment, cwd=mark, stdout=out, stderr=out) as server:
+            try:
+                if _answers(server, port):
+                    print(f"{pages(folder, address)}\n(Ctrl-C ends it)", flush=True)
+                raise UserError(f"MLflow's server has ended with exit code {server.wait()}; {log} tells why")
+            except KeyboardInterrupt:
+                return 0
+            finally:
+                server.terminate()  # Ctrl-C reaches the server too; a signal to this process alone does not
 
 
 def pages(folder: Path, server: str) -> str:
@@ -110,20 +110,6 @@ def _opened(log: Path) -> BinaryIO:
         return os.fdopen(open_to_write(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")
     except OSError as error:
         raise UserError(f"{log}: cannot be written: {why(error)}") from None
-
-
-@contextmanager
-def _sigterm_interrupts() -> Iterator[None]:
-    """Turns SIGTERM into a KeyboardInterrupt for the block: processes started in it are not left behind."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _check_free(port: int) -> None:

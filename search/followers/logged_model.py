@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
@@ -22,6 +21,7 @@ from search.followers.mlflow_runs import RunStore
 from search.followers.run_updates import SEARCH_ID, TRIAL, milliseconds, written
 from search.record.trials import Trial
 from trainable.data import DataInfo
+from trainable.files.temporary import temporary_folder
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from torch.export import ExportedProgram
@@ -66,8 +66,8 @@ class Winner:
             self._experiment_id, self._name, self._run_id, self._tags, params, _kind_of(info)
         )
         model_id = str(created.model_id)
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "model"
+        with temporary_folder() as folder:
+            path = folder / "model"
             save_model(path, program, info, Model(run_id=self._run_id, model_id=model_id), self._about(info))
             self._client.log_model_artifacts(model_id, str(path))
         self._link(model_id, data_input(info).dataset)
@@ -124,13 +124,13 @@ def save_model(
     """
     import torch
 
-    with tempfile.TemporaryDirectory() as folder:
-        network = Path(folder) / "network.pt2"
+    with temporary_folder() as folder:
+        network = folder / "network.pt2"
         torch.export.save(program, network)
         mlflow.pyfunc.save_model(
             path,
             mlflow_model=model or Model(),
-            python_model=str(CODE if about is None else _code_for_masks(Path(folder))),
+            python_model=str(CODE if about is None else _code_for_masks(folder)),
             artifacts={"network": str(network)},
             model_config={"classes": list(info.classes)} if about is None else dict(about),
             signature=_signature(info),

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import secrets
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from search.results import report
 from search.study import STUDY_FILE, Study, default_name
 from trainable.errors import UserError
 from trainable.files.store import name_in
+from trainable.files.temporary import temporary_folder
 
 STOP = {"RAY_JOB_STOP_SIGNAL": "SIGINT", "RAY_JOB_STOP_WAIT_TIME_S": "60"}
 """The variables that tell Ray to stop a job by one Ctrl-C, then a minute in which the search ends cleanly."""
@@ -41,10 +41,10 @@ def submit(study: Study, address: str, *, environment: Sequence[str] = (), downl
     jobs = Jobs(address)
     name, folder = f"{study.name}-{secrets.token_hex(3)}", Home.of(study).address
     flags = ["--address", "auto", "--resume", *(["--download"] if download else [])]
-    with tempfile.TemporaryDirectory() as working_dir:
-        pack(Path(working_dir))
-        study.write(Path(working_dir))
-        runtime_env = {"working_dir": working_dir, "env_vars": variables_there}
+    with temporary_folder() as folder_sent:
+        pack(folder_sent)
+        study.write(folder_sent)
+        runtime_env = {"working_dir": str(folder_sent), "env_vars": variables_there}
         metadata = {SEARCH: str(study.name), FOLDER: folder}
         jobs.submit(entrypoint("search", "search", STUDY_FILE, *flags), name, runtime_env, metadata)
     report.say(f"job {name}: the search {study.name}, in {folder} on the cluster")
@@ -152,9 +152,12 @@ def fetch(address: str, name: str, out: Path | None = None, there: str | None = 
     if folder.exists() and (folder.is_file() or any(folder.iterdir())):
         raise UserError(f"{folder}: exists already; name another folder with -o")
     fetch_job = f"{name}-fetch-{secrets.token_hex(3)}"
-    with tempfile.TemporaryDirectory() as working_dir:
-        pack(Path(working_dir))
-        runtime_env = {"working_dir": working_dir, "env_vars": (job.runtime_env or {}).get("env_vars", {})}
+    with temporary_folder() as folder_sent:
+        pack(folder_sent)
+        runtime_env = {
+            "working_dir": str(folder_sent),
+            "env_vars": (job.runtime_env or {}).get("env_vars", {}),
+        }
         jobs.submit(entrypoint("search.jobs.parcel", there), fetch_job, runtime_env, {})
     ended = jobs.ended(fetch_job, FETCH_SECONDS)
     if str(ended.status) not in ENDED:

@@ -243,7 +243,9 @@ def closing(search: Search, best_file: Path, fault: str | None = None) -> None:
         case "interrupted" | "running":
             say(f"\n{fault}" if fault else "")
             again = f"go on with:\n  {command()} resume {address}"
-            say(f"interrupted; {again if search.code is None else search.code.again}")
+            words = f"interrupted; {again if search.code is None else search.code.again}"
+            say(words)
+            logger.info("%s", words)  # nobody reads what is printed to a terminal that was closed
         case "failed":
             say(f"\nthe search failed: {summary.outcome_reason or 'no trial finished'}")
 

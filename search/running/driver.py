@@ -55,8 +55,10 @@ from trainable.errors import UserError
 if TYPE_CHECKING:  # torch takes seconds to import
     from torch.export import ExportedProgram
 
-Closing = Literal["finished", "interrupted", "terminated", "broken off", "failed"]
-"""How a driver ends. Two of the words are for a search that is interrupted, by SIGTERM or by a fault."""
+Closing = Literal["finished", "interrupted", "terminated", "hung up", "broken off", "failed"]
+"""How a driver ends. Three of the words are for a search that is interrupted, by SIGTERM, by the end of its
+terminal (SIGHUP) or by a fault."""
+ENDED_BY: dict[int, Closing] = {signal.SIGTERM: "terminated", signal.SIGHUP: "hung up"}
 
 DRAIN_SECONDS = 60.0
 """For so long the end of a search waits for MLflow before it leaves the rest to `tunebook sync`."""
@@ -367,7 +369,7 @@ def _closing(state: State, switch: StopSwitch) -> Closing:
     """Returns how this driver ended, from the search's state."""
     if switch.fault is not None:
         return "broken off"
-    return "terminated" if state == "interrupted" and signal.SIGTERM in switch.signals else state
+    return ENDED_BY.get(switch.signals[0], state) if switch.interrupted and state == "interrupted" else state
 
 
 def _in_store(home: Home, lease: Lease | None) -> InStore | None:

@@ -7,15 +7,11 @@ no file holds. Its processes and its folder go with the driver, also where that 
 from __future__ import annotations
 
 import contextlib
-import glob
 import logging
 import os
 import secrets
-import stat
-import subprocess
-import sys
+import signal
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +20,7 @@ from search.facts.hardware import Hardware
 from search.running import reaper
 from search.running.cluster_token import MODE, TOKEN
 from search.running.leaving import leave_ray
+from search.running.marked import marked_folder
 from search.running.switch import StopSwitch
 from trainable.errors import first_line
 from trainable.imports import imports_installed_alone
@@ -38,8 +35,6 @@ LONGEST_FOLDER = 40
 """Ray's sockets lie up to 66 characters below its folder, and their paths may have 107 (Linux's unix(7))."""
 STARTS = 3
 """Ray gives up after 30 s (ray/_private/node.py), which a busy machine may need: then it is started again."""
-LOCKED_SECONDS = 60.0
-"""After so long a folder that is in use has been locked for certain."""
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +56,7 @@ def private_ray(hardware: Hardware, switch: StopSwitch) -> Iterator[Callable[[],
 
     A signal during the start is noted by the switch; there may be no Ray then. Raises RayNotStarted.
     """
-    with _folder() as folder, _variables(folder):
+    with marked_folder(PREFIX, _root()) as folder, _variables(folder):
         _start(hardware, folder, switch)
         try:
             yield death
@@ -100,7 +95,7 @@ def _start(hardware: Hardware, folder: Path, switch: StopSwitch) -> None:
 def _init(hardware: Hardware, folder: Path) -> None:
     import ray
 
-    with _loopback_alone(), _own_handler():
+    with _loopback_alone(), _own_handler(), _deaf_to_hangups():
         ray.init(
             address="local",
             num_cpus=sum(node.cpus for node in hardware.nodes),
@@ -170,6 +165,17 @@ def _own_handler() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def _deaf_to_hangups() -> Iterator[None]:
+    """Has Ray's processes inherit that SIGHUP is blocked: a terminal that closes sends it to all of them, and
+    trials can be saved only as long as they live. For this process it waits until the block ends."""
+    heard = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, heard)
+
+
+@contextlib.contextmanager
 def _variables(folder: Path) -> Iterator[None]:
     """Sets for the block what Ray's processes inherit: a new token, and the folder that marks them."""
     ours = {
@@ -200,56 +206,9 @@ def _read_token_again() -> None:
     ray._raylet.AuthenticationTokenLoader.instance().reset_cache()
 
 
-@contextlib.contextmanager
-def _folder() -> Iterator[Path]:
-    """Gives the block a private folder, which goes with all its processes whatever becomes of the driver."""
-    root = _root()
-    _remove_dead(root)
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=root))  # mode 0700
-    lock = reaper.locked(str(folder))
-    assert lock is not None, "nobody else knows this folder"
-    watcher = _watched(folder, lock)
-    try:
-        yield folder
-    finally:
-        assert watcher.stdin is not None
-        watcher.stdin.close()
-        watcher.wait()
-        os.close(lock)
-
-
-def _watched(folder: Path, lock: int) -> subprocess.Popen[bytes]:
-    """Starts the process that removes the folder after this process; it shares the folder's lock."""
-    return subprocess.Popen(
-        [sys.executable, "-IS", reaper.__file__, str(folder)],
-        stdin=subprocess.PIPE,
-        pass_fds=[lock],
-        cwd="/",
-        start_new_session=True,  # what ends a terminal's or a job's processes leaves it alone
-    )
-
-
 def _root() -> Path:
     """Returns where Ray's folder is made: where temporary files are, or /tmp where that path is too long."""
     asked = [os.environ.get("RAY_TMPDIR"), tempfile.gettempdir()]
     room = LONGEST_FOLDER - len(PREFIX) - len("/12345678/r")
     short = (Path(each) for each in asked if each and Path(each).is_dir() and len(each) <= room)
     return next(short, Path("/tmp"))
-
-
-def _remove_dead(root: Path) -> None:
-    """Removes the folders of earlier searches of this user whose driver and reaper are both gone."""
-    for name in glob.glob(str(root / f"{PREFIX}*")):
-        with contextlib.suppress(OSError):
-            found = os.lstat(name)
-            old = time.time() - found.st_mtime > LOCKED_SECONDS
-            if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and old:
-                _remove_if_dead(name)
-
-
-def _remove_if_dead(name: str) -> None:
-    if (lock := reaper.locked(name)) is not None:
-        try:
-            reaper.remove(name)
-        finally:
-            os.close(lock)

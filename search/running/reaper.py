@@ -1,4 +1,5 @@
-"""Ends what a private Ray leaves behind when its driver is killed: its processes, and its folder.
+"""Ends what programs of others, such as a private Ray, leave behind when the process that started them is
+killed: their processes, and their folder.
 
     python -IS reaper.py FOLDER     waits for the end of its standard input, which ends with the driver
 
@@ -8,17 +9,14 @@ processes with the driver, but not its agents (Ray 2.60: both were still there 2
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import signal
 import sys
 import time
 
-VARIABLE = "TUNEBOOK_PRIVATE_RAY"
-"""All processes of a private Ray inherit this variable; its value is Ray's folder."""
-LOCK_FILE = "lock"
-"""It is locked as long as a driver or its reaper is there to remove the folder."""
+VARIABLE = "TUNEBOOK_MARKED_BY"
+"""All processes of a program that is to end with ours inherit this variable; its value is their folder."""
 TRIES = 50
 PAUSE_SECONDS = 0.1
 
@@ -30,10 +28,10 @@ def processes_of(folder: str, variable: str = VARIABLE) -> list[int]:
 
 
 def belongs(pid: int, folder: str, variable: str = VARIABLE) -> bool:
-    """Says whether a process is one of a private Ray.
+    """Says whether a process is one of the folder's.
 
     A process that gives itself a title, as Ray's agents and trials do, may overwrite the variables that it
-    was started with. Those write their output into Ray's folder.
+    was started with. Those of Ray write their output into its folder.
     """
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
@@ -46,7 +44,7 @@ def belongs(pid: int, folder: str, variable: str = VARIABLE) -> bool:
 
 
 def end_processes(folder: str, variable: str = VARIABLE) -> None:
-    """Kills the processes of a private Ray, also those that they start meanwhile."""
+    """Kills the processes of a folder, also those that they start meanwhile."""
     for _ in range(TRIES):
         if not (found := processes_of(folder, variable)):
             return
@@ -58,19 +56,8 @@ def end_processes(folder: str, variable: str = VARIABLE) -> None:
         time.sleep(PAUSE_SECONDS)
 
 
-def locked(folder: str) -> int | None:
-    """Returns the descriptor that holds the folder's lock; None where another process has it."""
-    file = os.open(os.path.join(folder, LOCK_FILE), os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(file)
-        return None
-    return file
-
-
 def remove(folder: str) -> None:
-    """Ends the processes of a private Ray and removes its folder."""
+    """Ends the processes of a folder and removes it."""
     end_processes(folder)
     shutil.rmtree(folder, ignore_errors=True)
 

@@ -7,11 +7,12 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import FrameType
 
 from search.record.lease import Lease
+from trainable.processes import ENDING_SIGNALS, heard_signals, leave_closed_terminal
 from trainable.tune.causes import in_words, refusal_in
 
 STOPPING = b"\nstopping; this takes some seconds; press Ctrl-C again to stop immediately\n"
@@ -77,14 +78,22 @@ class StopSwitch:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Makes Ctrl-C and SIGTERM end the search cleanly, once; a second signal interrupts at once."""
-        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        """Makes Ctrl-C, SIGTERM and a closed terminal end the search cleanly, once.
+
+        A second Ctrl-C or SIGTERM interrupts at once. A terminal that closes says so more than once, by the
+        kernel and by its shell.
+        """
+        heard = (signal.SIGINT, *heard_signals(*ENDING_SIGNALS))
+        before = {number: signal.getsignal(number) for number in heard}
 
         def on_signal(number: int, frame: FrameType | None) -> None:
-            if self.signals:
+            if number == signal.SIGHUP:
+                leave_closed_terminal()
+            elif self.signals:
                 raise KeyboardInterrupt
             self.signals.append(number)
-            os.write(2, STOPPING)  # not print: a signal may come in the middle of one
+            with suppress(OSError):  # standard error may be closed, or a pipe that nobody reads
+                os.write(2, STOPPING)  # not print: a signal may come in the middle of one
 
         for number in before:
             signal.signal(number, on_signal)

@@ -35,8 +35,8 @@ from trainable.recipe.data import Data
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_session")]
 
 TRIALS, EPOCHS = 4, 12
-LONG = 60
-"""So many epochs last through three drivers on any machine."""
+LONG = 80
+"""So many epochs last through four drivers on any machine."""
 
 
 def study_in(folder: Path, **values: object) -> Study:
@@ -125,7 +125,7 @@ def wait_until_quiet(killed: Driver, folder: Path) -> None:
 
 
 def test_a_signal_stops_cleanly_and_resume_goes_on_even_while_killed_trials_still_die(tmp_path: Path) -> None:
-    """One search is stopped by Ctrl-C, by SIGTERM and by SIGKILL; after the last it is resumed at once."""
+    """One search is stopped by Ctrl-C, SIGTERM, a closed terminal and SIGKILL, and then resumed at once."""
     study_in(
         tmp_path, **{"concurrent": 1, "budget.trials": 1, "budget.epochs": LONG, "scheduler.kind": "none"}
     )
@@ -144,6 +144,10 @@ def test_a_signal_stops_cleanly_and_resume_goes_on_even_while_killed_trials_stil
     stopped = after_two_more_epochs(folder, log=tmp_path / "log-resume")
     stopped.send(signal.SIGTERM)
     assert_stopped_cleanly(folder, stopped.wait(), stopped.log, code=143)
+
+    hung_up = after_two_more_epochs(folder, log=tmp_path / "log-hung-up")
+    hung_up.send_to_all(signal.SIGHUP)
+    assert_stopped_cleanly(folder, hung_up.wait(), hung_up.log, code=129)
 
     after_two_more_epochs(folder, log=tmp_path / "log").send(signal.SIGKILL)
     assert driver.resume(folder) == "finished"

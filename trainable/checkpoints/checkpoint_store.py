@@ -7,7 +7,6 @@ soon as its history is there, which is written last.
 from __future__ import annotations
 
 import hashlib
-import tempfile
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +17,7 @@ from typing import Any, TypeVar
 from trainable.checkpoints import checkpoint
 from trainable.files.cache import cache_root
 from trainable.files.store import ATTEMPTS, Store, StoreError, is_uri
+from trainable.files.temporary import temporary_folder
 from trainable.training.metrics import EpochResult
 
 PATIENCE_SECONDS = 90.0
@@ -128,9 +128,9 @@ class CheckpointStore:
         """Returns the state of a checkpoint in the store; None, with a warning, if it cannot be read."""
         assert self.store is not None
         store, name = self.store, f"{there.name}/{checkpoint.STATE}"
-        with tempfile.TemporaryDirectory() as temporary:
-            _patiently(lambda: store.get(name, Path(temporary) / checkpoint.STATE))
-            found = checkpoint.Checkpoint(Path(temporary), there.epoch, there.step)
+        with temporary_folder() as folder:
+            _patiently(lambda: store.get(name, folder / checkpoint.STATE))
+            found = checkpoint.Checkpoint(folder, there.epoch, there.step)
             return checkpoint.readable(found, str(store.at(there.name)))
 
     def _drop(self, there: StoredCheckpoint) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 
 import pytest
 
@@ -35,4 +36,31 @@ def test_an_error_of_the_program_passes() -> None:
     switch = StopSwitch()
     with pytest.raises(ValueError, match="wrong"), switch.stopped_by_disk():
         raise ValueError("wrong")
+    assert not switch.stops
+
+
+def test_a_terminal_that_closes_ends_a_search_cleanly_though_it_says_so_twice() -> None:
+    switch = StopSwitch()
+    with switch.listening():
+        signal.raise_signal(signal.SIGHUP)
+        signal.raise_signal(signal.SIGHUP)
+    assert (switch.stops, switch.signals[0]) == (True, signal.SIGHUP)
+
+
+@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_second_ctrl_c_or_sigterm_interrupts_at_once(first: int, second: int) -> None:
+    with StopSwitch().listening():
+        signal.raise_signal(first)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(second)
+
+
+def test_a_search_that_was_started_with_nohup_outlives_its_terminal() -> None:
+    switch, before = StopSwitch(), signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with switch.listening():
+            signal.raise_signal(signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
     assert not switch.stops

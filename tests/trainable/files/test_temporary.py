@@ -1,0 +1,67 @@
+"""Tests that temporary folders are removed, also those of processes that were killed, and nothing else is."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from trainable.files.temporary import PREFIX, new_folder, temporary_folder
+from trainable.new_folder import moved_to
+
+
+def grow_old(folder: Path) -> None:
+    os.utime(folder, (0, 0))
+
+
+def abandoned(root: Path, prefix: str = PREFIX) -> Path:
+    """Returns a folder that a process has made which was killed: its lock is gone."""
+    made = new_folder(root, prefix)
+    assert made.lock is not None
+    os.close(made.lock)
+    (made.path / "file").touch()
+    grow_old(made.path)
+    return made.path
+
+
+def test_a_folder_is_this_user_s_alone_and_goes_with_its_block(tmp_path: Path) -> None:
+    with temporary_folder(root=tmp_path) as folder:
+        (folder / "file").touch()
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    with pytest.raises(ValueError, match="wrong"), temporary_folder(root=tmp_path):
+        raise ValueError("wrong")
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_a_killed_process_has_left_goes_with_the_next_folder_that_is_made(tmp_path: Path) -> None:
+    left = abandoned(tmp_path)
+    with temporary_folder(root=tmp_path) as folder:
+        assert list(tmp_path.iterdir()) == [folder]
+    assert not left.exists()
+
+
+def test_what_is_in_use_or_new_or_another_s_stays(tmp_path: Path) -> None:
+    used = new_folder(tmp_path, PREFIX)
+    new, linked, file, mine = (
+        tmp_path / each for each in (f"{PREFIX}new", f"{PREFIX}link", f"{PREFIX}file", "mine")
+    )
+    new.mkdir()
+    mine.mkdir()
+    file.touch()
+    linked.symlink_to(mine)
+    for each in (used.path, file, mine):
+        grow_old(each)
+    with temporary_folder(root=tmp_path):
+        assert all(each.exists() for each in (used.path, new, linked, file, mine))
+    used.close()
+
+
+def test_half_a_new_folder_that_a_kill_has_left_goes_when_it_is_written_again(tmp_path: Path) -> None:
+    left, other = abandoned(tmp_path, f".bundle.{PREFIX}"), abandoned(tmp_path, ".bundle.mine-")
+    with moved_to(tmp_path / "bundle") as folder:
+        (folder / "README.md").touch()
+    assert not left.exists()
+    assert {each.name for each in tmp_path.iterdir()} == {"bundle", other.name}
+    assert stat.S_IMODE((tmp_path / "bundle").stat().st_mode) == 0o755

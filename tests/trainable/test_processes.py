@@ -1,0 +1,68 @@
+"""Tests that a signal leaves what a process does as Ctrl-C would, and that a closed terminal is no fault."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from trainable.processes import ended_by_signals
+
+ENDING = (signal.SIGTERM, signal.SIGHUP)
+
+
+@pytest.fixture(autouse=True)
+def handlers() -> Iterator[None]:
+    """Fails a test that leaves a signal otherwise handled than it was."""
+    before = [signal.getsignal(each) for each in ENDING]
+    yield
+    assert [signal.getsignal(each) for each in ENDING] == before
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_leaves_each_block_and_a_second_one_does_not_disturb_that(number: int, code: int) -> None:
+    left: list[str] = []
+
+    @contextmanager
+    def block() -> Iterator[None]:
+        try:
+            yield
+        finally:
+            for each in ENDING:
+                signal.raise_signal(each)
+            left.append("the block")
+
+    with pytest.raises(SystemExit) as ended, ended_by_signals(), block():
+        signal.raise_signal(number)
+    assert (ended.value.code, left) == (code, ["the block"])
+
+
+def test_what_a_process_was_told_to_ignore_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with ended_by_signals():
+            signal.raise_signal(signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize(("called", "code"), [("leave_closed_terminal()", 0), ("", 1)])
+def test_nothing_fails_that_is_written_to_a_terminal_that_is_closed(called: str, code: int) -> None:
+    first, second = pty.openpty()
+    writes = (
+        "import os; from trainable.processes import leave_closed_terminal; input(); {}; os.write(1, b'.')"
+    )
+    command = [sys.executable, "-c", writes.format(called)]
+    started = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=second, stderr=subprocess.PIPE, start_new_session=True
+    )
+    os.close(second)
+    os.close(first)
+    _, said = started.communicate(b"\n")
+    assert started.returncode == code, said

@@ -1,0 +1,87 @@
+"""Makes folders for the time being, which go even where the process that made them is killed.
+
+Each is locked by the process that uses it. What is not locked any more was left by one that was killed; the
+next one that makes such a folder removes it first.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import stat
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+PREFIX = "tunebook-tmp-"
+LOCKED_SECONDS = 60.0
+"""After so long a folder that is in use has been locked for certain."""
+
+Remove = Callable[[str], None]
+rmtree: Remove = partial(shutil.rmtree, ignore_errors=True)
+
+
+class NewFolder(NamedTuple):
+    """A folder, and the open descriptor that holds its lock; None on a file system without locks."""
+
+    path: Path
+    lock: int | None
+
+    def close(self) -> None:
+        """Remove the folder, if it is still there, and release its lock."""
+        rmtree(str(self.path))
+        if self.lock is not None:
+            os.close(self.lock)
+
+
+@contextmanager
+def temporary_folder(prefix: str = PREFIX, root: Path | None = None) -> Iterator[Path]:
+    """Yield a new folder that this user alone can open, in `root` or where temporary files are; afterwards it
+    is removed, unless the block has moved it. Raises OSError where none can be made."""
+    found = new_folder(root or Path(tempfile.gettempdir()), prefix)
+    try:
+        yield found.path
+    finally:
+        found.close()
+
+
+def new_folder(root: Path, prefix: str, remove: Remove = rmtree) -> NewFolder:
+    """Make a folder of mode 0700 and lock it; those of this prefix that nobody uses any more are removed."""
+    _remove_abandoned(root, prefix, remove)
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=root))
+    lock = None
+    with suppress(OSError):  # some network file systems lock no folders
+        lock = _locked(str(folder))
+    return NewFolder(folder, lock)
+
+
+def _remove_abandoned(root: Path, prefix: str, remove: Remove) -> None:
+    with os.scandir(root) as entries:
+        names = [each.path for each in entries if each.name.startswith(prefix)]
+    for name in names:
+        with suppress(OSError):  # another process removes it, or it is on a file system without locks
+            found = os.lstat(name)
+            old = time.time() - found.st_mtime > LOCKED_SECONDS
+            if not (stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and old):
+                continue
+            if (lock := _locked(name)) is not None:
+                try:
+                    remove(name)
+                finally:
+                    os.close(lock)
+
+
+def _locked(folder: str) -> int | None:
+    """Return the descriptor that holds the folder's lock; None where another process has it."""
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(opened)
+        return None
+    return opened
