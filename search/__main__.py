@@ -31,6 +31,7 @@ from trainable.collector import paused
 from trainable.errors import UserError
 from trainable.imports import import_installed_alone
 from trainable.processes import ended_by_signals
+from trainable.terminal import show_what_can_be_shown, tell
 from trainable.tune.causes import in_words, refusal_in
 
 app = typer.Typer(
@@ -375,18 +376,19 @@ def main() -> None:
     what it has half written.
     """
     import_installed_alone()
+    show_what_can_be_shown()
     try:
         with ended_by_signals():
             app()
     except UserError as error:
-        print(f"tunebook: {error}", file=sys.stderr)
+        tell(f"tunebook: {error}", sys.stderr)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except OSError as error:
         if (refused := refusal_in(error)) is None:
             raise
-        print(f"tunebook: {in_words(refused)}; make room, and call this again", file=sys.stderr)
+        tell(f"tunebook: {in_words(refused)}; make room, and call this again", sys.stderr)
         sys.exit(FAILED)
 
 

@@ -23,6 +23,7 @@ from trainable.recipe import Recipe
 from trainable.recipe.trained_files import of_pruned_network
 from trainable.recipe.yamlfile import read_recipe
 from trainable.summary import summary
+from trainable.terminal import show_what_can_be_shown, tell, tell_json
 from trainable.train import train, with_settings
 
 
@@ -43,10 +44,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 debug=options.debug,
             )
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        tell(f"error: {error}", sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        tell("interrupted", sys.stderr)
         return 130
 
 
@@ -65,7 +66,7 @@ def train_file(
 ) -> int:
     """Trains the recipe in a file, as `prepared` makes it ready, and prints the result. Returns 0 if it is
     done, 1 if it crashed or diverged. Raises UserError."""
-    progress = partial(print, file=sys.stderr if as_json else sys.stdout, flush=True)
+    progress = partial(tell, to=sys.stderr if as_json else None)
     written = read_recipe(recipe)
     changed = prepared(with_settings(written, settings, data))
     if (words := of_pruned_network(Path(recipe), written)) is not None:
@@ -75,9 +76,12 @@ def train_file(
             changed, out=out, test=test, predict=predict, download=download, debug=debug, say=progress
         )
     except RunError as error:
-        print(f"error: {error}", file=sys.stderr)
+        tell(f"error: {error}", sys.stderr)
         return 1
-    print(json.dumps(outcome.tree(), allow_nan=False) if as_json else summary(outcome))
+    if as_json:
+        tell_json(json.dumps(outcome.tree(), allow_nan=False))
+    else:
+        tell(summary(outcome))
     return 1 if outcome.diverged else 0
 
 
@@ -115,4 +119,5 @@ def _parser() -> argparse.ArgumentParser:
 
 if __name__ == "__main__":
     import_installed_alone()
+    show_what_can_be_shown()
     sys.exit(main())

@@ -148,9 +148,13 @@ def shown(text: str, most: int = LONGEST_LINE) -> str:
 def visible(text: str) -> str:
     """Returns a text in which every character is escaped, as Python writes it, that a terminal would obey,
     that turns the order of others around, or that is in no encoding; line ends and tabs are such, too."""
+    joiners = "\u200c\u200d"  # within words of Persian and of Indian languages, and within emoji
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+    return "".join(
+        each if each.isprintable() or each in joiners else each.encode("unicode_escape").decode()
+        for each in text
+    )
 
 
 def one_line(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from trainable.errors import visible
 from trainable.outcome import Outcome
 from trainable.training.bootstrap import Intervals
 from trainable.training.evaluate import Scores
@@ -17,7 +18,7 @@ MOST_CLASSES = 20
 def summary(outcome: Outcome) -> str:
     """Describes the end of a run: its scores and diagnosis,
     and the confusion matrix of the test part if that was scored."""
-    last = outcome.history[-1]
+    last, classes = outcome.history[-1], tuple(map(visible, outcome.class_names))
     found = {"val_accuracy": last.val_accuracy, **last.extra_metrics}
     scores = "  ".join(f"{name} {value:.4f}" for name, value in found.items())
     lines = [f"{'diverged' if outcome.diverged else 'finished'}: {scores}"]
@@ -28,8 +29,8 @@ def summary(outcome: Outcome) -> str:
     if outcome.test is not None:
         lines += _test_lines(outcome.test, outcome.intervals)
         lines += [outcome.gaps.words()] if outcome.gaps is not None and outcome.gaps.differing else []
-        lines += by_class_lines(outcome.test, outcome.intervals, outcome.class_names)
-        lines += _confusion_lines(outcome.test, outcome.class_names)
+        lines += by_class_lines(outcome.test, outcome.intervals, classes)
+        lines += _confusion_lines(outcome.test, classes)
     return "\n".join(lines)
 
 

@@ -19,6 +19,7 @@ from trainable.recipe.models import MODEL_NAME, OWN_WEIGHTS
 from trainable.recipe.tasks import Segmentation
 from trainable.recipe.trees import with_value, without
 from trainable.recipe.yamlfile import write_whole
+from trainable.terminal import tell_json
 from trainable.training.devices import default_device
 
 GIB = 2**30
@@ -54,7 +55,7 @@ def run_backbones(
     chosen = candidates(names, weights, _size(size), gpu=device.type == "cuda")
     found = compare(study, chosen, device, weights=weights, download=download, say=silent if as_json else say)
     if as_json:
-        print(json.dumps({"schema": SCHEMA, "backbones": [_tree(each) for each in found]}, indent=2))
+        tell_json(json.dumps({"schema": SCHEMA, "backbones": [_tree(each) for each in found]}, indent=2))
     else:
         console().print(Rows("", COLUMNS, tuple(_row(each) for each in found), whole={"network"}))
         say("accuracy of a linear head on frozen features; costs are those of training all layers")

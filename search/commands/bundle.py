@@ -7,6 +7,7 @@ from pathlib import Path
 from search.commands.trained_input import find_trained
 from trainable.bundle.write import write_bundle
 from trainable.new_folder import check_new
+from trainable.terminal import tell
 
 
 def run_bundle(folder: Path, out: Path, trial: int | None) -> None:
@@ -14,4 +15,4 @@ def run_bundle(folder: Path, out: Path, trial: int | None) -> None:
     them."""
     check_new(out, "the bundle")
     write_bundle(find_trained(folder, trial), out, say=print)
-    print(f"bundle -> {out}")
+    tell(f"bundle -> {out}")

@@ -16,6 +16,7 @@ from search.results.report import budget, console, say
 from spaces.domains import counted
 from trainable.checks.check import SECONDS, check, tools_named
 from trainable.checks.finding import Finding, Level, counts
+from trainable.terminal import tell, tell_json
 from trainable.training.devices import threads
 
 COLOURS: dict[Level, str] = {"error": "red", "warning": "yellow", "note": "cyan", "passed": "dim"}
@@ -39,7 +40,7 @@ def run_check(
     began, tools = time.monotonic(), tools_named(debug)
     target = load_target(file, None, settings, download=download)
     if target.pruned is not None:
-        print(target.pruned, file=sys.stderr if as_json else sys.stdout, flush=True)
+        tell(target.pruned, sys.stderr if as_json else None)
     if not as_json:
         say(_title(file, target))
         if target.study is not None and target.kind == "study":
@@ -61,7 +62,7 @@ def run_check(
         )
     took = time.monotonic() - began
     if as_json:
-        print(json.dumps(_tree(file, findings, took), indent=2, allow_nan=False))
+        tell_json(json.dumps(_tree(file, findings, took), indent=2, allow_nan=False))
     else:
         console().print(findings_table(findings))
         say(closing(findings, took))

@@ -20,6 +20,7 @@ from trainable.files.paths import without_tilde
 from trainable.recipe import Recipe
 from trainable.recipe.provenance import Finalized, Provenance, Simplified
 from trainable.recipe.yamlfile import refuse_folder
+from trainable.terminal import tell
 
 if TYPE_CHECKING:
     from search.results.formats.write import Format
@@ -79,7 +80,7 @@ def run_export(
         from search.results.formats.write import export_as
 
         words = export_as(found, out, form, gpus=gpus, batch=batch, images=images)
-    print(f"{words} -> {out}")
+    tell(f"{words} -> {out}")
     verification = found.recipe.provenance and found.recipe.provenance.verification
     if verified is not None and not (verification and verification.verified):
         raise typer.Exit(FAILED)

@@ -20,6 +20,7 @@ from search.commands.options import (
 )
 from trainable.collector import paused
 from trainable.errors import UserError
+from trainable.terminal import tell
 
 
 def show(folder: Folder, json: Json = False) -> None:
@@ -81,7 +82,7 @@ def audit(folder: Folder) -> None:
     from search.results.search import Search
 
     found = compare(Search(folder))
-    print(found)
+    tell(str(found))
     raise typer.Exit(FAILED if found.differences else 0)
 
 

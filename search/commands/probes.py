@@ -19,6 +19,7 @@ from trainable.files.store import name_in
 from trainable.probes.batch_find import BatchFound, Tried, batch_find
 from trainable.probes.lr_find import LrBand, lr_find
 from trainable.recipe.yamlfile import write_whole
+from trainable.terminal import tell_json
 from trainable.training.devices import threads
 from trainable.training.run import Run
 
@@ -45,7 +46,7 @@ def find_lr(
         band = lr_find(run, steps=steps, sweeps=sweeps)
     tree = {**_described(run), "threads": count, **band.tree()}
     if as_json:
-        print(json.dumps(tree, indent=2, allow_nan=False))
+        tell_json(json.dumps(tree, indent=2, allow_nan=False))
     else:
         _print_band(band, run)
     if out is not None:
@@ -64,7 +65,7 @@ def find_batch(target: Target, *, limit_gib: float | None, as_json: bool, downlo
         found = batch_find(run, limit_bytes=limit)
     if as_json:
         tree = {**_described(run), "threads": count, **found.tree()}
-        print(json.dumps(tree, indent=2, allow_nan=False))
+        tell_json(json.dumps(tree, indent=2, allow_nan=False))
     else:
         _print_sizes(found, run, count)
     return found.found

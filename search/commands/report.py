@@ -13,6 +13,7 @@ from search.reporting.write import write_as, write_report
 from search.results.report import say
 from search.results.search import Search
 from trainable.errors import UserError
+from trainable.terminal import tell_json
 
 WRITTEN = (".html", ".json")
 """A report is written as a page, or as data."""
@@ -27,7 +28,7 @@ def run_report(folder: Path, out: Path | None, compared: Sequence[Path], *, as_j
     _check(out, as_json=as_json)
     search, report = Search(folder), _report_of(folder, compared)
     if as_json:
-        print(report.model_dump_json())
+        tell_json(report.model_dump_json())
     else:
         say(str(write_report(search, report) if out is None else write_as(out, report)))
 

@@ -41,6 +41,7 @@ from trainable.shrinking.fine_tuning import Say, fine_tuning, taught_by
 from trainable.shrinking.prune import prune
 from trainable.shrinking.shrink import Shrunk, shrink, training_from_scratch
 from trainable.shrinking.write import write_shrunk
+from trainable.terminal import tell, tell_json
 from trainable.train import METRICS_FILE, images_of, train
 from trainable.training.devices import default_device
 from trainable.training.network import make_network
@@ -265,11 +266,11 @@ def _write(shrunk: Shrunk, found: Comparison, out: Path) -> None:
 
 def _show(found: Comparison, *, as_json: bool) -> None:
     if as_json:
-        print(_as_json(found))
+        tell_json(_as_json(found))
         return
     console().print(found.scores_table())
     console().print(found.costs_table())
-    print(found.words())
+    tell(found.words())
 
 
 def _as_json(found: Comparison) -> str:

@@ -24,6 +24,7 @@ from search.running.marked import marked_folder
 from search.running.reaper import VARIABLE
 from trainable.errors import UserError
 from trainable.files.regular import open_to_write, why
+from trainable.terminal import tell
 
 SERVER_ENVIRONMENT = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
 """Jobs on traces and prompts would be eight more processes; looking at runs needs none of them."""
@@ -41,7 +42,7 @@ def serve(folder: Path, port: int) -> int:
     """
     uri = str(read_search(folder).tracking.uri)
     if uri.startswith(("http://", "https://")):
-        print(pages(folder, without_password(uri).rstrip("/")))
+        tell(pages(folder, without_password(uri).rstrip("/")))
         return 0
     file = database_file(uri)
     if file is not None and not file.exists():
@@ -50,7 +51,7 @@ def serve(folder: Path, port: int) -> int:
         refuse_link(file)
     _check_free(port)
     address = f"http://127.0.0.1:{port}"
-    print("MLflow's server is starting, which takes some seconds", file=sys.stderr, flush=True)
+    tell("MLflow's server is starting, which takes some seconds", sys.stderr)
     command = [sys.executable, *f"-m mlflow server --host 127.0.0.1 --port {port} --workers 1".split()]
     # in the environment: a database's URI may hold a password, and anyone can read a command line
     environment = {**os.environ, **ENVIRONMENT, **SERVER_ENVIRONMENT, "MLFLOW_BACKEND_STORE_URI": uri}
@@ -60,7 +61,7 @@ def serve(folder: Path, port: int) -> int:
         with subprocess.Popen(command, env=environment, cwd=mark, stdout=out, stderr=out) as server:
             try:
                 if _answers(server, port):
-                    print(f"{pages(folder, address)}\n(Ctrl-C ends it)", flush=True)
+                    tell(f"{pages(folder, address)}\n(Ctrl-C ends it)")
                 raise UserError(f"MLflow's server has ended with exit code {server.wait()}; {log} tells why")
             except KeyboardInterrupt:
                 return 0

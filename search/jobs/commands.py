@@ -22,6 +22,7 @@ from search.study import STUDY_FILE, Study, default_name
 from trainable.errors import UserError
 from trainable.files.store import name_in
 from trainable.files.temporary import temporary_folder
+from trainable.terminal import visible_lines
 
 STOP = {"RAY_JOB_STOP_SIGNAL": "SIGINT", "RAY_JOB_STOP_WAIT_TIME_S": "60"}
 """The variables that tell Ray to stop a job by one Ctrl-C, then a minute in which the search ends cleanly."""
@@ -67,7 +68,7 @@ def follow(address: str, name: str) -> str:
             new = text[max(0, printed - seen) :]
             seen += len(text)
             printed = max(printed, seen)
-            print(new, end="", flush=True)
+            print(visible_lines(new), end="", flush=True)
 
     try:
         while True:
@@ -91,7 +92,7 @@ def follow(address: str, name: str) -> str:
 
 def logs(address: str, name: str) -> None:
     """Print what a job has printed so far."""
-    print(Jobs(address).log(name), end="")
+    print(visible_lines(Jobs(address).log(name)), end="")
 
 
 def status(address: str, name: str | None = None) -> None:

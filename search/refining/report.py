@@ -15,6 +15,7 @@ from search.verdicts.standings import LEAST_TRIALS
 from spaces.domains import counted
 from trainable.errors import UserError
 from trainable.recipe.sources import with_guide_names
+from trainable.terminal import tell_json
 
 NOTHING_WRITTEN = 1
 """The exit code where a study was asked for and there is none."""
@@ -34,7 +35,7 @@ def run_refine(folder: Path, out: Path | None, *, as_json: bool) -> None:
         write_next(found, out)
     if as_json:
         where = str(out) if out is not None and found.study is not None else None
-        print(json.dumps({**found.json(), "out": where}, indent=2, allow_nan=False))
+        tell_json(json.dumps({**found.json(), "out": where}, indent=2, allow_nan=False))
     else:
         _print(found, folder, out)
     if out is not None and found.study is None:

@@ -8,13 +8,14 @@ import shutil
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from shlex import quote
 from typing import Self
 
-from rich.console import Console, Group
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.live import Live
+from rich.segment import Segment
 from rich.text import Text
 
 from search.deciding.finalists import Final
@@ -40,6 +41,7 @@ from search.verdicts.words import counts, promise
 from spaces.catalog.explain import Row
 from spaces.domains import counted
 from trainable.recipe.sources import with_guide_names
+from trainable.terminal import tell_json, visible_lines
 
 REFRESH_SECONDS = 0.5
 MOST_SHARE = 0.05
@@ -50,9 +52,17 @@ LINES_BESIDE_ROWS = 8
 logger = logging.getLogger(__name__)
 
 
-def console() -> Console:
+class Screen(Console):
+    """A console for somebody's texts: no brackets in them are a style, and no character is obeyed."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=visible_lines(segment.text))
+
+
+def console() -> Screen:
     """Returns where tables are printed; a narrow pipe still gets whole lines."""
-    return Console(width=None if sys.stdout.isatty() else 140, highlight=False)
+    return Screen(width=None if sys.stdout.isatty() else 140, highlight=False, markup=False)
 
 
 def command() -> str:
@@ -63,7 +73,7 @@ def command() -> str:
 
 def say(text: str) -> None:
     """Print one plain line."""
-    console().print(text, markup=False, soft_wrap=True)
+    console().print(text, soft_wrap=True)
 
 
 def plan(study: Study, pruning: Pruning, final: Final, concurrent: int) -> str:
@@ -280,7 +290,7 @@ def show(search: Search, *, as_json: bool) -> None:
     """Print the table of a search's trials and what they say, or all of it as JSON."""
     summary = search.summary
     if as_json:
-        print(json.dumps(summary.json(), indent=2, allow_nan=False))
+        tell_json(json.dumps(summary.json(), indent=2, allow_nan=False))
         return
     why = f": {summary.outcome_reason}" if summary.outcome_reason else ""
     line = f"{summary.search}: {summary.state}, {duration(summary.wall_seconds)}{why}"

@@ -10,6 +10,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from trainable.terminal import visible_lines
+
 STACKED_BELOW = 100
 """Below this many columns of the screen, sentences side by side would be a few letters wide."""
 INDENT = 4
@@ -68,4 +70,4 @@ class Rows:
 
 
 def _text(cell: str | Text) -> Text:
-    return cell.copy() if isinstance(cell, Text) else Text(cell)
+    return cell.copy() if isinstance(cell, Text) else Text(visible_lines(cell))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from trainable.errors import UserError
 from trainable.files.regular import open_to_write, why
+from trainable.terminal import visible_lines
 
 
 class LogFile(logging.FileHandler):
@@ -28,6 +29,13 @@ class LogFile(logging.FileHandler):
             super().close()
 
 
+class LogFormatter(logging.Formatter):
+    """A formatter that escapes what a terminal would obey: a log is looked at in one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return visible_lines(super().format(record))
+
+
 @contextlib.contextmanager
 def logging_to(file: Path) -> Iterator[None]:
     """Sends this package's log to a file for the block, and nowhere else."""
@@ -35,7 +43,7 @@ def logging_to(file: Path) -> Iterator[None]:
         handler = LogFile(file, encoding="utf-8")
     except OSError as error:
         raise UserError(f"{file}: cannot be written to: {why(error)}") from None
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    handler.setFormatter(LogFormatter("%(asctime)s %(levelname)s %(message)s"))
     package = logging.getLogger("search")
     level, package.propagate = package.level, False
     package.addHandler(handler)

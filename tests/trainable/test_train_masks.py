@@ -90,3 +90,15 @@ def test_a_confusion_of_many_classes_is_left_to_the_file(outcome: tuple[Outcome,
     )
     last = summary(many).splitlines()[-1]
     assert last == "the confusion of the 21 classes is in metrics.json (--out), in pixels"
+
+
+def test_a_class_s_name_is_no_order_to_the_terminal(outcome: tuple[Outcome, Path]) -> None:
+    found = outcome[0]
+    assert found.recipe.provenance is not None
+    names = ("a\x1b]0;x\x07", "b\u202e", "c\nd")
+    provenance = found.recipe.provenance.model_copy(update={"class_names": names})
+    renamed = replace(found, recipe=found.recipe.model_copy(update={"provenance": provenance}))
+    said = summary(renamed)
+    assert r"a\x1b]0;x\x07  " in said
+    assert r"c\nd  " in said
+    assert len(said.splitlines()) == len(summary(found).splitlines())

@@ -14,6 +14,7 @@ import onnxruntime
 from PIL import Image, ImageOps
 
 from trainable.data.decode import upright
+from trainable.errors import visible
 
 
 def main(files: list[str]) -> int:
@@ -31,11 +32,12 @@ def predict(session: Any, about: dict[str, Any], file: str) -> int:
         with Image.open(file) as image:
             pixels = stored_pixels(image, about)
     except Exception as error:  # Pillow's plug-ins raise nearly anything
-        print(f"{file}: cannot be read: {getattr(error, 'strerror', None) or error}", file=sys.stderr)
+        reason = getattr(error, "strerror", None) or str(error)
+        print(f"{visible(file)}: cannot be read: {visible(reason)}", file=sys.stderr)
         return 1
     (probabilities,) = session.run(None, {"images": pixels[None]})[0]
     likeliest = int(probabilities.argmax())
-    print(f"{file}\t{about['classes'][likeliest]}\t{probabilities[likeliest]:.4f}")
+    print(f"{visible(file)}\t{visible(about['classes'][likeliest])}\t{probabilities[likeliest]:.4f}")
     return 0
 
 
@@ -51,4 +53,5 @@ def stored_pixels(image: Image.Image, about: dict[str, Any]) -> Any:
 
 
 if __name__ == "__main__":
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # for letters that it has not
     sys.exit(main(sys.argv[1:]))

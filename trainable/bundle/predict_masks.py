@@ -20,6 +20,7 @@ from PIL import Image, ImageOps
 
 from trainable.bundle.whole_images import class_logits
 from trainable.data.decode import upright
+from trainable.errors import visible
 from trainable.predicted_masks import png_of, voc_colours
 
 
@@ -42,19 +43,21 @@ def main(arguments: list[str]) -> int:
 def predict(model: Callable[[Any], Any], about: dict[str, Any], file: str, folder: Path) -> int:
     out = folder / f"{Path(file).stem}.png"
     if out.exists():
-        print(f"{file}: its mask {out} is there already", file=sys.stderr)
+        print(f"{visible(file)}: its mask {visible(str(out))} is there already", file=sys.stderr)
         return 1
     try:
         with Image.open(file) as image:
             pixels = stored_pixels(image, about)
     except Exception as error:  # Pillow's plug-ins raise nearly anything
-        print(f"{file}: cannot be read: {getattr(error, 'strerror', None) or error}", file=sys.stderr)
+        reason = getattr(error, "strerror", None) or str(error)
+        print(f"{visible(file)}: cannot be read: {visible(reason)}", file=sys.stderr)
         return 1
     labels = class_logits(model, pixels, about).argmax(0)
     out.write_bytes(png_of(np.array(about["values"], np.uint8)[labels]))
     shares = np.bincount(labels.ravel(), minlength=len(about["classes"])) / labels.size
-    named = [f"{name} {share:.1%}" for name, share in zip(about["classes"], shares, strict=True) if share]
-    print(f"{file}\t{out}\t{', '.join(named)}")
+    classes = map(visible, about["classes"])
+    named = [f"{name} {share:.1%}" for name, share in zip(classes, shares, strict=True) if share]
+    print(f"{visible(file)}\t{visible(str(out))}\t{', '.join(named)}")
     return 0
 
 
@@ -65,4 +68,5 @@ def stored_pixels(image: Image.Image, about: dict[str, Any]) -> Any:
 
 
 if __name__ == "__main__":
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # for letters that it has not
     sys.exit(main(sys.argv[1:]))

@@ -9,6 +9,7 @@ from typing import Any
 from trainable import predicted_masks
 from trainable.bundle import predict, predict_masks, whole_images
 from trainable.data.decode import Form, enough_pixels, upright
+from trainable.errors import visible
 
 OURS = "from trainable."
 """A line that begins so imports what is ours."""
@@ -18,8 +19,8 @@ LAST_IMPORT = "import numpy as np\n"
 def predict_script(dense: bool = False) -> str:
     """Returns `predict.py`, of a network for masks if `dense`, with the source of what it imports of ours."""
     if not dense:
-        return _with(predict, inspect.getsource(upright))
-    ours = (upright, predicted_masks.png_of, predicted_masks.voc_colours)
+        return _with(predict, inspect.getsource(upright), inspect.getsource(visible))
+    ours = (upright, visible, predicted_masks.png_of, predicted_masks.voc_colours)
     return _with(predict_masks, body_of(whole_images), *(inspect.getsource(each) for each in ours))
 
 

@@ -24,6 +24,7 @@ from trainable.recipe.optimizers import Timm
 from trainable.recipe.sources import with_guide_names
 from trainable.recipe.tasks import Segmentation
 from trainable.recipe.yamlfile import to_yaml, write_whole
+from trainable.terminal import tell
 
 Format = Literal["tunebook", "timm", "torchvision", "paddleclas", "script"]
 
@@ -198,8 +199,8 @@ def _as_yaml(winner: Winner, sheet: Sheet, usage: str) -> tuple[str, Sheet]:
 def _tell(winner: Winner, sheet: Sheet, form: Format) -> None:
     """Prints, to standard error, what was changed, what was not seen, and what the format cannot say."""
     for change in winner.changes:
-        print(f"moved: {change}", file=sys.stderr)
+        tell(f"moved: {change}", sys.stderr)
     for warning in winner.warnings:
-        print(f"not seen: {warning}", file=sys.stderr)
+        tell(f"not seen: {warning}", sys.stderr)
     for line in sheet.lines():
-        print(f"{form} cannot say {line}", file=sys.stderr)
+        tell(f"{form} cannot say {line}", sys.stderr)

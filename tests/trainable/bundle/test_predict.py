@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -120,3 +123,17 @@ def write_kind(file: Path) -> Path:
         image = Image.fromarray(random.integers(0, 2**16, (height, width), dtype=np.uint16))
     image.save(file, exif=exif)
     return file
+
+
+@pytest.mark.parametrize("dense", [False, True])
+def test_the_script_escapes_what_a_terminal_would_obey(dense: bool) -> None:
+    tree = ast.parse(predict_script(dense))
+    (function,) = [each for each in tree.body if isinstance(each, ast.FunctionDef) and each.name == "visible"]
+    defined: dict[str, Any] = {}
+    exec(ast.unparse(function), defined)
+    assert defined["visible"]("苹果 \x1b[2J\u202e") == r"苹果 \x1b[2J\u202e"
+    for call in ast.walk(tree):
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "print":
+            values = [each.value for each in ast.walk(call) if isinstance(each, ast.FormattedValue)]
+            known = r"visible\(|', '\.join\(named\)|probabilities\["
+            assert all(re.match(known, ast.unparse(each)) for each in values)

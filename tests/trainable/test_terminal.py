@@ -1,0 +1,65 @@
+"""Tests that what somebody wrote is printed as it is, and that no terminal obeys it or cannot show it."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+
+import pytest
+from rich.text import Text
+
+from search.results.report import console, say
+from search.results.tables import Rows
+from trainable.errors import UserError, visible
+from trainable.terminal import show_what_can_be_shown, tell, tell_json
+
+ORDERS = ("\x1b]0;x\x07", "\x1b[2J", "\x9b2J", "a\u202eb", "\u2066", "\r", "\x08", "\x7f", "\udc80", "\u2028")
+KEPT = ("苹果", "é", "\U0001f355", "می\u200cخواهم", "👨\u200d👩", "a b", "[bold]x[/bold]", "[/]", "lr[sgd]")
+
+
+@pytest.mark.parametrize("text", ORDERS, ids=ascii)
+def test_what_a_terminal_would_obey_is_an_escape_wherever_it_is_printed(
+    text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tell(f"class {text}")
+    tell(text, sys.stderr)
+    say(text)
+    console().print(Rows(text, ("name", text), ((text, Text(text)),), caption=text))
+    out, err = capsys.readouterr()
+    for line in (*out.split("\n"), *err.split("\n"), *str(UserError(text)).split("\n")):
+        assert visible(line) == line
+    assert visible(text) in err
+
+
+@pytest.mark.parametrize("text", KEPT, ids=ascii)
+def test_what_people_write_is_printed_as_it_is(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    tell(text)
+    say(text)
+    console().print(Rows("", ("name",), ((text,),)))
+    out, _ = capsys.readouterr()
+    assert [line.strip() for line in out.splitlines()] == [text, text, "name", text]
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii", "utf-8"])
+def test_an_encoding_that_has_not_a_letter_shows_another(
+    encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, encoding=encoding))
+    show_what_can_be_shown()
+    tell("苹果 é")
+    console().print(Rows("", ("name",), (("苹果",),)))
+    sys.stdout.flush()
+    shown = written.getvalue().decode(encoding)
+    assert ("苹果" if encoding == "utf-8" else r"\u82f9\u679c") in shown
+    assert len(shown.splitlines()) == 3
+
+
+@pytest.mark.parametrize("text", [*ORDERS[:-2], *KEPT], ids=ascii)
+def test_json_is_printed_in_ascii_and_says_the_same(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    tell_json(json.dumps({text: text}, ensure_ascii=False, indent=2))
+    out, _ = capsys.readouterr()
+    assert out.isascii()
+    assert "\x7f" not in out
+    assert json.loads(out) == {text: text}
