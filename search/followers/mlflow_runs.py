@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mlflow import MlflowClient
-from mlflow.entities import DatasetInput, Metric, Param, RunTag, ViewType
+from mlflow.entities import DatasetInput, Experiment, Metric, Param, RunTag, ViewType
 from mlflow.exceptions import MlflowException
 from requests import HTTPError
 
@@ -146,10 +146,7 @@ class RunStore:
                 found = self.client.get_experiment_by_name(name)  # another search has just created it
         if found is None:
             raise UserError(f"MLflow's experiment {name!r} can be neither created nor found")
-        if found.lifecycle_stage == "deleted":
-            raise UserError(
-                f"MLflow's experiment {name!r} is deleted: restore it there, or search with another"
-            )
+        refuse_deleted(found)
         return str(found.experiment_id)
 
     def _find_runs(self) -> dict[Run, str]:
@@ -225,6 +222,16 @@ class RunStore:
             if not is_refusal(error):
                 raise
             self._refuse(what, one_line(error))
+
+
+def refuse_deleted(experiment: Experiment) -> None:
+    """Raise UserError for an experiment that a person has deleted: MLflow takes no runs for it."""
+    if experiment.lifecycle_stage == "deleted":
+        raise UserError(
+            f"MLflow's experiment {experiment.name!r} is deleted: restore it (`mlflow experiments restore -x "
+            f"{experiment.experiment_id}`, with MLFLOW_TRACKING_URI set), or search with another, "
+            "--experiment OTHER (tracking.experiment)"
+        )
 
 
 def is_refusal(error: Exception) -> bool:

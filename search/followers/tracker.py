@@ -10,6 +10,7 @@ from __future__ import annotations
 import getpass
 import logging
 import os
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -25,7 +26,7 @@ from search.followers.run_updates import (
     clip,
     written,
 )
-from search.followers.uri import artifact_location, readable, without_password
+from search.followers.uri import artifact_location, database_file, readable, without_password
 from search.record.cursor import Cursor, hold_lock, read_cursor, write_cursor
 from search.record.home import Home
 from search.record.journal import Event
@@ -53,6 +54,10 @@ REQUEST_SECONDS = "20"
 """A request to a server that hangs is abandoned after so long; MLflow's own default is 120 s.
 
 A person's MLFLOW_HTTP_REQUEST_TIMEOUT overrides it."""
+
+
+ANSWER_SECONDS = 10.0
+"""So long the start of a search waits for what MLflow says of its experiment."""
 
 
 class Tracker(Consumer):
@@ -240,6 +245,36 @@ def open_store(study: Study, search_id: str, refuse: Callable[[str, str], None])
 
     uri = str(study.tracking.uri)
     return RunStore(uri, study.tracking.experiment, artifact_location(uri, study.storage), search_id, refuse)
+
+
+def deleted_experiment(study: Study) -> str | None:
+    """Return in words that a person has deleted the study's experiment, and what to do.
+
+    None: it is there or not made yet, or MLflow does not answer in ANSWER_SECONDS; a search goes on without.
+    """
+    uri = str(study.tracking.uri)
+    if (file := database_file(uri)) is not None and not file.exists():
+        return None  # nothing is created before the search
+    quiet_mlflow()
+    from mlflow import MlflowClient
+
+    from search.followers.mlflow_runs import refuse_deleted
+
+    found: list[str] = []
+
+    def ask() -> None:
+        with suppress(Exception):  # what else is wrong is said when the search is sent
+            try:
+                experiment = MlflowClient(tracking_uri=uri).get_experiment_by_name(study.tracking.experiment)
+                if experiment is not None:
+                    refuse_deleted(experiment)
+            except UserError as error:
+                found.append(str(error))
+
+    asked = threading.Thread(target=ask, name="MLflow's experiment", daemon=True)
+    asked.start()
+    asked.join(ANSWER_SECONDS)
+    return next(iter(found), None)
 
 
 def quiet_mlflow() -> None:

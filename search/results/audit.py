@@ -107,6 +107,9 @@ def _runs(search: Search) -> tuple[Any, list[Any]]:
     experiment = client.get_experiment_by_name(name)
     if experiment is None:
         return client, []
+    from search.followers.mlflow_runs import refuse_deleted
+
+    refuse_deleted(experiment)
     wanted = f"tags.`{SEARCH_ID}` = '{search.record.search_id}'"
     runs: list[Any] = []
     token = None

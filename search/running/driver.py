@@ -21,7 +21,7 @@ from search.facts.installed import git_commit, versions
 from search.followers.consumer import Consumer
 from search.followers.in_store import InStore
 from search.followers.mirror import Mirror
-from search.followers.tracker import Tracker
+from search.followers.tracker import Tracker, deleted_experiment
 from search.followers.uri import resolve_tracking_uri
 from search.record.folder import read_search
 from search.record.home import BEST_FILE, LOG_FILE, Home
@@ -93,6 +93,8 @@ def search(
         with _machines(address) as hardware:
             prepared = prepare(study, home, hardware, download=download, say=report.say, code=code)
             check_machines(prepared.per_trial, prepared.space, hardware, report.say)
+            if (words := deleted_experiment(study)) is not None:
+                raise UserError(words)
             write_facts(prepared)
             study.write(home.folder)  # last: a folder with a study in it can be resumed
             return _drive(prepared, hardware, lease, _deadline(study, spent=0.0))
@@ -258,6 +260,8 @@ def _go_on(
     with _machines(address) as hardware:
         prepared = prepare_again(study, home, search, hardware, download=download, say=report.say, code=code)
         check_machines(prepared.per_trial, prepared.space, hardware, report.say)
+        if (words := deleted_experiment(study)) is not None:
+            report.say(f"warning: {words}; until then the search goes on, and MLflow lacks what is new")
         if audited or (search.progress.is_being_audited and extended_to is None):
             return _drive(prepared, hardware, lease, None, audited)
         spent = search.record.seconds_of_budget if extended_to is None else 0.0

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from search.followers.tracker import deleted_experiment
 from search.record.cursor import read_cursor, run_ids
 from search.record.home import CURSOR_FILE, EVENTS_FILE, SYNCED_FILE
 from search.record.journal import EndEvent, Journal
@@ -181,6 +182,26 @@ def test_a_deleted_experiment_is_an_error_that_says_so(client: MlflowClient, fol
     backlog = tracker_of(folder, study_in(folder.parent, experiment="thrown away")).sync()
     assert backlog.events == len(events)
     assert "'thrown away' is deleted" in str(backlog)
+    study = study_in(folder.parent, experiment="thrown away")
+    words = deleted_experiment(study)
+    assert words is not None
+    assert "restore it (`mlflow experiments restore -x" in words
+    assert "or search with another, --experiment OTHER" in words
+
+
+@pytest.mark.parametrize("uri", ["sqlite:///{}/none.db", "sqlite:///{}/broken.db", "http://127.0.0.1:9"])
+def test_a_tracker_that_cannot_say_whether_an_experiment_is_deleted_prevents_no_search(
+    tmp_path: Path, uri: str
+) -> None:
+    (tmp_path / "broken.db").write_bytes(b"no database")
+    assert deleted_experiment(study_in(tmp_path, uri.format(tmp_path))) is None
+    assert [each.name for each in tmp_path.iterdir()] == ["broken.db"]
+
+
+def test_an_experiment_that_is_there_or_not_yet_made_is_no_fault(client: MlflowClient, storage: Path) -> None:
+    client.create_experiment("there")
+    assert deleted_experiment(study_in(storage, experiment="there")) is None
+    assert deleted_experiment(study_in(storage, experiment="not yet")) is None
 
 
 def test_an_artifact_folder_that_cannot_be_written_holds_back_no_numbers(

@@ -17,6 +17,7 @@ from search.running import driver
 from search.running.prepare import prepare, write_facts
 from search.running.taken_names import refuse_existing
 from search.study import STUDY_FILE, Study
+from tests.search.followers.small_tracking import client_of, storage_with_database
 from tests.search.planted_searches import Images
 from tests.spaces.small_facts import digits_facts
 from trainable.errors import UserError
@@ -97,6 +98,20 @@ def test_a_failed_preparation_leaves_nothing_behind(study: Study, tmp_path: Path
     missing = study.with_values({"data.path": str(tmp_path / "nonsuch")})
     with pytest.raises(UserError, match="nonsuch"):
         driver.search(missing)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow("a search is prepared, and MLflow imported")
+def test_a_search_whose_experiment_was_deleted_is_refused_and_leaves_nothing(
+    study: Study, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    client = client_of(storage := storage_with_database(tmp_path_factory))
+    client.delete_experiment(number := client.create_experiment("thrown away"))
+    tracking = {"tracking.uri": f"sqlite:///{storage}/mlflow.db", "tracking.experiment": "thrown away"}
+    with pytest.raises(
+        UserError, match=f"'thrown away' is deleted: .* restore -x {number}`.* --experiment OTHER"
+    ):
+        driver.search(study.with_values(tracking))
     assert list(tmp_path.iterdir()) == []
 
 
