@@ -66,8 +66,11 @@ def _checked_format(spec: Data, path: Path) -> Format:
     form = _format(spec, path)
     if form not in ("digits", "torchvision") and not path.exists():
         raise DataError(f"data.path: {path} does not exist")
-    if spec.root is not None:
-        raise DataError(f"data.root: only a manifest's images lie below it, and {path} has format {form}")
+    if spec.root is not None and form != "datasets":  # a manifest is read before
+        raise DataError(
+            "data.root: only a manifest's images lie below it, and those that a folder saved by Hugging Face "
+            f"datasets names by path; {path} has format {form}"
+        )
     if spec.columns != Columns() and form not in ("manifest", "datasets"):
         raise DataError(
             "data.columns: a manifest has columns, and a folder saved by Hugging Face datasets; "

@@ -7,7 +7,7 @@ Arrow's streams, whose columns of images hold bytes or a path.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,11 +16,13 @@ import numpy as np
 from trainable.data.arrow_source import ArrowSource, open_table
 from trainable.data.classes import classes_of, numbered
 from trainable.data.groups import capture_in, captured
+from trainable.data.manifest_rows import absolute
 from trainable.data.part_names import part_named, part_names
 from trainable.data.source import Collection, Split
 from trainable.data.table import texts
 from trainable.errors import DataError, listed, quoted
 from trainable.files.regular import read_regular, why
+from trainable.files.store import is_uri
 from trainable.recipe.data import Data
 
 PARTS_FILE, STATE_FILE, INFO_FILE = "dataset_dict.json", "state.json", "dataset_info.json"
@@ -53,15 +55,15 @@ def read(root: Path, spec: Data) -> Collection:
     ones, else in stored order. Raises DataError.
     """
     try:
-        folders = _folders(root, spec)
-        parts = {part: _part(folder, spec) for part, folder in folders.items()}
+        folders, images = _folders(root, spec), _images_folder(root, spec)
+        parts = {part: _part(folder, spec, images) for part, folder in folders.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{root}: is no folder that `datasets` has saved: {why(error)}") from error
     classes = classes_of(str(root), {part: each.labels for part, each in parts.items()})
     orders = {part: _order(each) for part, each in parts.items()}
     sources = {
         part: ArrowSource(
-            str(root),
+            images,
             each.files,
             each.column,
             orders[part],
@@ -103,7 +105,16 @@ def _folders(root: Path, spec: Data) -> dict[Split, Path]:
     return found
 
 
-def _part(folder: Path, spec: Data) -> _Part:
+def _images_folder(root: Path, spec: Data) -> str:
+    """Returns the folder in which images lie that are stored as a path alone."""
+    if spec.root is None:
+        return str(root)
+    if is_uri(spec.root):
+        raise DataError(f"data.root: {spec.root}: expected a folder of this machine for a saved data set")
+    return str(absolute(spec.root))
+
+
+def _part(folder: Path, spec: Data, images: str) -> _Part:
     state, features = _json(folder / STATE_FILE), _json(folder / INFO_FILE)["features"]
     if state.get("_indices_data_files"):
         raise DataError(f"{folder}: it selects rows by an index; save it again after `flatten_indices()`")
@@ -118,7 +129,35 @@ def _part(folder: Path, spec: Data) -> _Part:
         texts(table.column(label), f"{folder}: column {label!r}"), features[label], f"{folder}: {label}"
     )
     paths = [path or "" for chunk in table.column(column).chunks for path in chunk.field("path").to_pylist()]
+    _refuse_outside(folder, images, _alone(table.column(column)))
     return _Part(files, column, paths, labels, _groups(folder, table, spec, paths, labels))
+
+
+def _alone(column: Any) -> Iterator[tuple[int, str]]:
+    """Yields the numbers of the rows, from 1 on, that have a path and no bytes, with the path."""
+    before = 1
+    for chunk in column.chunks:
+        for row in np.flatnonzero(chunk.field("bytes").is_null().to_numpy(zero_copy_only=False)).tolist():
+            if path := chunk.field("path")[row].as_py():
+                yield before + row, path
+        before += len(chunk)
+
+
+def _refuse_outside(folder: Path, images: str, paths: Iterable[tuple[int, str]]) -> None:
+    """Raises DataError for images that do not lie below a folder: whoever made the data set has written where
+    they are, and it may be a folder of this machine that is no part of it."""
+    outside = [(row, path) for row, path in paths if not _lies_below(images, path)]
+    if outside:
+        rows = listed([str(row) for row, _ in outside])
+        raise DataError(
+            f"{folder}: rows {rows} name images outside of {images}, the first {quoted(outside[0][1])}; "
+            "if you know the files, data.root names the folder in which they lie"
+        )
+
+
+def _lies_below(folder: str, path: str) -> bool:
+    whole = Path(folder, path)
+    return ".." not in whole.parts and whole.is_relative_to(folder)  # behind a link `..` may lead anywhere
 
 
 def _column(folder: Path, features: Mapping[str, Any], named: str, kind: str, field: str) -> str:

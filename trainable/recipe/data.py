@@ -111,7 +111,11 @@ class Data(Spec):
     root: Annotated[
         str | None,
         AfterValidator(without_credentials_or_none),
-        Purpose("where a manifest's images lie, a folder or a URI; by default beside it", YOURS),
+        Purpose(
+            "where the images lie that a manifest or a saved data set names: a folder, of a manifest also a "
+            "URI; by default beside it",
+            YOURS,
+        ),
     ] = None
     group: Annotated[
         str | None,
