@@ -70,6 +70,7 @@ def run_export(
                 found = _improved(found, seeds or SEEDS, again, simplified=simplified, finalized=finalized)
             if verified is not None:
                 found = _verified(found, verified, again)
+            found = _with_origins(found, again)
     if verified is not None and source.is_dir():
         keep_verification(source, found.recipe)
         report.say(f"`{report.command()} report {quote(str(source))}` shows this")
@@ -197,6 +198,13 @@ def _recorded(found: Exported, **provenance: Any) -> Exported:
     before = found.recipe.provenance or Provenance()
     after = before.model_copy(update=provenance)
     return replace(found, recipe=found.recipe.model_copy(update={"provenance": after}))
+
+
+def _with_origins(found: Exported, again: Retraining) -> Exported:
+    """Returns what is exported with the digests of what its runs rest on, where the recipe had none."""
+    known = found.recipe.provenance or Provenance()
+    rests_on = again.origins.provenance().items()
+    return _recorded(found, **{name: value for name, value in rests_on if not getattr(known, name)})
 
 
 def _verified(found: Exported, runs: int, again: Retraining) -> Exported:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import json
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from PIL import Image
 from sklearn.metrics import confusion_matrix, f1_score, precision_score, recall_score
 
+from search.record.home import FACTS_FILE
 from search.reporting.answers import ANSWERS_FILE, WORST, answers_of, class_scores, thumbnail
 from search.results.search import Search
 from tests.search.planted_searches import Run as PlantedRun
@@ -123,3 +125,15 @@ def test_thumbnails_are_small(shape: tuple[int, int, int], form: str) -> None:
     image = Image.open(io.BytesIO(base64.b64decode(found.partition(",")[2])))
     assert max(image.size) <= 96
     assert len(found) < 4000
+
+
+def test_files_that_are_others_since_the_search_are_not_scored_for_it(trained: tuple[Path, Run]) -> None:
+    folder, _ = trained
+    (folder / ANSWERS_FILE).unlink(missing_ok=True)
+    facts = json.loads((folder / FACTS_FILE).read_text())
+    content = json.dumps({**facts, "data": {**facts["data"], "stored": "0" * 16}})
+    before = (folder / FACTS_FILE).read_text()
+    (folder / FACTS_FILE).write_text(content)
+    with pytest.raises(UserError, match="the images have other names, classes or sizes than when the search"):
+        answers_of(Search(folder))
+    (folder / FACTS_FILE).write_text(before)

@@ -18,13 +18,15 @@ from tests.trainable.small_runs import SIZE, data_set, images, small_recipe
 from trainable.bundle.parity import check_parity, stored_images, top_classes
 from trainable.bundle.programs import ExportError
 from trainable.bundle.script import about
-from trainable.bundle.trained import in_fp32, scored_weights, trained_in
+from trainable.bundle.trained import in_fp32, scored_weights, trained, trained_in
 from trainable.bundle.write import write_bundle
 from trainable.errors import ModelError, UserError
 from trainable.models.weights import statistics_in
 from trainable.recipe import Recipe
+from trainable.recipe.provenance import Provenance
 from trainable.recipe.yamlfile import read_recipe
 from trainable.train import train
+from trainable.training.origins import digests_of
 from trainable.training.run import Run
 
 pytestmark = pytest.mark.usefixtures("few_passes")
@@ -113,6 +115,13 @@ OWN: dict[str, Any] = {
     "loop": {"epochs": 1, "batch_size": 32},
     "precision.kind": "fp32",
 }
+
+
+def test_a_function_that_is_another_one_since_the_training_is_said_and_not_refused() -> None:
+    known = Provenance(code={**digests_of(data=make), "model": "0" * 12})
+    recipe = Recipe().with_values(OWN).model_copy(update={"provenance": known})
+    (line,) = trained(recipe, {}, epochs=1, model=build, data=make).changed_code
+    assert line.startswith("model: the source of this function is not that of the one")
 
 
 @pytest.mark.slow("exports networks")

@@ -20,6 +20,7 @@ from trainable.bundle.trained import network_in, trained_in
 from trainable.bundle.write import write_bundle
 from trainable.errors import DataError, ModelError, UserError
 from trainable.recipe import Recipe
+from trainable.recipe.provenance import Provenance
 from trainable.recipe.trained_files import PRUNED_FILE, TRAINING_FILE
 from trainable.recipe.yamlfile import read_recipe, write_recipe
 from trainable.shrinking.fine_tuning import fine_tuning, scores_of
@@ -191,3 +192,19 @@ def test_a_folder_with_widths_of_another_network_is_refused(tmp_path: Path) -> N
     write_recipe(folder / "recipe.yaml", recipe.model_copy(update={"provenance": None}))
     with pytest.raises(UserError, match=r"recipe\.yaml: expected data\.channels, data\.image_size and prov"):
         network_in(folder)
+
+
+@pytest.mark.parametrize("scratch", [False, True])
+def test_a_teacher_that_has_changed_under_its_name_is_refused_before_any_training(
+    tmp_path: Path, scratch: bool
+) -> None:
+    write_recipe(tmp_path / "recipe.yaml", Recipe())
+    (tmp_path / "model.safetensors").write_bytes(b"others")
+    taught = {"distillation.teacher": str(tmp_path)}
+    whole = untrained()
+    recipe = whole.recipe.with_values(taught).model_copy(
+        update={"provenance": Provenance(teacher_digest="0" * 12)}
+    )
+    tuning = whole.recipe if scratch else fine_tuning(recipe)
+    with pytest.raises(UserError, match=r"not the weights of the teacher .* --set distillation\.teacher=DIR"):
+        shrink(replace(whole, recipe=recipe), tuning, 0.5, scratch=scratch, device=CPU)
