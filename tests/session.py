@@ -16,11 +16,11 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from contextlib import suppress
 from pathlib import Path
 
 VARIABLE = "TUNEBOOK_TESTS_FOLDER"
-ROOT = str(Path(__file__).parents[1])
 
 
 def start() -> Path:
@@ -46,16 +46,29 @@ def watch(folder: str) -> subprocess.Popen[bytes]:
 
 
 def clear_up(folder: str) -> None:
-    """Kill the processes that name the folder or write into it, and remove it."""
-    sys.path.append(ROOT)
-    from search.running.reaper import end_processes
-
-    end_processes(folder, VARIABLE)
+    """Kill the processes that name the folder, until none is left, and remove it."""
+    while found := processes_of(folder):
+        for pid in found:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.1)
     with open("/proc/self/mounts") as file:
         mounted = [line.split()[1] for line in file if line.split()[1].startswith(f"{folder}/")]
     for disk in reversed(mounted):
         subprocess.run(["umount", "--lazy", disk], check=False)
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def processes_of(folder: str) -> list[int]:
+    """The processes whose environment or output names a folder: some of Ray's overwrite part of the first."""
+    found = []
+    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+        with suppress(OSError):  # it has ended, or is another person's
+            named = Path(f"/proc/{pid}/environ").read_bytes()
+            named += os.readlink(f"/proc/{pid}/fd/1").encode()
+            if folder.encode() in named and pid != os.getpid():
+                found.append(pid)
+    return found
 
 
 if __name__ == "__main__":

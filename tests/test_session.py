@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.processes import command_of
-from tests.session import ROOT, VARIABLE
+from tests.session import VARIABLE
 from tests.waiting import wait_until
 
 RUN = """
@@ -34,7 +34,7 @@ def test_what_an_ended_run_has_started_is_gone_with_its_files(number: signal.Sig
     environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
     with subprocess.Popen(
         [sys.executable, "-c", RUN],
-        cwd=ROOT,
+        cwd=Path(__file__).parents[1],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
