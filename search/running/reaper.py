@@ -21,13 +21,13 @@ TRIES = 50
 PAUSE_SECONDS = 0.1
 
 
-def processes_of(folder: str, variable: str = VARIABLE) -> list[int]:
+def processes_of(folder: str) -> list[int]:
     """Returns the processes that were started with the folder's variable, or write a log in the folder."""
     others = (int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid())
-    return [pid for pid in others if belongs(pid, folder, variable)]
+    return [pid for pid in others if belongs(pid, folder)]
 
 
-def belongs(pid: int, folder: str, variable: str = VARIABLE) -> bool:
+def belongs(pid: int, folder: str) -> bool:
     """Says whether a process is one of the folder's.
 
     A process that gives itself a title, as Ray's agents and trials do, may overwrite the variables that it
@@ -35,7 +35,7 @@ def belongs(pid: int, folder: str, variable: str = VARIABLE) -> bool:
     """
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
-            if f"{variable}={folder}".encode() in file.read().split(b"\0"):
+            if f"{VARIABLE}={folder}".encode() in file.read().split(b"\0"):
                 return True
         outputs = [os.readlink(f"/proc/{pid}/fd/{number}") for number in (1, 2)]
     except OSError:  # it has ended, has closed its output, or is another person's
@@ -43,10 +43,10 @@ def belongs(pid: int, folder: str, variable: str = VARIABLE) -> bool:
     return any(path.startswith(f"{folder}/") for path in outputs)
 
 
-def end_processes(folder: str, variable: str = VARIABLE) -> None:
+def end_processes(folder: str) -> None:
     """Kills the processes of a folder, also those that they start meanwhile."""
     for _ in range(TRIES):
-        if not (found := processes_of(folder, variable)):
+        if not (found := processes_of(folder)):
             return
         for pid in found:
             try:
