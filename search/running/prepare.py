@@ -50,6 +50,7 @@ from spaces.facts import Facts
 from spaces.rules.distillation import gain_to_expect
 from spaces.space import Space
 from trainable.data import DataInfo, DataSet, resolve
+from trainable.data.measure import comparable
 from trainable.errors import UserError
 from trainable.recipe import Recipe
 from trainable.recipe.distillation import TEACHER
@@ -187,7 +188,7 @@ def prepare_again(
     resolved = base.model_copy(update={"data": resolve(study.data, info)})
     load = partial(load_data, trial=trial, download=download, make=code.data)
     data = load(resolved)
-    _check_unchanged(study.data.path, info, data.info)
+    check_unchanged(study.data.path, info, data.info)
     data.refuse_leaks(study.data)
     check_trials(study, search.space, facts)
     check_networks(search.space, data.info, code.model, download=download)
@@ -241,14 +242,14 @@ def _say_unknown_statistics(base: Recipe, say: Say, *, download: bool) -> None:
         )
 
 
-def _check_unchanged(path: str, before: DataInfo, now: DataInfo) -> None:
+def check_unchanged(path: str, before: DataInfo, now: DataInfo) -> None:
     """Raises UserError if the images are no longer those that the search began with."""
     if before.digest == now.digest and before.stored in ("", now.stored):
         return
-    if not before.stored:
+    if not before.stored or not comparable(before.digest, now.digest):
         raise UserError(
-            f"{path}: the search was begun by an earlier version, whose digest of the images cannot be "
-            "compared; start a new search"
+            f"{path}: the search was begun by an earlier version, whose digest of the images "
+            f"({before.digest}) cannot be compared with today's ({now.digest}); start a new search"
         )
     raise UserError(
         f"{path}: the images or their labels have changed since the search began (digest {before.digest} of "

@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from trainable.data import DataInfo, DataSet
+from trainable.data.measure import comparable
 from trainable.data.own import MakeData
 from trainable.errors import ModelError, UserError, first_line
 from trainable.models.make import make_model
@@ -76,10 +77,9 @@ def trained(
     known = Origins.of(recipe.provenance)
     now = replace(known, images=images.info.digest, files=images.info.stored or None)
     if changes := list(known.changes(now, recipe)):
-        raise UserError(
-            f"{'; '.join(changes)}: the weights were trained with other images, or another split of them; "
-            "put the former back"
-        )
+        means = ": the weights were trained with other images, or another split of them; put the former back"
+        older = known.images is not None and not comparable(known.images, images.info.digest)
+        raise UserError("; ".join(changes) + ("" if older else means))
     images.be_here()
     code = tuple(known.changes(replace(known, code=digests_of(model=model, data=data)), recipe))
     return Trained(resolved(recipe, images), images, weights, epochs, model, changed_code=code)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from PIL import Image
 
-from trainable.data.source import Integers, Source, open_image
+from trainable.data.source import Integers, Source, file_content, open_image
 from trainable.files.paths import text_of
 from trainable.files.regular import check_regular
 
@@ -54,12 +54,20 @@ class ArrowSource(Source):
         self.names, self.labels = names, labels
 
     def open(self, index: int) -> Image.Image:
+        stored = self._stored(index)
+        return open_image(io.BytesIO(stored) if isinstance(stored, bytes) else stored)
+
+    def content(self, index: int) -> bytes:
+        stored = self._stored(index)
+        return stored if isinstance(stored, bytes) else file_content(stored)
+
+    def _stored(self, index: int) -> bytes | str:
+        """Return the bytes of an image, or the path of its file."""
         stored = self._images[int(self.rows[index])].as_py()
         if stored is None or (stored["bytes"] is None and not stored["path"]):
             raise ValueError("there is neither an image nor a path in this row")
-        if stored["bytes"] is not None:
-            return open_image(io.BytesIO(stored["bytes"]))
-        return open_image(os.path.join(self.root, stored["path"]))
+        found: bytes | None = stored["bytes"]
+        return found if found is not None else os.path.join(self.root, stored["path"])
 
     def name(self, index: int) -> str:
         """Returns the image's path, or its row's number from 0 on, with that of the class in front."""

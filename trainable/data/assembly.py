@@ -152,7 +152,7 @@ def _assemble(
     parts, counts = _held(members, form, spec.path) if hold else _streamed(members, form, spec.path)
     mean, std = mean_and_std(counts)
     detail = None if hold else detail_size_of(members["train"], form)
-    stored, digest = stored_files(members, collection.classes), membership_digest(members)
+    stored = stored_files(members, collection.classes)
     info = DataInfo(
         path=collection.path,
         format=collection.format,
@@ -166,7 +166,7 @@ def _assemble(
         mean=mean,
         std=std,
         flips=spec.flips if spec.flips is not None else collection.flips,
-        digest=digest,
+        digest=membership_digest(members, stored.size),
         in_memory=hold,
         detail_size=detail,
         interpolation=form.interpolation,

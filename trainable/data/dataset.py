@@ -46,7 +46,7 @@ class DataInfo:
     if they are not in memory."""
     flips: tuple[Flip, ...]
     digest: str
-    """The digest covers which image is in which part with which label, in whatever form they are stored."""
+    """The digest covers which image is in which part with which label (`membership_digest`)."""
     in_memory: bool
     detail_size: int | None = None
     """Resized crops are cut from squares of this side, if most images have more pixels than `image_size` and

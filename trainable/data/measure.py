@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from statistics import median
 from typing import Literal, NamedTuple
@@ -30,6 +31,15 @@ LARGEST_SIDE: dict[DeviceKind, int] = {"cpu": 64, "cuda": 224}
 
 DIGEST_PIXELS = 2**27
 """A digest looks at so many pixels: 700 photographs of 500 x 375, which take a second to decode."""
+
+DIGEST_BYTES = 2**32
+"""A digest reads the files of larger sets in a sample alone: one processor hashes a gigabyte in a second."""
+
+DIGEST_FORM = "2-"
+"""Every digest begins with it; raise it when the same images would have another one."""
+
+BLOCK = 256
+"""A thread computes the digests of so many images at a time."""
 
 HELD_BYTES_ON_CPU = 2**30
 GREY_MODES = frozenset({"1", "L", "LA", "La", "I;16", "I;16B", "I;16L", "I;16N", "I", "F"})
@@ -111,15 +121,18 @@ class StoredFiles(NamedTuple):
     """This is a digest of each image's part, name, class and stored size."""
     times: str
     """This is a digest of each file's size and time of change too."""
+    size: int
+    """The files have so many bytes."""
 
 
 def stored_files(parts: Mapping[Split, Selection], classes: Sequence[str]) -> StoredFiles:
     """Looks at every file once, without opening it."""
-    lines, times = [], hashlib.sha256()
+    lines, times, size = [], hashlib.sha256(), 0
     for part in sorted(parts):
         source, indices = parts[part]
         found = source.sizes_and_times(indices)
         times.update(found.tobytes())
+        size += int(found[:, 0].sum()) if source.encoded else 0
         lines += [
             f"{part}\t{source.name(index)}\t{classes[label]}\t{size}\n"
             for index, label, size in zip(
@@ -128,49 +141,84 @@ def stored_files(parts: Mapping[Split, Selection], classes: Sequence[str]) -> St
         ]
     names = hashlib.sha256("".join(sorted(lines)).encode()).hexdigest()[:16]
     times.update(names.encode())
-    return StoredFiles(names, times.hexdigest()[:16])
+    return StoredFiles(names, times.hexdigest()[:16], size)
 
 
-def membership_digest(parts: Mapping[Split, Selection]) -> str:
-    """Returns sixteen hexadecimal digits over which image is in which part with which label, in whatever form
-    the images are stored; up to SAMPLE images, in whatever order, too.
+def membership_digest(
+    parts: Mapping[Split, Selection],
+    stored_bytes: int = 0,
+    targets: Mapping[Split, Sequence[str]] | None = None,
+) -> str:
+    """Return DIGEST_FORM and sixteen hexadecimal digits over which image is in which part with which label,
+    in whatever order.
 
-    An image counts by its pixels at their own size, in colour; of more than SAMPLE images, a sample of each
-    part's positions does, in proportion, and no more of them than have DIGEST_PIXELS pixels. The others count
-    by their part and label. A label counts by its number: an array has no names for them.
+    An image counts by its pixels at their own size, in colour, whatever form it is stored in; of more than
+    SAMPLE images, a sample of each part's positions does, in proportion, and no more of them than have
+    DIGEST_PIXELS pixels. Every other image counts by the bytes that are stored of it; of files with more than
+    DIGEST_BYTES bytes in all, `stored_bytes`, the others count by part and label alone.
+
+    A label counts by its number, since an array has no names for them; `targets` stand in the labels' place.
     """
     total = sum(len(selection.indices) for selection in parts.values())
     lines = list[str]()
     for part in sorted(parts):
-        held = np.bincount(parts[part].labels).tolist()
-        lines.append(f"{part}\t{held}\n")
-        some = sample(parts[part], max(1, SAMPLE * len(parts[part].indices) // max(total, SAMPLE)))
-        sizes = [(_header(some.source, index) or ("", 0, 0))[1:] for index in some.indices.tolist()]
-        fits = (
-            np.cumsum([width * height for width, height in sizes])
-            <= DIGEST_PIXELS * len(parts[part].indices) // total
-        )
-        chosen = Selection(some.source, some.indices[fits])
-        lines += [
-            f"{part}\t{label}\t{pixels}\n"
-            for label, pixels in zip(chosen.labels.tolist(), _pixel_digests(chosen), strict=True)
-        ]
-        lines += [
-            f"{part}\t{size}\n" for size, fitting in zip(sizes, fits.tolist(), strict=True) if not fitting
-        ]
-    return hashlib.sha256("".join(sorted(lines)).encode()).hexdigest()[:16]
+        chosen = parts[part]
+        texts = targets[part] if targets is not None else list(map(str, chosen.labels.tolist()))
+        whole = stored_bytes <= DIGEST_BYTES or not chosen.source.encoded
+        contents = _contents(chosen, len(chosen.indices) / total, whole=whole)
+        lines += [f"{part}\t{text}\t{content}\n" for text, content in zip(texts, contents, strict=True)]
+    return DIGEST_FORM + hashlib.sha256("".join(sorted(lines)).encode()).hexdigest()[:16]
 
 
-def _pixel_digests(selection: Selection) -> list[str]:
-    def digest(index: int) -> str:
-        try:
-            with selection.source.open(index) as image:
-                return hashlib.sha256(to_array(upright(image, 3)).tobytes()).hexdigest()
-        except Exception as error:  # as in decode, which will say what is wrong with it
-            return type(error).__name__
+def comparable(first: str, second: str) -> bool:
+    """Return whether two digests of images are of one form, so that equal images have equal ones."""
+    return first.startswith(DIGEST_FORM) == second.startswith(DIGEST_FORM)
+
+
+def _contents(selection: Selection, share: float, *, whole: bool) -> list[str]:
+    """Return what each image of a part counts by; `share` is the part's share of all images."""
+    count = len(selection.indices)
+    sampled = some(count, max(1, min(count, int(SAMPLE * share))))
+    sizes = [
+        (_header(selection.source, index) or ("", 0, 0))[1:] for index in selection.indices[sampled].tolist()
+    ]
+    fits = np.cumsum([width * height for width, height in sizes]) <= DIGEST_PIXELS * share
+    found = [""] * count
+    for position, size in zip(sampled[~fits].tolist(), itertools.compress(sizes, ~fits), strict=True):
+        found[position] = str(size)
+    by_pixels = sampled[fits]
+    others = np.setdiff1d(np.arange(count), by_pixels) if whole else by_pixels[:0]
+    for positions, digest in ((by_pixels, _pixel_digest), (others, _stored_digest)):
+        digests = _digests(selection.source, selection.indices[positions], digest)
+        for position, text in zip(positions.tolist(), digests, strict=True):
+            found[position] += text
+    return found
+
+
+def _digests(source: Source, indices: Integers, digest: Callable[[Source, int], str]) -> Iterator[str]:
+    def digests(some: Integers) -> list[str]:
+        return [digest(source, index) for index in some.tolist()]
 
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        return list(pool.map(digest, selection.indices.tolist()))
+        for found in pool.map(digests, np.array_split(indices, len(indices) // BLOCK + 1)):
+            yield from found
+
+
+def _pixel_digest(source: Source, index: int) -> str:
+    try:
+        with source.open(index) as image:
+            deep = image.mode.startswith(("I", "F"))  # as RGB it would lose its lower bits
+            pixels = np.array(image) if deep else to_array(upright(image, 3))
+            return f"{pixels.shape} {hashlib.sha256(pixels.tobytes()).hexdigest()}"
+    except Exception as error:  # as in decode, which will say what is wrong with it
+        return type(error).__name__
+
+
+def _stored_digest(source: Source, index: int) -> str:
+    try:
+        return hashlib.sha256(source.content(index)).hexdigest()
+    except Exception as error:  # as above
+        return type(error).__name__
 
 
 def may_be_held(size: int, device_kind: DeviceKind, most: int | None = None) -> bool:

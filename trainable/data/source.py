@@ -17,7 +17,7 @@ from PIL import ExifTags, Image
 from PIL.TiffImagePlugin import TiffImageFile
 
 from trainable.files.paths import text_of
-from trainable.files.regular import check_regular
+from trainable.files.regular import check_regular, read_regular
 
 Pixels = NDArray[np.uint8]
 Integers = NDArray[np.int64]
@@ -59,6 +59,11 @@ def open_image(file: str | io.BytesIO) -> Image.Image:
     return image
 
 
+def file_content(file: str) -> bytes:
+    """Return the bytes of a regular file. Raises OSError."""
+    return read_regular(Path(file), check_regular(file).st_size)
+
+
 class Source(abc.ABC):
     """Provides labelled images as they are stored;
     cheap to make, picklable, and safe to read from several threads."""
@@ -73,6 +78,10 @@ class Source(abc.ABC):
     @abc.abstractmethod
     def open(self, index: int) -> Image.Image:
         """Opens the image as it is stored, perhaps not decoded yet. Raises whatever its decoder raises."""
+
+    @abc.abstractmethod
+    def content(self, index: int) -> bytes:
+        """Return the bytes that are stored of the image: of its file, or of its pixels. Raises OSError."""
 
     @abc.abstractmethod
     def name(self, index: int) -> str:
@@ -101,6 +110,10 @@ class ArraySource(Source):
     def open(self, index: int) -> Image.Image:
         return Image.fromarray(self.images[index])
 
+    def content(self, index: int) -> bytes:
+        found: bytes = self.images[index].tobytes()
+        return found
+
     def name(self, index: int) -> str:
         return str(index)
 
@@ -120,6 +133,9 @@ class FileSource(Source):
 
     def open(self, index: int) -> Image.Image:
         return open_image(os.path.join(self.root, self.paths[index]))
+
+    def content(self, index: int) -> bytes:
+        return file_content(os.path.join(self.root, self.paths[index]))
 
     def name(self, index: int) -> str:
         """Returns the path; bytes that are not UTF-8 are written as `\\xff`."""
@@ -149,6 +165,8 @@ class Survey(NamedTuple):
     """How many pixels each class has, int64 [N, K]."""
     ignored: Integers
     """How many pixels count nowhere, int64 [N]."""
+    digests: Pixels
+    """A digest of the values of all pixels in their places, uint8 [N, 16]."""
 
 
 @dataclass(frozen=True)

@@ -71,6 +71,9 @@ class TorchvisionSource(Source):
         image: Image.Image = self.dataset[index][0]
         return image
 
+    def content(self, index: int) -> bytes:
+        return self.open(index).tobytes()
+
     def name(self, index: int) -> str:
         return str(index)
 

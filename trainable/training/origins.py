@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from trainable.data import DataInfo
+from trainable.data.measure import comparable
 from trainable.models.own import source_digest
 from trainable.models.weights import file_digest, weights_digest
 from trainable.recipe import Recipe
@@ -98,7 +99,12 @@ class Origins:
         data, found = f"data.path {recipe.data.path}", "that the recipe was found with"
         images = f"{data}: these are not the images {found}, or they have other labels or another split"
         files = f"{data}: the files of the images have other names, classes or sizes than those {found}"
-        if self.images not in (None, now.images):
+        if self.images and now.images and not comparable(self.images, now.images):
+            yield (
+                f"{data}: the recipe was found by an earlier version, whose digest of the images cannot be "
+                f"compared with today's {_both(self.images, now.images)}; train it again (tunebook train)"
+            )
+        elif self.images not in (None, now.images):
             yield f"{images} {_both(self.images, now.images)}"
         elif self.files not in (None, now.files):
             yield f"{files} {_both(self.files, now.files)}"

@@ -19,6 +19,7 @@ from tests.search.planted_searches import Run as PlantedRun
 from tests.search.planted_searches import planted
 from trainable.checkpoints import checkpoint
 from trainable.data import load
+from trainable.data.measure import DIGEST_FORM
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data
 from trainable.recipe.provenance import Provenance, Verification
@@ -144,7 +145,7 @@ def test_a_diverged_trial_and_a_damaged_checkpoint_are_refused(tunebook: Tuneboo
         "tunebook: trial 0 diverged: its weights are of no use; choose another one\n",
     )
     facts = (folder / FACTS_FILE).read_text()
-    (folder / FACTS_FILE).write_text(facts.replace(load(Data()).info.digest, "0" * 16))
+    (folder / FACTS_FILE).write_text(facts.replace(load(Data()).info.digest, f"{DIGEST_FORM}{'0' * 16}"))
     code, _, error = tunebook("bundle", folder, "-o", "new", "--trial", 0)
     assert code == 2
     assert "other images, or another split of them; put the former back" in error

@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 from search.facts.hardware import Hardware, Node
 from search.record.home import Home
 from search.results.search import Search
-from search.running.prepare import Prepared, prepare, prepare_again, write_facts
+from search.running.prepare import Prepared, check_unchanged, prepare, prepare_again, write_facts
 from search.study import Study, StudyError
 from search.study.space import check_trials, far_rates
 from spaces.catalog.catalog import make_space
@@ -26,6 +26,7 @@ from spaces.space import Space
 from tests.spaces.small_facts import digits_facts
 from tests.trainable.small_images import write_classes, write_image, write_noise_jpeg
 from trainable.data import ArrayPart, load
+from trainable.data.measure import DIGEST_FORM
 from trainable.errors import DataError, ModelError, UserError
 from trainable.models.make import make_model
 from trainable.recipe.data import Data
@@ -348,6 +349,16 @@ def test_weights_of_each_model_are_looked_at_before_any_trial(tmp_path: Path) ->
     study = models_of(tmp_path, "test_resnet", "test_efficientnet")
     with pytest.raises(ModelError, match=r"expected a file of weights in .*, called test_efficientnet with"):
         prepare(study, Home(tmp_path / "search"), MACHINE)
+
+
+def test_a_search_goes_on_with_its_own_images_alone() -> None:
+    now = load(Data()).info
+    check_unchanged("digits", now, now)
+    with pytest.raises(UserError, match="the images or their labels have changed since the search began"):
+        check_unchanged("digits", replace(now, digest=f"{DIGEST_FORM}0"), now)
+    for earlier in (replace(now, digest="697267636c22f6a4"), replace(now, digest="0", stored="")):
+        with pytest.raises(UserError, match="was begun by an earlier version, whose digest of the images"):
+            check_unchanged("digits", earlier, now)
 
 
 def test_fresh_splits_of_finalists_are_drawn_before_the_search_and_keep_the_test_part(

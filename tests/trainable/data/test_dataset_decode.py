@@ -29,7 +29,7 @@ from trainable.data.measure import (
     membership_digest,
     sample,
 )
-from trainable.data.source import ArraySource, FileSource, Selection, Split, open_image
+from trainable.data.source import ArraySource, FileSource, Integers, Pixels, Selection, Split, open_image
 from trainable.errors import DataError
 from trainable.recipe.training import CenterCrop, Stretch
 
@@ -248,6 +248,56 @@ def test_the_digest_tells_parts_labels_and_files_apart_but_not_their_order(tmp_p
     assert digest([0, 1], [2], (1, 0, 1)) != first
     write_image(tmp_path / "a.png", value=1)
     assert digest([0, 1], [2]) != first
+
+
+MANY = 2_300  # more than are looked at as pixels
+ARRAY = np.random.default_rng(0).integers(0, 256, (MANY, 4, 4), dtype=np.uint8)
+LABELS = np.arange(MANY) % 2
+
+
+def digest_of_arrays(images: Pixels, labels: Integers) -> str:
+    return membership_digest({"train": Selection(ArraySource(images, labels), np.arange(MANY))})
+
+
+@pytest.mark.parametrize("position", [0, 3, 511, 1_024, 2_047, MANY - 1])
+def test_every_image_and_every_label_of_an_array_counts(position: int) -> None:
+    images, labels, first = ARRAY.copy(), LABELS.copy(), digest_of_arrays(ARRAY, LABELS)
+    images[position, 3, 3] ^= 1
+    assert digest_of_arrays(images, LABELS) != first
+    labels[[position, position - 1]] = labels[[position - 1, position]]
+    assert digest_of_arrays(ARRAY, labels) != first
+    assert digest_of_arrays(ARRAY.copy(), LABELS.copy()) == first
+
+
+def test_images_of_another_height_and_width_are_others() -> None:
+    assert digest_of_arrays(ARRAY.reshape(MANY, 2, 8), LABELS) != digest_of_arrays(ARRAY, LABELS)
+
+
+@pytest.mark.parametrize("name", ["0.bmp", "1.bmp", "2.bmp", "3.bmp"])
+def test_every_file_counts_up_to_a_size_of_the_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr("trainable.data.measure.SAMPLE", 1)
+    paths = [f"{number}.bmp" for number in range(4)]
+    for number, path in enumerate(paths):
+        write_image(tmp_path / path, value=number)
+    files: dict[Split, Selection] = {
+        "train": Selection(FileSource(str(tmp_path), paths, np.zeros(4, np.int64)), np.arange(4))
+    }
+    first, of_a_large_set = membership_digest(files), membership_digest(files, 2**40)
+    content = (tmp_path / name).read_bytes()
+    (tmp_path / name).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    assert membership_digest(files) != first
+    assert of_a_large_set != first
+
+
+def test_every_bit_of_a_16_bit_image_counts(tmp_path: Path) -> None:
+    digests = set()
+    for value in (256, 257):
+        Image.fromarray(np.full((2, 2), value, np.uint16)).save(tmp_path / "a.png")
+        source = FileSource(str(tmp_path), ["a.png"], np.zeros(1, np.int64))
+        digests.add(membership_digest({"train": Selection(source, np.arange(1))}))
+    assert len(digests) == 2
 
 
 def test_a_cpu_holds_a_gibibyte_at_most() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.trainable.small_runs import data_set, small_recipe
+from trainable.data.measure import DIGEST_FORM
 from trainable.recipe import Recipe
 from trainable.recipe.provenance import FreshRuns, Provenance, Verification
 from trainable.training.origins import Origins, provenance_of
@@ -34,6 +35,13 @@ def test_each_change_is_one_line_with_both_digests(change: dict[str, Any], said:
     ((name, _),) = change.items()
     before = KNOWN.code["model"] if name == "code" else getattr(KNOWN, name)
     assert line.endswith(f"(digest {before}, now x)")
+
+
+def test_a_digest_of_an_earlier_version_is_not_taken_for_other_images() -> None:
+    earlier = replace(KNOWN, images="697267636c22f6a4")
+    (line,) = earlier.changes(replace(KNOWN, images=f"{DIGEST_FORM}0"), TAUGHT)
+    assert "found by an earlier version, whose digest of the images cannot be compared with today's" in line
+    assert line.endswith("train it again (tunebook train)")
 
 
 def test_what_is_the_same_or_was_not_known_is_no_change() -> None:

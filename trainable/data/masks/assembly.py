@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 
 import numpy as np
@@ -48,6 +47,7 @@ def assemble_masked(
     parts, counts = make(members, surveys, channels, spec.path)
     mean, std = mean_and_std(counts)
     shown, longer = surveys["train"].pixels, longer_side(surveys["train"].sizes)
+    stored = stored_files(members, collection.split_by)
     info = DataInfo(
         path=collection.path,
         format=collection.format,
@@ -61,10 +61,12 @@ def assemble_masked(
         mean=mean,
         std=std,
         flips=spec.flips if spec.flips is not None else collection.flips,
-        digest=_digest(members, surveys),
+        digest=membership_digest(
+            members, stored.size, {part: _targets(survey) for part, survey in surveys.items()}
+        ),
         in_memory=hold,
         interpolation=spec.interpolation or "bilinear",
-        stored=stored_files(members, collection.split_by).names,
+        stored=stored.names,
         pixel_counts=tuple(shown.sum(axis=0).tolist()),
         longer_side=longer,
         mask_values=_source(members["train"]).code.written,
@@ -93,7 +95,8 @@ def _survey_of(collection: Collection, chosen: Selection) -> Survey:
     found = next(
         survey for part, survey in collection.surveys.items() if collection.parts[part] is chosen.source
     )
-    return Survey(*(each[chosen.indices] for each in found))
+    rows = chosen.indices
+    return Survey(found.sizes[rows], found.pixels[rows], found.ignored[rows], found.digests[rows])
 
 
 def _check_shown(collection: Collection, train: Survey) -> None:
@@ -107,13 +110,12 @@ def _check_shown(collection: Collection, train: Survey) -> None:
         )
 
 
-def _digest(members: Members, surveys: Mapping[Split, Survey]) -> str:
-    """Returns sixteen hexadecimal digits over which image is in which part, and how much each shows of each
-    class; in whatever order."""
-    lines = [membership_digest(members)]
-    for part in sorted(surveys):
-        lines += sorted(f"{part}\t{row.tolist()}" for row in surveys[part].pixels)
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+def _targets(survey: Survey) -> list[str]:
+    """Return what the digest knows of each mask: how much it shows of each class, and where."""
+    return [
+        f"{shown} {where.tobytes().hex()}"
+        for shown, where in zip(survey.pixels.tolist(), survey.digests, strict=True)
+    ]
 
 
 def _held(

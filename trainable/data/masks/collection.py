@@ -31,10 +31,15 @@ def surveyed(pairs: Pairs, spec: Data, masks: Masks) -> Collection:
     Its labels are strata. Raises DataError naming the masks that cannot be read, do not fit their images, or
     have values of no class; for names that do not fit; and for a part whose masks show nothing.
     """
-    found = {part: survey(pair) for part, pair in pairs.parts.items()}
+    binary = masks.values == "binary"
+    found = {part: survey(pair, binary=binary) for part, pair in pairs.parts.items()}
     code = _checked_code(pairs, masks, found)
     surveys = _shown(
-        {part: Survey(each.sizes, *code.class_counts(each.values)) for part, each in found.items()}, pairs
+        {
+            part: Survey(each.sizes, *code.class_counts(each.values), each.digests)
+            for part, each in found.items()
+        },
+        pairs,
     )
     groups = _groups(pairs, spec, code.classes)
     strata = strata_of(surveys["train"].pixels > 0, _units(groups))

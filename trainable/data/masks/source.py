@@ -29,6 +29,9 @@ class MaskedSource(Source):
     def open(self, index: int) -> Image.Image:
         return self.images.open(index)
 
+    def content(self, index: int) -> bytes:
+        return self.images.content(index)
+
     def class_mask(self, index: int) -> Pixels:
         """Returns the class of each pixel, an index into the collection's classes or IGNORED: uint8 [H, W].
 

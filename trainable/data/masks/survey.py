@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
@@ -17,6 +18,7 @@ from trainable.data.source import TURNED, Integers, Pixels
 from trainable.errors import listed
 
 VALUES_NAMED = 8
+DIGEST_BYTES = 16
 
 
 class RawSurvey(NamedTuple):
@@ -26,17 +28,21 @@ class RawSurvey(NamedTuple):
     """Height and width in pixels, int64 [N, 2]."""
     values: Integers
     """How many pixels have each raw value, int64 [N, 256]."""
+    digests: Pixels
+    """A digest of the values of all pixels in their places, uint8 [N, 16]."""
     faults: list[Broken]
     """Masks that cannot be read or do not fit their images; they have zeros above."""
 
 
-def survey(pair: Pair) -> RawSurvey:
+def survey(pair: Pair, *, binary: bool) -> RawSurvey:
     """Reads every mask of a part, and the header of every image.
 
-    Threads read them, one for each processor: decoders release the interpreter's lock.
+    Where masks are `binary`, those of 0 and 255 have the digests of those of 0 and 1. Threads read them, one
+    for each processor: decoders release the interpreter's lock.
     """
     count = len(pair.masks)
     sizes, values = np.zeros((count, 2), np.int64), np.zeros((count, LARGEST + 1), np.int64)
+    digests = np.zeros((count, DIGEST_BYTES), np.uint8)
 
     def look_at(start: int) -> list[Broken]:
         faults = list[Broken]()
@@ -44,13 +50,14 @@ def survey(pair: Pair) -> RawSurvey:
             try:
                 mask = _checked(pair, index)
                 sizes[index], values[index] = mask.shape, count_values(mask)
+                digests[index] = digest_of((mask != 0).astype(np.uint8) if binary else mask)
             except Exception as error:  # as in decode: Pillow's plug-ins raise nearly anything
                 faults.append(Broken(pair.masks.name(index), str(error) or type(error).__name__))
         return faults
 
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         faults = [fault for some in pool.map(look_at, range(0, count, CHUNK)) for fault in some]
-    return RawSurvey(sizes, values, faults)
+    return RawSurvey(sizes, values, digests, faults)
 
 
 def faults_outside(pair: Pair, found: RawSurvey, code: MaskCode) -> list[Broken]:
@@ -65,6 +72,12 @@ def faults_outside(pair: Pair, found: RawSurvey, code: MaskCode) -> list[Broken]
         )
         for index in np.flatnonzero(odd.any(axis=1)).tolist()
     ]
+
+
+def digest_of(mask: Pixels) -> Pixels:
+    """Return a digest of a mask's values, [H, W], in their places, uint8 [16]."""
+    found = hashlib.sha256(mask.tobytes()).digest()
+    return np.frombuffer(found[:DIGEST_BYTES], np.uint8)
 
 
 def count_values(mask: Pixels) -> Integers:

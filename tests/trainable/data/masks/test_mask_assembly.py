@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from PIL import Image
 from tests.trainable.small_segmentations import CLASSES, drawn, mask_data, mask_recipe, write_masks
 from trainable.data import DataInfo
 from trainable.data.parts import MaskedPart
+from trainable.data.source import Pixels
 from trainable.errors import DataError
 from trainable.recipe.windows import window_side
 
@@ -62,6 +64,30 @@ def test_the_digest_follows_the_masks(root: Path, tmp_path: Path) -> None:
     mask[:2] = 1
     Image.fromarray(mask).save(same / "masks" / "000.png")
     assert mask_data(mask_recipe(same)).info.digest != mask_data(mask_recipe(root)).info.digest
+
+
+def moved(mask: Pixels, root: Path) -> None:
+    """Move the shapes, so that each class has as many pixels as before."""
+    Image.fromarray(np.roll(mask, 3, axis=1)).save(root / "masks" / "000.png")
+
+
+def swapped(mask: Pixels, root: Path) -> None:
+    """Give two images of one size each other's masks."""
+    first, second = root / "masks" / "000.png", root / "masks" / "002.png"
+    first.write_bytes(second.read_bytes())
+    Image.fromarray(mask).save(second)
+
+
+@pytest.mark.parametrize("change", [moved, swapped])
+def test_where_the_masks_show_what_counts(
+    root: Path, tmp_path: Path, change: Callable[[Pixels, Path], None]
+) -> None:
+    other = write_masks(tmp_path / "other", 24, SIZES)
+    before = mask_data(mask_recipe(root)).info
+    change(np.asarray(Image.open(other / "masks" / "000.png")), other)
+    after = mask_data(mask_recipe(other)).info
+    assert sum(after.pixel_counts) == sum(before.pixel_counts)
+    assert after.digest != before.digest
 
 
 @pytest.mark.parametrize(("longer", "side"), [(256, 128), (100, 128), (70, 96), (28, 32), (20, 24)])

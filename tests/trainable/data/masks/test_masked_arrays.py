@@ -96,3 +96,11 @@ def test_numbers_that_no_byte_holds_are_foreground_of_binary_masks() -> None:
 
     assert found.surveys is not None
     assert found.surveys["train"].pixels[:3].tolist() == [[120, 0], [60, 60], [60, 60]]
+
+
+def test_binary_masks_of_0_and_255_have_the_digests_of_those_of_0_and_1() -> None:
+    ones = np.minimum(MASKS, 1)
+    found = [own(masks=masks, values="binary").surveys for masks in (ones, ones * np.uint8(255))]
+    assert found[0] is not None
+    assert found[1] is not None
+    np.testing.assert_array_equal(found[0]["train"].digests, found[1]["train"].digests)
