@@ -20,7 +20,11 @@ SERVICES = (
     "tests/trainable/files/test_store.py",
 )
 """One S3 server, one cluster."""
-TOGETHER = ("tests/gpu/test_on_paper.py", "tests/search/refining/test_refine_planted.py")
+TOGETHER = (
+    "tests/gpu/test_on_paper.py",
+    "tests/integration/",
+    "tests/search/refining/test_refine_planted.py",
+)
 """The tests of each of these files look at the results of the same process or searches."""
 
 
@@ -32,10 +36,8 @@ class Groups(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
 
 
 def group_of(nodeid: str) -> str:
-    """The group of a test: `services`, `ray` for the other integration tests, its file, or itself alone."""
+    """The group of a test: `services`, its file, or itself alone."""
     file = nodeid.partition("::")[0]
     if file in SERVICES:
         return "services"
-    if file.startswith("tests/integration/"):
-        return "ray"
-    return file if file in TOGETHER else nodeid
+    return file if file.startswith(TOGETHER) else nodeid
