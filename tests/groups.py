@@ -1,7 +1,6 @@
 """Which tests one process of pytest-xdist runs one after another, since they share what takes long to start.
 
-Groups come first, so that their waits pass while other processes compute. All other tests go to whichever
-process is free. (The `loadgroup` of pytest-xdist 3.8 finds no group under pytest 9.2.)
+(The `loadgroup` of pytest-xdist 3.8 finds no group under pytest 9.2.)
 """
 
 from __future__ import annotations
@@ -20,24 +19,16 @@ SERVICES = (
     "tests/trainable/files/test_store.py",
 )
 """One S3 server, one cluster."""
-TOGETHER = (
-    "tests/gpu/test_on_paper.py",
-    "tests/integration/",
-    "tests/search/refining/test_refine_planted.py",
-)
-"""The tests of each of these files look at the results of the same process or searches."""
 
 
 class Groups(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
-    """Hands out the largest group first, and tests without a group one by one."""
+    """Hands out the group with the most tests first."""
 
     def _split_scope(self, nodeid: str) -> str:
         return group_of(nodeid)
 
 
 def group_of(nodeid: str) -> str:
-    """The group of a test: `services`, its file, or itself alone."""
+    """The group of a test: `services`, or its file, whose tests share what was trained or searched once."""
     file = nodeid.partition("::")[0]
-    if file in SERVICES:
-        return "services"
-    return file if file.startswith(TOGETHER) else nodeid
+    return "services" if file in SERVICES else file

@@ -133,6 +133,7 @@ def test_a_search_without_a_finished_trial_has_nothing_to_bundle(tunebook: Tuneb
     )
 
 
+@pytest.mark.slow("exports a network")
 def test_a_diverged_trial_and_a_damaged_checkpoint_are_refused(tunebook: Tunebook, folder: Path) -> None:
     with_checkpoint(folder, 0)
     shutil.rmtree(folder.parent / "other", ignore_errors=True)

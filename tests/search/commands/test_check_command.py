@@ -123,6 +123,7 @@ def test_a_study_s_trials_and_its_own_first_ones_are_counted_below_the_title(
     assert out.splitlines()[1] == "8 trials x 3 epochs at most, with 2 first trials of the study"
 
 
+@pytest.mark.slow("runs all checks")
 def test_a_recipe_that_learns_masks_is_checked(tunebook: Run, tmp_path: Path) -> None:
     write_recipe(tmp_path / "masks.yaml", mask_recipe(write_masks(tmp_path / "data")))
     _, out, _ = tunebook("check", tmp_path / "masks.yaml", "--seconds", "5", "--full", "--json")

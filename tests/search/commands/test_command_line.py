@@ -156,6 +156,7 @@ def test_explain_says_every_range_with_its_source(tunebook: Run, tmp_path: Path)
         assert words in out
 
 
+@pytest.mark.slow("trains networks")
 def test_a_recipe_is_trained_scored_and_left_in_three_files(tunebook: Run, tmp_path: Path) -> None:
     (tmp_path / "recipe.yaml").write_text("model: {width: 8}\nloop: {epochs: 1, batch_size: 64}\n")
     code, out, err = tunebook("train", "recipe.yaml", "--out", "here", "--test", "--json")

@@ -196,6 +196,7 @@ def test_what_a_person_wrote_stands_beside_what_was_measured(tunebook: Tunebook)
     assert row(out, "lr_band").startswith("lr_band 0.1 to 0.4 at 256 ")
 
 
+@pytest.mark.slow("measures networks")
 def test_a_search_is_explained_by_the_facts_that_it_began_with(tunebook: Tunebook, tmp_path: Path) -> None:
     """The file holds facts that no measurement would give, so they can only come from there."""
     study = Study.from_tree(

@@ -106,6 +106,7 @@ def test_lr_find_leaves_with_1_where_there_is_no_band(tunebook: Tunebook) -> Non
 # --- batch-find -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow("trains for a probe")
 def test_batch_find_prints_the_sizes_and_what_to_set(tunebook: Tunebook) -> None:
     code, out, _ = tunebook("batch-find", "--data", "digits", *LITTLE)
     assert code == 0

@@ -217,6 +217,7 @@ def test_a_recipe_s_network_teaches_while_it_is_there_but_names_no_written_teach
     assert set(json.loads(out)["networks"]) == {"unpruned", "pruned", "fine-tuned", "distilled"}
 
 
+@pytest.mark.slow("trains and prunes networks")
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

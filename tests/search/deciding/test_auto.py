@@ -128,6 +128,7 @@ def test_a_space_without_beliefs_has_no_share_of_priors() -> None:
     assert sampler.way(3, 0.0, 0.0) == "even"
 
 
+@pytest.mark.slow("draws many trials")
 def test_the_model_is_drawn_to_the_prior_where_it_knows_little(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beliefs about the decay, which does nothing here, decide among candidates that promise as much."""
     rate, decay, option = plain(Normal(1e-2, "medium")).dimensions
@@ -166,6 +167,7 @@ def corner(values: Values) -> float:
     return power(values, RATE) + 0.5 * power(values, DECAY) - (values[KIND] == "none")
 
 
+@pytest.mark.slow("draws many trials")
 @pytest.mark.parametrize("learns", get_args(Learns))
 def test_no_recipe_is_tried_twice(learns: Learns) -> None:
     """Steps stop at the ends of ranges, so a corner is reached again and again."""
@@ -269,6 +271,7 @@ def test_a_paused_trial_is_told_again_and_counts_once() -> None:
     assert len(sampler._observations.told) == len(again._observations.told) == 21
 
 
+@pytest.mark.slow("draws many trials")
 def test_a_trial_that_has_passed_a_rung_is_learnt_from_before_it_ends() -> None:
     surprise: Values = {RATE: 1.0, DECAY: 1e-5, KIND: "none"}
 

@@ -164,6 +164,7 @@ def test_the_direction_is_the_objectives(folder: Path) -> None:
     assert copy_in(folder).best_value == 0.75
 
 
+@pytest.mark.slow("writes to Optuna's database")
 def test_a_replay_adds_nothing_and_a_resumed_search_adds_what_is_new(tmp_path: Path) -> None:
     write(tmp_path, EVENTS)
     for _ in range(2):

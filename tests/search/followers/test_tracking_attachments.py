@@ -173,6 +173,7 @@ def test_a_model_that_is_sent_again_is_the_same_and_half_of_one_is_replaced(
     assert other.model_id not in (half.model_id, same.model_id)
 
 
+@pytest.mark.slow("writes to MLflow")
 def test_a_model_is_registered_under_a_name_if_asked(client: MlflowClient, folder: Path) -> None:
     finished(folder)
     assert client.search_model_versions(f"name = '{folder.name}'") == []

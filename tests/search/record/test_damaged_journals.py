@@ -76,6 +76,7 @@ DAMAGES: dict[str, Damage] = {
 }
 
 
+@pytest.mark.slow("reads after each cut")
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_journal_is_an_error_that_names_file_and_line(
     finished: Path, damage: str, tmp_path: Path

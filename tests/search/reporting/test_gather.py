@@ -151,6 +151,7 @@ def test_an_interrupted_search_says_how_it_goes_on(tmp_path: Path) -> None:
     assert found.answer.commands[0] == f"tunebook resume {tmp_path / 'planted'}"
 
 
+@pytest.mark.slow("fits many trees")
 def test_compared_searches_stand_beside_this_one(folder: Path, report: Report, tmp_path: Path) -> None:
     other = planted(tmp_path, hill, trials=5, sampler__kind="random", seed=1, **BELIEVED)
     (compared,) = report_of(Search(folder), [Search(other)]).compared

@@ -54,6 +54,7 @@ def test_shares_sum_to_one_and_lie_in_their_intervals() -> None:
     assert all(0.0 <= each.low <= each.share <= each.high <= 1.0 for each in found.fields)
 
 
+@pytest.mark.slow("fits many trees")
 def test_a_dimension_that_few_trials_have_gets_little_by_chance() -> None:
     """Without a correction two or three values look as if they decided much."""
     rare = [
@@ -71,8 +72,9 @@ def test_luck_is_not_explained() -> None:
     assert found.explained < 0.2
 
 
+@pytest.mark.slow("fits many trees")
 def test_more_trials_give_shorter_intervals() -> None:
-    few, many = found_in(30, luck=0.1), found_in(300, luck=0.1)
+    few, many = found_in(30, luck=0.1), found_in(120, luck=0.1)
     assert sum(each.high - each.low for each in many.fields) < sum(
         each.high - each.low for each in few.fields
     )
