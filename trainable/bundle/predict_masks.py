@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> int:
 
 def predict(model: Callable[[Any], Any], about: dict[str, Any], file: str, folder: Path) -> int:
     out = folder / f"{Path(file).stem}.png"
-    if out.exists():
+    if out.exists() or out.is_symlink():
         print(f"{visible(file)}: its mask {visible(str(out))} is there already", file=sys.stderr)
         return 1
     try:

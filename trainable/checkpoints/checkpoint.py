@@ -24,7 +24,7 @@ from typing import Any, Protocol
 
 from pydantic import TypeAdapter, ValidationError
 
-from trainable.errors import StateError
+from trainable.errors import StateError, visible
 from trainable.files.regular import check_regular, read_regular, why
 from trainable.recipe.yamlfile import sync_folder
 from trainable.training.metrics import EpochResult
@@ -174,7 +174,8 @@ def readable(found: Checkpoint, name: str = "") -> dict[str, Any] | None:
         return found.load()
     except Exception as error:  # torch raises nearly anything for bytes that are not its own
         problem = f"{type(error).__name__}: {error}"
-        warnings.warn(f"{name or found.folder}: left out, since it cannot be read: {problem}", stacklevel=3)
+        where = name or str(found.folder)
+        warnings.warn(visible(f"{where}: left out, since it cannot be read: {problem}"), stacklevel=3)
         return None
 
 

@@ -134,6 +134,7 @@ def costliest(profiler: profile, device: torch.device) -> Iterator[str]:
 def _trace(profiler: profile, folder: Path) -> Path:
     """Writes the trace whole or not at all, like the other files of a run, and returns its path."""
     partial = folder / f".{PROFILE_FILE}"
+    partial.unlink(missing_ok=True)  # a link there would be written through
     profiler.export_chrome_trace(str(partial))
     return partial.replace(folder / PROFILE_FILE)
 
