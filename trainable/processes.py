@@ -10,7 +10,9 @@ from __future__ import annotations
 import errno
 import multiprocessing
 import os
+import select
 import signal
+import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,16 +53,35 @@ def heard_signals(*numbers: signal.Signals) -> list[signal.Signals]:
     return [each for each in numbers if signal.getsignal(each) != signal.SIG_IGN]
 
 
+READER_MS = 500
+"""So long a program that reads what this one prints may take to end, which the same signal has reached."""
+
+
 def leave_closed_terminal() -> None:
-    """Write to nowhere what is written from now on to a terminal that is closed: each write would fail."""
+    """Write to nowhere what is written from now on to a terminal that is closed, or to a program that ended
+    with it, such as `tee`: each write would fail."""
     for output in (1, 2):
-        try:
-            os.get_terminal_size(output)
-        except OSError as error:  # no terminal, or none any more
-            if error.errno == errno.EIO:
-                nowhere = os.open(os.devnull, os.O_WRONLY)
-                os.dup2(nowhere, output)
-                os.close(nowhere)
+        if _is_closed(output):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, output)
+            os.close(nowhere)
+
+
+def _is_closed(output: int) -> bool:
+    try:
+        os.get_terminal_size(output)
+        return False
+    except OSError as error:  # no terminal, or none any more
+        if error.errno == errno.EIO:
+            return True
+    try:
+        if not stat.S_ISFIFO(os.fstat(output).st_mode):
+            return False
+    except OSError:  # whoever started this process has closed it
+        return False
+    reader = select.poll()
+    reader.register(output, 0)  # its end alone
+    return bool(reader.poll(READER_MS))
 
 
 def end_with_parent() -> None:

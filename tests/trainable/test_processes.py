@@ -7,7 +7,7 @@ import pty
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -53,8 +53,11 @@ def test_what_a_process_was_told_to_ignore_stays_ignored() -> None:
 
 
 @pytest.mark.parametrize(("called", "code"), [("leave_closed_terminal()", 0), ("", 1)])
-def test_nothing_fails_that_is_written_to_a_terminal_that_is_closed(called: str, code: int) -> None:
-    first, second = pty.openpty()
+@pytest.mark.parametrize("opened", [pty.openpty, os.pipe])
+def test_nothing_fails_that_is_written_to_a_terminal_that_is_closed_or_to_what_ended_with_it(
+    opened: Callable[[], tuple[int, int]], called: str, code: int
+) -> None:
+    first, second = opened()
     writes = (
         "import os; from trainable.processes import leave_closed_terminal; input(); {}; os.write(1, b'.')"
     )
