@@ -16,7 +16,7 @@ from search.results.report import budget, console, say
 from spaces.domains import counted
 from trainable.checks.check import SECONDS, check, tools_named
 from trainable.checks.finding import Finding, Level, counts
-from trainable.terminal import tell, tell_json
+from trainable.terminal import tell, tell_json, visible_lines
 from trainable.training.devices import threads
 
 COLOURS: dict[Level, str] = {"error": "red", "warning": "yellow", "note": "cyan", "passed": "dim"}
@@ -97,10 +97,10 @@ def _title(file: str, target: Target) -> str:
 
 def _in_words(finding: Finding) -> Text:
     """Returns what was found; below it what it means, and what to do."""
-    whole = Text(finding.what, style="dim" if finding.level == "passed" else "")
+    whole = Text(visible_lines(finding.what), style="dim" if finding.level == "passed" else "")
     for name, text in (("means", finding.means), ("do", finding.do)):
         if text:
-            whole.append(f"\n{name}: ", style="dim").append(text)
+            whole.append(f"\n{name}: ", style="dim").append(visible_lines(text))
     return whole
 
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from shlex import quote
-from typing import Self
+from typing import Any, Self
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.live import Live
@@ -54,6 +54,9 @@ logger = logging.getLogger(__name__)
 
 class Screen(Console):
     """A console for somebody's texts: no brackets in them are a style, and no character is obeyed."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(visible_lines(text), **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):

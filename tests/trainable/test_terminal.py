@@ -7,6 +7,7 @@ import json
 import sys
 
 import pytest
+from rich.table import Table
 from rich.text import Text
 
 from search.results.report import console, say
@@ -30,6 +31,13 @@ def test_what_a_terminal_would_obey_is_an_escape_wherever_it_is_printed(
     for line in (*out.split("\n"), *err.split("\n"), *str(UserError(text)).split("\n")):
         assert visible(line) == line
     assert visible(text) in err
+
+
+def test_a_cell_is_as_wide_as_what_is_shown_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    table = Table("name", "state")
+    table.add_row("a\x1b[2Jb", Text("done"))
+    console().print(table)
+    assert r" a\x1b[2Jb " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("text", KEPT, ids=ascii)
