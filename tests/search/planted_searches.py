@@ -27,6 +27,7 @@ from spaces.facts import Facts
 from spaces.space import Space, Values
 from tests.spaces.small_facts import digits_facts
 from trainable.data import DataInfo
+from trainable.data.measure import DIGEST_FORM
 from trainable.training.metrics import EpochResult
 
 EPOCHS = 20
@@ -78,7 +79,7 @@ class Images:
             mean=(0.3,),
             std=(0.3,),
             flips=(),
-            digest="0" * 12,
+            digest=f"{DIGEST_FORM}{'0' * 16}",
             in_memory=True,
         )
 

@@ -17,7 +17,7 @@ from spaces.rules import batches
 from spaces.rules.rulings import Ruling
 from trainable.data import DataInfo
 from trainable.data.assembly import stored_parts
-from trainable.data.measure import membership_digest
+from trainable.data.measure import membership_digest, stored_files
 from trainable.errors import UserError
 from trainable.files.paths import without_tilde
 from trainable.recipe.optimizers import Timm
@@ -150,7 +150,8 @@ def _devices(count: int) -> str:
 
 def _with_images(winner: Winner, folder: Path) -> Winner:
     parts, classes = stored_parts(winner.recipe.data)
-    if (digest := membership_digest(parts)) != winner.info.digest:
+    digest = membership_digest(parts, stored_files(parts, classes).size)
+    if digest != winner.info.digest:
         raise UserError(
             f"--images: data.path {winner.recipe.data.path}: these are not the images that the recipe was "
             f"found with, or they have other labels or another split (digest {winner.info.digest}, now "
