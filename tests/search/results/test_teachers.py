@@ -235,6 +235,7 @@ def test_a_missing_teacher_is_refused_before_any_trial(tmp_path: Path) -> None:
         prepared(study_of(tmp_path / "nowhere"), tmp_path)
 
 
+@pytest.mark.slow("prepares a search")
 def test_a_teacher_of_other_classes_is_refused_before_any_trial(
     searched: tuple[Path, Run], tmp_path: Path
 ) -> None:
