@@ -41,10 +41,20 @@ class Masks(Spec):
     values: Annotated[
         Literal["index", "binary"],
         Purpose(
-            "index: a pixel's value is the number of its class; binary: 0 is background, all else foreground",
+            "index: a pixel's value is the number of its class; binary: 0 is background, and foreground the "
+            "other value, or the numbers of objects",
             YOURS,
         ),
     ] = "index"
+    threshold: Annotated[
+        int | None,
+        Field(ge=1, le=255),
+        Purpose(
+            "with values: binary, foreground begins at this value of 255: 128 for greys, 1 for all but 0; "
+            "null: values between are refused",
+            YOURS,
+        ),
+    ] = None
     ignore_index: Annotated[
         int | None,
         Field(ge=0, le=255),
@@ -80,6 +90,10 @@ class Masks(Spec):
             raise ValueError(
                 f"ignore_index {self.ignore_index} is for values: index; with values: binary all but 0 is "
                 "foreground"
+            )
+        if self.values == "index" and self.threshold is not None:
+            raise ValueError(
+                f"threshold {self.threshold} is for values: binary; with values: index each value is a class"
             )
         return self
 

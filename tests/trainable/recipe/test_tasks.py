@@ -16,3 +16,9 @@ def test_binary_masks_ignore_no_value(ignored: int | None) -> None:
 def test_a_value_that_binary_masks_are_to_ignore_is_refused() -> None:
     with pytest.raises(ValidationError, match="ignore_index 2 is for values: index; with values: binary all"):
         Masks(values="binary", ignore_index=2)
+
+
+def test_a_threshold_is_for_binary_masks() -> None:
+    assert Masks(values="binary", threshold=128).threshold == 128
+    with pytest.raises(ValidationError, match="threshold 128 is for values: binary"):
+        Masks(threshold=128)

@@ -58,7 +58,11 @@ class MaskCode:
         return counts, values.sum(axis=1) - counts.sum(axis=1)
 
 
-BINARY = Naming(("background", "foreground"), {value: min(value, 1) for value in range(LARGEST + 1)})
+def binary(threshold: int = 1) -> Naming:
+    """The naming in which the raw values from `threshold` on are foreground."""
+    return Naming(
+        ("background", "foreground"), {value: int(value >= threshold) for value in range(LARGEST + 1)}
+    )
 
 
 def consecutive(names: Sequence[str], ignored: Sequence[int] = ()) -> Naming:

@@ -8,9 +8,10 @@ import numpy as np
 
 from trainable.data.decode import raise_broken
 from trainable.data.groups import capture_in, captured, no_files
-from trainable.data.masks.code import BINARY, MaskCode, Naming, code_of, consecutive, names_in
+from trainable.data.masks.code import MaskCode, Naming, binary, code_of, consecutive, names_in
 from trainable.data.masks.pairs import Pairs
 from trainable.data.masks.source import MaskedSource
+from trainable.data.masks.stores import numbers_objects
 from trainable.data.masks.strata import strata_of
 from trainable.data.masks.survey import VALUES_NAMED, RawSurvey, faults_outside, survey
 from trainable.data.source import Collection, Integers, Source, Split, Survey
@@ -82,12 +83,8 @@ def _checked_code(pairs: Pairs, masks: Masks, found: Mapping[Split, RawSurvey]) 
 def _code(pairs: Pairs, masks: Masks, found: Mapping[Split, RawSurvey]) -> MaskCode:
     values = np.flatnonzero(sum(each.values.sum(axis=0) for each in found.values()))
     if masks.values == "binary":
-        if values.tolist() == [0, 1, FULL]:
-            raise DataError(
-                f"{pairs.path}: the masks have the values 0, 1 and {FULL}; with task.masks.values: binary, "
-                f"{FULL} is foreground, too. Expected two values; leave that out where {FULL} marks pixels "
-                "that count nowhere"
-            )
+        if masks.threshold is None:
+            _check_two_values(pairs, found, values)
         return code_of(_binary(masks), None, masks.void, pairs.path)
     if values.tolist() == [FULL] == [masks.ignore_index]:
         raise DataError(
@@ -100,6 +97,39 @@ def _code(pairs: Pairs, masks: Masks, found: Mapping[Split, RawSurvey]) -> MaskC
         )
     naming = _naming(pairs, masks, found, values)
     return code_of(naming, masks.ignore_index, masks.void, pairs.path)
+
+
+def _check_two_values(pairs: Pairs, found: Mapping[Split, RawSurvey], values: Integers) -> None:
+    """Raises DataError for binary masks with more than two values, which are no numbers of objects either:
+    their share, masks that have them, and what may be said of them."""
+    foreground = values[values > 0]
+    if values.tolist() == [0, 1, FULL]:
+        raise DataError(
+            f"{pairs.path}: the masks have the values 0, 1 and {FULL}; with task.masks.values: binary, "
+            f"{FULL} is foreground, too. Expected two values; leave that out where {FULL} marks pixels "
+            "that count nowhere, or set task.masks.threshold: 1 where both are foreground"
+        )
+    counts = np.concatenate([each.values for each in found.values()])
+    several = np.flatnonzero((counts[:, 1:] > 0).sum(axis=1) > 1)
+    if len(foreground) < 2 or (
+        foreground[-1] == len(foreground) and all(numbers_objects(counts[row]) for row in several)
+    ):
+        return
+    stores = [pairs.parts[part].masks for part in found]
+    names = [store.name(row) for store in stores for row in range(len(store))]
+    largest = int(foreground[-1])
+    between = counts[:, 1:largest].sum(axis=1)
+    most = np.argsort(-between / counts.sum(axis=1).clip(min=1), kind="stable")[:STRAY_NAMED]
+    shown = [f"{names[row]} ({between[row] / counts[row].sum():.1%})" for row in most if between[row]]
+    raise DataError(
+        f"{pairs.path}: {between.sum() / counts.sum():.1%} of the masks' pixels, in "
+        f"{np.count_nonzero(between)} of {len(names)} masks, lie between 0 and {largest}: "
+        f"{listed([str(each) for each in foreground[:-1]], VALUES_NAMED)}; most in {', '.join(shown)}. With "
+        "task.masks.values: binary expected two values, or objects numbered 1, 2, 3 and so on. JPEG, "
+        f"resizing and soft brushes leave such greys: set task.masks.threshold: {(largest + 1) // 2} if "
+        "foreground begins at half, or task.masks.threshold: 1 if all but 0 is foreground; or save masks "
+        "of two values"
+    )
 
 
 def _check_numbers(pairs: Pairs, found: Mapping[Split, RawSurvey], values: Sequence[int]) -> None:
@@ -125,13 +155,14 @@ def _check_numbers(pairs: Pairs, found: Mapping[Split, RawSurvey], values: Seque
 
 
 def _binary(masks: Masks) -> Naming:
-    names = BINARY.names if masks.classes is None else names_in(masks.classes)
+    usual = binary(masks.threshold or 1)
+    names = usual.names if masks.classes is None else names_in(masks.classes)
     if len(names) != 2:
         raise DataError(
             f"task.masks.classes: {masks.classes}: {len(names)} names; with task.masks.values: binary "
             "expected two, of background and foreground"
         )
-    return Naming(names, BINARY.numbers)
+    return Naming(names, usual.numbers)
 
 
 def _naming(pairs: Pairs, masks: Masks, found: Mapping[Split, RawSurvey], values: Integers) -> Naming:

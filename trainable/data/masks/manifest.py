@@ -37,7 +37,7 @@ def read(spec: Data, masks: Masks) -> Pairs:
                 [images[row] for row in found],
                 [found_masks[row] for row in found],
                 [rows.paths[row] for row in found],
-                masks.values == "binary",
+                masks,
             )
             for part, found in chosen.items()
         },

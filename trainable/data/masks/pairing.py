@@ -35,7 +35,7 @@ def paired(root: Path, images: Files, masks: Files, names: Sequence[str], spec: 
     """Returns the pair of the files with these names."""
     chosen = [images[name] for name in names]
     shown = [name + os.path.splitext(path)[1] for name, path in zip(names, chosen, strict=True)]
-    return pair_of_files(str(root), chosen, [masks[name] for name in names], shown, spec.values == "binary")
+    return pair_of_files(str(root), chosen, [masks[name] for name in names], shown, spec)
 
 
 def in_order(names: Iterable[str]) -> list[str]:

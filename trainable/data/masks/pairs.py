@@ -12,6 +12,7 @@ import numpy as np
 from trainable.data.masks.code import Naming
 from trainable.data.masks.stores import MaskFiles, MaskStore
 from trainable.data.source import FileSource, Flip, Source, Split
+from trainable.recipe.tasks import Masks
 
 
 class Pair(NamedTuple):
@@ -42,8 +43,12 @@ class Pairs:
 
 
 def pair_of_files(
-    root: str, images: Sequence[str], masks: Sequence[str], paths: Sequence[str], binary: bool
+    root: str, images: Sequence[str], masks: Sequence[str], paths: Sequence[str], spec: Masks
 ) -> Pair:
     """Returns the pair of files below one root."""
     source = FileSource(root, images, np.zeros(len(images), np.int64))
-    return Pair(source, MaskFiles(root, masks, binary), tuple(paths))
+    return Pair(
+        source,
+        MaskFiles(root, masks, spec.values == "binary", lossy=spec.threshold is not None),
+        tuple(paths),
+    )

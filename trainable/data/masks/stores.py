@@ -21,6 +21,7 @@ SPREAD = {"L;2": 85, "L;4": 17}
 """Pillow spreads greys of two and four bits over 0 to 255: these are its factors."""
 
 LOSSY = ("JPEG", "MPO")
+PLATEAU_FROM = 8  # with fewer values nothing tells a last object from the plateau of soft borders
 MATLAB = ".mat"
 
 
@@ -71,19 +72,21 @@ class MaskArray(MaskStore):
 class MaskFiles(MaskStore):
     """Reads mask files: images of one channel, or MATLAB files as the Semantic Boundaries Dataset has.
 
-    With `binary`, values are only 0 or not: those that no byte holds become 1.
+    With `binary`, values are numbers of objects or levels of grey: see `in_bytes`. `lossy` lets JPEGs in, of
+    whose values a threshold makes two.
     """
 
-    def __init__(self, root: str, paths: Sequence[str], binary: bool = False) -> None:
+    def __init__(self, root: str, paths: Sequence[str], binary: bool = False, lossy: bool = False) -> None:
         self.files = FileSource(root, paths, np.zeros(len(paths), np.int64))
         self.binary = binary
+        self.lossy = lossy
 
     def raw(self, index: int) -> Pixels:
         path = os.path.join(self.files.root, self.files.paths[index])
         if path.endswith(MATLAB):
             return in_bytes(_matlab(path), self.binary)
         with open_image(path) as image:
-            return in_bytes(stored_values(image), self.binary)
+            return in_bytes(stored_values(image, self.binary, self.lossy), self.binary)
 
     def name(self, index: int) -> str:
         return self.files.name(index)
@@ -95,28 +98,67 @@ class MaskFiles(MaskStore):
         return len(self.files)
 
 
-def stored_values(image: Image.Image) -> NDArray[Any]:
+def stored_values(image: Image.Image, binary: bool = False, lossy: bool = False) -> NDArray[Any]:
     """Returns the numbers that the file has, [H, W]: a palette's indices, 0 and 1 of one bit, greys.
+    Of `binary` masks a palette of greys means these greys, in whatever order they stand in it.
 
     An orientation in its EXIF data turns no mask, except that of TIFF, where it is part of the format. Raises
-    ValueError for several channels, fractions, and JPEG; whatever Pillow raises.
+    ValueError for several channels, fractions, and JPEG, unless it may be `lossy`; whatever Pillow raises.
     """
-    if image.format in LOSSY:
-        raise ValueError("is a JPEG, whose compression changes values; save masks as PNG")
+    if image.format in LOSSY and not lossy:
+        raise ValueError(
+            "is a JPEG, whose compression changes values; save masks as PNG, or set "
+            "task.masks.threshold: 128 with task.masks.values: binary"
+        )
     if image.mode not in ("1", "L", "P", "I") and not image.mode.startswith("I;16"):
         raise ValueError(
             f"has mode {image.mode}; expected a mask of one channel, with the number of a class in each pixel"
         )
     factor = SPREAD.get(_layout_of(image), 1)
     values = np.asarray(image)
+    if binary and image.mode == "P" and (greys := _greys(image, values)) is not None:
+        shown: Pixels = greys[values]
+        return shown
     return values if factor == 1 else values // np.uint8(factor)
 
 
+def _greys(image: Image.Image, indices: NDArray[Any]) -> Pixels | None:
+    """The grey of each index, [256], of a palette whose used colours are different greys."""
+    colours = np.zeros((LARGEST + 1, 3), np.uint8)
+    palette = np.array(image.getpalette() or [], np.uint8).reshape(-1, 3)
+    colours[: len(palette)] = palette
+    used = colours[np.unique(indices)]
+    is_grey = (used == used[:, :1]).all() and len(np.unique(used[:, 0])) == len(used) > 1
+    return colours[:, 0] if is_grey else None
+
+
+def numbers_objects(counts: Integers) -> bool:
+    """Whether the values of a mask, of which so many pixels have each, [256], look like the numbers of
+    objects, and not like levels of grey.
+
+    Objects are numbered from 1 on without gaps. Greys that happen to leave no gap either reach 255, or most
+    of the foreground has the largest of them.
+    """
+    present = np.flatnonzero(counts[1:]) + 1
+    largest = len(present)
+    if not largest or present[-1] != largest or largest == LARGEST:
+        return False
+    return largest < PLATEAU_FROM or 2 * counts[largest] <= counts[1:].sum()
+
+
 def in_bytes(values: NDArray[Any], binary: bool) -> Pixels:
-    """Returns whole numbers as uint8. Raises ValueError for those below 0 or above 255, unless they only mean
-    0 or not."""
-    if values.dtype != np.uint8 and (binary or values.dtype == np.bool_):
-        values = (values != 0).astype(np.uint8)
+    """Returns whole numbers as uint8. Raises ValueError for those below 0 or above 255.
+
+    Of `binary` masks larger values are allowed: numbers of objects become at most 254, and of other values
+    the upper of sixteen bits is kept; none of them becomes 0.
+    """
+    if values.dtype == np.bool_:
+        values = values.astype(np.uint8)
+    if binary and values.dtype != np.uint8 and values.size and values.max() > LARGEST and values.min() >= 0:
+        levels = np.unique(values)
+        objects = levels[-1] == len(levels) - (levels[0] == 0)  # from 1 on, without gaps
+        shown = np.minimum(values, LARGEST - 1) if objects else (values >> 8).clip(values != 0, LARGEST)
+        values = shown.astype(np.uint8)
     if values.dtype != np.uint8 and (odd := values[(values < 0) | (values > LARGEST)]).size:
         raise ValueError(f"has the value {odd[0]}; expected numbers of classes from 0 to {LARGEST}")
     found: Pixels = values.astype(np.uint8, copy=False)

@@ -70,7 +70,7 @@ def read(name: str | None, root: Path, download: bool, masks: Masks) -> Pairs:
 
 def _pair(dataset: Any, known: Known, root: Path, masks: Masks) -> Pair:
     images, found = (_below(root, vars(dataset)[each]) for each in (known.images, known.masks))
-    return pair_of_files(str(root), images, found, images, masks.values == "binary")
+    return pair_of_files(str(root), images, found, images, masks)
 
 
 def _below(root: Path, files: Iterable[str | Path]) -> list[str]:

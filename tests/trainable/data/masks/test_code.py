@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainable.data.masks.code import BINARY, code_of, consecutive, names_in
+from trainable.data.masks.code import binary, code_of, consecutive, names_in
 from trainable.data.masks.names import CITYSCAPES_LABEL_IDS, CITYSCAPES_TRAIN_IDS, PETS, VOC
 from trainable.errors import DataError
 from trainable.recipe.tasks import IGNORED
@@ -62,7 +62,7 @@ def test_the_number_of_a_class_may_be_the_one_that_is_ignored() -> None:
 
 
 def test_binary_masks_have_foreground_wherever_they_are_not_0() -> None:
-    code = code_of(BINARY, None, (), "here")
+    code = code_of(binary(), None, (), "here")
 
     assert code.classes == ("background", "foreground")
     assert code.class_mask(np.array([[0, 1, 128, 255]], np.uint8)).tolist() == [[0, 1, 1, 1]]

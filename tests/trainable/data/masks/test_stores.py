@@ -15,7 +15,7 @@ from PIL import Image
 
 from tests.trainable.small_images import truncate
 from tests.trainable.small_masks import bands, write_mask
-from trainable.data.masks.stores import MaskArray, MaskFiles, MaskStore
+from trainable.data.masks.stores import MaskArray, MaskFiles, MaskStore, numbers_objects
 
 MASK = bands(0, 1, 7, 255)
 
@@ -87,10 +87,31 @@ def test_larger_numbers_are_a_fault_unless_they_only_mean_foreground(tmp_path: P
     np.testing.assert_array_equal(raw(path, binary=True), bands(0, 1))
 
 
-def test_numbers_below_0_are_a_fault(tmp_path: Path) -> None:
+def test_more_objects_than_a_byte_numbers_stay_objects_of_binary_masks(tmp_path: Path) -> None:
+    numbers = np.arange(20 * 20, dtype=np.uint16).reshape(20, 20)
+
+    found = raw(write_mask(tmp_path / "wide.png", numbers), binary=True)
+
+    assert numbers_objects(np.bincount(found.ravel(), minlength=256))
+    np.testing.assert_array_equal(found > 0, numbers > 0)
+
+
+@pytest.mark.parametrize("white_first", [False, True])
+def test_a_palette_of_black_and_white_is_read_by_its_greys_where_masks_are_binary(
+    tmp_path: Path, white_first: bool
+) -> None:
+    image = Image.fromarray(bands(0, 1) ^ white_first)
+    image.putpalette([255] * 3 + [0] * 3 if white_first else [0] * 3 + [255] * 3)
+    image.save(tmp_path / "palette.png")
+
+    np.testing.assert_array_equal(raw(tmp_path / "palette.png", binary=True), bands(0, 255))
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_numbers_below_0_are_a_fault(tmp_path: Path, binary: bool) -> None:
     path = write_mask(tmp_path / "signed.tif", bands(0, 1).astype(np.int32) - 1)
 
-    assert fault_of(path) == "has the value -1; expected numbers of classes from 0 to 255"
+    assert fault_of(path, binary=binary) == "has the value -1; expected numbers of classes from 0 to 255"
 
 
 @pytest.mark.parametrize("mode", ["RGB", "RGBA", "LA"])

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
+from numpy.typing import NDArray
+from PIL import Image, ImageFilter
 
 from tests.trainable.small_images import write_image
 from tests.trainable.small_masks import bands, write_mask, write_pairs
@@ -229,3 +232,82 @@ def test_a_part_in_which_nothing_counts_is_an_error(tmp_path: Path) -> None:
     write_pairs(tmp_path / "val", {"a": (255,)})
 
     assert "every pixel of the validation part's masks is ignored" in fault_of(tmp_path)
+
+
+def soft(values: NDArray[np.uint8], kind: str) -> Image.Image:
+    """Returns the mask of a square, 255 on 0, with borders as programs leave them."""
+    image = Image.fromarray(values)
+    match kind:
+        case "jpeg":
+            file = io.BytesIO()
+            image.save(file, "JPEG", quality=60)
+            return Image.open(file)
+        case "resized":
+            return image.resize((24, 24)).resize((40, 40))
+        case "brush":
+            return image.filter(ImageFilter.GaussianBlur(3))
+        case "faint brush":
+            return image.filter(ImageFilter.GaussianBlur(3)).point(lambda value: value * 200 // 255)
+        case "brush of 16 bits":
+            return Image.fromarray(
+                np.asarray(image.filter(ImageFilter.GaussianBlur(3))).astype(np.uint16) * 257
+            )
+        case "palette of greys":
+            return image.filter(ImageFilter.GaussianBlur(3)).quantize(16)
+    raise AssertionError(kind)
+
+
+KINDS = ("jpeg", "resized", "brush", "faint brush", "brush of 16 bits", "palette of greys")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_greys_of_binary_masks_are_refused_until_a_threshold_says_what_they_mean(
+    tmp_path: Path, kind: str
+) -> None:
+    square = np.zeros((40, 40), np.uint8)
+    square[10:30, 8:28] = 255
+    for name in "abc":
+        write_image(tmp_path / "images" / f"{name}.png", size=(40, 40))
+        (tmp_path / "masks").mkdir(exist_ok=True)
+        soft(square, kind).save(tmp_path / "masks" / f"{name}.png")
+
+    fault = fault_of(tmp_path, values="binary")
+    named = re.search(r"set task.masks.threshold: (\d+) if foreground begins at half", fault)
+    assert named is not None
+    found = train(collection(tmp_path, values="binary", threshold=int(named[1]))).class_mask(0)
+
+    assert "% of the masks' pixels, in 3 of 3 masks, lie between 0 and" in fault
+    assert "most in masks/a.png (" in fault
+    assert int(named[1]) == pytest.approx(100 if kind == "faint brush" else 128, abs=2)
+    assert (found != square // 255).mean() < 0.05
+
+
+def test_a_threshold_lets_masks_of_jpeg_in(tmp_path: Path) -> None:
+    write_pairs(tmp_path, {"a": (0,)})
+    (tmp_path / "masks" / "a.png").unlink()
+    write_mask(tmp_path / "masks" / "a.jpg", bands(*[0] * 5, *[255] * 5))
+
+    assert "set task.masks.threshold: 128 with task.masks.values: binary" in fault_of(
+        tmp_path, values="binary"
+    )
+    found = train(collection(tmp_path, values="binary", threshold=128))
+    np.testing.assert_array_equal(found.class_mask(0), bands(*[0] * 5, *[1] * 5))
+
+
+@pytest.mark.parametrize("masks", [{"a": (0, 1, 2, 3)}, {"a": (0, 1), "b": (0, 1, 2)}, {"a": (0, 255)}])
+def test_numbers_of_objects_and_two_values_need_no_threshold(
+    tmp_path: Path, masks: dict[str, tuple[int, ...]]
+) -> None:
+    write_pairs(tmp_path, masks)
+
+    found = train(collection(tmp_path, values="binary"))
+
+    np.testing.assert_array_equal(found.class_mask(0), bands(*[min(each, 1) for each in masks["a"]]))
+
+
+def test_numbers_of_objects_with_gaps_are_foreground_from_1_on_if_the_study_says_so(tmp_path: Path) -> None:
+    write_pairs(tmp_path, {"a": (0, 1, 1, 7)})
+
+    assert "or task.masks.threshold: 1 if all but 0 is foreground" in fault_of(tmp_path, values="binary")
+    found = train(collection(tmp_path, values="binary", threshold=1))
+    np.testing.assert_array_equal(found.class_mask(0), bands(0, 1, 1, 1))
