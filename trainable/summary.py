@@ -42,7 +42,8 @@ def _test_lines(scores: Scores, sure: Intervals | None) -> list[str]:
     lines = [f"{name} {value:.4f}{_brackets(bounds.get(name))}" for name, value in named]
     if sure is None:
         return lines
-    return [*lines, f"in brackets: 95 % intervals, {sure.resamples:,} bootstrap resamples of the test images"]
+    method = f"{sure.resamples:,} bootstrap resamples of the test images, or Wilson's where all are equal"
+    return [*lines, f"in brackets: 95 % intervals, {method}"]
 
 
 def by_class_lines(scores: Scores, sure: Intervals | None, names: Sequence[str]) -> list[str]:

@@ -249,8 +249,8 @@ def _sureness(run: Run, test: Scores | None) -> tuple[Intervals | None, ScoreGap
         return on_test.intervals(), None
     spoken_of = ("accuracy", *(spec.kind for spec in extra.specs), *extra.own)
     parts = (
-        ScoredPart(validation.by_name(), on_validation.metrics, validation.images),
-        ScoredPart(test.by_name(), on_test.metrics, test.images),
+        ScoredPart(validation.by_name(), on_validation.metrics, validation.images, on_validation.images),
+        ScoredPart(test.by_name(), on_test.metrics, test.images, on_test.images),
     )
     return on_test.intervals(), score_gaps(*parts, (*spoken_of, "mean_iou"))
 

@@ -117,7 +117,7 @@ def _row(found: Candidate) -> tuple[str, ...]:
 
 def interval(found: Candidate) -> tuple[float, float]:
     """Returns Wilson's 95 % interval of an accuracy."""
-    from trainable.checks.imbalance import wilson_interval
+    from trainable.training.bootstrap import wilson_interval
 
     return wilson_interval(int(found.score.right.sum()), len(found.score.right))
 

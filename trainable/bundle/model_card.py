@@ -137,8 +137,9 @@ def _scores(info: DataInfo, measured: Measured) -> Iterator[str]:
     if info.dense:
         yield table(*by_class_rows(info.classes, measured.scores, measured.intervals))
     yield (
-        f"Intervals are percentiles of {measured.intervals.resamples:,} bootstrap resamples of these images: "
-        "they say how sure the figures are for images of this kind, and nothing of a second training."
+        f"Intervals are percentiles of {measured.intervals.resamples:,} bootstrap resamples of these images, "
+        "or Wilson's where all of them are equal: they say how sure the figures are for images of this kind, "
+        "and nothing of a second training."
     )
     if measured.part == "validation":
         yield (

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.stats import binomtest
 
 from trainable.checks.finding import Finding, passed
 from trainable.data import DataSet
 from trainable.errors import listed
+from trainable.training.bootstrap import wilson_interval
 
 LARGE_ODDS = 2.5
 """A class is large if the odds of guessing it right are so many times those among equal classes; ours. Ten
@@ -40,13 +40,6 @@ def check_accuracy(data: DataSet) -> Finding:
     if share * (there - 1) >= LARGE_ODDS * (1.0 - share) and there > 1:
         return Finding("accuracy", "warning", what, HIDDEN, "; ".join([OBJECTIVE, *([MORE] if few else [])]))
     return Finding("accuracy", "note", what, UNKNOWN, MORE) if few else passed("accuracy", what)
-
-
-def wilson_interval(right: int, images: int) -> tuple[float, float]:
-    """Returns the 95 % interval of a share, such as accuracy or a recall, of which so many images were
-    answered rightly (Wilson 1927)."""
-    found = binomtest(right, images).proportion_ci(0.95, method="wilson")
-    return float(found.low), float(found.high)
 
 
 def _few(held: Sequence[int], classes: Sequence[str]) -> list[str]:

@@ -4,17 +4,22 @@ A resample draws as many images as the part has, with replacement, and not strat
 more or fewer images in it, as in another part of the same size, and one that has none is left out of its
 means. All resamples of a metric are computed together, of the count of each image in each resample; the
 formulae are those of scikit-learn with these counts as weights.
+
+Where all answers are right, or all wrong, every resample scores the same, and percentiles would claim to know
+a share exactly. There the interval is Wilson's (1927), which Brown, Cai and DasGupta (2001, Statistical
+Science 16) recommend for few images.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, assert_never
 
 import numpy as np
+from scipy.stats import binomtest
 from torch.nn import functional
 
 from trainable.errors import UserError
@@ -40,6 +45,7 @@ from trainable.training.extra_metrics import (
     costs_of,
     sureness,
 )
+from trainable.training.metrics import CLASSES_ALIKE
 from trainable.training.resampled_curves import (
     Ranked,
     auroc,
@@ -52,6 +58,7 @@ from trainable.training.resampled_curves import (
 
 RESAMPLES = 1_000
 PERCENTS = (2.5, 97.5)
+EQUAL = 1e-9  # resamples of a share differ by less only where rounding alone makes them differ
 AT_ONCE = 4_000_000
 """So many counts (images times resamples) are held at once, which take 16 MB."""
 
@@ -73,7 +80,7 @@ class Intervals:
         }
         return {
             "level": (PERCENTS[1] - PERCENTS[0]) / 100.0,
-            "method": "percentile bootstrap over images, not stratified",
+            "method": "percentile bootstrap over images, not stratified; Wilson's where all are equal",
             "resamples": self.resamples,
             "intervals": named,
             **({"by_class": of_classes} if of_classes else {}),
@@ -90,7 +97,8 @@ def intervals(answers: Answers, extra: ExtraMetrics, seed: int, resamples: int =
     Ten thousand images take a few seconds. A function of the caller's is called once for each resample; one
     that fails on a resample, where a class may be missing, has no interval.
     """
-    return intervals_of(resampled_metrics(answers, extra, seed, resamples))
+    found = resampled_metrics(answers, extra, seed, resamples)
+    return intervals_of(found, images_behind(found, len(answers.labels), np.bincount(answers.labels.numpy())))
 
 
 def resampled_metrics(
@@ -104,16 +112,44 @@ def resampled_metrics(
     return {name: np.concatenate([part[name] for part in parts]) for name in names}
 
 
-def intervals_of(found: Mapping[str, Array]) -> Intervals:
-    """Returns the intervals of what `resampled_metrics` returned."""
+def intervals_of(found: Mapping[str, Array], images: Mapping[str, int]) -> Intervals:
+    """Returns the intervals of what `resampled_metrics` returned; `images_behind` each share."""
     resamples = len(next(iter(found.values())))
-    return Intervals({name: bounds_of(values) for name, values in found.items()}, resamples)
+    return Intervals({name: bounds_of(values, images.get(name)) for name, values in found.items()}, resamples)
 
 
-def bounds_of(values: Array) -> tuple[float, float]:
-    """Returns the interval of a metric from its resamples."""
-    low, high = np.percentile(values, PERCENTS)
-    return float(low), float(high)
+def images_behind(names: Iterable[str], images: int, of_classes: Array) -> dict[str, int]:
+    """Returns of how many images each share is, by name, if so many of a part's images have each class.
+
+    A mean over K classes of n images each has the variance of a share of K^2 / sum(1 / n) images, which are
+    fewer where some classes are rare. Losses and costs are no shares.
+    """
+    there = of_classes[of_classes > 0]
+    alike = min(images, int(len(there) ** 2 / (1.0 / there).sum()))
+    return {
+        name: alike if f"val_{name}" in CLASSES_ALIKE else images
+        for name in names
+        if name not in ("loss", "cost")
+    }
+
+
+def bounds_of(
+    values: Array, images: int | None = None, percents: tuple[float, float] = PERCENTS
+) -> tuple[float, float]:
+    """Returns the interval of a metric from its resamples; of a share of so many images, Wilson's where all
+    resamples are equal."""
+    low, high = map(float, np.percentile(values, percents))
+    if images and low >= 0.0 and high <= 1.0 and np.ptp(values) <= EQUAL:
+        known = wilson_interval(round(low * images), images, (percents[1] - percents[0]) / 100.0)
+        return min(low, known[0]), max(high, known[1])
+    return low, high
+
+
+def wilson_interval(right: int, images: int, level: float = 0.95) -> tuple[float, float]:
+    """Returns the interval of a share, such as accuracy or a recall, of which so many images were answered
+    rightly (Wilson 1927, J. American Statistical Association 22)."""
+    found = binomtest(right, images).proportion_ci(level, method="wilson")
+    return float(found.low), float(found.high)
 
 
 def counts_of_images(random: np.random.Generator, images: int, resamples: int) -> Iterator[Array]:

@@ -13,6 +13,7 @@ from trainable.training.bootstrap import (
     Intervals,
     bounds_of,
     counts_of_images,
+    images_behind,
     intervals_of,
     resampled_metrics,
 )
@@ -30,12 +31,22 @@ class Resampled:
     by name, which are nan where a resample has no such class."""
 
     metrics: Mapping[str, Array]
+    count: int  # of the part's images
+    of_classes: Array  # how many of them have each class, [K]
     by_class: Mapping[str, Array] = field(default_factory=dict)
+
+    @property
+    def images(self) -> dict[str, int]:
+        """Of how many images each score is that is a share."""
+        return images_behind(self.metrics, self.count, self.of_classes)
 
     def intervals(self) -> Intervals:
         """Returns between which values each score lies."""
-        found = intervals_of(self.metrics)
-        by_class = {name: tuple(map(_bounds_where_known, each)) for name, each in self.by_class.items()}
+        found = intervals_of(self.metrics, self.images)
+        by_class = {
+            name: tuple(map(_bounds_where_known, each, self.of_classes.tolist()))
+            for name, each in self.by_class.items()
+        }
         return Intervals(found.bounds, found.resamples, by_class)
 
 
@@ -47,7 +58,8 @@ def resampled_scores(
     if scores.by_image is not None:
         return _of_masks(scores.by_image, seed, resamples)
     if scores.answers is not None:
-        return Resampled(resampled_metrics(scores.answers, extra, seed, resamples))
+        of_classes = np.bincount(scores.answers.labels.numpy(), minlength=scores.answers.logits.shape[1])
+        return Resampled(resampled_metrics(scores.answers, extra, seed, resamples), scores.images, of_classes)
     return None
 
 
@@ -56,10 +68,12 @@ def _of_masks(images: MaskAnswers, seed: int, resamples: int) -> Resampled:
     parts = [resampled_masks(images, counts) for counts in chunks]
     return Resampled(
         {name: np.concatenate([part.metrics[name] for part in parts]) for name in parts[0].metrics},
+        len(images),
+        ((images.true > 0) | (images.predicted > 0)).sum(axis=0),
         {name: np.concatenate([part.by_class[name] for part in parts], 1) for name in parts[0].by_class},
     )
 
 
-def _bounds_where_known(values: Array) -> tuple[float, float] | None:
+def _bounds_where_known(values: Array, images: int) -> tuple[float, float] | None:
     known = values[~np.isnan(values)]
-    return bounds_of(known) if len(known) else None
+    return bounds_of(known, images) if len(known) else None

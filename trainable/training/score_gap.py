@@ -6,12 +6,14 @@ camera, other varieties), its scores are others, and which recipe is best there 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from trainable.training.bootstrap import EQUAL, bounds_of
 from trainable.training.resampled_curves import Array
 
 PERCENTS = (0.5, 99.5)
@@ -37,6 +39,7 @@ class ScoredPart:
     values: Mapping[str, float]
     resampled: Mapping[str, Array]
     images: int
+    shares: Mapping[str, int] = field(default_factory=dict)  # how many images are behind each share
 
 
 @dataclass(frozen=True)
@@ -124,7 +127,8 @@ def score_gaps(validation: ScoredPart, test: ScoredPart, spoken_of: Iterable[str
 
     The interval of a difference is that of percentiles of the differences of resamples: the bootstrap of two
     samples (Efron and Tibshirani 1993, chapter 8). The parts must be resampled independently of each other,
-    equally often.
+    equally often. Where all resamples of a share are equal in a part, of which they know no spread, it is
+    Newcombe's (1998, Statistics in Medicine 17, method 10), from the intervals of both parts.
     """
     both = [name for name in test.resampled if name in validation.resampled]
     return ScoreGaps(
@@ -136,5 +140,14 @@ def score_gaps(validation: ScoredPart, test: ScoredPart, spoken_of: Iterable[str
 
 
 def _gap(metric: str, validation: ScoredPart, test: ScoredPart) -> ScoreGap:
-    low, high = np.percentile(test.resampled[metric] - validation.resampled[metric], PERCENTS)
-    return ScoreGap(metric, validation.values[metric], test.values[metric], float(low), float(high))
+    both = test.resampled[metric], validation.resampled[metric]
+    low, high = map(float, np.percentile(both[0] - both[1], PERCENTS))
+    if min(map(np.ptp, both)) <= EQUAL:
+        (tested, below, above), (validated, under, over) = (
+            (part.values[metric], *bounds_of(part.resampled[metric], part.shares.get(metric), PERCENTS))
+            for part in (test, validation)
+        )
+        gap = tested - validated
+        low = min(low, gap - math.hypot(tested - below, over - validated))
+        high = max(high, gap + math.hypot(above - tested, validated - under))
+    return ScoreGap(metric, validation.values[metric], test.values[metric], low, high)

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
-from scipy.stats import bootstrap
+from scipy.stats import binomtest, bootstrap
 from torch import Tensor
 
 from tests.trainable.training.small_metrics import EVERY, NAMES, accuracy, answers, specs
 from trainable.training.answers import Answers
-from trainable.training.bootstrap import PERCENTS, intervals, resampled
+from trainable.training.bootstrap import PERCENTS, bounds_of, images_behind, intervals, resampled
 from trainable.training.extra_metrics import ExtraMetrics, Metric, measured
 
 NONE = ExtraMetrics((), {}, NAMES)
@@ -111,3 +111,37 @@ def test_a_function_that_fails_on_a_resample_has_no_interval() -> None:
     found = Answers(torch.eye(3, dtype=torch.float64), torch.tensor([0, 1, 2]))
     extra = ExtraMetrics((), {"picky": Metric(picky), "mine": Metric(accuracy)}, NAMES)
     assert set(intervals(found, extra, 0).bounds) == {"loss", "accuracy", "balanced_accuracy", "mine"}
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_where_all_answers_are_right_or_wrong_the_interval_is_wilsons(right: bool) -> None:
+    labels = torch.arange(9) % 3
+    logits = torch.nn.functional.one_hot(labels if right else (labels + 1) % 3, 3).double() * 5
+    extra = ExtraMetrics(specs(["macro_f1", "auroc", "calibration_error"]), {}, NAMES)
+
+    bounds = intervals(Answers(logits, labels), extra, 0).bounds
+
+    theirs = binomtest(9 * right, 9).proportion_ci(0.95, method="wilson")
+    expected = (0.7009, 1.0) if right else (0.0, 0.2991)
+    for name in ("accuracy", "balanced_accuracy", "macro_f1"):
+        assert bounds[name] == pytest.approx((theirs.low, theirs.high), abs=1e-12), name
+        assert bounds[name] == pytest.approx(expected, abs=1e-4), name
+    if right:
+        assert bounds["auroc"] == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_mean_over_classes_counts_few_images_where_a_class_is_rare() -> None:
+    assert images_behind(["accuracy", "balanced_accuracy", "loss"], 9, np.array([3, 3, 3])) == {
+        "accuracy": 9,
+        "balanced_accuracy": 9,
+    }
+    assert images_behind(["accuracy", "macro_f1"], 1_003, np.array([1_000, 3, 0])) == {
+        "accuracy": 1_003,
+        "macro_f1": 11,
+    }
+
+
+def test_an_interval_with_spread_is_left_to_its_resamples() -> None:
+    values = np.linspace(0.5, 1.0, 1_001)
+    assert bounds_of(values, 9) == pytest.approx(tuple(np.percentile(values, PERCENTS)))
+    assert bounds_of(np.full(10, 3.5), 9) == (3.5, 3.5)

@@ -130,3 +130,18 @@ def test_a_run_answers_in_the_order_of_its_part_whatever_the_images_sizes(tmp_pa
     assert sizes == [tuple(size) for size in data.train.sizes.tolist()]
     counted = [torch.bincount(shown[at].flatten(), minlength=3).tolist() for at in sorted(shown)]
     assert found.predicted.tolist() == counted
+
+
+def test_masks_that_are_all_right_have_wilsons_intervals_of_their_images() -> None:
+    masks = torch.arange(2).repeat(9, 4, 2)
+    logits = torch.nn.functional.one_hot(masks, CLASSES).permute(0, 3, 1, 2).float() * 9
+    found = score([(logits, masks)], rows=Rows(torch.arange(9), 9))
+
+    sure = resampled_scores(found, NONE, 0)
+
+    assert sure is not None
+    bounds = sure.intervals()
+    for name in ("accuracy", "balanced_accuracy", "mean_iou", "mean_dice"):
+        assert bounds.bounds[name] == pytest.approx((0.7009, 1.0), abs=1e-4), name
+    assert bounds.by_class["iou"][0] == pytest.approx((0.7009, 1.0), abs=1e-4)
+    assert bounds.by_class["iou"][-1] is None

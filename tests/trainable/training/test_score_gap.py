@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -97,3 +98,14 @@ def test_every_metric_has_its_gap_and_the_line_is_of_those_alone_that_are_spoken
     assert [(gap.metric, gap.differ) for gap in found.gaps] == [("accuracy", True)]
     assert (found.differing, found.words(), found.tree()["differ"]) == ((), "", False)
     assert found.tree()["metrics"]["accuracy"]["differ"]
+
+
+def test_a_part_that_is_all_right_is_not_believed_to_score_so_for_ever() -> None:
+    """Of 25 of 30 against 30 of 30 Fisher's exact test gives p = 0.05, not below 0.01."""
+    validation, test = part(np.arange(30) < 25, 0), part(np.ones(30), 1)
+    shares = {"accuracy": 30}
+
+    found = score_gaps(replace(validation, shares=shares), replace(test, shares=shares), ["accuracy"])
+
+    assert not found.differing
+    assert found.gaps[0].low < 0.0 < found.gaps[0].high
