@@ -112,7 +112,7 @@ def check_data(subject: Subject, seconds: float = SECONDS, *, full: bool = False
     if data.info.dense:
         yield from check_masks(data, subject.recipe)
     else:
-        yield from check_labels(data)
+        yield from check_labels(data, subject.recipe.data.unscored)
         yield from check_label_shares(data)
         yield check_accuracy(data)
     if full:

@@ -10,6 +10,7 @@ import numpy as np
 from trainable.checks.finding import Finding, passed
 from trainable.data import DataSet
 from trainable.errors import listed
+from trainable.recipe.data import Unscored
 
 LEAST_BALANCE = 0.1
 """This is the smallest class over the largest:
@@ -24,25 +25,36 @@ differences between recipes: the gains of the documents' table (PaddleClas guide
 point each."""
 
 
-def check_labels(data: DataSet) -> Iterator[Finding]:
-    """Yields findings about class counts and the size of the validation part."""
-    missing = list(_missing(data))
+def check_labels(data: DataSet, unscored: Unscored = "refuse") -> Iterator[Finding]:
+    """Yields findings about class counts and the size of the validation part; `unscored` is the recipe's
+    choice for classes that no validation image shows."""
+    missing = list(_missing(data, unscored))
+    if data.info.without:
+        yield Finding(
+            "class balance",
+            "note",
+            data.info.without,
+            "the network will take their images for other classes",
+            "nothing, if they are not to be learnt; else gather more of them, and lower data.min_images",
+        )
     yield from missing
     yield _balance(data)
     yield _validation_size(len(data.validation))
 
 
-def _missing(data: DataSet) -> Iterator[Finding]:
+def _missing(data: DataSet, unscored: Unscored) -> Iterator[Finding]:
     for name, part in data.parts.items():
         held = np.bincount(part.labels, minlength=len(data.info.classes))
         absent = [data.info.classes[label] for label in np.flatnonzero(held == 0)]
         if absent:
             yield Finding(
                 "class balance",
-                "warning" if name == "test" else "error",
+                "warning" if name == "test" or (name == "validation" and unscored == "allow") else "error",
                 f"{len(absent)} of {len(held)} classes have no {name} image: {listed(absent)}",
-                "they cannot be learnt" if name == "train" else "nobody will see how well they are learnt",
-                f"give the {name} part images of every class, or take those classes out of the data",
+                "they cannot be learnt"
+                if name == "train"
+                else "nobody will see how well they are learnt: scores are means over the other classes",
+                f"give the {name} part images of every class, or leave small classes out by data.min_images",
             )
 
 

@@ -18,6 +18,7 @@ from trainable.data.dataset import DataInfo, DataSet
 from trainable.data.decode import Form, Resize, decode, raise_broken
 from trainable.data.groups import groups_by_part, numbered, shared_groups, shared_series, with_groups
 from trainable.data.image_cache import make_cache
+from trainable.data.kept import kept
 from trainable.data.manifest import is_manifest
 from trainable.data.masks.assembly import assemble_masked
 from trainable.data.measure import (
@@ -134,7 +135,7 @@ def from_arrays(
     spec = spec or Data(path="arrays")
     parts: dict[Split, Arrays | None] = {"train": train, "validation": validation, "test": test}
     found = {part: arrays for part, arrays in parts.items() if arrays is not None}
-    collection = with_groups(collect(spec.path, spec.format, found, classes), spec)
+    collection = kept(with_groups(collect(spec.path, spec.format, found, classes), spec), spec)
     return _assemble(collection, spec, resize or Stretch(), device_kind)
 
 
@@ -171,6 +172,7 @@ def _assemble(
         detail_size=detail,
         interpolation=form.interpolation,
         stored=stored.names,
+        left_out=tuple(collection.classes_left_out),
     )
     groups = None if collection.groups is None else groups_by_part(members, collection.groups)
     return DataSet(

@@ -17,7 +17,7 @@ from trainable.data.image_cache import ImageCache, Say
 from trainable.data.parts import ArrayPart, FilePart, MaskedFilePart, Members, Part, Views
 from trainable.data.remote_data import cached, cached_objects, data_root
 from trainable.data.source import Flip, Integers, Split
-from trainable.errors import DataError
+from trainable.errors import DataError, listed
 from trainable.files.paths import without_tilde
 from trainable.files.store import is_uri
 from trainable.recipe.data import Data, Interpolation
@@ -62,6 +62,7 @@ class DataInfo:
     """For images with masks, which keep their size, this is the median of their longer sides, in training."""
     mask_values: tuple[int, ...] = ()
     """For images with masks, this is the value of each class in the masks as they are stored."""
+    left_out: tuple[str, ...] = ()  # the classes that `data.min_images` leaves out
 
     def __post_init__(self) -> None:
         """Raises ValueError for what no data set is: it may come from a file that somebody has changed."""
@@ -78,6 +79,12 @@ class DataInfo:
     def dense(self) -> bool:
         """Says whether each image has a mask, a label for each of its pixels."""
         return bool(self.pixel_counts)
+
+    @property
+    def without(self) -> str:
+        """Return in words which classes are left out; an empty text if none are."""
+        count = "1 class is" if len(self.left_out) == 1 else f"{len(self.left_out):,} classes are"
+        return f"{count} left out by data.min_images: {listed(self.left_out, 20)}" if self.left_out else ""
 
     def tree(self) -> dict[str, Any]:
         return asdict(self)

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from trainable.data.classes import check_same, ordered
+from trainable.data.classes import ordered
 from trainable.data.image_files import ENDINGS, images_below, is_image, subfolders, walk_into
-from trainable.data.part_names import USUAL_NAMES
+from trainable.data.kept import none_leaves_out
+from trainable.data.part_names import USUAL_NAMES, part_named
 from trainable.data.source import Collection, FileSource, Split
 from trainable.data.walk import Identity, identity_of
 from trainable.errors import DataError
 from trainable.files.paths import text_of
+
+UNLISTED = "; move it into its class's folder, or list all images in a manifest"
 
 
 @dataclass(frozen=True)
@@ -27,22 +30,28 @@ class Tree:
 
 
 def read(
-    root: Path, train: str | None = None, validation: str | None = None, test: str | None = None
+    root: Path,
+    train: str | None = None,
+    validation: str | None = None,
+    test: str | None = None,
+    left_out: Iterable[Split] = (),
 ) -> Collection:
     """Returns the collection under a folder;
     the arguments name part folders that do not have the usual names.
 
-    With a training folder, its subfolders are the classes, and the other parts must have the same ones.
-    Without it, the folder's own subfolders are the classes of one tree. Deeper folders belong to the class
-    above them. Hidden files and files that are no images are ignored. Raises DataError for anything that
-    would leave images out: empty classes, classes that differ between parts, images beside the class folders.
+    With a training folder, subfolders of parts are the classes. Without it, the folder's own subfolders are
+    the classes of one tree. Folders of parts that are left out are not looked into. Deeper folders belong to
+    the class above them. Hidden files and files that are no images are ignored. Raises DataError for anything
+    that would leave images out: empty classes, images beside the class folders.
     """
     _check_not_wrapped(root)
-    folders = _part_folders(root, {"train": train, "validation": validation, "test": test})
-    trees = {part: _tree(folder) for part, folder in folders.items()} or {"train": _tree(root)}
-    classes = ordered(trees["train"].images)
-    for part, tree in trees.items():
-        check_same(str(root), part, set(classes), set(tree.images))
+    children = {child.name: child for child in subfolders(root)}
+    for part in left_out:
+        children = {name: child for name, child in children.items() if part_named(name, {}) != part}
+    folders = _part_folders(root, children, {"train": train, "validation": validation, "test": test})
+    trees = {part: _tree(folder, subfolders(folder), part) for part, folder in folders.items()}
+    trees = trees or {"train": _tree(root, list(children.values()), "train")}
+    classes = ordered(name for tree in trees.values() for name in tree.images)
     _check_one_label(trees.values())
     parts = {part: _source(root, tree, classes) for part, tree in trees.items()}
     return Collection(str(root), "folder", classes, parts)
@@ -62,10 +71,11 @@ def _check_not_wrapped(root: Path) -> None:
         raise DataError(f"{root} holds no folders; expected one for each class, with its images")
 
 
-def _part_folders(root: Path, named: dict[Split, str | None]) -> dict[Split, Path]:
+def _part_folders(
+    root: Path, children: Mapping[str, Path], named: Mapping[Split, str | None]
+) -> dict[Split, Path]:
     """Returns folders by part: those named, else those with usual names;
     empty if the root is one tree of classes."""
-    children = {child.name: child for child in subfolders(root)}
     folders = {part: _named(root, part, name, children) for part, name in named.items() if name is not None}
     for part, usual in USUAL_NAMES.items():
         found = [child for name, child in children.items() if name.lower() in usual]
@@ -75,6 +85,7 @@ def _part_folders(root: Path, named: dict[Split, str | None]) -> dict[Split, Pat
                 raise DataError(f"{root}: {names} could both be the {part} part; name one by data.{part}")
             folders[part] = found[0]
     if not any(named.values()) and not _are_parts(folders, children):
+        _check_no_class(root, folders)
         return {}
     if "train" not in folders:
         raise DataError(f"{root}: no training folder among {', '.join(children)}; name it by data.train")
@@ -82,7 +93,7 @@ def _part_folders(root: Path, named: dict[Split, str | None]) -> dict[Split, Pat
     return folders
 
 
-def _are_parts(folders: dict[Split, Path], children: dict[str, Path]) -> bool:
+def _are_parts(folders: Mapping[Split, Path], children: Mapping[str, Path]) -> bool:
     """Returns whether usual names are parts:
     `train` beside `bus` and `car`, with images directly in it, is a class."""
     if "train" in folders:
@@ -90,7 +101,19 @@ def _are_parts(folders: dict[Split, Path], children: dict[str, Path]) -> bool:
     return len(folders) == len(children)
 
 
-def _named(root: Path, part: str, name: str, children: dict[str, Path]) -> Path:
+def _check_no_class(root: Path, folders: Mapping[Split, Path]) -> None:
+    """Raise DataError for a folder beside class folders that is called like a validation or test part; its
+    images would be those of a class."""
+    for part, folder in folders.items():
+        if part != "train":
+            raise DataError(
+                f"{root}: {folder.name}/ lies beside class folders, and is called like the {part} part"
+                f"{none_leaves_out(part)}; to use it, move the class folders into train/; if it is a class, "
+                "rename it"
+            )
+
+
+def _named(root: Path, part: str, name: str, children: Mapping[str, Path]) -> Path:
     for child in children.values():
         if child.name == name:
             return child
@@ -106,28 +129,31 @@ def check_left_out(root: Path, folders: Iterable[Path]) -> None:
         )
 
 
-def _tree(folder: Path) -> Tree:
+def _tree(folder: Path, children: Sequence[Path], part: Split) -> Tree:
     loose = [entry.name for entry in sorted(folder.iterdir()) if entry.is_file() and is_image(entry.name)]
     if loose:
         count = "1 image" if len(loose) == 1 else f"{len(loose):,} images, the first"
-        raise DataError(f"{folder}: {count} in no class folder: {loose[0]}")
-    children = subfolders(folder)
+        raise DataError(
+            f"{folder}: {count} in no class folder: {loose[0]}{none_leaves_out(part) or UNLISTED}"
+        )
     _check_names(children)
     walk = walk_into(folder, children)
     images = {child.name: sorted(images_below(walk, child)) for child in children}
     if empty := [name for name, paths in images.items() if not paths]:
         raise DataError(
-            f"{folder}: no images in class {', '.join(empty)} (known endings: {' '.join(ENDINGS)})"
+            f"{folder}: no images in class {', '.join(empty)} (known endings: {' '.join(ENDINGS)}); "
+            "fill or remove these folders"
         )
-    if len(images) < 2:
+    if part == "train" and len(images) < 2:
         count = ", ".join(images) or "none"
         raise DataError(f"{folder}: at least two class folders are needed, found {count}")
     return Tree(folder, images)
 
 
 def _source(root: Path, tree: Tree, classes: tuple[str, ...]) -> FileSource:
-    paths = [path.relative_to(root).as_posix() for name in classes for path in tree.images[name]]
-    labels = np.repeat(np.arange(len(classes)), [len(tree.images[name]) for name in classes])
+    images = [tree.images.get(name, []) for name in classes]
+    paths = [path.relative_to(root).as_posix() for each in images for path in each]
+    labels = np.repeat(np.arange(len(classes)), [len(each) for each in images])
     return FileSource(str(root), paths, labels.astype(np.int64))
 
 

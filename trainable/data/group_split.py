@@ -105,7 +105,7 @@ def _check_groups(groups: Sequence[Group], classes: Sequence[str], needed: int) 
     if small:
         raise DataError(
             f"data.group: too few groups to split: class {listed(small, 20)}; {needed} are needed, one for "
-            "each part"
+            "each part. Leave small classes out by data.min_images, or make finer groups"
         )
 
 

@@ -12,6 +12,7 @@ import math
 import re
 import struct
 import zlib
+from collections.abc import Container
 from gzip import GzipFile
 from io import BufferedReader
 from pathlib import Path
@@ -19,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from trainable.data.arrays import Arrays, check_fits, collect
+from trainable.data.kept import none_leaves_out
 from trainable.data.source import Collection, Pixels, Split
 from trainable.errors import DataError
 from trainable.files.regular import check_regular, why
@@ -38,14 +40,16 @@ def is_idx_folder(folder: Path) -> bool:
     return any(NAME.fullmatch(entry.name) for entry in folder.iterdir())
 
 
-def read(folder: Path) -> Collection:
+def read(folder: Path, left_out: Container[Split] = ()) -> Collection:
     """Returns the collection in the folder's IDX files. `t10k` is the test part. Raises DataError."""
     files = _files(folder)
     parts: dict[Split, Arrays] = {}
-    for part in sorted({part for part, _ in files}):
+    for part in sorted({part for part, _ in files if part not in left_out}):
         for kind in ("images", "labels"):
             if (part, kind) not in files:
-                raise DataError(f"{folder}: there is no file of {kind} for the {part} part")
+                raise DataError(
+                    f"{folder}: there is no file of {kind} for the {part} part{none_leaves_out(part)}"
+                )
         parts[part] = (read_file(files[part, "images"]), read_file(files[part, "labels"]))
     if "train" not in parts:
         raise DataError(f"{folder}: expected train-images-idx3-ubyte and train-labels-idx1-ubyte (.gz)")

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from trainable.data.classes import classes_of, numbered
+from trainable.data.classes import numbered, ordered
 from trainable.data.manifest_rows import Rows, absolute, files_here, rows_of
 from trainable.data.part_names import part_names
 from trainable.data.remote_data import objects_digest
@@ -39,9 +39,7 @@ def read(spec: Data) -> Collection:
     """
     rows = rows_of(spec)
     by_part = rows_by_part(spec, rows)
-    classes = classes_of(
-        spec.path, {part: [rows.labels[row] for row in found] for part, found in by_part.items()}
-    )
+    classes = ordered(rows.labels)
     rank = {name: number for number, name in enumerate(classes)}
     chosen = {
         part: sorted(found, key=lambda row: (rank[rows.labels[row]], PurePosixPath(rows.paths[row]).parts))
@@ -73,7 +71,10 @@ def rows_by_part(spec: Data, rows: Rows) -> dict[Split, list[int]]:
     by_part = {part: np.flatnonzero([each == part for each in rows.splits]).tolist() for part in part_names()}
     by_part = {part: found for part, found in by_part.items() if found}
     if "train" not in by_part:
-        raise DataError(f"{spec.path}: no row has the split train")
+        raise DataError(
+            f"{spec.path}: no row has the split train; data.train gives it another name, and "
+            "data.columns.split names the column"
+        )
     return by_part
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainable.data.groups import capture_in, captured
+from trainable.data.kept import none_leaves_out
 from trainable.data.part_names import part_named, part_names
 from trainable.data.remote_data import cached, cached_objects
 from trainable.data.source import ASKING_THREADS, Split
@@ -63,6 +64,9 @@ def rows_of(spec: Data, mask: str | None = None) -> Rows:
     if not table.numbers:
         raise DataError(f"{path}: has no rows; expected one for each image")
     splits = _splits(table.columns.get(split), len(table.numbers), spec)
+    if spec.parts_left_out:
+        used = [part not in spec.parts_left_out for part in splits]
+        table, splits = table.only(used), [part for part in splits if part not in spec.parts_left_out]
     files = _located(table.columns[columns.path], spec)
     mask_files = [] if mask is None else _located(table.columns[mask], spec)
     _raise_faults(path, table, spec, second, splits, files, mask_files)
@@ -111,8 +115,7 @@ def _splits(column: list[str | None] | None, count: int, spec: Data) -> list[Spl
     """Returns each row's part; all are of the training part where there is no such column."""
     if column is None:
         return ["train"] * count
-    named: dict[Split, str | None] = {"train": spec.train, "validation": spec.validation, "test": spec.test}
-    return [part_named(each or "", named) for each in column]
+    return [part_named(each or "", spec.named_parts) for each in column]
 
 
 def _located(paths: Sequence[str | None], spec: Data) -> list[str | None]:
@@ -149,23 +152,19 @@ def _raise_faults(
     """Raises DataError with every kind of fault that rows have, and the numbers of the first ones."""
     columns, numbers = spec.columns, table.numbers
     values = table.columns
-    known: dict[Split, str | None] = {
-        "train": spec.train,
-        "validation": spec.validation,
-        "test": spec.test,
-    }
 
     def rows(is_faulty: Iterable[bool]) -> list[int]:
         return [number for number, faulty in zip(numbers, is_faulty, strict=True) if faulty]
 
+    blank = [_is_blank(each) for each in values[second]]
     split = columns.split or "split"
     odd = sorted(
         {str(value) for value, part in zip(values.get(split, ()), splits, strict=False) if part is None}
     )
-    expected = ", ".join(part_names(known).values())
+    expected = ", ".join(part_names(spec.named_parts).values())
     found = {
         f"{columns.path} is empty": rows(not each for each in files),
-        f"{second} is empty": rows(map(_is_blank, values[second])),
+        f"{second} is empty{_of_one_part(blank, splits)}": rows(blank),
         f"{split} is {listed([repr(each) for each in odd], 3)}; expected {expected}": rows(
             each is None for each in splits
         ),
@@ -183,6 +182,13 @@ def _raise_faults(
     if faults:
         count = "1 fault" if len(faults) == 1 else f"{len(faults)} kinds of faults"
         raise DataError("\n  ".join([f"{where}: {count}", *faults]))
+
+
+def _of_one_part(faulty: Sequence[bool], splits: Sequence[Split | None]) -> str:
+    """Return how to leave out the part that has all of the faults, if it is one that can be left out."""
+    parts = {part for part, is_faulty in zip(splits, faulty, strict=True) if is_faulty}
+    part = parts.pop() if len(parts) == 1 else None
+    return none_leaves_out(part) if part is not None else ""
 
 
 def _example(fault: str, rows: Sequence[int], table: Table, column: str) -> str:

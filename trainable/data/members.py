@@ -7,6 +7,7 @@ from typing import get_args
 import numpy as np
 
 from trainable.data.group_split import grouped_split
+from trainable.data.kept import LEFT_OUT
 from trainable.data.parts import Members
 from trainable.data.source import Collection, Integers, Selection, Source, Split
 from trainable.data.split import stratified_limit, stratified_split
@@ -23,7 +24,7 @@ def members_of(collection: Collection, spec: Data) -> Members:
     if spec.validation_seed is not None and "validation" in collection.parts:
         raise DataError(
             f"data.validation_seed {spec.validation_seed}: {collection.path} has a validation part of its "
-            "own, which cannot be drawn anew"
+            "own, which cannot be drawn anew; data.validation: none leaves it out"
         )
     members = {part: Selection(source, _in_order(source)) for part, source in collection.parts.items()}
     if "validation" not in members:
@@ -54,7 +55,8 @@ def _limited(collection: Collection, labels: Integers, count: int, seed: int) ->
 
 def _in_order(source: Source) -> Integers:
     """Returns the images in the order in which a folder of the same images has them, where that is known."""
-    return np.argsort(source.labels, kind="stable") if source.by_class else np.arange(len(source))
+    order = np.argsort(source.labels, kind="stable") if source.by_class else np.arange(len(source))
+    return np.asarray(order[source.labels[order] != LEFT_OUT])
 
 
 def _cut(collection: Collection, train: Selection, spec: Data) -> tuple[Integers, Integers, Integers]:

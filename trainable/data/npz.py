@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import zipfile
+from collections.abc import Container
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -15,6 +16,7 @@ from numpy.lib.format import read_array, read_array_header_1_0, read_array_heade
 from numpy.typing import NDArray
 
 from trainable.data.arrays import Arrays, check_fits, collect
+from trainable.data.kept import none_leaves_out
 from trainable.data.source import Collection, Split
 from trainable.errors import DataError, listed
 from trainable.files.regular import check_regular, why
@@ -22,36 +24,43 @@ from trainable.files.regular import check_regular, why
 PREFIXES: dict[Split, str] = {"train": "train", "validation": "val", "test": "test"}
 
 
-def read(path: Path) -> Collection:
+def read(path: Path, left_out: Container[Split] = ()) -> Collection:
     """Returns the collection in the file; `val_*` and `test_*` may be missing. Raises DataError."""
-    return collect(str(path), "npz", arrays_in(path, "labels"), by_class=True)
+    return collect(str(path), "npz", arrays_in(path, "labels", left_out), by_class=True)
 
 
-def arrays_in(path: Path, second: Literal["labels", "masks"]) -> dict[Split, Arrays]:
-    """Returns each part's images, and its labels or masks. Raises DataError."""
+def arrays_in(
+    path: Path, second: Literal["labels", "masks"], left_out: Container[Split] = ()
+) -> dict[Split, Arrays]:
+    """Returns the images of each part that is not left out, and its labels or masks. Raises DataError."""
     try:
         check_regular(path)
         if not zipfile.is_zipfile(path):
             raise DataError(f"{path}: not an .npz file, or an incomplete one")
         with zipfile.ZipFile(path) as file:
-            return _parts(path, file, second)
+            return _parts(path, file, second, left_out)
     except DataError:
         raise
     except Exception as error:  # a damaged zip file raises nearly anything, NotImplementedError among it
         raise DataError(f"{path}: cannot be read as an .npz file: {why(error)}") from error
 
 
-def _parts(path: Path, file: zipfile.ZipFile, second: str) -> dict[Split, Arrays]:
+def _parts(path: Path, file: zipfile.ZipFile, second: str, left_out: Container[Split]) -> dict[Split, Arrays]:
     arrays = {info.filename.removesuffix(".npy"): info for info in file.infolist()}
     parts: dict[Split, Arrays] = {}
     for part, prefix in PREFIXES.items():
         names = [f"{prefix}_images", f"{prefix}_{second}"]
+        if part in left_out:
+            continue
         present = [name for name in names if name in arrays]
         if len(present) == 2:
             parts[part] = (_array(path, file, arrays[names[0]]), _array(path, file, arrays[names[1]]))
         elif present or part == "train":
             found = listed(list(arrays))
-            raise DataError(f"{path}: expected {names[0]} and {names[1]} (MedMNIST's layout), found {found}")
+            raise DataError(
+                f"{path}: expected {names[0]} and {names[1]} (MedMNIST's layout), found {found}"
+                f"{none_leaves_out(part)}"
+            )
     return parts
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, assert_never
 
 from trainable.data import digits, folder, idx, manifest, npz, saved_dataset, torchvision_sets
 from trainable.data.groups import with_groups
+from trainable.data.kept import kept
 from trainable.data.masks import cityscapes, voc
 from trainable.data.masks import folder as masked_folder
 from trainable.data.masks import manifest as masked_manifest
@@ -17,7 +19,7 @@ from trainable.data.masks import torchvision_sets as masked_torchvision_sets
 from trainable.data.masks.arrays import pairs_of_arrays
 from trainable.data.masks.collection import surveyed
 from trainable.data.masks.pairs import Pairs
-from trainable.data.source import Collection, Split
+from trainable.data.source import Collection
 from trainable.errors import DataError
 from trainable.files.paths import usable_path
 from trainable.files.regular import why
@@ -37,18 +39,26 @@ def read(spec: Data, download: bool, masks: Masks | None = None) -> Collection:
         with _named(spec):
             return surveyed(read_pairs(spec, download, masks), spec, masks)
     if manifest.is_manifest(spec):
-        return manifest.read(spec)
+        return kept(manifest.read(spec), spec)
     with _named(spec) as path:
-        return with_groups(_read(_checked_format(spec, path), spec, path, download), spec)
+        return kept(with_groups(_read(_checked_format(spec, path), spec, path, download), spec), spec)
 
 
 def read_pairs(spec: Data, download: bool, masks: Masks) -> Pairs:
     """Returns the images and masks that a recipe's `data` section names, before a mask is read. Raises
     DataError."""
+    if spec.min_images is not None or spec.unscored == "allow":
+        field = "min_images" if spec.min_images is not None else "unscored"
+        raise DataError(
+            f"data.{field}: is for images with labels; with masks, task.masks.void leaves classes out, and "
+            "a part may lack any"
+        )
     if manifest.is_manifest(spec):
         return masked_manifest.read(spec, masks)
     with _named(spec) as path:
-        return _pairs(_checked_format(spec, path), spec, path, download, masks)
+        pairs = _pairs(_checked_format(spec, path), spec, path, download, masks)
+    parts = {part: pair for part, pair in pairs.parts.items() if part not in spec.parts_left_out}
+    return replace(pairs, parts=parts)
 
 
 @contextmanager
@@ -84,17 +94,17 @@ def _read(form: Format, spec: Data, path: Path, download: bool) -> Collection:
         case "digits":
             return digits.read()
         case "folder":
-            return folder.read(path, spec.train, spec.validation, spec.test)
+            return folder.read(path, **spec.named_parts, left_out=spec.parts_left_out)
         case "manifest":
             return manifest.read(spec)
         case "datasets":
             return saved_dataset.read(path, spec)
         case "npz":
-            return npz.read(path)
+            return npz.read(path, spec.parts_left_out)
         case "idx":
-            return idx.read(path if path.is_dir() else path.parent)
+            return idx.read(path if path.is_dir() else path.parent, spec.parts_left_out)
         case "torchvision":
-            return torchvision_sets.read(spec.name, path, download)
+            return torchvision_sets.read(spec.name, path, download, spec.parts_left_out)
         case _:
             assert_never(form)
 
@@ -106,7 +116,7 @@ def _pairs(form: Format, spec: Data, path: Path, download: bool, masks: Masks) -
         case "manifest":
             return masked_manifest.read(spec, masks)
         case "npz":
-            return pairs_of_arrays(str(path), "npz", npz.arrays_in(path, "masks"), masks)
+            return pairs_of_arrays(str(path), "npz", npz.arrays_in(path, "masks", spec.parts_left_out), masks)
         case "torchvision":
             return masked_torchvision_sets.read(spec.name, path, download, masks)
         case "digits" | "datasets" | "idx":
@@ -120,12 +130,12 @@ def _pairs(form: Format, spec: Data, path: Path, download: bool, masks: Masks) -
 
 def _masked_folder(path: Path, spec: Data, masks: Masks) -> Pairs:
     """Returns the pairs below a folder, which may be laid out as published data sets are."""
-    named: dict[Split, str | None] = {"train": spec.train, "validation": spec.validation, "test": spec.test}
+    named = spec.named_parts
     if voc.is_voc(path):
         return voc.read(path, named, masks)
     if cityscapes.is_cityscapes(path):
         return cityscapes.read(path, named, masks)
-    return masked_folder.read(path, named, masks)
+    return masked_folder.read(path, named, masks, spec.parts_left_out)
 
 
 def _format(spec: Data, path: Path) -> Format:

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from trainable.data.arrow_source import ArrowSource, open_table
-from trainable.data.classes import classes_of, numbered
+from trainable.data.classes import numbered, ordered
 from trainable.data.groups import capture_in, captured
+from trainable.data.kept import none_leaves_out
 from trainable.data.manifest_rows import absolute
 from trainable.data.part_names import part_named, part_names
 from trainable.data.source import Collection, Split
@@ -56,10 +58,10 @@ def read(root: Path, spec: Data) -> Collection:
     """
     try:
         folders, images = _folders(root, spec), _images_folder(root, spec)
-        parts = {part: _part(folder, spec, images) for part, folder in folders.items()}
+        parts = {part: _part(folder, spec, images, part) for part, folder in folders.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{root}: is no folder that `datasets` has saved: {why(error)}") from error
-    classes = classes_of(str(root), {part: each.labels for part, each in parts.items()})
+    classes = ordered(chain.from_iterable(each.labels for each in parts.values()))
     orders = {part: _order(each) for part, each in parts.items()}
     sources = {
         part: ArrowSource(
@@ -85,7 +87,7 @@ def _folders(root: Path, spec: Data) -> dict[Split, Path]:
     if not (root / PARTS_FILE).is_file():
         return {"train": root}
     names = _json(root / PARTS_FILE)["splits"]
-    named: dict[Split, str | None] = {"train": spec.train, "validation": spec.validation, "test": spec.test}
+    named = spec.named_parts
     found: dict[Split, Path] = {}
     for name in names:
         part = part_named(name, named)
@@ -102,7 +104,7 @@ def _folders(root: Path, spec: Data) -> dict[Split, Path]:
         raise DataError(
             f"{root}: there is no training split among {listed(list(names))}; name it by data.train"
         )
-    return found
+    return {part: folder for part, folder in found.items() if part not in spec.parts_left_out}
 
 
 def _images_folder(root: Path, spec: Data) -> str:
@@ -114,7 +116,7 @@ def _images_folder(root: Path, spec: Data) -> str:
     return str(absolute(spec.root))
 
 
-def _part(folder: Path, spec: Data, images: str) -> _Part:
+def _part(folder: Path, spec: Data, images: str, part: Split) -> _Part:
     state, features = _json(folder / STATE_FILE), _json(folder / INFO_FILE)["features"]
     if state.get("_indices_data_files"):
         raise DataError(f"{folder}: it selects rows by an index; save it again after `flatten_indices()`")
@@ -126,7 +128,7 @@ def _part(folder: Path, spec: Data, images: str) -> _Part:
     label = _column(folder, features, spec.columns.label, "ClassLabel", "label")
     table = open_table(files)
     labels = _labels(
-        texts(table.column(label), f"{folder}: column {label!r}"), features[label], f"{folder}: {label}"
+        texts(table.column(label), f"{folder}: column {label!r}"), features[label], f"{folder}: {label}", part
     )
     paths = [path or "" for chunk in table.column(column).chunks for path in chunk.field("path").to_pylist()]
     _refuse_outside(folder, images, _alone(table.column(column)))
@@ -177,7 +179,7 @@ def _column(folder: Path, features: Mapping[str, Any], named: str, kind: str, fi
     )
 
 
-def _labels(values: list[str | None], feature: Mapping[str, Any], where: str) -> list[str]:
+def _labels(values: list[str | None], feature: Mapping[str, Any], where: str, part: Split) -> list[str]:
     """Returns each row's label: a class label's name, else the value itself."""
     names = feature.get("names") if feature.get("_type") == "ClassLabel" else None
     most = len(names) if names is not None else None
@@ -187,7 +189,9 @@ def _labels(values: list[str | None], feature: Mapping[str, Any], where: str) ->
         if value is None or not value.strip() or (most is not None and not 0 <= int(value) < most)
     ]
     if empty:
-        raise DataError(f"{where}: there is no label in rows {listed([str(row) for row in empty])}")
+        raise DataError(
+            f"{where}: there is no label in rows {listed([str(row) for row in empty])}{none_leaves_out(part)}"
+        )
     return [str(names[int(value or 0)]) if names is not None else str(value) for value in values]
 
 

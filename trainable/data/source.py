@@ -7,7 +7,7 @@ import io
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple, final
 
@@ -18,11 +18,11 @@ from PIL.TiffImagePlugin import TiffImageFile
 
 from trainable.files.paths import text_of
 from trainable.files.regular import check_regular, read_regular
+from trainable.recipe.data import Split as Split
 
 Pixels = NDArray[np.uint8]
 Integers = NDArray[np.int64]
 Flip = Literal["horizontal", "vertical"]
-Split = Literal["train", "validation", "test"]
 
 ASKING_THREADS = 16
 ASKED_AT_ONCE = 256
@@ -69,7 +69,8 @@ class Source(abc.ABC):
     cheap to make, picklable, and safe to read from several threads."""
 
     labels: Integers
-    """The labels are [N], each an index into what the collection is split by: its classes, or strata."""
+    """The labels are [N], each an index into what the collection is split by: its classes, or strata. An
+    image with the label -1 is left out."""
     by_class = False
     """Images are used in the order of their classes, as those of a folder lie."""
     encoded = True
@@ -191,6 +192,8 @@ class Collection:
     """For images with masks, these are the names of the strata that their labels number."""
     surveys: Mapping[Split, Survey] | None = None
     """For images with masks, these say what the masks of each part show; the sources are MaskedSources."""
+    classes_left_out: Mapping[str, int] = field(default_factory=dict)
+    """The classes that `data.min_images` leaves out, with their numbers of training images."""
 
     @property
     def split_by(self) -> tuple[str, ...]:

@@ -56,7 +56,10 @@ def stratified_limit(labels: Integers, classes: Sequence[str], count: int, seed:
     if count >= len(labels):
         return np.arange(len(labels))
     if count < len(classes):
-        raise DataError(f"data.train_limit {count} is below the number of classes, {len(classes)}")
+        raise DataError(
+            f"data.train_limit {count} is below the number of classes, {len(classes)}; raise it, or leave "
+            "small classes out by data.min_images"
+        )
     sizes = np.bincount(labels, minlength=len(classes))
     shares = 1 + _apportion(count - len(classes), sizes - 1)
     chosen = [
@@ -70,7 +73,7 @@ def check_fractions(validation: float, test: float) -> None:
     """Raises DataError if nothing would be left to train on."""
     if validation + test >= 1.0:
         fractions = f"data.validation_fraction {validation:g} and data.test_fraction {test:g}"
-        raise DataError(f"{fractions} leave nothing to train on")
+        raise DataError(f"{fractions} leave nothing to train on; lower one of them")
 
 
 def _check_sizes(labels: Integers, classes: Sequence[str], needed: int) -> None:
@@ -78,7 +81,8 @@ def _check_sizes(labels: Integers, classes: Sequence[str], needed: int) -> None:
     small = [f"{name!r} has {size}" for name, size in zip(classes, sizes, strict=True) if size < needed]
     if small:
         raise DataError(
-            f"too few images to split: class {', '.join(small)}; {needed} are needed, one for each part"
+            f"too few images to split: class {', '.join(small)}; {needed} are needed, one for each part; "
+            f"data.min_images: {needed} leaves such classes out"
         )
 
 

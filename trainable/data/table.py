@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Sequence
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,6 +29,13 @@ class Table(NamedTuple):
     """A person finds each row by this number: the line of a CSV file, or the row of a Parquet file."""
     unit: str
     """What is numbered: `line` or `row`."""
+
+    def only(self, used: Sequence[bool]) -> Table:
+        """Return the rows that are used, with the numbers that they have."""
+        return self._replace(
+            columns={name: list(compress(column, used)) for name, column in self.columns.items()},
+            numbers=list(compress(self.numbers, used)),
+        )
 
 
 def read_table(path: Path, required: Sequence[str], optional: Sequence[str]) -> Table:

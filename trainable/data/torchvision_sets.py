@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Container
 from pathlib import Path
 from typing import Any, NamedTuple, final, get_args
 
@@ -81,7 +82,7 @@ class TorchvisionSource(Source):
         return np.zeros((len(indices), 2), np.int64)
 
 
-def read(name: str | None, root: Path, download: bool = False) -> Collection:
+def read(name: str | None, root: Path, download: bool = False, left_out: Container[Split] = ()) -> Collection:
     """Returns the data set called `name` under `root`;
     fetches it only with `download`, and only if it is missing.
 
@@ -94,12 +95,12 @@ def read(name: str | None, root: Path, download: bool = False) -> Collection:
     datasets = {
         part: open_part(name, root, arguments, download)
         for part, arguments in zip(get_args(Split), layout[:3], strict=True)
-        if arguments is not None
+        if arguments is not None and part not in left_out
     }
     labels = {part: _labels(dataset) for part, dataset in datasets.items()}
-    known_labels = np.unique(labels["train"])
+    known_labels = np.unique(np.concatenate(list(labels.values())))
     sources = {
-        part: _source(datasets[part], root, labels[part], known_labels, f"{name}: {part}")
+        part: _source(datasets[part], root, np.searchsorted(known_labels, labels[part]).astype(np.int64))
         for part in datasets
     }
     return Collection(
@@ -136,14 +137,10 @@ def _labels(dataset: Any) -> Integers:
     return np.array([label for _, label in dataset._samples], dtype=np.int64)
 
 
-def _source(dataset: Any, root: Path, labels: Integers, known: Integers, where: str) -> Source:
-    odd = np.setxor1d(known, labels)
-    if odd.size:
-        raise DataError(f"{where}: labels {odd.tolist()} are not in both this part and the training part")
-    chosen = np.searchsorted(known, labels).astype(np.int64)
+def _source(dataset: Any, root: Path, labels: Integers) -> Source:
     if len(paths := _paths(dataset, root)) == len(labels):
-        return FileSource(str(root), paths, chosen)
-    return TorchvisionSource(dataset, chosen)
+        return FileSource(str(root), paths, labels)
+    return TorchvisionSource(dataset, labels)
 
 
 def _paths(dataset: Any, root: Path) -> list[str]:

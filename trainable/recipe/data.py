@@ -30,6 +30,18 @@ def without_credentials_or_none(text: str | None) -> str | None:
     return text if text is None else usable_path(without_credentials(text))
 
 
+def path_or_none(text: str | None) -> str | None:
+    """Return the path unchanged. Raises ValueError for a URI, and for what no file can be called."""
+    if text is not None and is_uri(text):
+        raise ValueError(f"expected a file on this machine, got the URI {text}; copy it here first")
+    return text if text is None else usable_path(text)
+
+
+Split = Literal["train", "validation", "test"]
+Unscored = Literal["refuse", "allow"]
+NONE = "none"  # in the place of a part's name: the part is left out
+
+
 class Columns(Spec):
     """Names the columns of a manifest, or of a set that Hugging Face `datasets` has saved.
 
@@ -133,11 +145,38 @@ class Data(Spec):
     train: Annotated[str | None, Purpose("the training folder, if it has another name", YOURS)] = None
     validation: Annotated[
         str | None,
-        Purpose("the validation folder, if it has another name", YOURS),
+        Purpose("the validation folder, if it has another name; none leaves the data's own out", YOURS),
     ] = None
     test: Annotated[
-        str | None, Purpose("the test folder, if it has another name; a search never uses it", YOURS)
+        str | None,
+        Purpose(
+            "the test folder, if it has another name; none leaves the data's own out, such as one without "
+            "labels; a search never uses it",
+            YOURS,
+        ),
     ] = None
+    exclude: Annotated[
+        str | None,
+        Field(min_length=1),
+        AfterValidator(path_or_none),
+        Purpose(
+            "a CSV file that lists images to leave out, such as check --write-exclusions writes",
+            YOURS,
+        ),
+    ] = None
+    min_images: Annotated[
+        int | None,
+        Field(ge=1),
+        Purpose("leaves out the classes with fewer training images, before a part is split off", YOURS),
+    ] = None
+    unscored: Annotated[
+        Unscored,
+        Purpose(
+            "whether to train on classes that the data's validation or test part lacks; scores are means "
+            "over the classes that a part has",
+            YOURS,
+        ),
+    ] = "refuse"
     validation_fraction: Annotated[
         float, Field(gt=0.0, lt=1.0), Purpose("part of the images to compare recipes on", "ours")
     ] = 0.15
@@ -204,6 +243,28 @@ class Data(Spec):
         ),
     ] = "auto"
 
+    @model_validator(mode="after")
+    def trained_on(self) -> Self:
+        if self.train == NONE:
+            raise ValueError("train: none would leave nothing to train on; none is for validation and test")
+        return self
+
+    @property
+    def named_parts(self) -> dict[Split, str | None]:
+        """Return the parts' names that a person gives; None for the usual ones."""
+        named: dict[Split, str | None] = {
+            "train": self.train,
+            "validation": self.validation,
+            "test": self.test,
+        }
+        return {part: None if name == NONE else name for part, name in named.items()}
+
+    @property
+    def parts_left_out(self) -> tuple[Split, ...]:
+        """Return the parts of the data that are not to be used."""
+        left_out: list[Split] = ["validation"] if self.validation == NONE else []
+        return (*left_out, "test") if self.test == NONE else tuple(left_out)
+
     @property
     def own(self) -> bool:
         """Says whether Python gives these images, and the path is only their name."""
@@ -216,6 +277,14 @@ class Data(Spec):
 
 
 def decisive(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what a section, as plain data, says of the results: all but where images are kept decoded and
-    whether leaks are allowed."""
-    return {name: value for name, value in data.items() if name not in ("cache", "leaks")}
+    """Returns what a section, as plain data, says of the results: all but where images are kept decoded, and
+    whether leaks and classes without a score are allowed."""
+    return {
+        name: value
+        for name, value in data.items()
+        if name not in ("cache", "leaks", "unscored") and not (name in ADDED and value is None)
+    }
+
+
+ADDED = ("exclude", "min_images")
+"""Recipes of earlier versions have not these fields, and keep their digest."""

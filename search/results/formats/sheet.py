@@ -16,6 +16,7 @@ NO_RESULT = (
     "data.cache",
     "data.in_memory",
     "data.leaks",
+    "data.unscored",
     "evaluation.batch_size",
     "loop.prefetch",
     "loop.workers",
@@ -23,6 +24,7 @@ NO_RESULT = (
 """These fields change how fast a run is, or whether it starts, and none of its results."""
 PARTS = (
     *("path", "format", "name", "columns", "root", "group", "train", "validation", "test"),
+    *("exclude", "min_images"),
     *("validation_fraction", "test_fraction", "split_seed", "validation_seed", "train_limit"),
 )
 """These fields of `data` decide which images there are, and which is in which part."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from trainable.data import idx, npz
 from trainable.data.arrays import collect
+from trainable.data.assembly import from_arrays
 from trainable.data.source import ArraySource
 from trainable.errors import DataError
 
@@ -174,5 +175,5 @@ def test_arrays_of_another_form_are_errors(images: np.ndarray, labels: np.ndarra
 
 
 def test_labels_that_differ_between_parts_are_an_error_that_names_them() -> None:
-    with pytest.raises(DataError, match=r"\[2\].*train.*test"):
-        collect("mine", "auto", {"train": (IMAGES, LABELS), "test": (IMAGES[:2], LABELS[:2])})
+    with pytest.raises(DataError, match=r"classes: 2 is not in the test part"):
+        from_arrays((IMAGES, LABELS), test=(IMAGES[:2], LABELS[:2]))

@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 
 from tests.trainable.small_images import write_classes, write_image
+from trainable.data import load
 from trainable.data.folder import read
 from trainable.errors import DataError
+from trainable.recipe.data import Data
 
 TWO = {"cat": 2, "dog": 3}
 
@@ -168,4 +170,4 @@ def test_classes_that_differ_between_parts_are_an_error_that_names_them(tmp_path
     write_classes(tmp_path / "test", {"cat": 2, "dog": 2, "fox": 2})
 
     with pytest.raises(DataError, match=r"emu.*test.*fox.*test"):
-        read(tmp_path)
+        load(Data(path=str(tmp_path)))

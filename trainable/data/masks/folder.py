@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,7 +30,9 @@ class Place(NamedTuple):
     masks: Path
 
 
-def read(root: Path, named: Mapping[Split, str | None], masks: Masks) -> Pairs:
+def read(
+    root: Path, named: Mapping[Split, str | None], masks: Masks, left_out: Container[Split] = ()
+) -> Pairs:
     """Returns the pairs below a folder; `named` are part folders that do not have the usual names.
 
     Images are in `images` and masks in `masks`, or in folders that a person names so. There may be folders of
@@ -39,11 +41,13 @@ def read(root: Path, named: Mapping[Split, str | None], masks: Masks) -> Pairs:
     ending. Hidden files and files that are no images are ignored. Raises DataError for anything that would
     leave images out.
     """
-    places = _places(root, named, masks)
+    places = _places(root, named, masks, left_out)
     return Pairs(str(root), "folder", {part: _pair(root, place, masks) for part, place in places.items()})
 
 
-def named_parts(folder: Path, named: Mapping[Split, str | None]) -> dict[Split, Path]:
+def named_parts(
+    folder: Path, named: Mapping[Split, str | None], left_out: Container[Split] = ()
+) -> dict[Split, Path]:
     """Returns the folders of parts that are directly in a folder, by part; none if there is no training part.
 
     Raises DataError for a part that is named and missing, two folders of one part, and images beside parts.
@@ -65,27 +69,33 @@ def named_parts(folder: Path, named: Mapping[Split, str | None]) -> dict[Split, 
     check_left_out(folder, [child for child in children if child not in found.values()])
     if loose := sorted(each.name for each in folder.iterdir() if is_image(each.name) and each.is_file()):
         raise DataError(f"{folder}: images beside the folders of parts would be left out: {listed(loose)}")
-    return found
+    return {part: child for part, child in found.items() if part not in left_out}
 
 
-def _places(root: Path, named: Mapping[Split, str | None], masks: Masks) -> dict[Split, Place]:
+def _places(
+    root: Path, named: Mapping[Split, str | None], masks: Masks, left_out: Container[Split]
+) -> dict[Split, Place]:
     """Returns the folders of each part: parts in the folders of images and masks, else around them."""
     if (place := _two_folders(root, masks)) is not None:
-        parts = named_parts(place.images, named)
-        return _parts_within(place, parts, named) if parts else {"train": place}
-    if parts := named_parts(root, named):
+        parts = named_parts(place.images, named, left_out)
+        return _parts_within(place, parts, named, left_out) if parts else {"train": place}
+    if parts := named_parts(root, named, left_out):
         return {part: _place_in(folder, masks) for part, folder in parts.items()}
     return {"train": _place_in(root, masks)}
 
 
 def _parts_within(
-    place: Place, images: Mapping[Split, Path], named: Mapping[Split, str | None]
+    place: Place,
+    images: Mapping[Split, Path],
+    named: Mapping[Split, str | None],
+    left_out: Container[Split],
 ) -> dict[Split, Place]:
-    masks = named_parts(place.masks, named)
+    masks = named_parts(place.masks, named, left_out)
     if images.keys() != masks.keys():
         raise DataError(
             f"{place.images} has folders of the parts {listed(list(images))}, and {place.masks} of "
-            f"{listed(list(masks)) or 'none'}; expected the same ones"
+            f"{listed(list(masks)) or 'none'}; expected the same ones. data.validation: none and "
+            "data.test: none leave a part out"
         )
     return {part: Place(images[part], masks[part]) for part in images}
 

@@ -79,6 +79,8 @@ OTHERS: dict[str, Any] = {
     "data.train": "training",
     "data.validation": "held",
     "data.test": "last",
+    "data.exclude": "copies.csv",
+    "data.min_images": 3,
     "data.validation_seed": 1,
     "data.train_limit": 100,
     "data.channels": 1,

@@ -1,0 +1,145 @@
+"""Tests what is left out of a data set by a field: parts, and classes; in each form alike."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.trainable.data_forms import FORMS, Labelled, labelled, write_csv, write_forms, write_npz
+from tests.trainable.small_images import write_classes, write_image
+from trainable.data import DataSet, load
+from trainable.data.masks.folder import read as read_masked
+from trainable.errors import DataError, RecipeError
+from trainable.recipe import Recipe
+from trainable.recipe.data import Data
+from trainable.recipe.tasks import Masks
+
+
+def stored(root: Path, form: str, **counts: list[int]) -> str:
+    return str(write_forms(labelled(counts), root)[form])
+
+
+def write_saved(images: list[Labelled], folder: Path) -> None:
+    """Write what `save_to_disk` does of a set whose test part has no labels, as the hub has them."""
+    classes, parts = datasets.ClassLabel(names=["cat", "dog"]), {}
+    for part in ("train", "test"):
+        chosen = [each for each in images if each.part == part]
+        content = {
+            "image": [Image.fromarray(each.pixels) for each in chosen],
+            "label": [int(each.label) if part == "train" else -1 for each in chosen],
+        }
+        features = datasets.Features({"image": datasets.Image(), "label": classes})
+        parts[part] = datasets.Dataset.from_dict(content, features=features)
+    datasets.DatasetDict(parts).save_to_disk(str(folder))
+
+
+def fault_of(path: str, **values: Any) -> str:
+    with pytest.raises(DataError) as caught:
+        load(Data(path=path, **values))
+    return str(caught.value)
+
+
+def sizes(data: DataSet) -> tuple[int, int, int]:
+    return data.info.train_images, data.info.validation_images, data.info.test_images
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_part_is_left_out_by_a_field_and_then_split_off_from_training_as_if_there_were_none(
+    tmp_path: Path, form: str
+) -> None:
+    path = stored(tmp_path, form, train=[8, 8], test=[3, 3])
+    assert sizes(load(Data(path=path))) == (14, 2, 6)
+    assert sizes(load(Data(path=path, test="none"))) == (14 - 2, 2, 2)
+    assert sizes(load(Data(path=path, test="none", test_fraction=0.0))) == (14, 2, 0)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_class_that_a_part_lacks_is_named_and_trained_on_if_that_is_stated(
+    tmp_path: Path, form: str
+) -> None:
+    path = stored(tmp_path, form, train=[4, 4, 4], validation=[2, 2, 2], test=[2, 0, 2])
+    fault = fault_of(path)
+    assert "the parts have different classes: 1 is not in the test part" in fault
+    for remedy in ("data.unscored: allow", "data.min_images", "data.test: none"):
+        assert remedy in fault
+    info = load(Data(path=path, unscored="allow")).info
+    assert (info.classes, info.train_images, info.test_images) == (("0", "1", "2"), 12, 4)
+    assert load(Data(path=path, test="none")).info.test_images == 0
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_classes_with_few_training_images_are_left_out_of_every_part(tmp_path: Path, form: str) -> None:
+    path = stored(tmp_path, form, train=[4, 4, 1], validation=[2, 2, 2])
+    info = load(Data(path=path, min_images=2)).info
+    assert (info.classes, info.left_out) == (("0", "1"), ("2",))
+    assert (info.train_images, info.validation_images) == (8, 4)
+    assert info.without == "1 class is left out by data.min_images: 2"
+    plain = stored(tmp_path / "without", form, train=[4, 4], validation=[2, 2])
+    assert info.digest != load(Data(path=path)).info.digest
+    assert load(Data(path=plain)).info.left_out == ()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_class_that_training_lacks_is_left_out_of_the_other_parts_by_one_image_at_least(
+    tmp_path: Path, form: str
+) -> None:
+    path = stored(tmp_path, form, train=[4, 4, 0], validation=[2, 2, 2])
+    assert "2 is only in the validation part\n  data.min_images: 1 leaves out" in fault_of(path)
+    assert load(Data(path=path, min_images=1)).info.validation_images == 4
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_classes_too_small_to_split_are_left_out_by_what_the_message_says(tmp_path: Path, form: str) -> None:
+    path = stored(tmp_path, form, train=[6, 6, 2])
+    assert "class '2' has 2; 3 are needed, one for each part; data.min_images: 3" in fault_of(path)
+    assert load(Data(path=path, min_images=3)).info.classes == ("0", "1")
+    assert "left out 0 (6), 1 (6), 2 (2); lower it" in fault_of(path, min_images=7)
+
+
+def test_a_published_test_part_without_labels_is_refused_with_what_leaves_it_out(tmp_path: Path) -> None:
+    images = labelled({"train": [6, 6], "test": [2, 2]})
+    rows = [{"path": each.path, "label": each.label, "split": each.part} for each in images[:12]]
+    for row in rows:
+        write_image(tmp_path / str(row["path"]))
+    write_image(tmp_path / "unlabelled.png")
+    write_csv(tmp_path / "rows.csv", [*rows, {"path": "unlabelled.png", "label": "", "split": "test"}])
+    write_saved(images, tmp_path / "saved")
+    write_npz(images, tmp_path / "a.npz")
+    arrays = dict(np.load(tmp_path / "a.npz"))
+    del arrays["test_labels"]
+    np.savez(tmp_path / "a.npz", **arrays)
+    for name in ("rows.csv", "a.npz", "saved"):
+        path = str(tmp_path / name)
+        assert "data.test: none leaves the test part out" in fault_of(path)
+        assert load(Data(path=path, test="none", test_fraction=0.0)).info.test_images == 0
+
+
+@pytest.mark.parametrize("train", ["", "train"])
+def test_a_flat_folder_of_test_images_beside_the_others_is_no_class(tmp_path: Path, train: str) -> None:
+    write_classes(tmp_path / train, {"cat": 6, "dog": 6})
+    write_image(tmp_path / "test" / "1.jpg")
+    assert "data.test: none leaves the test part out" in fault_of(str(tmp_path))
+    info = load(Data(path=str(tmp_path), test="none", test_fraction=0.0)).info
+    assert (info.classes, info.test_images) == (("cat", "dog"), 0)
+
+
+def test_a_part_without_masks_is_left_out_too(tmp_path: Path) -> None:
+    for part, folder in (("train", "images"), ("train", "masks"), ("test", "images")):
+        write_image(tmp_path / part / folder / "a.png")
+    named: Any = {"train": None, "validation": None, "test": None}
+    assert list(read_masked(tmp_path, named, Masks(), ("test",)).parts) == ["train"]
+
+
+def test_training_images_cannot_be_left_out() -> None:
+    with pytest.raises(RecipeError, match="nothing to train on; none is for validation and test"):
+        Recipe.from_tree({"version": 2, "data": {"train": "none"}})
+
+
+def test_recipes_that_leave_nothing_out_keep_the_digest_of_earlier_versions() -> None:
+    assert Recipe(data=Data(unscored="allow")).digest() == Recipe().digest() == "586201c81a59"
+    assert Recipe(data=Data(min_images=2)).digest() != Recipe().digest()
