@@ -31,7 +31,8 @@ from typing import Any
 from epoch_results import epoch_result
 from report import described, environment, refuse_busy_machine, write
 from search.commands.ui import SERVER_ENVIRONMENT
-from search.followers.tracker import Tracker, quiet_mlflow
+from search.followers.quiet import quiet_mlflow
+from search.followers.tracker import Tracker
 from search.record.home import Home
 from search.record.journal import (
     EndEvent,

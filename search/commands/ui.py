@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from search.followers.attachments import VIEW
+from search.followers.database import refuse_half_made
+from search.followers.quiet import ENVIRONMENT
 from search.followers.saved_view import run_page, view_page
-from search.followers.tracker import ENVIRONMENT
 from search.followers.uri import database_file, refuse_link, without_password
 from search.record.cursor import read_cursor
 from search.record.folder import read_record, read_search
@@ -49,6 +50,7 @@ def serve(folder: Path, port: int) -> int:
         raise UserError(f"{file}: no such file; the search has sent nothing to MLflow yet")
     if file is not None:
         refuse_link(file)
+        refuse_half_made(file, str(folder))
     _check_free(port)
     address = f"http://127.0.0.1:{port}"
     tell("MLflow's server is starting, which takes some seconds", sys.stderr)

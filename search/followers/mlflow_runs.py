@@ -18,6 +18,7 @@ from mlflow.exceptions import MlflowException
 from requests import HTTPError
 
 from search.followers.consumer import one_line
+from search.followers.database import make_database
 from search.followers.run_updates import SEARCH_ID, TRIAL, Run, RunUpdate
 from search.followers.uri import database_file, refuse_link
 from trainable.errors import UserError
@@ -66,7 +67,7 @@ class RunStore:
     ) -> None:
         if (file := database_file(uri)) is not None:
             refuse_link(file)
-            file.parent.mkdir(parents=True, exist_ok=True)
+            make_database(file)
         self.client = MlflowClient(tracking_uri=uri)
         self._refuse = refuse
         self._search_id = search_id

@@ -8,7 +8,6 @@ with the same key, time and step is one point of its history.
 from __future__ import annotations
 
 import getpass
-import logging
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -17,6 +16,8 @@ from typing import TYPE_CHECKING
 
 from search.followers.attachments import Attachments
 from search.followers.consumer import Backlog, Consumer
+from search.followers.database import is_half_made
+from search.followers.quiet import quiet_mlflow
 from search.followers.repeat_runs import run_name
 from search.followers.run_updates import (
     LONGEST_PARAM,
@@ -42,19 +43,6 @@ if TYPE_CHECKING:  # MLflow and torch take 2 s each to import
 
     from search.followers.mlflow_runs import RunStore
     from search.followers.system_metrics import SystemMetrics
-
-ENVIRONMENT = {
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
-    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
-    # If the client repeats a request, it may create a run twice; we look for the run before we repeat one.
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
-}
-REQUEST_SECONDS = "20"
-"""A request to a server that hangs is abandoned after so long; MLflow's own default is 120 s.
-
-A person's MLFLOW_HTTP_REQUEST_TIMEOUT overrides it."""
-
 
 ANSWER_SECONDS = 10.0
 """So long the start of a search waits for what MLflow says of its experiment."""
@@ -253,7 +241,7 @@ def deleted_experiment(study: Study) -> str | None:
     None: it is there or not made yet, or MLflow does not answer in ANSWER_SECONDS; a search goes on without.
     """
     uri = str(study.tracking.uri)
-    if (file := database_file(uri)) is not None and not file.exists():
+    if (file := database_file(uri)) is not None and (not file.exists() or is_half_made(file)):
         return None  # nothing is created before the search
     quiet_mlflow()
     from mlflow import MlflowClient
@@ -275,17 +263,6 @@ def deleted_experiment(study: Study) -> str | None:
     asked.start()
     asked.join(ANSWER_SECONDS)
     return next(iter(found), None)
-
-
-def quiet_mlflow() -> None:
-    """Imports MLflow with the variables that it reads then, and has it log nothing."""
-    os.environ.update(ENVIRONMENT)
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", REQUEST_SECONDS)
-    import mlflow  # noqa: F401  # it sets its loggers' levels
-
-    for name in ("mlflow", "alembic"):
-        # they log every table that they create, and errors that they raise as well
-        logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def _params(study: Study) -> dict[str, str]:

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from search.followers.consumer import one_line
+from search.followers.database import refuse_half_made
+from search.followers.quiet import quiet_mlflow
 from search.followers.run_updates import SEARCH_ID, TRIAL, status_of
-from search.followers.tracker import quiet_mlflow
 from search.followers.uri import database_file
 from search.record.home import MIRROR_FILE, Home
 from search.record.trials import Trial
@@ -98,8 +99,10 @@ def _in_mlflow(search: Search) -> Iterator[str]:
 def _runs(search: Search) -> tuple[Any, list[Any]]:
     """Returns MLflow's client, and the runs of a search; nothing is created."""
     uri, name = str(search.study.tracking.uri), search.study.tracking.experiment
-    if (file := database_file(uri)) is not None and not file.exists():
-        raise FileNotFoundError(f"{file}: no such file")
+    if (file := database_file(uri)) is not None:
+        if not file.exists():
+            raise FileNotFoundError(f"{file}: no such file")
+        refuse_half_made(file, str(search.folder))
     quiet_mlflow()
     from mlflow import MlflowClient
 

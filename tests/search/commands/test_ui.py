@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,13 @@ def folder_of(tmp_path: Path, uri: str) -> Path:
     folder.mkdir()
     study_in(tmp_path, uri).write(folder)
     return folder
+
+
+def begun_database(file: Path) -> None:
+    """A database that holds as little as one can that is not half made."""
+    with closing(sqlite3.connect(file)) as database, database:
+        database.execute("CREATE TABLE experiments (name TEXT)")
+        database.execute("INSERT INTO experiments VALUES ('Default')")
 
 
 def test_the_pages_of_a_search_on_a_server_are_the_servers(
@@ -59,7 +68,7 @@ def test_there_are_no_pages_before_anything_was_sent(tmp_path: Path) -> None:
 
 def test_a_log_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, f"sqlite:///{tmp_path}/mlflow.db")
-    (tmp_path / "mlflow.db").touch()
+    begun_database(tmp_path / "mlflow.db")
     (folder / UI_LOG_FILE).mkdir()
     with pytest.raises(UserError, match=rf"{folder}/{UI_LOG_FILE}: cannot be written: Is a directory"):
         serve(folder, 0)
@@ -67,7 +76,7 @@ def test_a_log_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 def test_a_port_in_use_is_reported_before_a_server_is_started(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, f"sqlite:///{tmp_path}/mlflow.db")
-    (tmp_path / "mlflow.db").touch()
+    begun_database(tmp_path / "mlflow.db")
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()

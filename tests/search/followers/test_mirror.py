@@ -17,6 +17,7 @@ from search.record.journal import EndEvent, Event, Journal, StartEvent, TrialEve
 from search.study import Study
 from spaces.domains import Choice, Float, Value
 from spaces.space import Dimension, Space, When
+from tests.search.followers.full_file import files_end_at
 from tests.search.small_events import begun, epoch
 from trainable.recipe import Recipe
 
@@ -204,6 +205,15 @@ def test_optuna_dashboard_opens_it(folder: Path) -> None:
     (summary,) = get("/api/studies")["study_summaries"]
     assert summary["study_name"] == "digits-1"
     assert len(get(f"/api/studies/{summary['study_id']}")["trials"]) == 4
+
+
+def test_a_mirror_left_half_made_by_a_full_disk_is_completed(tmp_path: Path) -> None:
+    write(tmp_path, EVENTS)
+    with files_end_at(40_000):
+        assert not Mirror(tmp_path, STUDY, SPACE).sync().complete
+    assert (tmp_path / MIRROR_FILE).stat().st_size > 0
+    assert Mirror(tmp_path, STUDY, SPACE).sync().complete
+    assert len(trials_in(tmp_path)) == 4
 
 
 def test_a_mirror_that_cannot_be_written_warns_once_and_lets_the_search_be(

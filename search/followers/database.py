@@ -1,0 +1,133 @@
+"""Makes MLflow's SQLite file whole or not at all, and knows one that was left half made.
+
+MLflow makes its tables by some fifty migrations, each for itself. Where one cannot be written, MLflow fails
+on that file for ever: it begins again, and finds tables that are there already.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from shlex import quote
+
+from search.followers.quiet import quiet_mlflow
+from trainable.errors import UserError
+from trainable.files.temporary import temporary_folder
+
+PREFIX = ".tunebook-mlflow-"
+SIDE_FILES = ("-journal", "-wal", "-shm")
+"""Endings of the files in which SQLite keeps what is not in the database yet."""
+MAKING_SECONDS = 10.0
+"""MLflow itself, such as a server that a person has just started, writes more often while it makes a file."""
+PAUSE_SECONDS = 0.25
+FROM_MIGRATIONS = frozenset({"workspaces"})
+"""Tables in which MLflow's migrations themselves put a row."""
+
+
+def make_database(file: Path) -> None:
+    """Make MLflow's database in a file that is missing, or anew where it is half made and holds nothing.
+
+    The tables are made in a folder beside it, and the file is then moved into place. Raises what
+    SQLite and SQLAlchemy raise, such as on a full disk; the file is then as it was.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    if not _is_wanting(file):
+        return
+    with _alone(file.parent):
+        while _is_wanting(file):
+            if file.exists() and 0 <= time.time() - file.stat().st_mtime < MAKING_SECONDS:
+                time.sleep(PAUSE_SECONDS)  # another program may be making it
+                continue
+            with temporary_folder(PREFIX, file.parent) as folder:
+                whole = folder / file.name
+                _make_tables(whole)
+                for ending in SIDE_FILES:  # SQLite would play an old journal back into the new file
+                    file.with_name(file.name + ending).unlink(missing_ok=True)
+                whole.replace(file)
+
+
+def is_half_made(file: Path) -> bool:
+    """Return whether a file is a database of MLflow's whose making was broken off, and which holds nothing.
+
+    Only such a file may be made anew: one of an older MLflow lacks tables too, and holds somebody's runs.
+    """
+    try:
+        return _is_half_made(file)
+    except sqlite3.Error:  # it cannot be read now: MLflow says so
+        return False
+
+
+def refuse_half_made(file: Path, address: str) -> None:
+    """Raise UserError for a half made file, for those who only read; `address` is the search's."""
+    if is_half_made(file):
+        raise UserError(
+            f"{file}: MLflow's database is half made, as on a full disk, and holds nothing; "
+            f"`tunebook sync {quote(address)}` makes it anew and sends the search"
+        )
+
+
+def _is_half_made(file: Path) -> bool:
+    """Raise sqlite3.OperationalError where the file cannot be read now, such as one that is locked."""
+    try:
+        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=rw", uri=True)) as database:
+            return _lacks_tables(database)
+    except sqlite3.OperationalError:
+        raise
+    except sqlite3.DatabaseError:  # it is no database: MLflow says so
+        return False
+
+
+def _lacks_tables(database: sqlite3.Connection) -> bool:
+    """Return whether there are tables of MLflow's alone, without a row, and not all as they should be."""
+    names = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if "experiments" in names and _has_rows(database, "experiments"):
+        return False  # as nearly always; MLflow takes seconds to import
+    quiet_mlflow()
+    from mlflow.store.db.base_sql_model import Base
+    from mlflow.store.db.utils import _get_latest_schema_revision  # it imports all tables, too
+
+    tables = {name for name in names if not name.startswith(("alembic_", "_alembic_", "sqlite_"))}
+    all_tables = set(Base.metadata.tables)
+    if not tables <= all_tables or any(_has_rows(database, table) for table in tables - FROM_MIGRATIONS):
+        return False
+    if tables < all_tables or "alembic_version" not in names:
+        return True
+    finished = database.execute("SELECT version_num FROM alembic_version").fetchall()  # the last migration
+    return finished != [(_get_latest_schema_revision(),)]
+
+
+def _has_rows(database: sqlite3.Connection, table: str) -> bool:
+    """Return whether a table of MLflow's, whose names need no escapes, has a row."""
+    return database.execute(f'SELECT 1 FROM "{table}" LIMIT 1').fetchone() is not None
+
+
+def _is_wanting(file: Path) -> bool:
+    return not file.exists() or _is_half_made(file)
+
+
+def _make_tables(file: Path) -> None:
+    """Make all tables as MLflow's own store does when it opens a file that is not there."""
+    quiet_mlflow()
+    from mlflow.store.db.utils import _initialize_tables
+    from sqlalchemy import create_engine
+    from sqlalchemy.engine import URL
+    from sqlalchemy.pool import NullPool
+
+    # no connection stays open: the file is moved afterwards
+    _initialize_tables(create_engine(URL.create("sqlite", database=str(file)), poolclass=NullPool))
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Let one process of this program at a time make a database in the folder; no file is left for that."""
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(opened)
