@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from trainable.files.regular import check_regular
 from trainable.files.store import Store, escaped, is_uri, unescaped
 from trainable.recipe.data import Data
 
+WHOLE_FLOAT = re.compile(r"(-?(0|[1-9][0-9]*)([.]0+)?)?", re.ASCII)
 NAMED = 5
 """So many rows with a fault are named by their numbers; the rest are counted."""
 
@@ -61,6 +63,7 @@ def rows_of(spec: Data, mask: str | None = None) -> Rows:
     named = [each for each in (columns.split, columns.group) if each is not None]
     optional = [split, group, *([spec.group] if spec.group is not None else [])]
     table = read_table(path, list(dict.fromkeys([columns.path, second, *named])), optional)
+    table = _trimmed(table, spec, mask)
     if not table.numbers:
         raise DataError(f"{path}: has no rows; expected one for each image")
     splits = _splits(table.columns.get(split), len(table.numbers), spec)
@@ -81,6 +84,33 @@ def rows_of(spec: Data, mask: str | None = None) -> Rows:
         [] if mask is None else seconds,
         [each for each in mask_files if each is not None],
     )
+
+
+def _trimmed(table: Table, spec: Data, mask: str | None) -> Table:
+    """Return the rows without spaces around what they say, unless these belong to a file's name; and whole
+    numbers as such where a spreadsheet has written all labels like `1.0`."""
+    path, label = spec.columns.path, spec.columns.label
+    trimmed = {
+        name: _without_spaces(column, spec)
+        if name in (path, mask)
+        else [each and each.strip() for each in column]
+        for name, column in table.columns.items()
+    }
+    labels = trimmed.get(label, [])
+    if all(each is None or WHOLE_FLOAT.fullmatch(each) for each in labels):
+        trimmed |= {label: [each and each.partition(".")[0] for each in labels]} if labels else {}
+    return table._replace(columns=trimmed)
+
+
+def _without_spaces(paths: Sequence[str | None], spec: Data) -> list[str | None]:
+    """Return the paths without spaces around them, but for those of a file that is called so."""
+    root = spec.root if spec.root is not None else _folder_of(spec.path)
+    folder = "" if is_uri(root) else str(absolute(root))
+
+    def is_named(path: str) -> bool:
+        return bool(folder) and os.path.lexists(os.path.join(folder, path))
+
+    return [path and (path if path == path.strip() or is_named(path) else path.strip()) for path in paths]
 
 
 def _unescaped(paths: Sequence[str | None]) -> list[str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
+import math
 from collections.abc import Iterator, Sequence
 from itertools import compress
 from pathlib import Path
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
+OTHER_SEPARATORS = (";", ",", "\t", "|")
 PARQUET = (".parquet", ".pq")
 MOST_BYTES = 2**31
 """A larger file is no list of images."""
@@ -56,11 +59,9 @@ def read_table(path: Path, required: Sequence[str], optional: Sequence[str]) -> 
 
 
 def _from_csv(path: Path, required: Sequence[str], optional: Sequence[str]) -> Table:
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: is not UTF-8 at byte {error.start:,}; save it as CSV in UTF-8") from None
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=SEPARATORS[path.suffix.lower()], strict=True)
+    text = _decoded(path)
+    separator = _separator(text, SEPARATORS[path.suffix.lower()], required)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     try:
         rows = list(_numbered(reader))
     except csv.Error as error:
@@ -78,6 +79,40 @@ def _from_csv(path: Path, required: Sequence[str], optional: Sequence[str]) -> T
     return Table(columns, [number for number, _ in cells], "line")
 
 
+def _decoded(path: Path) -> str:
+    """Return the text of a file in UTF-8, or in UTF-16 with its mark, as Excel writes "Unicode text"."""
+    content = path.read_bytes()
+    encoding = "utf-16" if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
+    try:
+        return content.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path}: is not {encoding.removesuffix('-sig').upper()} at byte {error.start:,}; save it as CSV "
+            'in UTF-8 (in Excel: "CSV UTF-8")'
+        ) from None
+
+
+def _separator(text: str, usual: str, required: Sequence[str]) -> str:
+    """Return what stands between the cells of the header: the usual separator of such a file, unless another
+    one finds more of the required columns, as where a spreadsheet writes decimals with a comma."""
+    header = text.partition("\n")[0].strip("\r")
+
+    def found(separator: str) -> int:
+        names = next(csv.reader([header], delimiter=separator), [])
+        return sum(_position(name, names) is not None for name in required)
+
+    return max([usual, *OTHER_SEPARATORS], key=found)
+
+
+def _position(wanted: str, names: Sequence[str]) -> int | None:
+    """Return where a column is: the one of this name, else the only one that differs from it in spaces around
+    it or the case of letters alone; None if there is none, or several."""
+    if wanted in names:
+        return names.index(wanted)
+    alike = [at for at, name in enumerate(names) if name.strip().casefold() == wanted.strip().casefold()]
+    return alike[0] if len(alike) == 1 else None
+
+
 def _numbered(reader: Any) -> Iterator[tuple[int, list[str]]]:
     """Yields each row that is not blank, with the line where it begins."""
     begins = 1
@@ -91,14 +126,16 @@ def _from_parquet(path: Path, required: Sequence[str], optional: Sequence[str]) 
     from pyarrow.parquet import ParquetFile
 
     with ParquetFile(path) as file:
-        wanted = _wanted(path, file.schema_arrow.names, required, optional)
-        table = file.read(columns=list(wanted))
-    columns = {name: texts(table.column(name), f"{path}: column {name!r}") for name in wanted}
+        names = file.schema_arrow.names
+        wanted = {name: names[at] for name, at in _wanted(path, names, required, optional).items()}
+        table = file.read(columns=list(wanted.values()))
+    columns = {name: texts(table.column(own), f"{path}: column {own!r}") for name, own in wanted.items()}
     return Table(columns, list(range(1, table.num_rows + 1)), "row")
 
 
 def texts(column: pyarrow.ChunkedArray, where: str) -> list[str | None]:
-    """Returns a column's values as text. Raises DataError for other types than text and whole numbers."""
+    """Returns a column's values as text; whole numbers that are stored as floats, since some are missing, as
+    whole numbers. Raises DataError for other types than text, whole numbers and truth values."""
     import pyarrow as arrow
 
     kind = column.type
@@ -110,9 +147,17 @@ def texts(column: pyarrow.ChunkedArray, where: str) -> list[str | None]:
         arrow.types.is_string,
         arrow.types.is_large_string,
         arrow.types.is_string_view,
+        arrow.types.is_boolean,
     )
+    if arrow.types.is_floating(kind):
+        numbers = [None if value is None or math.isnan(value) else value for value in column.to_pylist()]
+        if all(value is None or value.is_integer() for value in numbers):
+            return [None if value is None else str(int(value)) for value in numbers]
     if not any(is_kind(kind) for is_kind in known):
-        raise DataError(f"{where}: expected text or whole numbers, got {kind}")
+        raise DataError(
+            f"{where}: expected text or whole numbers, got {kind}; data.columns names another column, or "
+            "write this one as text"
+        )
     return [None if value is None else str(value) for value in column.to_pylist()]
 
 
@@ -120,14 +165,14 @@ def _wanted(
     path: Path, found: Sequence[str], required: Sequence[str], optional: Sequence[str]
 ) -> dict[str, int]:
     """Returns the positions of the columns to read, by name."""
-    if missing := [name for name in required if name not in found]:
+    if twice := [name for name in (*required, *optional) if list(found).count(name) > 1]:
+        raise DataError(f"{path}: there are several columns {listed([quoted(name) for name in twice])}")
+    places = {name: _position(name, found) for name in (*required, *optional)}
+    if missing := [name for name in required if places[name] is None]:
         columns = listed(list(found), 20) or "none"
         named = listed([quoted(name) for name in missing])
         raise DataError(
             f"{path}: there is no column {named}; its columns are {columns}. data.columns says which "
             "are meant, and task.masks.column which has the masks"
         )
-    wanted = list(dict.fromkeys([*required, *(name for name in optional if name in found)]))
-    if twice := [name for name in wanted if list(found).count(name) > 1]:
-        raise DataError(f"{path}: there are several columns {listed([quoted(name) for name in twice])}")
-    return {name: list(found).index(name) for name in wanted}
+    return {name: at for name, at in places.items() if at is not None}

@@ -120,6 +120,64 @@ def test_labels_of_parquet_are_text_or_whole_numbers(
         load(Data(path=str(tmp_path / "images.parquet")))
 
 
+def test_a_list_from_a_spreadsheet_is_read_whatever_its_separator_encoding_and_names(
+    tmp_path: Path, rows: list[Row]
+) -> None:
+    """Excel in Europe separates by semicolons; its Unicode text is UTF-16 with tabs."""
+    wanted = manifest(tmp_path, rows).info
+    for encoding, separator, ends in (
+        ("utf-8", ";", "\n"),
+        ("utf-8-sig", ";", "\r\n"),
+        ("utf-16", "\t", "\r\n"),
+        ("utf-8", "|", "\n"),
+    ):
+        lines = [f"Path {separator}LABEL{separator}note"]
+        lines += [f"{row['path']} {separator} {row['label']} {separator}a, b" for row in rows]
+        (tmp_path / "sheet.csv").write_bytes(ends.join(lines).encode(encoding))
+        assert load(Data(path=str(tmp_path / "sheet.csv"))).info.digest == wanted.digest
+
+
+def test_a_column_of_two_names_that_are_alike_is_asked_for(tmp_path: Path, rows: list[Row]) -> None:
+    named = [{"Path": row["path"], "PATH": "x", "label": row["label"]} for row in rows]
+    assert "there is no column 'path'; its columns are Path, PATH, label" in fault_of(tmp_path, named)
+    assert manifest(tmp_path, named, columns=Columns(path="Path")).info.train_images
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes"),
+    [
+        (["01", "1"], ("01", "1")),
+        (["NA", "null"], ("NA", "null")),
+        (["TRUE", "FALSE"], ("FALSE", "TRUE")),
+        (["10.0", "9.0"], ("9", "10")),
+        (["1", "1.5"], ("1", "1.5")),
+        (["v1.0", "1.0"], ("1.0", "v1.0")),
+        ([" a b", "c "], ("a b", "c")),
+    ],
+)
+def test_labels_of_csv_are_the_text_that_is_there(
+    tmp_path: Path, rows: list[Row], labels: list[str], classes: tuple[str, ...]
+) -> None:
+    named = [{**row, "label": labels[number % 2]} for number, row in enumerate(rows)]
+    assert manifest(tmp_path, named).info.classes == classes
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes"), [([9.0, 10.0], ("9", "10")), ([True, False], ("False", "True"))]
+)
+def test_whole_numbers_of_parquet_may_be_floats_where_some_rows_have_none(
+    tmp_path: Path, rows: list[Row], labels: list[object], classes: tuple[str, ...]
+) -> None:
+    """pandas writes a column of whole numbers with a missing one as floats."""
+    parts = ["test"] + ["train"] * 15
+    column = [None, *labels * 8][:16]
+    table = arrow.table({"path": [row["path"] for row in rows], "label": column, "split": parts})
+    arrow.parquet.write_table(table, tmp_path / "images.parquet")
+    assert load(Data(path=str(tmp_path / "images.parquet"), test="none")).info.classes == classes
+    with pytest.raises(DataError, match=r"row 1: label is empty; data\.test: none leaves the test part out"):
+        load(Data(path=str(tmp_path / "images.parquet")))
+
+
 def test_facts_are_measured_anew_when_a_listed_file_changes(tmp_path: Path, rows: list[Row]) -> None:
     spec = Data(path=str(write_csv(tmp_path / "images.csv", rows)))
     before = fingerprint(spec)
