@@ -11,10 +11,11 @@ import logging
 import os
 import secrets
 import signal
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from search.facts.hardware import Hardware
 from search.running import reaper
@@ -33,6 +34,10 @@ RAY_FOLDER = "r"
 """Ray opens its own folder to everybody (0777); this one lies in a folder that is closed to others."""
 LONGEST_FOLDER = 40
 """Ray's sockets lie up to 66 characters below its folder, and their paths may have 107 (Linux's unix(7))."""
+ASKING = "RAY_raylet_start_wait_time_s"
+"""For so long Ray's C++ part asks for a node before its Python part asks again, in all for 30 s."""
+NEEDED = ("gcs_server", "raylet")
+"""Ray's head and its node: without one of them nothing goes on."""
 STARTS = 3
 """Ray gives up after 30 s (ray/_private/node.py), which a busy machine may need: then it is started again."""
 
@@ -72,7 +77,7 @@ def death() -> str | None:
 
     node = ray._private.worker._global_node
     dead = [kind for kind, _ in node.dead_processes()] if node is not None else []
-    needed = [kind for kind in dead if kind in ("gcs_server", "raylet")]
+    needed = [kind for kind in dead if kind in NEEDED]
     return f"Ray has died on this machine: its process {needed[0]} has ended" if needed else None
 
 
@@ -95,7 +100,7 @@ def _start(hardware: Hardware, folder: Path, switch: StopSwitch) -> None:
 def _init(hardware: Hardware, folder: Path) -> None:
     import ray
 
-    with _loopback_alone(), _own_handler(), _deaf_to_hangups():
+    with _loopback_alone(), _own_handler(), _deaf_to_hangups(), failing_with_its_processes():
         ray.init(
             address="local",
             num_cpus=sum(node.cpus for node in hardware.nodes),
@@ -149,6 +154,36 @@ def _loopback_alone() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def failing_with_its_processes() -> Iterator[None]:
+    """Has Ray's start raise RayNotStarted once a process that it needs has ended.
+
+    Ray itself asks a head for 30 s whether the node is there (`Node.__init__` in ray/_private/node.py), also
+    when it has seen the node's process start and end.
+    """
+    from ray._private import services
+
+    start, ask = services.start_ray_process, services.get_node
+    started: list[tuple[str, subprocess.Popen[bytes]]] = []
+
+    def start_and_note(command: list[str], kind: str, *more: Any, **named: Any) -> Any:
+        info = start(command, kind, *more, **named)
+        started.append((kind, info.process))
+        return info
+
+    def ask_the_living(*address: str) -> Any:
+        for kind, process in started:
+            if kind in NEEDED and process.poll() is not None:
+                raise RayNotStarted(f"its process {kind} has ended")
+        return ask(*address)
+
+    services.start_ray_process, services.get_node = start_and_note, ask_the_living
+    try:
+        yield
+    finally:
+        services.start_ray_process, services.get_node = start, ask
+
+
+@contextlib.contextmanager
 def _own_handler() -> Iterator[None]:
     """Keeps this process's handler of SIGTERM, which Ray replaces by one that raises SystemExit.
 
@@ -183,6 +218,7 @@ def _variables(folder: Path) -> Iterator[None]:
         TOKEN: secrets.token_hex(32),
         reaper.VARIABLE: str(folder),
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+        ASKING: "1",
     }
     before = {name: os.environ.get(name) for name in ours}
     os.environ.update(ours)

@@ -1,10 +1,10 @@
-"""Tests what Ray is told of a driver; no Ray is started."""
+"""Tests what Ray is told of a driver, and when its start fails; no Ray is started."""
 
 from __future__ import annotations
 
 import pytest
 
-from search.running.private_ray import driver_settings
+from search.running.private_ray import RayNotStarted, driver_settings, failing_with_its_processes
 from trainable.imports import SAFE_PATH
 
 
@@ -14,3 +14,15 @@ def test_processes_that_train_import_from_the_driver_s_folder_for_a_script_of_on
 ) -> None:
     monkeypatch.setenv(SAFE_PATH, told)
     assert driver_settings()._client_job is without_the_folder
+
+
+@pytest.mark.parametrize("kind", ["raylet", "gcs_server"])
+def test_a_start_fails_as_soon_as_a_process_that_it_needs_has_ended(kind: str) -> None:
+    """Without that, Ray would ask the head that is named here for the node."""
+    from ray._private import services
+
+    with failing_with_its_processes():
+        services.start_ray_process(["true"], kind, fate_share=False).process.wait()
+        services.start_ray_process(["true"], "log_monitor", fate_share=False).process.wait()
+        with pytest.raises(RayNotStarted, match=f"^its process {kind} has ended$"):
+            services.get_node("127.0.0.1:1", "a node")
