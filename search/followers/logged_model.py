@@ -122,11 +122,11 @@ def save_model(
 
     `about` says how a network for masks answers images of any size (`about_masks`).
     """
-    import torch
+    from trainable.bundle.programs import pt2_of
 
     with temporary_folder() as folder:
         network = folder / "network.pt2"
-        torch.export.save(program, network)
+        network.write_bytes(pt2_of(program))
         mlflow.pyfunc.save_model(
             path,
             mlflow_model=model or Model(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ from torch.export import Dim, ExportedProgram
 from trainable.bundle.classifier import Classifier
 from trainable.bundle.segmenter import Segmenter
 from trainable.errors import UserError, first_line
+from trainable.recipe.yamlfile import write_whole
 
 ABOUT = "tunebook"
 """Both files have, under this name, what a program says of itself, as JSON."""
@@ -57,7 +59,14 @@ def _example_of(module: Classifier | Segmenter) -> tuple[Tensor, tuple[str, ...]
 
 def write_pt2(program: ExportedProgram, file: Path, about: Mapping[str, Any]) -> None:
     """Writes the program for `torch.export.load`, with `about` among its extra files."""
-    torch.export.save(program, file, extra_files={ABOUT: json.dumps(about)})
+    write_whole(file, pt2_of(program, {ABOUT: json.dumps(about)}))
+
+
+def pt2_of(program: ExportedProgram, extra_files: Mapping[str, str] | None = None) -> bytes:
+    """Return the bytes of a `.pt2` file. Given a path, torch ends the process where the disk is full."""
+    content = io.BytesIO()
+    torch.export.save(program, content, extra_files=dict(extra_files or {}))
+    return content.getvalue()
 
 
 def write_onnx(program: ExportedProgram, file: Path, about: Mapping[str, Any]) -> None:
@@ -82,7 +91,7 @@ def write_onnx(program: ExportedProgram, file: Path, about: Mapping[str, Any]) -
     for node in model.graph.node:
         del node.metadata_props[:]  # lines and folders of this machine's code
     onnx.helper.set_model_props(model, {ABOUT: json.dumps(about)})
-    file.write_bytes(model.SerializeToString())
+    write_whole(file, model.SerializeToString())
 
 
 def _name_axes(graph: Any) -> None:

@@ -5,14 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, assert_never
 
+from safetensors.torch import save as safetensors_bytes
+
 from trainable.bundle.trained import Trained
 from trainable.data import DataInfo
 from trainable.data.decode import Resize
 from trainable.data.loading import statistics_of
 from trainable.models.libraries import timm_options
-from trainable.models.timm_names import located
+from trainable.models.timm_names import CONFIGURATION, located
 from trainable.recipe.models import TimmModel, is_published
+from trainable.recipe.trained_files import MODEL_FILE
 from trainable.recipe.training import CenterCrop, Stretch
+from trainable.recipe.yamlfile import write_whole
 
 STALE = ("pool_size", "test_input_size", "test_pool_size", "test_crop_pct")
 """What timm knows of its own weights in these fields is not true of images of another size."""
@@ -25,7 +29,8 @@ def write_timm_files(trained: Trained, folder: Path) -> None:
     weights; nothing for a network that timm cannot build, such as a pruned one, or one for masks."""
     if not isinstance(trained.recipe.model, TimmModel) or trained.widths is not None:
         return
-    import timm
+    # `save_for_hf` writes the weights itself: where the disk is full, as no error of the system's
+    from timm.models._hub import save_config_for_hf
 
     network, info = _described(trained), trained.data.info
     sizes = timm_options(
@@ -36,9 +41,8 @@ def write_timm_files(trained: Trained, folder: Path) -> None:
     )
     arguments = {name: each for name, each in sizes.items() if name != "num_classes"}
     names = {"label_names": list(info.classes)}
-    timm.models.save_for_hf(
-        network, str(folder), model_config=names, model_args=arguments, safe_serialization=True
-    )
+    save_config_for_hf(network, str(folder / CONFIGURATION), model_config=names, model_args=arguments)
+    write_whole(folder / MODEL_FILE, safetensors_bytes(network.state_dict()))
 
 
 def _described(trained: Trained) -> Any:

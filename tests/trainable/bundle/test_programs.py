@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -117,3 +120,24 @@ def test_a_network_of_your_own_is_exported_and_one_that_cannot_be_is_one_message
     ) as raised:
         export_program(make_classifier(deciding.network(), deciding.recipe, deciding.data.info))
     assert raised.value.exit_code == 1
+
+
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """Let no file grow beyond so many bytes in the block, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_disk_that_takes_no_more_is_an_error_of_the_system_and_leaves_no_file(tmp_path: Path) -> None:
+    program = torch.export.export(nn.Linear(40, 40), (torch.zeros(2, 40),))
+    for size in (0, 100, 5_000, 7_000):
+        with files_of_at_most(size), pytest.raises(OSError, match="File too large"):
+            write_pt2(program, tmp_path / "model.pt2", {"name": "x"})
+    assert not list(tmp_path.iterdir())
+    write_pt2(program, tmp_path / "model.pt2", {"name": "x"})
+    assert (tmp_path / "model.pt2").stat().st_size > 7_000
