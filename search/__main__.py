@@ -346,14 +346,22 @@ def check(
     seconds: Annotated[
         float, typer.Option(help="Time for the checks that train; --full and --debug take more.", min=1)
     ] = 60,
+    write_exclusions: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="List copies between parts in a new CSV file for data.exclude."),
+    ] = None,
     weights: Weights = None,
     set_: Set = None,
     json: Json = False,
     download: Download = False,
 ) -> None:
     """Check data, labels, network and first steps, in a minute, before hours are spent on them."""
-    from search.commands.check import run_check
+    from search.commands.check import run_check, run_exclusions
 
+    if write_exclusions is not None:
+        settings = with_weights(set_, weights)
+        run_exclusions(target, write_exclusions, settings=settings, full=full, download=download)
+        return
     sound = run_check(
         target,
         settings=with_weights(set_, weights),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.table import Table
 from rich.text import Text
@@ -15,7 +17,12 @@ from search.learning.lessons import LEARN_FROM
 from search.results.report import budget, console, say
 from spaces.domains import counted
 from trainable.checks.check import SECONDS, check, tools_named
+from trainable.checks.exclusions import exclusions, write_exclusions
 from trainable.checks.finding import Finding, Level, counts
+from trainable.data.assembly import stored_parts
+from trainable.errors import UserError
+from trainable.files.regular import why
+from trainable.recipe.tasks import masks_of
 from trainable.terminal import tell, tell_json, visible_lines
 from trainable.training.devices import threads
 
@@ -67,6 +74,39 @@ def run_check(
         console().print(findings_table(findings))
         say(closing(findings, took))
     return counts(findings)[0] == 0
+
+
+def run_exclusions(
+    file: str, path: Path, *, settings: Sequence[str] = (), full: bool = False, download: bool = False
+) -> None:
+    """Write which images are to be left out, as they are copies of others, and print how many of which part.
+
+    Nothing else is checked. Raises UserError, also for a file that exists.
+    """
+    if path.exists():
+        raise UserError(f"--write-exclusions: {path} exists; name another file, or remove it")
+    target = load_target(file, None, settings, download=download)
+    data = target.recipe.data
+    if data.exclude is not None:
+        raise UserError(
+            f"--write-exclusions: {data.exclude} is left out already (data.exclude), and the new file would "
+            "have the other copies alone; set data.exclude=null to list all"
+        )
+    members, _ = stored_parts(data, download=download, masks=masks_of(target.recipe.task))
+    found = list(exclusions(target.data, members, full=full))
+    if not found:
+        say("no image is in two parts, or nearly; no file is written")
+        return
+    try:
+        write_exclusions(found, path)
+    except OSError as error:
+        raise UserError(f"--write-exclusions: {path}: {why(error)}") from error
+    equal = sum(each.why == "equal" for each in found)
+    parts = ", ".join(f"{count:,} of {part}" for part, count in Counter(each.part for each in found).items())
+    say(
+        f"{path}: {parts}; {equal:,} equal and {len(found) - equal:,} nearly the same as an image that "
+        f"stays. Look at them, and set data.exclude: {path}"
+    )
 
 
 def findings_table(findings: Sequence[Finding]) -> Table:

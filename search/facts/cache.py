@@ -14,6 +14,7 @@ from pathlib import Path
 from search.record.folder import facts_in, facts_text
 from spaces.facts import Facts
 from trainable.data import DataInfo
+from trainable.data.excluded import exclusions_digest
 from trainable.data.fingerprint import fingerprint, line_of
 from trainable.data.manifest import fingerprint as manifest_fingerprint
 from trainable.data.manifest import is_manifest
@@ -58,6 +59,7 @@ def cache_file(base: Recipe, device: DeviceKind, cpus: int = 1) -> Path:
         "cpus": cpus if base.precision.kind == "auto" else None,
         "machine": machine_name(),
         "files": files,
+        "excluded": exclusions_digest(base.data),
         "versions": versions(),
     }
     digest = hashlib.sha256(json.dumps(follows_from, sort_keys=True).encode()).hexdigest()

@@ -96,6 +96,8 @@ def _paths(study: Study) -> Iterator[Fault]:
     written |= {f"space.learn_from.{at}": folder for at, folder in enumerate(study.space.learn_from)}
     if study.data.root is not None:
         written["data.root"] = study.data.root
+    if study.data.exclude is not None:
+        written["data.exclude"] = study.data.exclude
     if study.data.bundled or study.data.own:
         del written["data.path"]
     for where, path in written.items():

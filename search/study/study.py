@@ -307,6 +307,8 @@ class Study(Spec):
             data = data.model_copy(update={"path": absolute(data.path)})
         if data.root is not None:
             data = data.model_copy(update={"root": absolute(data.root)})
+        if data.exclude is not None:
+            data = data.model_copy(update={"exclude": absolute(data.exclude)})
         base = dict(self.base)
         weights = self.pinned.get(WEIGHTS)
         if weights is not None and not is_published(weights):

@@ -31,7 +31,7 @@ def check_duplicates(data: DataSet, *, full: bool = False) -> Iterator[Finding]:
 
     `full` decodes all of them and takes no sample.
     """
-    images, extent = _by_fingerprint(data, full)
+    images, extent = by_fingerprint(data, full)
     yield from _leaks(data, images, extent, full)
     if data.info.dense:
         yield check_mask_contradictions(data, [*images.values()])
@@ -41,7 +41,7 @@ def check_duplicates(data: DataSet, *, full: bool = False) -> Iterator[Finding]:
 
 def check_leaks(data: DataSet) -> Iterator[Finding]:
     """Yields the findings of `check_duplicates` about images in two parts."""
-    yield from _leaks(data, *_by_fingerprint(data, full=False), full=False)
+    yield from _leaks(data, *by_fingerprint(data, full=False), full=False)
 
 
 def _leaks(
@@ -78,7 +78,8 @@ def _exact_leaks(groups: Sequence[list[NamedImage]], seen: Counter[Split], exten
             leak_level(share, seen[second]),
             f"{count:,} {second} images ({share:.1%}) are also in {first}: {listed(pairs, 3)} ({extent})",
             f"the {second} score rewards memory: it is too good by up to {100 * share:.1f} points",
-            f"remove them from {second}, and put all images of one origin into one part",
+            "check --write-exclusions FILE lists them, and data.exclude: FILE leaves them out; put all "
+            "images of one origin into one part",
         )
 
 
@@ -86,7 +87,7 @@ def _named(group: Sequence[NamedImage], part: str) -> str:
     return f"{part} {next(image.name for image in group if image.part == part)}"
 
 
-def _by_fingerprint(data: DataSet, full: bool) -> tuple[dict[bytes, list[NamedImage]], str]:
+def by_fingerprint(data: DataSet, full: bool) -> tuple[dict[bytes, list[NamedImage]], str]:
     """Returns where each image is, by its fingerprint; and in words, what was compared."""
     chosen = chosen_positions(data, None if full else MOST)
     by_pixels = full or sum(map(len, data.parts.values())) <= DECODED

@@ -62,8 +62,8 @@ def check_near_duplicates(data: DataSet, copies: Copies, *, full: bool = False) 
     Levels are those of equal images, but a note below FALSE_ALARMS and never an error: similar images may be
     different things, and only a person can say. Raises DataError naming images that cannot be decoded.
     """
-    chosen = chosen_positions(data, None if full else _most(data))
-    known = _descriptors(data, chosen)
+    chosen = chosen_positions(data, None if full else most_compared(data))
+    known = descriptors(data, chosen)
     extent = extent_of(data, chosen)
     found = False
     for first, second in combinations([part for part in get_args(Split) if part in known], 2):
@@ -95,8 +95,9 @@ def _finding(
         f"{len(pairs):,} {second} images ({share:.1%}) are nearly the same as one of {first}: "
         f"{listed(named, 3)} ({extent})",
         f"if they show the same thing, the {second} score is too good by up to {100 * share:.1f} points",
-        "look at these pairs; remove copies, and keep what was taken together in one part, by data.group or "
-        "a column group of a manifest" + _naming_files(data),
+        "look at these pairs: check --write-exclusions FILE lists them, and data.exclude leaves them out; "
+        "keep what was taken together in one part, by data.group or a column group of a manifest"
+        + _naming_files(data),
     )
 
 
@@ -106,7 +107,7 @@ def _naming_files(data: DataSet) -> str:
     return "; data.in_memory=false names their files" if has_files else ""
 
 
-def _most(data: DataSet) -> int:
+def most_compared(data: DataSet) -> int:
     """Returns how many images are compared."""
     if not isinstance(data.train, FilePart | MaskedFilePart):
         return MOST
@@ -115,7 +116,7 @@ def _most(data: DataSet) -> int:
     return max(DECODED, min(MOST_FILES, FILE_BYTES // max(1, int(stored.mean()))))
 
 
-def _descriptors(data: DataSet, chosen: Mapping[Split, Integers]) -> dict[Split, Tensor]:
+def descriptors(data: DataSet, chosen: Mapping[Split, Integers]) -> dict[Split, Tensor]:
     """Returns a vector of length 1 for each chosen image, [n, SIDE^2]: the scalar product of two is near 1 if
     the images are nearly the same, and near 0 if they have no more in common than any two of the set.
 

@@ -1,4 +1,4 @@
-"""Leaves out of a data set the parts and classes that a recipe does not want, and checks what is left."""
+"""Leaves out the parts, images and classes that a recipe does not want, and checks what is left."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from trainable.data.excluded import excluded
 from trainable.data.source import Collection, Integers, Source, Split
 from trainable.errors import DataError, listed
 from trainable.recipe.data import Data
@@ -20,12 +21,14 @@ NAMED = 20  # so many classes are named; the rest are counted
 def kept(collection: Collection, spec: Data) -> Collection:
     """Return the parts and classes that are to be used, after all formats alike have been read.
 
-    A part that the recipe leaves out is dropped. `data.min_images` leaves out each class with fewer training
-    images, as the data have them before anything is split off. Raises DataError if fewer than two classes are
-    left, a class has no training image, or a part lacks a class, unless `data.unscored` allows that.
+    A part that the recipe leaves out is dropped, and an image that `data.exclude` lists. `data.min_images`
+    leaves out each class with fewer training images, as the data have them before anything is split off.
+    Raises DataError if fewer than two classes are left, a class has no training image, or a part lacks a
+    class, unless `data.unscored` allows that.
     """
     sources = {part: each for part, each in collection.parts.items() if part not in spec.parts_left_out}
-    labels = {part: each.labels for part, each in sources.items()}
+    out = excluded(sources, spec)
+    labels = {part: np.where(out[part], LEFT_OUT, each.labels) for part, each in sources.items()}
     counts = {part: _counts(each, len(collection.classes)) for part, each in labels.items()}
     few = np.flatnonzero(counts["train"] < (spec.min_images or 0))
     of_class = dict(zip(collection.classes, counts["train"].tolist(), strict=True))

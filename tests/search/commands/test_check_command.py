@@ -41,6 +41,28 @@ def test_sound_data_leave_with_0_and_a_line_that_counts(tunebook: Run, tmp_path:
     assert [each.name for each in tmp_path.iterdir()] == ["data.npz"]
 
 
+def test_copies_between_parts_are_listed_in_a_new_file_that_leaves_them_out(
+    tunebook: Run, tmp_path: Path
+) -> None:
+    random = np.random.default_rng(0)
+    images, labels = random.integers(0, 255, (24, 8, 8), dtype=np.uint8), np.arange(24) % 2
+    parts = {"train_images": images, "train_labels": labels}
+    parts |= {"test_images": images[:4], "test_labels": labels[:4]}
+    np.savez(tmp_path / "data.npz", **parts)  # type: ignore[arg-type]
+    listed = tmp_path / "copies.csv"
+    command = ("check", tmp_path / "data.npz", "--set", "data.validation_fraction=0.2")
+    code, out, err = tunebook(*command, "--write-exclusions", listed)
+    assert code == 0, out + err
+    assert "4 of train; 4 equal and 0 nearly the same" in out.replace("\n", " ")
+    assert listed.read_text().splitlines()[1] == "train,0,equal,test,0"
+    code, _, err = tunebook(*command, "--write-exclusions", listed)
+    assert code != 0
+    assert "copies.csv exists; name another file" in err
+    again = ("--set", f"data.exclude={listed}", "--write-exclusions", tmp_path / "more.csv")
+    code, _, err = tunebook(*command, *again)
+    assert "set data.exclude=null to list all" in err.replace("\n", " ")
+
+
 @pytest.mark.slow("runs all checks")
 def test_an_error_leaves_with_1_and_json_has_every_finding(tunebook: Run, tmp_path: Path) -> None:
     data = arrays(tmp_path / "data.npz", shuffled=True)

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from trainable.data.decode import raise_broken
+from trainable.data.excluded import excluded
 from trainable.data.groups import capture_in, captured, no_files
+from trainable.data.kept import LEFT_OUT
 from trainable.data.masks.code import MaskCode, Naming, binary, code_of, consecutive, names_in
 from trainable.data.masks.pairs import Pairs
 from trainable.data.masks.source import MaskedSource
@@ -43,10 +45,15 @@ def surveyed(pairs: Pairs, spec: Data, masks: Masks) -> Collection:
         pairs,
     )
     groups = _groups(pairs, spec, code.classes)
-    strata = strata_of(surveys["train"].pixels > 0, _units(groups))
+    out = excluded({part: pairs.parts[part].images for part in surveys}, spec)
+    stay, units = ~out["train"], _units(groups)
+    strata = strata_of(surveys["train"].pixels[stay] > 0, None if units is None else units[stay])
     sources: dict[Split, Source] = {
         part: MaskedSource(
-            pairs.parts[part].images, pairs.parts[part].masks, code, strata.labels(each.pixels > 0)
+            pairs.parts[part].images,
+            pairs.parts[part].masks,
+            code,
+            np.where(out[part], LEFT_OUT, strata.labels(each.pixels > 0)),
         )
         for part, each in surveys.items()
     }

@@ -1,0 +1,103 @@
+"""Tests which of two copies is to be left out, and that the list leaves none between parts."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.trainable.checks.test_near_duplicates import scenes
+from trainable.checks.duplicates import check_leaks
+from trainable.checks.exclusions import exclusions, write_exclusions
+from trainable.data import load
+from trainable.data.assembly import stored_parts
+from trainable.errors import DataError
+from trainable.recipe.data import Data
+
+COUNT = 60
+
+
+def brighter(image: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    other: np.ndarray[Any, Any] = np.clip(image.astype(int) + 9, 0, 255).astype(np.uint8)
+    return other
+
+
+def written(spec: Data, path: Path) -> list[tuple[str, ...]]:
+    """Return the rows of the file, without its header."""
+    write_exclusions(exclusions(load(spec), stored_parts(spec)[0]), path)
+    with path.open(newline="") as file:
+        return [tuple(row) for row in csv.reader(file)][1:]
+
+
+def levels(spec: Data) -> list[str]:
+    return [each.level for each in check_leaks(load(spec))]
+
+
+@pytest.fixture
+def given(tmp_path: Path) -> Path:
+    """Return a folder of parts: test and validation have copies of training images, and of each other."""
+    images = scenes(COUNT, 0)
+    parts = {"train": images[:40], "val": images[40:50], "test": images[50:].copy()}
+    parts["test"][0], parts["val"][1], parts["test"][2] = images[0], images[3], brighter(images[5])
+    parts["val"][4] = parts["test"][9]
+    for part, pixels in parts.items():
+        for number, each in enumerate(pixels):
+            path = tmp_path / "set" / part / "ab"[number % 2] / f"{number:02}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(each).save(path)
+    return tmp_path / "set"
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_test_images_stay_before_validation_images_and_these_before_training_images(
+    given: Path, tmp_path: Path, in_memory: bool
+) -> None:
+    spec = Data(path=str(given), in_memory=in_memory)
+    rows = written(spec, tmp_path / "copies.csv")
+    assert sorted(rows) == [
+        ("train", "train/a/00.png", "equal", "test", "test/a/00.png"),
+        ("train", "train/b/03.png", "equal", "validation", "val/b/01.png"),
+        ("train", "train/b/05.png", "nearly the same", "test", "test/a/02.png"),
+        ("validation", "val/a/04.png", "equal", "test", "test/b/09.png"),
+    ]
+    without = spec.model_copy(update={"exclude": str(tmp_path / "copies.csv")})
+    info = load(without).info
+    assert (info.train_images, info.validation_images, info.test_images) == (37, 9, 10)
+    assert levels(spec) != ["passed", "passed"]
+    assert levels(without) == ["passed", "passed"]
+
+
+def test_of_copies_in_what_is_split_here_one_stays_so_that_no_split_has_them(
+    tmp_path: Path,
+) -> None:
+    images = scenes(COUNT, 0)
+    images[30:40], images[40:45] = images[:10], images[10:15]
+    images[45] = brighter(images[20])
+    np.savez(tmp_path / "a.npz", train_images=images, train_labels=np.arange(COUNT) % 2)
+    spec = Data(path=str(tmp_path / "a.npz"))
+    assert len(written(spec, tmp_path / "copies.csv")) == 16
+    for seed in range(3):
+        values = {"exclude": str(tmp_path / "copies.csv"), "split_seed": seed, "validation_seed": seed}
+        without = spec.model_copy(update=values)
+        assert sum(map(len, load(without).parts.values())) == COUNT - 16
+        assert levels(without) == ["passed", "passed"]
+
+
+def test_a_row_without_a_part_is_of_any_and_one_that_names_no_image_is_an_error(given: Path) -> None:
+    path = given.parent / "own.csv"
+    path.write_text("image\ntrain/a/00.png\n")
+    spec = Data(path=str(given), exclude=str(path))
+    assert load(spec).info.train_images == 39
+    path.write_text("image,part\ntrain/a/00.png,train\nnone.png,\n")
+    with pytest.raises(DataError, match=r"1 of 2 rows name no image of .*: line 3, 'none\.png'; remove"):
+        load(spec)
+    path.write_text("image,part\ntrain/a/00.png,fit\n")
+    with pytest.raises(DataError, match=r"column part: expected train/training, .*; got 'fit'"):
+        load(spec)
+    path.unlink()
+    with pytest.raises(DataError, match=r"own\.csv does not exist; check --write-exclusions writes one"):
+        load(spec)

@@ -1,0 +1,124 @@
+"""Lists the images that are also, or nearly, in another part, so that they can be left out."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from trainable.checks.duplicates import by_fingerprint
+from trainable.checks.leaks import chosen_positions
+from trainable.checks.near_duplicates import BLOCK, SAME, descriptors, most_compared
+from trainable.data import DataSet, Split
+from trainable.data.excluded import IMAGE, PART
+from trainable.data.parts import Members
+
+KEPT_FIRST: tuple[Split, ...] = ("test", "validation", "train")
+"""Of two copies that of the part named first stays: scores stay those of the same images, and the training
+part has the most images to lose."""
+At = tuple[Split, int]  # a part, and a position in it
+
+
+class Exclusion(NamedTuple):
+    """One image that is to be left out, and the copy of it that stays."""
+
+    part: Split
+    image: str
+    why: Literal["equal", "nearly the same"]
+    stays_part: Split
+    stays: str
+
+
+def exclusions(data: DataSet, members: Members, *, full: bool = False) -> Iterator[Exclusion]:
+    """Yield the images to leave out, so that no image is in two parts, or nearly; `members` are the images as
+    they are stored.
+
+    Of two copies in parts that the data define, that of test stays before that of validation, and this before
+    that of training; copies within such a part stay. Parts that are split here are drawn anew from what is
+    left, so of copies within what is split only one stays, too.
+    """
+    gone = set[At]()
+    for one, stays in _equal(data, members, full):
+        gone.add(one)
+        yield _exclusion(members, one, stays, "equal")
+    for one, stays in _near(data, members, gone, full):
+        yield _exclusion(members, one, stays, "nearly the same")
+
+
+def write_exclusions(found: Iterable[Exclusion], path: Path) -> None:
+    """Write the file that `data.exclude` names, which must not exist. Raises OSError."""
+    with path.open("x", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow([PART, IMAGE, "why", "stays_part", "stays"])
+        writer.writerows(found)
+
+
+def _exclusion(members: Members, one: At, stays: At, why: Literal["equal", "nearly the same"]) -> Exclusion:
+    return Exclusion(*_stored(members, one), why, *_stored(members, stays))
+
+
+def _stored(members: Members, at: At) -> tuple[Split, str]:
+    """Return the part in which the data have an image, and its name there."""
+    selection = members[at[0]]
+    part: Split = "train" if selection.source is members["train"].source else at[0]
+    return part, selection.source.name(int(selection.indices[at[1]]))
+
+
+def _are_apart(members: Members, first: Split, second: Split) -> bool:
+    """Return whether copies in these parts are copies in two parts, now or after another split."""
+    return first != second or _is_split(members, first)
+
+
+def _is_split(members: Members, part: Split) -> bool:
+    source = members[part].source
+    return sum(each.source is source for each in members.values()) > 1
+
+
+def _equal(data: DataSet, members: Members, full: bool) -> Iterator[tuple[At, At]]:
+    images, _ = by_fingerprint(data, full)
+    for group in images.values():
+        kept = list[At]()
+        for image in sorted(group, key=lambda each: (KEPT_FIRST.index(each.part), each.position)):
+            stays = next((each for each in kept if _are_apart(members, each[0], image.part)), None)
+            if stays is None:
+                kept.append((image.part, image.position))
+            else:
+                yield (image.part, image.position), stays
+
+
+def _near(data: DataSet, members: Members, gone: set[At], full: bool) -> Iterator[tuple[At, At]]:
+    """Yield each image that is nearly the same as one that stays: of the parts before, and of its own part if
+    that is split here."""
+    chosen = chosen_positions(data, None if full else most_compared(data))
+    vectors = descriptors(data, chosen)
+    parts = [part for part in KEPT_FIRST if part in vectors]
+    at = [(part, position) for part in parts for position in chosen[part].tolist()]
+    vector = torch.cat([vectors[part] for part in parts])
+    stays = torch.tensor([each not in gone for each in at], dtype=torch.bool)
+    for row in torch.nonzero(_have_neighbours(vector)).flatten().tolist():
+        if not stays[row]:
+            continue
+        similar = (vector[:row] @ vector[row]) * stays[:row]
+        alike = torch.nonzero(similar >= SAME).flatten().tolist()
+        for other in sorted(alike, key=lambda each: -float(similar[each])):
+            if _are_apart(members, at[other][0], at[row][0]):
+                stays[row] = False
+                yield at[row], at[other]
+                break
+
+
+def _have_neighbours(vector: Tensor) -> Tensor:
+    """Return for each vector [N, d] whether an earlier one is nearly the same."""
+    found = torch.zeros(len(vector), dtype=torch.bool)
+    for start in range(0, len(vector), BLOCK):
+        rows = vector[start : start + BLOCK]
+        for before in range(0, start + 1, BLOCK):
+            similar = rows @ vector[before : before + BLOCK].T
+            if before == start:
+                similar = similar.tril(-1)
+            found[start : start + len(rows)] |= similar.max(1).values >= SAME
+    return found
