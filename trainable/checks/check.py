@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
 from trainable.checks.duplicates import check_duplicates
-from trainable.checks.finding import Finding, unchecked
+from trainable.checks.finding import CheckName, Finding, unchecked
 from trainable.checks.flips import check_flips
 from trainable.checks.gradients import check_model_gradients
 from trainable.checks.groups import check_groups
@@ -84,7 +85,8 @@ def check(
             check that had too few says so.
         cpus: processors that a run will have, for the advice on loader processes.
 
-    Raises UserError for what makes a run impossible.
+    A check that fails is an error among the findings of the others. What follows from pixels that show
+    nothing is not looked for. Raises UserError for what makes a run impossible.
     """
     tools = tools_named(debug)
     device = device or default_device()
@@ -93,11 +95,40 @@ def check(
         images = load_for(recipe, device, own_model=model is not None, download=download)
     subject = make_subject(recipe, images, model, device, download=download)
     found = [*check_data(subject, seconds, full=full)]
-    found += check_lessons(subject, seconds)
-    found += check_network(subject, seconds, cpus)
+    blind = _show_nothing(found)
+    if not blind:
+        found += sparing("learning", lambda: check_lessons(subject, seconds))
+    found += check_network(subject, seconds, cpus, learns=not blind)
     if "gradcheck" in tools:
-        found += check_model_gradients(subject)
+        found += sparing("gradients", lambda: check_model_gradients(subject))
     return found
+
+
+def sparing(name: CheckName, findings: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
+    """Yield the findings of a check; if it crashes, yield that, so that the findings of others are not lost.
+
+    Raises UserError, which says what to do.
+    """
+    try:
+        yield from findings()
+    except UserError:
+        raise
+    except Exception as error:
+        yield _failed(name, error)
+
+
+def _failed(name: CheckName, error: Exception) -> Finding:
+    return Finding(
+        name,
+        "error",
+        f"the check fails: {type(error).__name__}: {first_line(error)}",
+        "nothing is known about it; the other findings stand",
+        "if neither the network nor a function is your own, this is a fault of tunebook: report it",
+    )
+
+
+def _show_nothing(findings: Sequence[Finding]) -> bool:
+    return any(each.check == "pixel values" and each.level == "error" for each in findings)
 
 
 def tools_named(names: Sequence[str]) -> tuple[Tool, ...]:
@@ -110,19 +141,23 @@ def check_data(subject: Subject, seconds: float = SECONDS, *, full: bool = False
     """Yields findings about images and labels, without training the network."""
     data = subject.data
     if data.info.dense:
-        yield from check_masks(data, subject.recipe)
+        yield from sparing("mask values", lambda: check_masks(data, subject.recipe))
     else:
-        yield from check_labels(data, subject.recipe.data.unscored)
-        yield from check_label_shares(data)
-        yield check_accuracy(data)
+        yield from sparing("class balance", lambda: check_labels(data, subject.recipe.data.unscored))
+        yield from sparing("label shares", lambda: check_label_shares(data))
+        yield from sparing("accuracy", lambda: [check_accuracy(data)])
     if full:
-        yield from check_decoding(data)
-    yield from check_pixels(data)
-    yield from check_parts_alike(data, *known_images(subject, ALIKE * seconds))
-    known = None if subject.is_own else pretrained_input(subject.recipe.model)
-    yield from check_normalisation(data, subject.recipe, subject.device, known)
-    yield from check_duplicates(data, full=full)
-    yield from check_groups(data)
+        yield from sparing("decoding", lambda: check_decoding(data))
+    values = [*sparing("pixel values", lambda: check_pixels(data))]
+    yield from values
+    if not _show_nothing(values):
+        alike = partial(check_parts_alike, data)
+        yield from sparing("parts alike", lambda: alike(*known_images(subject, ALIKE * seconds)))
+        known = None if subject.is_own else pretrained_input(subject.recipe.model)
+        normal = partial(check_normalisation, data, subject.recipe, subject.device, known)
+        yield from sparing("normalisation", normal)
+        yield from sparing("duplicates", lambda: check_duplicates(data, full=full))
+    yield from sparing("groups", lambda: check_groups(data))
 
 
 def check_lessons(subject: Subject, seconds: float = SECONDS) -> Iterator[Finding]:
@@ -139,9 +174,38 @@ def check_lessons(subject: Subject, seconds: float = SECONDS) -> Iterator[Findin
     yield from check_flips(lesson, subject.data.info.flips)
 
 
-def check_network(subject: Subject, seconds: float = SECONDS, cpus: int | None = None) -> Iterator[Finding]:
-    """Yields findings about the network, its first steps at the recipe's rate, and what it knows already."""
+def check_network(
+    subject: Subject, seconds: float = SECONDS, cpus: int | None = None, *, learns: bool = True
+) -> Iterator[Finding]:
+    """Yields findings about the network, its first steps at the recipe's rate, and what it knows already;
+    unless it `learns`, as from images that show nothing, not about what it learns."""
     batch, dense = min(IMAGES, len(subject.data.train)), subject.data.info.dense
+    try:
+        each = yield from _of_outputs(subject, batch)
+    except UserError:
+        raise
+    except Exception as error:
+        yield _failed("outputs", error)
+        return
+    if each is None:
+        return
+    yield from sparing("training step", lambda: _of_one_step(subject, batch))
+    yield from sparing("first steps", lambda: _of_first_steps(subject, each, FIRST * seconds, cpus))
+    if not learns:
+        return
+    fitting = int(ONE_BATCH * seconds / (BATCH_STEPS * each))
+    images = min(MOST, max(FEWEST, fitting))
+    yield from sparing("one batch", lambda: [check_one_batch(subject, images, ONE_BATCH * seconds)])
+    if dense:
+        yield from sparing("shuffled masks", lambda: [check_shuffled_masks(subject, SHUFFLED * seconds)])
+    else:
+        yield from sparing("shuffled labels", lambda: [check_shuffled(subject, SHUFFLED * seconds)])
+
+
+def _of_outputs(subject: Subject, batch: int) -> Generator[Finding, None, float | None]:
+    """Yield findings about the network before training; return the seconds that an image takes, None where a
+    pass fails."""
+    dense = subject.data.info.dense
     plain = subject.plain_run(batch)
     try:
         with plain.probing():
@@ -152,7 +216,7 @@ def check_network(subject: Subject, seconds: float = SECONDS, cpus: int | None =
                 raise
             except Exception as error:
                 yield _crash(error, dense=dense)
-                return
+                return None
             yield from check_construction(subject, images)
             yield from (check_mask_outputs if dense else check_outputs)(plain, images)
             if dense:
@@ -161,14 +225,14 @@ def check_network(subject: Subject, seconds: float = SECONDS, cpus: int | None =
             yield (check_initial_mask_loss if dense else check_initial_loss)(plain)
     finally:
         plain.close()
+    return each
+
+
+def _of_one_step(subject: Subject, batch: int) -> Iterator[Finding]:
     fresh = subject.plain_run(batch)  # a network that stores things has them even after `probing`
     with fresh.probing():
         yield from check_step(fresh)
     fresh.close()
-    yield from _of_first_steps(subject, each, FIRST * seconds, cpus)
-    fitting = int(ONE_BATCH * seconds / (BATCH_STEPS * each))
-    yield check_one_batch(subject, min(MOST, max(FEWEST, fitting)), ONE_BATCH * seconds)
-    yield (check_shuffled_masks if dense else check_shuffled)(subject, SHUFFLED * seconds)
 
 
 def _of_first_steps(subject: Subject, each: float, seconds: float, cpus: int | None) -> Iterator[Finding]:

@@ -16,6 +16,7 @@ from trainable.data.masks.planes import image_planes
 from trainable.data.measure import some
 from trainable.data.parts import MaskedFilePart, MaskedPart
 from trainable.data.source import Integers, Pixels, Selection
+from trainable.data.split import stratified_limit
 
 
 def pixels(data: DataSet, part: Part, positions: Integers, side: int | None = None) -> Pixels:
@@ -45,16 +46,18 @@ def in_memory(
     """Returns a small copy to learn from:
     at most so many images of each part, of some classes, at most `side` px.
 
-    Classes keep their proportions and get new labels; means and deviations stay those of the whole set.
+    Classes keep their proportions, with an image of each or more where there are no more classes than images,
+    and get new labels; means and deviations stay those of the whole set.
     """
     chosen = classes if classes is not None else np.arange(len(data.info.classes))
     side = min(side or data.info.image_size, data.info.image_size)
     trained = _part(data, data.train, chosen, train, side)
     validated = _part(data, data.validation, chosen, validation, side)
+    counts = np.bincount(trained.labels, minlength=len(chosen))
     info = replace(
         data.info,
         classes=tuple(data.info.classes[each] for each in chosen),
-        class_counts=tuple(np.bincount(trained.labels, minlength=len(chosen)).tolist()),
+        class_counts=tuple(counts.tolist()) if counts.all() else (),  # of more classes than images
         image_size=side,
         train_images=len(trained),
         validation_images=len(validated),
@@ -75,7 +78,11 @@ def largest_classes(data: DataSet, most: int) -> Integers:
 
 def _part(data: DataSet, part: Part, classes: Integers, most: int, side: int) -> ArrayPart:
     members = np.flatnonzero(np.isin(part.labels, classes))
-    positions = members[some(len(members), most)]
+    present, numbers = np.unique(part.labels[members], return_inverse=True)
+    if len(present) > most:
+        positions = members[some(len(members), most)]
+    else:
+        positions = members[stratified_limit(numbers, tuple(map(str, present)), most, seed=0)]
     labels = np.searchsorted(classes, part.labels[positions])
     return ArrayPart(pixels(data, part, positions, side), labels.astype(np.int64))
 

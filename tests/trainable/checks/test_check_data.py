@@ -12,12 +12,15 @@ import torch
 from tests.lite_weights import write_weights
 from tests.trainable.small_images import truncate, write_noise_jpeg
 from tests.trainable.small_runs import data_set, small_recipe
+from trainable.checks.check import check, check_data
 from trainable.checks.duplicates import check_duplicates
 from trainable.checks.finding import Finding, Level, counts
 from trainable.checks.images import check_decoding, check_normalisation, check_pixels
 from trainable.checks.imbalance import check_accuracy
 from trainable.checks.labels import check_labels
 from trainable.checks.sampling import in_memory, largest_classes, pixels
+from trainable.checks.shuffled_labels import check_shuffled
+from trainable.checks.subject import make_subject
 from trainable.data import ArrayPart, DataSet, FilePart, from_arrays, load
 from trainable.errors import listed
 from trainable.models.pretrained_input import pretrained_input
@@ -264,3 +267,71 @@ def test_classes_whose_recall_nobody_can_see_are_named_with_its_interval() -> No
 )
 def test_nothing_is_hidden_where_classes_are_nearly_alike(held: tuple[int, ...], level: str) -> None:
     assert check_accuracy(validated_on(held)).level == level
+
+
+# --- samples of many classes, and checks that crash -------------------------------------------------------
+
+
+def of_classes(counts: list[int], side: int = 4) -> DataSet:
+    """Noise of classes with so many training images, and one to validate."""
+    labels = np.repeat(np.arange(len(counts)), counts)
+    random = np.random.default_rng(0)
+    images, others = (
+        random.integers(0, 256, (count, side, side, 3), dtype=np.uint8)
+        for count in (len(labels), len(counts))
+    )
+    return from_arrays((images, labels), (others, np.arange(len(counts))))
+
+
+def test_a_sample_keeps_a_class_of_few_images_among_many() -> None:
+    sample = in_memory(of_classes([600, 600, 3]), train=100, validation=3)
+
+    assert (len(sample.train), len(sample.info.class_counts)) == (100, 3)
+    assert min(sample.info.class_counts) >= 1
+    assert sorted(sample.validation.labels.tolist()) == [0, 1, 2]
+
+
+def test_a_sample_of_more_classes_than_images_has_no_counts() -> None:
+    sample = in_memory(of_classes([1] * 30), train=20, validation=10)
+
+    assert (len(sample.train), sample.info.class_counts, len(sample.info.classes)) == (20, (), 30)
+
+
+def test_shuffled_labels_are_checked_with_more_classes_than_sampled_images(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("trainable.checks.shuffled_labels.TRAIN", 40)
+    data = of_classes([1] * 60, side=8)
+    subject = make_subject(small_recipe(), data, None, CPU, download=False)
+
+    assert check_shuffled(subject, 60.0).check == "shuffled labels"
+
+
+def test_a_check_that_crashes_leaves_the_findings_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    def crash(*given: object) -> None:
+        raise ValueError("no images of class 7\nin line 3")
+
+    monkeypatch.setattr("trainable.checks.check.check_label_shares", crash)
+    subject = make_subject(small_recipe(), data_set(), None, CPU, download=False)
+
+    found = by_name(list(check_data(subject)))
+
+    assert found["label shares"].level == "error"
+    assert found["label shares"].what == "the check fails: ValueError: no images of class 7"
+    assert {"class balance", "accuracy", "pixel values", "normalisation", "duplicates"} <= found.keys()
+
+
+def test_of_black_images_that_alone_is_found_and_nothing_that_follows() -> None:
+    data = data_set()
+    assert isinstance(data.train, ArrayPart)
+    assert isinstance(data.validation, ArrayPart)
+    black = replace(
+        data,
+        train=replace(data.train, images=np.zeros_like(data.train.images)),
+        validation=replace(data.validation, images=np.zeros_like(data.validation.images)),
+    )
+
+    found = check(small_recipe(), data=black)
+
+    assert [each.check for each in found if each.level == "error"] == ["pixel values"]
+    assert not {"duplicates", "contradictions", "learning", "one batch"} & by_name(found).keys()
