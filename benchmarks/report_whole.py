@@ -49,6 +49,7 @@ def landscape(at: Mapping[str, float], luck: random.Random) -> Run:
 def answers(trial: int) -> Answers:
     """Returns scores of ten classes, and as many mistakes as a report has."""
     draws, confusion = np.random.default_rng(0), np.full((CLASSES, CLASSES), 3).tolist()
+    true, predicted = np.indices((CLASSES, CLASSES)).reshape(2, -1)
     pixels = draws.integers(0, 256, (WORST, 3, THUMBNAIL_PIXELS, THUMBNAIL_PIXELS), dtype=np.uint8)
     mistakes = [
         Mistake(true="1", predicted="7", probability=0.9, probability_true=0.1, thumbnail=thumbnail(each))
@@ -58,7 +59,7 @@ def answers(trial: int) -> Answers:
         trial=trial,
         images=300,
         accuracy=0.1,
-        classes=class_scores([str(each) for each in range(CLASSES)], confusion),
+        classes=class_scores([str(each) for each in range(CLASSES)], true.repeat(3), predicted.repeat(3)),
         confusion=tuple(map(tuple, confusion)),
         mistakes=tuple(mistakes),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,8 @@ from trainable.training.evaluate import Scores
 from trainable.training.metrics import EpochResult
 from trainable.training.run import PREFIXES
 from trainable.training.score_gap import ScoreGaps
+
+MOST_PAIRS = 1_000  # confusions of many classes in metrics.json: their number would grow with the images
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,8 @@ class Outcome:
     def _test_scores(self) -> dict[str, Any]:
         if self.test is None:
             return {}
-        found = {**self.test.metrics(PREFIXES["test"]), "test_confusion": self.test.confusion}
+        prefix = PREFIXES["test"]
+        found = {**self.test.metrics(prefix), **confusion_tree(self.test, prefix, self.class_names)}
         by_class = by_class_tree(self.test, self.class_names)
         return {**found, "test_by_class": by_class} if by_class else found
 
@@ -73,6 +77,17 @@ class Outcome:
             "history": [result.tree() for result in self.history],
         }
         return (json.dumps(tree, indent=2, allow_nan=False) + "\n").encode()
+
+
+def confusion_tree(scores: Scores, prefix: str, names: Sequence[str]) -> dict[str, Any]:
+    """Returns the confusion matrix; of too many classes for one, the most frequent confusions by name."""
+    if scores.confusion is not None:
+        return {f"{prefix}_confusion": scores.confusion}
+    pairs = [
+        {"true": names[each.true], "predicted": names[each.predicted], "images": each.times}
+        for each in scores.most_confused(MOST_PAIRS)
+    ]
+    return {f"{prefix}_most_confused": pairs}
 
 
 def by_class_tree(scores: Scores, names: tuple[str, ...]) -> dict[str, dict[str, float | None]]:

@@ -12,12 +12,13 @@ from trainable.training.metrics import total_teacher_seconds
 from trainable.training.run import PREFIXES
 
 MOST_CLASSES = 20
-"""Pixels of more classes are counted in metrics.json alone: the rows of the matrix fit no screen."""
+"""The matrix of more classes is in metrics.json alone: its rows fit no screen."""
+MOST_PAIRS = 10  # confusions of many classes on the screen
 
 
 def summary(outcome: Outcome) -> str:
     """Describes the end of a run: its scores and diagnosis,
-    and the confusion matrix of the test part if that was scored."""
+    and the confusion of the test part if that was scored."""
     last, classes = outcome.history[-1], tuple(map(visible, outcome.class_names))
     found = {"val_accuracy": last.val_accuracy, **last.extra_metrics}
     scores = "  ".join(f"{name} {value:.4f}" for name, value in found.items())
@@ -70,8 +71,14 @@ def _brackets(bounds: tuple[float, float] | None) -> str:
 
 def _confusion_lines(scores: Scores, names: Sequence[str]) -> list[str]:
     of_pixels = bool(scores.by_class)
-    if of_pixels and len(names) > MOST_CLASSES:
-        return [f"the confusion of the {len(names)} classes is in metrics.json (--out), in pixels"]
+    unit = "pixels" if of_pixels else "images"
+    if len(names) > MOST_CLASSES:
+        pairs = [
+            f"{names[each.true]} taken for {names[each.predicted]}: {each.times:,} {unit}"
+            for each in scores.most_confused(MOST_PAIRS)
+        ]
+        what = "confusion" if scores.confusion is not None else "most frequent confusion"
+        return [*pairs, f"the {what} of the {len(names)} classes is in metrics.json (--out), in {unit}"]
     what = "pixels: rows" if of_pixels else "rows"
     return [
         f"{what} are the true classes, columns the predicted ones in the same order:",

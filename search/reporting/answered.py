@@ -42,7 +42,9 @@ class Answers(Spec):
     accuracy: Share
     classes: tuple[ClassScore, ...]
     confusion: tuple[tuple[int, ...], ...]
-    """confusion[true][predicted] counts images."""
+    """confusion[true][predicted] counts images; empty where there are too many classes for a matrix."""
+    confused: tuple[tuple[str, str, int], ...] = ()
+    """There, the most frequent confusions: the true class, the answer, and how many images."""
     mistakes: tuple[Mistake, ...]
 
 

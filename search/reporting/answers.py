@@ -31,7 +31,8 @@ if TYPE_CHECKING:  # torch takes seconds to import
 
 ANSWERS_FILE = "answers.json"
 LARGEST_ANSWERS = 2**28
-"""So many bytes are read: the confusion of 5,000 classes has fewer."""
+"""So many bytes are read: the scores of a million classes have fewer."""
+MOST_CONFUSED = 1_000
 WORST = 24
 """So many of the worst mistakes are shown."""
 THUMBNAIL_PIXELS = 96
@@ -110,26 +111,33 @@ def _run(search: Search, best: Trial) -> Run:
 
 
 def _in_words(trial: int, data: DataSet, scores: Scores) -> Answers:
-    assert scores.confusion is not None
+    assert scores.answers is not None
     classes = data.info.classes
+    labels, predicted = scores.answers.labels.numpy(), scores.answers.predicted.numpy()
     return Answers(
         trial=trial,
         images=scores.images,
         accuracy=scores.accuracy,
-        classes=class_scores(classes, scores.confusion),
-        confusion=scores.confusion,
+        classes=class_scores(classes, labels, predicted),
+        confusion=scores.confusion or (),
+        confused=()
+        if scores.confusion is not None
+        else tuple(
+            (classes[each.true], classes[each.predicted], each.times)
+            for each in scores.most_confused(MOST_CONFUSED)
+        ),
         mistakes=_mistakes(data, scores),
     )
 
 
-def class_scores(classes: Sequence[str], confusion: Sequence[Sequence[int]]) -> tuple[ClassScore, ...]:
-    """Returns the scores of each class, from counts of images by true and predicted class; None where they
+def class_scores(classes: Sequence[str], labels: Integers, predicted: Integers) -> tuple[ClassScore, ...]:
+    """Returns the scores of each class, from the true and the predicted class of each image; None where they
     would be a division by 0."""
-    counts = np.array(confusion)
-    return tuple(
-        _class_score(name, int(counts[at, at]), int(counts[at].sum()), int(counts[:, at].sum()))
-        for at, name in enumerate(classes)
+    counts = (
+        np.bincount(each, minlength=len(classes)).tolist()
+        for each in (labels[labels == predicted], labels, predicted)
     )
+    return tuple(map(_class_score, classes, *counts))
 
 
 def _class_score(name: str, right: int, images: int, predicted: int) -> ClassScore:

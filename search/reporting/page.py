@@ -214,6 +214,8 @@ def _confusion(answers: Answers | MaskAnswers) -> list[list[Cell]]:
 
 def _pairs(answers: Answers | MaskAnswers) -> list[tuple[str, str, int]]:
     """Returns the confusions with their counts, the most frequent first."""
+    if isinstance(answers, Answers) and not answers.confusion:
+        return list(answers.confused)
     names = [each.name for each in answers.classes]
     found = [
         (names[true], names[predicted], count)

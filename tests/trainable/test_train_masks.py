@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.trainable.small_segmentations import CLASSES, mask_recipe, write_masks
 from trainable.__main__ import main
@@ -14,6 +16,7 @@ from trainable.outcome import Outcome
 from trainable.recipe.yamlfile import write_recipe
 from trainable.summary import MOST_CLASSES, by_class_lines, summary
 from trainable.train import train
+from trainable.training.answers import Answers
 from trainable.training.evaluate import Scores
 
 
@@ -88,7 +91,8 @@ def test_a_confusion_of_many_classes_is_left_to_the_file(outcome: tuple[Outcome,
         test=replace(found.test, by_class={"iou": (0.5,) * len(names)}),
         intervals=None,
     )
-    last = summary(many).splitlines()[-1]
+    *lines, last = summary(many).splitlines()
+    assert re.fullmatch(r"class \d taken for class \d: [\d,]+ pixels", lines[-1])
     assert last == "the confusion of the 21 classes is in metrics.json (--out), in pixels"
 
 
@@ -102,3 +106,29 @@ def test_a_class_s_name_is_no_order_to_the_terminal(outcome: tuple[Outcome, Path
     assert r"a\x1b]0;x\x07  " in said
     assert r"c\nd  " in said
     assert len(said.splitlines()) == len(summary(found).splitlines())
+
+
+def test_of_many_labels_the_most_frequent_confusions_are_printed_and_written(
+    outcome: tuple[Outcome, Path],
+) -> None:
+    names, count = tuple(f"class {number}" for number in range(300)), 300
+    labels = torch.arange(count)
+    answers = Answers(torch.eye(count, dtype=torch.float64).roll(1, 0), labels)
+    provenance = outcome[0].recipe.provenance
+    assert provenance is not None
+    many = replace(
+        outcome[0],
+        recipe=outcome[0].recipe.model_copy(
+            update={"provenance": provenance.model_copy(update={"class_names": names})}
+        ),
+        test=Scores(1.0, 0.0, 0.0, 0.0, count, answers=answers),
+        intervals=None,
+    )
+
+    lines = summary(many).splitlines()
+
+    assert lines[-1] == "the most frequent confusion of the 300 classes is in metrics.json (--out), in images"
+    assert sum(" taken for " in line for line in lines) == 10
+    pairs = json.loads(many.metrics_file())["last"]["test_most_confused"]
+    assert len(pairs) == 300
+    assert pairs[0] == {"true": "class 0", "predicted": "class 299", "images": 1}

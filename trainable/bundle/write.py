@@ -22,7 +22,7 @@ from trainable.bundle.timm_files import write_timm_files
 from trainable.bundle.trained import Trained
 from trainable.data import Split
 from trainable.new_folder import check_new, moved_to
-from trainable.outcome import by_class_tree
+from trainable.outcome import by_class_tree, confusion_tree
 from trainable.recipe.trained_files import MODEL_FILE, PRUNED_FILE, RECIPE_FILE, TRAINING_FILE
 from trainable.recipe.yamlfile import write_recipe, write_whole
 from trainable.train import METRICS_FILE, model_file
@@ -121,7 +121,7 @@ def _write_pages(trained: Trained, measured: Measured, folder: Path) -> None:
         "part": measured.part,
         "images": measured.scores.images,
         **measured.scores.metrics(prefix),
-        f"{prefix}_confusion": measured.scores.confusion,
+        **confusion_tree(measured.scores, prefix, names),
         **({f"{prefix}_by_class": by_class} if by_class else {}),
         f"{prefix}_intervals": measured.intervals.tree(prefix, names),
         "same_top_class": measured.parity,

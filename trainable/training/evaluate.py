@@ -6,8 +6,9 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, overload
+from typing import NamedTuple, Protocol, overload
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -25,15 +26,27 @@ TOP_FROM_CLASSES = 11
 """Top-5 accuracy says something only if there are more than ten classes."""
 
 
+MATRIX_CLASSES = 255  # as many as masks have; a matrix of 10,000 classes would take 800 MB
+
+
+class Confused(NamedTuple):
+    """How many images, or pixels, of a class were taken for another one; both are numbers of classes."""
+
+    true: int
+    predicted: int
+    times: int
+
+
 @dataclass(frozen=True)
 class Scores:
     """Holds what a model scores on one part: accuracies are fractions in [0, 1], the loss is nats an image.
 
     `balanced_accuracy` is the mean recall over the classes that the part contains;
-    `confusion[true][predicted]` counts images, and `answers` holds what was answered for each image, if they
-    were asked for. `extra` holds other metrics by name, such as `macro_f1`. Of masks, accuracies and
-    `confusion` are of pixels, and `by_class` holds scores of each class by name, such as `iou`: None for a
-    class that does not occur; `by_image` holds what each image adds, if answers were asked for.
+    `confusion[true][predicted]` counts images, of at most MATRIX_CLASSES classes, and `answers` holds what
+    was answered for each image, if they were asked for. `extra` holds other metrics by name, such as
+    `macro_f1`. Of masks, accuracies and `confusion` are of pixels, and `by_class` holds scores of each class
+    by name, such as `iou`: None for a class that does not occur; `by_image` holds what each image adds, if
+    answers were asked for.
     """
 
     loss: float
@@ -50,6 +63,22 @@ class Scores:
     @property
     def finite(self) -> bool:
         return math.isfinite(self.loss)
+
+    def most_confused(self, most: int) -> list[Confused]:
+        """Returns the pairs of a true class and another that was predicted, the most frequent first; none
+        where neither the confusion nor the answers were asked for."""
+        if self.confusion is not None:
+            matrix = np.array(self.confusion)
+            true, predicted = np.nonzero(matrix)
+            counts = matrix[true, predicted]
+        elif self.answers is not None:
+            pairs = np.stack([self.answers.labels.numpy(), self.answers.predicted.numpy()])
+            (true, predicted), counts = np.unique(pairs, axis=1, return_counts=True)
+        else:
+            return []
+        wrong = np.flatnonzero(true != predicted)
+        order = wrong[np.argsort(-counts[wrong], kind="stable")[:most]]
+        return [Confused(int(true[at]), int(predicted[at]), int(counts[at])) for at in order]
 
     def metrics(self, prefix: str) -> dict[str, float]:
         """Returns the scores by name, such as `test_accuracy`, without top-5 if it is not measured."""
@@ -211,7 +240,7 @@ class LabelTally:
         self, classes: int, device: torch.device, confusion: bool = False, rows: Rows | None = None
     ) -> None:
         self._classes, self._rows, self._added = classes, rows, 0
-        self._pairs = classes * classes if confusion else 0
+        self._pairs = classes * classes if confusion and classes <= MATRIX_CLASSES else 0
         cells = rows.images * (classes + 1) if rows is not None else 0
         sizes = [2, classes, classes, self._pairs, cells]
         self._vector = torch.zeros(sum(sizes), dtype=torch.float64, device=device)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+import numpy as np
+from numpy.typing import NDArray
 
 from search.record.verification import Verified
 from search.reporting.answered import Answers, Mistake
@@ -42,6 +45,13 @@ VERIFICATION = Verification(
     parts_differ="test_accuracy 0.8800 is below val_accuracy 0.8967, more than chance allows",
 )
 CONFUSION = ((8, 2, 0), (0, 10, 0), (1, 3, 6))
+
+
+def pairs_of(confusion: Sequence[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Returns the true and the predicted class of each image that a confusion matrix counts."""
+    counts = np.array(confusion)
+    true, predicted = np.indices(counts.shape).reshape(2, -1).repeat(counts.ravel(), axis=1)
+    return true, predicted
 
 
 def hill(at: Mapping[str, float], luck: random.Random) -> Run:
@@ -145,7 +155,6 @@ def _audit() -> PruningAudit:
 
 
 def _answers(trial: int) -> Answers:
-    import numpy as np
 
     image = thumbnail(np.full((1, 8, 8), 128, np.uint8))
     mistake = Mistake(true="oak", predicted="elm", probability=0.9, probability_true=0.05, thumbnail=image)
@@ -153,7 +162,7 @@ def _answers(trial: int) -> Answers:
         trial=trial,
         images=30,
         accuracy=0.8,
-        classes=class_scores(("oak", "elm", "ash"), CONFUSION),
+        classes=class_scores(("oak", "elm", "ash"), *pairs_of(CONFUSION)),
         confusion=CONFUSION,
         mistakes=(mistake,) * 3,
     )

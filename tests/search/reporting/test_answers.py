@@ -107,14 +107,14 @@ def test_without_the_images_one_line_says_so(
 
 def test_scores_of_classes_are_those_of_scikit_learn() -> None:
     labels, predicted = [0] * 10 + [1] * 10 + [2] * 10, [0] * 8 + [1] * 12 + [0, 1, 1, 1] + [2] * 6
-    found = class_scores(CLASSES, confusion_matrix(labels, predicted).tolist())
+    found = class_scores(CLASSES, np.array(labels), np.array(predicted))
     for name, score in (("recall", recall_score), ("precision", precision_score), ("f1", f1_score)):
         expected = score(labels, predicted, average=None)
         assert [getattr(each, name) for each in found] == pytest.approx(expected.tolist())
 
 
 def test_a_class_without_images_or_answers_has_no_scores() -> None:
-    found = class_scores(("oak", "elm"), ((3, 0), (0, 0)))
+    found = class_scores(("oak", "elm"), np.zeros(3, np.int64), np.zeros(3, np.int64))
     assert (found[1].recall, found[1].precision, found[1].f1) == (None, None, None)
 
 

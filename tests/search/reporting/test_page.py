@@ -118,6 +118,8 @@ def test_many_classes_are_listed_by_their_confusions(whole: Report) -> None:
     text = page(whole.model_copy(update={"answers": answers}))
     assert "The most frequent confusions" in text
     assert '<td>class 3</td><td>class 7</td><td class="n">5</td>' in text
+    without = answers.model_copy(update={"confusion": (), "confused": (("class 3", "class 7", 5),)})
+    assert page(whole.model_copy(update={"answers": without})) == text
 
 
 def test_masks_are_shown_with_the_scores_of_their_classes_and_the_worst_images(whole: Report) -> None:

@@ -11,7 +11,9 @@ from torch import Tensor, nn
 
 from trainable.ranks import Ranks
 from trainable.recipe.training import Evaluation
+from trainable.training.answers import Answers
 from trainable.training.evaluate import (
+    MATRIX_CLASSES,
     PLAIN,
     LabelTally,
     Room,
@@ -213,3 +215,27 @@ def test_one_image_that_does_not_fit_is_an_error() -> None:
 
     with pytest.raises(torch.OutOfMemoryError):
         evaluate(Full(), [(pictures(), torch.zeros(5, dtype=torch.int64))], LabelTally(3, CPU), autocast=OFF)
+
+
+def test_the_most_frequent_confusions_are_the_same_with_and_without_a_matrix(
+    answers: tuple[Tensor, Tensor],
+) -> None:
+    logits, labels = answers
+    matrix = score(logits, labels, 12)
+    rows = Scores(0.0, 0.0, 0.0, None, 60, answers=Answers(logits.double(), labels))
+
+    found = matrix.most_confused(1_000)
+
+    assert found == rows.most_confused(1_000)
+    assert found[:3] == matrix.most_confused(3)
+    assert sum(each.times for each in found) == (logits.argmax(1) != labels).sum()
+    assert [each.times for each in found] == sorted((each.times for each in found), reverse=True)
+
+
+def test_many_classes_have_no_matrix_which_would_grow_with_their_square() -> None:
+    labels = torch.arange(MATRIX_CLASSES + 1)
+    tally = LabelTally(len(labels), CPU, confusion=True)
+    tally.add(torch.eye(len(labels)).roll(1, 0), labels)
+
+    assert tally.scores().confusion is None
+    assert score(torch.eye(3), torch.arange(3), 3).confusion is not None
