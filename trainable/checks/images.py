@@ -27,6 +27,8 @@ SAMPLE = 500
 MANY_BLANK = 0.01
 """From this share on, images of a single colour are a fault of the set rather than an oddity."""
 
+FEW_LEVELS = 64  # a quarter of what eight bits hold; 16 are left of twelve bits that are stored in sixteen
+
 LEAST_SPAN = 8
 """A set's darkest and brightest pixel are at least so many grey levels apart. Fewer levels are what remains
 of images in [0, 1] (or of a mask) after a cast to whole numbers."""
@@ -167,8 +169,19 @@ def _values(images: Pixels, channels: int) -> Iterator[Finding]:
             Finding("pixel values", level, found, means, "look at the files, or set data.channels: 1")
         )
     elif high.max() - low.min() < LEAST_SPAN:
-        means = "images in [0, 1] were cast to whole numbers, or masks are taken for images: detail is lost"
+        means = (
+            "images in [0, 1] were cast to whole numbers, masks are taken for images, or images of 16 bits "
+            "use 11 of them or fewer, of which the upper 8 are read: detail is lost"
+        )
         faults.append(Finding("pixel values", "error", what, means, "store images as 0 to 255"))
+    elif high.max() - low.min() < FEW_LEVELS:
+        levels = len(np.unique(images))
+        means = (
+            "detail is lost: of images of 16 bits the upper 8 are read, and cameras of 12 bits fill the "
+            "lower 12 alone; or they are far too dark"
+        )
+        do = "scale all images by one factor, so that white is 65,535 of 16 bits or 255 of 8, and store them"
+        faults.append(Finding("pixel values", "warning", f"{what}: {levels} levels are left", means, do))
     if blank > 0.0 and len(constant) < channels:
         found = f"{blank:.1%} of {len(images):,} training images are of one colour"
         means = "their labels can only be learnt by heart"

@@ -74,7 +74,10 @@ def check_fits(path: Path, size: int) -> None:
 def check_images(where: str, images: NDArray[Any]) -> None:
     """Raises DataError for images that are not uint8 [N, H, W] or [N, H, W, 1 or 3]."""
     if images.dtype != np.uint8:
-        raise DataError(f"{where}: images must be uint8 from 0 to 255, got {images.dtype}")
+        raise DataError(
+            f"{where}: images must be uint8 from 0 to 255, got {images.dtype}; scale all parts by one "
+            "factor, such as 255 / 4095 for 12 bits, and round"
+        )
     if not (images.ndim == 3 or (images.ndim == 4 and images.shape[-1] in (1, 3))):
         raise DataError(f"{where}: images must be [N, H, W] or [N, H, W, 1 or 3], got {list(images.shape)}")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from tests.lite_weights import write_weights
 from tests.trainable.small_images import truncate, write_noise_jpeg
@@ -335,3 +336,27 @@ def test_of_black_images_that_alone_is_found_and_nothing_that_follows() -> None:
 
     assert [each.check for each in found if each.level == "error"] == ["pixel values"]
     assert not {"duplicates", "contradictions", "learning", "one batch"} & by_name(found).keys()
+
+
+@pytest.mark.parametrize(
+    ("bits", "level", "words"),
+    [
+        (16, "passed", "values from"),
+        (12, "warning", "16 levels are left"),
+        (10, "error", "values from 0 to 3 where 255 is white"),
+    ],
+)
+def test_how_many_levels_are_left_of_sixteen_bits_is_told(
+    tmp_path: Path, bits: int, level: str, words: str
+) -> None:
+    random = np.random.default_rng(0)
+    for label in ("cat", "dog"):
+        (tmp_path / label).mkdir()
+        for number in range(6):
+            pixels = random.integers(0, 2**bits, (12, 12), dtype=np.uint16)
+            Image.fromarray(pixels).save(tmp_path / label / f"{number}.png")
+
+    found = list(check_pixels(load(Data(path=str(tmp_path), image_size=12))))
+
+    assert [each.level for each in found] == [level]
+    assert words in found[0].what
