@@ -140,6 +140,11 @@ def digest_of(recipe: Tree) -> str:
     data = recipe.get("data")
     if isinstance(data, Mapping):
         recipe = {**recipe, "data": decisive(data)}
+    task = recipe.get("task")
+    if isinstance(task, Mapping) and isinstance(masks := task.get("masks"), Mapping):
+        # Recipes of earlier versions have no threshold, and keep their digest.
+        known = {name: value for name, value in masks.items() if name != "threshold" or value is not None}
+        recipe = {**recipe, "task": {**task, "masks": known}}
     return hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()[:12]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
+from trainable.recipe.recipe import Recipe, digest_of
 from trainable.recipe.tasks import Masks
 
 
@@ -22,3 +23,13 @@ def test_a_threshold_is_for_binary_masks() -> None:
     assert Masks(values="binary", threshold=128).threshold == 128
     with pytest.raises(ValidationError, match="threshold 128 is for values: binary"):
         Masks(threshold=128)
+
+
+def test_a_recipe_without_a_threshold_has_the_digest_that_it_had_before_there_was_one() -> None:
+    masks = {"kind": "segmentation", "masks": {"values": "binary"}}
+    recipe = Recipe.from_tree({"data": {"path": "cells"}, "task": masks})
+    earlier = recipe.tree()
+    assert earlier["task"]["masks"].pop("threshold") is None
+
+    assert digest_of(earlier) == recipe.digest()
+    assert recipe.with_values({"task.masks.threshold": 128}).digest() != recipe.digest()
