@@ -157,12 +157,15 @@ def _loopback_alone() -> Iterator[None]:
 def failing_with_its_processes() -> Iterator[None]:
     """Has Ray's start raise RayNotStarted once a process that it needs has ended.
 
-    Ray itself asks a head for 30 s whether the node is there (`Node.__init__` in ray/_private/node.py), also
-    when it has seen the node's process start and end.
+    Ray itself asks for 30 s whether a node is there whose end it has seen (`Node.__init__` in
+    ray/_private/node.py), and a head that has ended for a minute; then its C++ part ends this process.
     """
     from ray._private import services
+    from ray.experimental import internal_kv
 
-    start, ask = services.start_ray_process, services.get_node
+    start = services.start_ray_process
+    questions = [(services, "get_node"), (internal_kv, "_internal_kv_get")]
+    before = [(module, name, getattr(module, name)) for module, name in questions]
     started: list[tuple[str, subprocess.Popen[bytes]]] = []
 
     def start_and_note(command: list[str], kind: str, *more: Any, **named: Any) -> Any:
@@ -170,17 +173,24 @@ def failing_with_its_processes() -> Iterator[None]:
         started.append((kind, info.process))
         return info
 
-    def ask_the_living(*address: str) -> Any:
-        for kind, process in started:
-            if kind in NEEDED and process.poll() is not None:
-                raise RayNotStarted(f"its process {kind} has ended")
-        return ask(*address)
+    def of_the_living(ask: Callable[..., Any]) -> Callable[..., Any]:
+        def asked(*what: Any, **named: Any) -> Any:
+            for kind, process in started:
+                if kind in NEEDED and process.poll() is not None:
+                    raise RayNotStarted(f"its process {kind} has ended")
+            return ask(*what, **named)
 
-    services.start_ray_process, services.get_node = start_and_note, ask_the_living
+        return asked
+
+    services.start_ray_process = start_and_note
+    for module, name, ask in before:
+        setattr(module, name, of_the_living(ask))
     try:
         yield
     finally:
-        services.start_ray_process, services.get_node = start, ask
+        services.start_ray_process = start
+        for module, name, ask in before:
+            setattr(module, name, ask)
 
 
 @contextlib.contextmanager

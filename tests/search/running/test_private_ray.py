@@ -20,9 +20,11 @@ def test_processes_that_train_import_from_the_driver_s_folder_for_a_script_of_on
 def test_a_start_fails_as_soon_as_a_process_that_it_needs_has_ended(kind: str) -> None:
     """Without that, Ray would ask the head that is named here for the node."""
     from ray._private import services
+    from ray.experimental import internal_kv
 
     with failing_with_its_processes():
         services.start_ray_process(["true"], kind, fate_share=False).process.wait()
         services.start_ray_process(["true"], "log_monitor", fate_share=False).process.wait()
-        with pytest.raises(RayNotStarted, match=f"^its process {kind} has ended$"):
-            services.get_node("127.0.0.1:1", "a node")
+        for ask in (services.get_node, internal_kv._internal_kv_get):
+            with pytest.raises(RayNotStarted, match=f"^its process {kind} has ended$"):
+                ask("127.0.0.1:1", "a node")
