@@ -16,7 +16,7 @@ from trainable.data import idx
 from trainable.data.arrays import Arrays, collect
 from trainable.data.dataset import DataInfo, DataSet
 from trainable.data.decode import Form, Resize, decode, raise_broken
-from trainable.data.groups import groups_by_part, numbered, shared_groups, shared_series, with_groups
+from trainable.data.groups import groups_by_part, numbered, series_of, shared_groups, with_groups
 from trainable.data.image_cache import make_cache
 from trainable.data.kept import kept
 from trainable.data.manifest import is_manifest
@@ -175,6 +175,8 @@ def _assemble(
         left_out=tuple(collection.classes_left_out),
     )
     groups = None if collection.groups is None else groups_by_part(members, collection.groups)
+    series = series_of(members, len(collection.classes)) if groups is None else None
+    known = groups if series is None else series.groups
     return DataSet(
         info,
         parts["train"],
@@ -185,7 +187,9 @@ def _assemble(
         objects=collection.objects,
         cache=None if hold else make_cache(spec.cache, members, form, detail, stored.times),
         groups=None if groups is None else numbered(groups),
-        shared=shared_series(members, len(collection.classes)) if groups is None else shared_groups(groups),
+        shared=() if known is None else shared_groups(known),
+        series=None if series is None else series.expression,
+        in_series=None if series is None else numbered(series.groups),
     )
 
 

@@ -116,6 +116,8 @@ class DataSet:
     as numbers [n]."""
     shared: tuple[Shared, ...] = ()
     """These groups are in two parts; where none are known, these series are, by the names of the files."""
+    series: str | None = None  # where no groups are known, an expression by which images seem to be in series
+    in_series: Mapping[Split, Integers] | None = None  # the series of each part's images, as numbers [n]
     cache: ImageCache | None = None
     """Machines may keep these images decoded on their disks."""
     crops: bool = True

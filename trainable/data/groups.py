@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,8 +21,14 @@ PART_FOLDERS = frozenset({"train", "val", "valid", "validation", "test"})
 SHOWN = 3
 """So many groups or images are named."""
 
-NUMBERED = re.compile(r"(?P<series>.*\d.*?)[ _.-]+[A-Za-z]*\d+", re.DOTALL)
-"""A name such as `IMG_01_003` has a number of its own after that of its series."""
+EXPRESSIONS = (
+    r"([^/]+)/[^/]+$",  # the folder of an image, below that of its class
+    r"([^/]*[0-9][^/]*?)[ _.-]+[A-Za-z]*[0-9]+[.][A-Za-z0-9]+$",  # IMG_01 of IMG_01_003.png
+)
+"""These are tried to find series; `data.group` takes them as they are."""
+IMAGES_A_SERIES = 2
+"""Series have so many images on average, or more: one that makes each image a group of its own keeps nothing
+together."""
 
 SERIES_A_CLASS = 2
 """Series that are no classes are more than so many a class: in ImageNet each class is one such series."""
@@ -150,30 +155,35 @@ def shared_groups(groups: Mapping[Split, Sequence[str]]) -> tuple[Shared, ...]:
     return _shared({part: Counter(names) for part, names in groups.items()})
 
 
-def shared_series(members: Members, classes: int) -> tuple[Shared, ...]:
-    """Returns what seem to be series in two parts, by the names of their files: `IMG_01_003` is of `IMG_01`.
+@dataclass(frozen=True)
+class Series:
+    """What seem to be series of images, by an expression for `data.group` that fits all paths."""
 
-    There are none unless most images are in series of several images, and the series are no classes.
-    """
-    found = {
-        part: Counter(_series(part_members.source, part_members.indices.tolist()))
-        for part, part_members in members.items()
+    expression: str
+    groups: dict[Split, tuple[str, ...]]  # the series of each part's images
+
+    @property
+    def count(self) -> int:
+        return len(set(chain.from_iterable(self.groups.values())))
+
+
+def series_of(members: Members, classes: int) -> Series | None:
+    """Return the first of EXPRESSIONS by which images are in series of several, which are no classes."""
+    names = {
+        part: [selection.source.name(index) for index in selection.indices.tolist()]
+        for part, selection in members.items()
     }
-    sizes = sum(found.values(), Counter[str]())
-    several = {name: count for name, count in sizes.items() if name and count > 1}
-    if len(several) <= SERIES_A_CLASS * classes or 2 * sum(several.values()) < sum(sizes.values()):
-        return ()
-    return _shared(
-        {part: Counter({k: v for k, v in counts.items() if k in several}) for part, counts in found.items()}
-    )
-
-
-def _series(source: Source, indices: Iterable[int]) -> Iterable[str]:
-    """Yields each image's series; an empty text for an image whose name shows none."""
-    for index in indices:
-        stem = os.path.splitext(os.path.basename(source.name(index)))[0][:255]
-        match = NUMBERED.fullmatch(stem)
-        yield match["series"] if match else ""
+    for expression in EXPRESSIONS:
+        pattern, found = re.compile(expression), dict[Split, tuple[str, ...]]()
+        for part, paths in names.items():
+            matches = [pattern.search(path) for path in paths]
+            found[part] = tuple(match[1] for match in matches if match is not None)
+        series = Series(expression, found)
+        images = sum(map(len, names.values()))
+        complete = sum(map(len, found.values())) == images
+        if complete and SERIES_A_CLASS * classes < series.count <= images // IMAGES_A_SERIES:
+            return series
+    return None
 
 
 def _shared(found: Mapping[Split, Counter[str]]) -> tuple[Shared, ...]:

@@ -229,6 +229,30 @@ def test_given_parts_that_share_a_patient_are_not_trained_unless_that_is_allowed
     assert allowed.digest() == leaking.digest()
 
 
+def test_the_folder_below_the_class_is_proposed_after_it_was_tried(tmp_path: Path) -> None:
+    """The names of files would make each image a group of its own."""
+    for label in ("a", "b"):
+        for series in range(6):
+            for number in range(4):
+                value = 40 * series + number // 2 if label == "a" else 100 + 40 * series // 3 + number
+                write_image(
+                    tmp_path / label / f"{label}{series}" / f"IMG_{series}{number}_1.png", value=value
+                )
+    data = load(Data(path=str(tmp_path)))
+    (finding,) = check_groups(data)
+    assert finding.level == "note"
+    assert "'([^/]+)/[^/]+$' makes 12 groups of 48 images; of " in finding.do
+    grouped = load(Data(path=str(tmp_path), group=data.series))
+    assert level_of(grouped) == "passed"
+
+
+def test_an_expression_that_makes_each_image_a_group_is_not_proposed(tmp_path: Path) -> None:
+    for label in ("a", "b"):
+        for number in range(20):
+            write_image(tmp_path / label / f"IMG_{label}{number}_1.png", value=number)
+    assert load(Data(path=str(tmp_path))).series is None
+
+
 def test_names_like_those_of_series_are_noted(tmp_path: Path) -> None:
     assert level_of(load(Data(path=str(write_patients(tmp_path / "series"))))) == "note"
     for label in ("a", "b"):

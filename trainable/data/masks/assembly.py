@@ -8,7 +8,7 @@ import numpy as np
 
 from trainable.data.dataset import DataInfo, DataSet
 from trainable.data.decode import Channels, raise_broken
-from trainable.data.groups import groups_by_part, numbered, shared_groups, shared_series
+from trainable.data.groups import groups_by_part, numbered, series_of, shared_groups
 from trainable.data.masks.planes import decode_planes, starts_of
 from trainable.data.masks.source import MaskedSource
 from trainable.data.measure import (
@@ -72,6 +72,8 @@ def assemble_masked(
         mask_values=_source(members["train"]).code.written,
     )
     groups = None if collection.groups is None else groups_by_part(members, collection.groups)
+    series = series_of(members, len(collection.split_by)) if groups is None else None
+    known = groups if series is None else series.groups
     return DataSet(
         info,
         parts["train"],
@@ -80,7 +82,9 @@ def assemble_masked(
         copy=collection.copy,
         objects=collection.objects,
         groups=None if groups is None else numbered(groups),
-        shared=shared_series(members, len(collection.split_by)) if groups is None else shared_groups(groups),
+        shared=() if known is None else shared_groups(known),
+        series=None if series is None else series.expression,
+        in_series=None if series is None else numbered(series.groups),
     )
 
 
