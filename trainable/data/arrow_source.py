@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from PIL import Image
 
-from trainable.data.source import Integers, Source, file_content, open_image
+from trainable.data.source import Integers, Source, changed_ns, file_content, open_image
 from trainable.files.paths import text_of
 from trainable.files.regular import check_regular
 
@@ -83,7 +83,7 @@ class ArrowSource(Source):
                 for each in self._images.chunks
             ]
         )
-        newest = max(os.stat(file).st_mtime_ns for file in self.files)
+        newest = max(changed_ns(os.stat(file)) for file in self.files)
         chosen = sizes[self.rows[indices]].astype(np.int64)
         return np.stack([chosen, np.full(len(indices), newest, np.int64)], axis=1)
 

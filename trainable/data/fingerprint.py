@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from trainable.data.source import changed_ns
 from trainable.data.walk import Walk
 
 
@@ -43,4 +44,4 @@ def line_of(file: str) -> str:
         found = os.stat(file)
     except OSError:  # a link to nothing
         return f"{file}\n"
-    return f"{file}\t{found.st_size}\t{found.st_mtime_ns}\n"
+    return f"{file}\t{found.st_size}\t{changed_ns(found)}\n"

@@ -59,6 +59,12 @@ def open_image(file: str | io.BytesIO) -> Image.Image:
     return image
 
 
+def changed_ns(found: os.stat_result) -> int:
+    """Return a number that is another one once a file has been written: of its time of modification, which
+    may be set back (archives that are reproducible do), and that of its inode's change, which may not."""
+    return (found.st_mtime_ns + found.st_ctime_ns) % 2**62
+
+
 def file_content(file: str) -> bytes:
     """Return the bytes of a regular file. Raises OSError."""
     return read_regular(Path(file), check_regular(file).st_size)
@@ -150,7 +156,7 @@ class FileSource(Source):
 
         def ask(some: Integers) -> list[tuple[int, int]]:
             found = (os.stat(os.path.join(self.root, self.paths[index])) for index in some)
-            return [(each.st_size, each.st_mtime_ns) for each in found]
+            return [(each.st_size, changed_ns(each)) for each in found]
 
         with ThreadPoolExecutor(ASKING_THREADS) as pool:
             answers = pool.map(ask, np.array_split(indices, max(1, len(indices) // ASKED_AT_ONCE)))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trainable.errors import DataError, listed, quoted
+from trainable.files.host_memory import available_bytes
 from trainable.files.regular import check_regular, why
 
 if TYPE_CHECKING:
@@ -21,7 +22,11 @@ SEPARATORS = {".csv": ",", ".tsv": "\t"}
 OTHER_SEPARATORS = (";", ",", "\t", "|")
 PARQUET = (".parquet", ".pq")
 MOST_BYTES = 2**31
-"""A larger file is no list of images."""
+"""A larger file, or one that unpacks to more text, is no list of images."""
+MOST_ROWS = 2**24
+"""The largest lists of images have so many, some 16 million; a compressed column may declare any number."""
+CELL_BYTES = 100
+"""A cell takes about so much memory as text of Python's."""
 
 
 class Table(NamedTuple):
@@ -128,9 +133,48 @@ def _from_parquet(path: Path, required: Sequence[str], optional: Sequence[str]) 
     with ParquetFile(path) as file:
         names = file.schema_arrow.names
         wanted = {name: names[at] for name, at in _wanted(path, names, required, optional).items()}
-        table = file.read(columns=list(wanted.values()))
-    columns = {name: texts(table.column(own), f"{path}: column {own!r}") for name, own in wanted.items()}
+        _check_declared(path, file.metadata, set(wanted.values()))
+    own = list(wanted.values())
+    with ParquetFile(path, read_dictionary=own) as file:  # so that a cell that is repeated is there once
+        table = file.read(columns=own)
+    columns = {name: texts(table.column(each), f"{path}: column {each!r}") for name, each in wanted.items()}
     return Table(columns, list(range(1, table.num_rows + 1)), "row")
+
+
+def _check_declared(path: Path, declared: Any, columns: set[str]) -> None:
+    """Raise DataError where a file declares more rows or bytes than a manifest has, or than fit in memory:
+    repeated cells take next to nothing in a file. `declared` is pyarrow's FileMetaData."""
+    chunks = [
+        group.column(at)
+        for group in map(declared.row_group, range(declared.num_row_groups))
+        for at in range(group.num_columns)
+    ]
+    unpacked = sum(
+        each.total_uncompressed_size for each in chunks if each.path_in_schema.partition(".")[0] in columns
+    )
+    if declared.num_rows > MOST_ROWS or unpacked > MOST_BYTES:
+        raise DataError(
+            f"{path}: declares {declared.num_rows:,} rows, and {unpacked:,} bytes of the columns that are "
+            f"read; a manifest has at most {MOST_ROWS:,} rows and {MOST_BYTES:,} bytes of them"
+        )
+    needed, free = declared.num_rows * len(columns) * CELL_BYTES + unpacked, available_bytes()
+    if needed > free:
+        raise DataError(
+            f"{path}: {declared.num_rows:,} rows need about {needed:,} bytes of memory, and {free:,} are free"
+        )
+
+
+def _check_expanded(column: pyarrow.ChunkedArray, where: str) -> None:
+    """Raise DataError where cells that name their text by a number are more text than a manifest has."""
+    from pyarrow import compute
+
+    lengths = (compute.binary_length(each.dictionary.cast("large_string")) for each in column.chunks)
+    sizes = (
+        compute.sum(each.take(chunk.indices)).as_py() or 0
+        for each, chunk in zip(lengths, column.chunks, strict=True)
+    )
+    if (size := sum(sizes)) > MOST_BYTES:
+        raise DataError(f"{where}: unpacks to {size:,} bytes; a manifest has at most {MOST_BYTES:,}")
 
 
 def texts(column: pyarrow.ChunkedArray, where: str) -> list[str | None]:
@@ -141,6 +185,7 @@ def texts(column: pyarrow.ChunkedArray, where: str) -> list[str | None]:
     kind = column.type
     if arrow.types.is_dictionary(kind):
         kind = kind.value_type
+        _check_expanded(column, where)
         column = column.cast(kind)
     known = (
         arrow.types.is_integer,

@@ -37,11 +37,17 @@ def lengthen(root: Path) -> None:
     os.utime(root / "cat/1.png", ns=(1, 1))
 
 
+def repaint(root: Path) -> None:
+    found = (root / "cat/1.png").stat()
+    (root / "cat/1.png").write_bytes((root / "cat/1.png").read_bytes()[::-1])
+    os.utime(root / "cat/1.png", ns=(found.st_atime_ns, found.st_mtime_ns))
+
+
 def remove(root: Path) -> None:
     (root / "dog/1.png").unlink()
 
 
-@pytest.mark.parametrize("change", [rename, move, rewrite, lengthen, remove])
+@pytest.mark.parametrize("change", [rename, move, rewrite, lengthen, repaint, remove])
 def test_any_file_that_changes_changes_it(tmp_path: Path, change: Callable[[Path], None]) -> None:
     root = a_tree(tmp_path / "pets")
     before = fingerprint(root)

@@ -122,6 +122,17 @@ def test_larger_squares_are_stored_only_where_a_crop_may_ask_for_them(folder: Pa
     assert array(data)._pixels_file.stat().st_mtime_ns == plain_at
 
 
+def test_a_file_that_is_repainted_with_its_size_and_time_is_decoded_anew(folder: Path) -> None:
+    file = next(folder.rglob("*.jpg"))
+    before, found = cache_of(loaded(folder)).key, file.stat()
+    content = bytearray(file.read_bytes())
+    content[-10] ^= 1
+    file.write_bytes(content)
+    os.utime(file, ns=(found.st_atime_ns, found.st_mtime_ns))
+    assert (file.stat().st_size, file.stat().st_mtime_ns) == (found.st_size, found.st_mtime_ns)
+    assert cache_of(loaded(folder)).key != before
+
+
 def test_files_or_forms_that_differ_are_kept_apart(folder: Path) -> None:
     keys = {cache_of(loaded(folder)).key}
     keys.add(cache_of(load(Data(path=str(folder), image_size=17, in_memory=False))).key)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as arrow
 import pyarrow.parquet
 import pytest
@@ -241,3 +242,23 @@ def test_escapes_do_not_lead_out_of_the_copy_or_to_names_that_no_file_has(
     tmp_path: Path, rows: list[Row], uri: str, told: str
 ) -> None:
     assert told in fault_of(tmp_path, [*rows, {"path": uri, "label": "daisy"}])
+
+
+@pytest.mark.parametrize(
+    ("rows", "text", "said"),
+    [
+        (2**17, "a.png", r"declares 131,072 rows, and .* a manifest has at most 131,071 rows"),
+        (2**16, "a" * 2**16, r"unpacks to 4,294,967,296 bytes; a manifest has at most 2,147,483,648"),
+    ],
+    ids=["rows", "text"],
+)
+def test_a_small_parquet_file_that_stands_for_gigabytes_is_refused_before_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, text: str, said: str
+) -> None:
+    monkeypatch.setattr("trainable.data.table.MOST_ROWS", 2**17 - 1)
+    column = arrow.DictionaryArray.from_arrays(arrow.array(np.zeros(rows, np.int8)), arrow.array([text]))
+    file = tmp_path / "images.parquet"
+    arrow.parquet.write_table(arrow.table({"path": column, "label": column}), file, store_schema=False)
+    assert file.stat().st_size < 2**20
+    with pytest.raises(DataError, match=said):
+        load(Data(path=str(file)))

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import abc
+import io
 import os
+import zlib
 from collections.abc import Sequence
-from typing import Any, final
+from contextlib import suppress
+from typing import Any, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from trainable.data.source import FileSource, Integers, Pixels, open_image
-from trainable.files.regular import check_regular
+from trainable.data.source import FileSource, Integers, Pixels, file_content, open_image
 
 LARGEST = 255
 """A raw value is a byte."""
@@ -23,6 +25,11 @@ SPREAD = {"L;2": 85, "L;4": 17}
 LOSSY = ("JPEG", "MPO")
 PLATEAU_FROM = 8  # with fewer values nothing tells a last object from the plateau of soft borders
 MATLAB = ".mat"
+MATLAB_HEADER, MATLAB_COMPRESSED = 128, 15
+"""A file's first element is after so many bytes; an element of this kind is compressed."""
+MATLAB_BYTES = 2**26
+"""No mask of the Semantic Boundaries Dataset has a hundredth of so many bytes; a few kilobytes may stand for
+gigabytes."""
 
 
 class MaskStore(abc.ABC):
@@ -177,9 +184,12 @@ def _matlab(path: str) -> NDArray[Any]:
     """Returns `GTcls.Segmentation`, as torchvision's SBDataset reads it."""
     from scipy.io import loadmat  # half a second to import: only this data set has such files
 
-    check_regular(path)
+    content = file_content(path)
+    if _unpacks_beyond(content, MATLAB_BYTES):
+        raise ValueError(f"unpacks to more than {MATLAB_BYTES:,} bytes; expected those of one mask")
     try:
-        values: NDArray[Any] = loadmat(path)["GTcls"][0]["Segmentation"][0]
+        found = loadmat(io.BytesIO(content), variable_names=["GTcls"])
+        values: NDArray[Any] = found["GTcls"][0]["Segmentation"][0]
     except (KeyError, IndexError, ValueError) as error:
         raise ValueError("holds no GTcls.Segmentation") from error
     if values.ndim != 2 or values.dtype.kind not in "ui":
@@ -187,3 +197,18 @@ def _matlab(path: str) -> NDArray[Any]:
             f"GTcls.Segmentation is {values.dtype} {list(values.shape)}; expected numbers [H, W]"
         )
     return values
+
+
+def _unpacks_beyond(content: bytes, most: int) -> bool:
+    """Return whether the compressed variables of a MATLAB file (its format of version 5) have more bytes, or
+    the file itself. Nothing beyond `most` is unpacked."""
+    order: Literal["little", "big"] = "little" if content[126:128] == b"IM" else "big"
+    at, total = MATLAB_HEADER, len(content)
+    while at + 8 <= len(content) and total <= most:
+        kind, size = (int.from_bytes(content[at + each : at + each + 4], order) for each in (0, 4))
+        if kind == MATLAB_COMPRESSED:
+            with suppress(zlib.error):  # scipy says what is wrong with it
+                unpacked = zlib.decompressobj().decompress(content[at + 8 : at + 8 + size], most + 1)
+                total += len(unpacked)
+        at += 8 + size
+    return total > most

@@ -169,3 +169,12 @@ def test_every_store_is_picklable_and_knows_names_and_sizes(tmp_path: Path, kind
     assert (len(again), again.name(0)) == (1, "0" if kind == "array" else "a.png")
     size = MASK.size if kind == "array" else (tmp_path / "a.png").stat().st_size
     assert again.sizes_and_times(np.array([0]))[:, 0].tolist() == [size]
+
+
+def test_a_small_matlab_file_that_unpacks_to_much_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
+    packed = zlib.compress(bytes(2**26))
+    header = b"MATLAB 5.0 MAT-file".ljust(124) + b"\x00\x01IM"
+    content = header + (15).to_bytes(4, "little") + len(packed).to_bytes(4, "little") + packed
+    (tmp_path / "a.mat").write_bytes(content)
+    with pytest.raises(ValueError, match="unpacks to more than 67,108,864 bytes; expected those of one"):
+        MaskFiles(str(tmp_path), ["a.mat"]).raw(0)
