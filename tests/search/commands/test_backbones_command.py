@@ -149,6 +149,7 @@ def test_weights_that_are_no_folder_are_refused(tunebook: Tunebook, images: Path
         assert f"{weights}: expected a folder with NAME.safetensors" in err
 
 
+@pytest.mark.slow("trains networks")
 def test_an_objective_that_counts_classes_alike_is_named(
     tunebook: Tunebook, weights: Path, images: Path
 ) -> None:

@@ -64,6 +64,7 @@ def row(out: str, name: str) -> str:
 # --- the command ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow("measures networks")
 def test_the_page_has_the_facts_the_plan_and_what_varies(
     tunebook: Tunebook, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -267,6 +267,7 @@ def test_facts_of_a_recipe_without_a_teacher_name_none(searched: tuple[Path, Run
     assert measure_facts(Recipe(), run.data.info, trial).teacher_parameters is None
 
 
+@pytest.mark.slow("trains a teacher")
 def test_a_search_does_not_go_on_with_another_teacher(searched: tuple[Path, Run], tmp_path: Path) -> None:
     teacher, folder = tmp_path / "teacher", tmp_path / "taught"
     write_other(Path(teacher_path(str(searched[0]))), teacher)

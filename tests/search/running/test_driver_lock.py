@@ -167,6 +167,7 @@ def test_damaged_facts_are_one_line(tunebook: Tunebook, folder: Path, section: s
     assert err.startswith(f"tunebook: {folder / FACTS_FILE}:")
 
 
+@pytest.mark.slow("writes to MLflow")
 @pytest.mark.parametrize("command", ["resume", "show", "sync"])
 @pytest.mark.parametrize("name", [EVENTS_FILE, CURSOR_FILE])
 def test_a_folder_instead_of_a_file_is_one_line(

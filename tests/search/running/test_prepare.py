@@ -275,6 +275,7 @@ def test_a_trials_processors_decode_its_images_unless_the_study_says_how_many_do
     assert prepare(pinned, Home(tmp_path), MACHINE8).space.base.loop.workers == 3
 
 
+@pytest.mark.slow("measures networks")
 def test_images_are_decoded_before_the_first_trial_here_and_in_a_cluster_by_the_trials(
     tmp_path: Path,
 ) -> None:
