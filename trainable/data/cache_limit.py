@@ -76,7 +76,8 @@ def _locked(file: BinaryIO) -> bool:
 def _remove(folder: Path) -> None:
     """Removes the marks first, without which nothing is taken for whole, and leaves the lock: others may be
     waiting for it."""
-    for file in (*folder.glob("*.marks"), *_pixels(folder)):
+    others = (file for ending in ("marks", "checked", "sums") for file in folder.glob(f"*.{ending}"))
+    for file in (*others, *_pixels(folder)):
         file.unlink()
 
 

@@ -14,6 +14,8 @@ import json
 import os
 import shutil
 import sys
+import time
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -31,6 +33,7 @@ from trainable.data.source import Integers, Pixels, Selection, Split
 from trainable.errors import DataError
 from trainable.files.alone import alone
 from trainable.files.cache import SPARE_BYTES, cache_root
+from trainable.recipe.yamlfile import write_whole
 
 Say = Callable[[str], None]
 
@@ -42,6 +45,10 @@ CACHED: tuple[Split, ...] = ("train", "validation")
 
 BLOCK_BYTES = 2**24
 """The larger squares of a block take so many bytes: each thread may lose so much at a kill."""
+
+CHECKED_SECONDS = 86_400
+"""After a day all blocks are compared with their checksums again when they are needed: a disk may lose
+bits."""
 
 THREADS = 16
 """So many blocks are decoded at once, at most: each takes up to twice BLOCK_BYTES of memory."""
@@ -72,7 +79,7 @@ class StoredArray:
 
         The map keeps a lock on the file for as long as it lives, so that nobody removes what is in use.
         """
-        if not self.marks().all():
+        if not self.whole():
             return None
         shape = (self.count, self.channels, self.side, self.side)
         try:
@@ -82,6 +89,42 @@ class StoredArray:
         except OSError:  # another process has just removed it
             return None
 
+    def whole(self) -> bool:
+        """Return whether every block is there, and nothing has written to the images since they were
+        checked."""
+        try:
+            return bool(self.marks().all()) and self._checked_file.read_text() == self._state()
+        except OSError:
+            return False
+
+    def is_due(self) -> bool:
+        """Return whether the images were last checked so long ago that the disk may have lost some."""
+        try:
+            return time.time() - self._checked_file.stat().st_mtime > CHECKED_SECONDS
+        except OSError:
+            return True
+
+    def unmark_damaged(self) -> int:
+        """Take the mark from each block that has not its checksum any more; return how many there are."""
+        marks, size = self.marks(), self.block * self.image_bytes
+        try:
+            sums = np.fromfile(self._sums_file, np.uint32)
+        except OSError:
+            sums = np.zeros(0, np.uint32)
+        damaged = 0
+        for block in np.flatnonzero(marks).tolist():
+            with self._pixels_file.open("rb") as file:
+                file.seek(block * size)
+                if block < len(sums) and zlib.crc32(file.read(size)) == sums[block]:
+                    continue
+            _write(self._marks_file, memoryview(b"\0"), block)
+            damaged += 1
+        return damaged
+
+    def note_checked(self) -> None:
+        """Remember that what is on the disk now is what was written."""
+        write_whole(self._checked_file, self._state().encode())
+
     def prepare(self) -> None:
         """Makes the files at their full length, without taking room on the disk yet.
 
@@ -89,6 +132,7 @@ class StoredArray:
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         self._marks_file.write_bytes(self.marks().tobytes())
+        self._sums_file.touch()
         with self._pixels_file.open("ab") as opened:
             opened.truncate(self.count * self.image_bytes)
 
@@ -99,7 +143,9 @@ class StoredArray:
     def write(self, block: int, pixels: Pixels) -> None:
         """Writes a block's images, those beyond `count` left out, and marks it once it is on the disk."""
         start = block * self.block
-        _write(self._pixels_file, pixels[: self.count - start].reshape(-1).data, start * self.image_bytes)
+        content = pixels[: self.count - start].reshape(-1).data
+        _write(self._pixels_file, content, start * self.image_bytes)
+        _write(self._sums_file, memoryview(np.array([zlib.crc32(content)], np.uint32).tobytes()), 4 * block)
         _write(self._marks_file, memoryview(b"\1"), block)
 
     @property
@@ -113,6 +159,18 @@ class StoredArray:
     @property
     def _marks_file(self) -> Path:
         return self.folder / f"{self.side}.marks"
+
+    @property
+    def _sums_file(self) -> Path:
+        return self.folder / f"{self.side}.sums"
+
+    @property
+    def _checked_file(self) -> Path:
+        return self.folder / f"{self.side}.checked"
+
+    def _state(self) -> str:
+        found = self._pixels_file.stat()
+        return f"{found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}\n"
 
 
 @dataclass(frozen=True)
@@ -153,7 +211,8 @@ class ImageCache:
         named.
         """
         arrays = [self._plain, *([self._detail] if detail and self._detail is not None else [])]
-        if all(array.marks().all() for array in arrays):
+        may_check = os.access(self.folder, os.W_OK)
+        if all(array.whole() and not (may_check and array.is_due()) for array in arrays):
             with suppress(OSError):  # a cache that is only read has no order of removal
                 (self.folder / ".lock").touch()
             return
@@ -166,15 +225,28 @@ class ImageCache:
             say(f"data.cache: {error}; images are read from their files")
 
     def _fill(self, arrays: Sequence[StoredArray], parts: Sequence[Selection], say: Say) -> None:
+        unsure = [array for array in arrays if not array.whole() or array.is_due()]
+        if damaged := sum(array.unmark_damaged() for array in unsure):
+            say(f"{damaged:,} blocks of decoded images in {self.folder} are not what was written there")
         missing = {array: np.flatnonzero(array.marks() == 0) for array in arrays}
         blocks = sorted({int(block) for found in missing.values() for block in found})
-        if not blocks:
-            return
+        if blocks:
+            self._decode(missing, blocks, parts, say)
+        for array in unsure:
+            array.note_checked()
+
+    def _decode(
+        self,
+        missing: Mapping[StoredArray, Integers],
+        blocks: Sequence[int],
+        parts: Sequence[Selection],
+        say: Say,
+    ) -> None:
         needed = sum(len(found) * array.block * array.image_bytes for array, found in missing.items())
         if self.root is None:  # a folder that a person named is the person's to clear
             keep_within(limit_of(self.folder.parent), self.folder, needed, say)
         _check_room(needed, self.folder)
-        for array in (each for each in arrays if len(missing[each])):
+        for array in (each for each, found in missing.items() if len(found)):
             array.prepare()
         say(f"decoding {sum(map(_size, parts)):,} images once, to {self.folder} ({needed / 1e6:,.0f} MB)")
         raise_broken(self._store_all(blocks, missing, parts), sum(map(_size, parts)), "data.path")

@@ -133,6 +133,34 @@ def test_a_file_that_is_repainted_with_its_size_and_time_is_decoded_anew(folder:
     assert cache_of(loaded(folder)).key != before
 
 
+def test_blocks_that_are_not_what_was_written_are_decoded_anew(folder: Path) -> None:
+    data = loaded(folder)
+    said(data)
+    right = {view: pixels.copy() for view, pixels in data.decoded_views().items()}
+    file = array(data)._pixels_file
+    with file.open("r+b") as opened:
+        for block in (2, 9):
+            opened.seek(block * 4 * 3 * SIDE**2 + 7)
+            opened.write(b"?!")
+    found = file.stat()
+    assert ("train", SIDE) not in data.decoded_views()
+    lines = said(data)
+    assert lines[0].startswith("2 blocks of decoded images in ")
+    assert len(lines) == 2
+    for view, pixels in data.decoded_views().items():
+        np.testing.assert_array_equal(pixels, right[view])
+    assert said(data) == []
+
+    content = bytearray(file.read_bytes())  # bits that the disk loses change no time: they are found in a day
+    content[0] ^= 255
+    file.write_bytes(content)
+    array(data).note_checked()
+    assert said(data) == []
+    os.utime(file.with_suffix(".checked"), (0, 0))
+    assert said(data)[0].startswith("1 blocks of decoded images in ")
+    assert found.st_size == file.stat().st_size
+
+
 def test_files_or_forms_that_differ_are_kept_apart(folder: Path) -> None:
     keys = {cache_of(loaded(folder)).key}
     keys.add(cache_of(load(Data(path=str(folder), image_size=17, in_memory=False))).key)
