@@ -52,6 +52,8 @@ def run_check(
         say(_title(file, target))
         if target.study is not None and target.kind == "study":
             say(budget(target.study))
+        if target.data.info.found:
+            say(target.data.info.found)
         for line in target.learned:
             say(f"{LEARN_FROM}: {line}")
         if target.teacher is not None:

@@ -123,8 +123,8 @@ def prepare(
     load = partial(load_data, trial=trial, download=download, most_bytes=limit, make=code.data)
     data = load(base)
     data.refuse_leaks(study.data)
-    if data.info.without:
-        say(data.info.without)
+    for line in filter(None, (data.info.found, data.info.without)):
+        say(line)
     _say_parts(data, say)
     _say_unknown_statistics(base, say, download=download)
     check_metrics(code.metrics, data)

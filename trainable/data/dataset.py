@@ -62,6 +62,7 @@ class DataInfo:
     """For images with masks, which keep their size, this is the median of their longer sides, in training."""
     mask_values: tuple[int, ...] = ()
     """For images with masks, this is the value of each class in the masks as they are stored."""
+    found: str = ""  # in words, the folders of images and masks, where the recipe does not name them
     left_out: tuple[str, ...] = ()  # the classes that `data.min_images` leaves out
 
     def __post_init__(self) -> None:

@@ -200,6 +200,7 @@ class Collection:
     """For images with masks, these say what the masks of each part show; the sources are MaskedSources."""
     classes_left_out: Mapping[str, int] = field(default_factory=dict)
     """The classes that `data.min_images` leaves out, with their numbers of training images."""
+    found: str = ""  # in words, the folders of images and masks, where the recipe does not name them
 
     @property
     def split_by(self) -> tuple[str, ...]:

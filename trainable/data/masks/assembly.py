@@ -69,6 +69,7 @@ def assemble_masked(
         stored=stored.names,
         pixel_counts=tuple(shown.sum(axis=0).tolist()),
         longer_side=longer,
+        found=collection.found,
         mask_values=_source(members["train"]).code.written,
     )
     groups = None if collection.groups is None else groups_by_part(members, collection.groups)

@@ -68,6 +68,7 @@ def surveyed(pairs: Pairs, spec: Data, masks: Masks) -> Collection:
         pairs.copy,
         tuple(code.classes[label] for label in strata.named_by),
         surveys,
+        found=pairs.found,
     )
 
 

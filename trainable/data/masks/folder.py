@@ -22,6 +22,12 @@ from trainable.data.source import Split
 from trainable.errors import DataError, listed
 from trainable.recipe.tasks import Masks
 
+USUAL = (Masks().images, Masks().folder)
+IMAGE_FOLDERS = ("images", "image", "imgs", "img", "img_dir", "jpegimages")
+MASK_FOLDERS = ("masks", "mask", "labels", "label", "annotations", "ann_dir", "segmentationclass")
+"""Published sets call the two folders so, in any case of letters. They are found where there is one of each
+and the recipe names none."""
+
 
 class Place(NamedTuple):
     """Names the folders of one part's images and masks; they may be one."""
@@ -42,7 +48,8 @@ def read(
     leave images out.
     """
     places = _places(root, named, masks, left_out)
-    return Pairs(str(root), "folder", {part: _pair(root, place, masks) for part, place in places.items()})
+    pairs = {part: _pair(root, place, masks) for part, place in places.items()}
+    return Pairs(str(root), "folder", pairs, found=_said(root, places["train"], masks))
 
 
 def named_parts(
@@ -115,7 +122,23 @@ def _place_in(folder: Path, masks: Masks) -> Place:
 
 def _two_folders(folder: Path, masks: Masks) -> Place | None:
     place = Place(folder / masks.images, folder / masks.folder)
-    return place if all(each.is_dir() for each in place) else None
+    if all(each.is_dir() for each in place):
+        return place
+    if (masks.images, masks.folder) != USUAL or masks.suffix is not None:
+        return None
+    children = subfolders(folder)
+    images = [child for child in children if child.name.lower() in IMAGE_FOLDERS]
+    found = [child for child in children if child.name.lower() in MASK_FOLDERS]
+    return Place(images[0], found[0]) if len(images) == len(found) == 1 else None
+
+
+def _said(root: Path, place: Place, masks: Masks) -> str:
+    """Return in words which folders were found, where they have not the names that the recipe says."""
+    images, found = (each.relative_to(root).as_posix() for each in place)
+    as_said = masks.images in images.split("/") and masks.folder in found.split("/")
+    if as_said or place.images == place.masks:
+        return ""
+    return f"images are in {images}/ and masks in {found}/, by the names of these folders"
 
 
 def _pair(root: Path, place: Place, masks: Masks) -> Pair:

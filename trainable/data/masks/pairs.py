@@ -40,6 +40,7 @@ class Pairs:
     copy: Path | None = None
     secret: frozenset[Split] = frozenset()
     """These parts may be published with masks that show nothing; then they are left out."""
+    found: str = ""  # in words, the folders of images and masks, where the recipe does not name them
 
 
 def pair_of_files(

@@ -12,7 +12,7 @@ from tests.trainable.small_images import write_image
 from tests.trainable.small_masks import bands, write_mask, write_pairs
 from trainable.data.masks.source import MaskedSource
 from trainable.data.members import members_of
-from trainable.data.reading import read
+from trainable.data.reading import read, read_pairs
 from trainable.data.source import Collection
 from trainable.errors import DataError
 from trainable.recipe.data import Columns, Data
@@ -272,3 +272,28 @@ def test_what_has_no_masks_is_an_error(tmp_path: Path, values: dict[str, Any], p
 
     with pytest.raises(DataError, match=problem):
         read(Data(**{"path": str(tmp_path), **values}), False, Masks())
+
+
+@pytest.mark.parametrize(
+    ("images", "masks"),
+    [("image", "label"), ("imgs", "masks"), ("JPEGImages", "SegmentationClass"), ("img_dir", "ann_dir")],
+)
+@pytest.mark.parametrize("part", ["", "train"])
+def test_folders_with_the_usual_names_of_published_sets_are_found_and_said(
+    tmp_path: Path, images: str, masks: str, part: str
+) -> None:
+    for folder in (images, masks):
+        write_image(tmp_path / folder / part / "a.png", mode="L")
+    found = read_pairs(Data(path=str(tmp_path)), False, Masks())
+    assert found.parts["train"].images.name(0) == "/".join(filter(None, [images, part, "a.png"]))
+    places = ["/".join(filter(None, [folder, part])) for folder in (images, masks)]
+    assert (
+        found.found == f"images are in {places[0]}/ and masks in {places[1]}/, by the names of these folders"
+    )
+
+
+def test_of_two_folders_that_could_have_the_masks_neither_is_taken(tmp_path: Path) -> None:
+    for folder in ("imgs", "masks", "labels"):
+        write_image(tmp_path / folder / "a.png", mode="L")
+    with pytest.raises(DataError, match=r"found imgs/, labels/, masks/.*task\.masks\.images and task\.masks"):
+        read_pairs(Data(path=str(tmp_path)), False, Masks())
