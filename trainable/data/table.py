@@ -7,7 +7,7 @@ import csv
 import io
 import math
 from collections.abc import Iterator, Sequence
-from itertools import compress
+from itertools import compress, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -68,12 +68,14 @@ def _from_csv(path: Path, required: Sequence[str], optional: Sequence[str]) -> T
     separator = _separator(text, SEPARATORS[path.suffix.lower()], required)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     try:
-        rows = list(_numbered(reader))
+        rows = list(islice(_numbered(reader), MOST_ROWS + 2))  # the header, and one too many
     except csv.Error as error:
         raise DataError(f"{path}: line {reader.line_num}: is not valid CSV: {error}") from None
     if not rows:
         raise DataError(f"{path}: is empty; expected a header and a row for each image")
     (_, header), *cells = rows
+    if len(cells) > MOST_ROWS:
+        raise DataError(f"{path}: has more than {MOST_ROWS:,} rows, the most of a manifest")
     wanted = _wanted(path, header, required, optional)
     if odd := [(number, len(row)) for number, row in cells if len(row) != len(header)]:
         named = listed([f"line {number} has {count}" for number, count in odd], 3)

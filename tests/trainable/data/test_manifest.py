@@ -262,3 +262,12 @@ def test_a_small_parquet_file_that_stands_for_gigabytes_is_refused_before_it_is_
     assert file.stat().st_size < 2**20
     with pytest.raises(DataError, match=said):
         load(Data(path=str(file)))
+
+
+def test_a_csv_file_has_no_more_rows_than_a_manifest_may(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainable.data.table.MOST_ROWS", 2)
+    (tmp_path / "images.csv").write_text("path,label\n" + "a.png,a\n" * 3)
+    with pytest.raises(DataError, match="has more than 2 rows, the most of a manifest"):
+        load(Data(path=str(tmp_path / "images.csv")))
