@@ -21,6 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 
 VARIABLE = "TUNEBOOK_TESTS_FOLDER"
+LONGEST_SECONDS = 60.0  # a file that cannot be removed after so long stays
 
 
 def start() -> Path:
@@ -46,17 +47,22 @@ def watch(folder: str) -> subprocess.Popen[bytes]:
 
 
 def clear_up(folder: str) -> None:
-    """Kill the processes that name the folder, until none is left, and remove it."""
-    while found := processes_of(folder):
+    """Kill the processes that name the folder and remove it, again for what they have started meanwhile."""
+    until = time.monotonic() + LONGEST_SECONDS
+    while (found := processes_of(folder)) or (Path(folder).exists() and time.monotonic() < until):
         for pid in found:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        for disk in disks_in(folder):
+            subprocess.run(["umount", "--lazy", disk], check=False)
+        shutil.rmtree(folder, ignore_errors=True)
         time.sleep(0.1)
-    with open("/proc/self/mounts") as file:
-        mounted = [line.split()[1] for line in file if line.split()[1].startswith(f"{folder}/")]
-    for disk in reversed(mounted):
-        subprocess.run(["umount", "--lazy", disk], check=False)
-    shutil.rmtree(folder, ignore_errors=True)
+
+
+def disks_in(folder: str) -> list[str]:
+    """The file systems that tests have mounted in a folder, the newest first."""
+    places = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
+    return [place for place in reversed(places) if place.startswith(f"{folder}/")]
 
 
 def processes_of(folder: str) -> list[int]:
