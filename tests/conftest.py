@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -40,6 +41,9 @@ from tests.tiers import fault_of_marks, overtime
 from trainable.collector import paused
 
 session.start()
+# `nohup make test-all &` has them ignored, and tests send them.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # What the product keeps between commands goes to a folder of this process, gone when the run of the tests is.
 CACHE = tempfile.mkdtemp(prefix="cache-")
@@ -76,6 +80,11 @@ def pytest_unconfigure() -> None:
 def pytest_itemcollected(item: pytest.Item) -> None:
     if fault := fault_of_marks({mark.name: mark.args for mark in item.iter_markers()}):
         raise pytest.UsageError(f"{item.nodeid}: {fault}")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What waits for other processes comes first, then what is slow: so no process has one of them last."""
+    items.sort(key=lambda item: [not item.get_closest_marker(name) for name in ("integration", "slow")])
 
 
 @pytest.hookimpl(wrapper=True)

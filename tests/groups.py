@@ -22,7 +22,7 @@ SERVICES = (
 
 
 class Groups(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
-    """Hands out the group with the most tests first."""
+    """Hands out the groups in the order of their first tests (`--no-loadscope-reorder`)."""
 
     def _split_scope(self, nodeid: str) -> str:
         return group_of(nodeid)

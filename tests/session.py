@@ -33,7 +33,8 @@ def start() -> Path:
         os.environ.update({VARIABLE: folder, "TMPDIR": folder, "RAY_TMPDIR": folder})
         tempfile.tempdir = None  # it is read again
         watch(folder)
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the run as Ctrl-C does
+        for number in (signal.SIGINT, signal.SIGTERM):  # SIGTERM ends the run as Ctrl-C does
+            signal.signal(number, signal.default_int_handler)
     return Path(os.environ[VARIABLE])
 
 
@@ -51,7 +52,7 @@ def clear_up(folder: str) -> None:
     until = time.monotonic() + LONGEST_SECONDS
     while (found := processes_of(folder)) or (Path(folder).exists() and time.monotonic() < until):
         for pid in found:
-            with suppress(ProcessLookupError):
+            with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         for disk in disks_in(folder):
             subprocess.run(["umount", "--lazy", disk], check=False)
@@ -69,11 +70,12 @@ def processes_of(folder: str) -> list[int]:
     """The processes whose environment or output names a folder: some of Ray's overwrite part of the first."""
     found = []
     for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+        named = b""
         with suppress(OSError):  # it has ended, or is another person's
-            named = Path(f"/proc/{pid}/environ").read_bytes()
-            named += os.readlink(f"/proc/{pid}/fd/1").encode()
-            if folder.encode() in named and pid != os.getpid():
-                found.append(pid)
+            named += Path(f"/proc/{pid}/environ").read_bytes()
+            named += os.readlink(f"/proc/{pid}/fd/1").encode()  # some have closed it
+        if folder.encode() in named and pid != os.getpid():
+            found.append(pid)
     return found
 
 

@@ -21,7 +21,8 @@ from tests import session
 folder = session.start()
 server = subprocess.Popen(["sleep", "1000"], start_new_session=True)
 renamed = subprocess.Popen(["sleep", "1000"], env={}, stdout=(folder / "log").open("w"))
-print(folder, server.pid, renamed.pid, flush=True)
+silent = subprocess.Popen(["sh", "-c", "exec sleep 1000 >&-"])
+print(folder, server.pid, renamed.pid, silent.pid, flush=True)
 signal.pause()
 """
 

@@ -17,6 +17,12 @@ def import_installed_alone() -> None:
     Python has put the folder of the program before all others. The program itself takes out the one where it
     runs, which is there with `-m`, before it imports anything of others.
     """
+    folders = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    named = [each for each in folders if each not in ("", os.curdir)]
+    if len(folders) > 1 and named != folders:  # `:/opt/x` names the folder where the command runs, unmeant
+        os.environ["PYTHONPATH"] = os.pathsep.join(named)
+        if (here := os.getcwd()) not in (*named, str(Path(__file__).parents[1])):
+            sys.path[:] = [each for each in sys.path if each not in ("", os.curdir, here)]
     if not imports_installed_alone() and Path(sys.path[0]).absolute() == Path(sys.argv[0]).resolve().parent:
         del sys.path[0]
     os.environ[SAFE_PATH] = "1"

@@ -14,27 +14,34 @@ import select
 import signal
 import stat
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 """What ends a process beside Ctrl-C: a machine that is taken back, a terminal that is closed."""
+ENDING_SECONDS = 10.0  # for so long a further signal is not heard
 
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
     """Raise SystemExit in the block at SIGTERM and SIGHUP, with the code by which shells know the signal.
 
-    A further one does not disturb what ends then; Ctrl-C does. A signal that whoever started this process had
-    it ignore, as `nohup` does, stays ignored.
+    A further one soon after does not disturb what ends then; Ctrl-C does. A signal that whoever started this
+    process had it ignore, as `nohup` does, stays ignored.
     """
+    began = -ENDING_SECONDS
 
     def end(number: int, frame: FrameType | None) -> None:
-        for each in heard:
-            signal.signal(each, signal.SIG_IGN)
+        nonlocal began
+        if time.monotonic() - began < ENDING_SECONDS:
+            return
+        began = time.monotonic()
         leave_closed_terminal()
-        raise SystemExit(128 + number)
+        raise SystemExit(
+            128 + number
+        )  # Python loses it in a callback, such as __del__: then the next one counts
 
     heard = heard_signals(*ENDING_SIGNALS)
     before = {number: signal.signal(number, end) for number in heard}

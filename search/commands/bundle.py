@@ -14,5 +14,5 @@ def run_bundle(folder: Path, out: Path, trial: int | None) -> None:
     """Writes the bundle to a new folder, and prints what was checked. Raises UserError, ExportError among
     them."""
     check_new(out, "the bundle")
-    write_bundle(find_trained(folder, trial), out, say=print)
+    write_bundle(find_trained(folder, trial), out, say=tell)
     tell(f"bundle -> {out}")

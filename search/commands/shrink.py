@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -97,7 +96,7 @@ def run_shrink(asked: Asked, out: Path | None, *, as_json: bool, download: bool)
         check_new(out, "the pruned network")
     _check_settings(asked)
     _check_teacher_stays(asked, out)
-    say = silent if as_json else partial(print, flush=True)
+    say = silent if as_json else tell
     try:
         with _trained(asked, download, say) as (trained, folder):
             if trained.whole_training is None:

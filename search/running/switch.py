@@ -81,7 +81,7 @@ class StopSwitch:
         """Makes Ctrl-C, SIGTERM and a closed terminal end the search cleanly, once.
 
         A second Ctrl-C or SIGTERM interrupts at once. A terminal that closes says so more than once, by the
-        kernel and by its shell.
+        kernel, by its shell, and by the SIGTERM of whatever ends the person's other processes then.
         """
         heard = (signal.SIGINT, *heard_signals(*ENDING_SIGNALS))
         before = {number: signal.getsignal(number) for number in heard}
@@ -89,7 +89,7 @@ class StopSwitch:
         def on_signal(number: int, frame: FrameType | None) -> None:
             if number == signal.SIGHUP:
                 leave_closed_terminal()
-            elif self.signals:
+            elif self.signals and (number == signal.SIGINT or set(self.signals) != {signal.SIGHUP}):
                 raise KeyboardInterrupt
             self.signals.append(number)
             with suppress(OSError):  # standard error may be closed, or a pipe that nobody reads

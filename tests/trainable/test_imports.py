@@ -45,3 +45,14 @@ def test_folders_that_somebody_named_stay(told: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("sys.path", list(before))
     import_installed_alone()
     assert sys.path == before, "as PYTHONPATH has it"
+
+
+@pytest.mark.parametrize("empty", ["", "."])
+def test_an_empty_folder_in_pythonpath_names_none(
+    empty: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", f"{empty}{os.pathsep}/mine")
+    monkeypatch.setattr("sys.path", [str(tmp_path / "bin"), str(tmp_path), "/mine", "/lib"])
+    import_installed_alone()
+    assert os.environ["PYTHONPATH"] == "/mine", "which processes that are started inherit"
+    assert sys.path == ["/mine", "/lib"]

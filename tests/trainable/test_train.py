@@ -254,7 +254,7 @@ def test_other_images_replace_the_recipes(tmp_path: Path, capsys: pytest.Capture
     arrays |= {f"{name}_labels": labels[:, None] for name, (_, labels) in parts.items()}
     np.savez(tmp_path / "mine.npz", **arrays)
     recipe = small_recipe({"data.path": "digits", "data.format": "digits", "data.image_size": 8})
-    found = Provenance(data_digest="of other images", threads=1)
+    found = Provenance(data_digest="2-of other images", threads=1)
     write_recipe(tmp_path / "best.yaml", recipe.model_copy(update={"provenance": found}))
     assert train(tmp_path / "best.yaml", "--data", str(tmp_path / "mine.npz"), "--test") == 0
     printed = capsys.readouterr().out

@@ -102,7 +102,7 @@ class Origins:
         if self.images and now.images and not comparable(self.images, now.images):
             yield (
                 f"{data}: the recipe was found by an earlier version, whose digest of the images cannot be "
-                f"compared with today's {_both(self.images, now.images)}; train it again (tunebook train)"
+                f"compared with today's {_both(self.images, now.images)}"
             )
         elif self.images not in (None, now.images):
             yield f"{images} {_both(self.images, now.images)}"

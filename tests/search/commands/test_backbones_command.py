@@ -174,6 +174,7 @@ def test_a_second_look_is_taken_from_the_cache(
     assert {each: each.stat().st_mtime_ns for each in cache.rglob("*.npz")} == stored
 
 
+@pytest.mark.slow("trains networks")
 def test_what_is_not_at_hand_is_said(tunebook: Tunebook, weights: Path, images: Path) -> None:
     arguments = ("backbones", images, "--weights", weights)
     code, out, _ = tunebook(*arguments, "--models", "test_resnet,test_vit")

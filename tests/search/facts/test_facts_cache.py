@@ -154,6 +154,7 @@ def test_a_broken_file_is_measured_over(images: Path, content: bytes) -> None:
     assert again == before
 
 
+@pytest.mark.slow("measures networks")
 def test_speeds_are_timed_once_and_the_rest_is_measured_again(images: Path) -> None:
     base = recipe(images)
     first = cached_or_measured(base, CPU)

@@ -208,6 +208,7 @@ def test_the_recipe_of_a_trial_has_its_teachers_time_in_all_epochs(searched: tup
     assert "total_teacher_seconds" not in plain.metrics
 
 
+@pytest.mark.slow("trains a teacher")
 def test_a_teacher_that_is_no_larger_is_said_to_gain_little(
     searched: tuple[Path, Run], tmp_path: Path
 ) -> None:

@@ -128,6 +128,7 @@ def test_weights_that_are_missing_or_fit_nothing_are_reported_before_any_trial(t
     assert again(study, tmp_path).space == prepared.space
 
 
+@pytest.mark.slow("measures networks")
 def test_a_search_begins_with_what_a_person_wrote_over_the_facts(tmp_path: Path) -> None:
     written = {"facts__parameters": 25_000_000, "facts__lr_band": [0.1, 0.4]}
     prepared = prepare(study_of(**written), Home(tmp_path), MACHINE)

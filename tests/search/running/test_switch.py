@@ -47,8 +47,24 @@ def test_a_terminal_that_closes_ends_a_search_cleanly_though_it_says_so_twice() 
     assert (switch.stops, switch.signals[0]) == (True, signal.SIGHUP)
 
 
-@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_the_sigterm_that_follows_a_closed_terminal_lets_trials_be_saved() -> None:
+    with StopSwitch().listening():
+        signal.raise_signal(signal.SIGHUP)
+        signal.raise_signal(signal.SIGTERM)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (signal.SIGINT, signal.SIGINT),
+        (signal.SIGINT, signal.SIGTERM),
+        (signal.SIGTERM, signal.SIGINT),
+        (signal.SIGTERM, signal.SIGTERM),
+        (signal.SIGHUP, signal.SIGINT),
+    ],
+)
 def test_a_second_ctrl_c_or_sigterm_interrupts_at_once(first: int, second: int) -> None:
     with StopSwitch().listening():
         signal.raise_signal(first)

@@ -146,6 +146,7 @@ def test_a_network_that_knows_the_masks_already_is_found_by_shuffled_ones(
     assert found["shuffled masks"].level == "error"
 
 
+@pytest.mark.slow("trains for its checks")
 def test_a_network_with_two_heads_is_checked(recipe: Recipe, data: DataSet) -> None:
     class TwoHeads(nn.Module):
         def __init__(self) -> None:

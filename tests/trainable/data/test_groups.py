@@ -219,6 +219,7 @@ def test_given_parts_that_share_a_patient_are_an_error_in_check(leaking: Recipe)
     )
 
 
+@pytest.mark.slow("trains networks")
 def test_given_parts_that_share_a_patient_are_not_trained_unless_that_is_allowed(leaking: Recipe) -> None:
     with pytest.raises(DataError, match=r"4 groups are in train and validation .*data\.leaks=allow"):
         train(leaking)

@@ -150,6 +150,7 @@ def test_costs_are_measured_again_where_another_loss_takes_memory(
     assert (key_of_cost(recipe) == key_of_cost(recipe.with_values(values))) is same
 
 
+@pytest.mark.slow("trains for a probe")
 def test_each_ending_of_a_segmentation_scores_as_a_run_that_says_so(root: Path, data: DataSet) -> None:
     recipe = mask_recipe(root, {"loop.epochs": 1, "data.flips": ["horizontal"]})
     flipping = Recipe.from_tree(recipe.tree()).with_values({AVERAGING: "none", FLIP: True})

@@ -67,6 +67,7 @@ class OnlyFast(nn.Module):
         return logits
 
 
+@pytest.mark.slow("trains for a probe")
 @pytest.mark.skipif(len(formats_of(CPU)) < 2, reason="this processor has one format alone")
 def test_a_network_that_is_faster_in_bf16_is_trained_in_it() -> None:
     assert fastest(measure_speeds(OnlyFast(), (1, 8, 8), CPU, 3)).number_format == "bf16"
