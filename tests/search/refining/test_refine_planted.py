@@ -17,6 +17,8 @@ import pytest
 from search.refining.refine import refined
 from tests.search.planted_searches import Images, Landscape, Run, planted
 
+pytestmark = pytest.mark.slow("runs many searches")
+
 SEEDS = (0, 1, 2)
 SAMPLERS = ("random", "qmc", "tpe")
 
@@ -209,7 +211,6 @@ def scores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Score]]:
     }
 
 
-@pytest.mark.slow("runs many searches")
 def test_what_is_planted_is_found_and_little_else(scores: dict[str, list[Score]]) -> None:
     """There are 15 planted and 12 healthy searches, three seeds each; six gave recall and precision 0.99."""
     every = [score for each in scores.values() for score in each]

@@ -45,6 +45,7 @@ def probabilities_of_run(trained: Trained) -> Tensor:
     return scores.answers.probabilities.float()
 
 
+@pytest.mark.slow("exports networks")
 @pytest.mark.parametrize(
     "family",
     [
