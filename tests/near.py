@@ -32,35 +32,35 @@ def main(since: str = "HEAD") -> int:
 
 
 def changed_files(since: str) -> set[str]:
-    """The files that differ from a commit, new ones among them, as paths from the root."""
-    commands = (
-        ["diff", "--name-only", "--diff-filter=d", since, "--"],
-        ["ls-files", "--others", "--exclude-standard"],
-    )
-    lines = [
-        subprocess.run(["git", *each], cwd=ROOT, check=True, capture_output=True, text=True)
-        for each in commands
-    ]
-    return {line for done in lines for line in done.stdout.splitlines()}
+    """The files that differ from a commit, new and removed ones among them, as paths from the root."""
+    return {*_git("diff", "--name-only", since, "--"), *_git("ls-files", "--others", "--exclude-standard")}
+
+
+def _git(*words: str) -> list[str]:
+    done = subprocess.run(["git", *words], cwd=ROOT, check=True, capture_output=True, text=True)
+    return done.stdout.splitlines()
 
 
 def places_near(changed: Iterable[str], graph: grimp.ImportGraph) -> set[str]:
     """The folders and files of tests near changed files, as paths from the root."""
     files = [Path(each) for each in changed]
-    modules = {module_of(each) for each in files if each.suffix == ".py" and each.parts[0] in PACKAGES}
-    known = modules & graph.modules
-    above = {importer for module in known for importer in graph.find_modules_that_directly_import(module)}
-    rooms = {room_of(module, graph.modules) for module in known | above}
+    if any(each.parts[0] == "tests" and len(each.parts) == 2 and not is_test(each) for each in files):
+        return {"tests"}  # all tests share it
+    modules = {module_of(each, graph.modules) for each in files if each.parts[0] in PACKAGES}
+    above = {importer for module in modules for importer in graph.find_modules_that_directly_import(module)}
+    rooms = {room_of(module, graph.modules) for module in modules | above}
     tests = {
-        str(each if each.name.startswith("test_") else each.parent) for each in files if is_of_tests(each)
+        str(each if is_test(each) else each.parent)
+        for each in files
+        if each.parts[0] == "tests" and (ROOT / each).exists()
     }
     return without_inner({place for room in rooms for place in tests_of(room)} | tests)
 
 
-def module_of(path: Path) -> str:
-    """The module of a file: `trainable/data/__init__.py` is `trainable.data`."""
-    parts = path.with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+def module_of(path: Path, modules: Collection[str]) -> str:
+    """The module of a file; of a template, or of a file that was removed, the package around it."""
+    names = [".".join(each.parts) for each in (path.with_suffix(""), *path.parents)]
+    return next(name for name in names if name in modules)
 
 
 def room_of(module: str, modules: Collection[str]) -> str:
@@ -80,11 +80,6 @@ def tests_of(room: str) -> Iterator[str]:
 
 def is_test(path: Path) -> bool:
     return path.name.startswith("test_")
-
-
-def is_of_tests(path: Path) -> bool:
-    """Only below a folder of tests: what lies at the top of `tests` is shared by all."""
-    return path.parts[0] == "tests" and path.suffix == ".py" and (len(path.parts) > 2 or is_test(path))
 
 
 def without_inner(places: Collection[str]) -> set[str]:

@@ -38,3 +38,9 @@ def test_a_changed_test_is_near_itself_and_what_tests_share_is_near_its_folder(
         "tests/waiting.py",
     ]
     assert places_near(changed, graph) == {"tests/spaces/test_facts.py", "tests/search/record"}
+    assert places_near(["tests/waiting.py", "spaces/facts.py"], graph) == {"tests"}, "all tests share it"
+
+
+@pytest.mark.parametrize("name", ["templates/page.html", "removed.py"])
+def test_a_template_or_a_removed_module_is_near_its_room(name: str, graph: grimp.ImportGraph) -> None:
+    assert "tests/search/reporting" in places_near([f"search/reporting/{name}"], graph)
