@@ -31,8 +31,8 @@ def test_a_room_within_a_changed_room_is_not_named_twice(graph: grimp.ImportGrap
 def test_a_changed_test_is_near_itself_and_what_tests_share_is_near_its_folder(
     graph: grimp.ImportGraph,
 ) -> None:
-    changed = ["tests/spaces/test_facts.py", "tests/search/record/conftest.py", "README.md"]
-    assert places_near(changed, graph) == {"tests/spaces/test_facts.py", "tests/search/record"}
+    changed = ["tests/spaces/test_facts.py", "tests/search/followers/conftest.py", "README.md"]
+    assert places_near(changed, graph) == {"tests/spaces/test_facts.py", "tests/search/followers"}
     assert places_near(["tests/waiting.py", "spaces/facts.py"], graph) == {"tests"}, "all tests share it"
 
 
