@@ -6,14 +6,15 @@ import json
 import re
 import sys
 from io import TextIOWrapper
-from typing import TextIO
+from typing import IO, TextIO
 
 from trainable.errors import visible
 
 
 def tell(text: str, to: TextIO | None = None) -> None:
     """Print lines to standard output, or `to` another stream, with escapes for what a terminal would obey."""
-    print(visible_lines(text), file=to, flush=True)
+    stream = sys.stdout if to is None else to
+    print(encodable(visible_lines(text), stream), file=stream, flush=True)
 
 
 def tell_json(text: str) -> None:
@@ -24,6 +25,12 @@ def tell_json(text: str) -> None:
 def visible_lines(text: str) -> str:
     """Returns a text in which all but line ends and tabs is escaped that a terminal would obey."""
     return re.sub(r"[^\n\t]+", lambda found: visible(found[0]), text)
+
+
+def encodable(text: str, stream: IO[str]) -> str:
+    """Replace each character that a stream's encoding has not by its escape."""
+    encoding = getattr(stream, "encoding", None) or "utf-8"  # a StringIO has none
+    return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def show_what_can_be_shown() -> None:

@@ -41,7 +41,7 @@ from search.verdicts.words import counts, promise
 from spaces.catalog.explain import Row
 from spaces.domains import counted
 from trainable.recipe.sources import with_guide_names
-from trainable.terminal import tell_json, visible_lines
+from trainable.terminal import encodable, tell_json, visible_lines
 
 REFRESH_SECONDS = 0.5
 MOST_SHARE = 0.05
@@ -60,7 +60,8 @@ class Screen(Console):
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
-            yield segment if segment.control else segment._replace(text=visible_lines(segment.text))
+            text = encodable(visible_lines(segment.text), self.file)
+            yield segment if segment.control else segment._replace(text=text)
 
 
 def console() -> Screen:

@@ -49,13 +49,15 @@ def test_what_people_write_is_printed_as_it_is(text: str, capsys: pytest.Capture
     assert [line.strip() for line in out.splitlines()] == [text, text, "name", text]
 
 
+@pytest.mark.parametrize("by_a_command", [True, False], ids=["a command", "a script"])
 @pytest.mark.parametrize("encoding", ["latin-1", "ascii", "utf-8"])
 def test_an_encoding_that_has_not_a_letter_shows_another(
-    encoding: str, monkeypatch: pytest.MonkeyPatch
+    encoding: str, by_a_command: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written = io.BytesIO()
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, encoding=encoding))
-    show_what_can_be_shown()
+    if by_a_command:
+        show_what_can_be_shown()
     tell("苹果 é")
     console().print(Rows("", ("name",), (("苹果",),)))
     sys.stdout.flush()
