@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -51,10 +52,13 @@ def exclusions(data: DataSet, members: Members, *, full: bool = False) -> Iterat
 
 def write_exclusions(found: Iterable[Exclusion], path: Path) -> None:
     """Write the file that `data.exclude` names, which must not exist. Raises OSError."""
-    with path.open("x", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow([PART, IMAGE, "why", "stays_part", "stays"])
-        writer.writerows(found)
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow([PART, IMAGE, "why", "stays_part", "stays"])
+    writer.writerows(found)
+    content = text.getvalue().encode("utf-8", "surrogateescape")  # names of files need not be UTF-8
+    with path.open("xb") as file:
+        file.write(content)
 
 
 def _exclusion(members: Members, one: At, stays: At, why: Literal["equal", "nearly the same"]) -> Exclusion:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from itertools import chain, combinations
@@ -23,7 +23,7 @@ SHOWN = 3
 
 EXPRESSIONS = (
     r"([^/]+)/[^/]+$",  # the folder of an image, below that of its class
-    r"([^/]*[0-9][^/]*?)[ _.-]+[A-Za-z]*[0-9]+[.][A-Za-z0-9]+$",  # IMG_01 of IMG_01_003.png
+    r"(?:^|/)([^/]+)[ _.-][A-Za-z]*[0-9]+[.][A-Za-z0-9]+$",  # IMG_01 of IMG_01_003.png
 )
 """These are tried to find series; `data.group` takes them as they are."""
 IMAGES_A_SERIES = 2
@@ -173,17 +173,23 @@ def series_of(members: Members, classes: int) -> Series | None:
         part: [selection.source.name(index) for index in selection.indices.tolist()]
         for part, selection in members.items()
     }
+    images = sum(map(len, names.values()))
     for expression in EXPRESSIONS:
-        pattern, found = re.compile(expression), dict[Split, tuple[str, ...]]()
-        for part, paths in names.items():
-            matches = [pattern.search(path) for path in paths]
-            found[part] = tuple(match[1] for match in matches if match is not None)
+        pattern = re.compile(expression)
+        found = {part: tuple(_captures(pattern, paths)) for part, paths in names.items()}
         series = Series(expression, found)
-        images = sum(map(len, names.values()))
         complete = sum(map(len, found.values())) == images
         if complete and SERIES_A_CLASS * classes < series.count <= images // IMAGES_A_SERIES:
             return series
     return None
+
+
+def _captures(pattern: re.Pattern[str], paths: Iterable[str]) -> Iterator[str]:
+    """Yield what is captured in each path, up to the first path in which nothing is."""
+    for path in paths:
+        if (match := pattern.search(path)) is None:
+            return
+        yield match[1]
 
 
 def _shared(found: Mapping[Split, Counter[str]]) -> tuple[Shared, ...]:

@@ -170,7 +170,7 @@ class StoredArray:
 
     def _state(self) -> str:
         found = self._pixels_file.stat()
-        return f"{found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}\n"
+        return f"{found.st_size} {found.st_mtime_ns}\n"  # a copy, or another mount, has an inode of its own
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ def read_table(path: Path, required: Sequence[str], optional: Sequence[str]) -> 
 
 def _from_csv(path: Path, required: Sequence[str], optional: Sequence[str]) -> Table:
     text = _decoded(path)
-    separator = _separator(text, SEPARATORS[path.suffix.lower()], required)
+    separator = _separator(text, SEPARATORS.get(path.suffix.lower(), ","), required)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     try:
         rows = list(islice(_numbered(reader), MOST_ROWS + 2))  # the header, and one too many
@@ -102,7 +102,7 @@ def _decoded(path: Path) -> str:
 def _separator(text: str, usual: str, required: Sequence[str]) -> str:
     """Return what stands between the cells of the header: the usual separator of such a file, unless another
     one finds more of the required columns, as where a spreadsheet writes decimals with a comma."""
-    header = text.partition("\n")[0].strip("\r")
+    header = next((line for line in text.splitlines() if line.strip()), "")
 
     def found(separator: str) -> int:
         names = next(csv.reader([header], delimiter=separator), [])
@@ -116,8 +116,11 @@ def _position(wanted: str, names: Sequence[str]) -> int | None:
     it or the case of letters alone; None if there is none, or several."""
     if wanted in names:
         return names.index(wanted)
-    alike = [at for at, name in enumerate(names) if name.strip().casefold() == wanted.strip().casefold()]
-    return alike[0] if len(alike) == 1 else None
+    return alike[0] if len(alike := _alike(wanted, names)) == 1 else None
+
+
+def _alike(wanted: str, names: Sequence[str]) -> list[int]:
+    return [at for at, name in enumerate(names) if name.strip().casefold() == wanted.strip().casefold()]
 
 
 def _numbered(reader: Any) -> Iterator[tuple[int, list[str]]]:
@@ -214,6 +217,12 @@ def _wanted(
     """Returns the positions of the columns to read, by name."""
     if twice := [name for name in (*required, *optional) if list(found).count(name) > 1]:
         raise DataError(f"{path}: there are several columns {listed([quoted(name) for name in twice])}")
+    for name in (*required, *optional):
+        if name not in found and len(alike := _alike(name, found)) > 1:
+            named = listed([quoted(found[at]) for at in alike])
+            raise DataError(
+                f"{path}: {named} may all be the column {quoted(name)}; data.columns says which is meant"
+            )
     places = {name: _position(name, found) for name in (*required, *optional)}
     if missing := [name for name in required if places[name] is None]:
         columns = listed(list(found), 20) or "none"

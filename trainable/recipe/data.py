@@ -96,6 +96,13 @@ Normalisation = Annotated[
 ]
 
 
+def a_part_to_train_on(name: str | None) -> str | None:
+    """Refuse `none`, which is for validation and test."""
+    if name == NONE:
+        raise ValueError("none would leave nothing to train on; none is for validation and test")
+    return name
+
+
 class Data(Spec):
     """Says which images there are, how they are split, and what the model sees of them.
 
@@ -142,7 +149,11 @@ class Data(Spec):
         Literal["refuse", "allow"],
         Purpose("whether to train although parts that the data define share a group", YOURS),
     ] = "refuse"
-    train: Annotated[str | None, Purpose("the training folder, if it has another name", YOURS)] = None
+    train: Annotated[
+        str | None,
+        AfterValidator(a_part_to_train_on),
+        Purpose("the training folder, if it has another name", YOURS),
+    ] = None
     validation: Annotated[
         str | None,
         Purpose("the validation folder, if it has another name; none leaves the data's own out", YOURS),
@@ -242,12 +253,6 @@ class Data(Spec):
             "ours",
         ),
     ] = "auto"
-
-    @model_validator(mode="after")
-    def trained_on(self) -> Self:
-        if self.train == NONE:
-            raise ValueError("train: none would leave nothing to train on; none is for validation and test")
-        return self
 
     @property
     def named_parts(self) -> dict[Split, str | None]:

@@ -131,16 +131,22 @@ def test_a_list_from_a_spreadsheet_is_read_whatever_its_separator_encoding_and_n
         ("utf-8-sig", ";", "\r\n"),
         ("utf-16", "\t", "\r\n"),
         ("utf-8", "|", "\n"),
+        ("utf-8", ",", "\r"),
+        ("utf-8", ";", "\r"),
     ):
         lines = [f"Path {separator}LABEL{separator}note"]
-        lines += [f"{row['path']} {separator} {row['label']} {separator}a, b" for row in rows]
+        note = "a" if separator == "," else "a, b"
+        lines += [f"{row['path']} {separator} {row['label']} {separator}{note}" for row in rows]
         (tmp_path / "sheet.csv").write_bytes(ends.join(lines).encode(encoding))
         assert load(Data(path=str(tmp_path / "sheet.csv"))).info.digest == wanted.digest
 
 
 def test_a_column_of_two_names_that_are_alike_is_asked_for(tmp_path: Path, rows: list[Row]) -> None:
     named = [{"Path": row["path"], "PATH": "x", "label": row["label"]} for row in rows]
-    assert "there is no column 'path'; its columns are Path, PATH, label" in fault_of(tmp_path, named)
+    asked = "'Path', 'PATH' may all be the column 'path'; data.columns says which is meant"
+    assert asked in fault_of(tmp_path, named)
+    parts = [{**row, "Split": "train", "SPLIT": "test"} for row in rows]
+    assert "'Split', 'SPLIT' may all be the column 'split'" in fault_of(tmp_path, parts)
     assert manifest(tmp_path, named, columns=Columns(path="Path")).info.train_images
 
 

@@ -34,8 +34,8 @@ def surveyed(pairs: Pairs, spec: Data, masks: Masks) -> Collection:
     Its labels are strata. Raises DataError naming the masks that cannot be read, do not fit their images, or
     have values of no class; for names that do not fit; and for a part whose masks show nothing.
     """
-    binary = masks.values == "binary"
-    found = {part: survey(pair, binary=binary) for part, pair in pairs.parts.items()}
+    foreground = (masks.threshold or 1) if masks.values == "binary" else None
+    found = {part: survey(pair, foreground=foreground) for part, pair in pairs.parts.items()}
     code = _checked_code(pairs, masks, found)
     surveys = _shown(
         {

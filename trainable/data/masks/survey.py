@@ -34,10 +34,11 @@ class RawSurvey(NamedTuple):
     """Masks that cannot be read or do not fit their images; they have zeros above."""
 
 
-def survey(pair: Pair, *, binary: bool) -> RawSurvey:
+def survey(pair: Pair, *, foreground: int | None) -> RawSurvey:
     """Reads every mask of a part, and the header of every image.
 
-    Where masks are `binary`, those of 0 and 255 have the digests of those of 0 and 1. Threads read them, one
+    Of binary masks what counts is where `foreground`, the least value of it, is reached: those of 0 and 255
+    have the digests of those of 0 and 1. It is None for masks of several classes. Threads read them, one
     for each processor: decoders release the interpreter's lock.
     """
     count = len(pair.masks)
@@ -50,7 +51,8 @@ def survey(pair: Pair, *, binary: bool) -> RawSurvey:
             try:
                 mask = _checked(pair, index)
                 sizes[index], values[index] = mask.shape, count_values(mask)
-                digests[index] = digest_of((mask != 0).astype(np.uint8) if binary else mask)
+                shown = mask if foreground is None else (mask >= foreground).astype(np.uint8)
+                digests[index] = digest_of(shown)
             except Exception as error:  # as in decode: Pillow's plug-ins raise nearly anything
                 faults.append(Broken(pair.masks.name(index), str(error) or type(error).__name__))
         return faults

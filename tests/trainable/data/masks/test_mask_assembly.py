@@ -90,6 +90,23 @@ def test_where_the_masks_show_what_counts(
     assert after.digest != before.digest
 
 
+@pytest.mark.parametrize(("threshold", "soft"), [(None, 0), (128, 16)])
+def test_where_binary_masks_show_their_foreground_counts(
+    tmp_path: Path, threshold: int | None, soft: int
+) -> None:
+    """A soft border that covers the whole mask hides nothing: what reaches the threshold counts."""
+    digests = set()
+    for name, shift in (("one", 0), ("same", 0), ("moved", 3)):
+        folder = write_masks(tmp_path / name, 24, SIZES)
+        (folder / "classes.txt").write_text("background\nforeground\n")
+        for path in sorted((folder / "masks").iterdir()):
+            shape = np.roll(np.asarray(Image.open(path)) == 1, shift, axis=1)
+            Image.fromarray(np.where(shape, 235, soft).astype(np.uint8)).save(path)
+        masks = {"task.masks.values": "binary", "task.masks.threshold": threshold}
+        digests.add(mask_data(mask_recipe(folder, masks)).info.digest)
+    assert len(digests) == 2
+
+
 @pytest.mark.parametrize(("longer", "side"), [(256, 128), (100, 128), (70, 96), (28, 32), (20, 24)])
 def test_the_default_window_is_as_large_as_most_images_up_to_a_limit(longer: int, side: int) -> None:
     assert window_side(longer, gpu=False) == side
