@@ -290,6 +290,7 @@ def test_services_wait_for_healthy_ones_and_keep_their_data_in_volumes(compose: 
     assert [name for name, service in services.items() if "ports" in service] == ["mlflow"]
 
 
+@pytest.mark.slow("asks other programs")
 def test_the_flags_of_the_server_exist(compose: dict[str, Any]) -> None:
     from mlflow.cli import cli
 

@@ -90,6 +90,7 @@ def test_lr_find_writes_a_page_that_needs_no_other_file(tunebook: Tunebook) -> N
     assert "band: optimizer.lr" in page
 
 
+@pytest.mark.slow("trains for a probe")
 def test_lr_find_leaves_with_1_where_there_is_no_band(tunebook: Tunebook) -> None:
     """All images are alike, and each class has equally many: nothing can be learnt."""
     for name in ("cat", "dog"):

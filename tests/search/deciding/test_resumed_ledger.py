@@ -47,6 +47,7 @@ def test_killed_after_any_line_a_search_goes_on_as_if_it_had_never_stopped(
         assert essence(part) == essence(whole), f"killed in line {cut + 1}: {lines[cut].decode()}"
 
 
+@pytest.mark.slow("replays a search after each line")
 @pytest.mark.parametrize("scheduler", ["asha", "promotion"])
 def test_killed_after_every_single_epoch_a_search_still_comes_to_the_same_end(
     open_ledger: Open, tmp_path: Path, scheduler: SchedulerKind

@@ -179,6 +179,7 @@ def test_the_folder_is_the_persons_cache(monkeypatch: pytest.MonkeyPatch) -> Non
         assert cache_folder() == Path.home() / ".cache/tunebook/facts"
 
 
+@pytest.mark.slow("measures networks")
 def test_what_is_stored_comes_back(images: Path) -> None:
     found = cached_or_measured(recipe(images), CPU)
     file = cache_folder() / "other.json"

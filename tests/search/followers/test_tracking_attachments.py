@@ -126,6 +126,7 @@ def test_the_drivers_machine_is_measured_only_on_demand(
     assert 0.0 <= measured(on=True)["system/cpu_utilization_percentage"] <= 100.0
 
 
+@pytest.mark.slow("writes to MLflow")
 def test_the_view_is_a_tag_of_the_experiment(client: MlflowClient, folder: Path) -> None:
     finished(folder)
     (parent,), _ = runs_of(client, folder)

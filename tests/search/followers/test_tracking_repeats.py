@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from search.followers.saved_view import AGAIN, TAG
 from search.record.home import CURSOR_FILE
 from search.record.journal import Event
@@ -91,6 +93,7 @@ def test_a_final_that_is_resumed_goes_into_the_same_runs(
     assert contents(storage, folder) == sent
 
 
+@pytest.mark.slow("writes to MLflow")
 def test_the_model_is_the_winners_with_its_estimate(client: MlflowClient, folder: Path) -> None:
     write(folder, a_search_with_a_final(folder))
     finished(folder)

@@ -69,6 +69,7 @@ def test_a_second_driver_is_refused_while_the_first_lives_and_not_afterwards(sto
     assert said == [], "one that has ended is not waited for"
 
 
+@pytest.mark.slow("waits for a lease")
 def test_a_driver_that_died_is_waited_for_and_replaced(store: Store) -> None:
     write(store, OTHER)
     began, said = time.monotonic(), list[str]()

@@ -29,6 +29,7 @@ At = Mapping[str, float]
 # --- the command --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow("reads many searches")
 def test_the_next_study_is_written_with_its_reasons_and_can_be_searched(
     tunebook: Call, tmp_path: Path
 ) -> None:

@@ -49,6 +49,7 @@ def test_the_program_takes_any_number_of_images(trained: tuple[Path, Run]) -> No
         assert torch.allclose(found.sum(1), torch.ones(images))
 
 
+@pytest.mark.slow("exports a network")
 def test_the_program_makes_images_of_any_size_square_itself(trained: tuple[Path, Run]) -> None:
     program = best_program(Search(trained[0])).module()
     found = program(torch.full((2, 20, 13, 1), 255, dtype=torch.uint8))

@@ -58,6 +58,7 @@ def test_the_noise_is_that_of_all_comparisons_together() -> None:
     assert found.noise == pytest.approx(half_width(gains, 0.975))
 
 
+@pytest.mark.slow("trains networks")
 def test_a_recipe_is_finalized_with_its_own_threads_and_scores_as_it_does_when_it_is_trained() -> None:
     tiny = {"model": {"kind": "resnet_small", "depth": 8, "width": 8}, "loop.epochs": 1}
     known = {"provenance": Provenance(threads=1)}

@@ -65,16 +65,19 @@ def quick() -> Iterator[None]:
     assert time.monotonic() - began < LONG / 4
 
 
+@pytest.mark.slow("starts processes")
 def test_a_process_that_is_killed_is_that_runs_fault_and_the_others_are_done() -> None:
     found = [(each.result, each.fault) for each in in_processes(killed_with_seed_0, recipes(3))]
     assert found == [(None, "its process was killed; out of memory?"), (1, None), (2, None)]
 
 
+@pytest.mark.slow("starts processes")
 def test_more_recipes_than_processors_are_all_done_in_their_order() -> None:
     count = len(os.sched_getaffinity(0)) + 2
     assert [each.result for each in in_processes(seed_of, recipes(count))] == list(range(count))
 
 
+@pytest.mark.slow("starts processes")
 def test_who_stops_after_a_fault_waits_for_no_other_run(begun: Path) -> None:
     with closing(in_processes(faulty_with_seed_0, recipes(10))) as runs:
         assert next(runs).fault == "ValueError: no such thing"

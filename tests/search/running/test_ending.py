@@ -51,6 +51,7 @@ def best_of(folder: Path) -> tuple[int, int]:
     return recipe.provenance.trial, best.id
 
 
+@pytest.mark.slow("runs a search")
 def test_best_yaml_and_show_name_one_trial_where_hours_end_in_the_final(tmp_path: Path) -> None:
     folder = cut_in_the_final(tmp_path)
     by_score = Search(folder).best

@@ -346,6 +346,7 @@ def test_models_with_weights_can_be_searched(tmp_path: Path) -> None:
     assert prepared.facts.networks[0].parameters == prepared.facts.parameters
 
 
+@pytest.mark.slow("measures networks")
 def test_weights_of_each_model_are_looked_at_before_any_trial(tmp_path: Path) -> None:
     write_small(tmp_path, "test_resnet")
     study = models_of(tmp_path, "test_resnet", "test_efficientnet")

@@ -292,6 +292,7 @@ def test_hide_and_seek_hides_its_share_in_four_images_of_five(side: int, probabi
     assert hit.mean(0) == pytest.approx(0.8 * probability, abs=0.04)  # everywhere alike
 
 
+@pytest.mark.slow("draws many grids")
 def test_hide_and_seek_hides_whole_cells_of_grids_drawn_evenly() -> None:
     hit = hidden(HideAndSeek(), 2000, 28)
 

@@ -93,6 +93,7 @@ def test_what_somebody_wrote_into_a_recipe_s_origin_is_no_markup_of_the_page(tex
     assert not [line for line in lines if line.startswith("# Head")]
 
 
+@pytest.mark.slow("exports networks")
 @pytest.mark.parametrize("channels", [1, 3], ids=["grey", "colour"])
 @pytest.mark.parametrize("name", ["resnet18", "mobilenet_v3_small", "googlenet"])
 def test_the_page_s_code_for_torchvision_builds_the_network_and_loads_its_weights(

@@ -26,6 +26,7 @@ def trained(values: dict[str, Any]) -> Diagnosis:
     return diagnosed(run)
 
 
+@pytest.mark.slow("trains networks")
 def test_forty_images_learnt_by_heart_are_overfit() -> None:
     found = trained({"data.train_limit": 40, "loop.batch_size": 20, "loop.epochs": 30, "optimizer.lr": 2.0})
     assert found.verdict == "overfit", found
@@ -38,6 +39,7 @@ def test_a_crippled_net_is_underfit_or_still_improving() -> None:
     assert found.verdict in ("underfit", "still improving"), found
 
 
+@pytest.mark.slow("trains networks")
 @pytest.mark.parametrize("rate", [30.0, 1e6])
 def test_a_huge_rate_is_unstable_or_diverged(rate: float) -> None:
     found = trained({"loop.epochs": 6, "optimizer.lr": rate})

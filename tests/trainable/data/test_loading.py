@@ -193,6 +193,7 @@ def test_gridmask_comes_in_over_the_recipes_epochs(data: DataSet) -> None:
     assert hidden[2] == 1.0
 
 
+@pytest.mark.slow("reads many images")
 def test_batches_left_untaken_do_not_spill_into_what_is_asked_for_next(
     worked: Loader, unworked: Loader
 ) -> None:

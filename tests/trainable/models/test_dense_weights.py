@@ -78,6 +78,7 @@ def test_a_classifiers_file_gives_the_backbone_alone(tmp_path: Path, prefix: str
     assert differing(net, drawn.state_dict(), "classifier.") == {"classifier.4.weight", "classifier.4.bias"}
 
 
+@pytest.mark.slow("builds large networks")
 def test_a_resnets_file_gives_the_backbone_without_its_last_layer(tmp_path: Path) -> None:
     whole = raised(models.get_model("resnet50", weights=None).state_dict())
     net = make(FCN, saved(whole, tmp_path / "resnet50.safetensors"))
@@ -85,6 +86,7 @@ def test_a_resnets_file_gives_the_backbone_without_its_last_layer(tmp_path: Path
     assert differing(net, below, "backbone.") == set()
 
 
+@pytest.mark.slow("builds large networks")
 def test_a_file_of_another_backbone_is_named_with_what_does_not_fit(tmp_path: Path) -> None:
     whole = models.get_model("resnet18", weights=None).state_dict()
     path = saved(whole, tmp_path / "resnet18.pth")
@@ -151,6 +153,7 @@ def timms(encoder: str, classes: int = 7) -> dict[str, Tensor]:
     return raised(timm.create_model(encoder, num_classes=classes).state_dict())
 
 
+@pytest.mark.slow("builds large networks")
 @pytest.mark.parametrize("name", ["unet", "deeplabv3plus"])
 @pytest.mark.parametrize("encoder", [SMALL, "resnet18"])
 def test_a_file_of_timm_gives_the_encoder_alone(

@@ -61,6 +61,7 @@ def test_a_net_without_a_layer_has_no_head() -> None:
         head_of(nn.Sequential(nn.ReLU()))
 
 
+@pytest.mark.slow("builds large networks")
 @pytest.mark.parametrize(
     ("spec", "count"),
     [
@@ -94,6 +95,7 @@ def test_groups_of_a_resnet_are_its_stem_its_blocks_and_its_head() -> None:
     )
 
 
+@pytest.mark.slow("builds large networks")
 def test_positions_and_class_tokens_belong_to_the_stem() -> None:
     groups = layer_groups(make(specs.TorchvisionModel(name="vit_b_32")))
     assert set(groups[0]) == {

@@ -95,6 +95,7 @@ def test_default_draws_nothing() -> None:
     assert all(torch.equal(each, before[name]) for name, each in model.state_dict().items())
 
 
+@pytest.mark.slow("builds large networks")
 @pytest.mark.parametrize(
     ("spec", "blocks", "zero_by_itself"),
     [(SMALL, 3, True), (RESNET, 8, False), (BOTTLENECKS, 16, False), (TIMM, 4, True)],

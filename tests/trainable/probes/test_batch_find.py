@@ -101,6 +101,7 @@ def test_any_other_error_is_no_lack_of_memory() -> None:
         batch_find(small_run(Faulty(1)))
 
 
+@pytest.mark.slow("trains for a probe")
 def test_no_more_images_are_tried_than_asked_for() -> None:
     found = batch_find(small_run(), largest=24)
     assert found.largest == max(each.images for each in found.tried) == 24
@@ -128,6 +129,7 @@ def test_a_limit_below_one_image_is_the_bound() -> None:
     assert found.bound == "limit"
 
 
+@pytest.mark.slow("trains for a probe")
 def test_what_is_reckoned_grows_by_the_same_bytes_with_every_image() -> None:
     tried = [each for each in batch_find(small_run(), limit_bytes=PLENTY).tried if each.images >= 16]
     slopes = {

@@ -245,6 +245,7 @@ def test_a_band_spans_the_medians_of_three_sweeps_over_different_batches() -> No
     assert band.band == (min(values), max(values))
 
 
+@pytest.mark.slow("trains for a probe")
 def test_a_rate_in_the_band_trains_better_than_a_hundredth_of_it() -> None:
     band = lr_find(small_run(), steps=60).band
     assert band is not None

@@ -86,6 +86,7 @@ def test_the_micro_batch_that_fits_is_counted_in_windows(run: Run) -> None:
     assert found.image_bytes > 16 * 16 * 4 * 8  # one feature map of the net in fp32
 
 
+@pytest.mark.slow("trains for a probe")
 def test_the_rate_finder_follows_the_loss_of_masks(root: Path, data: DataSet) -> None:
     def first_loss(**loss: float) -> float:
         recipe = mask_recipe(root, {f"task.loss.{name}": weight for name, weight in loss.items()})

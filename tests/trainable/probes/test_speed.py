@@ -34,6 +34,7 @@ def test_the_fastest_of_several_is_taken() -> None:
     assert fastest(found) is found[2]
 
 
+@pytest.mark.slow("trains for a probe")
 def test_every_format_of_the_device_is_timed_in_both_layouts() -> None:
     net = SmallResNet(depth=8, width=8, stem_stride=1, classes=3, channels=1)
     found = measure_speeds(net, (1, 8, 8), CPU, 3)
@@ -81,6 +82,7 @@ def test_memory_that_runs_out_leaves_the_choice_to_the_device() -> None:
     assert measure_speeds(TooLarge(), (1, 8, 8), CPU, 3) == ()
 
 
+@pytest.mark.slow("trains for a probe")
 def test_train_writes_the_format_that_it_took() -> None:
     lines: list[str] = []
     outcome = train(
@@ -111,6 +113,7 @@ def test_the_fastest_way_is_timed_compiled_too(monkeypatch: pytest.MonkeyPatch) 
     assert compiled.compile_seconds > 0.0
 
 
+@pytest.mark.slow("trains for a probe")
 def test_a_network_that_cannot_be_compiled_is_trained_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     def backend(graph: GraphModule, _: list[torch.Tensor]) -> Any:
         raise ValueError("no kernels for this")

@@ -50,6 +50,7 @@ class TestEachNetwork:
             assert answers.shape == (3, CLASSES)
             assert answers.isfinite().all()
 
+    @pytest.mark.slow("trains and prunes networks")
     def test_is_made_again_bit_for_bit_and_every_layer_is_trained(
         self, values: dict[str, Any], channels: int, size: int
     ) -> None:

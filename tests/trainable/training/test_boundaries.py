@@ -62,6 +62,7 @@ def expected(predicted: Array, mask: Array, label: int, radius: float) -> float 
     return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
 
 
+@pytest.mark.slow("tries many examples")
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10_000), st.sampled_from([0.001, 0.03, 0.05, 0.1]), st.sampled_from([0.0, 1.0]))
 def test_scores_equal_those_of_distance_transforms(seed: int, tolerance: float, ignored: float) -> None:

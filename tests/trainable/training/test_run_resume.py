@@ -119,11 +119,13 @@ def check(recipe: Recipe, data: DataSet, folder: Path, model: nn.Module | None =
         assert torch.equal(part.weights()[name], tensor), name
 
 
+@pytest.mark.slow("trains networks")
 @pytest.mark.parametrize("case", CASES)
 def test_in_memory(case: str, tmp_path: Path) -> None:
     check(small_recipe({"loop.epochs": 4, **CASES[case]}), data_set(), tmp_path)
 
 
+@pytest.mark.slow("trains networks")
 @pytest.mark.parametrize("case", CASES)
 def test_in_the_midst_of_an_epoch(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run of six steps an epoch can be resumed after two and four of them."""

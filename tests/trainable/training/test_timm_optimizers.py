@@ -86,6 +86,7 @@ def _walk(model: nn.Module, phase: Phase, first: int, last: int) -> None:
         phase.optimizer.step()
 
 
+@pytest.mark.slow("trains networks")
 @pytest.mark.parametrize(
     "values",
     [
