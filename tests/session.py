@@ -30,6 +30,7 @@ def start() -> Path:
         # pytest keeps the folders of three runs where they are, for a person who looks into a failure.
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
         folder = tempfile.mkdtemp(prefix="tb-", dir="/tmp")  # short: Ray's sockets lie below
+        os.chmod(folder, 0o711)  # PostgreSQL runs as a user of its own
         os.environ.update({VARIABLE: folder, "TMPDIR": folder, "RAY_TMPDIR": folder})
         tempfile.tempdir = None  # it is read again
         watch(folder)
