@@ -34,8 +34,7 @@ def start() -> Path:
         os.environ.update({VARIABLE: folder, "TMPDIR": folder, "RAY_TMPDIR": folder})
         tempfile.tempdir = None  # it is read again
         watch(folder)
-        for number in (signal.SIGINT, signal.SIGTERM):  # SIGTERM ends the run as Ctrl-C does
-            signal.signal(number, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the run as Ctrl-C does
     return Path(os.environ[VARIABLE])
 
 
