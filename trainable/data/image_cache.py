@@ -111,14 +111,16 @@ class StoredArray:
             sums = np.fromfile(self._sums_file, np.uint32)
         except OSError:
             sums = np.zeros(0, np.uint32)
+        if not marks.any():
+            return 0
         damaged = 0
-        for block in np.flatnonzero(marks).tolist():
-            with self._pixels_file.open("rb") as file:
+        with self._pixels_file.open("rb") as file:
+            for block in np.flatnonzero(marks).tolist():
                 file.seek(block * size)
                 if block < len(sums) and zlib.crc32(file.read(size)) == sums[block]:
                     continue
-            _write(self._marks_file, memoryview(b"\0"), block)
-            damaged += 1
+                _write(self._marks_file, memoryview(b"\0"), block)
+                damaged += 1
         return damaged
 
     def note_checked(self) -> None:
