@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import os
+import statistics
+import time
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -13,6 +15,20 @@ THREADS = int(os.environ.get("OMP_NUM_THREADS", "1"))
 LONGEST_SECONDS = 2.0 * THREADS  # of processor time; waiting threads of torch count, too
 NEW_MODULES = 100  # torch's compiler, timm, MLflow, Ray ... : the time is that of their first import
 UNTIMED = {"slow", "integration", "gpu", "fuzz"}  # a fuzzed input has a limit of its own
+SECONDS_OF_SQUARES = 0.015  # what `slowdown` times, on the quiet machine that LONGEST_SECONDS is meant for
+
+
+def slowdown() -> float:
+    """How many times slower a core is now than that of a quiet machine; at least 1.
+
+    A second of processor time is worth less where two hyper-threads share a core, or on an older machine.
+    """
+    taken = []
+    for _ in range(5):
+        began = time.process_time()
+        sum(n * n for n in range(200_000))
+        taken.append(time.process_time() - began)
+    return max(1.0, statistics.median(taken) / SECONDS_OF_SQUARES)
 
 
 def overtime(seconds: float, new_modules: int, marks: Collection[str]) -> str | None:
@@ -22,8 +38,12 @@ def overtime(seconds: float, new_modules: int, marks: Collection[str]) -> str | 
     """
     if seconds <= LONGEST_SECONDS or UNTIMED.intersection(marks) or new_modules >= NEW_MODULES:
         return None
+    quiet_seconds = seconds / slowdown()
+    if quiet_seconds <= LONGEST_SECONDS:
+        return None
     return (
-        f"it took {seconds:.1f} s of processor time, and a test may take {LONGEST_SECONDS:g}: "
+        f"it took {quiet_seconds:.1f} s of processor time on a quiet machine, and a test may take "
+        f"{LONGEST_SECONDS:g}: "
         'make it cheaper, or mark it @pytest.mark.slow("why")'
     )
 

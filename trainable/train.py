@@ -95,6 +95,8 @@ def train(
         if masks is not None:
             check_predict(masks, folder, recipe, images)
         images.refuse_leaks(recipe.data)
+        for line in images.info.remarks:
+            say(line)
         images.be_here(say)
         if model is None:
             recipe = _in_fastest_format(recipe, images, device, say, download=download)

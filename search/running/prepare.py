@@ -123,7 +123,7 @@ def prepare(
     load = partial(load_data, trial=trial, download=download, most_bytes=limit, make=code.data)
     data = load(base)
     data.refuse_leaks(study.data)
-    for line in filter(None, (data.info.found, data.info.without)):
+    for line in data.info.remarks:
         say(line)
     _say_parts(data, say)
     _say_unknown_statistics(base, say, download=download)

@@ -69,7 +69,7 @@ LAUNCHES = {
     "ResNet-18": 229,
     "ViT": 1346,
     "masks": 192,
-    "masks, scaled windows, classmix": 386,
+    "masks, scaled windows, classmix": 271,
     "masks, cutmix": 198,
     "masks, trivialaugment": 243,
     "masks, every loss": 312,

@@ -6,6 +6,7 @@ whatever comes from outside an image is black and ignored at once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import assert_never
@@ -21,6 +22,7 @@ from trainable.recipe.augmentations import Crop, NoCrop, PadCrop, ResizedCrop, S
 
 SCALED_DRAWS = 3
 """A scaled window uses so many numbers: two for its position, one for its scale."""
+READ_AT_ONCE = 1 << 24  # pixels of a channel: scaled windows of a batch read a part of their images at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,31 +88,50 @@ def _areas(crop: ResizedCrop, uniform: Floats, sizes: Integers) -> Floats:
 def cut(planes: Planes, chosen: Integers, boxes: Floats, side: int) -> Tensor:
     """Returns each chosen image's box as a window, uint8 [B, planes, side, side], on the planes' device.
 
-    Channels are interpolated between four pixels, masks take the nearest. A box of `side` whole pixels is
-    copied as it is.
+    Channels are resized by torch's antialiased bilinear filter, as the images that a network is tested on are
+    (torch.nn.functional.interpolate); masks take the nearest pixel. A box of `side` whole pixels is copied as
+    it is.
     """
-    starts, sizes = planes.starts[chosen], planes.sizes[chosen]
-    device = planes.values.device
     rows = _positions(boxes[:, 0], boxes[:, 2], side)
     columns = _positions(boxes[:, 1], boxes[:, 3], side)
-    grid = _Grid(
+    if (boxes[:, 2:] == side).all() and _are_whole(boxes[:, :2]):
+        grid = _grid(planes, chosen, rows, columns)
+        return torch.stack([grid.nearest(plane) for plane in range(planes.planes)], 1)
+    steps = boxes[:, 2:] / side
+    taps = [_taps(lines, step) for lines, step in ((rows, steps[:, 0]), (columns, steps[:, 1]))]
+    at_once = max(1, READ_AT_ONCE // (taps[0] * taps[1]))
+    parts = []
+    for first in range(0, len(chosen), at_once):
+        part = slice(first, first + at_once)
+        grid = _grid(planes, chosen[part], rows[part], columns[part])
+        filters = grid.filters(steps[part], taps)
+        channels = [grid.filtered(plane, filters) for plane in range(planes.planes - 1)]
+        parts.append(torch.stack([*channels, grid.nearest(planes.planes - 1)], 1))
+    return torch.cat(parts)
+
+
+def _grid(planes: Planes, chosen: Integers, rows: Floats, columns: Floats) -> _Grid:
+    sizes, device = planes.sizes[chosen], planes.values.device
+    return _Grid(
         planes.values,
-        on_device(starts, device),
+        on_device(planes.starts[chosen], device),
         on_device(sizes[:, 0], device),
         on_device(sizes[:, 1], device),
         on_device(rows, device),
         on_device(columns, device),
     )
-    if _are_whole(rows) and _are_whole(columns):
-        return torch.stack([grid.nearest(plane) for plane in range(planes.planes)], 1)
-    channels = [grid.between(plane) for plane in range(planes.planes - 1)]
-    return torch.stack([*channels, grid.nearest(planes.planes - 1)], 1)
 
 
 def _positions(start: Floats, length: Floats, side: int) -> Floats:
     """Returns where the window's pixels [B, side] lie on the image's axis; its own lie at 0, 1, 2, ..."""
     steps = (np.arange(side) + 0.5) / side
     return start[:, None] + length[:, None] * steps - 0.5
+
+
+def _taps(positions: Floats, steps: Floats) -> int:
+    """Return how many pixels of an axis the windows' pixels [B, side], `steps` [B] apart, can need."""
+    reach = np.maximum(steps, 1.0)
+    return int(np.ceil(positions[:, -1] - positions[:, 0] + 2 * reach).max()) + 1
 
 
 def _are_whole(positions: Floats) -> bool:
@@ -132,15 +153,20 @@ class _Grid:
         """Returns the nearest pixels of a plane, [B, side, side]; 0 outside the image."""
         return self._at(plane, *self._nearest) * self._inside
 
-    def between(self, plane: int) -> Tensor:
-        """Returns pixels interpolated between the four around each position; 0 outside the image."""
-        top, left = self.rows.floor(), self.columns.floor()
-        down = (self.rows - top).float()[:, :, None]
-        across = (self.columns - left).float()[:, None, :]
-        first, second = top.long(), left.long()
-        above = self._between(plane, first, second, across)
-        below = self._between(plane, first + 1, second, across)
-        return torch.lerp(above, below, down).round_().to(torch.uint8) * self._inside
+    def filters(self, steps: Floats, taps: Sequence[int]) -> tuple[_Filter, _Filter]:
+        """Return the filters of rows and of columns, whose positions are `steps` [B, 2] pixels apart."""
+        reach = on_device(np.maximum(steps, 1.0), self.values.device)
+        return (
+            _Filter.of(self.rows, reach[:, 0], self.heights, taps[0]),
+            _Filter.of(self.columns, reach[:, 1], self.widths, taps[1]),
+        )
+
+    def filtered(self, plane: int, filters: tuple[_Filter, _Filter]) -> Tensor:
+        """Return a plane's pixels resized to the windows, uint8 [B, side, side]; 0 outside the image."""
+        rows, columns = filters
+        pixels = self._at(plane, rows.pixels, columns.pixels).float()
+        resized = rows.weights @ pixels @ columns.weights.mT
+        return resized.round_().clamp_(0.0, 255.0).to(torch.uint8) * self._inside
 
     @cached_property
     def _nearest(self) -> tuple[Tensor, Tensor]:
@@ -154,10 +180,6 @@ class _Grid:
         across = (columns >= 0) & (columns < self.widths[:, None])
         return (down[:, :, None] & across[:, None, :]).to(torch.uint8)
 
-    def _between(self, plane: int, rows: Tensor, columns: Tensor, across: Tensor) -> Tensor:
-        left, right = self._at(plane, rows, columns), self._at(plane, rows, columns + 1)
-        return torch.lerp(left.float(), right.float(), across)
-
     def _at(self, plane: int, rows: Tensor, columns: Tensor) -> Tensor:
         """Returns a plane's pixels at whole rows [B, side] and columns [B, side]; those of its border beyond
         it."""
@@ -165,3 +187,21 @@ class _Grid:
         rows, columns = rows.clamp(min=0).minimum(heights - 1), columns.clamp(min=0).minimum(widths - 1)
         first = (self.starts + plane * self.heights * self.widths)[:, None]
         return self.values[(first + rows * widths)[:, :, None] + columns[:, None, :]]
+
+
+@dataclass(frozen=True, eq=False)
+class _Filter:
+    """Weights [B, side, taps] of an axis' pixels [B, taps]; 0 for pixels beyond its image."""
+
+    pixels: Tensor
+    weights: Tensor
+
+    @classmethod
+    def of(cls, positions: Tensor, reach: Tensor, lengths: Tensor, taps: int) -> _Filter:
+        """Return triangles around positions [B, side] that reach the next of them, or of the pixels: [B]."""
+        first = (positions[:, :1] - reach[:, None]).ceil()
+        pixels = (first + torch.arange(taps, device=first.device)).long()
+        distances = (pixels[:, None, :] - positions[:, :, None]).abs() / reach[:, None, None]
+        beyond = (pixels < 0) | (pixels >= lengths[:, None])
+        weights = (1.0 - distances).clamp_(min=0.0).masked_fill_(beyond[:, None, :], 0.0)
+        return cls(pixels, (weights / weights.sum(-1, keepdim=True).clamp_(min=1e-9)).float())

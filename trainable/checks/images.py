@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from trainable.checks.finding import Finding, Level, passed
 from trainable.checks.sampling import pixels
 from trainable.data import DataInfo, DataSet, FilePart
+from trainable.data.dataset import LOST_DETAIL, SCALE_ALL
 from trainable.data.decode import Broken, Form, decode
 from trainable.data.loading import make_loader, statistics_of
-from trainable.data.measure import some
+from trainable.data.measure import FEW_LEVELS, count_values, some, span
 from trainable.data.parts import MaskedFilePart
 from trainable.data.source import Pixels, Selection
 from trainable.errors import listed
@@ -26,8 +27,6 @@ SAMPLE = 500
 
 MANY_BLANK = 0.01
 """From this share on, images of a single colour are a fault of the set rather than an oddity."""
-
-FEW_LEVELS = 64  # a quarter of what eight bits hold; 16 are left of twelve bits that are stored in sixteen
 
 LEAST_SPAN = 8
 """A set's darkest and brightest pixel are at least so many grey levels apart. Fewer levels are what remains
@@ -174,14 +173,10 @@ def _values(images: Pixels, channels: int) -> Iterator[Finding]:
             "use 11 of them or fewer, of which the upper 8 are read: detail is lost"
         )
         faults.append(Finding("pixel values", "error", what, means, "store images as 0 to 255"))
-    elif high.max() - low.min() < FEW_LEVELS:
-        levels = len(np.unique(images))
-        means = (
-            "detail is lost: of images of 16 bits the upper 8 are read, and cameras of 12 bits fill the "
-            "lower 12 alone; or they are far too dark"
+    elif (levels := span(count_values(images)) + 1) <= FEW_LEVELS:
+        faults.append(
+            Finding("pixel values", "warning", f"{what}: {levels} levels are in use", LOST_DETAIL, SCALE_ALL)
         )
-        do = "scale all images by one factor, so that white is 65,535 of 16 bits or 255 of 8, and store them"
-        faults.append(Finding("pixel values", "warning", f"{what}: {levels} levels are left", means, do))
     if blank > 0.0 and len(constant) < channels:
         found = f"{blank:.1%} of {len(images):,} training images are of one colour"
         means = "their labels can only be learnt by heart"

@@ -33,6 +33,7 @@ from trainable.data.measure import (
     mean_and_std,
     membership_digest,
     sample,
+    span,
     stored_files,
 )
 from trainable.data.members import members_of
@@ -172,6 +173,7 @@ def _assemble(
         detail_size=detail,
         interpolation=form.interpolation,
         stored=stored.names,
+        span=span(counts),
         left_out=tuple(collection.classes_left_out),
     )
     groups = None if collection.groups is None else groups_by_part(members, collection.groups)

@@ -14,6 +14,7 @@ from trainable.data.decode import Channels, Form, Resize
 from trainable.data.groups import Shared
 from trainable.data.idle_readers import IdleReaders
 from trainable.data.image_cache import ImageCache, Say
+from trainable.data.measure import FEW_LEVELS
 from trainable.data.parts import ArrayPart, FilePart, MaskedFilePart, Members, Part, Views
 from trainable.data.remote_data import cached, cached_objects, data_root
 from trainable.data.source import Flip, Integers, Split
@@ -64,6 +65,7 @@ class DataInfo:
     """For images with masks, this is the value of each class in the masks as they are stored."""
     found: str = ""  # in words, the folders of images and masks, where the recipe does not name them
     left_out: tuple[str, ...] = ()  # the classes that `data.min_images` leaves out
+    span: int = 255  # levels between the darkest and the brightest training pixels, the rarest aside
 
     def __post_init__(self) -> None:
         """Raises ValueError for what no data set is: it may come from a file that somebody has changed."""
@@ -87,6 +89,18 @@ class DataInfo:
         count = "1 class is" if len(self.left_out) == 1 else f"{len(self.left_out):,} classes are"
         return f"{count} left out by data.min_images: {listed(self.left_out, 20)}" if self.left_out else ""
 
+    @property
+    def faint(self) -> str:
+        """Return in words that images use few of the 256 levels; an empty text if they do not."""
+        if self.span >= FEW_LEVELS:
+            return ""
+        return f"images use {self.span + 1} levels of 256: {LOST_DETAIL}; {SCALE_ALL}"
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Return what whoever trains on these images should hear before."""
+        return tuple(line for line in (self.found, self.without, self.faint) if line)
+
     def tree(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -94,6 +108,13 @@ class DataInfo:
     def from_tree(cls, tree: Mapping[str, Any]) -> DataInfo:
         """Reads what `tree` returned, after it went through JSON. Raises ValidationError for other data."""
         return TypeAdapter(cls).validate_json(json.dumps(tree), strict=True)
+
+
+LOST_DETAIL = (
+    "detail is lost: of images of 16 bits the upper 8 are read, and cameras of 12 bits fill the lower 12 "
+    "alone; or they are far too dark"
+)
+SCALE_ALL = "scale all images by one factor, so that white is 65,535 of 16 bits or 255 of 8, and store them"
 
 
 @dataclass(frozen=True, eq=False)

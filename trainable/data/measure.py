@@ -41,6 +41,9 @@ DIGEST_FORM = "2-"
 BLOCK = 256
 """A thread computes the digests of so many images at a time."""
 
+RARE = 0.001  # of all pixels
+FEW_LEVELS = 64  # a quarter of what eight bits hold; 16 are left of twelve bits that are stored in sixteen
+
 HELD_BYTES_ON_CPU = 2**30
 GREY_MODES = frozenset({"1", "L", "LA", "La", "I;16", "I;16B", "I;16L", "I;16N", "I", "F"})
 
@@ -112,6 +115,15 @@ def mean_and_std(counts: Counts) -> tuple[tuple[float, ...], tuple[float, ...]]:
     deviations = np.sqrt((counts * (values - means[:, None]) ** 2).sum(axis=1) / totals)
     deviations[np.count_nonzero(counts, axis=1) == 1] = 1.0
     return tuple(means.tolist()), tuple(deviations.tolist())
+
+
+def span(counts: Counts) -> int:
+    """Return how many levels lie between the darkest pixels and the brightest, RARE ones at each end aside.
+
+    A hot pixel or a frame does not hide that a camera's 12 bits fill the lower part of 16.
+    """
+    share = np.cumsum(counts.sum(axis=0)) / counts.sum()
+    return int(np.searchsorted(share, 1.0 - RARE) - np.searchsorted(share, RARE, "right"))
 
 
 class StoredFiles(NamedTuple):

@@ -156,6 +156,7 @@ def test_a_study_stands_for_its_first_trial(tmp_path: Path) -> None:
     assert looked.recipe.loop.batch_size <= 200 / 8  # fixed by rule, not the default
 
 
+@pytest.mark.slow("looks for the start of a study twice")
 def test_data_alone_stand_for_the_first_trial_of_the_default_study() -> None:
     named, positional = load_target(None, "digits"), load_target(Path("digits"), None)
     assert named.kind == positional.kind == "data"

@@ -183,6 +183,7 @@ def test_a_folder_instead_of_a_file_is_one_line(
     assert "Is a directory" in wanted or "is a directory" in wanted
 
 
+@pytest.mark.slow("prepares a search twice")
 def test_a_folder_instead_of_the_log_ends_a_resume_before_anything_is_written(
     study: Study, folder: Path
 ) -> None:

@@ -37,15 +37,30 @@ def test_a_box_of_whole_pixels_is_copied_and_black_and_ignored_outside_the_image
     assert not window[:, :3].any()
 
 
-@pytest.mark.parametrize("side", [20, 64])
+@pytest.mark.parametrize("side", [8, 20, 64])
 def test_an_image_is_interpolated_as_torch_does_and_its_mask_takes_the_nearest_pixel(side: int) -> None:
     held = planes()
     window = cut(held, np.array([0]), np.array([[0.0, 0.0, 40.0, 40.0]]), side)[0]
     whole = held.image(0)[None].float()
-    expected = functional.interpolate(whole[:, :3], size=side, mode="bilinear")[0]
+    expected = functional.interpolate(whole[:, :3], size=side, mode="bilinear", antialias=True)[0]
     assert (window[:3].float() - expected).abs().max() <= 0.51
     nearest = functional.interpolate(whole[:, 3:], size=side, mode="nearest-exact")[0]
     assert torch.equal(window[3:].float(), nearest)
+
+
+def test_a_fine_pattern_that_is_scaled_down_is_grey_and_not_stripes() -> None:
+    stripes = np.tile(np.array([0, 255], dtype=np.uint8), (40, 20))
+    values = torch.from_numpy(np.stack([stripes, np.ones_like(stripes)]))
+    held = Planes(values.flatten(), np.array([0]), np.array([(40, 40)]), 2)
+    window = cut(held, np.array([0]), np.array([[0.0, 0.0, 40.0, 40.0]]), 13)[0, 0]
+    assert (window[:, 1:-1].float() - 127.5).abs().max() < 16, "where each other pixel was taken: 0 and 255"
+
+
+def test_windows_are_the_same_however_many_pixels_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    held, (boxes, chosen) = planes(), drawn(ResizedCrop(), repeats=3)
+    together = cut(held, chosen, boxes, 9)
+    monkeypatch.setattr("trainable.augmentation.windows.READ_AT_ONCE", 1)
+    assert (together.int() - cut(held, chosen, boxes, 9).int()).abs().max() <= 1
 
 
 def test_windows_do_not_depend_on_the_images_that_are_cut_with_them() -> None:

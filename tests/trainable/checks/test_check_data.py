@@ -342,7 +342,7 @@ def test_of_black_images_that_alone_is_found_and_nothing_that_follows() -> None:
     ("bits", "level", "words"),
     [
         (16, "passed", "values from"),
-        (12, "warning", "16 levels are left"),
+        (12, "warning", "16 levels are in use"),
         (10, "error", "values from 0 to 3 where 255 is white"),
     ],
 )
@@ -353,10 +353,14 @@ def test_how_many_levels_are_left_of_sixteen_bits_is_told(
     for label in ("cat", "dog"):
         (tmp_path / label).mkdir()
         for number in range(6):
-            pixels = random.integers(0, 2**bits, (12, 12), dtype=np.uint16)
+            pixels = random.integers(0, 2**bits, (40, 40), dtype=np.uint16)
+            if bits == 12:
+                pixels[0, 0] = 65_535  # a hot pixel hides nothing
             Image.fromarray(pixels).save(tmp_path / label / f"{number}.png")
 
-    found = list(check_pixels(load(Data(path=str(tmp_path), image_size=12))))
+    data = load(Data(path=str(tmp_path), image_size=40))
+    found = list(check_pixels(data))
 
+    assert bool(data.info.faint) == (level != "passed"), "a search and `train` say it, too"
     assert [each.level for each in found] == [level]
     assert words in found[0].what

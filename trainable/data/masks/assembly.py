@@ -22,6 +22,7 @@ from trainable.data.measure import (
     mean_and_std,
     membership_digest,
     sample,
+    span,
     stored_files,
 )
 from trainable.data.members import members_of
@@ -67,6 +68,7 @@ def assemble_masked(
         in_memory=hold,
         interpolation=spec.interpolation or "bilinear",
         stored=stored.names,
+        span=span(counts),
         pixel_counts=tuple(shown.sum(axis=0).tolist()),
         longer_side=longer,
         found=collection.found,
