@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -15,13 +15,14 @@ from trainable.checks.duplicates import by_fingerprint
 from trainable.checks.leaks import chosen_positions
 from trainable.checks.near_duplicates import BLOCK, SAME, descriptors, most_compared
 from trainable.data import DataSet, Split
-from trainable.data.excluded import IMAGE, PART
+from trainable.data.excluded import IMAGE, PART, names_in_list
 from trainable.data.parts import Members
 
 KEPT_FIRST: tuple[Split, ...] = ("test", "validation", "train")
 """Of two copies that of the part named first stays: scores stay those of the same images, and the training
 part has the most images to lose."""
 At = tuple[Split, int]  # a part, and a position in it
+Names = Mapping[Split, Sequence[str]]  # what the list calls each image of the data's own parts
 
 
 class Exclusion(NamedTuple):
@@ -43,11 +44,13 @@ def exclusions(data: DataSet, members: Members, *, full: bool = False) -> Iterat
     left, so of copies within what is split only one stays, too.
     """
     gone = set[At]()
+    sources = {_stored_part(members, part): each.source for part, each in members.items()}
+    names = {part: names_in_list(source) for part, source in sources.items()}
     for one, stays in _equal(data, members, full):
         gone.add(one)
-        yield _exclusion(members, one, stays, "equal")
+        yield _exclusion(members, names, one, stays, "equal")
     for one, stays in _near(data, members, gone, full):
-        yield _exclusion(members, one, stays, "nearly the same")
+        yield _exclusion(members, names, one, stays, "nearly the same")
 
 
 def write_exclusions(found: Iterable[Exclusion], path: Path) -> None:
@@ -61,15 +64,21 @@ def write_exclusions(found: Iterable[Exclusion], path: Path) -> None:
         file.write(content)
 
 
-def _exclusion(members: Members, one: At, stays: At, why: Literal["equal", "nearly the same"]) -> Exclusion:
-    return Exclusion(*_stored(members, one), why, *_stored(members, stays))
+def _exclusion(
+    members: Members, names: Names, one: At, stays: At, why: Literal["equal", "nearly the same"]
+) -> Exclusion:
+    return Exclusion(*_stored(members, names, one), why, *_stored(members, names, stays))
 
 
-def _stored(members: Members, at: At) -> tuple[Split, str]:
+def _stored(members: Members, names: Names, at: At) -> tuple[Split, str]:
     """Return the part in which the data have an image, and its name there."""
-    selection = members[at[0]]
-    part: Split = "train" if selection.source is members["train"].source else at[0]
-    return part, selection.source.name(int(selection.indices[at[1]]))
+    part = _stored_part(members, at[0])
+    return part, names[part][int(members[at[0]].indices[at[1]])]
+
+
+def _stored_part(members: Members, part: Split) -> Split:
+    """Return the part that the data have, of which this one may be split off."""
+    return "train" if members[part].source is members["train"].source else part
 
 
 def _are_apart(members: Members, first: Split, second: Split) -> bool:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trainable.data.part_names import part_named, part_names
-from trainable.data.source import Source, Split
+from trainable.data.part_names import none_leaves_out, part_named, part_names
+from trainable.data.source import Integers, Source, Split
 from trainable.data.table import Table, read_table
 from trainable.errors import DataError, listed, quoted
 from trainable.files.paths import without_tilde
@@ -20,13 +21,15 @@ from trainable.recipe.data import Data
 IMAGE, PART = "image", "part"
 """The columns of the file; others are for people."""
 SHOWN = 5
+CLASSES_SHOWN = 20
 
 
 def excluded(sources: Mapping[Split, Source], spec: Data) -> dict[Split, NDArray[np.bool_]]:
     """Return which images of each part the file at `data.exclude` lists, [N].
 
-    An image is called by its path below the data, or by its number in an array. A row without a part is of
-    any. Raises DataError for a row that names no image, and for a file that cannot be read.
+    An image is called by its path below the data, or by its number in an array (`names_in_list`). A row
+    without a part is of any. Raises DataError for a row that names no image, for a file that cannot be read,
+    and for a part of which it leaves nothing.
     """
     if spec.exclude is None:
         return {part: np.zeros(len(source), bool) for part, source in sources.items()}
@@ -39,7 +42,7 @@ def excluded(sources: Mapping[Split, Source], spec: Data) -> dict[Split, NDArray
         wanted[part, (name or "").strip()] = number
     found, seen = dict[Split, NDArray[np.bool_]](), set[tuple[Split | None, str]]()
     for part, source in sources.items():
-        names = [source.name(index) for index in range(len(source))]
+        names = names_in_list(source)
         found[part] = np.array([(part, name) in wanted or (None, name) in wanted for name in names], bool)
         seen |= {key for name in names for key in ((part, name), (None, name))}
     skipped = set(spec.parts_left_out)
@@ -49,6 +52,39 @@ def excluded(sources: Mapping[Split, Source], spec: Data) -> dict[Split, NDArray
             f"{listed([f'line {wanted[key]}, {quoted(key[1])}' for key in odd], SHOWN)}; remove these rows, "
             "or write the file anew by check --write-exclusions"
         )
+    for part, out in found.items():
+        if out.size and out.all():
+            raise DataError(
+                f"data.exclude: {path} lists all {len(out):,} images of the {part} part of {spec.path}; "
+                f"expected some to stay: take rows out of it{none_leaves_out(part)}"
+            )
+    return found
+
+
+def check_no_class_lost(spec: Data, classes: Sequence[str], before: Integers, after: Integers) -> None:
+    """Raise DataError, naming it, for a class that loses its last training image to the list.
+
+    `before` and `after` are how many training images each class has, [K]: with masks, how many show it.
+    """
+    lost = np.flatnonzero((before > 0) & (after == 0)).tolist()
+    if not lost:
+        return
+    named = listed([f"{classes[label]} ({before[label]:,})" for label in lost], CLASSES_SHOWN)
+    raise DataError(
+        f"data.exclude: {spec.exclude} lists all training images of {named}; expected some of each class to "
+        "stay: take rows out of it, or leave the class out by data.min_images: 1 (with masks, by "
+        "task.masks.void)"
+    )
+
+
+def names_in_list(source: Source) -> list[str]:
+    """Return what each image is called in the list: its name; of several with one name, as a saved data set
+    may have, the second is `a.png #2`."""
+    found, seen = list[str](), Counter[str]()
+    for index in range(len(source)):
+        name = source.name(index)
+        seen[name] += 1
+        found.append(name if seen[name] == 1 else f"{name} #{seen[name]}")
     return found
 
 

@@ -11,8 +11,7 @@ import numpy as np
 
 from trainable.data.classes import ordered
 from trainable.data.image_files import ENDINGS, images_below, is_image, subfolders, walk_into
-from trainable.data.kept import none_leaves_out
-from trainable.data.part_names import USUAL_NAMES, part_named
+from trainable.data.part_names import USUAL_NAMES, none_leaves_out, part_named
 from trainable.data.source import Collection, FileSource, Split
 from trainable.data.walk import Identity, identity_of
 from trainable.errors import DataError

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from trainable.data.arrays import Arrays, check_fits, collect
-from trainable.data.kept import none_leaves_out
+from trainable.data.part_names import none_leaves_out
 from trainable.data.source import Collection, Pixels, Split
 from trainable.errors import DataError
 from trainable.files.regular import check_regular, why

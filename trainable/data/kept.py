@@ -9,7 +9,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from trainable.data.excluded import excluded
+from trainable.data.excluded import check_no_class_lost, excluded
+from trainable.data.part_names import none_leaves_out
 from trainable.data.source import Collection, Integers, Source, Split
 from trainable.errors import DataError, listed
 from trainable.recipe.data import Data
@@ -24,21 +25,24 @@ def kept(collection: Collection, spec: Data) -> Collection:
     A part that the recipe leaves out is dropped, and an image that `data.exclude` lists. `data.min_images`
     leaves out each class with fewer training images, as the data have them before anything is split off.
     Raises DataError if fewer than two classes are left, a class has no training image, or a part lacks a
-    class, unless `data.unscored` allows that.
+    class, unless `data.unscored` allows that; and where the list of `data.exclude` is the cause, names it.
     """
     sources = {part: each for part, each in collection.parts.items() if part not in spec.parts_left_out}
     out = excluded(sources, spec)
+    before = {part: _counts(each.labels, len(collection.classes)) for part, each in sources.items()}
     labels = {part: np.where(out[part], LEFT_OUT, each.labels) for part, each in sources.items()}
     counts = {part: _counts(each, len(collection.classes)) for part, each in labels.items()}
     few = np.flatnonzero(counts["train"] < (spec.min_images or 0))
+    if spec.min_images is None:
+        check_no_class_lost(spec, collection.classes, before["train"], counts["train"])
     of_class = dict(zip(collection.classes, counts["train"].tolist(), strict=True))
     left_out = {collection.classes[label]: of_class[collection.classes[label]] for label in few.tolist()}
     chosen = np.setdiff1d(np.flatnonzero(sum(counts.values())), few)
     classes = tuple(collection.classes[label] for label in chosen.tolist())
     _check_two(collection.path, classes, left_out)
-    _check_same(
-        collection.path, classes, {part: each[chosen] > 0 for part, each in counts.items()}, spec.unscored
-    )
+    present = {part: each[chosen] > 0 for part, each in counts.items()}
+    lost = {part: (before[part] > 0)[chosen] & ~each for part, each in present.items()}
+    _check_same(collection.path, classes, present, lost, spec.unscored)
     numbers = np.full(len(collection.classes) + 1, LEFT_OUT, np.int64)  # the last one is that of LEFT_OUT
     numbers[chosen] = np.arange(len(chosen))
     return replace(
@@ -59,11 +63,6 @@ def labelled(source: Source, labels: Integers) -> Source:
     return other
 
 
-def none_leaves_out(part: Split) -> str:
-    """Return what to do with a part that cannot be used, as far as that part can be left out."""
-    return f"; data.{part}: none leaves the {part} part out" if part != "train" else ""
-
-
 def _counts(labels: Integers, classes: int) -> Integers:
     return np.bincount(labels[labels != LEFT_OUT], minlength=classes)
 
@@ -81,9 +80,11 @@ def _check_same(
     where: str,
     classes: tuple[str, ...],
     present: Mapping[Split, NDArray[np.bool_]],
+    lost: Mapping[Split, NDArray[np.bool_]],
     unscored: str,
 ) -> None:
-    """Raise DataError with every class that a part lacks, and what can be done about it."""
+    """Raise DataError with every class that a part lacks, and what can be done about it; `lost` are those
+    that `data.exclude` took away."""
     faults, advice = list[str](), dict[str, None]()
     trained = present["train"]
     for part, has in present.items():
@@ -93,6 +94,9 @@ def _check_same(
             raise DataError(f"{where}: no image of the {part} part is left{none_leaves_out(part)}")
         if lacking:
             faults.append(_in_words(lacking, f"not in the {part} part"))
+            if gone := [classes[label] for label in np.flatnonzero(trained & lost[part])]:
+                named = listed(gone, NAMED)
+                advice[f"data.exclude lists all {part} images of {named}: take some out of the list"] = None
             advice["data.unscored: allow trains on classes that have no score"] = None
             advice["data.min_images: N leaves out classes with fewer than N training images"] = None
         if odd:

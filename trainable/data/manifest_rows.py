@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainable.data.groups import capture_in, captured
-from trainable.data.kept import none_leaves_out
-from trainable.data.part_names import part_named, part_names
+from trainable.data.part_names import none_leaves_out, part_named, part_names
 from trainable.data.remote_data import cached, cached_objects
 from trainable.data.source import ASKING_THREADS, Split
 from trainable.data.table import Table, read_table

@@ -64,6 +64,23 @@ def _cut(collection: Collection, train: Selection, spec: Data) -> tuple[Integers
     test = spec.test_fraction if collection.whole else 0.0
     how = (collection.split_by, spec.validation_fraction, test, spec.split_seed, spec.validation_seed)
     if collection.groups is None:
+        groups = None
+    else:
+        groups = [collection.groups["train"][index] for index in train.indices.tolist()]
+    if collection.strata is not None:
+        units = train.indices if groups is None else {*groups}
+        what = "images" if groups is None else "groups of images"
+        _check_enough(collection.path, f"{len(units)} {what}", len(units), 3 if test > 0.0 else 2)
+    if groups is None:
         return stratified_split(train.labels, *how)
-    groups = [collection.groups["train"][index] for index in train.indices.tolist()]
     return grouped_split(train.labels, groups, *how)
+
+
+def _check_enough(where: str, units: str, count: int, needed: int) -> None:
+    """Raise DataError for fewer images with masks, or groups of them, than parts. No class can be left out
+    then: with masks a part may lack any."""
+    if count < needed:
+        raise DataError(
+            f"{where}: {units} with masks are too few to split; expected {needed} or more, one for each part"
+            + ("; data.test_fraction: 0 splits no test part off" if needed > 2 else "; add images")
+        )

@@ -16,7 +16,7 @@ from numpy.lib.format import read_array, read_array_header_1_0, read_array_heade
 from numpy.typing import NDArray
 
 from trainable.data.arrays import Arrays, check_fits, collect
-from trainable.data.kept import none_leaves_out
+from trainable.data.part_names import none_leaves_out
 from trainable.data.source import Collection, Split
 from trainable.errors import DataError, listed
 from trainable.files.regular import check_regular, why

@@ -25,6 +25,11 @@ def part_named(name: str, named: Mapping[Split, str | None]) -> Split | None:
     return None
 
 
+def none_leaves_out(part: Split) -> str:
+    """Return what to do with a part that cannot be used, as far as that part can be left out."""
+    return f"; data.{part}: none leaves the {part} part out" if part != "train" else ""
+
+
 def part_names(named: Mapping[Split, str | None] | None = None) -> dict[Split, str]:
     """Returns the names that each part may have, as a text."""
     return {part: (named or {}).get(part) or "/".join(usual) for part, usual in USUAL_NAMES.items()}

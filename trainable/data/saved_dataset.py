@@ -17,9 +17,8 @@ import numpy as np
 from trainable.data.arrow_source import ArrowSource, open_table
 from trainable.data.classes import numbered, ordered
 from trainable.data.groups import capture_in, captured
-from trainable.data.kept import none_leaves_out
 from trainable.data.manifest_rows import absolute
-from trainable.data.part_names import part_named, part_names
+from trainable.data.part_names import none_leaves_out, part_named, part_names
 from trainable.data.source import Collection, Split
 from trainable.data.table import texts
 from trainable.errors import DataError, listed, quoted

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from trainable.data.decode import raise_broken
-from trainable.data.excluded import excluded
+from trainable.data.excluded import check_no_class_lost, excluded
 from trainable.data.groups import capture_in, captured, no_files
 from trainable.data.kept import LEFT_OUT
 from trainable.data.masks.code import MaskCode, Naming, binary, code_of, consecutive, names_in
@@ -47,7 +47,9 @@ def surveyed(pairs: Pairs, spec: Data, masks: Masks) -> Collection:
     groups = _groups(pairs, spec, code.classes)
     out = excluded({part: pairs.parts[part].images for part in surveys}, spec)
     stay, units = ~out["train"], _units(groups)
-    strata = strata_of(surveys["train"].pixels[stay] > 0, None if units is None else units[stay])
+    shown = surveys["train"].pixels > 0
+    check_no_class_lost(spec, code.classes, shown.sum(axis=0), shown[stay].sum(axis=0))
+    strata = strata_of(shown[stay], None if units is None else units[stay])
     sources: dict[Split, Source] = {
         part: MaskedSource(
             pairs.parts[part].images,
