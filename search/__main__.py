@@ -344,8 +344,11 @@ def check(
         list[str] | None, typer.Option("--debug", metavar="TOOL", help="gradcheck: check gradients too.")
     ] = None,
     seconds: Annotated[
-        float, typer.Option(help="Time for the checks that train; --full and --debug take more.", min=1)
-    ] = 60,
+        float | None,
+        typer.Option(
+            help="Time for the checks that train, by default 60; --full and --debug take more.", min=1
+        ),
+    ] = None,
     write_exclusions: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="List copies between parts in a new CSV file for data.exclude."),
@@ -356,21 +359,10 @@ def check(
     download: Download = False,
 ) -> None:
     """Check data, labels, network and first steps, in a minute, before hours are spent on them."""
-    from search.commands.check import run_check, run_exclusions
+    from search.commands.check import CheckOptions, run_check
 
-    if write_exclusions is not None:
-        settings = with_weights(set_, weights)
-        run_exclusions(target, write_exclusions, settings=settings, full=full, download=download)
-        return
-    sound = run_check(
-        target,
-        settings=with_weights(set_, weights),
-        full=full,
-        debug=debug or (),
-        seconds=seconds,
-        download=download,
-        as_json=json,
-    )
+    options = CheckOptions(full, debug or (), seconds, write_exclusions, json)
+    sound = run_check(target, options, settings=with_weights(set_, weights), download=download)
     raise typer.Exit(0 if sound else FAILED)
 
 

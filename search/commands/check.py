@@ -7,6 +7,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.table import Table
@@ -16,8 +17,8 @@ from search.commands.inputs import Target, load_target
 from search.learning.lessons import LEARN_FROM
 from search.results.report import budget, console, say
 from spaces.domains import counted
-from trainable.checks.check import SECONDS, check, tools_named
-from trainable.checks.exclusions import exclusions, write_exclusions
+from trainable.checks.check import SECONDS, Tool, check, tools_named
+from trainable.checks.exclusions import check_new_list, exclusions, write_exclusions
 from trainable.checks.finding import Finding, Level, counts
 from trainable.data.assembly import stored_parts
 from trainable.errors import UserError
@@ -30,25 +31,61 @@ COLOURS: dict[Level, str] = {"error": "red", "warning": "yellow", "note": "cyan"
 SCHEMA = 1
 
 
+@dataclass(frozen=True)
+class CheckOptions:
+    """What a person asks of `tunebook check`."""
+
+    full: bool = False  # every image is decoded and compared
+    debug: Sequence[str] = ()
+    seconds: float | None = None  # for the checks that train; None: SECONDS
+    write_exclusions: Path | None = None  # a new file
+    as_json: bool = False
+
+    @property
+    def checks(self) -> bool:
+        """The list of copies is made alone, unless an option of the checks is given with it."""
+        return self.write_exclusions is None or self.seconds is not None or bool(self.debug)
+
+
 def run_check(
     file: str,
+    options: CheckOptions = CheckOptions(),
     *,
     settings: Sequence[str] = (),
-    full: bool = False,
-    debug: Sequence[str] = (),
-    seconds: float = SECONDS,
     download: bool = False,
-    as_json: bool = False,
 ) -> bool:
     """Print what is found about data, a study, a recipe or a search; return whether there is no error.
 
-    For a study, and for data alone, their first trial is checked. Nothing is written. Raises UserError.
+    For a study, and for data alone, their first trial is checked. Nothing is written, but for the list of
+    copies that is asked for. Raises UserError.
     """
-    began, tools = time.monotonic(), tools_named(debug)
+    began, tools = time.monotonic(), tools_named(options.debug)
+    if options.write_exclusions is not None:
+        check_new_list(options.write_exclusions)
     target = load_target(file, None, settings, download=download)
+    tree: dict[str, object] = {"schema": SCHEMA, "target": file}
+    if options.write_exclusions is not None:
+        tree["exclusions"] = _list_copies(target, options.write_exclusions, options, download)
+    if options.checks:
+        findings, took = _findings(file, target, options, tools, download), time.monotonic() - began
+        errors, warnings = counts(findings)
+        tree |= {"errors": errors, "warnings": warnings, "seconds": round(took, 1)}
+        tree["findings"] = [finding.tree() for finding in findings]
+        if not options.as_json:
+            console().print(findings_table(findings))
+            say(closing(findings, took))
+    if options.as_json:
+        tell_json(json.dumps(tree, indent=2, allow_nan=False))
+    return not tree.get("errors")
+
+
+def _findings(
+    file: str, target: Target, options: CheckOptions, tools: Sequence[Tool], download: bool
+) -> list[Finding]:
+    """Make the checks, after what is known of the target before is printed."""
     if target.pruned is not None:
-        tell(target.pruned, sys.stderr if as_json else None)
-    if not as_json:
+        tell(target.pruned, sys.stderr if options.as_json else None)
+    if not options.as_json:
         say(_title(file, target))
         if target.study is not None and target.kind == "study":
             say(budget(target.study))
@@ -59,35 +96,21 @@ def run_check(
         if target.teacher is not None:
             say(f"distillation: {target.teacher}")
     with threads(target.threads):
-        findings = check(
+        return check(
             target.recipe,
             data=target.data,
             device=target.device,
-            full=full,
+            full=options.full,
             debug=tools,
-            seconds=seconds,
+            seconds=SECONDS if options.seconds is None else options.seconds,
             cpus=target.cpus,
             download=download,
         )
-    took = time.monotonic() - began
-    if as_json:
-        tell_json(json.dumps(_tree(file, findings, took), indent=2, allow_nan=False))
-    else:
-        console().print(findings_table(findings))
-        say(closing(findings, took))
-    return counts(findings)[0] == 0
 
 
-def run_exclusions(
-    file: str, path: Path, *, settings: Sequence[str] = (), full: bool = False, download: bool = False
-) -> None:
-    """Write which images are to be left out, as they are copies of others, and print how many of which part.
-
-    Nothing else is checked. Raises UserError, also for a file that exists.
-    """
-    if path.exists():
-        raise UserError(f"--write-exclusions: {path} exists; name another file, or remove it")
-    target = load_target(file, None, settings, download=download)
+def _list_copies(target: Target, path: Path, options: CheckOptions, download: bool) -> dict[str, object]:
+    """Write which images are to be left out, as they are copies of others, and print how many of which part;
+    return the same as a tree. Raises UserError."""
     data = target.recipe.data
     if data.exclude is not None:
         raise UserError(
@@ -95,20 +118,30 @@ def run_exclusions(
             "have the other copies alone; set data.exclude=null to list all"
         )
     members, _ = stored_parts(data, download=download, masks=masks_of(target.recipe.task))
-    found = list(exclusions(target.data, members, full=full))
-    if not found:
-        say("no image is in two parts, or nearly; no file is written")
-        return
-    try:
-        write_exclusions(found, path)
-    except OSError as error:
-        raise UserError(f"--write-exclusions: {path}: {why(error)}") from error
-    equal = sum(each.why == "equal" for each in found)
-    parts = ", ".join(f"{count:,} of {part}" for part, count in Counter(each.part for each in found).items())
-    say(
-        f"{path}: {parts}; {equal:,} equal and {len(found) - equal:,} nearly the same as an image that "
-        f"stays. Look at them, and set data.exclude: {path}"
-    )
+    with threads(target.threads):
+        found = exclusions(target.data, members, full=options.full)
+    near, parts = len(found.rows) - found.equal, Counter(each.part for each in found.rows)
+    if found.rows:
+        try:
+            write_exclusions(found.rows, path)
+        except OSError as error:
+            raise UserError(f"--write-exclusions: {path}: {why(error)}") from error
+    if not options.as_json:
+        compared = "; ".join(f"{kind}: {extent}" for kind, extent in found.compared.items())
+        say(
+            f"{path}: {', '.join(f'{count:,} of {part}' for part, count in parts.items())}; "
+            f"{found.equal:,} equal and {near:,} nearly the same as an image that stays ({compared}). Look "
+            f"at them, and set data.exclude: {path}"
+            if found.rows
+            else f"no image is in two parts, or nearly ({compared}); no file is written"
+        )
+    return {
+        "file": str(path) if found.rows else None,
+        "equal": found.equal,
+        "nearly_the_same": near,
+        "parts": dict(parts),
+        "compared": dict(found.compared),
+    }
 
 
 def findings_table(findings: Sequence[Finding]) -> Table:
@@ -144,15 +177,3 @@ def _in_words(finding: Finding) -> Text:
         if text:
             whole.append(f"\n{name}: ", style="dim").append(visible_lines(text))
     return whole
-
-
-def _tree(file: str, findings: Sequence[Finding], seconds: float) -> dict[str, object]:
-    errors, warnings = counts(findings)
-    return {
-        "schema": SCHEMA,
-        "target": file,
-        "errors": errors,
-        "warnings": warnings,
-        "seconds": round(seconds, 1),
-        "findings": [finding.tree() for finding in findings],
-    }

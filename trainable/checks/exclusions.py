@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -11,17 +12,22 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from trainable.checks.contradictions import NamedImage
 from trainable.checks.duplicates import by_fingerprint
-from trainable.checks.leaks import chosen_positions
+from trainable.checks.leaks import chosen_positions, extent_of
 from trainable.checks.near_duplicates import BLOCK, SAME, descriptors, most_compared
 from trainable.data import DataSet, Split
 from trainable.data.excluded import IMAGE, PART, names_in_list
 from trainable.data.parts import Members
+from trainable.data.source import Integers
+from trainable.data.table import SEPARATORS
+from trainable.errors import UserError
 
 KEPT_FIRST: tuple[Split, ...] = ("test", "validation", "train")
 """Of two copies that of the part named first stays: scores stay those of the same images, and the training
 part has the most images to lose."""
 At = tuple[Split, int]  # a part, and a position in it
+Why = Literal["equal", "nearly the same"]
 Names = Mapping[Split, Sequence[str]]  # what the list calls each image of the data's own parts
 
 
@@ -30,33 +36,62 @@ class Exclusion(NamedTuple):
 
     part: Split
     image: str
-    why: Literal["equal", "nearly the same"]
+    why: Why
     stays_part: Split
     stays: str
 
 
-def exclusions(data: DataSet, members: Members, *, full: bool = False) -> Iterator[Exclusion]:
-    """Yield the images to leave out, so that no image is in two parts, or nearly; `members` are the images as
-    they are stored.
+class Exclusions(NamedTuple):
+    """The images to leave out, and in words how many of the set's images were compared to find them."""
+
+    rows: list[Exclusion]
+    compared: dict[Why, str]
+
+    @property
+    def equal(self) -> int:
+        return sum(each.why == "equal" for each in self.rows)
+
+
+def exclusions(data: DataSet, members: Members, *, full: bool = False) -> Exclusions:
+    """Find the images to leave out, so that no image is in two parts, or nearly; `members` are the images as
+    they are stored. Of a large set a sample is compared, unless `full`.
 
     Of two copies in parts that the data define, that of test stays before that of validation, and this before
     that of training; copies within such a part stay. Parts that are split here are drawn anew from what is
     left, so of copies within what is split only one stays, too.
     """
-    gone = set[At]()
     sources = {_stored_part(members, part): each.source for part, each in members.items()}
     names = {part: names_in_list(source) for part, source in sources.items()}
-    for one, stays in _equal(data, members, full):
-        gone.add(one)
-        yield _exclusion(members, names, one, stays, "equal")
-    for one, stays in _near(data, members, gone, full):
-        yield _exclusion(members, names, one, stays, "nearly the same")
+    images, among = by_fingerprint(data, full)
+    equal = list(_equal(members, images.values()))
+    chosen = chosen_positions(data, None if full else most_compared(data))
+    near = list(_near(data, members, {one for one, _ in equal}, chosen))
+    rows = [
+        *(_exclusion(members, names, one, stays, "equal") for one, stays in equal),
+        *(_exclusion(members, names, one, stays, "nearly the same") for one, stays in near),
+    ]
+    return Exclusions(rows, {"equal": among, "nearly the same": extent_of(data, chosen)})
+
+
+def check_new_list(path: Path) -> None:
+    """Raise UserError for a path that no list can be written to, or that `data.exclude` would not read."""
+    if path.suffix.lower() not in SEPARATORS:
+        raise UserError(
+            f"--write-exclusions: {path}: expected a name that ends in {' or '.join(SEPARATORS)}, as the "
+            "list is a text file"
+        )
+    if os.path.lexists(path):
+        raise UserError(f"--write-exclusions: {path} exists; name another file, or remove it")
+    if not path.parent.is_dir():
+        raise UserError(
+            f"--write-exclusions: there is no folder {path.parent}; make it, or name another file"
+        )
 
 
 def write_exclusions(found: Iterable[Exclusion], path: Path) -> None:
     """Write the file that `data.exclude` names, which must not exist. Raises OSError."""
     text = io.StringIO(newline="")
-    writer = csv.writer(text)
+    writer = csv.writer(text, delimiter=SEPARATORS[path.suffix.lower()])
     writer.writerow([PART, IMAGE, "why", "stays_part", "stays"])
     writer.writerows(found)
     content = text.getvalue().encode("utf-8", "surrogateescape")  # names of files need not be UTF-8
@@ -64,9 +99,7 @@ def write_exclusions(found: Iterable[Exclusion], path: Path) -> None:
         file.write(content)
 
 
-def _exclusion(
-    members: Members, names: Names, one: At, stays: At, why: Literal["equal", "nearly the same"]
-) -> Exclusion:
+def _exclusion(members: Members, names: Names, one: At, stays: At, why: Why) -> Exclusion:
     return Exclusion(*_stored(members, names, one), why, *_stored(members, names, stays))
 
 
@@ -91,9 +124,8 @@ def _is_split(members: Members, part: Split) -> bool:
     return sum(each.source is source for each in members.values()) > 1
 
 
-def _equal(data: DataSet, members: Members, full: bool) -> Iterator[tuple[At, At]]:
-    images, _ = by_fingerprint(data, full)
-    for group in images.values():
+def _equal(members: Members, groups: Iterable[list[NamedImage]]) -> Iterator[tuple[At, At]]:
+    for group in groups:
         kept = list[At]()
         for image in sorted(group, key=lambda each: (KEPT_FIRST.index(each.part), each.position)):
             stays = next((each for each in kept if _are_apart(members, each[0], image.part)), None)
@@ -103,10 +135,11 @@ def _equal(data: DataSet, members: Members, full: bool) -> Iterator[tuple[At, At
                 yield (image.part, image.position), stays
 
 
-def _near(data: DataSet, members: Members, gone: set[At], full: bool) -> Iterator[tuple[At, At]]:
+def _near(
+    data: DataSet, members: Members, gone: set[At], chosen: Mapping[Split, Integers]
+) -> Iterator[tuple[At, At]]:
     """Yield each image that is nearly the same as one that stays: of the parts before, and of its own part if
     that is split here."""
-    chosen = chosen_positions(data, None if full else most_compared(data))
     vectors = descriptors(data, chosen)
     parts = [part for part in KEPT_FIRST if part in vectors]
     at = [(part, position) for part in parts for position in chosen[part].tolist()]

@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -37,12 +38,14 @@ def excluded(sources: Mapping[Split, Source], spec: Data) -> dict[Split, NDArray
     if not path.exists():
         raise DataError(f"data.exclude: {path} does not exist; check --write-exclusions writes one")
     table = read_table(path, [IMAGE], [PART])
+    names_of = {part: names_in_list(source) for part, source in sources.items()}
+    known = set(chain.from_iterable(names_of.values()))
     wanted: dict[tuple[Split | None, str], int] = {}
-    for number, name, part in zip(table.numbers, table.columns[IMAGE], _parts(path, table), strict=True):
-        wanted[part, (name or "").strip()] = number
+    for number, cell, part in zip(table.numbers, table.columns[IMAGE], _parts(path, table), strict=True):
+        name = cell or ""
+        wanted[part, name if name in known else name.strip()] = number  # a file's name may begin with a space
     found, seen = dict[Split, NDArray[np.bool_]](), set[tuple[Split | None, str]]()
-    for part, source in sources.items():
-        names = names_in_list(source)
+    for part, names in names_of.items():
         found[part] = np.array([(part, name) in wanted or (None, name) in wanted for name in names], bool)
         seen |= {key for name in names for key in ((part, name), (None, name))}
     skipped = set(spec.parts_left_out)

@@ -58,9 +58,35 @@ def test_copies_between_parts_are_listed_in_a_new_file_that_leaves_them_out(
     code, _, err = tunebook(*command, "--write-exclusions", listed)
     assert code != 0
     assert "copies.csv exists; name another file" in err
+    code, out, err = tunebook(*command, "--write-exclusions", tmp_path / "as.csv", "--json")
+    assert code == 0, out + err
+    every = "all 28 compared"
+    assert json.loads(out)["exclusions"] == {
+        "file": str(tmp_path / "as.csv"),
+        "equal": 4,
+        "nearly_the_same": 0,
+        "parts": {"train": 4},
+        "compared": {"equal": every, "nearly the same": every},
+    }
+    code, _, err = tunebook("check", "nowhere", "--write-exclusions", "copies.parquet")
+    assert code == 2
+    assert "expected a name that ends in .csv" in err
     again = ("--set", f"data.exclude={listed}", "--write-exclusions", tmp_path / "more.csv")
     code, _, err = tunebook(*command, *again)
     assert "set data.exclude=null to list all" in err.replace("\n", " ")
+
+
+@pytest.mark.slow("runs all checks")
+@pytest.mark.parametrize("option", [("--seconds", "5"), ("--debug", "gradcheck")])
+def test_an_option_of_the_checks_has_them_made_beside_the_list_of_copies(
+    tunebook: Run, tmp_path: Path, option: tuple[str, str]
+) -> None:
+    data = arrays(tmp_path / "data.npz")
+    code, out, err = tunebook("check", data, *SEEN, *option, "--json", "--write-exclusions", "copies.csv")
+    tree = json.loads(out)
+    assert code == bool(tree["errors"]), err
+    assert tree["exclusions"]["file"] is None
+    assert ("gradients" in {each["check"] for each in tree["findings"]}) == (option[0] == "--debug")
 
 
 @pytest.mark.slow("runs all checks")

@@ -12,10 +12,10 @@ from PIL import Image
 
 from tests.trainable.checks.test_near_duplicates import scenes
 from trainable.checks.duplicates import check_leaks
-from trainable.checks.exclusions import exclusions, write_exclusions
+from trainable.checks.exclusions import check_new_list, exclusions, write_exclusions
 from trainable.data import load
 from trainable.data.assembly import stored_parts
-from trainable.errors import DataError
+from trainable.errors import DataError, UserError
 from trainable.recipe.data import Data
 
 COUNT = 60
@@ -28,7 +28,7 @@ def brighter(image: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 def written(spec: Data, path: Path) -> list[tuple[str, ...]]:
     """Return the rows of the file, without its header."""
-    write_exclusions(exclusions(load(spec), stored_parts(spec)[0]), path)
+    write_exclusions(exclusions(load(spec), stored_parts(spec)[0]).rows, path)
     with path.open(newline="") as file:
         return [tuple(row) for row in csv.reader(file)][1:]
 
@@ -101,3 +101,43 @@ def test_a_row_without_a_part_is_of_any_and_one_that_names_no_image_is_an_error(
     path.unlink()
     with pytest.raises(DataError, match=r"own\.csv does not exist; check --write-exclusions writes one"):
         load(spec)
+
+
+def test_names_of_files_that_begin_with_a_space_are_left_out_too(tmp_path: Path) -> None:
+    for number, image in enumerate(scenes(12, 0)):
+        path = tmp_path / "set" / "ab"[number % 2] / f" {number:02}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(path)
+    (tmp_path / "out.csv").write_text("image\na/ 00.png\n b/ 01.png \n")
+    found = load(Data(path=str(tmp_path / "set"), exclude=str(tmp_path / "out.csv")))
+    assert sum(map(len, found.parts.values())) == 10
+
+
+@pytest.mark.parametrize("name", ["copies.csv", "copies.TSV"])
+def test_a_list_is_read_under_each_name_under_which_it_is_written(given: Path, name: str) -> None:
+    path = given.parent / name
+    check_new_list(path)
+    written(Data(path=str(given)), path)
+    assert load(Data(path=str(given), exclude=str(path))).info.train_images == 37
+
+
+@pytest.mark.parametrize("name", ["copies.parquet", "copies.txt", "copies", "nowhere/copies.csv", "link.csv"])
+def test_a_list_that_could_not_be_written_or_read_is_refused_before_images_are_compared(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "link.csv").symlink_to(tmp_path / "nothing")
+    with pytest.raises(UserError, match=r"^--write-exclusions: ") as caught:
+        check_new_list(tmp_path / name)
+    assert caught.value.exit_code == 2
+
+
+def test_how_many_images_were_compared_is_stated(given: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = Data(path=str(given), in_memory=False)
+    monkeypatch.setattr("trainable.checks.duplicates.MOST", 32)
+    monkeypatch.setattr("trainable.checks.exclusions.most_compared", lambda data: 20)
+    data, members = load(spec), stored_parts(spec)[0]
+    assert exclusions(data, members).compared == {
+        "equal": "a sample of 32 of 60 compared",
+        "nearly the same": "a sample of 20 of 60 compared",
+    }
+    assert {*exclusions(data, members, full=True).compared.values()} == {"all 60 compared"}
