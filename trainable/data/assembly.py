@@ -17,7 +17,7 @@ from trainable.data.arrays import Arrays, collect
 from trainable.data.dataset import DataInfo, DataSet
 from trainable.data.decode import Form, Resize, decode, raise_broken
 from trainable.data.groups import groups_by_part, numbered, series_of, shared_groups, with_groups
-from trainable.data.image_cache import make_cache
+from trainable.data.image_cache import files_digest, make_cache
 from trainable.data.kept import kept
 from trainable.data.manifest import is_manifest
 from trainable.data.masks.assembly import assemble_masked
@@ -31,7 +31,7 @@ from trainable.data.measure import (
     detail_size_of,
     may_be_held,
     mean_and_std,
-    membership_digest,
+    membership,
     sample,
     span,
     stored_files,
@@ -155,6 +155,7 @@ def _assemble(
     mean, std = mean_and_std(counts)
     detail = None if hold else detail_size_of(members["train"], form)
     stored = stored_files(members, collection.classes)
+    which = membership(members, stored.size)
     info = DataInfo(
         path=collection.path,
         format=collection.format,
@@ -168,7 +169,7 @@ def _assemble(
         mean=mean,
         std=std,
         flips=spec.flips if spec.flips is not None else collection.flips,
-        digest=membership_digest(members, stored.size),
+        digest=which.digest,
         in_memory=hold,
         detail_size=detail,
         interpolation=form.interpolation,
@@ -187,7 +188,7 @@ def _assemble(
         resize,
         copy=collection.copy,
         objects=collection.objects,
-        cache=None if hold else make_cache(spec.cache, members, form, detail, stored.times),
+        cache=None if hold else make_cache(spec.cache, members, form, detail, files_digest(which, stored)),
         groups=None if groups is None else numbered(groups),
         shared=() if known is None else shared_groups(known),
         series=None if series is None else series.expression,

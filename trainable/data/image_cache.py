@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from trainable.data.cache_limit import NoRoom, keep_within, limit_of
 from trainable.data.decode import Broken, Form, decode_into, raise_broken
+from trainable.data.measure import Membership, StoredFiles
 from trainable.data.source import Integers, Pixels, Selection, Split
 from trainable.errors import DataError
 from trainable.files.alone import alone
@@ -49,6 +50,8 @@ BLOCK_BYTES = 2**24
 CHECKED_SECONDS = 86_400
 """After a day all blocks are compared with their checksums again when they are needed: a disk may lose
 bits."""
+
+TOLD_SECONDS = 2.0  # a check that takes longer is announced
 
 THREADS = 16
 """So many blocks are decoded at once, at most: each takes up to twice BLOCK_BYTES of memory."""
@@ -104,8 +107,11 @@ class StoredArray:
         except OSError:
             return True
 
-    def unmark_damaged(self) -> int:
-        """Take the mark from each block that has not its checksum any more; return how many there are."""
+    def unmark_damaged(self, say: Say) -> int:
+        """Take the mark from each block that has not its checksum any more; return how many there are.
+
+        Other processes wait meanwhile: if it takes long, it says so.
+        """
         marks, size = self.marks(), self.block * self.image_bytes
         try:
             sums = np.fromfile(self._sums_file, np.uint32)
@@ -113,9 +119,13 @@ class StoredArray:
             sums = np.zeros(0, np.uint32)
         if not marks.any():
             return 0
-        damaged = 0
+        damaged, began, is_told = 0, time.monotonic(), False
         with self._pixels_file.open("rb") as file:
             for block in np.flatnonzero(marks).tolist():
+                if not is_told and time.monotonic() - began > TOLD_SECONDS:
+                    is_told = True
+                    stored = f"{marks.sum() * size / 1e6:,.0f} MB of decoded images in {self.folder}"
+                    say(f"checking {stored}, as once a day")
                 file.seek(block * size)
                 if block < len(sums) and zlib.crc32(file.read(size)) == sums[block]:
                     continue
@@ -180,7 +190,7 @@ class ImageCache:
     """Says where machines keep a data set's images, and in which form. It is cheap to pickle."""
 
     key: str
-    """It names the images' folder: a digest of the files, their parts and their form."""
+    """It names the images' folder: a digest of what is in the files, their parts and their form."""
     root: str | None
     """This is the folder that a person named, or None for the person's own cache on each machine."""
     form: Form
@@ -219,7 +229,9 @@ class ImageCache:
                 (self.folder / ".lock").touch()
             return
         try:
-            with alone(self.folder, lambda: say("waiting for another process that decodes these images")):
+            with alone(
+                self.folder, lambda: say("waiting for another process that decodes or checks these images")
+            ):
                 self._fill(arrays, [parts[name] for name in self.counts], say)
         except (NoRoom, OSError) as error:
             if self.root is not None:
@@ -228,7 +240,7 @@ class ImageCache:
 
     def _fill(self, arrays: Sequence[StoredArray], parts: Sequence[Selection], say: Say) -> None:
         unsure = [array for array in arrays if not array.whole() or array.is_due()]
-        if damaged := sum(array.unmark_damaged() for array in unsure):
+        if damaged := sum(array.unmark_damaged(say) for array in unsure):
             say(f"{damaged:,} blocks of decoded images in {self.folder} are not what was written there")
         missing = {array: np.flatnonzero(array.marks() == 0) for array in arrays}
         blocks = sorted({int(block) for found in missing.values() for block in found})
@@ -297,12 +309,22 @@ class ImageCache:
         )
 
 
+def files_digest(which: Membership, stored: StoredFiles) -> str:
+    """Return what tells the files of a data set, in their order, from all others.
+
+    It is what is in them, so that a copy, or another mount, of the same files finds the images that one
+    machine has decoded. Where a set is too large to be hashed whole, the files' times count: that of the
+    inode's change among them, which nobody sets back, and which is another one for each copy.
+    """
+    return f"{which.in_order} {stored.sizes if which.whole else stored.times}"
+
+
 def make_cache(
     spec: str, members: Mapping[Split, Selection], form: Form, detail_size: int | None, digest: str
 ) -> ImageCache | None:
     """Returns the cache that `data.cache` asks for, or None if there is none: arrays need none.
 
-    `digest` is that of the files and of which is in which part.
+    `digest` is that of the files in their order, and of which is in which part: `files_digest`.
     """
     if spec == "off" or not all(each.source.encoded for each in members.values()):
         return None

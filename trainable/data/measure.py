@@ -127,22 +127,21 @@ def span(counts: Counts) -> int:
 
 
 class StoredFiles(NamedTuple):
-    """Says how a data set's images are stored: in which files, and whether those have changed."""
+    """How a data set's images are stored: in which files, and whether those have changed."""
 
-    names: str
-    """This is a digest of each image's part, name, class and stored size."""
-    times: str
-    """This is a digest of each file's size and time of change too."""
-    size: int
-    """The files have so many bytes."""
+    names: str  # a digest of each image's part, name, class and stored size
+    sizes: str  # a digest of the files' sizes in the order of the images
+    times: str  # the same with each file's time of change, and the names
+    size: int  # the files have so many bytes
 
 
 def stored_files(parts: Mapping[Split, Selection], classes: Sequence[str]) -> StoredFiles:
     """Looks at every file once, without opening it."""
-    lines, times, size = [], hashlib.sha256(), 0
+    lines, sizes, times, size = [], hashlib.sha256(), hashlib.sha256(), 0
     for part in sorted(parts):
         source, indices = parts[part]
         found = source.sizes_and_times(indices)
+        sizes.update(found[:, 0].tobytes())
         times.update(found.tobytes())
         size += int(found[:, 0].sum()) if source.encoded else 0
         lines += [
@@ -153,7 +152,15 @@ def stored_files(parts: Mapping[Split, Selection], classes: Sequence[str]) -> St
         ]
     names = hashlib.sha256("".join(sorted(lines)).encode()).hexdigest()[:16]
     times.update(names.encode())
-    return StoredFiles(names, times.hexdigest()[:16], size)
+    return StoredFiles(names, sizes.hexdigest()[:16], times.hexdigest()[:16], size)
+
+
+class Membership(NamedTuple):
+    """Digests of which image is in which part with which label."""
+
+    digest: str  # in whatever order: DIGEST_FORM and sixteen hexadecimal digits
+    in_order: str  # another one where two images change places
+    whole: bool  # every image counts by all that is stored of it
 
 
 def membership_digest(
@@ -161,8 +168,16 @@ def membership_digest(
     stored_bytes: int = 0,
     targets: Mapping[Split, Sequence[str]] | None = None,
 ) -> str:
-    """Return DIGEST_FORM and sixteen hexadecimal digits over which image is in which part with which label,
-    in whatever order.
+    """Return `membership(...).digest`."""
+    return membership(parts, stored_bytes, targets).digest
+
+
+def membership(
+    parts: Mapping[Split, Selection],
+    stored_bytes: int = 0,
+    targets: Mapping[Split, Sequence[str]] | None = None,
+) -> Membership:
+    """Return digests of which image is in which part with which label.
 
     An image counts by its pixels at their own size, in colour, whatever form it is stored in; of more than
     SAMPLE images, a sample of each part's positions does, in proportion, and no more of them than have
@@ -172,14 +187,17 @@ def membership_digest(
     A label counts by its number, since an array has no names for them; `targets` stand in the labels' place.
     """
     total = sum(len(selection.indices) for selection in parts.values())
-    lines = list[str]()
+    lines, all_whole = list[str](), True
     for part in sorted(parts):
         chosen = parts[part]
         texts = targets[part] if targets is not None else list(map(str, chosen.labels.tolist()))
         whole = stored_bytes <= DIGEST_BYTES or not chosen.source.encoded
+        all_whole = all_whole and whole
         contents = _contents(chosen, len(chosen.indices) / total, whole=whole)
         lines += [f"{part}\t{text}\t{content}\n" for text, content in zip(texts, contents, strict=True)]
-    return DIGEST_FORM + hashlib.sha256("".join(sorted(lines)).encode()).hexdigest()[:16]
+    in_order = hashlib.sha256("".join(lines).encode()).hexdigest()[:16]
+    digest = DIGEST_FORM + hashlib.sha256("".join(sorted(lines)).encode()).hexdigest()[:16]
+    return Membership(digest, in_order, all_whole)
 
 
 def comparable(first: str, second: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -166,10 +167,53 @@ def test_files_or_forms_that_differ_are_kept_apart(folder: Path) -> None:
     keys.add(cache_of(load(Data(path=str(folder), image_size=17, in_memory=False))).key)
     keys.add(cache_of(load(Data(path=str(folder), image_size=SIDE, channels=1, in_memory=False))).key)
     file = next(folder.rglob("*.jpg"))
-    os.utime(file, ns=(0, 10**18))
+    content = bytearray(file.read_bytes())
+    content[-10] ^= 1
+    file.write_bytes(content)
     keys.add(cache_of(loaded(folder)).key)
 
-    assert len(keys) == 4, "an image that was replaced by one of equal size has another time of change"
+    assert len(keys) == 4, "an image that was replaced by one of equal size is another one"
+
+
+def test_a_copy_of_the_files_finds_what_was_decoded(folder: Path, tmp_path: Path) -> None:
+    first = cache_of(loaded(folder)).key
+    shutil.copytree(folder, tmp_path / "copy", copy_function=shutil.copyfile)
+    for file in (tmp_path / "copy").rglob("*.jpg"):
+        file.chmod(0o600)
+        os.utime(file, ns=(0, 10**18))
+    assert cache_of(loaded(tmp_path / "copy")).key == first
+
+
+def test_images_that_change_places_are_decoded_anew(folder: Path) -> None:
+    """Bitmaps have one size; the set of what is in a class stays the same."""
+    files = [folder / "train" / "a" / f"{number}.bmp" for number in (90, 91)]
+    for number, file in enumerate(files):
+        Image.new("RGB", (30, 30), (90 * number, 0, 0)).save(file)
+    before, contents = loaded(folder), [file.read_bytes() for file in files]
+    for file, content in zip(files, reversed(contents), strict=True):
+        file.write_bytes(content)
+    after = loaded(folder)
+    assert after.info.digest == before.info.digest
+    assert cache_of(after).key != cache_of(before).key
+
+
+def test_files_too_large_to_be_hashed_whole_count_by_their_times_too(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainable.data.measure.DIGEST_BYTES", 0)
+    before = cache_of(loaded(folder)).key
+    assert cache_of(loaded(folder)).key == before
+    os.utime(next(folder.rglob("*.jpg")), ns=(0, 10**18))
+    assert cache_of(loaded(folder)).key != before
+
+
+def test_a_check_that_takes_long_is_announced(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = loaded(folder)
+    said(data)
+    monkeypatch.setattr(image_cache, "TOLD_SECONDS", -1.0)
+    os.utime(array(data)._pixels_file.with_suffix(".checked"), (0, 0))
+    (line,) = said(data)
+    assert line.startswith("checking 0 MB of decoded images in ")
 
 
 def test_off_is_files_and_arrays_have_no_cache(folder: Path) -> None:
