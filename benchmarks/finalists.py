@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from recipe_table import BASE, TABLE
 from report import RESULTS, described, environment, portable, write
-from search.record.finals import estimated
+from search.record.finals import Interval, estimated
 from search.results.search import Search
 from trainable.data import load
 from trainable.data.dataset import DataSet
@@ -172,6 +172,7 @@ def run(data: str, splits: str, seed: int) -> dict[str, Any]:
         recipe = search.progress.trial(finals.winner.trial).whole_recipe
         more = [_scores(recipe, splits, RUNS_EACH + k) for k in range(1, MORE + 1)]
     estimate = finals.winner.estimate
+    interval = estimate.interval or Interval(estimate.value, estimate.value)  # agreeing seeds count as a miss
     record = {
         "data": data,
         "splits": splits,
@@ -180,8 +181,8 @@ def run(data: str, splits: str, seed: int) -> dict[str, Any]:
         "best_of_search": max(each.score for each in finals.finalists),
         "scores": [list(each.estimate.scores) for each in finals.finalists if each.estimate is not None],
         "estimate": estimate.value,
-        "low": estimate.interval.low,
-        "high": estimate.interval.high,
+        "low": interval.low,
+        "high": interval.high,
         "more": [validation for validation, _ in more],
         "test": [test for _, test in more],
         "command": portable(shlex.join(["tunebook", *command])),

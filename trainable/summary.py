@@ -44,7 +44,10 @@ def _test_lines(scores: Scores, sure: Intervals | None) -> list[str]:
     if sure is None:
         return lines
     method = f"{sure.resamples:,} bootstrap resamples of the test images, or Wilson's where all are equal"
-    return [*lines, f"in brackets: 95 % intervals, {method}"]
+    lines.append(f"in brackets: 95 % intervals, {method}")
+    if unknown := [name for name, _ in named if name not in bounds]:
+        lines.append(f"no interval for {', '.join(unknown)}: all resamples score the same, or one failed")
+    return lines
 
 
 def by_class_lines(scores: Scores, sure: Intervals | None, names: Sequence[str]) -> list[str]:

@@ -42,5 +42,5 @@ def final_numbers(finals: Finals | None) -> dict[int, dict[str, float]]:
 
 
 def _numbers(known: Estimate) -> dict[str, float]:
-    low, high = known.interval.low, known.interval.high
-    return dict(zip(FINAL_NUMBERS, (known.value, low, high, known.mean, known.deviation), strict=True))
+    numbers = zip(FINAL_NUMBERS, (known.value, *known.bounds, known.mean, known.deviation), strict=True)
+    return {name: number for name, number in numbers if number is not None}

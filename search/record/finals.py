@@ -12,7 +12,8 @@ where run j of all has the same seed and the same split:
   the best of the finalists.
 - **the interval** is the estimate with Student's t at 95 % times the standard error of a mean,
   ((S + (k - 1) E) / (k n)) ** 0.5, with the mean square S between seeds, and the degrees of freedom of
-  Satterthwaite (1946, Biometrics Bulletin 2, 110-114). One finalist has its own deviation alone.
+  Satterthwaite (1946, Biometrics Bulletin 2, 110-114). One finalist has its own deviation alone. Where all
+  seeds agree there is none: the same score on the same images tells nothing of other images.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from search.record.trials import Trial
+from trainable.recipe.metrics import NO_SPREAD
 from trainable.training.metrics import SHARES
 
 Scores = NDArray[np.float64]
@@ -53,7 +55,7 @@ class Estimate:
 
     value: float
     """The mean of its scores, drawn towards that of all finalists."""
-    interval: Interval
+    interval: Interval | None  # None where all seeds agree
     seeds: tuple[int, ...]
     """The seeds with which every finalist that takes part has finished."""
     scores: tuple[float, ...]
@@ -62,6 +64,11 @@ class Estimate:
     @property
     def mean(self) -> float:
         return float(np.mean(self.scores))
+
+    @property
+    def bounds(self) -> tuple[float, float] | tuple[None, None]:
+        """Both ends of the interval."""
+        return (None, None) if self.interval is None else (self.interval.low, self.interval.high)
 
     @property
     def deviation(self) -> float:
@@ -233,7 +240,9 @@ def _error_of_a_mean(squares: _MeanSquares, finalists: int, runs: int) -> tuple[
 def _estimate(value: float, half_width: float, seeds: Sequence[int], scores: Scores, metric: str) -> Estimate:
     """Returns an estimate with its interval, without values that the metric cannot have."""
     low, high = value - half_width, value + half_width
-    interval = Interval(max(low, 0.0), min(high, 1.0)) if metric in SHARES else Interval(low, high)
+    if metric in SHARES:
+        low, high = max(low, 0.0), min(high, 1.0)
+    interval = Interval(low, high) if half_width > NO_SPREAD else None
     return Estimate(value, interval, tuple(seeds), tuple(scores.tolist()))
 
 

@@ -18,9 +18,10 @@ from search.reporting.content import Belief, Compared, Finalist, Report, TrialRo
 from search.reporting.curves import MOST_CLOSER, closer_curves, curves
 from search.reporting.values import side_by_side, tiles
 from search.reporting.workers import troubles, workers
-from search.results.pruning_table import audit_lines
+from search.results.pruning_table import RANK_ALIKE, audit_lines
 from search.results.report import command
 from spaces.domains import Value, shown
+from trainable.recipe.provenance import AGREE
 from trainable.training.metrics import sign_of
 
 LEGEND = (
@@ -97,6 +98,8 @@ def _tables(report: Report) -> dict[str, Any]:
         "confusion": _confusion(answers) if answers and len(answers.classes) <= MOST_CLASSES else [],
         "audit": list(audit_lines(report.pruning_audit, report.search.rungs)) if report.pruning_audit else [],
         "winner": _winner(report),
+        "agree": AGREE,
+        "no_spread": RANK_ALIKE,
         "best_is_own": any(each.own for each in report.trials if each.id == report.answer.best),
         "resumed": sum(each.what == "resumed" for each in report.later_drivers),
         "pairs": _pairs(answers)[:MOST_PAIRS] if answers else [],

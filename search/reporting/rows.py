@@ -92,8 +92,8 @@ def _finalist(each: FinalistRuns, finals: Finals, metric: str) -> Finalist:
         mean=known.mean if known is not None else None,
         deviation=known.deviation if known is not None else None,
         estimate=known.value if known is not None else None,
-        low=known.interval.low if known is not None else None,
-        high=known.interval.high if known is not None else None,
+        low=known.bounds[0] if known is not None else None,
+        high=known.bounds[1] if known is not None else None,
         gap=each.gap,
     )
 

@@ -144,8 +144,8 @@ def _fresh_runs(search: Search, trial: Trial) -> FreshRuns | None:
         mean=known.mean,
         deviation=known.deviation,
         estimate=known.value,
-        low=known.interval.low,
-        high=known.interval.high,
+        low=known.bounds[0],
+        high=known.bounds[1],
         gap=gap,
         fresh_splits=settled.finalists.splits == "fresh",
     )
@@ -182,7 +182,7 @@ def _in_words(trial: Trial, study: Study, recipe: Recipe) -> str:
     value = trial.metrics.get(metric)
     score = f"{metric} {value:.4f}" if value is not None else "no result yet"
     final = recipe.provenance.final if recipe.provenance is not None else None
-    again = f", with fresh seeds {final.estimate:.4f} ({final.low:.4f} to {final.high:.4f})" if final else ""
+    again = f", with fresh seeds {final.estimate:.4f} ({final.sureness})" if final else ""
     return f"trial {trial.id} ({trial.state}, {score}{again}, recipe {recipe.digest()})"
 
 

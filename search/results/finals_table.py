@@ -6,6 +6,7 @@ from search.record.finals import Finalist, Finals
 from search.record.trials import Trial
 from search.results.tables import Rows
 from spaces.domains import counted
+from trainable.recipe.provenance import AGREE, sureness
 
 COLUMNS = ("finalist", "in the search", "with fresh seeds", "mean", "deviation", "estimate", "95 % interval")
 
@@ -27,7 +28,7 @@ def winner_line(finals: Finals, metric: str) -> str:
     if winner is None or (known := winner.estimate) is None or (gap := winner.gap) is None:
         return "no finalist has finished with two fresh seeds; the best trial is that of the search"
     return (
-        f"best recipe: {metric} {known.value:.4f} ({known.interval}) over "
+        f"best recipe: {metric} {known.value:.4f} ({sureness(*known.bounds)}) over "
         f"{counted(len(known.scores), 'fresh seed')}, of trial {winner.trial}; the search's own figure was "
         f"{abs(gap):.4f} {'above' if gap >= 0.0 else 'below'} this"
     )
@@ -41,7 +42,7 @@ def _row(finalist: Finalist, metric: str, *, is_winner: bool) -> tuple[str, ...]
         _number(finalist.score),
         ", ".join(_score(run, metric) for run in finalist.runs),
         *numbers,
-        "" if known is None else str(known.interval),
+        "" if known is None else str(known.interval or AGREE),
     )
 
 

@@ -8,14 +8,19 @@ from search.results.tables import Rows
 from search.verdicts.pruning_audit import WORTH, PruningAudit
 from spaces.domains import counted
 
+RANK_ALIKE = "all resamples rank alike"
+
 
 def rungs_table(audit: PruningAudit) -> Rows:
     """Returns one row for each rung: how well its scores rank the final ones."""
     rows = tuple(
-        (str(each.epoch), f"{each.correlation:.2f}", f"{each.low:.2f} to {each.high:.2f}")
-        for each in audit.rungs
+        (str(each.epoch), f"{each.correlation:.2f}", _interval(each.low, each.high)) for each in audit.rungs
     )
     return Rows("", ("rung at epoch", "rank correlation with the end", "95 % interval"), rows)
+
+
+def _interval(low: float | None, high: float | None) -> str:
+    return RANK_ALIKE if low is None else f"{low:.2f} to {high:.2f}"
 
 
 def graces_table(audit: PruningAudit) -> Rows:

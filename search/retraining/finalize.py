@@ -2,7 +2,8 @@
 
 A recipe is trained with several seeds, and each network is scored on the validation part in every way. The
 recipe's own way stays, unless another one is better by more than the interval of the paired difference
-allows, at 95 % for all comparisons together (Bonferroni).
+allows, at 95 % for all comparisons together (Bonferroni). Where the seeds agree on every difference, nothing
+says how much of it is luck, and the own way stays.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from search.retraining.runs import Retraining, effort
 from spaces.domains import shown
 from trainable.errors import UserError
 from trainable.recipe import Recipe
+from trainable.recipe.metrics import NO_SPREAD
+from trainable.recipe.provenance import AGREE
 from trainable.training.metrics import OBJECTIVES, sign_of
 
 if TYPE_CHECKING:  # torch takes seconds to import
@@ -67,7 +70,8 @@ class Ways:
             )
             for way in self.ways
         )
-        caption = f"a difference of {self.noise:.4f} may be luck; the first way is the recipe's own"
+        luck = f"a difference of {self.noise:.4f} may be luck" if self.noise > NO_SPREAD else AGREE
+        caption = f"{luck}; the first way is the recipe's own"
         return Rows("", ("way", self.metric, "difference", "latency_ms", ""), rows, caption=caption)
 
 
@@ -110,7 +114,7 @@ def chosen_of(recipe: Recipe, ways: Sequence[Way], metric: str) -> Ways:
     gains = [sign * (np.array(way.scores) - np.array(own.scores)) for way in others]
     noise = half_width(gains, 1.0 - (1.0 - LEVEL) / max(1, len(gains)))
     best = max([own, *others], key=lambda way: sign * way.mean)
-    chosen = best if sign * (best.mean - own.mean) > noise else own
+    chosen = best if sign * (best.mean - own.mean) > noise > NO_SPREAD else own
     return Ways(recipe.with_values(chosen.values), (own, *others), chosen, noise, metric)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from search.record.finals import LEAST_RUNS, error_of_sum, student
 from search.retraining.runs import Fresh
+from trainable.recipe.metrics import NO_SPREAD
 from trainable.training.score_gap import LEVEL, ScoreGap, words_of
 
 
@@ -22,7 +23,8 @@ def parts_differ(metric: str, runs: Sequence[Fresh]) -> str | None:
     standard error that it leaves in one run's difference, as the bootstrap found it, averaged over runs. t is
     Student's at 99 %, as in `score_gap`, with the degrees of freedom of Satterthwaite (1946, Biometrics
     Bulletin 2, 110-114). Where the parts are of one kind, e alone holds all the luck of a run's difference:
-    then the interval is rather too wide, and fewer than one recipe in a hundred is said to differ.
+    then the interval is rather too wide, and fewer than one recipe in a hundred is said to differ. Where
+    neither seeds nor images leave a spread, nothing is said: any difference would count as sure.
     """
     name = metric.removeprefix("val_")
     both = [run for run in runs if run.score(metric) is not None and run.score(f"test_{name}") is not None]
@@ -32,6 +34,8 @@ def parts_differ(metric: str, runs: Sequence[Fresh]) -> str | None:
     differences = [after - before for before, after in zip(validation, test, strict=True)]
     of_seeds = variance(differences) / len(both), len(both) - 1
     error, freedom = error_of_sum(of_seeds, (error_of_images(name, both) ** 2, math.inf))
+    if error <= NO_SPREAD:
+        return None
     mean, half = fmean(differences), student(freedom, LEVEL) * error
     gap = ScoreGap(name, fmean(validation), fmean(test), mean - half, mean + half)
     return f"means over {len(both)} runs: {words_of([gap])}" if gap.differ else None
@@ -39,13 +43,13 @@ def parts_differ(metric: str, runs: Sequence[Fresh]) -> str | None:
 
 def error_of_images(name: str, runs: Sequence[Fresh]) -> float:
     """Returns the standard error of test minus validation score that comes from their images, averaged over
-    runs; 0 for runs without test scores."""
+    runs; 0 for runs without test scores and where it is not known."""
     return fmean(_error_of_images(name, run.result) for run in runs)
 
 
 def _error_of_images(name: str, result: Mapping[str, Any]) -> float:
     gaps = result.get("validation_test_gap")
-    if gaps is None:
+    if gaps is None or name not in gaps["metrics"]:
         return 0.0
     low, high = gaps["metrics"][name]["interval"]
     return float((high - low) / (2.0 * NormalDist().inv_cdf(0.5 + gaps["level"] / 2.0)))

@@ -22,9 +22,10 @@ import numpy as np
 from search.record.finals import LEVEL, error_of_sum, student
 from search.results.tables import Rows
 from trainable.data import Split
+from trainable.recipe.metrics import NO_SPREAD
 from trainable.shrinking.latency import Ratio, ratio_of
 from trainable.shrinking.shrink import DISTILLED, PRUNED, SCRATCH, TUNED, UNPRUNED, Cost, Shrunk
-from trainable.training.bootstrap import RESAMPLES
+from trainable.training.bootstrap import RESAMPLES, wilson_interval
 from trainable.training.evaluate import Scores
 from trainable.training.extra_metrics import ExtraMetrics, make_extra_metrics
 from trainable.training.metrics import OBJECTIVES, SHARES, sign_of
@@ -44,12 +45,18 @@ class Difference:
     high: float
 
     @property
+    def known(self) -> bool:
+        """Whether seeds or images leave a spread that says how sure the difference is."""
+        return self.high - self.low > NO_SPREAD
+
+    @property
     def sure(self) -> bool:
         """Returns whether the interval does not hold 0."""
-        return not self.low <= 0.0 <= self.high
+        return self.known and not self.low <= 0.0 <= self.high
 
     def __str__(self) -> str:
-        return f"{self.mean:+.4f} ({self.low:+.4f} to {self.high:+.4f})"
+        how_sure = f"{self.low:+.4f} to {self.high:+.4f}" if self.known else "no spread, so no interval"
+        return f"{self.mean:+.4f} ({how_sure})"
 
     def tree(self) -> dict[str, float]:
         return {"difference": self.mean, "low": self.low, "high": self.high}
@@ -59,7 +66,11 @@ def difference(
     ours: Sequence[Scores], theirs: Sequence[Scores], metric: str, extra: ExtraMetrics, seed: int
 ) -> Difference:
     """Returns the difference in a metric, such as `accuracy`, between networks trained with several seeds,
-    scored on the same images."""
+    scored on the same images.
+
+    Where no resample of the images changes a difference in shares, its half width is at least Wilson's upper
+    bound of the share of images at which the networks differ and none was seen.
+    """
     of_images, parts = [], []
     for side in (ours, theirs):
         resampled = _resampled(side, metric, extra, seed)
@@ -72,6 +83,8 @@ def difference(
     error, freedom = error_of_sum(*parts)
     means = [fmean(each.by_name()[metric] for each in side) for side in (ours, theirs)]
     half = student(freedom) * error
+    if half <= NO_SPREAD and f"val_{metric}" in SHARES:
+        half = wilson_interval(0, ours[0].images)[1]
     return Difference(means[0] - means[1], means[0] - means[1] - half, means[0] - means[1] + half)
 
 

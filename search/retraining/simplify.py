@@ -24,7 +24,8 @@ from search.retraining.runs import Retraining, effort
 from spaces.domains import counted, shown
 from trainable.errors import RecipeError, UserError
 from trainable.recipe import Recipe
-from trainable.recipe.provenance import Dropped, Simplified
+from trainable.recipe.metrics import NO_SPREAD
+from trainable.recipe.provenance import AGREE, Dropped, Simplified
 from trainable.recipe.techniques import techniques_of, without
 from trainable.training.metrics import OBJECTIVES, sign_of
 
@@ -40,12 +41,12 @@ class Effect:
     field: str
     value: Any
     gain: float
-    interval: Interval
+    interval: Interval | None  # None where the gains of all seeds agree
 
     @property
     def is_noise(self) -> bool:
         """Whether the score without the technique is as good, as far as these runs can tell."""
-        return self.interval.low <= 0.0
+        return (self.gain if self.interval is None else self.interval.low) <= 0.0
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class Simpler:
                 each.field,
                 shown(each.value),
                 f"{each.gain:+.4f}",
-                f"{each.interval.low:+.4f} to {each.interval.high:+.4f}",
+                f"{each.interval.low:+.4f} to {each.interval.high:+.4f}" if each.interval else AGREE,
                 "dropped" if each.field in dropped else "kept",
             )
             for each in sorted(self.effects, key=lambda each: -each.gain)
@@ -131,7 +132,7 @@ def _effect(recipe: Recipe, path: str, gains: Scores, noise: float) -> Effect:
     mean = float(gains.mean())
     value = recipe.get(path)
     value = value["kind"] if isinstance(value, Mapping) else value  # a section that may be left out
-    return Effect(path, value, mean, Interval(mean - noise, mean + noise))
+    return Effect(path, value, mean, Interval(mean - noise, mean + noise) if noise > NO_SPREAD else None)
 
 
 def _scores(

@@ -14,6 +14,7 @@ from search.retraining.parts_differ import error_of_images, parts_differ
 from search.retraining.runs import Fresh, Retraining, effort
 from trainable.errors import UserError
 from trainable.recipe import Recipe
+from trainable.recipe.metrics import NO_SPREAD
 from trainable.recipe.provenance import Provenance, Verification
 from trainable.training.metrics import OBJECTIVES, sign_of
 
@@ -99,7 +100,7 @@ def verification_of(
     allowed = student(freedom) * error
     short = sign_of(OBJECTIVES[metric]) * (claimed - fmean(known))
     return Verification(
-        verified=short <= allowed and not common["faults"],
+        verified=short <= allowed + NO_SPREAD and not common["faults"],
         mean=fmean(known),
         deviation=stdev(known),
         short=short,

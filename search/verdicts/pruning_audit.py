@@ -16,6 +16,7 @@ import numpy as np
 from search.deciding.pruning import Pruning
 from search.deciding.scheduler import rungs
 from search.verdicts.better_stopped import Stratum, chance_of_better, picks_of, spearman, whole_of
+from trainable.recipe.metrics import NO_SPREAD
 from trainable.training.metrics import SHARES
 
 if TYPE_CHECKING:
@@ -36,8 +37,8 @@ class Rung:
 
     epoch: int
     correlation: float
-    low: float
-    high: float
+    low: float | None  # None where all resamples rank alike: nothing is known of other trials
+    high: float | None
 
 
 @dataclass(frozen=True)
@@ -130,8 +131,9 @@ def rank_correlations(strata: Sequence[Stratum], epochs: Sequence[int]) -> Itera
         correlation = float(spearman(whole[:, epoch - 1], whole[:, -1]))
         if not math.isnan(correlation):
             resampled = spearman(distinct[picks, epoch - 1], distinct[picks, -1])
-            low, high = np.nanpercentile(resampled, [2.5, 97.5])
-            yield Rung(epoch, correlation, float(low), float(high))
+            low, high = map(float, np.nanpercentile(resampled, [2.5, 97.5]))
+            spread = high - low > NO_SPREAD
+            yield Rung(epoch, correlation, low if spread else None, high if spread else None)
 
 
 def _chance(

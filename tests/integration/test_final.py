@@ -112,7 +112,7 @@ def test_mlflow_has_the_winners_estimate_and_says_it_in_the_searchs_note(folder:
     for run_id in (cursor.parent_run_id, cursor.run_ids[finals.winner.trial]):
         numbers = client.get_run(str(run_id)).data.metrics
         assert numbers["final_estimate"] == finals.winner.estimate.value
-        assert numbers["final_low"] == finals.winner.estimate.interval.low
+        assert numbers["final_low"] == finals.winner.estimate.bounds[0]
     note = client.get_run(str(cursor.parent_run_id)).data.tags["mlflow.note.content"]
     assert f"**Trained again**: {winner_line(finals, 'val_accuracy')}" in note
     repeated = client.get_run(cursor.run_ids[5]).info.run_name

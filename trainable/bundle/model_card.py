@@ -138,8 +138,8 @@ def _scores(info: DataInfo, measured: Measured) -> Iterator[str]:
         yield table(*by_class_rows(info.classes, measured.scores, measured.intervals))
     yield (
         f"Intervals are percentiles of {measured.intervals.resamples:,} bootstrap resamples of these images, "
-        "or Wilson's where all of them are equal: they say how sure the figures are for images of this kind, "
-        "and nothing of a second training."
+        "or Wilson's of a share where all of them are equal (other metrics have none then): they say how "
+        "sure the figures are for images of this kind, and nothing of a second training."
     )
     if measured.part == "validation":
         yield (
@@ -159,8 +159,8 @@ def _again(known: Provenance) -> Iterator[str]:
         final = known.final
         found.append(
             f"In its search {len(final.seeds)} runs with fresh seeds had a mean {final.metric} of "
-            f"{final.mean:.4f}, deviation {final.deviation:.4f}: it is worth {final.estimate:.4f} (95 % "
-            f"interval {between((final.low, final.high))}), and the search's own figure is "
+            f"{final.mean:.4f}, deviation {final.deviation:.4f}: it is worth {final.estimate:.4f} "
+            f"({final.sureness}), and the search's own figure is "
             f"{abs(final.gap):.4f} {'above' if final.gap >= 0.0 else 'below'} that."
         )
     if known.verification is not None:

@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainable.data.source import Integers
+from trainable.recipe.metrics import NO_SPREAD
+from trainable.training.bootstrap import wilson_interval
 from trainable.training.resampled_curves import auroc, ranked
 
 FOLDS = 5
@@ -92,6 +94,9 @@ def tell_apart(first: Sample, second: Sample) -> ToldApart | None:
     (auc,) = area_within(strata, scores, is_second, np.ones((len(scores), 1), np.float32))
     drawn = area_within(strata, scores, is_second, _resampled(both, is_second))
     low, high = np.clip(auc + WIDER * (np.percentile(drawn, PERCENTS) - auc), 0.0, 1.0)
+    if high - low <= NO_SPREAD:  # every resample is told apart alike: Wilson's of the smaller sample
+        smaller = min(_independent(both.of(each)) for each in (is_second, ~is_second))
+        low, high = wilson_interval(round(float(auc) * smaller), smaller)
     return ToldApart(float(auc), float(low), float(high))
 
 
@@ -117,6 +122,10 @@ def area_within(strata: Integers, scores: Floats, is_second: Booleans, counts: N
         pairs = np.where(there, seconds * (all_there - seconds) / np.maximum(all_there, 1.0), 0.0)
         total, weight = total + pairs * np.where(there, area, 0.0), weight + pairs
     return np.divide(total, weight, out=np.full_like(total, 0.5), where=weight > 0.0)
+
+
+def _independent(sample: Sample) -> int:
+    return len(sample.labels if sample.groups is None else np.unique(sample.groups))
 
 
 def _enough(both: Sample, is_second: Booleans) -> bool:

@@ -15,6 +15,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from trainable.recipe.base import YOURS, Purpose, Spec, check_distinct
 
+NO_SPREAD = 1e-9  # scores, and the ends of their intervals, are nearer only where rounding alone parts them
 Mode = Literal["max", "min"]
 """Says whether a higher or a lower value is better."""
 

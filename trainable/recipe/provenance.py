@@ -7,6 +7,16 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from trainable.recipe.base import Spec
+from trainable.recipe.metrics import NO_SPREAD
+
+AGREE = "the seeds agree, which tells nothing of other images"
+
+
+def sureness(low: float | None, high: float | None) -> str:
+    """Return the 95 % interval of runs with several seeds in words; one without a width claims too much."""
+    if low is None or high is None or high - low <= NO_SPREAD:
+        return AGREE
+    return f"95 % interval {low:.4f} to {high:.4f}"
 
 
 class FreshRuns(Spec):
@@ -20,13 +30,17 @@ class FreshRuns(Spec):
     """The standard deviation of a run."""
     estimate: float
     """The mean, drawn towards that of all finalists."""
-    low: float
-    high: float
-    """From `low` to `high` is the 95 % interval of the estimate."""
+    low: float | None = None  # the 95 % interval of the estimate, None where these seeds agree
+    high: float | None = None
     gap: float
     """By how much the search's own figure is above the estimate."""
     fresh_splits: bool
     """Whether training and validation were drawn anew for each run."""
+
+    @property
+    def sureness(self) -> str:
+        """The interval in words, or that there is none."""
+        return sureness(self.low, self.high)
 
 
 class Verification(Spec):
@@ -65,10 +79,11 @@ class Verification(Spec):
             return f"{verdict}: {'; '.join(self.faults)}"
         faults = f"; {'; '.join(self.faults)}" if self.faults else ""
         side = "worse" if self.short >= 0.0 else "better"
+        allowed = AGREE if self.allowed <= NO_SPREAD else f"where {self.allowed:.4f} worse is allowed"
         return (
             f"{verdict}: {name} {self.mean:.4f}, deviation {self.deviation:.4f}, over {len(self.scores)} new "
             f"seeds; {abs(self.short):.4f} {side} than the {self.metric} {self.claimed:.4f} that the recipe "
-            f"claims, where {self.allowed:.4f} worse is allowed{faults}"
+            f"claims, {allowed}{faults}"
         )
 
 

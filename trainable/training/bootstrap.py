@@ -6,8 +6,9 @@ means. All resamples of a metric are computed together, of the count of each ima
 formulae are those of scikit-learn with these counts as weights.
 
 Where all answers are right, or all wrong, every resample scores the same, and percentiles would claim to know
-a share exactly. There the interval is Wilson's (1927), which Brown, Cai and DasGupta (2001, Statistical
-Science 16) recommend for few images.
+the score exactly. There the interval of a share is Wilson's (1927), which Brown, Cai and DasGupta (2001,
+Statistical Science 16) recommend for few images. A loss, a cost and a function of the caller's are no shares
+of images: there they have no interval.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from torch.nn import functional
 from trainable.errors import UserError
 from trainable.recipe.metrics import (
     AUROC,
+    NO_SPREAD,
     AveragePrecision,
     BoundaryF1,
     CalibrationError,
@@ -45,7 +47,7 @@ from trainable.training.extra_metrics import (
     costs_of,
     sureness,
 )
-from trainable.training.metrics import CLASSES_ALIKE
+from trainable.training.metrics import CLASSES_ALIKE, SHARES
 from trainable.training.resampled_curves import (
     Ranked,
     auroc,
@@ -58,7 +60,6 @@ from trainable.training.resampled_curves import (
 
 RESAMPLES = 1_000
 PERCENTS = (2.5, 97.5)
-EQUAL = 1e-9  # resamples of a share differ by less only where rounding alone makes them differ
 AT_ONCE = 4_000_000
 """So many counts (images times resamples) are held at once, which take 16 MB."""
 
@@ -80,7 +81,8 @@ class Intervals:
         }
         return {
             "level": (PERCENTS[1] - PERCENTS[0]) / 100.0,
-            "method": "percentile bootstrap over images, not stratified; Wilson's where all are equal",
+            "method": "percentile bootstrap over images, not stratified; where all are equal, Wilson's of a "
+            "share, and none of other metrics",
             "resamples": self.resamples,
             "intervals": named,
             **({"by_class": of_classes} if of_classes else {}),
@@ -115,34 +117,35 @@ def resampled_metrics(
 def intervals_of(found: Mapping[str, Array], images: Mapping[str, int]) -> Intervals:
     """Returns the intervals of what `resampled_metrics` returned; `images_behind` each share."""
     resamples = len(next(iter(found.values())))
-    return Intervals({name: bounds_of(values, images.get(name)) for name, values in found.items()}, resamples)
+    bounds = {name: bounds_of(values, images.get(name)) for name, values in found.items()}
+    return Intervals({name: each for name, each in bounds.items() if each is not None}, resamples)
 
 
 def images_behind(names: Iterable[str], images: int, of_classes: Array) -> dict[str, int]:
     """Returns of how many images each share is, by name, if so many of a part's images have each class.
 
     A mean over K classes of n images each has the variance of a share of K^2 / sum(1 / n) images, which are
-    fewer where some classes are rare. Losses and costs are no shares.
+    fewer where some classes are rare. Losses, costs and functions of the caller's are no shares.
     """
     there = of_classes[of_classes > 0]
     alike = min(images, int(len(there) ** 2 / (1.0 / there).sum()))
     return {
-        name: alike if f"val_{name}" in CLASSES_ALIKE else images
-        for name in names
-        if name not in ("loss", "cost")
+        name: alike if f"val_{name}" in CLASSES_ALIKE else images for name in names if f"val_{name}" in SHARES
     }
 
 
 def bounds_of(
     values: Array, images: int | None = None, percents: tuple[float, float] = PERCENTS
-) -> tuple[float, float]:
-    """Returns the interval of a metric from its resamples; of a share of so many images, Wilson's where all
-    resamples are equal."""
+) -> tuple[float, float] | None:
+    """Returns the interval of a metric from its resamples. Where these have no spread it is Wilson's of a
+    share of so many images, and None of what is no share: nothing is known of other images."""
     low, high = map(float, np.percentile(values, percents))
-    if images and low >= 0.0 and high <= 1.0 and np.ptp(values) <= EQUAL:
-        known = wilson_interval(round(low * images), images, (percents[1] - percents[0]) / 100.0)
-        return min(low, known[0]), max(high, known[1])
-    return low, high
+    if high - low > NO_SPREAD:
+        return low, high
+    if images is None:
+        return None
+    known = wilson_interval(round(low * images), images, (percents[1] - percents[0]) / 100.0)
+    return min(low, known[0]), max(high, known[1])
 
 
 def wilson_interval(right: int, images: int, level: float = 0.95) -> tuple[float, float]:

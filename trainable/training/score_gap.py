@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from trainable.training.bootstrap import EQUAL, bounds_of
+from trainable.recipe.metrics import NO_SPREAD
+from trainable.training.bootstrap import bounds_of
 from trainable.training.resampled_curves import Array
 
 PERCENTS = (0.5, 99.5)
@@ -127,27 +128,29 @@ def score_gaps(validation: ScoredPart, test: ScoredPart, spoken_of: Iterable[str
 
     The interval of a difference is that of percentiles of the differences of resamples: the bootstrap of two
     samples (Efron and Tibshirani 1993, chapter 8). The parts must be resampled independently of each other,
-    equally often. Where all resamples of a share are equal in a part, of which they know no spread, it is
-    Newcombe's (1998, Statistics in Medicine 17, method 10), from the intervals of both parts.
+    equally often. Where the resamples of a share have no spread in a part, it is Newcombe's (1998, Statistics
+    in Medicine 17, method 10), from the intervals of both parts. What is no share has no gap there.
     """
     both = [name for name in test.resampled if name in validation.resampled]
     return ScoreGaps(
-        tuple(_gap(name, validation, test) for name in both),
+        tuple(gap for name in both if (gap := _gap(name, validation, test)) is not None),
         len(next(iter(test.resampled.values()), ())),
         frozenset(spoken_of),
         min(validation.images, test.images),
     )
 
 
-def _gap(metric: str, validation: ScoredPart, test: ScoredPart) -> ScoreGap:
+def _gap(metric: str, validation: ScoredPart, test: ScoredPart) -> ScoreGap | None:
+    tested, validated = test.values[metric], validation.values[metric]
     both = test.resampled[metric], validation.resampled[metric]
+    on_test, on_validation = (
+        bounds_of(part.resampled[metric], part.shares.get(metric), PERCENTS) for part in (test, validation)
+    )
+    if on_test is None or on_validation is None:
+        return None
     low, high = map(float, np.percentile(both[0] - both[1], PERCENTS))
-    if min(map(np.ptp, both)) <= EQUAL:
-        (tested, below, above), (validated, under, over) = (
-            (part.values[metric], *bounds_of(part.resampled[metric], part.shares.get(metric), PERCENTS))
-            for part in (test, validation)
-        )
+    if min(np.ptp(np.percentile(each, PERCENTS)) for each in both) <= NO_SPREAD:
         gap = tested - validated
-        low = min(low, gap - math.hypot(tested - below, over - validated))
-        high = max(high, gap + math.hypot(above - tested, validated - under))
-    return ScoreGap(metric, validation.values[metric], test.values[metric], low, high)
+        low = min(low, gap - math.hypot(tested - on_test[0], on_validation[1] - validated))
+        high = max(high, gap + math.hypot(on_test[1] - tested, validated - on_validation[0]))
+    return ScoreGap(metric, validated, tested, low, high)

@@ -7,10 +7,13 @@ import pytest
 from scipy import stats
 
 from epoch_results import epoch_result
+from search.followers.repeat_runs import final_numbers
 from search.record.finals import Finals, estimated, finals_of
 from search.record.journal import EpochEvent, Outcome
 from search.record.repeats import Repeat
 from search.record.trials import Trial
+from search.results.finals_table import finals_table, winner_line
+from trainable.recipe.provenance import AGREE
 
 METRIC = "val_accuracy"
 
@@ -41,7 +44,7 @@ def test_one_finalist_has_the_mean_and_the_t_interval_of_its_runs() -> None:
     wanted = stats.t.interval(0.95, 3, np.mean(runs), stats.sem(runs))
     assert found.estimate is not None
     assert found.estimate.value == pytest.approx(np.mean(runs))
-    assert (found.estimate.interval.low, found.estimate.interval.high) == pytest.approx(wanted)
+    assert found.estimate.bounds == pytest.approx(wanted)
     assert found.estimate.deviation == pytest.approx(np.std(runs, ddof=1))
     assert found.gap == pytest.approx(0.84 - np.mean(runs))
 
@@ -107,8 +110,21 @@ def test_nobody_wins_before_the_final_is_over() -> None:
 def test_an_interval_has_no_values_that_a_share_cannot_have() -> None:
     (found,) = final([[0.99, 1.0]]).finalists
     assert found.estimate is not None
+    assert found.estimate.interval is not None
     assert found.estimate.interval.high == 1.0
     assert found.estimate.interval.low < 0.99
+
+
+@pytest.mark.parametrize("scores", [[[0.9, 0.9, 0.9]], [[1.0, 1.0], [0.8, 0.8]]])
+def test_seeds_that_agree_give_no_interval_but_words(scores: list[list[float]]) -> None:
+    found = final(scores)
+    assert [each.estimate.bounds for each in found.finalists if each.estimate] == [(None, None)] * len(scores)
+    assert AGREE in winner_line(found, METRIC)
+    assert [row[-1] for row in finals_table(found, METRIC).rows] == [AGREE] * len(scores)
+    assert all(
+        numbers.keys() == {"final_estimate", "final_mean", "final_deviation"}
+        for numbers in final_numbers(found).values()
+    )
 
 
 @pytest.mark.parametrize("end", ["diverged", "failed"])

@@ -13,6 +13,7 @@ from search.reporting.content import Compared, Report
 from search.reporting.page import data_of, live_page, page, ranked, templates
 from tests.search.reporting.small_mask_reports import mask_report
 from tests.search.reporting.small_reports import planted_report
+from trainable.recipe.provenance import AGREE
 
 PARTS = (
     "answer", "curves", "progress", "beliefs", "parallel", "importances", "finalists", "pruning", "classes",
@@ -198,3 +199,11 @@ def test_the_legend_has_the_marks_that_are_drawn(tmp_path_factory: pytest.TempPa
 def test_why_there_is_no_answer_is_a_sentence(tmp_path_factory: pytest.TempPathFactory) -> None:
     none = planted_report(tmp_path_factory.mktemp("none"), trials=24, last=0)
     assert "<p>No trial has finished yet.</p>" in page(none)
+
+
+def test_seeds_that_agree_are_said_in_words_and_not_as_an_interval(whole: Report) -> None:
+    alike = [each.model_copy(update={"low": None, "high": None}) for each in whole.finalists]
+    text = page(whole.model_copy(update={"finalists": tuple(alike)}))
+    assert f"<dd>{AGREE}, from" in text
+    assert text.count(f'<td class="n">{AGREE}</td>') == len(alike)
+    assert "95 % interval 0" not in text

@@ -10,7 +10,7 @@ from scipy import stats
 from search.retraining.finalize import Way, _measured, chosen_of
 from search.retraining.paired import half_width
 from trainable.recipe import Recipe
-from trainable.recipe.provenance import Provenance
+from trainable.recipe.provenance import AGREE, Provenance
 from trainable.train import train
 from trainable.training.origins import Origins
 
@@ -73,3 +73,10 @@ def test_a_recipe_is_finalized_with_its_own_threads_and_scores_as_it_does_when_i
     trained = train(recipe)
     assert own["scores"]["val_loss"] == trained.history[-1].val_loss
     assert origins == Origins.of(trained.recipe.provenance)
+
+
+def test_where_the_seeds_agree_on_every_difference_the_recipes_own_way_stays() -> None:
+    ways = [way("none", False, 0.90, 0.90), way("ema", False, 0.91, 0.91)]
+    found = chosen_of(Recipe(), ways, "val_accuracy")
+    assert found.chosen == ways[0]
+    assert (found.table().caption or "").startswith(AGREE)

@@ -72,8 +72,9 @@ def test_of_parts_of_one_kind_at_most_one_in_a_hundred_is_said_to_differ() -> No
         runs((0.9, 0.1)),
         [*runs((0.9, 0.1)), Fresh(Recipe(), {}, "the run diverged")],
         [Fresh(Recipe(), {METRIC: score}) for score in (0.9, 0.1)],
+        runs((0.9, 0.89), (0.9, 0.89), images=0.0),
     ],
-    ids=["one run", "one run that came to something", "no test part"],
+    ids=["one run", "one run that came to something", "no test part", "no spread"],
 )
-def test_nothing_is_said_without_two_runs_that_have_both_scores(found: list[Fresh]) -> None:
+def test_nothing_is_said_without_two_runs_that_have_both_scores_and_some_spread(found: list[Fresh]) -> None:
     assert parts_differ(METRIC, found) is None

@@ -64,7 +64,8 @@ def test_the_interval_holds_the_deviation_of_the_seeds_and_that_of_the_images() 
 
 def test_images_are_paired_so_that_equal_answers_differ_by_nothing() -> None:
     same = difference([scores(40)], [scores(40)], "accuracy", EXTRA, seed=0)
-    assert (same.mean, same.low, same.high, same.sure) == (0.0, 0.0, 0.0, False)
+    assert (same.mean, same.sure) == (0.0, False)
+    assert 0.0 < same.high == -same.low < 0.01  # 0 of 400 images differ, which is no proof for all images
     other = difference([scores(40, first=40)], [scores(40)], "accuracy", EXTRA, seed=0)
     assert other.mean == 0.0
     assert other.high > 0.02
@@ -289,7 +290,8 @@ def test_the_interval_of_masks_holds_the_deviation_of_the_images() -> None:
     assert half > 0.001
     assert found.high - found.mean == pytest.approx(half)
     same = difference(ours, ours, "mean_iou", EXTRA, seed=3)
-    assert (same.mean, same.low, same.high) == (0.0, 0.0, 0.0)
+    assert (same.mean, same.sure) == (0.0, False)
+    assert 0.0 < same.high == -same.low < 0.33  # 0 of 8 images differ
 
 
 def test_the_same_layers_from_new_weights_are_compared_too() -> None:
@@ -323,3 +325,9 @@ def test_the_data_hold_every_score_difference_and_cost() -> None:
     assert ratio["ratio"] == 0.5
     assert 0.35 < ratio["low"] < 0.49 < 0.51 < ratio["high"] < 0.8
     assert tree["networks"][UNPRUNED]["latency_ratios"] == {}
+
+
+def test_a_difference_that_nothing_spreads_is_not_sure_and_has_no_interval() -> None:
+    found = difference([scores(0)], [replace(scores(0), loss=0.7)], "loss", EXTRA, seed=0)
+    assert (found.mean, found.sure) == (pytest.approx(-0.2), False)
+    assert str(found) == "-0.2000 (no spread, so no interval)"

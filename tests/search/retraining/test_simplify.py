@@ -11,6 +11,7 @@ from search.retraining.paired import half_width
 from search.retraining.simplify import simpler_by
 from trainable.errors import UserError
 from trainable.recipe import Recipe
+from trainable.recipe.provenance import AGREE
 from trainable.recipe.techniques import techniques_of
 
 SEEDS = (1, 2, 3)
@@ -121,3 +122,13 @@ def test_the_deviation_is_pooled_over_changes() -> None:
     pooled = half_width(gains_of([first, second]))
     assert pooled == pytest.approx(stats.t.ppf(0.975, 2) * np.std(first, ddof=1) / np.sqrt(2))
     assert half_width([]) == 0.0
+
+
+def test_gains_that_agree_for_all_seeds_have_no_interval() -> None:
+    def train(recipes: Mapping[str, Recipe]) -> dict[str, Scores | None]:
+        return {name: np.full(len(SEEDS), 0.9 if AVERAGING not in name else 0.875) for name in recipes}
+
+    found = simpler_by(train, RECIPE, "val_accuracy", SEEDS)
+
+    assert [row[3] for row in found.table().rows] == [AGREE] * 2
+    assert [each.field for each in found.record.dropped] == [SMOOTHING]

@@ -12,7 +12,7 @@ from search.retraining.verify import claim_of, new_seeds, verification_of
 from tests.search.retraining.fresh_runs import fresh_run
 from trainable.errors import UserError
 from trainable.recipe import Recipe
-from trainable.recipe.provenance import Dropped, Finalized, FreshRuns, Provenance, Simplified
+from trainable.recipe.provenance import AGREE, Dropped, Finalized, FreshRuns, Provenance, Simplified
 
 METRIC = "val_accuracy"
 
@@ -189,3 +189,30 @@ def test_a_verified_recipe_says_when_its_parts_differ() -> None:
     assert "test_accuracy 0.7010 is 0.1990 below val_accuracy 0.9000" in found.parts_differ
     alike = verification_of(recipe_of(0.9), METRIC, 0.9, runs_of(0.89, 0.9, 0.91, images=0.01), has_test=True)
     assert alike.parts_differ is None
+
+
+@pytest.mark.parametrize("metric", ["val_accuracy", "val_loss"])
+def test_new_seeds_that_agree_are_no_interval_but_words(metric: str) -> None:
+    provenance = Provenance(objective=metric, metrics={metric: 0.1})
+    recipe = Recipe().model_copy(update={"provenance": provenance})
+    runs = [Fresh(Recipe(), {metric: 0.1}) for _ in range(3)]  # their mean is 0.10000000000000002
+    found = verification_of(recipe, metric, 0.1, runs, has_test=False)
+    assert found.verified
+    assert AGREE in found.words()
+    assert "0.0000 worse is allowed" not in found.words()
+
+
+def test_a_metric_whose_gap_is_not_known_is_verified_by_its_seeds_alone() -> None:
+    runs = [
+        Fresh(
+            Recipe(),
+            {"val_cost": 0.0, "test_cost": cost, "validation_test_gap": {"metrics": {}, "level": 0.99}},
+        )
+        for cost in (0.1, 0.2)
+    ]
+    recipe = Recipe().model_copy(
+        update={"provenance": Provenance(objective="val_cost", metrics={"val_cost": 0.0})}
+    )
+    found = verification_of(recipe, "val_cost", 0.0, runs, has_test=True)
+    assert found.allowed is not None
+    assert found.allowed > 0.0

@@ -146,6 +146,8 @@ def test_the_interval_holds_the_true_correlation_where_a_tenth_of_the_stopped_tr
         chosen = random.permutation(others)[:audited]
         strata = [Stratum(best, 1), Stratum(chosen, round(len(others) / audited))]
         (rung,) = rank_correlations(strata, (1,))
+        assert rung.low is not None
+        assert rung.high is not None
         held += rung.low <= true <= rung.high
     # measured: 0.93 and 0.96; 0.54 to 0.62 where copies are drawn as trials of their own
     assert held / searches >= 0.85
@@ -209,3 +211,9 @@ def test_where_early_scores_are_wrong_no_early_rung_is_good_enough() -> None:
 def test_a_search_in_which_nothing_was_trained_on_has_no_audit() -> None:
     trials, _ = search_of(FIRSTS, LASTS, go_on=4)
     assert audit_of(summary(trials), PRUNING) is None
+
+
+def test_a_rung_that_every_resample_ranks_alike_has_no_interval() -> None:
+    scores = np.array([[0.1, 0.2], [0.3, 0.4], [0.5, 0.6], [0.7, 0.8], [0.8, 0.9]])
+    (rung,) = rank_correlations([Stratum(scores, 1)], (1,))
+    assert (rung.correlation, rung.low, rung.high) == (pytest.approx(1.0), None, None)

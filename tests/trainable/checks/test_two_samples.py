@@ -92,3 +92,10 @@ def test_the_area_within_strata_is_scikit_learns_in_each_stratum_and_resample() 
             areas.append(roc_auc_score(is_second[own], scores[own]))
             weights.append(firsts * seconds / (firsts + seconds))
         assert area == pytest.approx(np.average(areas, weights=weights))
+
+
+def test_samples_that_are_always_told_apart_have_wilsons_interval_of_the_smaller_one() -> None:
+    found = tell_apart(drawn(60, 0), drawn(25, 1, moved=500.0))
+    assert found is not None
+    assert (found.auc, found.high) == (1.0, 1.0)
+    assert found.low == pytest.approx(0.8668, abs=1e-3)  # 25 of 25

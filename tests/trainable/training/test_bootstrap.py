@@ -110,7 +110,10 @@ def test_a_function_that_fails_on_a_resample_has_no_interval() -> None:
 
     found = Answers(torch.eye(3, dtype=torch.float64), torch.tensor([0, 1, 2]))
     extra = ExtraMetrics((), {"picky": Metric(picky), "mine": Metric(accuracy)}, NAMES)
-    assert set(intervals(found, extra, 0).bounds) == {"loss", "accuracy", "balanced_accuracy", "mine"}
+    assert set(intervals(found, extra, 0).bounds) == {
+        "accuracy",
+        "balanced_accuracy",
+    }
 
 
 @pytest.mark.parametrize("right", [True, False])
@@ -144,4 +147,24 @@ def test_a_mean_over_classes_counts_few_images_where_a_class_is_rare() -> None:
 def test_an_interval_with_spread_is_left_to_its_resamples() -> None:
     values = np.linspace(0.5, 1.0, 1_001)
     assert bounds_of(values, 9) == pytest.approx(tuple(np.percentile(values, PERCENTS)))
-    assert bounds_of(np.full(10, 3.5), 9) == (3.5, 3.5)
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, 3.5])
+def test_what_is_no_share_has_no_interval_where_its_resamples_have_no_spread(value: float) -> None:
+    assert bounds_of(np.full(10, value)) is None
+
+
+def test_functions_of_the_callers_are_no_shares_of_images_whatever_their_values() -> None:
+    labels = torch.arange(9) % 3
+    found = Answers(torch.nn.functional.one_hot(labels, 3).double() * 5, labels)
+    own = {"missed": Metric(lambda _, truth: float(len(truth) == 0)), "mine": Metric(accuracy)}
+
+    bounds = intervals(found, ExtraMetrics((), own, NAMES), 0).bounds
+
+    assert bounds.keys() == {"accuracy", "balanced_accuracy"}
+
+
+def test_percentiles_that_meet_are_no_interval_though_some_resamples_differ() -> None:
+    values = np.array([0.0] + [1.0] * 999)
+    assert bounds_of(values) is None
+    assert bounds_of(values, 9) == pytest.approx((0.7009, 1.0), abs=1e-4)

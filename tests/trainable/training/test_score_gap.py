@@ -18,7 +18,9 @@ RESAMPLES = 1_000
 def part(right: NDArray[Any], seed: int, resamples: int = RESAMPLES) -> ScoredPart:
     """Returns the accuracy of a part in which these images are right, [N] of 0 and 1."""
     drawn = np.random.default_rng(seed).binomial(len(right), right.mean(), resamples) / len(right)
-    return ScoredPart({"accuracy": float(right.mean())}, {"accuracy": drawn}, len(right))
+    return ScoredPart(
+        {"accuracy": float(right.mean())}, {"accuracy": drawn}, len(right), {"accuracy": len(right)}
+    )
 
 
 def drawn(images: int, accuracy: float, seed: int) -> NDArray[Any]:
@@ -109,3 +111,11 @@ def test_a_part_that_is_all_right_is_not_believed_to_score_so_for_ever() -> None
 
     assert not found.differing
     assert found.gaps[0].low < 0.0 < found.gaps[0].high
+
+
+@pytest.mark.parametrize("spread", [0.0, 1.0])
+def test_what_is_no_share_has_no_gap_where_a_part_shows_no_spread(spread: float) -> None:
+    """A cost of 0 on every validation image says nothing of what other images cost."""
+    validation = ScoredPart({"cost": 0.0}, {"cost": np.zeros(100)}, 50)
+    test = ScoredPart({"cost": 2.0}, {"cost": 2.0 + spread * np.linspace(-1, 1, 100)}, 50)
+    assert score_gaps(validation, test, ["cost"]).gaps == ()
