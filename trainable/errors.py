@@ -83,6 +83,10 @@ class DataError(UserError):
     """Says that images or labels cannot be used; the message names the file or folder and what to do."""
 
 
+class BrokenImages(DataError):
+    """Says which images cannot be decoded."""
+
+
 class ModelError(UserError):
     """Says that a model does not exist or does not fit the images."""
 

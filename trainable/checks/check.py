@@ -34,7 +34,7 @@ from trainable.checks.steps import FirstSteps, check_first_steps, check_step, fi
 from trainable.checks.subject import Subject, make_subject
 from trainable.data import DataSet
 from trainable.data.loading import readers_of
-from trainable.errors import UserError, first_line
+from trainable.errors import BrokenImages, UserError, first_line
 from trainable.models.pretrained_input import pretrained_input
 from trainable.recipe import Recipe
 from trainable.training.debug import Tool as RunTool
@@ -86,7 +86,7 @@ def check(
         cpus: processors that a run will have, for the advice on loader processes.
 
     A check that fails is an error among the findings of the others. What follows from pixels that show
-    nothing is not looked for. Raises UserError for what makes a run impossible.
+    nothing is not looked for. Raises UserError where the images cannot be read, or the network not be made.
     """
     tools = tools_named(debug)
     device = device or default_device()
@@ -101,30 +101,38 @@ def check(
     found += check_network(subject, seconds, cpus, learns=not blind)
     if "gradcheck" in tools:
         found += sparing("gradients", lambda: check_model_gradients(subject))
-    return found
+    return _decoding_once(found)
 
 
 def sparing(name: CheckName, findings: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
-    """Yield the findings of a check; if it crashes, yield that, so that the findings of others are not lost.
-
-    Raises UserError, which says what to do.
-    """
+    """Yield the findings of a check; if it fails, yield that, so that the findings of others are not lost."""
     try:
         yield from findings()
-    except UserError:
-        raise
     except Exception as error:
-        yield _failed(name, error)
+        yield from _failed(name, error)
 
 
-def _failed(name: CheckName, error: Exception) -> Finding:
-    return Finding(
-        name,
-        "error",
-        f"the check fails: {type(error).__name__}: {first_line(error)}",
-        "nothing is known about it; the other findings stand",
-        "if neither the network nor a function is your own, this is a fault of tunebook: report it",
-    )
+def _failed(name: CheckName, error: Exception) -> Iterator[Finding]:
+    unknown = "nothing is known about it; the other findings stand"
+    match error:
+        case BrokenImages():  # many checks open images, and each meets others of the broken ones
+            repair = "repair or remove them; check --full names all"
+            yield Finding("decoding", "error", str(error), "training stops at the first of them", repair)
+            yield unchecked(name, "an image cannot be decoded", "see decoding")
+        case UserError():
+            what = f"the check cannot be made: {error}"
+            yield Finding(name, "error", what, unknown, "mend what is named there, and check again")
+        case _:
+            what = f"the check fails: {type(error).__name__}: {first_line(error)}"
+            own = "if neither the network nor a function is your own, this is a fault of tunebook: report it"
+            yield Finding(name, "error", what, unknown, own)
+
+
+def _decoding_once(findings: Sequence[Finding]) -> list[Finding]:
+    """Return the findings with the first error alone about images that cannot be decoded: that of `full`,
+    which names all, or that of the check which met one first."""
+    errors = [each for each in findings if (each.check, each.level) == ("decoding", "error")]
+    return [each for each in findings if each not in errors or each is errors[0]]
 
 
 def _show_nothing(findings: Sequence[Finding]) -> bool:
@@ -182,10 +190,8 @@ def check_network(
     batch, dense = min(IMAGES, len(subject.data.train)), subject.data.info.dense
     try:
         each = yield from _of_outputs(subject, batch)
-    except UserError:
-        raise
     except Exception as error:
-        yield _failed("outputs", error)
+        yield from _failed("outputs", error)
         return
     if each is None:
         return

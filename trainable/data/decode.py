@@ -12,7 +12,7 @@ from PIL import Image, ImageOps
 
 from trainable.data.jpeg import jpeg_pixels
 from trainable.data.source import ArraySource, Pixels, Selection
-from trainable.errors import DataError
+from trainable.errors import BrokenImages
 from trainable.recipe.data import Interpolation
 from trainable.recipe.training import CenterCrop, Stretch
 
@@ -141,13 +141,13 @@ def decode_into(arrays: Sequence[Pixels], selection: Selection, form: Form) -> l
 def raise_broken(
     broken: Sequence[Broken], looked_at: int, where: str, problem: str = "images cannot be decoded"
 ) -> None:
-    """Raises DataError, naming the data set, if any image is broken."""
+    """Raises BrokenImages, naming the data set, if any image is broken."""
     if broken:
         named = [f"{name}: {reason}" for name, reason in broken[:NAMED]]
         more = [f"and {len(broken) - NAMED:,} more"] if len(broken) > NAMED else []
         count = f"{len(broken):,} of {looked_at:,} {problem}"
         head = f"{where}: {count}; repair or remove them:"
-        raise DataError("\n  ".join([head, *named, *more]))
+        raise BrokenImages("\n  ".join([head, *named, *more]))
 
 
 def _draft(image: Image.Image, form: Form) -> bool:

@@ -24,7 +24,7 @@ from trainable.data.decode import Form, squares
 from trainable.data.masks.planes import planes_of, starts_of
 from trainable.data.masks.source import MaskedSource
 from trainable.data.source import Flip, Integers, Pixels, Selection, Source, Split
-from trainable.errors import DataError
+from trainable.errors import BrokenImages
 from trainable.processes import end_with_parent
 from trainable.recipe.augmentations import Augmentation
 
@@ -92,12 +92,12 @@ class FileImages(Dataset[Tensor]):
 
 @contextmanager
 def _decoding(source: Source, index: int) -> Iterator[None]:
-    """Turns whatever a decoder raises, as Pillow's plug-ins raise nearly anything, into a DataError that
-    names the image."""
+    """Turns whatever a decoder raises, as Pillow's plug-ins raise nearly anything, into a BrokenImages
+    that names the image."""
     try:
         yield
     except Exception as error:
-        raise DataError(f"{source.name(index)} cannot be decoded: {error}") from error
+        raise BrokenImages(f"{source.name(index)} cannot be decoded: {error}") from error
 
 
 @final

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from tests.trainable.checks.alarms import alarms
+from tests.trainable.small_images import truncate, write_noise_jpeg
 from tests.trainable.small_runs import CLASSES, data_set, plain_net, small_recipe
-from trainable.checks.check import check, check_data, check_lessons, check_network
-from trainable.checks.finding import CheckName, Finding
+from trainable.checks.check import check, check_data, check_lessons, check_network, sparing
+from trainable.checks.finding import CheckName, Finding, passed, unchecked
 from trainable.checks.subject import make_subject
-from trainable.data import ArrayPart, DataSet
+from trainable.data import ArrayPart, DataSet, load
 from trainable.data.loading import Loader
+from trainable.errors import DataError
 from trainable.recipe import Recipe
 from trainable.training.run import Run
 
@@ -382,3 +385,32 @@ def test_the_recipe_of_the_gate_is_not_what_is_returned() -> None:
     checked(recipe)
     assert recipe == small_recipe()
     assert isinstance(recipe, Recipe)
+
+
+def test_images_that_cannot_be_decoded_are_one_error_and_the_other_checks_are_made(tmp_path: Path) -> None:
+    for number in range(24):
+        write_noise_jpeg(tmp_path / "ab"[number % 2] / f"{number:02}.jpg", seed=number, size=8)
+    recipe = small_recipe({"data.path": str(tmp_path), "data.in_memory": False, "data.image_size": 8})
+    data = load(recipe.data)
+    train = data.selections["train"]
+    truncate(tmp_path / train.source.name(int(train.indices[0])))
+    found = check(recipe, data=data, seconds=1.0)
+    (error,) = (each for each in found if each.level == "error" and each.check == "decoding")
+    assert "cannot be decoded" in error.what
+    assert "check --full names all" in error.do
+    levels = {each.check: each.level for each in found}
+    assert levels["class balance"] != "error"
+    missing = unchecked("duplicates", "an image cannot be decoded", "see decoding")
+    assert missing in found
+    assert {"groups", "accuracy"} <= levels.keys()
+
+
+def test_what_a_person_is_to_mend_is_a_finding_of_the_check_that_met_it() -> None:
+    def fail() -> Iterator[Finding]:
+        yield passed("groups", "no groups")
+        raise DataError("data.group: nothing captured")
+
+    first, second = sparing("groups", fail)
+    assert first.level == "passed"
+    assert (second.check, second.level) == ("groups", "error")
+    assert "the check cannot be made: data.group: nothing captured" in second.what
