@@ -153,18 +153,17 @@ def _class_score(name: str, right: int, images: int, predicted: int) -> ClassSco
 def _mistakes(data: DataSet, scores: Scores) -> tuple[Mistake, ...]:
     """Returns the wrong answers whose true class had the least probability, the worst first."""
     assert scores.answers is not None
-    probabilities, labels = scores.answers.probabilities.numpy(), scores.answers.labels.numpy()
-    predicted = scores.answers.predicted.numpy()
-    of_true = probabilities[np.arange(len(labels)), labels]
+    labels, predicted = scores.answers.labels.numpy(), scores.answers.predicted.numpy()
+    losses, sureness = scores.answers.losses.numpy(), scores.answers.sureness.numpy()
     wrong = np.flatnonzero(predicted != labels)
-    worst = wrong[np.argsort(of_true[wrong], kind="stable")][:WORST]
+    worst = wrong[np.argsort(-losses[wrong], kind="stable")][:WORST]
     pixels = _pixels(data, data.validation, worst)
     return tuple(
         Mistake(
             true=data.info.classes[labels[at]],
             predicted=data.info.classes[predicted[at]],
-            probability=float(probabilities[at, predicted[at]]),
-            probability_true=float(of_true[at]),
+            probability=float(sureness[at]),
+            probability_true=float(np.exp(-losses[at])),
             thumbnail=thumbnail(image),
         )
         for at, image in zip(worst, pixels, strict=True)

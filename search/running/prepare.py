@@ -299,7 +299,7 @@ def check_metrics(metrics: Own, data: DataSet) -> None:
     labels = torch.from_numpy(np.array(data.validation.labels, np.int64))
     shape = (len(labels), len(data.info.classes))
     logits = torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    make_extra_metrics((), metrics, data.info.classes).measure(Answers(logits, labels))
+    make_extra_metrics((), metrics, data.info.classes).measure(Answers.of_logits(logits, labels))
 
 
 def _check_first(prepared: Prepared, build: BuildModel | None, say: Say, *, download: bool) -> None:

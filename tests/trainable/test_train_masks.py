@@ -113,7 +113,7 @@ def test_of_many_labels_the_most_frequent_confusions_are_printed_and_written(
 ) -> None:
     names, count = tuple(f"class {number}" for number in range(300)), 300
     labels = torch.arange(count)
-    answers = Answers(torch.eye(count, dtype=torch.float64).roll(1, 0), labels)
+    answers = Answers.of_logits(torch.eye(count, dtype=torch.float64).roll(1, 0), labels)
     provenance = outcome[0].recipe.provenance
     assert provenance is not None
     many = replace(

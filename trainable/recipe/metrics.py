@@ -24,6 +24,7 @@ class _Share(Spec):
     """Is a metric in [0, 1] that is better when it is higher."""
 
     mode: ClassVar[Mode] = "max"
+    needs_probabilities: ClassVar[bool] = False  # of every class, for a curve over all thresholds
 
     @property
     def worst(self) -> float:
@@ -43,6 +44,7 @@ class AUROC(_Share):
     images of one class alone."""
 
     kind: Literal["auroc"] = "auroc"
+    needs_probabilities: ClassVar[bool] = True
 
 
 class AveragePrecision(_Share):
@@ -50,6 +52,7 @@ class AveragePrecision(_Share):
     rest."""
 
     kind: Literal["average_precision"] = "average_precision"
+    needs_probabilities: ClassVar[bool] = True
 
 
 class RecallAtPrecision(_Share):
@@ -59,6 +62,7 @@ class RecallAtPrecision(_Share):
     """
 
     kind: Literal["recall_at_precision"] = "recall_at_precision"
+    needs_probabilities: ClassVar[bool] = True
     precision: Annotated[
         float, Field(gt=0.0, le=1.0), Purpose("the lowest precision that is good enough", YOURS)
     ]
@@ -72,6 +76,7 @@ class Cost(Spec):
 
     kind: Literal["cost"] = "cost"
     mode: ClassVar[Mode] = "min"
+    needs_probabilities: ClassVar[bool] = False
     costs: Annotated[
         tuple[tuple[float, ...], ...],
         Field(min_length=2),
@@ -105,6 +110,7 @@ class CalibrationError(Spec):
 
     kind: Literal["calibration_error"] = "calibration_error"
     mode: ClassVar[Mode] = "min"
+    needs_probabilities: ClassVar[bool] = False
     bins: Annotated[
         int,
         Field(ge=1, le=10_000),

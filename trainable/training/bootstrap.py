@@ -21,7 +21,6 @@ from typing import Any, assert_never
 
 import numpy as np
 from scipy.stats import binomtest
-from torch.nn import functional
 
 from trainable.errors import UserError
 from trainable.recipe.metrics import (
@@ -36,7 +35,7 @@ from trainable.recipe.metrics import (
     RecallAtPrecision,
 )
 from trainable.training.answers import Answers
-from trainable.training.evaluate import TOP, TOP_FROM_CLASSES
+from trainable.training.evaluate import TOP_FROM_CLASSES
 from trainable.training.extra_metrics import (
     GUESSING,
     OF_MASKS,
@@ -177,17 +176,14 @@ def _measured(answers: Answers, extra: ExtraMetrics, counts: Array) -> dict[str,
 
 def _fixed(answers: Answers, counts: Array) -> dict[str, Array]:
     """Returns, for every resample, what every run measures."""
-    logits, labels = answers.logits, answers.labels
-    right = (answers.predicted == labels).numpy()
-    losses = functional.cross_entropy(logits, labels, reduction="none").numpy()
+    right = (answers.predicted == answers.labels).numpy()
     found = {
-        "loss": _mean(losses, counts),
+        "loss": _mean(answers.losses.numpy(), counts),
         "accuracy": _mean(right, counts),
         "balanced_accuracy": _recalls(right, answers, counts),
     }
-    if logits.shape[1] >= TOP_FROM_CLASSES:
-        among = (logits.topk(TOP, dim=1).indices == labels[:, None]).any(1)
-        found["top5_accuracy"] = _mean(among.numpy(), counts)
+    if answers.classes >= TOP_FROM_CLASSES:
+        found["top5_accuracy"] = _mean(answers.in_top.numpy(), counts)
     return found
 
 
@@ -221,13 +217,13 @@ def _mean(values: Array, counts: Array) -> Array:
 
 
 def _recalls(right: Array, answers: Answers, counts: Array) -> Array:
-    classes, labels = answers.logits.shape[1], answers.labels.numpy()
+    classes, labels = answers.classes, answers.labels.numpy()
     seen = counted(labels, classes, counts)
     return _mean_where(seen > 0, sums_by_group(labels, right, classes, counts), seen)
 
 
 def _macro_f1(answers: Answers, counts: Array) -> Array:
-    classes = answers.logits.shape[1]
+    classes = answers.classes
     labels, predicted = answers.labels.numpy(), answers.predicted.numpy()
     seen = counted(labels, classes, counts)
     taken = counted(predicted, classes, counts)

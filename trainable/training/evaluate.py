@@ -16,12 +16,11 @@ from torch.nn import functional
 from trainable.augmentation.sizes import on_grid, resized
 from trainable.ranks import ALONE, Ranks
 from trainable.recipe.training import Evaluation
-from trainable.training.answers import Answers, Rows
+from trainable.training.answers import COLUMNS, TOP, Answers, Rows, columns_of
 from trainable.training.mask_answers import MaskAnswers
 from trainable.training.memory import give_back, ran_out
 from trainable.training.metrics import worst
 
-TOP = 5
 TOP_FROM_CLASSES = 11
 """Top-5 accuracy says something only if there are more than ten classes."""
 
@@ -232,8 +231,8 @@ class LabelTally:
     """Sums results on the device, all in one vector of float64 (counts are exact up to 2^53).
 
     With `rows`, the vector also holds the answer to each image, in a row of its own that other ranks leave
-    zero: so one sum over ranks gathers them, exactly, and the device is still read once. This takes
-    8 * (classes + 1) bytes an image.
+    zero: so one sum over ranks gathers them, exactly, and the device is still read once. This takes 40 bytes
+    an image, and 8 * classes more with the logits.
     """
 
     def __init__(
@@ -241,12 +240,13 @@ class LabelTally:
     ) -> None:
         self._classes, self._rows, self._added = classes, rows, 0
         self._pairs = classes * classes if confusion and classes <= MATRIX_CLASSES else 0
-        cells = rows.images * (classes + 1) if rows is not None else 0
+        columns = COLUMNS + (classes if rows is not None and rows.logits else 0)
+        cells = rows.images * columns if rows is not None else 0
         sizes = [2, classes, classes, self._pairs, cells]
         self._vector = torch.zeros(sum(sizes), dtype=torch.float64, device=device)
         firsts, self._seen, self._right, self._confusion, answers = self._vector.split(sizes)
         self._loss, self._top5 = firsts[0], firsts[1]
-        self._table = answers.view(-1, classes + 1)
+        self._table = answers.view(-1, columns)
 
     def add(self, logits: Tensor, labels: Tensor) -> None:
         """Adds logits [B, classes] and labels [B]."""
@@ -261,7 +261,10 @@ class LabelTally:
             self._confusion.index_add_(0, labels * self._classes + predicted, ones)
         if self._rows is not None:
             rows = self._rows.mine[self._added : self._added + len(labels)]
-            self._table.index_copy_(0, rows, torch.cat([logits.double(), labels[:, None].double()], 1))
+            found = columns_of(logits, labels)
+            if self._rows.logits:
+                found = torch.cat([found, logits.double()], 1)
+            self._table.index_copy_(0, rows, found)
             self._added += len(labels)
 
     def scores(self, ranks: Ranks = ALONE) -> Scores:
@@ -283,7 +286,7 @@ class LabelTally:
             top5_accuracy=top5 / images if self._classes >= TOP_FROM_CLASSES else None,
             images=images,
             confusion=self._matrix(counts[2 * self._classes :]) if self._pairs else None,
-            answers=Answers.of_table(cells.view(self._table.shape)) if self._rows is not None else None,
+            answers=Answers.of_table(cells.view(self._table.shape), self._classes) if self._rows else None,
         )
 
     def _matrix(self, flat: list[float]) -> tuple[tuple[int, ...], ...]:

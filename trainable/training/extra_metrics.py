@@ -91,6 +91,11 @@ class ExtraMetrics:
     def __bool__(self) -> bool:
         return bool(self.specs or self.own)
 
+    @property
+    def needs_probabilities(self) -> bool:
+        """Whether one needs the probabilities of all classes, which take images x classes x 8 bytes."""
+        return bool(self.own) or any(spec.needs_probabilities for spec in self.specs)
+
     def measure(self, answers: Answers) -> dict[str, float]:
         """Returns finite values by name. Raises UserError where a function of the caller's gives none."""
         values = {spec.kind: measured(spec, answers, self.classes) for spec in self.specs}
@@ -195,8 +200,7 @@ def costs_of(spec: Cost, classes: Sequence[str]) -> Array:
 
 def sureness(answers: Answers) -> tuple[Array, Array]:
     """Returns the probability [N] of each predicted class, and whether it is right."""
-    sure = answers.probabilities.amax(1).numpy()
-    return sure, (answers.predicted == answers.labels).numpy()
+    return answers.sureness.numpy(), (answers.predicted == answers.labels).numpy()
 
 
 def bin_of(sure: Array, bins: int) -> Array:

@@ -58,7 +58,7 @@ def resampled_scores(
     if scores.by_image is not None:
         return _of_masks(scores.by_image, seed, resamples)
     if scores.answers is not None:
-        of_classes = np.bincount(scores.answers.labels.numpy(), minlength=scores.answers.logits.shape[1])
+        of_classes = np.bincount(scores.answers.labels.numpy(), minlength=scores.answers.classes)
         return Resampled(resampled_metrics(scores.answers, extra, seed, resamples), scores.images, of_classes)
     return None
 

@@ -99,7 +99,8 @@ class Scoring:
         size = min(self._recipe.evaluation.batch_size, self._task.most_at_once)
         order = _by_size(self._data.parts[part], positions)
         mine = self._ranks.batches_of(positions[order], size).numpy()
-        rows = Rows.of(self._ranks, order, size, self._device) if answers else None
+        logits = self._extra_metrics.needs_probabilities
+        rows = Rows.of(self._ranks, order, size, self._device, logits=logits) if answers else None
         tally = self._task.tally(self._device, confusion, rows)
         with eagerly(self._recipe.loop.compile):
             return evaluate(

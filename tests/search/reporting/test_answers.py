@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from sklearn.metrics import confusion_matrix, f1_score, precision_score, recall_score
 
@@ -49,6 +50,7 @@ def test_the_answers_are_those_of_the_trained_weights(trained: tuple[Path, Run])
     found = answers_of(Search(folder))
     answers = run.score("validation", answers=True).answers
     assert answers is not None
+    assert answers.logits is None  # they would take images x classes
     labels, predicted = answers.labels.numpy(), answers.predicted.numpy()
     assert found.confusion == tuple(
         map(tuple, confusion_matrix(labels, predicted, labels=range(10)).tolist())
@@ -61,8 +63,13 @@ def test_mistakes_are_the_images_whose_class_was_believed_least(trained: tuple[P
     folder, run = trained
     found, answers = answers_of(Search(folder)), run.score("validation", answers=True).answers
     assert answers is not None
+    logits = torch.zeros(len(answers.labels), 10)
+    run.score(
+        "validation", take=lambda positions, found: logits.__setitem__(torch.from_numpy(positions), found)
+    )
+    probabilities = logits.double().softmax(1)
     wrong = sorted(
-        (float(answers.probabilities[at, label]), at)
+        (float(probabilities[at, label]), at)
         for at, label in enumerate(answers.labels.tolist())
         if answers.predicted[at] != label
     )

@@ -41,7 +41,7 @@ def scores(wrong: int, first: int = 0) -> Scores:
     logits = torch.tensor([2.0, 0.0], dtype=torch.float64).repeat(IMAGES, 1)
     logits[first : first + wrong] = torch.tensor([0.0, 2.0], dtype=torch.float64)
     accuracy = 1.0 - wrong / IMAGES
-    return Scores(0.5, accuracy, accuracy, None, IMAGES, answers=Answers(logits, labels))
+    return Scores(0.5, accuracy, accuracy, None, IMAGES, answers=Answers.of_logits(logits, labels))
 
 
 def test_the_interval_holds_the_deviation_of_the_seeds_and_that_of_the_images() -> None:

@@ -35,7 +35,7 @@ def answers(draw: st.DrawFn) -> Answers:
     steps = st.lists(st.integers(-3, 3), min_size=classes, max_size=classes)
     logits = draw(st.lists(steps, min_size=count, max_size=count))
     labels = draw(st.lists(st.integers(0, classes - 1), min_size=count, max_size=count))
-    return Answers(torch.tensor(logits).double(), torch.tensor(labels))
+    return Answers.of_logits(torch.tensor(logits).double(), torch.tensor(labels))
 
 
 def accuracy(probabilities: Tensor, labels: Tensor) -> float:

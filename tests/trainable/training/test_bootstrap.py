@@ -25,7 +25,7 @@ def random_answers(count: int, seed: int, sure: float = 1.0) -> Answers:
     labels = torch.randint(0, 3, (count,), generator=generator)
     logits = torch.randn(count, 3, generator=generator, dtype=torch.float64)
     logits[torch.arange(count), labels] += sure
-    return Answers((logits * 3).round() / 3, labels)  # with ties
+    return Answers.of_logits((logits * 3).round() / 3, labels)  # with ties
 
 
 @pytest.mark.slow("draws many resamples")
@@ -49,6 +49,7 @@ def test_the_intervals_of_loss_and_accuracies_are_those_of_a_loop_over_resamples
     values: dict[str, list[float]] = {"loss": [], "accuracy": [], "balanced_accuracy": []}
     for drawn in random.integers(0, 60, (resamples, 60)):
         sample = found.of(drawn)
+        assert sample.logits is not None
         right = (sample.predicted == sample.labels).double()
         losses = torch.nn.functional.cross_entropy(sample.logits, sample.labels)
         recalls = [right[sample.labels == each].mean().item() for each in sample.labels.unique()]
@@ -95,7 +96,7 @@ def test_the_same_seed_gives_the_same_intervals_and_another_one_others(monkeypat
 
 
 def test_a_class_without_images_leaves_every_interval_finite() -> None:
-    found = Answers(torch.randn(4, 12, dtype=torch.float64), torch.tensor([0, 0, 0, 11]))
+    found = Answers.of_logits(torch.randn(4, 12, dtype=torch.float64), torch.tensor([0, 0, 0, 11]))
     names = tuple(map(str, range(12)))
     bounds = intervals(found, ExtraMetrics(specs(["auroc", "macro_f1"]), {}, names), 0).bounds
     assert np.isfinite(list(bounds.values())).all()
@@ -108,7 +109,7 @@ def test_a_function_that_fails_on_a_resample_has_no_interval() -> None:
             raise ValueError("a class is missing")
         return 1.0
 
-    found = Answers(torch.eye(3, dtype=torch.float64), torch.tensor([0, 1, 2]))
+    found = Answers.of_logits(torch.eye(3, dtype=torch.float64), torch.tensor([0, 1, 2]))
     extra = ExtraMetrics((), {"picky": Metric(picky), "mine": Metric(accuracy)}, NAMES)
     assert set(intervals(found, extra, 0).bounds) == {
         "accuracy",
@@ -122,7 +123,7 @@ def test_where_all_answers_are_right_or_wrong_the_interval_is_wilsons(right: boo
     logits = torch.nn.functional.one_hot(labels if right else (labels + 1) % 3, 3).double() * 5
     extra = ExtraMetrics(specs(["macro_f1", "auroc", "calibration_error"]), {}, NAMES)
 
-    bounds = intervals(Answers(logits, labels), extra, 0).bounds
+    bounds = intervals(Answers.of_logits(logits, labels), extra, 0).bounds
 
     theirs = binomtest(9 * right, 9).proportion_ci(0.95, method="wilson")
     expected = (0.7009, 1.0) if right else (0.0, 0.2991)
@@ -156,7 +157,7 @@ def test_what_is_no_share_has_no_interval_where_its_resamples_have_no_spread(val
 
 def test_functions_of_the_callers_are_no_shares_of_images_whatever_their_values() -> None:
     labels = torch.arange(9) % 3
-    found = Answers(torch.nn.functional.one_hot(labels, 3).double() * 5, labels)
+    found = Answers.of_logits(torch.nn.functional.one_hot(labels, 3).double() * 5, labels)
     own = {"missed": Metric(lambda _, truth: float(len(truth) == 0)), "mine": Metric(accuracy)}
 
     bounds = intervals(found, ExtraMetrics((), own, NAMES), 0).bounds

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from trainable.ranks import Ranks
 from trainable.recipe.training import Evaluation
-from trainable.training.answers import Answers
+from trainable.training.answers import Answers, Rows
 from trainable.training.evaluate import (
     MATRIX_CLASSES,
     PLAIN,
@@ -222,7 +222,7 @@ def test_the_most_frequent_confusions_are_the_same_with_and_without_a_matrix(
 ) -> None:
     logits, labels = answers
     matrix = score(logits, labels, 12)
-    rows = Scores(0.0, 0.0, 0.0, None, 60, answers=Answers(logits.double(), labels))
+    rows = Scores(0.0, 0.0, 0.0, None, 60, answers=Answers.of_logits(logits.double(), labels))
 
     found = matrix.most_confused(1_000)
 
@@ -239,3 +239,28 @@ def test_many_classes_have_no_matrix_which_would_grow_with_their_square() -> Non
 
     assert tally.scores().confusion is None
     assert score(torch.eye(3), torch.arange(3), 3).confusion is not None
+
+
+@pytest.mark.parametrize("logits_too", [False, True])
+def test_of_each_answer_a_few_numbers_are_kept_and_all_logits_only_where_a_metric_needs_them(
+    logits_too: bool,
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits, labels = torch.randn(4, 10_000, generator=generator), torch.tensor([7, 9_999, 0, 5])
+    logits[1, 9_999] = 9.0
+    tally = LabelTally(10_000, CPU, rows=Rows(torch.arange(4), 4, logits_too))
+    tally.add(logits[:3], labels[:3])
+    tally.add(logits[3:], labels[3:])
+
+    found = tally.scores().answers
+
+    assert found is not None
+    assert (found.logits is not None) == logits_too
+    probabilities = logits.double().softmax(1)
+    assert torch.equal(found.labels, labels)
+    assert torch.equal(found.predicted, logits.argmax(1))
+    torch.testing.assert_close((-found.losses).exp(), probabilities[range(4), labels])
+    torch.testing.assert_close(found.sureness, probabilities.amax(1))
+    assert found.in_top.tolist() == [False, True, False, False]
+    if logits_too:
+        torch.testing.assert_close(found.probabilities, probabilities)

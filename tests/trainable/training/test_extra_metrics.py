@@ -110,11 +110,11 @@ def test_the_order_of_images_changes_nothing_and_every_value_is_finite(
 def test_answers_that_are_nearly_sure_are_no_ties() -> None:
     logits = torch.tensor([[20.0, 0.0], [25.0, 0.0]])
     assert logits.softmax(1)[0, 0] == logits.softmax(1)[1, 0], "they are in float32"
-    assert value("auroc", Answers(logits.double(), torch.tensor([1, 0]))) == 1.0
+    assert value("auroc", Answers.of_logits(logits.double(), torch.tensor([1, 0]))) == 1.0
 
 
 def test_costs_follow_the_names_of_the_classes() -> None:
-    found = Answers(torch.eye(3).double()[[0, 1, 2, 2]], torch.tensor([0, 0, 2, 1]))
+    found = Answers.of_logits(torch.eye(3).double()[[0, 1, 2, 2]], torch.tensor([0, 0, 2, 1]))
     costs = [[0, 7, 1], [2, 0, 3], [4, 5, 0]]
     assert value({"kind": "cost", "costs": costs}, found) == (7 + 3) / 4
     named = {"kind": "cost", "costs": costs, "classes": ["2", "0", "1"]}  # rows: classes 2, 0, 1

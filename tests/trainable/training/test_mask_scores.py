@@ -173,7 +173,7 @@ def test_boundary_scores_are_of_masks_and_all_other_kinds_of_labels() -> None:
     assert kinds_for(dense=True) == ("boundary_f1",)
     assert "macro_f1" in kinds_for(dense=False)
     assert "boundary_f1" not in kinds_for(dense=False)
-    answers = Answers(torch.zeros(1, 2), torch.zeros(1, dtype=torch.int64))
+    answers = Answers.of_logits(torch.zeros(1, 2), torch.zeros(1, dtype=torch.int64))
     with pytest.raises(AssertionError, match="boundary_f1 is measured of masks"):
         measured(BoundaryF1(), answers, ("a", "b"))
 
