@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from PIL import Image
 
 from trainable.data.source import Integers, Source, changed_ns, file_content, open_image
+from trainable.data.table import MOST_BYTES, MOST_ROWS, check_memory
+from trainable.errors import DataError
 from trainable.files.paths import text_of
 from trainable.files.regular import check_regular
 
@@ -31,6 +34,83 @@ def open_table(files: Sequence[str]) -> pyarrow.Table:
     table = arrow.concat_tables(tables)
     table.validate(full=True)
     return table
+
+
+def check_declared(files: Sequence[str], columns: int) -> None:
+    """Raise DataError where Arrow streams declare more rows, or more bytes of compressed buffers, than a set
+    of images has, or than fit in memory; so many `columns` become text. Raises what `open_table` does.
+
+    Nothing is unpacked for it. Buffers that are not compressed are mapped, and take no memory.
+    """
+    rows = unpacked = 0
+    for file in files:
+        for more_rows, more_bytes in _declared(file):
+            rows, unpacked = rows + more_rows, unpacked + more_bytes
+        if rows > MOST_ROWS or unpacked > MOST_BYTES:
+            raise DataError(
+                f"{file}: up to here {rows:,} rows are declared, and {unpacked:,} bytes in compressed "
+                f"buffers; expected at most {MOST_ROWS:,} rows and {MOST_BYTES:,} bytes. `save_to_disk` of "
+                "`datasets` compresses nothing: load the set there and save it again"
+            )
+    check_memory(Path(files[-1]).parent, rows, columns, unpacked)
+
+
+def _declared(file: str) -> Iterator[tuple[int, int]]:
+    """Yield the rows of each batch of an Arrow stream, and the bytes that its compressed buffers declare.
+
+    pyarrow does not tell the latter, so they are read from the header of each message, which pyarrow has
+    verified (arrow.apache.org/docs/format/Columnar.html, "Recordbatch message" and "Compression").
+    """
+    import pyarrow as arrow
+
+    check_regular(file)
+    messages = arrow.ipc.MessageReader.open_stream(arrow.memory_map(file))
+    for message in iter(lambda: _next_of(messages), None):
+        header = memoryview(message.metadata)
+        batch = _table_at(header, _field(header, _table_at(header, 0), 2))
+        if message.type == "dictionary":
+            batch = _table_at(header, _field(header, batch, 1))
+        elif message.type != "record batch":
+            continue
+        rows = _whole(header, _field(header, batch, 0), 8) if message.type == "record batch" else 0
+        yield rows, _unpacked(header, batch, message.body) if _field(header, batch, 3) else 0
+
+
+def _next_of(messages: Any) -> Any:
+    """Return the next message of a stream; None at its end."""
+    try:
+        return messages.read_next_message()
+    except StopIteration:
+        return None
+
+
+def _unpacked(header: memoryview, batch: int, body: Any) -> int:
+    """Return how many bytes a batch's buffers have unpacked; each begins with this number, or -1 where it is
+    stored as it is."""
+    at = _table_at(header, _field(header, batch, 2))
+    total, content = 0, memoryview(body)
+    for place in range(at + 4, at + 4 + 16 * _whole(header, at, 4), 16):
+        start, length = _whole(header, place, 8), _whole(header, place + 8, 8)
+        if length:
+            total += max(0, _whole(content, start, 8))
+    return total
+
+
+def _whole(content: memoryview, at: int, size: int) -> int:
+    return int.from_bytes(content[at : at + size], "little", signed=True)
+
+
+def _table_at(header: memoryview, at: int) -> int:
+    """Return where the table (or vector) begins that is referred to at a place of a flatbuffer."""
+    return at + _whole(header, at, 4)
+
+
+def _field(header: memoryview, table: int, number: int) -> int:
+    """Return where a table of a flatbuffer has a field; 0 if it leaves that out."""
+    slots = table - _whole(header, table, 4)
+    slot = 4 + 2 * number
+    offset = _whole(header, slots + slot, 2) if slot < _whole(header, slots, 2) else 0
+    return table + offset if offset else 0
 
 
 @final

@@ -7,14 +7,16 @@ Arrow's streams, whose columns of images hold bytes or a path.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from trainable.data.arrow_source import ArrowSource, open_table
+from trainable.data.arrow_source import ArrowSource, check_declared, open_table
 from trainable.data.classes import numbered, ordered
 from trainable.data.groups import capture_in, captured
 from trainable.data.manifest_rows import absolute
@@ -116,6 +118,8 @@ def _images_folder(root: Path, spec: Data) -> str:
 
 
 def _part(folder: Path, spec: Data, images: str, part: Split) -> _Part:
+    import pyarrow as arrow
+
     state, features = _json(folder / STATE_FILE), _json(folder / INFO_FILE)["features"]
     if state.get("_indices_data_files"):
         raise DataError(f"{folder}: it selects rows by an index; save it again after `flatten_indices()`")
@@ -125,12 +129,17 @@ def _part(folder: Path, spec: Data, images: str, part: Split) -> _Part:
     files = tuple(str(folder / each) for each in names)
     column = _column(folder, features, spec.columns.path, "Image", "path")
     label = _column(folder, features, spec.columns.label, "ClassLabel", "label")
+    check_declared(files, columns=2)
     table = open_table(files)
     labels = _labels(
         texts(table.column(label), f"{folder}: column {label!r}"), features[label], f"{folder}: {label}", part
     )
-    paths = [path or "" for chunk in table.column(column).chunks for path in chunk.field("path").to_pylist()]
-    _refuse_outside(folder, images, _alone(table.column(column)))
+    stored = table.column(column)
+    fields = arrow.chunked_array(
+        [chunk.field("path") for chunk in stored.chunks], stored.type.field("path").type
+    )
+    paths = [path or "" for path in texts(fields, f"{folder}: column {column!r}")]
+    _refuse_outside(folder, images, _alone(stored), links=spec.root is not None)
     return _Part(files, column, paths, labels, _groups(folder, table, spec, paths, labels))
 
 
@@ -144,15 +153,26 @@ def _alone(column: Any) -> Iterator[tuple[int, str]]:
         before += len(chunk)
 
 
-def _refuse_outside(folder: Path, images: str, paths: Iterable[tuple[int, str]]) -> None:
+def _refuse_outside(folder: Path, images: str, paths: Iterable[tuple[int, str]], *, links: bool) -> None:
     """Raises DataError for images that do not lie below a folder: whoever made the data set has written where
-    they are, and it may be a folder of this machine that is no part of it."""
-    outside = [(row, path) for row, path in paths if not _lies_below(images, path)]
+    they are, and it may be a folder of this machine that is no part of it. Links may lead there too, unless a
+    person has named the folder: then `links` may lead anywhere."""
+    real = lru_cache(maxsize=1024)(os.path.realpath)  # most images lie in few folders
+
+    def is_inside(path: str) -> bool:
+        if links or not _lies_below(images, path):
+            return _lies_below(images, path)
+        parent, name = os.path.split(os.path.join(images, path))
+        file = os.path.join(real(parent), name)
+        file = os.path.realpath(file) if os.path.islink(file) else file
+        return Path(file).is_relative_to(real(images))
+
+    outside = [(row, path) for row, path in paths if not is_inside(path)]
     if outside:
         rows = listed([str(row) for row, _ in outside])
         raise DataError(
-            f"{folder}: rows {rows} name images outside of {images}, the first {quoted(outside[0][1])}; "
-            "if you know the files, data.root names the folder in which they lie"
+            f"{folder}: rows {rows} name images outside of {images}, the first {quoted(outside[0][1])}, by a "
+            "path or a link; if you know the files, data.root names the folder in which they lie"
         )
 
 

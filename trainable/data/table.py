@@ -11,6 +11,8 @@ from itertools import compress, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from trainable.errors import DataError, listed, quoted
 from trainable.files.host_memory import available_bytes
 from trainable.files.regular import check_regular, why
@@ -162,24 +164,38 @@ def _check_declared(path: Path, declared: Any, columns: set[str]) -> None:
             f"{path}: declares {declared.num_rows:,} rows, and {unpacked:,} bytes of the columns that are "
             f"read; a manifest has at most {MOST_ROWS:,} rows and {MOST_BYTES:,} bytes of them"
         )
-    needed, free = declared.num_rows * len(columns) * CELL_BYTES + unpacked, available_bytes()
+    check_memory(path, declared.num_rows, len(columns), unpacked)
+
+
+def check_memory(where: Path, rows: int, columns: int, unpacked: int) -> None:
+    """Raise DataError where so many rows of text, and so many bytes that are unpacked, do not fit in the free
+    memory."""
+    needed, free = rows * columns * CELL_BYTES + unpacked, available_bytes()
     if needed > free:
         raise DataError(
-            f"{path}: {declared.num_rows:,} rows need about {needed:,} bytes of memory, and {free:,} are free"
+            f"{where}: {rows:,} rows need about {needed:,} bytes of memory, and {free:,} are free"
         )
 
 
 def _check_expanded(column: pyarrow.ChunkedArray, where: str) -> None:
-    """Raise DataError where cells that name their text by a number are more text than a manifest has."""
+    """Raise DataError where cells that name their text by a number, or by its place, are more text than a
+    manifest has."""
+    if (size := sum(map(_text_bytes, column.chunks))) > MOST_BYTES:
+        raise DataError(f"{where}: unpacks to {size:,} bytes; a manifest has at most {MOST_BYTES:,}")
+
+
+def _text_bytes(chunk: pyarrow.Array) -> int:
+    """Return how many bytes the text of an array's cells has, once it is written out."""
+    import pyarrow as arrow
     from pyarrow import compute
 
-    lengths = (compute.binary_length(each.dictionary.cast("large_string")) for each in column.chunks)
-    sizes = (
-        compute.sum(each.take(chunk.indices)).as_py() or 0
-        for each, chunk in zip(lengths, column.chunks, strict=True)
-    )
-    if (size := sum(sizes)) > MOST_BYTES:
-        raise DataError(f"{where}: unpacks to {size:,} bytes; a manifest has at most {MOST_BYTES:,}")
+    if arrow.types.is_string_view(chunk.type):
+        views = np.frombuffer(chunk.buffers()[1], np.int32).reshape(-1, 4)  # a length, and where the text is
+        return (
+            int(views[chunk.offset : chunk.offset + len(chunk), 0].sum(dtype=np.int64)) if len(chunk) else 0
+        )
+    lengths = compute.binary_length(chunk.dictionary.cast("large_string"))
+    return compute.sum(lengths.take(chunk.indices)).as_py() or 0
 
 
 def texts(column: pyarrow.ChunkedArray, where: str) -> list[str | None]:
@@ -192,6 +208,10 @@ def texts(column: pyarrow.ChunkedArray, where: str) -> list[str | None]:
         kind = kind.value_type
         _check_expanded(column, where)
         column = column.cast(kind)
+    elif arrow.types.is_string_view(kind):
+        _check_expanded(column, where)
+    elif arrow.types.is_null(kind):
+        return [None] * len(column)
     known = (
         arrow.types.is_integer,
         arrow.types.is_string,

@@ -14,18 +14,22 @@ from trainable.data.saved_dataset import INFO_FILE, STATE_FILE
 from trainable.errors import DataError
 from trainable.recipe.data import Data
 
+IMAGES = arrow.struct([("bytes", arrow.binary()), ("path", arrow.string())])
+
 
 def saved(folder: Path, paths: list[str]) -> Path:
     """Saves what names images by their paths alone, as somebody else's program may; returns the folder."""
-    folder.mkdir()
-    images = arrow.array(
-        [{"bytes": None, "path": each} for each in paths],
-        arrow.struct([("bytes", arrow.binary()), ("path", arrow.string())]),
-    )
+    images = arrow.array([{"bytes": None, "path": each} for each in paths], IMAGES)
     table = arrow.table({"image": images, "label": arrow.array([at % 2 for at in range(len(paths))])})
+    return saved_table(folder, table)
+
+
+def saved_table(folder: Path, table: arrow.Table, compression: str | None = None) -> Path:
+    folder.mkdir()
+    options = arrow.ipc.IpcWriteOptions(compression=compression)
     with (
         arrow.OSFile(str(folder / "data.arrow"), "wb") as file,
-        arrow.ipc.new_stream(file, table.schema) as out,
+        arrow.ipc.new_stream(file, table.schema, options=options) as out,
     ):
         out.write_table(table, max_chunksize=7)
     features = {"image": {"_type": "Image"}, "label": {"_type": "ClassLabel", "names": ["a", "b"]}}
@@ -76,3 +80,77 @@ def test_a_root_is_a_folder_of_this_machine(photographs: list[Path], tmp_path: P
     folder = saved(tmp_path / "downloaded", [each.name for each in photographs])
     with pytest.raises(DataError, match=r"data\.root: s3://a/b: expected a folder of this machine"):
         load(Data(path=str(folder), root="s3://a/b"))
+
+
+@pytest.mark.parametrize("linked", ["file", "folder"])
+def test_a_link_that_leads_out_of_the_folder_is_refused_unless_the_folder_is_named(
+    photographs: list[Path], tmp_path: Path, linked: str
+) -> None:
+    folder = saved(tmp_path / "downloaded", [f"images/{each.name}" for each in photographs])
+    if linked == "folder":
+        (folder / "images").symlink_to(tmp_path / "photographs")
+    else:
+        (folder / "images").mkdir()
+        for each in photographs:
+            (folder / "images" / each.name).symlink_to(each)
+    with pytest.raises(DataError, match=r"rows 1, 2, .* outside of .*or a link; .*data\.root names"):
+        load(Data(path=str(folder)))
+    assert sum(map(len, load(Data(path=str(folder), root=str(folder))).parts.values())) == 20
+
+
+def test_links_within_the_folder_are_followed_and_the_folder_may_be_one(
+    photographs: list[Path], tmp_path: Path
+) -> None:
+    folder = saved(tmp_path / "downloaded", [f"images/{each.name}" for each in photographs])
+    (tmp_path / "photographs").rename(folder / "blobs")
+    (folder / "images").mkdir()
+    for each in photographs:
+        (folder / "images" / each.name).symlink_to(f"../blobs/{each.name}")
+    (tmp_path / "link").symlink_to(folder)
+    assert sum(map(len, load(Data(path=str(tmp_path / "link"))).parts.values())) == 20
+
+
+@pytest.mark.parametrize("compression", ["zstd", "lz4"])
+def test_compressed_buffers_are_bounded_by_what_they_declare(
+    photographs: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compression: str
+) -> None:
+    rows = [{"bytes": each.read_bytes(), "path": None} for each in photographs]
+    table = arrow.table({"image": arrow.array(rows, IMAGES), "label": arrow.array([0, 1] * 10)})
+    folder = saved_table(tmp_path / "saved", table, compression)
+    assert sum(map(len, load(Data(path=str(folder))).parts.values())) == 20
+    declared = sum(each.stat().st_size for each in photographs) + 20 * 8
+    monkeypatch.setattr("trainable.data.arrow_source.MOST_BYTES", declared)
+    with pytest.raises(DataError, match=r"20 rows are declared, and [\d,]+ bytes in .*save it again"):
+        load(Data(path=str(folder)))
+    plain = saved_table(tmp_path / "plain", table)
+    assert sum(map(len, load(Data(path=str(plain))).parts.values())) == 20
+
+
+def test_rows_are_bounded_before_they_are_read(tmp_path: Path) -> None:
+    rows = arrow.array([{"bytes": b"", "path": None}], IMAGES).take(arrow.array([0] * 2**17))
+    labels = arrow.array([True] * 2**17)
+    folder = saved_table(tmp_path / "saved", arrow.table({"image": rows, "label": labels}))
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setattr("trainable.data.arrow_source.MOST_ROWS", 2**17 - 1)
+        with pytest.raises(DataError, match=r"131,072 rows are declared.*expected at most 131,071 rows"):
+            load(Data(path=str(folder)))
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setattr("trainable.data.table.available_bytes", lambda: 2**20)
+        with pytest.raises(DataError, match=r"131,072 rows need about 26,214,400 bytes of memory"):
+            load(Data(path=str(folder)))
+
+
+def test_labels_that_name_one_text_by_its_place_are_bounded(
+    photographs: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [{"bytes": each.read_bytes(), "path": None} for each in photographs]
+    labels = arrow.array(["a long name of a class", "another name of a class"] * 10, arrow.string_view())
+    table = arrow.table({"image": arrow.array(rows, IMAGES), "label": labels})
+    folder = saved_table(tmp_path / "saved", table)
+    info = json.loads((folder / INFO_FILE).read_text())
+    info["features"]["label"] = {"_type": "Value"}
+    (folder / INFO_FILE).write_text(json.dumps(info))
+    assert load(Data(path=str(folder))).info.classes[0] == "a long name of a class"
+    monkeypatch.setattr("trainable.data.table.MOST_BYTES", 449)
+    with pytest.raises(DataError, match="unpacks to 450 bytes"):
+        load(Data(path=str(folder)))
