@@ -52,6 +52,22 @@ def ended_by_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Let no signal leave the block, such as one that starts a process and notes how it is ended: between the
+    two the process would be lost. What comes meanwhile counts as soon as the block has ended."""
+    came: list[int] = []
+    heard = heard_signals(signal.SIGINT, *ENDING_SIGNALS)
+    before = {each: signal.signal(each, lambda number, frame: came.append(number)) for each in heard}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for late in came:
+            signal.raise_signal(late)
+
+
 def heard_signals(*numbers: signal.Signals) -> list[signal.Signals]:
     """Return those of the signals that this process was not told to ignore; none outside the main thread,
     where Python handles them."""

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import BinaryIO
@@ -25,6 +25,7 @@ from search.running.marked import marked_folder
 from search.running.reaper import VARIABLE
 from trainable.errors import UserError
 from trainable.files.regular import open_to_write, why
+from trainable.processes import undisturbed
 from trainable.terminal import tell
 
 SERVER_ENVIRONMENT = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
@@ -60,15 +61,15 @@ def serve(folder: Path, port: int) -> int:
     log = folder / UI_LOG_FILE
     with _opened(log) as out, marked_folder(MARK) as mark:  # MLflow's server imports from where it runs
         environment[VARIABLE] = str(mark)
-        with subprocess.Popen(command, env=environment, cwd=mark, stdout=out, stderr=out) as server:
-            try:
-                if _answers(server, port):
-                    tell(f"{pages(folder, address)}\n(Ctrl-C ends it)")
-                raise UserError(f"MLflow's server has ended with exit code {server.wait()}; {log} tells why")
-            except KeyboardInterrupt:
-                return 0
-            finally:
-                server.terminate()  # Ctrl-C reaches the server too; a signal to this process alone does not
+        with ExitStack() as at_end, suppress(KeyboardInterrupt):
+            with undisturbed():
+                server = subprocess.Popen(command, env=environment, cwd=mark, stdout=out, stderr=out)
+                at_end.enter_context(server)
+                at_end.callback(server.terminate)  # Ctrl-C reaches it too, a signal to this process does not
+            if _answers(server, port):
+                tell(f"{pages(folder, address)}\n(Ctrl-C ends it)")
+            raise UserError(f"MLflow's server has ended with exit code {server.wait()}; {log} tells why")
+        return 0
 
 
 def pages(folder: Path, server: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from search.facts.hardware import local_hardware
 from trainable.errors import UserError
-from trainable.processes import end_with_parent
+from trainable.processes import end_with_parent, undisturbed
 from trainable.recipe import Recipe
 from trainable.recipe.yamlfile import parse_tree, to_yaml
 
@@ -102,8 +102,9 @@ def _start(running: dict[Connection, _Started], place: int, arguments: tuple[Any
     process = context.Process(target=_answer, args=(to_answer, *arguments))
     heard = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # a process inherits what is blocked
     try:
-        process.start()
-        running[answer] = _Started(place, process)
+        with undisturbed():
+            process.start()
+            running[answer] = _Started(place, process)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, heard)
     to_answer.close()  # from now on the process alone can answer, and its end is the end of the pipe

@@ -6,11 +6,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from search.running import reaper
 from trainable.files.temporary import NewFolder, new_folder
+from trainable.processes import undisturbed
 
 
 @contextmanager
@@ -19,15 +20,18 @@ def marked_folder(prefix: str, root: Path | None = None) -> Iterator[Path]:
 
     They are those that are started with `reaper.VARIABLE` set to the folder, and all that these start.
     """
-    made = new_folder(root or Path(tempfile.gettempdir()), prefix, reaper.remove)
-    watcher = _watched(made)
-    try:
+    with ExitStack() as at_end:
+        with undisturbed():
+            made = new_folder(root or Path(tempfile.gettempdir()), prefix, reaper.remove)
+            at_end.callback(made.close)
+            at_end.callback(_end, _watched(made))
         yield made.path
-    finally:
-        assert watcher.stdin is not None
-        watcher.stdin.close()
-        watcher.wait()
-        made.close()
+
+
+def _end(watcher: subprocess.Popen[bytes]) -> None:
+    assert watcher.stdin is not None
+    watcher.stdin.close()
+    watcher.wait()
 
 
 def _watched(made: NewFolder) -> subprocess.Popen[bytes]:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from trainable.processes import ended_by_signals
+from trainable.processes import ended_by_signals, undisturbed
 
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 
@@ -69,3 +69,24 @@ def test_nothing_fails_that_is_written_to_a_terminal_that_is_closed_or_to_what_e
     os.close(first)
     _, said = started.communicate(b"\n")
     assert started.returncode == code, said
+
+
+@pytest.mark.parametrize(
+    ("number", "ends"), [(signal.SIGTERM, SystemExit), (signal.SIGINT, KeyboardInterrupt)]
+)
+def test_a_signal_waits_until_what_was_started_is_noted(number: int, ends: type[BaseException]) -> None:
+    noted: list[str] = []
+
+    def start() -> None:
+        with undisturbed():
+            signal.raise_signal(number)
+            noted.append("the process")
+        noted.append("what comes after it")
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(ends), ended_by_signals():
+            start()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert noted == ["the process"]

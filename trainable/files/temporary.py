@@ -13,10 +13,12 @@ import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
+
+from trainable.processes import undisturbed
 
 PREFIX = "tunebook-tmp-"
 LOCKED_SECONDS = 60.0
@@ -43,11 +45,11 @@ class NewFolder(NamedTuple):
 def temporary_folder(prefix: str = PREFIX, root: Path | None = None) -> Iterator[Path]:
     """Yield a new folder that this user alone can open, in `root` or where temporary files are; afterwards it
     is removed, unless the block has moved it. Raises OSError where none can be made."""
-    found = new_folder(root or Path(tempfile.gettempdir()), prefix)
-    try:
+    with ExitStack() as at_end:
+        with undisturbed():
+            found = new_folder(root or Path(tempfile.gettempdir()), prefix)
+            at_end.callback(found.close)
         yield found.path
-    finally:
-        found.close()
 
 
 def new_folder(root: Path, prefix: str, remove: Remove = rmtree) -> NewFolder:
@@ -77,11 +79,15 @@ def _remove_abandoned(root: Path, prefix: str, remove: Remove) -> None:
 
 
 def _locked(folder: str) -> int | None:
-    """Return the descriptor that holds the folder's lock; None where another process has it."""
+    """Return the descriptor that holds the folder's lock; None where another process has it. Raises OSError
+    where the file system has no locks."""
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(opened)
         return None
+    except OSError:  # a file system without locks
+        os.close(opened)
+        raise
     return opened

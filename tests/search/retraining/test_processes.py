@@ -7,12 +7,14 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
 
 from search.retraining.processes import in_processes
 from tests.waiting import wait_until
+from trainable.processes import ended_by_signals
 from trainable.recipe import Recipe
 
 LONG = 600.0
@@ -103,6 +105,25 @@ def works_long(recipe: Recipe, test: bool, download: bool) -> None:
     begun.with_suffix(".coming").write_text(str(os.getpid()))
     begun.with_suffix(".coming").rename(begun)
     time.sleep(LONG)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_that_comes_while_a_process_is_started_ends_that_too(
+    number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[int] = []
+
+    def signalled(process: BaseProcess) -> None:
+        start(process)
+        assert process.pid is not None
+        started.append(process.pid)
+        signal.raise_signal(number)
+
+    start = BaseProcess.start
+    monkeypatch.setattr(BaseProcess, "start", signalled)
+    with pytest.raises(SystemExit), ended_by_signals(), closing(in_processes(seed_of, recipes(1))) as runs:
+        next(runs)
+    assert has_ended(*started)
 
 
 TRAINS = """

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import signal
 import stat
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 
 from trainable.files.temporary import PREFIX, new_folder, temporary_folder
 from trainable.new_folder import moved_to
+from trainable.processes import ended_by_signals
 
 
 def grow_old(folder: Path) -> None:
@@ -65,3 +68,30 @@ def test_half_a_new_folder_that_a_kill_has_left_goes_when_it_is_written_again(tm
     assert not left.exists()
     assert {each.name for each in tmp_path.iterdir()} == {"bundle", other.name}
     assert stat.S_IMODE((tmp_path / "bundle").stat().st_mode) == 0o755
+
+
+def test_a_disk_without_locks_is_no_fault_and_keeps_no_descriptor_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unsupported(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
+
+    left = abandoned(tmp_path)
+    monkeypatch.setattr("fcntl.flock", unsupported)
+    before = os.listdir("/proc/self/fd")
+    with temporary_folder(root=tmp_path) as folder:
+        assert folder.is_dir()
+    assert os.listdir("/proc/self/fd") == before
+    assert list(tmp_path.iterdir()) == [left]
+
+
+def test_a_signal_that_comes_while_a_folder_is_made_leaves_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def signalled(descriptor: int, operation: int) -> None:
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr("fcntl.flock", signalled)
+    with pytest.raises(SystemExit), ended_by_signals(), temporary_folder(root=tmp_path):
+        pass
+    assert not list(tmp_path.iterdir())
