@@ -11,7 +11,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from trainable.checks.duplicates import check_duplicates
+from trainable.checks.duplicates import Comparison, check_duplicates
 from trainable.checks.finding import CheckName, Finding, unchecked
 from trainable.checks.flips import check_flips
 from trainable.checks.gradients import check_model_gradients
@@ -154,6 +154,7 @@ def check_data(subject: Subject, seconds: float = SECONDS, *, full: bool = False
         yield from sparing("class balance", lambda: check_labels(data, subject.recipe.data.unscored))
         yield from sparing("label shares", lambda: check_label_shares(data))
         yield from sparing("accuracy", lambda: [check_accuracy(data)])
+    compared = Comparison(data, full=full)
     if full:
         yield from sparing("decoding", lambda: check_decoding(data))
     values = [*sparing("pixel values", lambda: check_pixels(data))]
@@ -164,8 +165,8 @@ def check_data(subject: Subject, seconds: float = SECONDS, *, full: bool = False
         known = None if subject.is_own else pretrained_input(subject.recipe.model)
         normal = partial(check_normalisation, data, subject.recipe, subject.device, known)
         yield from sparing("normalisation", normal)
-        yield from sparing("duplicates", lambda: check_duplicates(data, full=full))
-    yield from sparing("groups", lambda: check_groups(data))
+        yield from sparing("duplicates", lambda: check_duplicates(data, full=full, compared=compared))
+    yield from sparing("groups", lambda: check_groups(data, compared))
 
 
 def check_lessons(subject: Subject, seconds: float = SECONDS) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import combinations
 from typing import get_args
 
@@ -25,13 +26,27 @@ TAIL_BYTES = 4096
 """So many bytes of every file are read. At its end are compressed pixels, which differ between images."""
 
 
-def check_duplicates(data: DataSet, *, full: bool = False) -> Iterator[Finding]:
+class Comparison:
+    """A data set's images by their fingerprints, once a check has asked; `full` decodes all of them."""
+
+    def __init__(self, data: DataSet, *, full: bool = False) -> None:
+        self.data, self.full = data, full
+
+    @cached_property
+    def equal(self) -> tuple[dict[bytes, list[NamedImage]], str]:
+        """What `by_fingerprint` returns."""
+        return by_fingerprint(self.data, self.full)
+
+
+def check_duplicates(
+    data: DataSet, *, full: bool = False, compared: Comparison | None = None
+) -> Iterator[Finding]:
     """Yields findings about equal images, by a hash of their decoded pixels, or of their bytes for files of a
     large set; and about images of two parts that are nearly the same.
 
-    `full` decodes all of them and takes no sample.
+    `full` decodes all of them and takes no sample; `compared` are the images, where another check needs them.
     """
-    images, extent = by_fingerprint(data, full)
+    images, extent = (compared or Comparison(data, full=full)).equal
     yield from _leaks(data, images, extent, full)
     if data.info.dense:
         yield check_mask_contradictions(data, [*images.values()])

@@ -3,43 +3,91 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
 
-from trainable.checks.duplicates import by_fingerprint
+import numpy as np
+
+from trainable.checks.duplicates import Comparison
 from trainable.checks.finding import Finding, passed
+from trainable.checks.near_duplicates import SAME, descriptors
 from trainable.data import DataSet
+from trainable.data.groups import Series
+from trainable.data.measure import some
+from trainable.data.source import Integers
 from trainable.errors import quoted
 
+SERIES_LOOKED_AT, IMAGES_OF_EACH = 30, 20
+"""So much is compared to find whether series of equal names in several classes are one."""
 
-def check_groups(data: DataSet) -> Iterator[Finding]:
-    """Yields findings about groups in two parts; without groups, about files that are named like series."""
-    what = "; ".join(map(str, data.shared))
+
+def check_groups(data: DataSet, compared: Comparison | None = None) -> Iterator[Finding]:
+    """Yields findings about groups in two parts; without groups, about files that are named like series.
+
+    `compared` are the set's images, where they have been compared already.
+    """
     if data.grouped:
+        what = "; ".join(map(str, data.shared))
         yield _leak(what) if data.shared else passed("groups", "no group is in two parts")
-    elif not data.shared:
+        return
+    series = data.in_series
+    if series is not None and series.joined is not None and _are_one(data, series.joined):
+        series = series.joined
+    if series is None or not series.shared:
         yield passed("groups", "no groups are named, and files are not named like series")
-    else:
-        yield Finding(
-            "groups",
-            "note",
-            f"files are named like series, and {what.replace('group', 'series', 1)}",
-            "if the images of a series are alike, scores reward memory of the training images",
-            f"name what belongs together by data.group: {_tried(data)}",
-        )
+        return
+    what = "; ".join(map(str, series.shared))
+    yield Finding(
+        "groups",
+        "note",
+        f"files are named like series, and {what.replace('group', 'series', 1)}",
+        "if the images of a series are alike, scores reward memory of the training images",
+        f"name what belongs together by data.group: {_tried(data, series, compared or Comparison(data))}",
+    )
 
 
-def _tried(data: DataSet) -> str:
-    """Return the expression that finds the series, with what came of trying it."""
-    if data.in_series is None:
-        return "a column, or an expression whose one capture names the series"
-    numbers, images = data.in_series, sum(map(len, data.parts.values()))
-    count = len(set(chain.from_iterable(each.tolist() for each in numbers.values())))
-    copies = [
-        each for each in by_fingerprint(data, full=False)[0].values() if len({one.part for one in each}) > 1
+def _are_one(data: DataSet, joined: Series) -> bool:
+    """Return whether series that are counted in each class, and have equal names in several, are one: most
+    classes have most of the names, and what has one name in two classes is nearly the same there, as where
+    frames of one film were put into classes."""
+    numbers, labels = joined.groups["train"], data.train.labels
+    pairs = np.unique(np.stack([numbers, labels]), axis=1)
+    names, counts = np.unique(pairs[0], return_counts=True)
+    if 2 * len(pairs[0]) <= len(names) * len(np.unique(labels)):
+        return False
+    several = names[counts > 1]
+    chosen = [
+        _some_of_each_class(numbers, labels, name) for name in several[some(len(several), SERIES_LOOKED_AT)]
     ]
-    remain = sum(len({int(numbers[one.part][one.position]) for one in each}) > 1 for each in copies)
+    positions = {part: np.zeros(0, np.int64) for part in data.parts} | {"train": np.concatenate(chosen)}
+    vectors, start, alike = descriptors(data, positions)["train"].numpy(), 0, 0
+    for each in chosen:
+        own = vectors[start : start + len(each)]
+        start += len(each)
+        across = labels[each][:, None] != labels[each][None]
+        alike += bool((own @ own.T)[across].max() >= SAME)
+    return 2 * alike > len(chosen)
+
+
+def _some_of_each_class(numbers: Integers, labels: Integers, name: int) -> Integers:
+    """Return positions of images of a series, of each class that has some."""
+    members = np.flatnonzero(numbers == name)
+    of_class = [members[labels[members] == label] for label in np.unique(labels[members])]
+    each = max(1, IMAGES_OF_EACH // len(of_class))
+    return np.concatenate([found[some(len(found), each)] for found in of_class])
+
+
+def _tried(data: DataSet, series: Series, compared: Comparison) -> str:
+    """Return the expression that finds the series, with what came of trying it."""
+    images = sum(map(len, data.parts.values()))
+    copies = [each for each in compared.equal[0].values() if len({one.part for one in each}) > 1]
+    remain = sum(len({int(series.groups[one.part][one.position]) for one in each}) > 1 for each in copies)
     left = f"; of {len(copies):,} images that are in two parts, it parts {remain:,}" if copies else ""
-    return f"{quoted(data.series or '')} makes {count:,} groups of {images:,} images{left}"
+    tried = f"{quoted(series.expression)} makes {series.count:,} groups of {images:,} images{left}"
+    if series.joined is None:
+        return tried
+    return (
+        f"{tried}. Equal names in two classes are two series there; if they are one, "
+        f"{quoted(series.joined.expression)} makes {series.joined.count:,} groups"
+    )
 
 
 def _leak(what: str) -> Finding:

@@ -178,8 +178,6 @@ def _assemble(
         left_out=tuple(collection.classes_left_out),
     )
     groups = None if collection.groups is None else groups_by_part(members, collection.groups)
-    series = series_of(members, len(collection.classes)) if groups is None else None
-    known = groups if series is None else series.groups
     return DataSet(
         info,
         parts["train"],
@@ -190,9 +188,8 @@ def _assemble(
         objects=collection.objects,
         cache=None if hold else make_cache(spec.cache, members, form, detail, files_digest(which, stored)),
         groups=None if groups is None else numbered(groups),
-        shared=() if known is None else shared_groups(known),
-        series=None if series is None else series.expression,
-        in_series=None if series is None else numbered(series.groups),
+        shared=() if groups is None else shared_groups(groups),
+        in_series=series_of(members, collection.classes) if groups is None else None,
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from trainable.data.decode import Channels, Form, Resize
-from trainable.data.groups import Shared
+from trainable.data.groups import Series, Shared
 from trainable.data.idle_readers import IdleReaders
 from trainable.data.image_cache import ImageCache, Say
 from trainable.data.measure import FEW_LEVELS
@@ -137,9 +137,8 @@ class DataSet:
     """If it is known what stays in one part, such as a patient, these are the groups of each part's images,
     as numbers [n]."""
     shared: tuple[Shared, ...] = ()
-    """These groups are in two parts; where none are known, these series are, by the names of the files."""
-    series: str | None = None  # where no groups are known, an expression by which images seem to be in series
-    in_series: Mapping[Split, Integers] | None = None  # the series of each part's images, as numbers [n]
+    """These groups are in two parts."""
+    in_series: Series | None = None  # where no groups are known, what seem to be series
     cache: ImageCache | None = None
     """Machines may keep these images decoded on their disks."""
     crops: bool = True
@@ -162,6 +161,11 @@ class DataSet:
     def grouped(self) -> bool:
         """Returns whether it is known what stays in one part, such as a patient."""
         return self.groups is not None
+
+    @property
+    def series(self) -> str | None:
+        """Return an expression for `data.group` by which images seem to be in series, if there is one."""
+        return None if self.in_series is None else self.in_series.expression
 
     @property
     def selections(self) -> Members:

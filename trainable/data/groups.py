@@ -21,11 +21,27 @@ PART_FOLDERS = frozenset({"train", "val", "valid", "validation", "test"})
 SHOWN = 3
 """So many groups or images are named."""
 
+FOLDER = r"([^/]+)/[^/]+$"  # the folder of an image, below that of its class
+FOLDER_IN_CLASS = r"(?P<in_class>[^/]+)/[^/]+$"  # the same, where each class has series of its own
 EXPRESSIONS = (
-    r"([^/]+)/[^/]+$",  # the folder of an image, below that of its class
+    FOLDER,
     r"(?:^|/)([^/]+)[ _.-][A-Za-z]*[0-9]+[.][A-Za-z0-9]+$",  # IMG_01 of IMG_01_003.png
 )
 """These are tried to find series; `data.group` takes them as they are."""
+IN_CLASS = "in_class"
+"""What a capture of this name finds is of its class alone: s1 of cats is another group than s1 of dogs."""
+
+# Whether equal names in two classes are one series, where nobody has said: only if each class counts its own
+# series from 0 or 1 on (s1, s2, s3 in cats and in dogs) are they several. Other names (a place, a date,
+# numbers with gaps, as where a class has some of the patients) say what it is, and it is the same in all
+# classes; so do numbers of people. To join two series makes a split coarser, to part a patient would leak:
+# in doubt, join.
+NUMBERED = re.compile(r"(.*?)([0-9]+)")
+PEOPLE = re.compile(r"(p|pat|patient|sub|subj|subject|case|person|id)[ _.-]*[0-9]+", re.IGNORECASE)
+LEAST_PEOPLE = 3  # one for each part: few may be in all of many classes, as where each makes all gestures
+FIRST_NUMBERS = (0, 1)
+WITHOUT_GAPS = 0.9  # a class that lost some of its series still counts them
+
 IMAGES_A_SERIES = 2
 """Series have so many images on average, or more: one that makes each image a group of its own keeps nothing
 together."""
@@ -66,8 +82,16 @@ def with_groups(collection: Collection, spec: Data) -> Collection:
         part: _paths_in_part(source, nested=collection.format == "folder" and _has_part_folders(collection))
         for part, source in collection.parts.items()
     }
+    classes = collection.classes
     found = {
-        part: captured(pattern, each, collection.classes, collection.path) for part, each in paths.items()
+        part: captured(
+            pattern,
+            each,
+            classes,
+            collection.path,
+            [classes[label] for label in collection.parts[part].labels],
+        )
+        for part, each in paths.items()
     }
     return replace(collection, groups=found)
 
@@ -110,10 +134,22 @@ def capture_in(text: str) -> re.Pattern[str]:
 
 
 def captured(
-    pattern: re.Pattern[str], paths: Sequence[str], classes: Iterable[str], where: str
+    pattern: re.Pattern[str],
+    paths: Sequence[str],
+    classes: Iterable[str],
+    where: str,
+    labels: Sequence[str] | None = None,
 ) -> tuple[str, ...]:
     """Returns what the capture has in each path, without folders of parts and classes before it: a patient
-    may have images of several classes. Raises DataError for paths in which nothing is captured."""
+    may have images of several classes. A capture called IN_CLASS is of the image's class, `labels`, alone.
+
+    Raises DataError for paths in which nothing is captured, and for IN_CLASS where images have no labels.
+    """
+    if IN_CLASS in pattern.groupindex and labels is None:
+        raise DataError(
+            f"data.group {quoted(pattern.pattern)}: a capture called {IN_CLASS} is of the image's class, and "
+            "images with masks have none; write it without the name"
+        )
     found = [pattern.search(path) for path in paths]
     odd = [path for path, match in zip(paths, found, strict=True) if match is None or not match[1]]
     if odd:
@@ -122,7 +158,8 @@ def captured(
             f"paths: {listed(odd, SHOWN)}"
         )
     folders = PART_FOLDERS | set(classes)
-    return tuple(_without_folders(match, folders) for match in found if match is not None)
+    names = tuple(_without_folders(match, folders) for match in found if match is not None)
+    return _in_class(names, labels) if IN_CLASS in pattern.groupindex and labels is not None else names
 
 
 def _without_folders(match: re.Match[str], folders: AbstractSet[str]) -> str:
@@ -160,28 +197,71 @@ class Series:
     """What seem to be series of images, by an expression for `data.group` that fits all paths."""
 
     expression: str
-    groups: dict[Split, tuple[str, ...]]  # the series of each part's images
+    groups: Mapping[Split, Integers]  # the series of each part's images, as numbers [n]
+    shared: tuple[Shared, ...]
+    joined: Series | None = None
+    """The same with equal names in several classes as one series, where they are several here."""
 
     @property
     def count(self) -> int:
-        return len(set(chain.from_iterable(self.groups.values())))
+        return len(set(chain.from_iterable(each.tolist() for each in self.groups.values())))
 
 
-def series_of(members: Members, classes: int) -> Series | None:
-    """Return the first of EXPRESSIONS by which images are in series of several, which are no classes."""
-    names = {
+def series_of(members: Members, classes: Sequence[str], *, labelled: bool = True) -> Series | None:
+    """Return the first of EXPRESSIONS by which images are in series of several, which are no classes; unless
+    images are `labelled`, as those with masks are not, equal names are one series."""
+    paths = {
         part: [selection.source.name(index) for index in selection.indices.tolist()]
         for part, selection in members.items()
     }
-    images = sum(map(len, names.values()))
+    labels = {part: [classes[each] for each in selection.labels] for part, selection in members.items()}
+    images = sum(map(len, paths.values()))
     for expression in EXPRESSIONS:
         pattern = re.compile(expression)
-        found = {part: tuple(_captures(pattern, paths)) for part, paths in names.items()}
-        series = Series(expression, found)
-        complete = sum(map(len, found.values())) == images
-        if complete and SERIES_A_CLASS * classes < series.count <= images // IMAGES_A_SERIES:
+        found = {part: tuple(_captures(pattern, each)) for part, each in paths.items()}
+        if sum(map(len, found.values())) < images:
+            continue
+        series = _series(expression, found)
+        if labelled and expression == FOLDER and _are_counted_anew(found, labels):
+            own = {part: _in_class(names, labels[part]) for part, names in found.items()}
+            series = replace(_series(FOLDER_IN_CLASS, own), joined=series)
+        few = LEAST_PEOPLE if _are_people(found) else SERIES_A_CLASS * len(classes) + 1
+        if few <= series.count <= images // IMAGES_A_SERIES:
             return series
     return None
+
+
+def _are_people(found: Mapping[Split, Sequence[str]]) -> bool:
+    return all(map(PEOPLE.fullmatch, set(chain.from_iterable(found.values()))))
+
+
+def _series(expression: str, names: Mapping[Split, Sequence[str]]) -> Series:
+    return Series(expression, numbered(names), shared_groups(names))
+
+
+def _in_class(names: Sequence[str], labels: Sequence[str]) -> tuple[str, ...]:
+    return tuple(f"{label}/{name}" for name, label in zip(names, labels, strict=True))
+
+
+def _are_counted_anew(found: Mapping[Split, Sequence[str]], labels: Mapping[Split, Sequence[str]]) -> bool:
+    """Return whether equal names in several classes are several series, by what the names are."""
+    of_class = dict[str, set[str]]()
+    for part, names in found.items():
+        for name, label in zip(names, labels[part], strict=True):
+            of_class.setdefault(label, set()).add(name)
+    classes_of = Counter(chain.from_iterable(of_class.values()))
+    if max(classes_of.values(), default=0) < 2 or any(map(PEOPLE.fullmatch, classes_of)):
+        return False
+    return 2 * sum(map(_are_counted, of_class.values())) > len(of_class)
+
+
+def _are_counted(names: Iterable[str]) -> bool:
+    """Return whether names differ in a number alone, which counts from 0 or 1 on."""
+    matches = [NUMBERED.fullmatch(name) for name in names]
+    numbers = sorted(int(match[2]) for match in matches if match is not None)
+    if len(numbers) < len(matches) or len({match[1] for match in matches if match is not None}) > 1:
+        return False
+    return numbers[0] in FIRST_NUMBERS and len(numbers) >= WITHOUT_GAPS * (numbers[-1] - numbers[0] + 1)
 
 
 def _captures(pattern: re.Pattern[str], paths: Iterable[str]) -> Iterator[str]:

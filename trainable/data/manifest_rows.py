@@ -124,7 +124,7 @@ def _groups(
     if spec.group is not None and spec.group not in table.columns:
         if named is not None:
             raise DataError(f"{where}: data.columns.group and data.group both name the groups; leave one out")
-        return list(captured(capture_in(spec.group), paths, labels, str(where)))
+        return list(captured(capture_in(spec.group), paths, labels, str(where), labels or None))
     column = spec.group or named or "group"
     values = table.columns.get(column)
     if values is None:

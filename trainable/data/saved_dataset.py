@@ -219,7 +219,7 @@ def _groups(
 ) -> list[str] | None:
     named = spec.group if spec.group in table.column_names else spec.columns.group
     if spec.group is not None and named != spec.group:
-        return list(captured(capture_in(spec.group), paths, labels, str(folder)))
+        return list(captured(capture_in(spec.group), paths, labels, str(folder), labels))
     if named is None and "group" not in table.column_names:
         return None
     column = named or "group"

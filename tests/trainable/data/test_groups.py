@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from tests.trainable.data_forms import labelled, write_csv, write_datasets, write_forms
 from tests.trainable.small_images import write_image
+from trainable.checks.duplicates import Comparison, by_fingerprint, check_duplicates
 from trainable.checks.groups import check_groups
 from trainable.data import DataSet, load
 from trainable.data.assembly import from_arrays
@@ -245,6 +247,80 @@ def test_the_folder_below_the_class_is_proposed_after_it_was_tried(tmp_path: Pat
     assert "'([^/]+)/[^/]+$' makes 12 groups of 48 images; of " in finding.do
     grouped = load(Data(path=str(tmp_path), group=data.series))
     assert level_of(grouped) == "passed"
+
+
+def write_series(root: Path, names: dict[str, list[str]], *, alike: bool = False) -> DataSet:
+    """Write four images in each of these series of each class: `alike` where they have one name."""
+    luck = np.random.default_rng(0)
+    scene = {name: luck.integers(0, 250, (12, 12)) for own in names.values() for name in own}
+    for label, own in names.items():
+        for name in own:
+            before = scene[name] if alike else luck.integers(0, 250, (12, 12))
+            for number in range(4):
+                path = root / label / name / f"{number}.png"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                Image.fromarray((before + luck.integers(0, 5, (12, 12))).astype(np.uint8)).save(path)
+    return load(Data(path=str(root)))
+
+
+COUNTED = [f"s{number}" for number in range(1, 6)]
+
+
+@pytest.mark.parametrize("classes", [2, 6])
+def test_series_that_each_class_counts_anew_are_several_of_one_name(tmp_path: Path, classes: int) -> None:
+    data = write_series(tmp_path, dict.fromkeys("abcdef"[:classes], COUNTED))
+    (finding,) = check_groups(data)
+    series = classes * len(COUNTED)
+    assert f"'(?P<in_class>[^/]+)/[^/]+$' makes {series} groups of {4 * series} images" in finding.do
+    assert "if they are one, '([^/]+)/[^/]+$' makes 5 groups" in finding.do
+    grouped = load(Data(path=str(tmp_path), group=data.series))
+    assert level_of(grouped) == "passed"
+    assert grouped.groups is not None
+    assert len(set(np.concatenate(list(grouped.groups.values())).tolist())) == series
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        {"ill": [f"p{number}" for number in range(6)], "well": [f"p{number}" for number in range(6)]},
+        {f"gesture {number}": ["subject_1", "subject_2", "subject_3"] for number in range(4)},
+        {"ill": ["2", "17", "30", "44"], "well": ["2", "9", "30", "51"]},
+        {"ill": ["york", "bath", "hull", "ely", "wells"], "well": ["york", "bath", "hull", "ely", "wells"]},
+    ],
+)
+def test_patients_and_places_are_the_same_in_all_classes(tmp_path: Path, names: dict[str, list[str]]) -> None:
+    (finding,) = check_groups(write_series(tmp_path, names))
+    count = len({each for own in names.values() for each in own})
+    assert f"'([^/]+)/[^/]+$' makes {count} groups" in finding.do
+    assert "in_class" not in finding.do
+
+
+def test_counted_series_are_one_where_most_classes_share_them_and_the_images_are_nearly_the_same(
+    tmp_path: Path,
+) -> None:
+    (finding,) = check_groups(write_series(tmp_path, dict.fromkeys("ab", COUNTED), alike=True))
+    assert "'([^/]+)/[^/]+$' makes 5 groups" in finding.do
+    assert "in_class" not in finding.do
+
+
+def test_a_capture_of_its_class_needs_labels() -> None:
+    pattern = capture_in("(?P<in_class>[^/]+)/[^/]+$")
+    assert captured(pattern, ["a/s1/0.png", "b/s1/0.png"], "ab", "here", "ab") == ("a/s1", "b/s1")
+    with pytest.raises(DataError, match="images with masks have none; write it without the name"):
+        captured(pattern, ["s1/0.png"], "ab", "here")
+
+
+def test_images_are_compared_once_for_all_checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, calls = write_series(tmp_path, dict.fromkeys("ab", COUNTED)), list[bool]()
+
+    def counting(data: DataSet, full: bool) -> Any:
+        calls.append(full)
+        return by_fingerprint(data, full)
+
+    monkeypatch.setattr("trainable.checks.duplicates.by_fingerprint", counting)
+    compared = Comparison(data, full=True)
+    assert [*check_duplicates(data, full=True, compared=compared), *check_groups(data, compared)]
+    assert calls == [True]
 
 
 def test_an_expression_that_makes_each_image_a_group_is_not_proposed(tmp_path: Path) -> None:

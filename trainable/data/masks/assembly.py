@@ -75,8 +75,6 @@ def assemble_masked(
         mask_values=_source(members["train"]).code.written,
     )
     groups = None if collection.groups is None else groups_by_part(members, collection.groups)
-    series = series_of(members, len(collection.split_by)) if groups is None else None
-    known = groups if series is None else series.groups
     return DataSet(
         info,
         parts["train"],
@@ -85,9 +83,8 @@ def assemble_masked(
         copy=collection.copy,
         objects=collection.objects,
         groups=None if groups is None else numbered(groups),
-        shared=() if known is None else shared_groups(known),
-        series=None if series is None else series.expression,
-        in_series=None if series is None else numbered(series.groups),
+        shared=() if groups is None else shared_groups(groups),
+        in_series=series_of(members, collection.split_by, labelled=False) if groups is None else None,
     )
 
 
