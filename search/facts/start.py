@@ -101,7 +101,8 @@ def _unknown(weights: str, *, dense: bool) -> str:
         return ""
     named = f"{weights} is called after no network of timm's"
     ours = UNetSmall().kind if dense else ResNetSmall().kind
-    return f"{named}: trials take it for {ours}'s, unless --model names another"
+    other = "base.model (--model of `tunebook search`) names another"
+    return f"{named}: trials take it for {ours}'s, unless {other}"
 
 
 def _of_weights(text: str, usual: Sequence[str]) -> Backbone | None:

@@ -231,7 +231,7 @@ def refuse_deleted(experiment: Experiment) -> None:
         raise UserError(
             f"MLflow's experiment {experiment.name!r} is deleted: restore it (`mlflow experiments restore -x "
             f"{experiment.experiment_id}`, with MLFLOW_TRACKING_URI set), or search with another, "
-            "--experiment OTHER (tracking.experiment)"
+            "--experiment OTHER of `tunebook search` (tracking.experiment)"
         )
 
 

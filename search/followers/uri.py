@@ -90,8 +90,8 @@ def check_locks_work(path: Path, where: str, mounts: Path = MOUNTS) -> None:
     if kind == "an object store" or kind.startswith(NETWORK_FILE_SYSTEMS):
         raise UserError(
             f"{where}: SQLite cannot be used at {path}, which lies on {kind}: its locks do not work there. "
-            "Give a database file on a local disk (--tracking-uri sqlite:////local/mlflow.db), a server "
-            "(`mlflow server`, then --tracking-uri http://HOST:5000), or postgresql://"
+            "Give a database file on a local disk (--tracking-uri sqlite:////local/mlflow.db of `tunebook "
+            "search`), a server (`mlflow server`, then --tracking-uri http://HOST:5000), or postgresql://"
         )
 
 
@@ -101,7 +101,8 @@ def refuse_link(path: Path) -> None:
         check_no_link(path)
     except NotRegular as error:
         raise UserError(
-            f"{path}: {error}; remove it, or name the file that it leads to (--tracking-uri sqlite:////PATH)"
+            f"{path}: {error}; remove it, or name the file that it leads to (--tracking-uri sqlite:////PATH "
+            "of `tunebook search`)"
         ) from None
 
 

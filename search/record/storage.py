@@ -67,7 +67,9 @@ def driving(home: Home, say: Callable[[str], None]) -> Iterator[Lease | None]:
             elif set(home.store.names()) <= {DRIVER_FILE, *IN_STORE}:
                 empty(home.folder)  # the remains of a search that never reached the store
             else:
-                raise UserError(f"{home.store}: exists and is not a search; choose another --name")
+                raise UserError(
+                    f"{home.store}: exists and is not a search; choose another --name of `tunebook search`"
+                )
             yield lease
 
 

@@ -122,7 +122,9 @@ def open_part(name: str, root: Path, arguments: dict[str, Any], download: bool) 
     except (RuntimeError, OSError) as error:
         if not download:
             reason = str(error).split(". You can use")[0]
-            raise DataError(f"{root}: torchvision's {name}: {reason}. --download fetches it") from error
+            raise DataError(
+                f"{root}: torchvision's {name}: {reason}. `tunebook check` with --download fetches it"
+            ) from error
     try:
         return kind(str(root), **arguments, download=True)
     except (RuntimeError, OSError, TypeError) as error:  # TypeError: ImageNet has no `download`

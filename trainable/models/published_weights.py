@@ -176,7 +176,7 @@ def _refuse_unless(download: bool, spec: specs.Model, where: Path | str) -> None
     if not download:
         raise ModelError(
             f"model.weights: the published weights of {title_of(spec)} are not on this machine ({where}): "
-            "pass --download to fetch them, or name a local file"
+            "pass --download to fetch them (`tunebook check` has it, and what trains), or name a local file"
         )
 
 

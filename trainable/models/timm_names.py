@@ -61,7 +61,9 @@ def weights_in(name: str) -> Path | None:
     for each in WEIGHTS:
         if (folder / each).is_file():
             return folder / each
-    fetch = "; pass --download to fetch one" if folder.parent.name == SNAPSHOTS else ""
+    fetch = (
+        "; pass --download to fetch one (`tunebook check` has it)" if folder.parent.name == SNAPSHOTS else ""
+    )
     raise ModelError(f"model.weights: expected one of {', '.join(WEIGHTS)} in {folder}, found none{fetch}")
 
 
@@ -113,8 +115,8 @@ def _snapshot(name: str, *, download: bool) -> Path:
             return Path(found).parent
         if not download:
             raise ModelError(
-                f"model.name: {name} is not on this machine: pass --download to fetch it, or name a folder "
-                f"with {FOLDER}PATH"
+                f"model.name: {name} is not on this machine: pass --download to fetch it (`tunebook check` "
+                f"has it, and what trains), or name a folder with {FOLDER}PATH"
             )
         configuration = hf_hub_download(repository, CONFIGURATION, revision=revision or None)
         _fetch_weights(repository, revision or None)
