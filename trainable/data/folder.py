@@ -77,7 +77,7 @@ def _part_folders(
     empty if the root is one tree of classes."""
     folders = {part: _named(root, part, name, children) for part, name in named.items() if name is not None}
     for part, usual in USUAL_NAMES.items():
-        found = [child for name, child in children.items() if name.lower() in usual]
+        found = [child for name, child in children.items() if name.strip().lower() in usual]
         if part not in folders and found:
             if len(found) > 1:
                 names = " and ".join(child.name for child in found)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from trainable.data.excluded import check_no_class_lost, excluded
 from trainable.data.part_names import none_leaves_out
 from trainable.data.source import Collection, Integers, Source, Split
-from trainable.errors import DataError, listed
+from trainable.errors import DataError, listed, quoted
 from trainable.recipe.data import Data
 
 LEFT_OUT = -1  # the label of an image that is in no part
@@ -39,6 +39,7 @@ def kept(collection: Collection, spec: Data) -> Collection:
     left_out = {collection.classes[label]: of_class[collection.classes[label]] for label in few.tolist()}
     chosen = np.setdiff1d(np.flatnonzero(sum(counts.values())), few)
     classes = tuple(collection.classes[label] for label in chosen.tolist())
+    _check_apart(collection.path, classes)
     _check_two(collection.path, classes, left_out)
     present = {part: each[chosen] > 0 for part, each in counts.items()}
     lost = {part: (before[part] > 0)[chosen] & ~each for part, each in present.items()}
@@ -65,6 +66,17 @@ def labelled(source: Source, labels: Integers) -> Source:
 
 def _counts(labels: Integers, classes: int) -> Integers:
     return np.bincount(labels[labels != LEFT_OUT], minlength=classes)
+
+
+def _check_apart(where: str, classes: tuple[str, ...]) -> None:
+    """Raise DataError for two classes that nobody can tell apart where they are shown."""
+    first = dict[str, str]()
+    for name in classes:
+        if (other := first.setdefault(name.strip(), name)) != name:
+            raise DataError(
+                f"{where}: the classes {quoted(other)} and {quoted(name)} differ in spaces around their "
+                "names alone; expected one name for one class: rename one of them, in all parts"
+            )
 
 
 def _check_two(where: str, classes: tuple[str, ...], left_out: Mapping[str, int]) -> None:
@@ -112,4 +124,5 @@ def _check_same(
 
 def _in_words(classes: list[str], where: str) -> str:
     verb = "is" if len(classes) == 1 else "are"
-    return f"{listed(classes, NAMED)} {verb} {where}"
+    shown = [name if name == name.strip() else quoted(name) for name in classes]
+    return f"{listed(shown, NAMED)} {verb} {where}"

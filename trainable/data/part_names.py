@@ -14,13 +14,13 @@ USUAL_NAMES: dict[Split, tuple[str, ...]] = {
 
 
 def part_named(name: str, named: Mapping[Split, str | None]) -> Split | None:
-    """Returns the part that a name means: one that a person gave it, else a usual one in any case of letters;
-    None for any other."""
+    """Returns the part that a name means: one that a person gave it, else a usual one in any case of letters
+    and with any spaces around it; None for any other."""
     for part, own in named.items():
         if own == name:
             return part
     for part, usual in USUAL_NAMES.items():
-        if named.get(part) is None and name.lower() in usual:
+        if named.get(part) is None and name.strip().lower() in usual:
             return part
     return None
 

@@ -6,6 +6,7 @@ import codecs
 import csv
 import io
 import math
+import re
 from collections.abc import Iterator, Sequence
 from itertools import compress, islice
 from pathlib import Path
@@ -27,6 +28,10 @@ MOST_BYTES = 2**31
 """A larger file, or one that unpacks to more text, is no list of images."""
 MOST_ROWS = 2**24
 """The largest lists of images have so many, some 16 million; a compressed column may declare any number."""
+SEPARATOR_LINE = re.compile(r'"?sep=(.)"?(?=\r?\n|\r)', re.IGNORECASE)
+"""Excel writes and reads a first line that names what stands between cells."""
+HEAD_BYTES = 256
+AS_UTF_8 = 'save it as CSV in UTF-8 (in Excel: "CSV UTF-8")'
 CELL_BYTES = 100
 """A cell takes about so much memory as text of Python's."""
 
@@ -67,7 +72,10 @@ def read_table(path: Path, required: Sequence[str], optional: Sequence[str]) -> 
 
 def _from_csv(path: Path, required: Sequence[str], optional: Sequence[str]) -> Table:
     text = _decoded(path)
-    separator = _separator(text, SEPARATORS.get(path.suffix.lower(), ","), required)
+    if (said := SEPARATOR_LINE.match(text)) is not None:  # a blank line stays: rows keep their numbers
+        separator, text = said[1], text[said.end() :]
+    else:
+        separator = _separator(text, SEPARATORS.get(path.suffix.lower(), ","), required)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     try:
         rows = list(islice(_numbered(reader), MOST_ROWS + 2))  # the header, and one too many
@@ -89,16 +97,30 @@ def _from_csv(path: Path, required: Sequence[str], optional: Sequence[str]) -> T
 
 
 def _decoded(path: Path) -> str:
-    """Return the text of a file in UTF-8, or in UTF-16 with its mark, as Excel writes "Unicode text"."""
+    """Return the text of a file in UTF-8, or in UTF-16, as Excel writes "Unicode text"."""
     content = path.read_bytes()
-    encoding = "utf-16" if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
+    encoding = _encoding(content)
     try:
-        return content.decode(encoding)
+        text = content.decode(encoding)
     except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path}: is not {encoding.removesuffix('-sig').upper()} at byte {error.start:,}; save it as CSV "
-            'in UTF-8 (in Excel: "CSV UTF-8")'
-        ) from None
+        what = f"is not {encoding.removesuffix('-sig').upper()} at byte {error.start:,}"
+        raise DataError(f"{path}: {what}; {AS_UTF_8}") from None
+    if "\0" in text:
+        line = text[: text.index("\0")].count("\n") + 1
+        raise DataError(f"{path}: line {line} has a character of code 0, which no text has; {AS_UTF_8}")
+    return text
+
+
+def _encoding(content: bytes) -> str:
+    """Return the encoding of a text: by its mark, or without one by the bytes of 0 that each letter of a
+    header has in UTF-16."""
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    head = content[:HEAD_BYTES]
+    zeros = [head[place::2].count(0) for place in (0, 1)]
+    if max(zeros) <= len(head) // 8:  # a quarter of the characters
+        return "utf-8-sig"
+    return "utf-16-be" if zeros[0] > zeros[1] else "utf-16-le"
 
 
 def _separator(text: str, usual: str, required: Sequence[str]) -> str:

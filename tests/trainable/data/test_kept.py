@@ -128,6 +128,25 @@ def test_a_flat_folder_of_test_images_beside_the_others_is_no_class(tmp_path: Pa
     assert (info.classes, info.test_images) == (("cat", "dog"), 0)
 
 
+def test_class_folders_that_differ_in_spaces_alone_are_named(tmp_path: Path) -> None:
+    write_classes(tmp_path / "one", {" cat": 6, "dog": 6})
+    assert load(Data(path=str(tmp_path / "one"))).info.classes == (" cat", "dog")
+    write_classes(tmp_path / "two", {" cat": 6, "cat": 6, "dog": 6})
+    assert "the classes ' cat' and 'cat' differ in spaces" in fault_of(str(tmp_path / "two"))
+    for part, name in (("train", "cat"), ("val", "cat ")):
+        write_classes(tmp_path / "parts" / part, {name: 6, "dog": 6})
+    assert "the classes 'cat' and 'cat ' differ in spaces" in fault_of(str(tmp_path / "parts"))
+    write_classes(tmp_path / "lacking", {"train/ cat": 6, "train/dog": 6, "val/dog": 6})
+    assert "' cat' is not in the validation part" in fault_of(str(tmp_path / "lacking"))
+
+
+def test_a_folder_of_a_part_with_spaces_around_its_name_is_no_class(tmp_path: Path) -> None:
+    write_classes(tmp_path / "parts", {" train/a": 6, " train/b": 6, "Test /a": 2, "Test /b": 2})
+    assert load(Data(path=str(tmp_path / "parts"))).info.test_images == 4
+    write_classes(tmp_path / "beside", {" test": 6, "b": 6, "c": 6})
+    assert "is called like the test part" in fault_of(str(tmp_path / "beside"))
+
+
 def test_a_part_without_masks_is_left_out_too(tmp_path: Path) -> None:
     for part, folder in (("train", "images"), ("train", "masks"), ("test", "images")):
         write_image(tmp_path / part / folder / "a.png")

@@ -141,6 +141,36 @@ def test_a_list_from_a_spreadsheet_is_read_whatever_its_separator_encoding_and_n
         assert load(Data(path=str(tmp_path / "sheet.csv"))).info.digest == wanted.digest
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf_16_without_a_mark_is_recognised(tmp_path: Path, rows: list[Row], encoding: str) -> None:
+    wanted = manifest(tmp_path, rows).info
+    text = "\r\n".join(["path\tlabel", *(f"{row['path']}\t{row['label']}" for row in rows)])
+    (tmp_path / "sheet.csv").write_bytes(text.encode(encoding))
+    assert load(Data(path=str(tmp_path / "sheet.csv"))).info.digest == wanted.digest
+
+
+@pytest.mark.parametrize("encoding", ["utf-32", "utf-8"])
+def test_characters_of_code_0_are_refused_with_what_to_do(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "sheet.csv").write_bytes("path,label\na.png,\0\n".encode(encoding))
+    with pytest.raises(DataError, match=r"line \d has a character of code 0, .*save it as CSV in UTF-8"):
+        load(Data(path=str(tmp_path / "sheet.csv")))
+
+
+@pytest.mark.parametrize("first", ["sep=;", '"sep=;"', "SEP=;"])
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_a_first_line_that_names_the_separator_is_followed(
+    tmp_path: Path, rows: list[Row], first: str, encoding: str
+) -> None:
+    wanted = manifest(tmp_path, rows).info
+    lines = [first, "path;label", *(f"{row['path']};{row['label']}" for row in rows)]
+    (tmp_path / "sheet.csv").write_bytes("\r\n".join(lines).encode(encoding))
+    assert load(Data(path=str(tmp_path / "sheet.csv"))).info.digest == wanted.digest
+    lines[5] += ";more"
+    (tmp_path / "sheet.csv").write_bytes("\r\n".join(lines).encode(encoding))
+    with pytest.raises(DataError, match="the header has 2 columns, but line 6 has 3"):
+        load(Data(path=str(tmp_path / "sheet.csv")))
+
+
 def test_a_column_of_two_names_that_are_alike_is_asked_for(tmp_path: Path, rows: list[Row]) -> None:
     named = [{"Path": row["path"], "PATH": "x", "label": row["label"]} for row in rows]
     asked = "'Path', 'PATH' may all be the column 'path'; data.columns says which is meant"
