@@ -157,7 +157,7 @@ def check_data(subject: Subject, seconds: float = SECONDS, *, full: bool = False
     compared = Comparison(data, full=full)
     if full:
         yield from sparing("decoding", lambda: check_decoding(data))
-    values = [*sparing("pixel values", lambda: check_pixels(data))]
+    values = [*sparing("pixel values", lambda: check_pixels(data, compared.sample))]
     yield from values
     if not _show_nothing(values):
         alike = partial(check_parts_alike, data)

@@ -10,15 +10,18 @@ from functools import cached_property
 from itertools import combinations
 from typing import get_args
 
+import numpy as np
+
 from trainable.checks.contradictions import NamedImage, check_contradictions, check_mask_contradictions
 from trainable.checks.finding import Finding, passed
+from trainable.checks.images import show_nothing, training_sample
 from trainable.checks.leaks import DECODED, MOST, chosen_positions, extent_of, image_name, leak_level
 from trainable.checks.near_duplicates import check_near_duplicates
 from trainable.checks.sampling import pixels
 from trainable.data import DataSet, FilePart, Part, Split
 from trainable.data.masks.source import MaskedSource
 from trainable.data.parts import MaskedFilePart
-from trainable.data.source import FileSource, Integers
+from trainable.data.source import FileSource, Integers, Pixels
 from trainable.errors import listed
 
 BLOCK = 512
@@ -33,9 +36,31 @@ class Comparison:
         self.data, self.full = data, full
 
     @cached_property
+    def sample(self) -> Pixels:
+        """What `training_sample` returns."""
+        return training_sample(self.data)
+
+    @cached_property
     def equal(self) -> tuple[dict[bytes, list[NamedImage]], str]:
         """What `by_fingerprint` returns."""
         return by_fingerprint(self.data, self.full)
+
+    @cached_property
+    def telling(self) -> dict[bytes, list[NamedImage]]:
+        """The images of `equal`; but each alone that is of one colour, where the check of pixels says that
+        there are such: that they are equal, with whatever label, is no other fault."""
+        images = self.equal[0]
+        return dict(self._blank_apart(images)) if show_nothing(self.sample).any() else images
+
+    def _blank_apart(
+        self, images: Mapping[bytes, list[NamedImage]]
+    ) -> Iterator[tuple[bytes, list[NamedImage]]]:
+        for fingerprint, group in images.items():
+            at = np.array([group[0].position])
+            if len(group) > 1 and show_nothing(pixels(self.data, self.data.parts[group[0].part], at))[0]:
+                yield from ((fingerprint + f"{each.part} {each.position}".encode(), [each]) for each in group)
+            else:
+                yield fingerprint, group
 
 
 def check_duplicates(
@@ -46,7 +71,8 @@ def check_duplicates(
 
     `full` decodes all of them and takes no sample; `compared` are the images, where another check needs them.
     """
-    images, extent = (compared or Comparison(data, full=full)).equal
+    compared = compared or Comparison(data, full=full)
+    images, extent = compared.telling, compared.equal[1]
     yield from _leaks(data, images, extent, full)
     if data.info.dense:
         yield check_mask_contradictions(data, [*images.values()])

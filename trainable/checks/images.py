@@ -69,9 +69,20 @@ def check_decoding(data: DataSet) -> Iterator[Finding]:
     )
 
 
-def check_pixels(data: DataSet) -> Iterator[Finding]:
-    """Yields findings about the pixels of a sample of training images."""
-    yield from _values(pixels(data, data.train, some(len(data.train), SAMPLE)), data.info.channels)
+def training_sample(data: DataSet) -> Pixels:
+    """Return the training images that are looked at, uint8 [n, C, side, side]. Raises BrokenImages."""
+    return pixels(data, data.train, some(len(data.train), SAMPLE))
+
+
+def show_nothing(images: Pixels) -> NDArray[np.bool_]:
+    """Return which images [n, C, H, W] are of one colour throughout, [n]."""
+    shown: NDArray[np.bool_] = (images.max((2, 3)) > images.min((2, 3))).any(1)
+    return ~shown
+
+
+def check_pixels(data: DataSet, sample: Pixels | None = None) -> Iterator[Finding]:
+    """Yields findings about the pixels of a sample of training images, `training_sample` by default."""
+    yield from _values(training_sample(data) if sample is None else sample, data.info.channels)
 
 
 def check_normalisation(
@@ -157,7 +168,7 @@ def _broken(part: FilePart | MaskedFilePart, form: Form) -> Iterator[Broken]:
 def _values(images: Pixels, channels: int) -> Iterator[Finding]:
     low, high = images.min((0, 2, 3)).astype(int), images.max((0, 2, 3)).astype(int)
     constant = [str(channel) for channel in range(channels) if low[channel] == high[channel]]
-    blank = float((images.max((1, 2, 3)) == images.min((1, 2, 3))).mean())
+    blank = float(show_nothing(images).mean())
     what = f"{len(images):,} training images, values from {low.min()} to {high.max()} where 255 is white"
     faults: list[Finding] = []
     if constant:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from tests.lite_weights import write_weights
 from tests.trainable.small_images import truncate, write_noise_jpeg
 from tests.trainable.small_runs import data_set, small_recipe
 from trainable.checks.check import check, check_data
-from trainable.checks.duplicates import check_duplicates
+from trainable.checks.duplicates import Comparison, check_duplicates
 from trainable.checks.finding import Finding, Level, counts
 from trainable.checks.images import check_decoding, check_normalisation, check_pixels
 from trainable.checks.imbalance import check_accuracy
@@ -136,6 +137,27 @@ def test_how_bad_a_leak_is_goes_by_what_it_adds_to_the_score(count: int, level: 
         assert f"{count} validation images ({count / 200:.1%}) are also in train: validation 0 = train 0" in (
             found.what
         )
+
+
+@pytest.mark.parametrize("colour", [0, 255, (200, 0, 0)])
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_what_follows_from_images_of_one_colour_is_one_finding(
+    tmp_path: Path, colour: Any, in_memory: bool
+) -> None:
+    luck = np.random.default_rng(0)
+    for number in range(60):
+        pixels = luck.integers(0, 256, (8, 8, 3), dtype=np.uint8)
+        pixels[:] = colour if number % 10 < 3 else pixels
+        path = tmp_path / ("train", "val")[number % 3 == 0] / "ab"[number % 2] / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).save(path)
+    data = load(Data(path=str(tmp_path), in_memory=in_memory))
+    compared = Comparison(data)
+    found = [*check_pixels(data, compared.sample), *check_duplicates(data, compared=compared)]
+    (fault,) = (each for each in found if each.level != "passed")
+    assert (fault.check, fault.level) == ("pixel values", "warning")
+    assert "are of one colour" in fault.what
+    assert sum(map(len, compared.telling.values())) == 60
 
 
 def test_above_fifty_thousand_images_a_sample_is_compared_and_the_finding_says_so(
