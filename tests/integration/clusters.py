@@ -9,13 +9,14 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.integration.drivers import machine
+from tests.integration.drivers import Driver, machine
 from tests.s3_server import KEYS
 from tests.waiting import PATIENCE_SECONDS
 
@@ -144,16 +145,11 @@ def running(folder: Path) -> Iterator[Cluster]:
 
 
 def tunebook(*arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """`tunebook ARGUMENTS` in a process of its own, from a folder that holds nothing of the project."""
-    plain = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")}
-    return subprocess.run(
-        [sys.executable, "-m", "search", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-        env={**plain, "PYTHONPATH": str(ROOT), **variables},
-        check=False,
-    )
+    """What `tunebook ARGUMENTS` prints, and its exit code, in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        log, errors = Path(folder) / "log", Path(folder) / "errors"
+        code = Driver(*arguments, log=log, errors=errors, **variables).wait()
+        return subprocess.CompletedProcess(arguments, code, log.read_text(), errors.read_text())
 
 
 def _in_session(leader: int) -> list[int]:

@@ -26,13 +26,25 @@ STARTED: list[Driver] = []
 
 
 class Driver:
-    """Is a driver in a session of its own: it runs the code `first`, and writes all it prints to `log`."""
+    """A driver in a session of its own: it runs the code `first`, and writes all it prints to `log`.
 
-    def __init__(self, *arguments: str | Path, log: Path, first: str = "", **variables: str) -> None:
+    What it prints as errors goes to `errors` where that is given.
+    """
+
+    def __init__(
+        self,
+        *arguments: str | Path,
+        log: Path,
+        errors: Path | None = None,
+        first: str = "",
+        **variables: str,
+    ) -> None:
         self.log = log
         words = [str(each) for each in arguments]
-        environment = {**os.environ, **variables}
-        self.process = FORKS.Process(target=_drive, args=(words, log, first, environment), daemon=True)
+        plain = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")}
+        environment = {**plain, **variables}
+        target = (words, log, errors or log, first, environment)
+        self.process = FORKS.Process(target=_drive, args=target, daemon=True)
         self.process.start()
         STARTED.append(self)
 
@@ -114,11 +126,11 @@ def machine(folder: Path) -> dict[str, str]:
     return {"XDG_CACHE_HOME": str(folder / "cache"), "XDG_STATE_HOME": str(folder / "state")}
 
 
-def _drive(words: list[str], log: Path, first: str, environment: dict[str, str]) -> None:
+def _drive(words: list[str], log: Path, errors: Path, first: str, environment: dict[str, str]) -> None:
     os.setsid()
-    with log.open("ab") as out:
-        os.dup2(out.fileno(), 1)
-        os.dup2(out.fileno(), 2)
+    for descriptor, path in ((1, log), (2, errors)):
+        with path.open("ab") as out:
+            os.dup2(out.fileno(), descriptor)
     os.environ.clear()
     os.environ.update(environment)
     exec(first)
