@@ -38,6 +38,7 @@ ASKING = "RAY_raylet_start_wait_time_s"
 """For so long Ray's C++ part asks for a node before its Python part asks again, in all for 30 s."""
 NEEDED = ("gcs_server", "raylet")
 """Ray's head and its node: without one of them nothing goes on."""
+UNNEEDED = ("start_monitor", "start_log_monitor", "start_api_server")
 STARTS = 3
 """Ray gives up after 30 s (ray/_private/node.py), which a busy machine may need: then it is started again."""
 
@@ -100,7 +101,13 @@ def _start(hardware: Hardware, folder: Path, switch: StopSwitch) -> None:
 def _init(hardware: Hardware, folder: Path) -> None:
     import ray
 
-    with _loopback_alone(), _own_handler(), _deaf_to_hangups(), failing_with_its_processes():
+    with (
+        _loopback_alone(),
+        _own_handler(),
+        _deaf_to_hangups(),
+        _what_a_search_needs_alone(),
+        failing_with_its_processes(),
+    ):
         ray.init(
             address="local",
             num_cpus=sum(node.cpus for node in hardware.nodes),
@@ -151,6 +158,26 @@ def _loopback_alone() -> Iterator[None]:
         yield
     finally:
         ray_constants.ENABLE_RAY_CLUSTER = before
+
+
+@contextlib.contextmanager
+def _what_a_search_needs_alone() -> Iterator[None]:
+    """Has Ray start no monitor of an autoscaler, no reader of its workers' logs, and no dashboard's server.
+
+    One machine is never scaled, and nobody asks these two for anything; each takes a second of a processor as
+    the search begins, and 85 to 120 MiB for as long as it runs (ray.init has no argument for the first two,
+    and starts a server without `include_dashboard`, too).
+    """
+    from ray._private.node import Node
+
+    before = {name: getattr(Node, name) for name in UNNEEDED}
+    for name in UNNEEDED:
+        setattr(Node, name, lambda node, **named: None)
+    try:
+        yield
+    finally:
+        for name, method in before.items():
+            setattr(Node, name, method)
 
 
 @contextlib.contextmanager

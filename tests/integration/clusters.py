@@ -9,14 +9,13 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.integration.drivers import Driver, machine
+from tests.integration.drivers import machine
 from tests.s3_server import KEYS
 from tests.waiting import PATIENCE_SECONDS
 
@@ -73,7 +72,7 @@ class Cluster:
         raise AssertionError(f"{name} did not start:\n{log.read_text(errors='replace')}")
 
     def _runs(self, name: str, log: Path, *arguments: str) -> bool:
-        """Whether Ray says, in the end, that a node that is started now runs."""
+        """Whether Ray says, in the end, that a node that is started now runs, and its agent listens."""
         environment = {
             **{name: value for name, value in os.environ.items() if name not in KEYS},
             "RAY_AUTH_MODE": "token",
@@ -81,7 +80,8 @@ class Cluster:
             **machine(self.folder / f"machine-{name}"),
             "CXX": "no-compiler-here",
         }
-        own = [f"--temp-dir={self.folder / name}", f"--dashboard-agent-listen-port={free_port()}"]
+        agent_port = free_port()
+        own = [f"--temp-dir={self.folder / name}", f"--dashboard-agent-listen-port={agent_port}"]
         own += [f"--node-name={name}"]
         own += ["--include-log-monitor=false"]  # Ray wants one on a machine at most; nothing is read from it
         command = [str(RAY), "start", *arguments, *own, "--block"]
@@ -89,7 +89,7 @@ class Cluster:
             self.processes[name] = subprocess.Popen(
                 command, stdout=out, stderr=subprocess.STDOUT, env=environment, start_new_session=True
             )
-        while "Ray runtime started" not in log.read_text(errors="replace"):
+        while "Ray runtime started" not in log.read_text(errors="replace") or not _listens(agent_port):
             if self.processes[name].poll() is not None:
                 self.kill(name)
                 return False
@@ -145,11 +145,16 @@ def running(folder: Path) -> Iterator[Cluster]:
 
 
 def tunebook(*arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """What `tunebook ARGUMENTS` prints, and its exit code, in a process of its own."""
-    with tempfile.TemporaryDirectory() as folder:
-        log, errors = Path(folder) / "log", Path(folder) / "errors"
-        code = Driver(*arguments, log=log, errors=errors, **variables).wait()
-        return subprocess.CompletedProcess(arguments, code, log.read_text(), errors.read_text())
+    """`tunebook ARGUMENTS` in a process of its own, from a folder that holds nothing of the project."""
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")}
+    return subprocess.run(
+        [sys.executable, "-m", "search", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        env={**plain, "PYTHONPATH": str(ROOT), **variables},
+        check=False,
+    )
 
 
 def _in_session(leader: int) -> list[int]:
@@ -160,6 +165,11 @@ def _in_session(leader: int) -> list[int]:
             if os.getsid(pid) == leader:
                 found.append(pid)
     return found
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as asking:
+        return asking.connect_ex(("127.0.0.1", port)) == 0
 
 
 def free_port() -> int:

@@ -18,7 +18,12 @@ from tests.waiting import PATIENCE_SECONDS, wait_until
 
 FORKS = get_context("forkserver")
 FORKS.set_forkserver_preload(
-    ["search.running.driver", "search.followers.mlflow_runs", "search.deciding.prior_tpe", "sqlalchemy"]
+    [
+        *("search.running.driver", "search.deciding.prior_tpe", "search.deciding.surrogate"),
+        *("search.followers.mlflow_runs", "search.followers.logged_model", "search.reporting.page"),
+        *("search.refining.refine", "trainable.checks.parts_alike", "trainable.train"),
+        *("matplotlib.figure", "sklearn.linear_model", "sqlalchemy", "timm"),
+    ]
 )
 """Drivers are forked from one process that has imported this, which is most of what a driver computes."""
 STARTED: list[Driver] = []
@@ -26,25 +31,13 @@ STARTED: list[Driver] = []
 
 
 class Driver:
-    """A driver in a session of its own: it runs the code `first`, and writes all it prints to `log`.
+    """Is a driver in a session of its own: it runs the code `first`, and writes all it prints to `log`."""
 
-    What it prints as errors goes to `errors` where that is given.
-    """
-
-    def __init__(
-        self,
-        *arguments: str | Path,
-        log: Path,
-        errors: Path | None = None,
-        first: str = "",
-        **variables: str,
-    ) -> None:
+    def __init__(self, *arguments: str | Path, log: Path, first: str = "", **variables: str) -> None:
         self.log = log
         words = [str(each) for each in arguments]
-        plain = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")}
-        environment = {**plain, **variables}
-        target = (words, log, errors or log, first, environment)
-        self.process = FORKS.Process(target=_drive, args=target, daemon=True)
+        environment = {**os.environ, **variables}
+        self.process = FORKS.Process(target=_drive, args=(words, log, first, environment), daemon=True)
         self.process.start()
         STARTED.append(self)
 
@@ -126,11 +119,11 @@ def machine(folder: Path) -> dict[str, str]:
     return {"XDG_CACHE_HOME": str(folder / "cache"), "XDG_STATE_HOME": str(folder / "state")}
 
 
-def _drive(words: list[str], log: Path, errors: Path, first: str, environment: dict[str, str]) -> None:
+def _drive(words: list[str], log: Path, first: str, environment: dict[str, str]) -> None:
     os.setsid()
-    for descriptor, path in ((1, log), (2, errors)):
-        with path.open("ab") as out:
-            os.dup2(out.fileno(), descriptor)
+    with log.open("ab") as out:
+        os.dup2(out.fileno(), 1)
+        os.dup2(out.fileno(), 2)
     os.environ.clear()
     os.environ.update(environment)
     exec(first)

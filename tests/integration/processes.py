@@ -82,6 +82,6 @@ def _parent(pid: int) -> int:
 def _read(pid: int, name: str) -> str:
     """Returns nothing where the process is gone."""
     try:
-        return Path(f"/proc/{pid}/{name}").read_text()
+        return Path(f"/proc/{pid}/{name}").read_text(errors="replace")  # any bytes may be arguments
     except OSError:
         return ""

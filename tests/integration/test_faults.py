@@ -262,11 +262,13 @@ def kill(driver: Driver, name: str) -> None:
 
 
 def assert_private(driver: Driver, temporary: Path) -> None:
-    """Nobody else can open the folder, and every port is one of this machine's own address."""
+    """Nobody else can open the folder, every port is one of this machine's own address, and all is needed."""
     (folder,) = temporary.glob(f"{PREFIX}*")
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     processes = [driver.pid, *own_processes(temporary)]
     assert len(processes) > 5
+    commands = " ".join(map(command_of, processes))
+    assert not [each for each in ("monitor.py", "dashboard/dashboard.py") if each in commands]
     assert {address for pid in processes for address in listening(pid)} <= THIS_MACHINE
     assert all(listening(pid) for pid in processes if name_of(pid) in ("gcs_server", "raylet"))
     for pid in processes[1:]:
