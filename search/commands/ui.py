@@ -60,10 +60,10 @@ def serve(folder: Path, port: int) -> int:
     environment = {**os.environ, **ENVIRONMENT, **SERVER_ENVIRONMENT, "MLFLOW_BACKEND_STORE_URI": uri}
     log = folder / UI_LOG_FILE
     with _opened(log) as out, marked_folder(MARK) as mark:  # MLflow's server imports from where it runs
-        environment[VARIABLE] = str(mark)
+        environment[VARIABLE] = str(mark.path)
         with ExitStack() as at_end, suppress(KeyboardInterrupt):
             with undisturbed():
-                server = subprocess.Popen(command, env=environment, cwd=mark, stdout=out, stderr=out)
+                server = subprocess.Popen(command, env=environment, cwd=mark.path, stdout=out, stderr=out)
                 at_end.enter_context(server)
                 at_end.callback(server.terminate)  # Ctrl-C reaches it too, a signal to this process does not
             if _answers(server, port):

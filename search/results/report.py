@@ -256,12 +256,18 @@ def closing(search: Search, best_file: Path, fault: str | None = None) -> None:
                 say(f"  {command()} train {best_file} --out {summary.search}-model{test}")
         case "interrupted" | "running":
             say(f"\n{fault}" if fault else "")
-            again = f"go on with:\n  {command()} resume {address}"
-            words = f"interrupted; {again if search.code is None else search.code.again}"
+            words = f"interrupted; {how_to_go_on(search)}"
             say(words)
             logger.info("%s", words)  # nobody reads what is printed to a terminal that was closed
         case "failed":
             say(f"\nthe search failed: {summary.outcome_reason or 'no trial finished'}")
+
+
+def how_to_go_on(search: Search) -> str:
+    """Return in words how an interrupted search is resumed."""
+    if search.code is not None:
+        return search.code.again
+    return f"go on with:\n  {command()} resume {quote(search.home.address)}"
 
 
 def undelivered(backlogs: Sequence[Backlog], address: str) -> None:

@@ -87,10 +87,13 @@ def _node(has: Mapping[str, float]) -> Node:
 
 
 @contextlib.contextmanager
-def local_ray(hardware: Hardware, switch: StopSwitch) -> Iterator[Callable[[], str | None]]:
+def local_ray(
+    hardware: Hardware, switch: StopSwitch, last_words: str = ""
+) -> Iterator[Callable[[], str | None]]:
     """Start a private Ray on this machine for the block; one that this process has is used instead.
 
-    The block receives a function that says in words whether Ray has died. Raises RayNotStarted.
+    The block receives a function that says in words whether Ray has died; `last_words` are said where Ray
+    ends this process. Raises RayNotStarted.
     """
     _quieten()
     import ray
@@ -98,7 +101,7 @@ def local_ray(hardware: Hardware, switch: StopSwitch) -> Iterator[Callable[[], s
     if ray.is_initialized():
         yield lambda: None
         return
-    with private_ray(hardware, switch) as death:
+    with private_ray(hardware, switch, last_words) as death:
         yield death
 
 

@@ -343,9 +343,11 @@ def _train(
     live = ClusterRoom(prepared.per_trial, prepared.study.concurrent, alive_machines)
     fixed = FixedRoom(prepared.concurrent, hardware.fits(prepared.per_trial))
     room = live if hardware.cluster else fixed
+    again = report.how_to_go_on(Search(prepared.home.folder))
+    ended = f"Ray has died on this machine, and ended the search; {again}"
     try:
         # again, once Ray has started: its C++ part sets a handler of SIGTERM, which aborts this process
-        with local_ray(hardware, switch) as died, switch.listening(), switch.stopped_by_disk():
+        with local_ray(hardware, switch, ended) as died, switch.listening(), switch.stopped_by_disk():
             if not switch.stops:
                 progress, say = view.update, report.say
                 run_trials(prepared, ledger, switch, progress, room, is_stored=is_stored, died=died, say=say)

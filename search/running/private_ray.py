@@ -36,6 +36,9 @@ LONGEST_FOLDER = 40
 """Ray's sockets lie up to 66 characters below its folder, and their paths may have 107 (Linux's unix(7))."""
 ASKING = "RAY_raylet_start_wait_time_s"
 """For so long Ray's C++ part asks for a node before its Python part asks again, in all for 30 s."""
+HEAD_LOST = "RAY_gcs_rpc_server_reconnect_timeout_s"
+"""For so long Ray's C++ code waits for a head that has ended, then it ends this process: 60 s by default, for
+heads that are started again, and a private one is not."""
 NEEDED = ("gcs_server", "raylet")
 """Ray's head and its node: without one of them nothing goes on."""
 UNNEEDED = ("start_monitor", "start_log_monitor", "start_api_server")
@@ -57,19 +60,32 @@ class RayDied(BaseException):
 
 
 @contextlib.contextmanager
-def private_ray(hardware: Hardware, switch: StopSwitch) -> Iterator[Callable[[], str | None]]:
+def private_ray(
+    hardware: Hardware, switch: StopSwitch, last_words: str
+) -> Iterator[Callable[[], str | None]]:
     """Start a private Ray for the block, which receives a function that says in words whether Ray has died.
 
-    A signal during the start is noted by the switch; there may be no Ray then. Raises RayNotStarted.
+    A signal during the start is noted by the switch; there may be no Ray then. `last_words` are said where
+    Ray's C++ code ends this process, because Ray's head or node has ended. Raises RayNotStarted.
     """
-    with marked_folder(PREFIX, _root()) as folder, _variables(folder):
-        _start(hardware, folder, switch)
+    with marked_folder(PREFIX, _root(), last_words) as marked, _variables(marked.path):
+        _start(hardware, marked.path, switch)
+        marked.needs(_needed())
         try:
             yield death
         except RayDied as died:
             switch.break_off(str(died))
         finally:
-            _end(folder)
+            _end(marked.path)
+
+
+def _needed() -> list[int]:
+    """Returns the processes of Ray's head and node; none where Ray was not started."""
+    import ray
+
+    node = ray._private.worker._global_node
+    known = node.all_processes if node is not None else {}
+    return [each.process.pid for kind in NEEDED for each in known.get(kind, ())]
 
 
 def death() -> str | None:
@@ -256,6 +272,7 @@ def _variables(folder: Path) -> Iterator[None]:
         reaper.VARIABLE: str(folder),
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
         ASKING: "1",
+        HEAD_LOST: "10",
     }
     before = {name: os.environ.get(name) for name in ours}
     os.environ.update(ours)
