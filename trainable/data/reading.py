@@ -118,7 +118,7 @@ def _pairs(form: Format, spec: Data, path: Path, download: bool, masks: Masks) -
         case "npz":
             return pairs_of_arrays(str(path), "npz", npz.arrays_in(path, "masks", spec.parts_left_out), masks)
         case "torchvision":
-            return masked_torchvision_sets.read(spec.name, path, download, masks)
+            return masked_torchvision_sets.read(spec.name, path, download, masks, spec.parts_left_out)
         case "digits" | "datasets" | "idx":
             raise DataError(
                 f"data.path: {spec.path} has format {form}, which has no masks; a segmentation needs a "
@@ -132,9 +132,9 @@ def _masked_folder(path: Path, spec: Data, masks: Masks) -> Pairs:
     """Returns the pairs below a folder, which may be laid out as published data sets are."""
     named = spec.named_parts
     if voc.is_voc(path):
-        return voc.read(path, named, masks)
+        return voc.read(path, named, masks, spec.parts_left_out)
     if cityscapes.is_cityscapes(path):
-        return cityscapes.read(path, named, masks)
+        return cityscapes.read(path, named, masks, spec.parts_left_out)
     return masked_folder.read(path, named, masks, spec.parts_left_out)
 
 

@@ -36,11 +36,14 @@ def _pair(where: str, images: NDArray[Any], masks: NDArray[Any], spec: Masks) ->
         masks = masks[..., 0]
     if masks.ndim != 3 or masks.dtype.kind not in "iub":
         got = f"{masks.dtype} {list(masks.shape)}"
-        raise DataError(f"{where}: masks must be one whole number a pixel, [N, H, W], got {got}")
+        raise DataError(
+            f"{where}: masks must be one whole number a pixel, [N, H, W], got {got}; convert them, such as "
+            "by masks.astype(np.uint8)"
+        )
     if masks.shape != images.shape[:3] or not masks.size:
         raise DataError(
             f"{where}: the images are {list(images.shape)} and the masks {list(masks.shape)}; expected a "
-            "mask for each image, of its height and width"
+            "mask for each image, of its height and width; save the two arrays from the same images"
         )
     try:
         store = MaskArray(in_bytes(masks, spec.values == "binary"))

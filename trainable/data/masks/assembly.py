@@ -40,7 +40,7 @@ def assemble_masked(
     and for a class that no training image shows."""
     members = members_of(collection, spec)
     surveys = {part: _survey_of(collection, chosen) for part, chosen in members.items()}
-    _check_shown(collection, surveys["train"])
+    _check_shown(collection, spec, surveys)
     channels = spec.channels or (channels_and_side(sample(members["train"])) or (3, 0))[0]
     size = sum(int(each.sizes.prod(axis=1).sum()) for each in surveys.values()) * (channels + 1)
     hold = spec.in_memory if spec.in_memory is not None else may_be_held(size, device_kind, most_bytes)
@@ -103,15 +103,23 @@ def _survey_of(collection: Collection, chosen: Selection) -> Survey:
     return Survey(found.sizes[rows], found.pixels[rows], found.ignored[rows], found.digests[rows])
 
 
-def _check_shown(collection: Collection, train: Survey) -> None:
-    shown = train.pixels.sum(axis=0)
-    if missing := [name for name, count in zip(collection.classes, shown, strict=True) if not count]:
-        raise DataError(
-            f"{collection.path}: no training image shows the class {listed(missing, 20)}; expected each "
-            "class in one or more. Where other parts show it, split anew (data.split_seed). Classes that are "
-            f"not to be learnt stand in task.masks.void: [{', '.join(map(quoted, missing))}]; if the masks "
-            "number objects, task.masks.values: binary makes one class of them all"
-        )
+def _check_shown(collection: Collection, spec: Data, surveys: Mapping[Split, Survey]) -> None:
+    shown = {part: each.pixels.sum(axis=0) for part, each in surveys.items()}
+    if not (missing := np.flatnonzero(shown["train"] == 0).tolist()):
+        return
+    names = [collection.classes[label] for label in missing]
+    split_off = [part for part in shown if part != "train" and part not in collection.parts]
+    elsewhere = any(shown[part][missing].any() for part in split_off)
+    advice = [
+        *(["split anew (data.split_seed), since other parts show it"] if elsewhere else []),
+        *(["raise data.train_limit"] if spec.train_limit is not None else []),
+        f"name what is not to be learnt in task.masks.void: [{', '.join(map(quoted, names))}]",
+        "set task.masks.values: binary if the masks number objects, which makes one class of them all",
+    ]
+    raise DataError(
+        f"{collection.path}: no training image shows the class {listed(names, 20)}; expected each class in "
+        f"one or more: {'; or '.join(advice)}"
+    )
 
 
 def _targets(survey: Survey) -> list[str]:

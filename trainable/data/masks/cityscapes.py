@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 
 from trainable.data.image_files import subfolders
@@ -11,7 +11,7 @@ from trainable.data.masks.pairing import Files, check_paired, files_below, in_or
 from trainable.data.masks.pairs import Pairs
 from trainable.data.part_names import part_named
 from trainable.data.source import Split
-from trainable.errors import DataError
+from trainable.errors import DataError, listed
 from trainable.recipe.tasks import Masks
 
 IMAGES, MASKS = "leftImg8bit", "gtFine"
@@ -27,14 +27,16 @@ def is_cityscapes(root: Path) -> bool:
     return all((root / each).is_dir() for each in (IMAGES, MASKS))
 
 
-def read(root: Path, named: Mapping[Split, str | None], masks: Masks) -> Pairs:
+def read(
+    root: Path, named: Mapping[Split, str | None], masks: Masks, left_out: Container[Split] = ()
+) -> Pairs:
     """Returns the pairs of the parts train, val and test; `named` are folders of parts with other names.
 
     Images without a folder of fine masks, as those of train_extra, are left alone. The test part is left out
     where its masks are missing, or show nothing, as the public ones. Raises DataError for other images
     without masks.
     """
-    folders = _part_folders(root, named)
+    folders = {part: name for part, name in _part_folders(root, named).items() if part not in left_out}
     images = {part: _ending(files_below(root, root / IMAGES / name), IMAGE) for part, name in folders.items()}
     found = {part: files_below(root, root / MASKS / name) for part, name in folders.items()}
     suffix = next(
@@ -50,7 +52,7 @@ def read(root: Path, named: Mapping[Split, str | None], masks: Masks) -> Pairs:
         of_part = _ending(found[part], suffix)
         if part == "test" and not of_part:
             continue
-        check_paired(root / IMAGES / folders[part], images[part], of_part)
+        check_paired(root / IMAGES / folders[part], images[part], of_part, part)
         parts[part] = paired(root, images[part], of_part, in_order(images[part]), masks)
     return Pairs(
         str(root), "folder", parts, NAMINGS[suffix], ("horizontal",), secret=frozenset[Split](("test",))
@@ -62,7 +64,11 @@ def _part_folders(root: Path, named: Mapping[Split, str | None]) -> dict[Split, 
     children = [child.name for child in subfolders(root / IMAGES) if (root / MASKS / child.name).is_dir()]
     found = {part: name for name in children if (part := part_named(name, named)) is not None}
     if "train" not in found:
-        raise DataError(f"{root}: no training folder in both {IMAGES}/ and {MASKS}/; name it by data.train")
+        there = listed(children, 20) or "none"
+        raise DataError(
+            f"{root}: no training folder in both {IMAGES}/ and {MASKS}/, but {there}; name one of these by "
+            "data.train"
+        )
     return found
 
 

@@ -79,11 +79,14 @@ def code_of(naming: Naming, ignore_index: int | None, void: Sequence[str], where
     Raises DataError for an unknown name in `void`, more than 255 classes, and fewer than two.
     """
     if len(naming.names) > MOST_CLASSES:
-        raise DataError(f"{where}: {len(naming.names)} classes; expected at most {MOST_CLASSES}")
+        raise DataError(
+            f"{where}: {len(naming.names)} classes; expected at most {MOST_CLASSES}: task.masks.ignore_index "
+            "leaves a number out, and levels of grey are two classes by task.masks.values: binary"
+        )
     if unknown := [quoted(name) for name in void if name not in naming.names]:
         raise DataError(
             f"task.masks.void: {listed(unknown)} is no class of {where}; its classes are "
-            f"{listed(naming.names, 40)}"
+            f"{listed(naming.names, 40)}; name some of these, or take it out"
         )
     without = {IGNORED, *(naming.names.index(name) for name in void)}
     numbers = {**naming.numbers, **({} if ignore_index is None else {ignore_index: IGNORED})}
@@ -91,7 +94,9 @@ def code_of(naming: Naming, ignore_index: int | None, void: Sequence[str], where
     classes = tuple(naming.names[number] for number in kept)
     if len(classes) < 2:
         raise DataError(
-            f"{where}: two classes that count are needed, and there is {listed(classes) or 'none'}"
+            f"{where}: two classes that count are needed, and there is {listed(classes) or 'none'}; see "
+            "that task.masks.folder (of a manifest task.masks.column) names the masks, and what "
+            "task.masks.void and task.masks.ignore_index leave out"
         )
     table, known = np.full(LARGEST + 1, IGNORED, np.uint8), np.zeros(LARGEST + 1, np.bool_)
     known[list(numbers)] = True
@@ -107,11 +112,20 @@ def names_in(file: str) -> tuple[str, ...]:
     lines = [line.strip() for line in _text(path).rstrip().splitlines()]
     if not lines or not all(lines):
         where = f"line {lines.index('') + 1} is blank" if lines else "is empty"
-        raise DataError(f"task.masks.classes: {path}: {where}; expected the name of a class on each line")
+        raise DataError(
+            f"task.masks.classes: {path}: {where}; expected the name of a class on each line, and none "
+            "without one"
+        )
     if twice := sorted({name for name in lines if lines.count(name) > 1}):
-        raise DataError(f"task.masks.classes: {path}: {listed(twice)} is there more than once")
+        raise DataError(
+            f"task.masks.classes: {path}: {listed(twice)} is there more than once; expected another name on "
+            "each line: rename one"
+        )
     if len(lines) > MOST_CLASSES:
-        raise DataError(f"task.masks.classes: {path}: {len(lines)} names; expected at most {MOST_CLASSES}")
+        raise DataError(
+            f"task.masks.classes: {path}: {len(lines)} names; expected at most {MOST_CLASSES}, one on each "
+            "line: remove what is no class"
+        )
     return tuple(lines)
 
 
@@ -119,6 +133,11 @@ def _text(path: Path) -> str:
     try:
         return read_regular(path, MOST_BYTES).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise DataError(f"task.masks.classes: {path}: is not UTF-8 at byte {error.start:,}") from None
+        raise DataError(
+            f"task.masks.classes: {path}: is not UTF-8 at byte {error.start:,}; save it as UTF-8"
+        ) from None
     except OSError as error:
-        raise DataError(f"task.masks.classes: {path}: cannot be read: {why(error)}") from error
+        raise DataError(
+            f"task.masks.classes: {path}: cannot be read: {why(error)}; expected a text file with a name on "
+            "each line; without the field, classes are called by their numbers"
+        ) from error

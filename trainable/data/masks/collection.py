@@ -16,6 +16,7 @@ from trainable.data.masks.source import MaskedSource
 from trainable.data.masks.stores import numbers_objects
 from trainable.data.masks.strata import strata_of
 from trainable.data.masks.survey import VALUES_NAMED, RawSurvey, faults_outside, survey
+from trainable.data.part_names import none_leaves_out
 from trainable.data.source import Collection, Integers, Source, Split, Survey
 from trainable.errors import DataError, listed
 from trainable.recipe.data import Data
@@ -98,7 +99,9 @@ def _code(pairs: Pairs, masks: Masks, found: Mapping[Split, RawSurvey]) -> MaskC
         return code_of(_binary(masks), None, masks.void, pairs.path)
     if values.tolist() == [FULL] == [masks.ignore_index]:
         raise DataError(
-            f"{pairs.path}: every pixel of the masks is {FULL}, which task.masks.ignore_index ignores"
+            f"{pairs.path}: every pixel of the masks is {FULL}, which task.masks.ignore_index ignores; "
+            "expected the numbers of two classes or more: see that task.masks.folder (of a manifest "
+            "task.masks.column) names the masks"
         )
     if values.size and set(values.tolist()) <= {0, FULL} and values[-1] == FULL:
         raise DataError(
@@ -170,7 +173,8 @@ def _binary(masks: Masks) -> Naming:
     if len(names) != 2:
         raise DataError(
             f"task.masks.classes: {masks.classes}: {len(names)} names; with task.masks.values: binary "
-            "expected two, of background and foreground"
+            "expected two, of background and foreground; write these two, or leave the values at index where "
+            "each number is a class"
         )
     return Naming(names, usual.numbers)
 
@@ -194,7 +198,7 @@ def _shown(surveys: dict[Split, Survey], pairs: Pairs) -> dict[Split, Survey]:
     if odd := [part for part in blank if part not in pairs.secret]:
         raise DataError(
             f"{pairs.path}: every pixel of the {odd[0]} part's masks is ignored (task.masks.ignore_index, "
-            "task.masks.void); expected some that count"
+            f"task.masks.void); expected some that count: ignore less{none_leaves_out(odd[0])}"
         )
     return {part: each for part, each in surveys.items() if part not in blank}
 

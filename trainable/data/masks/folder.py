@@ -17,7 +17,7 @@ from trainable.data.masks.pairing import (
     without_suffix,
 )
 from trainable.data.masks.pairs import Pair, Pairs
-from trainable.data.part_names import part_named
+from trainable.data.part_names import none_leaves_out, part_named
 from trainable.data.source import Split
 from trainable.errors import DataError, listed
 from trainable.recipe.tasks import Masks
@@ -48,7 +48,7 @@ def read(
     leave images out.
     """
     places = _places(root, named, masks, left_out)
-    pairs = {part: _pair(root, place, masks) for part, place in places.items()}
+    pairs = {part: _pair(root, part, place, masks) for part, place in places.items()}
     return Pairs(str(root), "folder", pairs, found=_said(root, places["train"], masks))
 
 
@@ -63,7 +63,10 @@ def named_parts(
     for part, name in named.items():
         if name is not None and name not in [child.name for child in children]:
             there = listed([child.name for child in children], 20) or "none"
-            raise DataError(f"{folder}: data.{part} is {name!r}, but the folders there are {there}")
+            raise DataError(
+                f"{folder}: data.{part} is {name!r}, but the folders there are {there}; name one of these, "
+                f"or leave data.{part} out where it is called as usual"
+            )
     for child in children:
         found_part = part_named(child.name, named)
         if found_part is not None and (first := found.setdefault(found_part, child)) != child:
@@ -75,7 +78,10 @@ def named_parts(
         return {}
     check_left_out(folder, [child for child in children if child not in found.values()])
     if loose := sorted(each.name for each in folder.iterdir() if is_image(each.name) and each.is_file()):
-        raise DataError(f"{folder}: images beside the folders of parts would be left out: {listed(loose)}")
+        raise DataError(
+            f"{folder}: images beside the folders of parts would be left out: {listed(loose)}; expected all "
+            "of them in these folders: move them into one, or away"
+        )
     return {part: child for part, child in found.items() if part not in left_out}
 
 
@@ -87,8 +93,8 @@ def _places(
         parts = named_parts(place.images, named, left_out)
         return _parts_within(place, parts, named, left_out) if parts else {"train": place}
     if parts := named_parts(root, named, left_out):
-        return {part: _place_in(folder, masks) for part, folder in parts.items()}
-    return {"train": _place_in(root, masks)}
+        return {part: _place_in(folder, part, masks) for part, folder in parts.items()}
+    return {"train": _place_in(root, "train", masks)}
 
 
 def _parts_within(
@@ -101,13 +107,13 @@ def _parts_within(
     if images.keys() != masks.keys():
         raise DataError(
             f"{place.images} has folders of the parts {listed(list(images))}, and {place.masks} of "
-            f"{listed(list(masks)) or 'none'}; expected the same ones. data.validation: none and "
-            "data.test: none leave a part out"
+            f"{listed(list(masks)) or 'none'}; expected the same ones: rename the folders, or name them by "
+            "data.train, data.validation and data.test; none leaves a validation or test part out"
         )
     return {part: Place(images[part], masks[part]) for part in images}
 
 
-def _place_in(folder: Path, masks: Masks) -> Place:
+def _place_in(folder: Path, part: Split, masks: Masks) -> Place:
     if (place := _two_folders(folder, masks)) is not None:
         return place
     if masks.suffix is not None:
@@ -116,7 +122,7 @@ def _place_in(folder: Path, masks: Masks) -> Place:
     raise DataError(
         f"{folder}: expected the folders {masks.images}/ with images and {masks.folder}/ with masks; found "
         f"{there}. task.masks.images and task.masks.folder give them other names; for masks beside their "
-        "images, task.masks.suffix says what their names add, such as _mask"
+        f"images, task.masks.suffix says what their names add, such as _mask{none_leaves_out(part)}"
     )
 
 
@@ -141,7 +147,7 @@ def _said(root: Path, place: Place, masks: Masks) -> str:
     return f"images are in {images}/ and masks in {found}/, by the names of these folders"
 
 
-def _pair(root: Path, place: Place, masks: Masks) -> Pair:
+def _pair(root: Path, part: Split, place: Place, masks: Masks) -> Pair:
     found = files_below(root, place.images)
     if place.images == place.masks:
         images, found_masks = split_by_suffix(found, masks.suffix or "")
@@ -150,6 +156,9 @@ def _pair(root: Path, place: Place, masks: Masks) -> Pair:
         if masks.suffix is not None:
             found_masks = without_suffix(found_masks, masks.suffix)
     if not images:
-        raise DataError(f"{place.images}: no images (known endings: {' '.join(ENDINGS)})")
-    check_paired(place.images, images, found_masks)
+        raise DataError(
+            f"{place.images}: no images (known endings: {' '.join(ENDINGS)}); task.masks.images names the "
+            "folder that has them"
+        )
+    check_paired(place.images, images, found_masks, part)
     return paired(root, images, found_masks, in_order(images), masks)

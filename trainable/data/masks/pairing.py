@@ -8,6 +8,8 @@ from pathlib import Path, PurePosixPath
 
 from trainable.data.image_files import images_below, walk_into
 from trainable.data.masks.pairs import Pair, pair_of_files
+from trainable.data.part_names import none_leaves_out
+from trainable.data.source import Split
 from trainable.errors import DataError, listed
 from trainable.files.paths import text_of
 from trainable.recipe.tasks import Masks
@@ -27,7 +29,10 @@ def files_below(root: Path, folder: Path) -> Files:
         path = os.path.relpath(each, root)
         name = os.path.splitext(os.path.relpath(each, folder))[0]
         if (first := found.setdefault(name, path)) != path:
-            raise DataError(f"{root}: {first} and {path} have one name; expected one image or mask of it")
+            raise DataError(
+                f"{root}: {first} and {path} have one name; expected one image or mask of it: remove or "
+                "rename one"
+            )
     return found
 
 
@@ -56,13 +61,14 @@ def without_suffix(files: Files, suffix: str) -> Files:
     if odd := [path for name, path in files.items() if not _ends(name, suffix)]:
         raise DataError(
             f"task.masks.suffix: expected masks whose names end with {suffix!r}, before the file's ending; "
-            f"got {_named(odd)}"
+            f"got {_named(odd)}; change the field, or rename or remove these"
         )
     return {name.removesuffix(suffix): path for name, path in files.items()}
 
 
-def check_paired(where: Path | str, images: Files, masks: Files) -> None:
-    """Raises DataError for images without masks, and for masks without images: it counts and names them."""
+def check_paired(where: Path | str, images: Files, masks: Files, part: Split) -> None:
+    """Raises DataError for images of a part without masks, and for masks without images: it counts and names
+    them."""
     lonely = [images[name] for name in in_order(images.keys() - masks.keys())]
     odd = [masks[name] for name in in_order(masks.keys() - images.keys())]
     faults = [
@@ -71,7 +77,9 @@ def check_paired(where: Path | str, images: Files, masks: Files) -> None:
     ]
     if faults:
         head = f"{where}: images and masks are paired by their names, and some have no partner:"
-        raise DataError("\n  ".join([head, *faults, *_advice(images, masks)]))
+        leave_out = none_leaves_out(part).removeprefix("; ")
+        advice = [*_advice(images, masks), *([leave_out] if leave_out else [])]
+        raise DataError("\n  ".join([head, *faults, *advice]))
 
 
 def _ends(name: str, suffix: str) -> bool:
@@ -85,7 +93,9 @@ def _advice(images: Files, masks: Files) -> list[str]:
     cuts = range(len(odd[0]) - 1, 0, -1) if odd else ()
     suffix = next((odd[0][cut:] for cut in cuts if odd[0][:cut] in images), "")
     if not suffix or not all(_ends(name, suffix) and name.removesuffix(suffix) in images for name in odd):
-        return []
+        return [
+            "add or remove these, or list pairs of other names in a manifest, with a column task.masks.column"
+        ]
     return [f"set task.masks.suffix: {suffix!r} if masks are named like {masks[odd[0]]}"]
 
 

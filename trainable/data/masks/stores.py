@@ -119,7 +119,8 @@ def stored_values(image: Image.Image, binary: bool = False, lossy: bool = False)
         )
     if image.mode not in ("1", "L", "P", "I") and not image.mode.startswith("I;16"):
         raise ValueError(
-            f"has mode {image.mode}; expected a mask of one channel, with the number of a class in each pixel"
+            f"has mode {image.mode}; expected a mask of one channel, with the number of a class in each "
+            "pixel: write that number for each colour, as a PNG of mode L"
         )
     factor = SPREAD.get(_layout_of(image), 1)
     values = np.asarray(image)
@@ -167,7 +168,10 @@ def in_bytes(values: NDArray[Any], binary: bool) -> Pixels:
         shown = np.minimum(values, LARGEST - 1) if objects else (values >> 8).clip(values != 0, LARGEST)
         values = shown.astype(np.uint8)
     if values.dtype != np.uint8 and (odd := values[(values < 0) | (values > LARGEST)]).size:
-        raise ValueError(f"has the value {odd[0]}; expected numbers of classes from 0 to {LARGEST}")
+        todo = "numbers of objects need task.masks.values: binary"
+        if odd[0] < 0:
+            todo = "write pixels that count nowhere as task.masks.ignore_index"
+        raise ValueError(f"has the value {odd[0]}; expected numbers of classes from 0 to {LARGEST}; {todo}")
     found: Pixels = values.astype(np.uint8, copy=False)
     return found
 
@@ -186,15 +190,21 @@ def _matlab(path: str) -> NDArray[Any]:
 
     content = file_content(path)
     if _unpacks_beyond(content, MATLAB_BYTES):
-        raise ValueError(f"unpacks to more than {MATLAB_BYTES:,} bytes; expected those of one mask")
+        raise ValueError(
+            f"unpacks to more than {MATLAB_BYTES:,} bytes; expected those of one mask; save it as PNG"
+        )
     try:
         found = loadmat(io.BytesIO(content), variable_names=["GTcls"])
         values: NDArray[Any] = found["GTcls"][0]["Segmentation"][0]
     except (KeyError, IndexError, ValueError) as error:
-        raise ValueError("holds no GTcls.Segmentation") from error
+        raise ValueError(
+            "holds no GTcls.Segmentation; expected a file of the Semantic Boundaries Dataset, or a mask as "
+            "PNG"
+        ) from error
     if values.ndim != 2 or values.dtype.kind not in "ui":
         raise ValueError(
-            f"GTcls.Segmentation is {values.dtype} {list(values.shape)}; expected numbers [H, W]"
+            f"GTcls.Segmentation is {values.dtype} {list(values.shape)}; expected numbers [H, W]; save it "
+            "as PNG"
         )
     return values
 

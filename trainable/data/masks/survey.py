@@ -69,8 +69,9 @@ def faults_outside(pair: Pair, found: RawSurvey, code: MaskCode) -> list[Broken]
     return [
         Broken(
             pair.masks.name(index),
-            f"has pixels of {listed([str(each) for each in numbers[odd[index] > 0]], VALUES_NAMED)}, of none "
-            f"of the {len(code.classes)} classes",
+            f"has pixels of {listed([str(each) for each in numbers[odd[index] > 0]], VALUES_NAMED)}, of "
+            f"none of the {len(code.classes)} classes; task.masks.classes names a class for each number "
+            "from 0 on, and task.masks.ignore_index a number that counts nowhere",
         )
         for index in np.flatnonzero(odd.any(axis=1)).tolist()
     ]
@@ -105,7 +106,7 @@ def _checked(pair: Pair, index: int) -> Pixels:
     mask = pair.masks.raw(index)
     height, width = mask.shape
     if not mask.size:
-        raise ValueError("has no pixels")
+        raise ValueError("has no pixels; expected those of its image")
     try:
         with pair.images.open(index) as image:
             size = upright_size(image)
@@ -114,6 +115,6 @@ def _checked(pair: Pair, index: int) -> Pixels:
     if size != (width, height):
         raise ValueError(
             f"has {width} x {height} pixels, and its image {pair.images.name(index)} {size[0]} x {size[1]} "
-            "as it is shown"
+            "as it is shown; expected one size: save the mask as its image is shown, without mixing values"
         )
     return mask

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,7 +43,9 @@ KNOWN = {
 """These are the data sets with masks known here: photographs, in which left and right mean nothing."""
 
 
-def read(name: str | None, root: Path, download: bool, masks: Masks) -> Pairs:
+def read(
+    name: str | None, root: Path, download: bool, masks: Masks, left_out: Container[Split] = ()
+) -> Pairs:
     """Returns the data set called `name` under `root`;
     fetches it only with `download`, and only if it is missing.
 
@@ -52,7 +54,8 @@ def read(name: str | None, root: Path, download: bool, masks: Masks) -> Pairs:
     if name not in KNOWN:
         raise DataError(
             f"data.name: expected one of torchvision's {', '.join(sorted(KNOWN))}, which have masks; got "
-            f"{quoted(name)}"
+            f"{quoted(name)}; others are read from a folder, a manifest or an .npz file, as data.path names "
+            "it"
         )
     known = KNOWN[name]
     asked: dict[Split, dict[str, Any] | None] = {
@@ -63,7 +66,7 @@ def read(name: str | None, root: Path, download: bool, masks: Masks) -> Pairs:
     parts = {
         part: _pair(open_part(name, root, arguments, download), known, root, masks)
         for part, arguments in asked.items()
-        if arguments is not None
+        if arguments is not None and part not in left_out
     }
     return Pairs(str(root), "torchvision", parts, known.naming, known.layout.flips)
 

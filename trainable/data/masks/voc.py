@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 
 from trainable.data.masks.names import VOC
 from trainable.data.masks.pairing import Files, files_below, paired
 from trainable.data.masks.pairs import Pair, Pairs
-from trainable.data.part_names import USUAL_NAMES
+from trainable.data.part_names import USUAL_NAMES, none_leaves_out
 from trainable.data.source import Split
 from trainable.errors import DataError, listed
 from trainable.files.regular import read_regular
@@ -24,7 +24,9 @@ def is_voc(root: Path) -> bool:
     return all((root / each).is_dir() for each in (IMAGES, MASKS, LISTS))
 
 
-def read(root: Path, named: Mapping[Split, str | None], masks: Masks) -> Pairs:
+def read(
+    root: Path, named: Mapping[Split, str | None], masks: Masks, left_out: Container[Split] = ()
+) -> Pairs:
     """Returns the pairs of the lists train.txt, or else trainval.txt, and of val.txt and test.txt if any;
     `named` are lists with other names.
 
@@ -32,7 +34,8 @@ def read(root: Path, named: Mapping[Split, str | None], masks: Masks) -> Pairs:
     images that have no file or no mask, and for one that is listed twice.
     """
     images, found = files_below(root, root / IMAGES), files_below(root, root / MASKS)
-    listed_names = {part: _names(path) for part, path in _lists(root / LISTS, named).items()}
+    lists = _lists(root / LISTS, named)
+    listed_names = {part: _names(path, part) for part, path in lists.items() if part not in left_out}
     if not any(name in found for name in listed_names.get("test", ())):
         listed_names.pop("test", None)
     _check_once(root, listed_names)
@@ -48,7 +51,11 @@ def _lists(folder: Path, named: Mapping[Split, str | None]) -> dict[Split, Path]
         files = [folder / f"{name}.txt" for name in (names if own is None else (own,))]
         there = [file for file in files if file.is_file()]
         if not there and (own is not None or part == "train"):
-            raise DataError(f"{folder}: there is no {' or '.join(file.name for file in files)}")
+            known = listed(sorted(file.name for file in folder.glob("*.txt")), 20) or "none"
+            raise DataError(
+                f"{folder}: there is no {' or '.join(file.name for file in files)}; its lists are {known}. "
+                f"data.{part} names one, without .txt"
+            )
         if there:
             found[part] = there[0]
     if found["train"].stem == "trainval":  # it holds the images of val.txt
@@ -56,17 +63,22 @@ def _lists(folder: Path, named: Mapping[Split, str | None]) -> dict[Split, Path]
     return found
 
 
-def _names(path: Path) -> list[str]:
+def _names(path: Path, part: Split) -> list[str]:
     lines = read_regular(path, MOST_BYTES).decode(errors="surrogateescape").splitlines()
     if not (names := [line.strip() for line in lines if line.strip()]):
-        raise DataError(f"{path}: is empty; expected the name of an image on each line")
+        raise DataError(
+            f"{path}: is empty; expected the name of an image on each line{none_leaves_out(part)}"
+        )
     return names
 
 
 def _check_once(root: Path, names: Mapping[Split, list[str]]) -> None:
     counts = Counter(name for each in names.values() for name in each)
     if twice := [name for name, count in counts.items() if count > 1]:
-        raise DataError(f"{root / LISTS}: {listed(twice)} is listed more than once in {listed(list(names))}")
+        raise DataError(
+            f"{root / LISTS}: {listed(twice)} is listed more than once in {listed(list(names))}; take it "
+            "out of one list"
+        )
 
 
 def _pair(root: Path, part: Split, names: list[str], images: Files, found: Files, masks: Masks) -> Pair:
@@ -74,6 +86,7 @@ def _pair(root: Path, part: Split, names: list[str], images: Files, found: Files
         if missing := [name for name in names if name not in files]:
             raise DataError(
                 f"{root}: {len(missing):,} of {len(names):,} names in the {part} list have no file in "
-                f"{folder}/: {listed(missing, 10)}"
+                f"{folder}/: {listed(missing, 10)}; add the files, or take the names "
+                f"out{none_leaves_out(part)}"
             )
     return paired(root, images, found, names, masks)

@@ -114,11 +114,20 @@ def test_a_file_of_names_has_one_on_each_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (b"", "is empty; expected the name of a class on each line"),
-        (b"sky\n\nroad\n", "line 2 is blank; expected the name of a class on each line"),
-        (b"sky\nroad\nsky\n", "sky is there more than once"),
-        (b"sky\n\xff\n", "is not UTF-8 at byte 4"),
-        ("\n".join(map(str, range(256))).encode(), "256 names; expected at most 255"),
+        (b"", "is empty; expected the name of a class on each line, and none without one"),
+        (
+            b"sky\n\nroad\n",
+            "line 2 is blank; expected the name of a class on each line, and none without one",
+        ),
+        (
+            b"sky\nroad\nsky\n",
+            "sky is there more than once; expected another name on each line: rename one",
+        ),
+        (b"sky\n\xff\n", "is not UTF-8 at byte 4; save it as UTF-8"),
+        (
+            "\n".join(map(str, range(256))).encode(),
+            "256 names; expected at most 255, one on each line: remove what is no class",
+        ),
     ],
 )
 def test_a_file_of_names_with_a_fault_is_an_error_that_names_it(

@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.trainable.small_masks import write_pairs
 from tests.trainable.small_segmentations import CLASSES, drawn, mask_data, mask_recipe, write_masks
 from trainable.data import DataInfo
 from trainable.data.parts import MaskedPart
 from trainable.data.source import Pixels
 from trainable.errors import DataError
+from trainable.recipe import Recipe
 from trainable.recipe.windows import window_side
 
 SIZES = ((20, 28), (24, 24))
@@ -135,3 +137,27 @@ def test_broken_images_are_named(tmp_path: Path) -> None:
     (root / "images" / "003.png").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(DataError, match=r"1 of 24 images cannot be decoded; .*:\n.*003.png"):
         mask_data(mask_recipe(root))
+
+
+def refused(recipe: Recipe) -> str:
+    """Return what is wrong with a recipe's images; nothing if they are sound."""
+    try:
+        mask_data(recipe)
+    except DataError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("split_here", [True, False])
+def test_another_split_is_advised_only_where_parts_are_split_here(tmp_path: Path, split_here: bool) -> None:
+    """The class that other parts show alone may come into training by another draw."""
+    parts = {"train": range(6)} if split_here else {"train": range(4), "val": range(4, 6)}
+    for part, numbers in parts.items():
+        folder = tmp_path if split_here else tmp_path / part
+        write_pairs(folder, {str(number): (0, 1, 2) if number == 5 else (0, 1) for number in numbers})
+    values = {"data.path": str(tmp_path), "data.test_fraction": 0.0, "task.masks.classes": None}
+    faults = [refused(mask_recipe(tmp_path, {**values, "data.split_seed": seed})) for seed in range(8)]
+    named = [fault for fault in faults if fault]
+    assert named
+    assert all("no training image shows the class 2; expected each class in one" in each for each in named)
+    assert {"data.split_seed" in each for each in named} == {split_here}

@@ -143,7 +143,8 @@ def test_images_and_masks_without_a_partner_are_counted_and_named(tmp_path: Path
         "  12 images without a mask: images/00.jpg, images/01.jpg, images/02.jpg, images/03.jpg, "
         "images/04.jpg, images/05.jpg, images/06.jpg, images/07.jpg, images/08.jpg, "
         "images/09.jpg and 2 more\n"
-        "  1 mask without an image: masks/13.png"
+        "  1 mask without an image: masks/13.png\n"
+        "  add or remove these, or list pairs of other names in a manifest, with a column task.masks.column"
     )
 
 
@@ -168,7 +169,8 @@ def test_two_images_of_one_name_are_an_error(tmp_path: Path) -> None:
     write_image(tmp_path / "images" / "a.png")
 
     assert fault_of(tmp_path) == (
-        f"{tmp_path}: images/a.jpg and images/a.png have one name; expected one image or mask of it"
+        f"{tmp_path}: images/a.jpg and images/a.png have one name; expected one image or mask of it: "
+        "remove or rename one"
     )
 
 
@@ -297,3 +299,16 @@ def test_of_two_folders_that_could_have_the_masks_neither_is_taken(tmp_path: Pat
         write_image(tmp_path / folder / "a.png", mode="L")
     with pytest.raises(DataError, match=r"found imgs/, labels/, masks/.*task\.masks\.images and task\.masks"):
         read_pairs(Data(path=str(tmp_path)), False, Masks())
+
+
+def test_a_test_part_without_masks_is_refused_with_the_field_that_leaves_it_out(tmp_path: Path) -> None:
+    """Both where it has no folder of masks, and where the folder has other names."""
+    for part in ("train", "val"):
+        write_pairs(tmp_path / part, FOUR)
+    write_image(tmp_path / "test" / "images" / "x.jpg")
+    assert "data.test: none leaves the test part out" in fault_of(tmp_path)
+    write_mask(tmp_path / "test" / "masks" / "y.png", bands(0, 1))
+    fault = fault_of(tmp_path)
+    assert "add or remove these, or list pairs of other names in a manifest" in fault
+    assert "data.test: none leaves the test part out" in fault
+    assert "test" not in collection(tmp_path, {"test": "none"}).parts

@@ -201,3 +201,15 @@ def test_a_set_that_has_no_masks_or_is_not_there_is_an_error(tmp_path: Path) -> 
         with pytest.raises(DataError, match=rf"torchvision's {name}: .*--download fetches it"):
             collection(tmp_path, name)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_part_that_is_left_out_is_not_looked_into(tmp_path: Path) -> None:
+    write_voc(tmp_path / "voc", {"train": list("ab"), "val": ["c"]}, ("c",))
+    with pytest.raises(DataError, match=r"take the names out; data\.validation: none leaves the validation"):
+        collection(tmp_path / "voc")
+    assert sizes(collection(tmp_path / "voc", validation="none")) == {"train": 2}
+    root = write_cityscapes(tmp_path / "city", {"labelIds": (7, 8)})
+    next((root / "gtFine" / "val").rglob("*_labelIds.png")).unlink()
+    with pytest.raises(DataError, match=r"data\.validation: none leaves the validation part out"):
+        collection(root)
+    assert "validation" not in sizes(collection(root, validation="none"))

@@ -83,7 +83,10 @@ def test_larger_numbers_are_a_fault_unless_they_only_mean_foreground(tmp_path: P
     wide = bands(0, 1).astype(np.uint16) * 256
     path = write_mask(tmp_path / "wide.png", wide)
 
-    assert fault_of(path) == "has the value 256; expected numbers of classes from 0 to 255"
+    assert fault_of(path) == (
+        "has the value 256; expected numbers of classes from 0 to 255; numbers of objects need "
+        "task.masks.values: binary"
+    )
     np.testing.assert_array_equal(raw(path, binary=True), bands(0, 1))
 
 
@@ -111,7 +114,10 @@ def test_a_palette_of_black_and_white_is_read_by_its_greys_where_masks_are_binar
 def test_numbers_below_0_are_a_fault(tmp_path: Path, binary: bool) -> None:
     path = write_mask(tmp_path / "signed.tif", bands(0, 1).astype(np.int32) - 1)
 
-    assert fault_of(path, binary=binary) == "has the value -1; expected numbers of classes from 0 to 255"
+    assert fault_of(path, binary=binary) == (
+        "has the value -1; expected numbers of classes from 0 to 255; write pixels that count nowhere as "
+        "task.masks.ignore_index"
+    )
 
 
 @pytest.mark.parametrize("mode", ["RGB", "RGBA", "LA"])
@@ -119,7 +125,8 @@ def test_a_mask_of_colours_is_refused(tmp_path: Path, mode: str) -> None:
     path = write_mask(tmp_path / "colours.png", MASK, mode)
 
     assert fault_of(path) == (
-        f"has mode {mode}; expected a mask of one channel, with the number of a class in each pixel"
+        f"has mode {mode}; expected a mask of one channel, with the number of a class in each pixel: write "
+        "that number for each colour, as a PNG of mode L"
     )
 
 
@@ -155,7 +162,9 @@ def test_a_file_of_matlab_is_read_as_torchvision_reads_it(tmp_path: Path) -> Non
     scipy.io.savemat(tmp_path / "other.mat", {"masks": MASK})
 
     np.testing.assert_array_equal(raw(tmp_path / "a.mat"), MASK)
-    assert fault_of(tmp_path / "other.mat") == "holds no GTcls.Segmentation"
+    assert fault_of(tmp_path / "other.mat") == (
+        "holds no GTcls.Segmentation; expected a file of the Semantic Boundaries Dataset, or a mask as PNG"
+    )
 
 
 @pytest.mark.parametrize("kind", ["array", "files"])

@@ -214,7 +214,11 @@ def test_binary_classes_may_have_other_names(tmp_path: Path) -> None:
 def test_one_class_is_not_enough(tmp_path: Path) -> None:
     write_pairs(tmp_path, dict.fromkeys("abc", (0,)))
 
-    assert fault_of(tmp_path) == f"{tmp_path}: two classes that count are needed, and there is 0"
+    assert fault_of(tmp_path) == (
+        f"{tmp_path}: two classes that count are needed, and there is 0; see that task.masks.folder (of a "
+        "manifest task.masks.column) names the masks, and what task.masks.void and task.masks.ignore_index "
+        "leave out"
+    )
 
 
 def test_a_mask_in_which_nothing_counts_is_allowed_where_others_show_something(tmp_path: Path) -> None:
