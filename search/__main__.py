@@ -370,7 +370,7 @@ cli.add_to(app)
 
 
 def main() -> None:
-    """Runs the command line; a person's mistake is one message and an exit code, never a traceback.
+    """Run the command line; a person's mistake is one message and an exit code, never a traceback.
 
     At Ctrl-C, SIGTERM and a closed terminal every command ends the processes that it has started, and removes
     what it has half written.

@@ -22,8 +22,8 @@ if TYPE_CHECKING:  # torch takes seconds to import
     from trainable.training.extra_metrics import Own
 
 
+# What ended a search, by how its driver ended
 SIGNALS = {"interrupted": signal.SIGINT, "terminated": signal.SIGTERM, "hung up": signal.SIGHUP}
-"""What ended a search, by how its driver ended."""
 
 
 class SearchFailed(Exception):

@@ -21,8 +21,7 @@ LONGEST_QUOTE = 200
 
 UNION = "one of: "
 """Tags of unions that begin so are no part of a path."""
-KEY = "[key]"
-"""A location of pydantic's that ends so is of a key, and not of its value."""
+KEY = "[key]"  # a location of pydantic's that ends so is of a key, and not of its value
 
 
 class Fault(NamedTuple):
@@ -84,7 +83,7 @@ class DataError(UserError):
 
 
 class BrokenImages(DataError):
-    """Says which images cannot be decoded."""
+    """Images that cannot be decoded."""
 
 
 class ModelError(UserError):
@@ -150,7 +149,7 @@ def shown(text: str, most: int = LONGEST_LINE) -> str:
 
 
 def visible(text: str) -> str:
-    """Returns a text in which every character is escaped, as Python writes it, that a terminal would obey,
+    """Return a text in which every character is escaped, as Python writes it, that a terminal would obey,
     that turns the order of others around, or that is in no encoding; line ends and tabs are such, too."""
     joiners = "\u200c\u200d"  # within words of Persian and of Indian languages, and within emoji
     if text.isprintable():
@@ -162,7 +161,7 @@ def visible(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Returns a text as one visible line, as a comment needs it; line ends and tabs become spaces."""
+    """Return a text as one visible line, as a comment needs it; line ends and tabs become spaces."""
     return visible(" ".join(text.split()))
 
 

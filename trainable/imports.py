@@ -6,13 +6,13 @@ import os
 import sys
 from pathlib import Path
 
+# Where this variable is set, Python puts no script's folder, and not the one where it runs, before what is
+# installed. Processes that are started inherit it: readers, Ray and its workers, trainings, MLflow's server.
 SAFE_PATH = "PYTHONSAFEPATH"
-"""Where this variable is set, Python puts no script's folder, and not the one where it runs, before what is
-installed. Processes that are started inherit it: readers, Ray and its workers, trainings, MLflow's server."""
 
 
 def import_installed_alone() -> None:
-    """Has this process, and those that it starts, import what is installed, and not what lies where it runs.
+    """Have this process, and those that it starts, import what is installed, and not what lies where it runs.
 
     Python has put the folder of the program before all others. The program itself takes out the one where it
     runs, which is there with `-m`, before it imports anything of others.
@@ -29,5 +29,5 @@ def import_installed_alone() -> None:
 
 
 def imports_installed_alone() -> bool:
-    """Returns whether this process was told so, by `import_installed_alone` or by whoever started it."""
+    """Return whether this process was told so, by `import_installed_alone` or by whoever started it."""
     return bool(os.environ.get(SAFE_PATH))

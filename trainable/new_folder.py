@@ -20,7 +20,7 @@ def check_new(out: Path, what: str) -> None:
 
 @contextmanager
 def moved_to(out: Path) -> Iterator[Path]:
-    """Yields a temporary folder beside `out` that becomes `out` at the end; after an error it is removed, and
+    """Yield a temporary folder beside `out` that becomes `out` at the end; after an error it is removed, and
     after a kill by the next one that writes `out`."""
     try:
         out.parent.mkdir(parents=True, exist_ok=True)

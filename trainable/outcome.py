@@ -80,7 +80,7 @@ class Outcome:
 
 
 def confusion_tree(scores: Scores, prefix: str, names: Sequence[str]) -> dict[str, Any]:
-    """Returns the confusion matrix; of too many classes for one, the most frequent confusions by name."""
+    """Return the confusion matrix; of too many classes for one, the most frequent confusions by name."""
     if scores.confusion is not None:
         return {f"{prefix}_confusion": scores.confusion}
     pairs = [

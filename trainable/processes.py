@@ -19,8 +19,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+# What ends a process beside Ctrl-C: a machine that is taken back, a terminal that is closed
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
-"""What ends a process beside Ctrl-C: a machine that is taken back, a terminal that is closed."""
 ENDING_SECONDS = 10.0  # for so long a further signal is not heard
 
 
@@ -76,8 +76,8 @@ def heard_signals(*numbers: signal.Signals) -> list[signal.Signals]:
     return [each for each in numbers if signal.getsignal(each) != signal.SIG_IGN]
 
 
+# So long a program that reads what this one prints may take to end, which the same signal has reached
 READER_MS = 500
-"""So long a program that reads what this one prints may take to end, which the same signal has reached."""
 
 
 def leave_closed_terminal() -> None:

@@ -11,8 +11,7 @@ from trainable.training.evaluate import Scores
 from trainable.training.metrics import total_teacher_seconds
 from trainable.training.run import PREFIXES
 
-MOST_CLASSES = 20
-"""The matrix of more classes is in metrics.json alone: its rows fit no screen."""
+MOST_CLASSES = 20  # the matrix of more classes is in metrics.json alone: its rows fit no screen
 MOST_PAIRS = 10  # confusions of many classes on the screen
 
 

@@ -23,7 +23,7 @@ def tell_json(text: str) -> None:
 
 
 def visible_lines(text: str) -> str:
-    """Returns a text in which all but line ends and tabs is escaped that a terminal would obey."""
+    """Return a text in which all but line ends and tabs is escaped that a terminal would obey."""
     return re.sub(r"[^\n\t]+", lambda found: visible(found[0]), text)
 
 
@@ -34,7 +34,7 @@ def encodable(text: str, stream: IO[str]) -> str:
 
 
 def show_what_can_be_shown() -> None:
-    """Has standard output and errors show an escape for each character that their encoding has not."""
+    """Have standard output and errors show an escape for each character that their encoding has not."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

@@ -201,7 +201,7 @@ def _recorded(found: Exported, **provenance: Any) -> Exported:
 
 
 def _with_origins(found: Exported, again: Retraining) -> Exported:
-    """Returns what is exported with the digests of what its runs rest on, where the recipe had none."""
+    """Return what is exported with the digests of what its runs rest on, where the recipe had none."""
     known = found.recipe.provenance or Provenance()
     rests_on = again.origins.provenance().items()
     return _recorded(found, **{name: value for name, value in rests_on if not getattr(known, name)})

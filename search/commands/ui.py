@@ -31,8 +31,8 @@ from trainable.terminal import tell
 SERVER_ENVIRONMENT = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
 """Jobs on traces and prompts would be eight more processes; looking at runs needs none of them."""
 
+# The folder that marks the server's processes, which end with this one, has a name that begins so
 MARK = "tunebook-ui-"
-"""The folder that marks the server's processes, which end with this one, has a name that begins so."""
 
 
 def serve(folder: Path, port: int) -> int:

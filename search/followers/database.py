@@ -20,13 +20,12 @@ from trainable.errors import UserError
 from trainable.files.temporary import temporary_folder
 
 PREFIX = ".tunebook-mlflow-"
+# Endings of the files in which SQLite keeps what is not in the database yet
 SIDE_FILES = ("-journal", "-wal", "-shm")
-"""Endings of the files in which SQLite keeps what is not in the database yet."""
+# MLflow itself, such as a server that a person has just started, writes more often while it makes a file
 MAKING_SECONDS = 10.0
-"""MLflow itself, such as a server that a person has just started, writes more often while it makes a file."""
 PAUSE_SECONDS = 0.25
-FROM_MIGRATIONS = frozenset({"workspaces"})
-"""Tables in which MLflow's migrations themselves put a row."""
+FROM_MIGRATIONS = frozenset({"workspaces"})  # tables in which MLflow's migrations themselves put a row
 
 
 def make_database(file: Path) -> None:

@@ -12,14 +12,13 @@ ENVIRONMENT = {
     # If the client repeats a request, it may create a run twice; we look for the run before we repeat one.
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
 }
+# A request to a server that hangs is abandoned after so long; MLflow's own default is 120 s. A person's
+# MLFLOW_HTTP_REQUEST_TIMEOUT overrides it.
 REQUEST_SECONDS = "20"
-"""A request to a server that hangs is abandoned after so long; MLflow's own default is 120 s.
-
-A person's MLFLOW_HTTP_REQUEST_TIMEOUT overrides it."""
 
 
 def quiet_mlflow() -> None:
-    """Imports MLflow with the variables that it reads then, and has it log nothing."""
+    """Import MLflow with the variables that it reads then, and has it log nothing."""
     os.environ.update(ENVIRONMENT)
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", REQUEST_SECONDS)
     import mlflow  # noqa: F401  # it sets its loggers' levels

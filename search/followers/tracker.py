@@ -44,8 +44,7 @@ if TYPE_CHECKING:  # MLflow and torch take 2 s each to import
     from search.followers.mlflow_runs import RunStore
     from search.followers.system_metrics import SystemMetrics
 
-ANSWER_SECONDS = 10.0
-"""So long the start of a search waits for what MLflow says of its experiment."""
+ANSWER_SECONDS = 10.0  # so long the start of a search waits for what MLflow says of its experiment
 
 
 class Tracker(Consumer):

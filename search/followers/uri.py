@@ -83,7 +83,7 @@ def artifact_location(uri: str, storage: str | Path) -> str | None:
 
 
 def check_locks_work(path: Path, where: str, mounts: Path = MOUNTS) -> None:
-    """Raises UserError where SQLite at `path` would be corrupted or is a link; `where` names what a person
+    """Raise UserError where SQLite at `path` would be corrupted or is a link; `where` names what a person
     wrote."""
     refuse_link(path)
     kind = "an object store" if re.match(r"^/?[a-z0-9]+:/", str(path)) else file_system(path, mounts)
@@ -96,7 +96,7 @@ def check_locks_work(path: Path, where: str, mounts: Path = MOUNTS) -> None:
 
 
 def refuse_link(path: Path) -> None:
-    """Raises UserError for a database's file that is a link, or no file: SQLite would write through it."""
+    """Raise UserError for a database's file that is a link, or no file: SQLite would write through it."""
     try:
         check_no_link(path)
     except NotRegular as error:

@@ -13,8 +13,7 @@ from trainable.recipe.base import Spec
 from trainable.recipe.provenance import Verification
 from trainable.recipe.yamlfile import write_whole
 
-LARGEST_VERIFICATION = 2**24
-"""So many bytes are read."""
+LARGEST_VERIFICATION = 2**24  # so many bytes are read
 
 
 class Verified(Spec):

@@ -41,10 +41,10 @@ class Answers(Spec):
     images: int
     accuracy: Share
     classes: tuple[ClassScore, ...]
+    # confusion[true][predicted] counts images; empty where there are too many classes for a matrix
     confusion: tuple[tuple[int, ...], ...]
-    """confusion[true][predicted] counts images; empty where there are too many classes for a matrix."""
+    # There, the most frequent confusions: the true class, the answer, and how many images
     confused: tuple[tuple[str, str, int], ...] = ()
-    """There, the most frequent confusions: the true class, the answer, and how many images."""
     mistakes: tuple[Mistake, ...]
 
 

@@ -30,8 +30,7 @@ if TYPE_CHECKING:  # torch takes seconds to import
     from trainable.training.run import Run
 
 ANSWERS_FILE = "answers.json"
-LARGEST_ANSWERS = 2**28
-"""So many bytes are read: the scores of a million classes have fewer."""
+LARGEST_ANSWERS = 2**28  # so many bytes are read: the scores of a million classes have fewer
 MOST_CONFUSED = 1_000
 WORST = 24
 """So many of the worst mistakes are shown."""
@@ -131,7 +130,7 @@ def _in_words(trial: int, data: DataSet, scores: Scores) -> Answers:
 
 
 def class_scores(classes: Sequence[str], labels: Integers, predicted: Integers) -> tuple[ClassScore, ...]:
-    """Returns the scores of each class, from the true and the predicted class of each image; None where they
+    """Return the scores of each class, from the true and the predicted class of each image; None where they
     would be a division by 0."""
     counts = (
         np.bincount(each, minlength=len(classes)).tolist()

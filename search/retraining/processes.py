@@ -48,7 +48,7 @@ def refuse_own_code(recipe: Recipe) -> None:
 def in_processes(
     work: Work, recipes: Sequence[Recipe], *, test: bool = False, download: bool = False
 ) -> Generator[Done]:
-    """Does the work on each recipe, read from its YAML in a process of its own; yields them in their order.
+    """Do the work on each recipe, read from its YAML in a process of its own; yield them in their order.
 
     On a CPU as many run at once as have the threads of the recipe's provenance; on a GPU one after the other.
     The processes that still work when this is closed, or interrupted, are ended; they end with this process,

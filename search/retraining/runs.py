@@ -23,7 +23,7 @@ REMEDY = (
 
 
 class OriginsChanged(UserError):
-    """Says that images, weights or a teacher became others while runs trained with them."""
+    """Images, weights or a teacher that became others while runs trained with them."""
 
     exit_code = 1
 
@@ -47,7 +47,7 @@ class Fresh:
 
 @dataclass(frozen=True)
 class Retraining:
-    """Trains variants of one recipe, all with the same images, weights and teacher."""
+    """A way to train variants of one recipe, all with the same images, weights and teacher."""
 
     origins: Origins
     download: bool = False
@@ -100,7 +100,7 @@ def _refuse(before: Origins, now: Origins, recipe: Recipe, where: str = "") -> N
 
 
 def _origins_now(recipe: Recipe, download: bool) -> Origins:
-    """Returns what a run of the recipe would use now: its images are looked for and read anew."""
+    """Return what a run of the recipe would use now: its images are looked for and read anew."""
     from trainable.training.devices import default_device
     from trainable.training.origins import Origins
     from trainable.training.pixels import load_for

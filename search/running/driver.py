@@ -55,9 +55,9 @@ from trainable.errors import UserError
 if TYPE_CHECKING:  # torch takes seconds to import
     from torch.export import ExportedProgram
 
+# How a driver ends. Three of the words are for a search that is interrupted, by SIGTERM, by the end of its
+# terminal (SIGHUP) or by a fault.
 Closing = Literal["finished", "interrupted", "terminated", "hung up", "broken off", "failed"]
-"""How a driver ends. Three of the words are for a search that is interrupted, by SIGTERM, by the end of its
-terminal (SIGHUP) or by a fault."""
 ENDED_BY: dict[int, Closing] = {signal.SIGTERM: "terminated", signal.SIGHUP: "hung up"}
 
 DRAIN_SECONDS = 60.0

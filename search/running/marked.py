@@ -57,7 +57,7 @@ def marked_folder(prefix: str, root: Path | None = None, words: str = "") -> Ite
 
 
 def _reaper_of(made: NewFolder, words: str) -> subprocess.Popen[bytes]:
-    """Starts the process that removes the folder after this process; it shares the folder's lock."""
+    """Start the process that removes the folder after this process; it shares the folder's lock."""
     return subprocess.Popen(
         [sys.executable, "-IS", reaper.__file__, str(made.path), words],
         stdin=subprocess.PIPE,

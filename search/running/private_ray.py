@@ -34,13 +34,12 @@ RAY_FOLDER = "r"
 """Ray opens its own folder to everybody (0777); this one lies in a folder that is closed to others."""
 LONGEST_FOLDER = 40
 """Ray's sockets lie up to 66 characters below its folder, and their paths may have 107 (Linux's unix(7))."""
+# For so long Ray's C++ part asks for a node before its Python part asks again, in all for 30 s
 ASKING = "RAY_raylet_start_wait_time_s"
-"""For so long Ray's C++ part asks for a node before its Python part asks again, in all for 30 s."""
+# For so long Ray's C++ code waits for a head that has ended, then it ends this process: 60 s by default, for
+# heads that are started again, and a private one is not
 HEAD_LOST = "RAY_gcs_rpc_server_reconnect_timeout_s"
-"""For so long Ray's C++ code waits for a head that has ended, then it ends this process: 60 s by default, for
-heads that are started again, and a private one is not."""
-NEEDED = ("gcs_server", "raylet")
-"""Ray's head and its node: without one of them nothing goes on."""
+NEEDED = ("gcs_server", "raylet")  # Ray's head and its node: without one of them nothing goes on
 UNNEEDED = ("start_monitor", "start_log_monitor", "start_api_server")
 STARTS = 3
 """Ray gives up after 30 s (ray/_private/node.py), which a busy machine may need: then it is started again."""
@@ -80,7 +79,7 @@ def private_ray(
 
 
 def _needed() -> list[int]:
-    """Returns the processes of Ray's head and node; none where Ray was not started."""
+    """Return the processes of Ray's head and node; none where Ray was not started."""
     import ray
 
     node = ray._private.worker._global_node
@@ -138,7 +137,7 @@ def _init(hardware: Hardware, folder: Path) -> None:
 
 
 def driver_settings() -> JobConfig:
-    """Returns what Ray is told of this driver.
+    """Return what Ray is told of this driver.
 
     By default Ray puts the driver's folder, and that of its script, before what is installed in every process
     that trains: functions of a person's own may need modules there, and the command line needs none.
@@ -178,7 +177,7 @@ def _loopback_alone() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _what_a_search_needs_alone() -> Iterator[None]:
-    """Has Ray start no monitor of an autoscaler, no reader of its workers' logs, and no dashboard's server.
+    """Have Ray start no monitor of an autoscaler, no reader of its workers' logs, and no dashboard's server.
 
     One machine is never scaled, and nobody asks these two for anything; each takes a second of a processor as
     the search begins, and 85 to 120 MiB for as long as it runs (ray.init has no argument for the first two,
@@ -198,7 +197,7 @@ def _what_a_search_needs_alone() -> Iterator[None]:
 
 @contextlib.contextmanager
 def failing_with_its_processes() -> Iterator[None]:
-    """Has Ray's start raise RayNotStarted once a process that it needs has ended.
+    """Have Ray's start raise RayNotStarted once a process that it needs has ended.
 
     Ray itself asks for 30 s whether a node is there whose end it has seen (`Node.__init__` in
     ray/_private/node.py), and a head that has ended for a minute; then its C++ part ends this process.
@@ -254,8 +253,8 @@ def _own_handler() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _deaf_to_hangups() -> Iterator[None]:
-    """Has Ray's processes inherit that SIGHUP is blocked: a terminal that closes sends it to all of them, and
-    trials can be saved only as long as they live. For this process it waits until the block ends."""
+    """Have Ray's processes inherit that SIGHUP is blocked: a terminal that closes sends it to all of them,
+    and trials can be saved only as long as they live. For this process it waits until the block ends."""
     heard = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     try:
         yield

@@ -18,8 +18,8 @@ import signal
 import sys
 import time
 
+# All processes of a program that is to end with ours inherit this variable; its value is their folder
 VARIABLE = "TUNEBOOK_MARKED_BY"
-"""All processes of a program that is to end with ours inherit this variable; its value is their folder."""
 DONE = b"done"
 TRIES = 50
 PAUSE_SECONDS = 0.1
@@ -32,7 +32,7 @@ def processes_of(folder: str) -> list[int]:
 
 
 def belongs(pid: int, folder: str) -> bool:
-    """Says whether a process is one of the folder's.
+    """Tell whether a process is one of the folder's.
 
     A process that gives itself a title, as Ray's agents and trials do, may overwrite the variables that it
     was started with. Those of Ray write their output into its folder.
@@ -48,7 +48,7 @@ def belongs(pid: int, folder: str) -> bool:
 
 
 def end_processes(folder: str) -> None:
-    """Kills the processes of a folder, also those that they start meanwhile."""
+    """Kill the processes of a folder, also those that they start meanwhile."""
     for _ in range(TRIES):
         if not (found := processes_of(folder)):
             return
@@ -61,13 +61,13 @@ def end_processes(folder: str) -> None:
 
 
 def remove(folder: str) -> None:
-    """Ends the processes of a folder and removes it."""
+    """End the processes of a folder and remove it."""
     end_processes(folder)
     shutil.rmtree(folder, ignore_errors=True)
 
 
 def was_ended_with_another(pipe: int) -> bool:
-    """Waits for the driver's end; returns whether a process that it needs had ended before, of which it had
+    """Wait for the driver's end, and return whether a process that it needs had ended before, of which it had
     no time to speak."""
     other_first, done = False, False
     waiting = select.poll()

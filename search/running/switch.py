@@ -78,7 +78,7 @@ class StopSwitch:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Makes Ctrl-C, SIGTERM and a closed terminal end the search cleanly, once.
+        """Make Ctrl-C, SIGTERM and a closed terminal end the search cleanly, once.
 
         A second Ctrl-C or SIGTERM interrupts at once. A terminal that closes says so more than once, by the
         kernel, by its shell, and by the SIGTERM of whatever ends the person's other processes then.

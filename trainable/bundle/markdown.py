@@ -23,7 +23,7 @@ def code(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Returns a text as one line in which nothing is a link, an image, markup or HTML."""
+    """Return a text as one line in which nothing is a link, an image, markup or HTML."""
     return re.sub(r"[\\`*\[\]<>&]|:(?=//)", lambda found: f"\\{found[0]}", one_line(text))
 
 

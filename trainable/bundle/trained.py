@@ -45,8 +45,8 @@ class Trained:
     """In these the network is narrower than the recipe's, if it was pruned."""
     training: Recipe | None = None
     """This trained the whole network, if it was pruned since and `recipe` is its fine-tuning."""
+    # A line for each function of a person's own whose source is not that of the training
     changed_code: tuple[str, ...] = ()
-    """A line for each function of a person's own whose source is not that of the training."""
 
     @property
     def whole_training(self) -> Recipe | None:

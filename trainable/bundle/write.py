@@ -39,7 +39,7 @@ ONNX_FILE, PT2_FILE, SCRIPT_FILE, LATENCY_FILE, CARD_FILE = (
 
 
 def write_bundle(trained: Trained, out: Path, say: Say = lambda line: None) -> None:
-    """Writes the folder of a bundle, whole or not at all. `say` receives a line for each checked file, and
+    """Write the folder of a bundle, whole or not at all. `say` receives a line for each checked file, and
     one for each function of a person's own that is another one now.
 
     Every exported file is read back and must have the top class that a run has with these weights for 99.9 %

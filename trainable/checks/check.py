@@ -186,7 +186,7 @@ def check_lessons(subject: Subject, seconds: float = SECONDS) -> Iterator[Findin
 def check_network(
     subject: Subject, seconds: float = SECONDS, cpus: int | None = None, *, learns: bool = True
 ) -> Iterator[Finding]:
-    """Yields findings about the network, its first steps at the recipe's rate, and what it knows already;
+    """Yield findings about the network, its first steps at the recipe's rate, and what it knows already;
     unless it `learns`, as from images that show nothing, not about what it learns."""
     batch, dense = min(IMAGES, len(subject.data.train)), subject.data.info.dense
     try:

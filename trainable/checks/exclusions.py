@@ -23,9 +23,9 @@ from trainable.data.source import Integers
 from trainable.data.table import SEPARATORS
 from trainable.errors import UserError
 
+# Of two copies that of the part named first stays: scores stay those of the same images, and the training
+# part has the most images to lose
 KEPT_FIRST: tuple[Split, ...] = ("test", "validation", "train")
-"""Of two copies that of the part named first stays: scores stay those of the same images, and the training
-part has the most images to lose."""
 At = tuple[Split, int]  # a part, and a position in it
 Why = Literal["equal", "nearly the same"]
 Names = Mapping[Split, Sequence[str]]  # what the list calls each image of the data's own parts

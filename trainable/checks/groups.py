@@ -15,12 +15,12 @@ from trainable.data.measure import some
 from trainable.data.source import Integers
 from trainable.errors import quoted
 
+# So much is compared to find whether series of equal names in several classes are one
 SERIES_LOOKED_AT, IMAGES_OF_EACH = 30, 20
-"""So much is compared to find whether series of equal names in several classes are one."""
 
 
 def check_groups(data: DataSet, compared: Comparison | None = None) -> Iterator[Finding]:
-    """Yields findings about groups in two parts; without groups, about files that are named like series.
+    """Yield findings about groups in two parts; without groups, about files that are named like series.
 
     `compared` are the set's images, where they have been compared already.
     """

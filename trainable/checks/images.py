@@ -81,7 +81,7 @@ def show_nothing(images: Pixels) -> NDArray[np.bool_]:
 
 
 def check_pixels(data: DataSet, sample: Pixels | None = None) -> Iterator[Finding]:
-    """Yields findings about the pixels of a sample of training images, `training_sample` by default."""
+    """Yield findings about the pixels of a sample of training images, `training_sample` by default."""
     yield from _values(training_sample(data) if sample is None else sample, data.info.channels)
 
 

@@ -26,7 +26,7 @@ point each."""
 
 
 def check_labels(data: DataSet, unscored: Unscored = "refuse") -> Iterator[Finding]:
-    """Yields findings about class counts and the size of the validation part; `unscored` is the recipe's
+    """Yield findings about class counts and the size of the validation part; `unscored` is the recipe's
     choice for classes that no validation image shows."""
     missing = list(_missing(data, unscored))
     if data.info.without:

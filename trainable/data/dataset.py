@@ -46,8 +46,7 @@ class DataInfo:
     """Mean and deviation are those of each channel of the training images, on [0, 1], or of a sample of them
     if they are not in memory."""
     flips: tuple[Flip, ...]
-    digest: str
-    """The digest covers which image is in which part with which label (`membership_digest`)."""
+    digest: str  # the digest covers which image is in which part with which label (`membership_digest`)
     in_memory: bool
     detail_size: int | None = None
     """Resized crops are cut from squares of this side, if most images have more pixels than `image_size` and
@@ -136,8 +135,7 @@ class DataSet:
     groups: Mapping[Split, Integers] | None = None
     """If it is known what stays in one part, such as a patient, these are the groups of each part's images,
     as numbers [n]."""
-    shared: tuple[Shared, ...] = ()
-    """These groups are in two parts."""
+    shared: tuple[Shared, ...] = ()  # these groups are in two parts
     in_series: Series | None = None  # where no groups are known, what seem to be series
     cache: ImageCache | None = None
     """Machines may keep these images decoded on their disks."""

@@ -141,7 +141,7 @@ def decode_into(arrays: Sequence[Pixels], selection: Selection, form: Form) -> l
 def raise_broken(
     broken: Sequence[Broken], looked_at: int, where: str, problem: str = "images cannot be decoded"
 ) -> None:
-    """Raises BrokenImages, naming the data set, if any image is broken."""
+    """Raise BrokenImages, naming the data set, if any image is broken."""
     if broken:
         named = [f"{name}: {reason}" for name, reason in broken[:NAMED]]
         more = [f"and {len(broken) - NAMED:,} more"] if len(broken) > NAMED else []

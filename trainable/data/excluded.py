@@ -19,8 +19,7 @@ from trainable.errors import DataError, listed, quoted
 from trainable.files.paths import without_tilde
 from trainable.recipe.data import Data
 
-IMAGE, PART = "image", "part"
-"""The columns of the file; others are for people."""
+IMAGE, PART = "image", "part"  # the columns of the file; others are for people
 SHOWN = 5
 CLASSES_SHOWN = 20
 

@@ -23,13 +23,13 @@ SHOWN = 3
 
 FOLDER = r"([^/]+)/[^/]+$"  # the folder of an image, below that of its class
 FOLDER_IN_CLASS = r"(?P<in_class>[^/]+)/[^/]+$"  # the same, where each class has series of its own
+# These are tried to find series; `data.group` takes them as they are
 EXPRESSIONS = (
     FOLDER,
     r"(?:^|/)([^/]+)[ _.-][A-Za-z]*[0-9]+[.][A-Za-z0-9]+$",  # IMG_01 of IMG_01_003.png
 )
-"""These are tried to find series; `data.group` takes them as they are."""
+# What a capture of this name finds is of its class alone: s1 of cats is another group than s1 of dogs
 IN_CLASS = "in_class"
-"""What a capture of this name finds is of its class alone: s1 of cats is another group than s1 of dogs."""
 
 # Whether equal names in two classes are one series, where nobody has said: only if each class counts its own
 # series from 0 or 1 on (s1, s2, s3 in cats and in dogs) are they several. Other names (a place, a date,
@@ -42,9 +42,9 @@ LEAST_PEOPLE = 3  # one for each part: few may be in all of many classes, as whe
 FIRST_NUMBERS = (0, 1)
 WITHOUT_GAPS = 0.9  # a class that lost some of its series still counts them
 
+# Series have so many images on average, or more: one that makes each image a group of its own keeps nothing
+# together
 IMAGES_A_SERIES = 2
-"""Series have so many images on average, or more: one that makes each image a group of its own keeps nothing
-together."""
 
 SERIES_A_CLASS = 2
 """Series that are no classes are more than so many a class: in ImageNet each class is one such series."""
@@ -199,8 +199,8 @@ class Series:
     expression: str
     groups: Mapping[Split, Integers]  # the series of each part's images, as numbers [n]
     shared: tuple[Shared, ...]
+    # The same with equal names in several classes as one series, where they are several here
     joined: Series | None = None
-    """The same with equal names in several classes as one series, where they are several here."""
 
     @property
     def count(self) -> int:

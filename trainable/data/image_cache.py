@@ -47,9 +47,8 @@ CACHED: tuple[Split, ...] = ("train", "validation")
 BLOCK_BYTES = 2**24
 """The larger squares of a block take so many bytes: each thread may lose so much at a kill."""
 
+# After a day all blocks are compared with their checksums again when they are needed: a disk may lose bits
 CHECKED_SECONDS = 86_400
-"""After a day all blocks are compared with their checksums again when they are needed: a disk may lose
-bits."""
 
 TOLD_SECONDS = 2.0  # a check that takes longer is announced
 
@@ -189,8 +188,7 @@ class StoredArray:
 class ImageCache:
     """Says where machines keep a data set's images, and in which form. It is cheap to pickle."""
 
-    key: str
-    """It names the images' folder: a digest of what is in the files, their parts and their form."""
+    key: str  # it names the images' folder: a digest of what is in the files, their parts and their form
     root: str | None
     """This is the folder that a person named, or None for the person's own cache on each machine."""
     form: Form

@@ -32,14 +32,12 @@ LARGEST_SIDE: dict[DeviceKind, int] = {"cpu": 64, "cuda": 224}
 DIGEST_PIXELS = 2**27
 """A digest looks at so many pixels: 700 photographs of 500 x 375, which take a second to decode."""
 
+# A digest reads the files of larger sets in a sample alone: one processor hashes a gigabyte in a second
 DIGEST_BYTES = 2**32
-"""A digest reads the files of larger sets in a sample alone: one processor hashes a gigabyte in a second."""
 
-DIGEST_FORM = "2-"
-"""Every digest begins with it; raise it when the same images would have another one."""
+DIGEST_FORM = "2-"  # every digest begins with it; raise it when the same images would have another one
 
-BLOCK = 256
-"""A thread computes the digests of so many images at a time."""
+BLOCK = 256  # a thread computes the digests of so many images at a time
 
 RARE = 0.001  # of all pixels
 FEW_LEVELS = 64  # a quarter of what eight bits hold; 16 are left of twelve bits that are stored in sixteen

@@ -32,7 +32,7 @@ def read(path: Path, left_out: Container[Split] = ()) -> Collection:
 def arrays_in(
     path: Path, second: Literal["labels", "masks"], left_out: Container[Split] = ()
 ) -> dict[Split, Arrays]:
-    """Returns the images of each part that is not left out, and its labels or masks. Raises DataError."""
+    """Return the images of each part that is not left out, and its labels or masks. Raises DataError."""
     try:
         check_regular(path)
         if not zipfile.is_zipfile(path):

@@ -14,7 +14,7 @@ USUAL_NAMES: dict[Split, tuple[str, ...]] = {
 
 
 def part_named(name: str, named: Mapping[Split, str | None]) -> Split | None:
-    """Returns the part that a name means: one that a person gave it, else a usual one in any case of letters
+    """Return the part that a name means: one that a person gave it, else a usual one in any case of letters
     and with any spaces around it; None for any other."""
     for part, own in named.items():
         if own == name:

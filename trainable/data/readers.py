@@ -92,7 +92,7 @@ class FileImages(Dataset[Tensor]):
 
 @contextmanager
 def _decoding(source: Source, index: int) -> Iterator[None]:
-    """Turns whatever a decoder raises, as Pillow's plug-ins raise nearly anything, into a BrokenImages
+    """Turn whatever a decoder raises, as Pillow's plug-ins raise nearly anything, into a BrokenImages
     that names the image."""
     try:
         yield
@@ -201,7 +201,7 @@ def _changes(spec: Augmentation, flips: tuple[Flip, ...], side: int) -> tuple[Ch
 
 
 def _end_with_the_run(_: int) -> None:
-    """Ends this reading process with the one that it reads for. torch's own watch is for the parent, which is
+    """End this reading process with the one that it reads for. torch's own watch is for the parent, which is
     the server of forks here; and that lives as long as this."""
     end_with_parent()
 

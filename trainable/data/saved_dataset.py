@@ -109,7 +109,7 @@ def _folders(root: Path, spec: Data) -> dict[Split, Path]:
 
 
 def _images_folder(root: Path, spec: Data) -> str:
-    """Returns the folder in which images lie that are stored as a path alone."""
+    """Return the folder in which images lie that are stored as a path alone."""
     if spec.root is None:
         return str(root)
     if is_uri(spec.root):
@@ -144,7 +144,7 @@ def _part(folder: Path, spec: Data, images: str, part: Split) -> _Part:
 
 
 def _alone(column: Any) -> Iterator[tuple[int, str]]:
-    """Yields the numbers of the rows, from 1 on, that have a path and no bytes, with the path."""
+    """Yield the numbers of the rows, from 1 on, that have a path and no bytes, with the path."""
     before = 1
     for chunk in column.chunks:
         for row in np.flatnonzero(chunk.field("bytes").is_null().to_numpy(zero_copy_only=False)).tolist():
@@ -154,7 +154,7 @@ def _alone(column: Any) -> Iterator[tuple[int, str]]:
 
 
 def _refuse_outside(folder: Path, images: str, paths: Iterable[tuple[int, str]], *, links: bool) -> None:
-    """Raises DataError for images that do not lie below a folder: whoever made the data set has written where
+    """Raise DataError for images that do not lie below a folder: whoever made the data set has written where
     they are, and it may be a folder of this machine that is no part of it. Links may lead there too, unless a
     person has named the folder: then `links` may lead anywhere."""
     real = lru_cache(maxsize=1024)(os.path.realpath)  # most images lie in few folders

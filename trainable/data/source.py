@@ -74,9 +74,9 @@ class Source(abc.ABC):
     """Provides labelled images as they are stored;
     cheap to make, picklable, and safe to read from several threads."""
 
+    # The labels are [N], each an index into what the collection is split by: its classes, or strata. An image
+    # with the label -1 is left out.
     labels: Integers
-    """The labels are [N], each an index into what the collection is split by: its classes, or strata. An
-    image with the label -1 is left out."""
     by_class = False
     """Images are used in the order of their classes, as those of a folder lie."""
     encoded = True
@@ -172,8 +172,7 @@ class Survey(NamedTuple):
     """How many pixels each class has, int64 [N, K]."""
     ignored: Integers
     """How many pixels count nowhere, int64 [N]."""
-    digests: Pixels
-    """A digest of the values of all pixels in their places, uint8 [N, 16]."""
+    digests: Pixels  # a digest of the values of all pixels in their places, uint8 [N, 16]
 
 
 @dataclass(frozen=True)
@@ -198,8 +197,8 @@ class Collection:
     """For images with masks, these are the names of the strata that their labels number."""
     surveys: Mapping[Split, Survey] | None = None
     """For images with masks, these say what the masks of each part show; the sources are MaskedSources."""
+    # The classes that `data.min_images` leaves out, with their numbers of training images
     classes_left_out: Mapping[str, int] = field(default_factory=dict)
-    """The classes that `data.min_images` leaves out, with their numbers of training images."""
     found: str = ""  # in words, the folders of images and masks, where the recipe does not name them
 
     @property

@@ -24,16 +24,14 @@ if TYPE_CHECKING:
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
 OTHER_SEPARATORS = (";", ",", "\t", "|")
 PARQUET = (".parquet", ".pq")
-MOST_BYTES = 2**31
-"""A larger file, or one that unpacks to more text, is no list of images."""
+MOST_BYTES = 2**31  # a larger file, or one that unpacks to more text, is no list of images
+# The largest lists of images have so many, some 16 million; a compressed column may declare any number
 MOST_ROWS = 2**24
-"""The largest lists of images have so many, some 16 million; a compressed column may declare any number."""
+# Excel writes and reads a first line that names what stands between cells
 SEPARATOR_LINE = re.compile(r'"?sep=(.)"?(?=\r?\n|\r)', re.IGNORECASE)
-"""Excel writes and reads a first line that names what stands between cells."""
 HEAD_BYTES = 256
 AS_UTF_8 = 'save it as CSV in UTF-8 (in Excel: "CSV UTF-8")'
-CELL_BYTES = 100
-"""A cell takes about so much memory as text of Python's."""
+CELL_BYTES = 100  # a cell takes about so much memory as text of Python's
 
 
 class Table(NamedTuple):
@@ -221,7 +219,7 @@ def _text_bytes(chunk: pyarrow.Array) -> int:
 
 
 def texts(column: pyarrow.ChunkedArray, where: str) -> list[str | None]:
-    """Returns a column's values as text; whole numbers that are stored as floats, since some are missing, as
+    """Return a column's values as text; whole numbers that are stored as floats, since some are missing, as
     whole numbers. Raises DataError for other types than text, whole numbers and truth values."""
     import pyarrow as arrow
 

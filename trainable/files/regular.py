@@ -51,7 +51,7 @@ def open_to_write(path: str | os.PathLike[str], flags: int, mode: int = 0o644) -
 
 
 def check_no_link(path: str | os.PathLike[str]) -> None:
-    """Raises NotRegular for what is there and is neither a regular file nor a folder."""
+    """Raise NotRegular for what is there and is neither a regular file nor a folder."""
     with suppress(FileNotFoundError):
         found = os.lstat(path)
         if not stat.S_ISDIR(found.st_mode):
@@ -59,7 +59,7 @@ def check_no_link(path: str | os.PathLike[str]) -> None:
 
 
 def refuse_links(folder: Path) -> None:
-    """Raises UserError for a folder with a link in it, at whatever depth; the folder may be one itself."""
+    """Raise UserError for a folder with a link in it, at whatever depth; the folder may be one itself."""
     for above, folders, files in os.walk(folder):
         for name in (*folders, *files):
             if (path := Path(above, name)).is_symlink():

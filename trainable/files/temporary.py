@@ -21,8 +21,7 @@ from typing import NamedTuple
 from trainable.processes import undisturbed
 
 PREFIX = "tunebook-tmp-"
-LOCKED_SECONDS = 60.0
-"""After so long a folder that is in use has been locked for certain."""
+LOCKED_SECONDS = 60.0  # after so long a folder that is in use has been locked for certain
 
 Remove = Callable[[str], None]
 rmtree: Remove = partial(shutil.rmtree, ignore_errors=True)

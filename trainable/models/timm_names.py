@@ -19,8 +19,7 @@ from trainable.recipe.models import LOCAL_FOLDER, MODEL_NAME
 
 HUB, FOLDER = "hf-hub:", LOCAL_FOLDER
 CONFIGURATION = "config.json"
-LARGEST_CONFIGURATION = 2**20
-"""So many bytes are read."""
+LARGEST_CONFIGURATION = 2**20  # so many bytes are read
 SNAPSHOTS = "snapshots"
 """The Hub's cache keeps the copies of a network's folder below one of this name."""
 WEIGHTS = ("model.safetensors", "pytorch_model.bin", "pytorch_model.pth", "model.pth")

@@ -50,7 +50,7 @@ def weights_digest(spec: specs.Model) -> str | None:
 
 
 def file_digest(file: Path) -> str:
-    """Returns twelve hexadecimal digits over a file's bytes. Raises ModelError where it cannot be read."""
+    """Return twelve hexadecimal digits over a file's bytes. Raises ModelError where it cannot be read."""
     try:
         check_regular(file)
     except OSError as error:

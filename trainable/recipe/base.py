@@ -32,8 +32,8 @@ def _argument(name: str) -> str:
     return name
 
 
+# A key that a function receives as a name of one of its arguments: exported scripts have it as code
 ArgumentName = Annotated[str, AfterValidator(_argument)]
-"""A key that a function receives as a name of one of its arguments: exported scripts have it as code."""
 
 
 def check_ordered(**bounds: float) -> None:

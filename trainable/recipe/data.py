@@ -282,7 +282,7 @@ class Data(Spec):
 
 
 def decisive(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what a section, as plain data, says of the results: all but where images are kept decoded, and
+    """Return what a section, as plain data, says of the results: all but where images are kept decoded, and
     whether leaks and classes without a score are allowed."""
     return {
         name: value
@@ -291,5 +291,4 @@ def decisive(data: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-ADDED = ("exclude", "min_images")
-"""Recipes of earlier versions have not these fields, and keep their digest."""
+ADDED = ("exclude", "min_images")  # recipes of earlier versions have not these fields, and keep their digest

@@ -63,7 +63,7 @@ Argument = Annotated[float | int | str | bool | None, BeforeValidator(_scalar)]
 
 
 def _none_given(arguments: dict[str, Argument]) -> dict[str, Argument]:
-    """Returns the arguments. Raises ValueError for a name that the function receives from the data."""
+    """Return the arguments. Raises ValueError for a name that the function receives from the data."""
     for name in GIVEN_ARGUMENTS:
         if name in arguments:
             raise ValueError(f"an argument cannot be called {name!r}: it is taken from the data")

@@ -148,7 +148,7 @@ def shrink(
 
 
 def _check_same_teacher(trained: Trained, recipe: Recipe) -> None:
-    """Raises UserError where the teacher that taught the whole network has other weights or another recipe
+    """Raise UserError where the teacher that taught the whole network has other weights or another recipe
     now: networks that two teachers taught cannot be compared."""
     whole = trained.whole_training or trained.recipe
     own, now = whole.distillation, recipe.distillation

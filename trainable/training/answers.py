@@ -71,7 +71,7 @@ class Answers:
 
     @cached_property
     def probabilities(self) -> Tensor:
-        """Returns the probabilities [N, classes], where the logits are kept.
+        """Return the probabilities [N, classes], where the logits are kept.
 
         In float64 a probability of nearly 1 stays below 1: in float32 those of sure answers would be ties.
         """

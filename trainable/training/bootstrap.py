@@ -114,14 +114,14 @@ def resampled_metrics(
 
 
 def intervals_of(found: Mapping[str, Array], images: Mapping[str, int]) -> Intervals:
-    """Returns the intervals of what `resampled_metrics` returned; `images_behind` each share."""
+    """Return the intervals of what `resampled_metrics` returned; `images_behind` each share."""
     resamples = len(next(iter(found.values())))
     bounds = {name: bounds_of(values, images.get(name)) for name, values in found.items()}
     return Intervals({name: each for name, each in bounds.items() if each is not None}, resamples)
 
 
 def images_behind(names: Iterable[str], images: int, of_classes: Array) -> dict[str, int]:
-    """Returns of how many images each share is, by name, if so many of a part's images have each class.
+    """Compute of how many images each share is, by name, if so many of a part's images have each class.
 
     A mean over K classes of n images each has the variance of a share of K^2 / sum(1 / n) images, which are
     fewer where some classes are rare. Losses, costs and functions of the caller's are no shares.
@@ -136,7 +136,7 @@ def images_behind(names: Iterable[str], images: int, of_classes: Array) -> dict[
 def bounds_of(
     values: Array, images: int | None = None, percents: tuple[float, float] = PERCENTS
 ) -> tuple[float, float] | None:
-    """Returns the interval of a metric from its resamples. Where these have no spread it is Wilson's of a
+    """Return the interval of a metric from its resamples. Where these have no spread it is Wilson's of a
     share of so many images, and None of what is no share: nothing is known of other images."""
     low, high = map(float, np.percentile(values, percents))
     if high - low > NO_SPREAD:
@@ -148,7 +148,7 @@ def bounds_of(
 
 
 def wilson_interval(right: int, images: int, level: float = 0.95) -> tuple[float, float]:
-    """Returns the interval of a share, such as accuracy or a recall, of which so many images were answered
+    """Return the interval of a share, such as accuracy or a recall, of which so many images were answered
     rightly (Wilson 1927, J. American Statistical Association 22)."""
     found = binomtest(right, images).proportion_ci(level, method="wilson")
     return float(found.low), float(found.high)

@@ -64,7 +64,7 @@ class Scores:
         return math.isfinite(self.loss)
 
     def most_confused(self, most: int) -> list[Confused]:
-        """Returns the pairs of a true class and another that was predicted, the most frequent first; none
+        """Return the pairs of a true class and another that was predicted, the most frequent first; none
         where neither the confusion nor the answers were asked for."""
         if self.confusion is not None:
             matrix = np.array(self.confusion)

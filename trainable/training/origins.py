@@ -27,8 +27,8 @@ PACKAGES = ("tunebook", "torch", "torchvision", "timm", "numpy")
 """A run's numbers depend on these packages; their versions are written into the provenance."""
 DIGITS = "the last digits of its numbers will differ"
 """This is what another device or version means."""
+# These fields of a provenance hold figures of runs that trained the recipe again
 OF_OTHER_RUNS = ("final", "simplified", "finalized", "verification")
-"""These fields of a provenance hold figures of runs that trained the recipe again."""
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ def may_be_same(recorded: str, device: str) -> bool:
 
 
 def provenance_of(run: Run, scores: Mapping[str, float], code: Mapping[str, str] | None = None) -> Provenance:
-    """Returns the recipe's provenance, updated with what this run used and scored.
+    """Return the recipe's provenance, updated with what this run used and scored.
 
     What the recipe came to in other runs is left out where these rested on other images, weights or code.
     """

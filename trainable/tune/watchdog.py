@@ -94,7 +94,7 @@ def _popped(note: Path) -> str | None:
 
 
 def _opened(file: Path) -> TextIO:
-    """Opens a file of a trial's folder, emptied. Raises NotRegular for a link."""
+    """Open a file of a trial's folder, emptied. Raises NotRegular for a link."""
     return os.fdopen(open_to_write(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w")
 
 

@@ -94,7 +94,7 @@ def _template(part: str) -> jinja2.Template:
 
 
 def _python(value: Any) -> str:
-    """Returns a value as Python: texts in ASCII and double quotes, numbers with all digits that matter."""
+    """Return a value as Python: texts in ASCII and double quotes, numbers with all digits that matter."""
     match value:
         case str():
             ascii_text = value.encode("unicode_escape").decode()  # a letter beyond 16 bits stays one letter

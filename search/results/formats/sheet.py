@@ -99,7 +99,7 @@ def header(title: str, sheet: Sheet, usage: str, notes: tuple[str, ...]) -> str:
 
 
 def on_one_line(text: str) -> str:
-    """Returns a text as one line behind its indent: a value that somebody wrote must not end a comment."""
+    """Return a text as one line behind its indent: a value that somebody wrote must not end a comment."""
     indent = text[: len(text) - len(text.lstrip(" "))]
     return indent + one_line(text)
 

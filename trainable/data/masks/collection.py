@@ -113,7 +113,7 @@ def _code(pairs: Pairs, masks: Masks, found: Mapping[Split, RawSurvey]) -> MaskC
 
 
 def _check_two_values(pairs: Pairs, found: Mapping[Split, RawSurvey], values: Integers) -> None:
-    """Raises DataError for binary masks with more than two values, which are no numbers of objects either:
+    """Raise DataError for binary masks with more than two values, which are no numbers of objects either:
     their share, masks that have them, and what may be said of them."""
     foreground = values[values > 0]
     if values.tolist() == [0, 1, FULL]:

@@ -24,9 +24,9 @@ from trainable.recipe.tasks import Masks
 
 USUAL = (Masks().images, Masks().folder)
 IMAGE_FOLDERS = ("images", "image", "imgs", "img", "img_dir", "jpegimages")
+# Published sets call the two folders so, in any case of letters. They are found where there is one of each
+# and the recipe names none.
 MASK_FOLDERS = ("masks", "mask", "labels", "label", "annotations", "ann_dir", "segmentationclass")
-"""Published sets call the two folders so, in any case of letters. They are found where there is one of each
-and the recipe names none."""
 
 
 class Place(NamedTuple):

@@ -25,11 +25,11 @@ SPREAD = {"L;2": 85, "L;4": 17}
 LOSSY = ("JPEG", "MPO")
 PLATEAU_FROM = 8  # with fewer values nothing tells a last object from the plateau of soft borders
 MATLAB = ".mat"
+# A file's first element is after so many bytes; an element of this kind is compressed
 MATLAB_HEADER, MATLAB_COMPRESSED = 128, 15
-"""A file's first element is after so many bytes; an element of this kind is compressed."""
+# No mask of the Semantic Boundaries Dataset has a hundredth of so many bytes; a few kilobytes may stand for
+# gigabytes
 MATLAB_BYTES = 2**26
-"""No mask of the Semantic Boundaries Dataset has a hundredth of so many bytes; a few kilobytes may stand for
-gigabytes."""
 
 
 class MaskStore(abc.ABC):
@@ -155,7 +155,7 @@ def numbers_objects(counts: Integers) -> bool:
 
 
 def in_bytes(values: NDArray[Any], binary: bool) -> Pixels:
-    """Returns whole numbers as uint8. Raises ValueError for those below 0 or above 255.
+    """Return whole numbers as uint8. Raises ValueError for those below 0 or above 255.
 
     Of `binary` masks larger values are allowed: numbers of objects become at most 254, and of other values
     the upper of sixteen bits is kept; none of them becomes 0.

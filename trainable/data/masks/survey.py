@@ -28,8 +28,7 @@ class RawSurvey(NamedTuple):
     """Height and width in pixels, int64 [N, 2]."""
     values: Integers
     """How many pixels have each raw value, int64 [N, 256]."""
-    digests: Pixels
-    """A digest of the values of all pixels in their places, uint8 [N, 16]."""
+    digests: Pixels  # a digest of the values of all pixels in their places, uint8 [N, 16]
     faults: list[Broken]
     """Masks that cannot be read or do not fit their images; they have zeros above."""
 
