@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from trainable.errors import UserError
-from trainable.files.temporary import PREFIX, new_folder
+from trainable.files.temporary import PREFIX, locked_folder
+from trainable.processes import undisturbed
 from trainable.recipe.yamlfile import sync_folder
 
 
@@ -22,15 +23,15 @@ def check_new(out: Path, what: str) -> None:
 def moved_to(out: Path) -> Iterator[Path]:
     """Yield a temporary folder beside `out` that becomes `out` at the end; after an error it is removed, and
     after a kill by the next one that writes `out`."""
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        made = new_folder(out.parent, f".{out.name}.{PREFIX}")
-    except OSError as error:
-        raise UserError(f"{out}: cannot be written: {error.strerror}") from None
-    try:
+    with ExitStack() as at_end:
+        try:
+            out.parent.mkdir(parents=True, exist_ok=True)
+            with undisturbed():
+                made = locked_folder(out.parent, f".{out.name}.{PREFIX}")
+                at_end.callback(made.close)
+        except OSError as error:
+            raise UserError(f"{out}: cannot be written: {error.strerror}") from None
         yield made.path
         made.path.chmod(0o755)  # it was private
         sync_folder(made.path)
         os.replace(made.path, out)
-    finally:
-        made.close()

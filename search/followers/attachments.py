@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from search.followers import note
-from search.followers.consumer import one_line
+from search.followers.consumer import error_line
 from search.followers.run_updates import LONGEST_TAG, NOTE, TABLES, Outbox, Run, RunUpdate, clip
 from search.followers.saved_view import AGAIN, TAG, repeats_view, run_page, saved_view
 from search.followers.uri import readable
@@ -61,7 +61,7 @@ class Attachments:
         try:
             text = self._recipe_text(trial)
         except Exception as error:
-            self._refuse(f"trial {trial.id}: {RECIPE_FILE}", one_line(error))
+            self._refuse(f"trial {trial.id}: {RECIPE_FILE}", error_line(error))
             return
         store.store_text(trial.id, text, RECIPE_FILE)
         if trial.repeat is None or trial.repeat.split is None:  # the digest is that of the search's split
@@ -119,7 +119,7 @@ class Attachments:
         try:
             conclusion = conclude()
         except Exception as error:
-            self._refuse(VERDICTS_FILE, one_line(error))
+            self._refuse(VERDICTS_FILE, error_line(error))
             return
         whole = clip(self._last_note(store, outbox, sent, conclusion), LONGEST_TAG)
         digest = short_hash(f"{whole}\n{conclusion.table}".encode())

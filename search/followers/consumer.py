@@ -166,7 +166,7 @@ class Consumer(ABC):
                 self._read()
                 self._deliver()
             except Exception as error:  # a receiver may fail in any way; the search goes on
-                self._error = one_line(error)
+                self._error = error_line(error)
                 self._report_failure(self._error)
                 return False
             self._undelivered = 0
@@ -192,8 +192,8 @@ class Consumer(ABC):
         self._events_read = self._undelivered = 0
 
 
-def one_line(error: BaseException) -> str:
-    """Returns an error's message, or its kind where it has none, cut to what a terminal shows."""
+def error_line(error: BaseException) -> str:
+    """Return an error's message, or its kind where it has none, cut to what a terminal shows."""
     text = without_password(" ".join(str(error).split())) or type(error).__name__
     return text if len(text) <= MESSAGE_LENGTH else f"{text[: MESSAGE_LENGTH - 3]}..."
 

@@ -37,7 +37,7 @@ def make_database(file: Path) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     if not _is_wanting(file):
         return
-    with _alone(file.parent):
+    with _one_at_a_time(file.parent):
         while _is_wanting(file):
             if file.exists() and 0 <= time.time() - file.stat().st_mtime < MAKING_SECONDS:
                 time.sleep(PAUSE_SECONDS)  # another program may be making it
@@ -122,7 +122,7 @@ def _make_tables(file: Path) -> None:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def _one_at_a_time(folder: Path) -> Iterator[None]:
     """Let one process of this program at a time make a database in the folder; no file is left for that."""
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:

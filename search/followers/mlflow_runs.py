@@ -17,7 +17,7 @@ from mlflow.entities import DatasetInput, Experiment, Metric, Param, RunTag, Vie
 from mlflow.exceptions import MlflowException
 from requests import HTTPError
 
-from search.followers.consumer import one_line
+from search.followers.consumer import error_line
 from search.followers.database import make_database
 from search.followers.run_updates import SEARCH_ID, TRIAL, Run, RunUpdate
 from search.followers.uri import database_file, refuse_link
@@ -186,7 +186,7 @@ class RunStore:
             if not is_refusal(error):
                 raise
             if len(items) == 1:
-                self._refuse(f"{_called(run)}: {_described(items[0])}", one_line(error))
+                self._refuse(f"{_called(run)}: {_described(items[0])}", error_line(error))
             elif self._is_gone(run_id):
                 self._refuse(f"{_called(run)}: everything", "the run is deleted")
             else:
@@ -214,7 +214,7 @@ class RunStore:
             raise
         except Exception as error:
             # such as a cloud's library that is not installed, or credentials that this machine lacks
-            self._refuse(what, one_line(error))
+            self._refuse(what, error_line(error))
 
     def _unless_refused(self, what: str, call: Callable[[], object]) -> None:
         try:
@@ -222,7 +222,7 @@ class RunStore:
         except Exception as error:
             if not is_refusal(error):
                 raise
-            self._refuse(what, one_line(error))
+            self._refuse(what, error_line(error))
 
 
 def refuse_deleted(experiment: Experiment) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from search.followers.consumer import one_line
+from search.followers.consumer import error_line
 from search.followers.database import refuse_half_made
 from search.followers.quiet import quiet_mlflow
 from search.followers.run_updates import SEARCH_ID, TRIAL, status_of
@@ -93,7 +93,7 @@ def _in_mlflow(search: Search) -> Iterator[str]:
         client, runs = _runs(search)
         yield from _run_differences(search, client, runs)
     except Exception as error:  # a server and its libraries may fail in any way
-        yield f"MLflow could not be asked: {one_line(error)}"
+        yield f"MLflow could not be asked: {error_line(error)}"
 
 
 def _runs(search: Search) -> tuple[Any, list[Any]]:
@@ -169,7 +169,7 @@ def _in_mirror(search: Search) -> Iterator[str]:
         check_regular(file)
         copied = _copied(file, str(search.study.name))
     except Exception as error:  # SQLite and Optuna may fail in any way on a damaged file
-        yield f"{MIRROR_FILE} cannot be read: {one_line(error)}"
+        yield f"{MIRROR_FILE} cannot be read: {error_line(error)}"
         return
     metric = search.progress.objective
     for trial in ended:
@@ -206,7 +206,7 @@ def _in_checkpoints(home: Home, trial: Trial) -> Iterator[str]:
     try:
         history = CheckpointStore.at(home.checkpoints(trial.id), attempts=1).history()
     except (StoreError, StateError, OSError, ValueError) as error:
-        yield f"{where}: cannot be read: {one_line(error)}"
+        yield f"{where}: cannot be read: {error_line(error)}"
         return
     if not history and trial.end == "finished":
         yield f"{where}: none of a finished trial is there"

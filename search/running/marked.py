@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from search.running import reaper
-from trainable.files.temporary import NewFolder, new_folder
+from trainable.files.temporary import LockedFolder, locked_folder
 from trainable.processes import undisturbed
 
 
@@ -49,14 +49,14 @@ def marked_folder(prefix: str, root: Path | None = None, words: str = "") -> Ite
     """
     with ExitStack() as at_end:
         with undisturbed():
-            made = new_folder(root or Path(tempfile.gettempdir()), prefix, reaper.remove)
+            made = locked_folder(root or Path(tempfile.gettempdir()), prefix, reaper.remove)
             at_end.callback(made.close)
             found = MarkedFolder(made.path, _reaper_of(made, words))
             at_end.callback(found.close)
         yield found
 
 
-def _reaper_of(made: NewFolder, words: str) -> subprocess.Popen[bytes]:
+def _reaper_of(made: LockedFolder, words: str) -> subprocess.Popen[bytes]:
     """Start the process that removes the folder after this process; it shares the folder's lock."""
     return subprocess.Popen(
         [sys.executable, "-IS", reaper.__file__, str(made.path), words],

@@ -139,11 +139,11 @@ def _part(folder: Path, spec: Data, images: str, part: Split) -> _Part:
         [chunk.field("path") for chunk in stored.chunks], stored.type.field("path").type
     )
     paths = [path or "" for path in texts(fields, f"{folder}: column {column!r}")]
-    _refuse_outside(folder, images, _alone(stored), links=spec.root is not None)
+    _refuse_outside(folder, images, _paths_without_bytes(stored), links=spec.root is not None)
     return _Part(files, column, paths, labels, _groups(folder, table, spec, paths, labels))
 
 
-def _alone(column: Any) -> Iterator[tuple[int, str]]:
+def _paths_without_bytes(column: Any) -> Iterator[tuple[int, str]]:
     """Yield the numbers of the rows, from 1 on, that have a path and no bytes, with the path."""
     before = 1
     for chunk in column.chunks:

@@ -27,7 +27,7 @@ Remove = Callable[[str], None]
 rmtree: Remove = partial(shutil.rmtree, ignore_errors=True)
 
 
-class NewFolder(NamedTuple):
+class LockedFolder(NamedTuple):
     """A folder, and the open descriptor that holds its lock; None on a file system without locks."""
 
     path: Path
@@ -46,19 +46,19 @@ def temporary_folder(prefix: str = PREFIX, root: Path | None = None) -> Iterator
     is removed, unless the block has moved it. Raises OSError where none can be made."""
     with ExitStack() as at_end:
         with undisturbed():
-            found = new_folder(root or Path(tempfile.gettempdir()), prefix)
+            found = locked_folder(root or Path(tempfile.gettempdir()), prefix)
             at_end.callback(found.close)
         yield found.path
 
 
-def new_folder(root: Path, prefix: str, remove: Remove = rmtree) -> NewFolder:
+def locked_folder(root: Path, prefix: str, remove: Remove = rmtree) -> LockedFolder:
     """Make a folder of mode 0700 and lock it; those of this prefix that nobody uses any more are removed."""
     _remove_abandoned(root, prefix, remove)
     folder = Path(tempfile.mkdtemp(prefix=prefix, dir=root))
     lock = None
     with suppress(OSError):  # some network file systems lock no folders
         lock = _locked(str(folder))
-    return NewFolder(folder, lock)
+    return LockedFolder(folder, lock)
 
 
 def _remove_abandoned(root: Path, prefix: str, remove: Remove) -> None:

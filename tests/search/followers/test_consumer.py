@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from search.followers.consumer import Backlog, Consumer, one_line
+from search.followers.consumer import Backlog, Consumer, error_line
 from search.record.journal import Event, Journal, StartEvent
 
 
@@ -148,8 +148,8 @@ def test_a_backlog_reads_as_a_sentence() -> None:
 
 
 def test_an_error_without_words_is_reported_by_its_kind() -> None:
-    assert one_line(TimeoutError()) == "TimeoutError"
-    assert len(one_line(ValueError("x " * 1000))) == 300
+    assert error_line(TimeoutError()) == "TimeoutError"
+    assert len(error_line(ValueError("x " * 1000))) == 300
 
 
 def test_one_that_is_waited_for_begins_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

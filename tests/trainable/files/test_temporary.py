@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from trainable.files.temporary import PREFIX, new_folder, temporary_folder
+from trainable.files.temporary import PREFIX, locked_folder, temporary_folder
 from trainable.new_folder import moved_to
 from trainable.processes import ended_by_signals
 
@@ -21,7 +21,7 @@ def grow_old(folder: Path) -> None:
 
 def abandoned(root: Path, prefix: str = PREFIX) -> Path:
     """Returns a folder that a process has made which was killed: its lock is gone."""
-    made = new_folder(root, prefix)
+    made = locked_folder(root, prefix)
     assert made.lock is not None
     os.close(made.lock)
     (made.path / "file").touch()
@@ -46,7 +46,7 @@ def test_what_a_killed_process_has_left_goes_with_the_next_folder_that_is_made(t
 
 
 def test_what_is_in_use_or_new_or_another_s_stays(tmp_path: Path) -> None:
-    used = new_folder(tmp_path, PREFIX)
+    used = locked_folder(tmp_path, PREFIX)
     new, linked, file, mine = (
         tmp_path / each for each in (f"{PREFIX}new", f"{PREFIX}link", f"{PREFIX}file", "mine")
     )
