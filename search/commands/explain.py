@@ -116,6 +116,7 @@ def _of_space(
     learned: Sequence[str] = (),
 ) -> Iterator[RenderableType]:
     yield facts_table(fact_rows(facts, measured, study.data, study))
+    yield from map(Text, measured.info.remarks)
     yield plan_table(
         study, space, pruning, final, None if measured.recorded else facts, start, first, learned
     )
@@ -139,4 +140,5 @@ def _of_recipe(recipe: Recipe, download: bool) -> Iterator[RenderableType]:
     else:
         facts = measured.facts
         yield facts_table(fact_rows(facts, measured, recipe.data))
+        yield from map(Text, measured.info.remarks)
     yield rows_table(f"recipe {recipe.digest()}", recipe_rows(recipe, facts=facts))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +20,7 @@ from trainable.files.store import name_in
 from trainable.probes.batch_find import BatchFound, Tried, batch_find
 from trainable.probes.lr_find import LrBand, lr_find
 from trainable.recipe.yamlfile import write_whole
-from trainable.terminal import tell_json
+from trainable.terminal import tell, tell_json
 from trainable.training.devices import threads
 from trainable.training.run import Run
 
@@ -42,6 +43,7 @@ def find_lr(
     `out` ends with .png, .html or .json. Raises UserError.
     """
     _check_out(out)
+    _say_remarks(target, as_json)
     with _run(target, download) as (run, count):
         band = lr_find(run, steps=steps, sweeps=sweeps)
     tree = {**_described(run), "threads": count, **band.tree()}
@@ -61,6 +63,7 @@ def find_batch(target: Target, *, limit_gib: float | None, as_json: bool, downlo
     if limit_gib is not None and not 0.0 < limit_gib < float("inf"):
         raise UserError(f"--limit-gib: expected a number above 0, got {limit_gib:g}")
     limit = round(limit_gib * GIB) if limit_gib is not None else None
+    _say_remarks(target, as_json)
     with _run(target, download) as (run, count):
         found = batch_find(run, limit_bytes=limit)
     if as_json:
@@ -69,6 +72,11 @@ def find_batch(target: Target, *, limit_gib: float | None, as_json: bool, downlo
     else:
         _print_sizes(found, run, count)
     return found.found
+
+
+def _say_remarks(target: Target, as_json: bool) -> None:
+    for line in target.data.info.remarks:
+        tell(line, sys.stderr if as_json else None)
 
 
 # --- learning rates -----------------------------------------------------------------------------------

@@ -101,9 +101,14 @@ def compare(
     """
     scores: dict[str, HeadScore] = {}
     costs: dict[str, Costs] = {}
+    remarks: set[str] = set()
     for name in names:
         try:
             recipe, data = _seen_by(study, name, device, weights or OWN_WEIGHTS, download=download)
+            for line in data.info.remarks:
+                if line not in remarks:
+                    say(line)
+            remarks |= set(data.info.remarks)
             features, costs[name] = _measured(recipe, data, device, download=download)
         except ModelError as error:
             say(f"{name}: left out: {error}")
