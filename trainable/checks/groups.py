@@ -34,11 +34,11 @@ def check_groups(data: DataSet, compared: Comparison | None = None) -> Iterator[
     if series is None or not series.shared:
         yield passed("groups", "no groups are named, and files are not named like series")
         return
-    what = "; ".join(map(str, series.shared))
+    what = "; ".join(each.called("series", "series") for each in series.shared)
     yield Finding(
         "groups",
         "note",
-        f"files are named like series, and {what.replace('group', 'series', 1)}",
+        f"files are named like series, and {what}",
         "if the images of a series are alike, scores reward memory of the training images",
         f"name what belongs together by data.group: {_tried(data, series, compared or Comparison(data))}",
     )

@@ -62,7 +62,11 @@ class Shared:
     """So many images of the second part are in these groups."""
 
     def __str__(self) -> str:
-        count = "1 group is" if self.groups == 1 else f"{self.groups:,} groups are"
+        return self.called("group", "groups")
+
+    def called(self, one: str, many: str) -> str:
+        """Return in words which groups these are, under another name."""
+        count = f"1 {one} is" if self.groups == 1 else f"{self.groups:,} {many} are"
         more = self.groups - len(self.examples)
         named = ", ".join(self.examples) + (f" and {more:,} more" if more else "")
         return (

@@ -273,6 +273,8 @@ def test_series_that_each_class_counts_anew_are_several_of_one_name(tmp_path: Pa
     series = classes * len(COUNTED)
     assert f"'(?P<in_class>[^/]+)/[^/]+$' makes {series} groups of {4 * series} images" in finding.do
     assert "if they are one, '([^/]+)/[^/]+$' makes 5 groups" in finding.do
+    assert " series are in train and validation (" in finding.what
+    assert "group" not in finding.what
     grouped = load(Data(path=str(tmp_path), group=data.series))
     assert level_of(grouped) == "passed"
     assert grouped.groups is not None
