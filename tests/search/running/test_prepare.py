@@ -278,8 +278,9 @@ def test_a_trials_processors_decode_its_images_unless_the_study_says_how_many_do
 
 @pytest.mark.slow("measures networks")
 def test_images_are_decoded_before_the_first_trial_here_and_in_a_cluster_by_the_trials(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # where equal images are decoded already
     write_classes(tmp_path / "pets", {"cat": 12, "dog": 12})
     study = Study.from_tree({"data": {"path": str(tmp_path / "pets"), "in_memory": False}}).with_values(
         {"base.loop.batch_size": 4}
