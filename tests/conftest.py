@@ -66,7 +66,6 @@ def pytest_collection() -> Generator[None, object, object]:
     """Pauses the garbage collector until all tests are imported; it never looks at what they imported."""
     with paused():
         collected = yield
-    gc.collect()
     gc.freeze()
     return collected
 

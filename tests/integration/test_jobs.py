@@ -35,7 +35,7 @@ def job_in(said: str) -> str:
 
 
 @pytest.mark.smoke("a submitted job")
-def test_a_submitted_search_runs_on_the_cluster_is_listed_and_is_fetched(
+def test_a_submitted_search_runs_on_the_cluster_and_is_fetched(
     cluster: Cluster, study: Path, tmp_path: Path
 ) -> None:
     submitted = cluster.tunebook("submit", study, "--address", cluster.dashboard)
@@ -43,26 +43,22 @@ def test_a_submitted_search_runs_on_the_cluster_is_listed_and_is_fetched(
     job = job_in(submitted.stdout)
     assert "[4/4] trial" in submitted.stdout, "its log is followed"
 
-    at = ("--address", cluster.dashboard)
     stands = cluster.tunebook("status", job, RAY_API_SERVER_ADDRESS=cluster.dashboard)
     assert f"{job}  mine    succeeded" in stands.stdout
-    assert f"{job}  mine    succeeded" in cluster.tunebook("status", *at).stdout, "among all jobs"
-    assert "[4/4] trial" in cluster.tunebook("logs", job, *at).stdout
-
+    fetched = cluster.tunebook("fetch", job, "--address", cluster.dashboard, "-o", tmp_path / "here")
+    assert fetched.returncode == 0, fetched.stderr
     there = tmp_path / "storage" / "mine"
-    for target, source in (("here", ()), ("again", ("--from", there))):
-        fetched = cluster.tunebook("fetch", job, *at, *source, "-o", tmp_path / target)
-        assert fetched.returncode == 0, fetched.stderr
-        for name in ("best.yaml", "events.jsonl", "trials.png"):
-            assert (tmp_path / target / name).read_bytes() == (there / name).read_bytes()
+    assert_same(tmp_path / "here", there)
     assert Search(tmp_path / "here").progress.best == Search(there).progress.best
     assert "the documented recipe" in (tmp_path / "here" / "report.txt").read_text()
 
-    again = cluster.tunebook("fetch", job, "--address", cluster.dashboard, "-o", tmp_path / "here")
-    assert (again.returncode, "exists already" in again.stderr) == (2, True)
+
+def assert_same(fetched: Path, there: Path) -> None:
+    for name in ("best.yaml", "events.jsonl", "trials.png"):
+        assert (fetched / name).read_bytes() == (there / name).read_bytes()
 
 
-def test_a_search_that_is_stopped_goes_on_when_it_is_submitted_again(
+def test_a_search_that_is_stopped_goes_on_when_it_is_submitted_again_and_is_listed(
     cluster: Cluster, study: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "storage" / "mine"
@@ -85,6 +81,16 @@ def test_a_search_that_is_stopped_goes_on_when_it_is_submitted_again(
     assert events[: len(before)] == before
     assert epochs_by_trial(events) == {trial: list(range(1, 31)) for trial in range(2)}
     assert_all_agree(folder)
+
+    job = job_in(again.stdout)
+    assert re.search(rf"{job} +mine +succeeded", cluster.tunebook("status", *at).stdout), "among all jobs"
+    assert "[2/2] trial" in cluster.tunebook("logs", job, *at).stdout
+    here = ("-o", tmp_path / "here")
+    fetched = cluster.tunebook("fetch", job, *at, "--from", folder, *here)
+    assert fetched.returncode == 0, fetched.stderr
+    assert_same(tmp_path / "here", folder)
+    once_more = cluster.tunebook("fetch", job, *at, *here)
+    assert (once_more.returncode, "exists already" in once_more.stderr) == (2, True)
 
 
 def test_a_driver_outside_of_the_cluster_trains_a_trial_over_two_nodes(
