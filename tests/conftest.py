@@ -136,15 +136,18 @@ def ray_session() -> Iterator[None]:
 
     import ray
 
+    from search.running.private_ray import what_a_search_needs_alone
+
     logging.getLogger("ray").setLevel(logging.ERROR)
-    ray.init(
-        address="local",
-        num_cpus=2,
-        num_gpus=2,
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level=logging.ERROR,
-    )
+    with what_a_search_needs_alone():
+        ray.init(
+            address="local",
+            num_cpus=2,
+            num_gpus=2,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
     yield
     leave_ray()
 

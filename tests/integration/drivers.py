@@ -22,7 +22,8 @@ FORKS.set_forkserver_preload(
         *("search.running.driver", "search.deciding.prior_tpe", "search.deciding.surrogate"),
         *("search.followers.mlflow_runs", "search.followers.logged_model", "search.reporting.page"),
         *("search.refining.refine", "trainable.checks.parts_alike", "trainable.train"),
-        *("matplotlib.figure", "sklearn.linear_model", "sqlalchemy", "timm"),
+        *("matplotlib.figure", "networkx", "ray.dashboard.optional_deps", "sklearn.linear_model"),
+        *("sqlalchemy", "timm"),
     ]
 )
 """Drivers are forked from one process that has imported this, which is most of what a driver computes."""
