@@ -20,6 +20,7 @@ from search.running.driver import tracker_of
 from search.study import read_study
 from tests.integration.clusters import free_port
 from tests.search.results.trained_search import trained_search
+from tests.trainable.small_runs import probabilities
 from tests.waiting import wait_until
 from trainable.data.parts import ArrayPart
 
@@ -57,13 +58,12 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Stored:
     backlog = tracker_of(Home(folder), read_study(folder / "study.yaml")).sync()
     assert (backlog.complete, backlog.refusal) == (True, None)
     (model,) = MlflowClient(tracking_uri=uri).search_logged_models(["1"])
-    answers = run.score("validation", answers=True).answers
+    expected = probabilities(run, "validation")[:20]
     part = run.data.validation
     assert isinstance(part, ArrayPart)
-    assert answers is not None
-    labels = [run.data.info.classes[number] for number in answers.predicted[:20].tolist()]
+    labels = [run.data.info.classes[number] for number in expected.argmax(1).tolist()]
     images = part.images[:20].transpose(0, 2, 3, 1).tolist()
-    return Stored(model.artifact_location, images, labels, answers.probabilities[:20].tolist())
+    return Stored(model.artifact_location, images, labels, expected.tolist())
 
 
 def test_the_model_is_loaded_where_nothing_of_tunebook_is(stored: Stored, tmp_path: Path) -> None:

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from trainable.data import DataSet, from_arrays
+from trainable.data.source import Split
 from trainable.recipe import Recipe
 from trainable.training.metrics import EpochResult
+from trainable.training.run import Run
 
 CLASSES = 3
 SIZE = 8
@@ -105,3 +107,10 @@ def numbers(history: tuple[EpochResult, ...]) -> list[dict[str, Any]]:
     flat = [{**result.tree(), **result.extra_metrics} for result in history]
     left_out = {*TIMES, "extra_metrics"}
     return [{name: value for name, value in each.items() if name not in left_out} for each in flat]
+
+
+def probabilities(run: Run, part: Split) -> Tensor:
+    """What a run answers to the images of a part, in their order, [N, classes]."""
+    found: list[Tensor] = []
+    run.score(part, take=lambda positions, logits: found.append(logits))
+    return torch.cat(found).softmax(1)

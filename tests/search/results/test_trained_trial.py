@@ -11,6 +11,7 @@ import torch
 from search.results.search import Search
 from search.results.trained_trial import best_program
 from tests.search.results.trained_search import trained_search
+from tests.trainable.small_runs import probabilities
 from trainable.data.parts import ArrayPart
 from trainable.errors import UserError
 from trainable.training.run import Run
@@ -34,9 +35,7 @@ def test_the_program_answers_as_the_run_does_with_averaged_weights_from_raw_pixe
     pixels, _ = part.tensors()
     with torch.no_grad():
         found = program(pixels.permute(0, 2, 3, 1))
-    answers = run.score("validation", answers=True).answers
-    assert answers is not None
-    assert torch.allclose(found.double(), answers.probabilities, atol=1e-5)
+    assert torch.allclose(found, probabilities(run, "validation"), atol=1e-5)
     assert not torch.equal(run.weights()["head.weight"], run.model.state_dict()["head.weight"])
 
 

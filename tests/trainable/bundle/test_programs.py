@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.trainable.bundle.trained_networks import DIGITS, untrained
+from tests.trainable.small_runs import probabilities
 from trainable.bundle.answering import answer_of_onnx, answer_of_pt2
 from trainable.bundle.classifier import make_classifier
 from trainable.bundle.programs import ABOUT, ExportError, export_program, write_onnx, write_pt2
@@ -39,10 +40,9 @@ FAMILIES: dict[str, dict[str, Any]] = {
 
 def probabilities_of_run(trained: Trained) -> Tensor:
     run = Run(in_fp32(trained.recipe), data=trained.data, model=trained.network())
-    found: list[Tensor] = []
-    run.score("test", take=lambda positions, logits: found.append(logits))
+    found = probabilities(run, "test")
     run.close()
-    return torch.cat(found).softmax(1)
+    return found
 
 
 @pytest.mark.slow("exports networks")
