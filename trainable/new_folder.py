@@ -8,8 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from trainable.errors import UserError
-from trainable.files.temporary import PREFIX, locked_folder
-from trainable.processes import undisturbed
+from trainable.files.temporary import PREFIX, temporary_folder
 from trainable.recipe.yamlfile import sync_folder
 
 
@@ -26,12 +25,10 @@ def moved_to(out: Path) -> Iterator[Path]:
     with ExitStack() as at_end:
         try:
             out.parent.mkdir(parents=True, exist_ok=True)
-            with undisturbed():
-                made = locked_folder(out.parent, f".{out.name}.{PREFIX}")
-                at_end.callback(made.close)
+            made = at_end.enter_context(temporary_folder(f".{out.name}.{PREFIX}", out.parent))
         except OSError as error:
             raise UserError(f"{out}: cannot be written: {error.strerror}") from None
-        yield made.path
-        made.path.chmod(0o755)  # it was private
-        sync_folder(made.path)
-        os.replace(made.path, out)
+        yield made
+        made.chmod(0o755)  # it was private
+        sync_folder(made)
+        os.replace(made, out)

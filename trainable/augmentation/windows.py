@@ -6,7 +6,6 @@ whatever comes from outside an image is black and ignored at once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import assert_never
@@ -97,14 +96,14 @@ def cut(planes: Planes, chosen: Integers, boxes: Floats, side: int) -> Tensor:
     if (boxes[:, 2:] == side).all() and _are_whole(boxes[:, :2]):
         grid = _grid(planes, chosen, rows, columns)
         return torch.stack([grid.nearest(plane) for plane in range(planes.planes)], 1)
-    steps = boxes[:, 2:] / side
-    taps = [_taps(lines, step) for lines, step in ((rows, steps[:, 0]), (columns, steps[:, 1]))]
+    reach = np.maximum(boxes[:, 2:] / side, 1.0)  # a filter reaches the next position, or the next pixel
+    taps = (_taps(rows, reach[:, 0]), _taps(columns, reach[:, 1]))
     at_once = max(1, READ_AT_ONCE // (taps[0] * taps[1]))
     parts = []
     for first in range(0, len(chosen), at_once):
         part = slice(first, first + at_once)
         grid = _grid(planes, chosen[part], rows[part], columns[part])
-        filters = grid.filters(steps[part], taps)
+        filters = grid.filters(reach[part], taps)
         channels = [grid.filtered(plane, filters) for plane in range(planes.planes - 1)]
         parts.append(torch.stack([*channels, grid.nearest(planes.planes - 1)], 1))
     return torch.cat(parts)
@@ -128,9 +127,8 @@ def _positions(start: Floats, length: Floats, side: int) -> Floats:
     return start[:, None] + length[:, None] * steps - 0.5
 
 
-def _taps(positions: Floats, steps: Floats) -> int:
-    """Return how many pixels of an axis the windows' pixels [B, side], `steps` [B] apart, can need."""
-    reach = np.maximum(steps, 1.0)
+def _taps(positions: Floats, reach: Floats) -> int:
+    """Return how many pixels of an axis filters around positions [B, side] can need; each `reach` is [B]."""
     return int(np.ceil(positions[:, -1] - positions[:, 0] + 2 * reach).max()) + 1
 
 
@@ -153,12 +151,12 @@ class _Grid:
         """Returns the nearest pixels of a plane, [B, side, side]; 0 outside the image."""
         return self._at(plane, *self._nearest) * self._inside
 
-    def filters(self, steps: Floats, taps: Sequence[int]) -> tuple[_Filter, _Filter]:
-        """Return the filters of rows and of columns, whose positions are `steps` [B, 2] pixels apart."""
-        reach = on_device(np.maximum(steps, 1.0), self.values.device)
+    def filters(self, reach: Floats, taps: tuple[int, int]) -> tuple[_Filter, _Filter]:
+        """Return the filters of rows and of columns, which reach so many pixels, [B, 2]."""
+        down, across = on_device(reach, self.values.device).unbind(1)
         return (
-            _Filter.of(self.rows, reach[:, 0], self.heights, taps[0]),
-            _Filter.of(self.columns, reach[:, 1], self.widths, taps[1]),
+            _Filter.of(self.rows, down, self.heights, taps[0]),
+            _Filter.of(self.columns, across, self.widths, taps[1]),
         )
 
     def filtered(self, plane: int, filters: tuple[_Filter, _Filter]) -> Tensor:
@@ -198,7 +196,7 @@ class _Filter:
 
     @classmethod
     def of(cls, positions: Tensor, reach: Tensor, lengths: Tensor, taps: int) -> _Filter:
-        """Return triangles around positions [B, side] that reach the next of them, or of the pixels: [B]."""
+        """Return triangles around positions [B, side], each of which ends `reach` [B] pixels away."""
         first = (positions[:, :1] - reach[:, None]).ceil()
         pixels = (first + torch.arange(taps, device=first.device)).long()
         distances = (pixels[:, None, :] - positions[:, :, None]).abs() / reach[:, None, None]
