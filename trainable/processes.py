@@ -39,9 +39,8 @@ def ended_by_signals() -> Iterator[None]:
             return
         began = time.monotonic()
         leave_closed_terminal()
-        raise SystemExit(
-            128 + number
-        )  # Python loses it in a callback, such as __del__: then the next one counts
+        # Python loses it in a callback, such as __del__: then the next signal counts
+        raise SystemExit(128 + number)
 
     heard = heard_signals(*ENDING_SIGNALS)
     before = {number: signal.signal(number, end) for number in heard}

@@ -18,7 +18,7 @@ REQUEST_SECONDS = "20"
 
 
 def quiet_mlflow() -> None:
-    """Import MLflow with the variables that it reads then, and has it log nothing."""
+    """Import MLflow with the variables that it reads then, and have it log nothing."""
     os.environ.update(ENVIRONMENT)
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", REQUEST_SECONDS)
     import mlflow  # noqa: F401  # it sets its loggers' levels

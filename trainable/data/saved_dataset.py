@@ -160,8 +160,9 @@ def _refuse_outside(folder: Path, images: str, paths: Iterable[tuple[int, str]],
     real = lru_cache(maxsize=1024)(os.path.realpath)  # most images lie in few folders
 
     def is_inside(path: str) -> bool:
-        if links or not _lies_below(images, path):
-            return _lies_below(images, path)
+        is_named_inside = _lies_below(images, path)
+        if links or not is_named_inside:
+            return is_named_inside
         parent, name = os.path.split(os.path.join(images, path))
         file = os.path.join(real(parent), name)
         file = os.path.realpath(file) if os.path.islink(file) else file
