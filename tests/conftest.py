@@ -50,6 +50,7 @@ os.environ["XDG_CACHE_HOME"] = f"{CACHE}/cache"
 os.environ["XDG_STATE_HOME"] = f"{CACHE}/state"
 # torch 2.15 would run here what it compiled for other processor flags: it crashes, or loses the same run.
 os.environ["TORCHINDUCTOR_CACHE_DIR"] = f"{CACHE}/compiled"
+os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # else two more processes import torch to compile little
 
 # On a busy machine a slow example is no fault; and every machine tries the same examples.
 settings.register_profile("tunebook", deadline=None, derandomize=True, max_examples=50)
@@ -150,6 +151,14 @@ def ray_session() -> Iterator[None]:
         )
     yield
     leave_ray()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def networks_are_timed_briefly() -> Iterator[None]:
+    """How fast a network trains is timed with the fewest steps: no test depends on it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("trainable.probes.speed.SECONDS", 0.0)
+        yield
 
 
 @pytest.fixture

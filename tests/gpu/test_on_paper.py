@@ -67,7 +67,7 @@ LAUNCHES = {
     "compiled": 114,
     "images in the host's memory": 113,
     "ResNet-18": 229,
-    "ViT": 1346,
+    "ViT": 830,
     "masks": 192,
     "masks, scaled windows, classmix": 271,
     "masks, cutmix": 198,

@@ -20,7 +20,7 @@ from trainable.files.store import Store
 
 pytestmark = pytest.mark.integration
 
-EPOCHS = 40
+EPOCHS = 20
 TRIALS = 2
 
 
@@ -84,7 +84,6 @@ def written_study(storage: Store, server: Server, folder: Path) -> Path:
     study = digits_study(
         folder,
         name="mine",
-        concurrent=1,
         budget__trials=TRIALS,
         budget__epochs=EPOCHS,
         scheduler={"kind": "none"},

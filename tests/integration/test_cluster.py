@@ -42,6 +42,7 @@ def study(tmp_path: Path, s3: S3Server, mlflow_server: Server) -> Study:
     written = digits_study(
         tmp_path,
         name="mine",
+        concurrent=TRIALS,
         budget__trials=TRIALS,
         budget__epochs=EPOCHS,
         resources__workers=2,

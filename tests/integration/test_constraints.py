@@ -26,7 +26,6 @@ def constrained(storage: Path, widths: tuple[int, ...]) -> Study:
     return digits_study(
         storage,
         name="small",
-        concurrent=1,
         base={"loop.batch_size": 64, "precision.kind": "fp32"},
         budget__trials=2,
         budget__epochs=1,

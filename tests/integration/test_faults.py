@@ -54,7 +54,7 @@ def temporary() -> Iterator[Path]:
 def written_study(folder: Path, trials: int, epochs: int) -> Path:
     """The file of a study whose trials train one after the other, to the end; its search is `mine`."""
     study = digits_study(folder / "storage", name="mine", budget__trials=trials, budget__epochs=epochs)
-    study = study.with_values({"concurrent": 1, "scheduler.kind": "none", "base.model.width": 16})
+    study = study.with_values({"scheduler.kind": "none", "base.model.width": 16})
     study.write(folder)
     return folder / "study.yaml"
 

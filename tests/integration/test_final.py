@@ -30,9 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, ray_session: None) -> Path:
     """The folder of a small search whose best trial was trained again on two fresh splits."""
     storage = tmp_path_factory.mktemp("storage")
     fresh = {"top": 1, "seeds": 2, "splits": "fresh"}
-    study = digits_study(
-        storage, name="final", concurrent=1, budget__trials=4, budget__epochs=2, finalists=fresh
-    )
+    study = digits_study(storage, name="final", budget__trials=4, budget__epochs=2, finalists=fresh)
     assert driver.search(study) == "finished"
     return storage / "final"
 

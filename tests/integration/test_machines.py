@@ -34,7 +34,9 @@ def test_machines_that_join_add_trials_and_one_that_is_taken_back_costs_no_retry
 ) -> None:
     """A trial takes all of a node."""
     cluster, folder, at = one_node, tmp_path / "storage" / "mine", ("--address", one_node.dashboard)
-    study = digits_study(tmp_path / "storage", name="mine", budget__trials=2, budget__epochs=EPOCHS)
+    study = digits_study(
+        tmp_path / "storage", name="mine", concurrent=2, budget__trials=2, budget__epochs=EPOCHS
+    )
     alone = {"resources.cpus": 2, "limits.retries": 0, "scheduler.kind": "none", "base.model.width": 16}
     study.with_values(alone).write(tmp_path)
     submitted = cluster.tunebook("submit", tmp_path / "study.yaml", *at, "--detach")

@@ -126,7 +126,7 @@ def test_images_in_a_store_are_searched_on_and_copied_once(storage: Store, tmp_p
     images = storage.at("pets")
     for file in (tmp_path / "pets").rglob("*.*"):
         images.put(file, file.relative_to(tmp_path / "pets").as_posix())
-    study = digits_study(tmp_path / "searches", name="pets", concurrent=1, budget__trials=2, budget__epochs=1)
+    study = digits_study(tmp_path / "searches", name="pets", budget__trials=2, budget__epochs=1)
     on_pets = {"data.path": images.uri, "data.in_memory": False, "base.loop.batch_size": 8}
     study.with_values(on_pets).write(tmp_path)
     code, said = tunebook("search", tmp_path / "study.yaml", **machine(tmp_path))
@@ -155,7 +155,6 @@ def written_study(storage: Store, name: str, folder: Path, epochs: int = EPOCHS)
     study = digits_study(
         folder,
         name=name,
-        concurrent=1,
         budget__trials=2,
         budget__epochs=epochs,
         scheduler={"kind": "none"},

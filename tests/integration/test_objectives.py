@@ -25,7 +25,7 @@ MACRO_F1: dict[str, Any] = {"objective.metric": "val_macro_f1", "base.evaluation
 
 
 def searched(storage: Path, values: dict[str, Any]) -> Search:
-    small = digits_study(storage, name="small", concurrent=1, budget__trials=2, budget__epochs=2)
+    small = digits_study(storage, name="small", budget__trials=2, budget__epochs=2)
     assert driver.search(small.with_values(values)) == "finished"
     return Search(storage / "small")
 

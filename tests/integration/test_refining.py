@@ -19,9 +19,7 @@ def test_the_study_that_follows_from_a_search_too_short_is_longer_and_can_be_sea
     tmp_path: Path,
 ) -> None:
     """Two epochs of a net with four channels are far too few for digits."""
-    short = digits_study(
-        tmp_path, name="short", concurrent=1, budget__trials=8, budget__epochs=2, scheduler__kind="none"
-    )
+    short = digits_study(tmp_path, name="short", budget__trials=8, budget__epochs=2, scheduler__kind="none")
     assert driver.search(short) == "finished"
     found = refined(tmp_path / "short")
     write_next(found, tmp_path / "study2.yaml")

@@ -35,8 +35,8 @@ from trainable.recipe.data import Data
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_session")]
 
 TRIALS, EPOCHS = 4, 12
-LONG = 80
-"""So many epochs last through four drivers on any machine."""
+LONG = 50
+"""So many epochs last through three drivers on any machine."""
 
 
 def study_in(folder: Path, **values: object) -> Study:
@@ -125,10 +125,8 @@ def wait_until_quiet(killed: Driver, folder: Path) -> None:
 
 
 def test_a_signal_stops_cleanly_and_resume_goes_on_even_while_killed_trials_still_die(tmp_path: Path) -> None:
-    """One search is stopped by Ctrl-C, SIGTERM, a closed terminal and SIGKILL, and then resumed at once."""
-    study_in(
-        tmp_path, **{"concurrent": 1, "budget.trials": 1, "budget.epochs": LONG, "scheduler.kind": "none"}
-    )
+    """One search is stopped by Ctrl-C, a closed terminal and SIGKILL, and then resumed at once."""
+    study_in(tmp_path, **{"budget.trials": 1, "budget.epochs": LONG, "scheduler.kind": "none"})
     folder = tmp_path / "storage" / "mine"
     with (tmp_path / "log-search").open("wb") as log:
         # this is no Driver: being forked, a Driver ends without what Python does at its end
@@ -140,10 +138,6 @@ def test_a_signal_stops_cleanly_and_resume_goes_on_even_while_killed_trials_stil
     )
     os.killpg(typed.pid, signal.SIGINT)  # so a terminal's Ctrl-C arrives: at all that was started
     assert_stopped_cleanly(folder, typed.wait(PATIENCE_SECONDS), tmp_path / "log-search")
-
-    stopped = after_two_more_epochs(folder, log=tmp_path / "log-resume")
-    stopped.send(signal.SIGTERM)
-    assert_stopped_cleanly(folder, stopped.wait(), stopped.log, code=143)
 
     hung_up = after_two_more_epochs(folder, log=tmp_path / "log-hung-up")
     hung_up.send_to_all(signal.SIGHUP)
@@ -193,7 +187,7 @@ def after_two_more_epochs(folder: Path, log: Path) -> Driver:
 
 def test_a_trial_whose_process_is_killed_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     folder = tmp_path / "storage" / "mine"
-    study = study_in(tmp_path, **{"concurrent": 1, "budget.trials": 2, "scheduler.kind": "none"})
+    study = study_in(tmp_path, **{"budget.trials": 2, "scheduler.kind": "none"})
     killer = threading.Thread(target=kill_a_trial, args=(folder,))
     killer.start()
     assert driver.search(study) == "finished"

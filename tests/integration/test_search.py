@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_session")]
 def finished(tmp_path_factory: pytest.TempPathFactory, ray_session: None) -> Path:
     """The folder of a small search that ran to its end."""
     storage = tmp_path_factory.mktemp("storage")
-    assert driver.search(digits_study(storage, name="small", concurrent=1)) == "finished"
+    assert driver.search(digits_study(storage, name="small")) == "finished"
     return storage / "small"
 
 
@@ -162,7 +162,6 @@ def test_an_absurd_rate_diverges_in_its_first_epoch_and_the_search_goes_on(tmp_p
     study = digits_study(
         tmp_path,
         name="absurd",
-        concurrent=1,
         budget__trials=5,
         sampler__kind="random",
         base={**BASE, "optimizer.kind": "sgd"},
@@ -205,7 +204,7 @@ def test_a_trial_that_hangs_fails_with_the_reason_and_the_search_fails_when_all_
 
 
 def test_the_same_seed_and_one_trial_at_a_time_give_the_same_search(finished: Path, tmp_path: Path) -> None:
-    assert driver.search(digits_study(tmp_path, name="small", concurrent=1)) == "finished"
+    assert driver.search(digits_study(tmp_path, name="small")) == "finished"
     one, two = (
         [
             (trial.values, trial.state, trial.metrics.get("val_loss"))
@@ -226,9 +225,7 @@ def test_the_hours_of_the_budget_end_a_search_with_what_it_has(
         return any(isinstance(event, EndEvent) and event.state == "finished" for event in events_in(folder))
 
     monkeypatch.setattr(StopSwitch, "out_of_time", property(spent))
-    study = digits_study(
-        tmp_path, name="short", concurrent=1, budget__trials=500, budget__hours=100, budget__epochs=2
-    )
+    study = digits_study(tmp_path, name="short", budget__trials=500, budget__hours=100, budget__epochs=2)
     assert driver.search(study) == "finished"
     summary = Search(folder).progress
     cut = "the budget of hours is spent before the best trials were trained again as planned"

@@ -21,9 +21,7 @@ def driver_with_seed(storage: Path, seed: int) -> Driver:
     """A driver of a search that takes some seconds to prepare, since it first looks for a learning rate."""
     folder = storage.parent / f"seed-{seed}"
     folder.mkdir()
-    study = digits_study(
-        storage, name="mine", seed=seed, space__probes=["lr-find"], budget__trials=2, concurrent=1
-    )
+    study = digits_study(storage, name="mine", seed=seed, space__probes=["lr-find"], budget__trials=2)
     study.write(folder)
     return Driver("search", folder / "study.yaml", log=folder / "log")
 

@@ -27,12 +27,8 @@ def refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def tunebook(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., tuple[int, str, str]]:
-    """Calls the command line in an empty folder; returns exit code, standard output and standard error.
-
-    How fast a network trains is timed with the fewest steps: no test depends on it.
-    """
+    """Calls the command line in an empty folder; returns exit code, standard output and standard error."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("trainable.probes.speed.SECONDS", 0.0)
     monkeypatch.setenv(SAFE_PATH, "1")  # the command sets it, for a process of its own
 
     def run(*arguments: str | Path) -> tuple[int, str, str]:

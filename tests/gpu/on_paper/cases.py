@@ -29,7 +29,7 @@ from trainable.training.run import Run
 from trainable.tune.seat import Seat
 from trainable.tune.worker import Worker
 
-STEPS = 3
+STEPS = 2
 """A case takes so many steps after its first, in which optimizers make their state."""
 
 
@@ -88,10 +88,10 @@ EPOCHS: dict[str, Case] = {
         {
             **BF16,
             "model.kind": "timm",
-            "model.name": "vit_tiny_patch16_224",
+            "model.name": "test_vit",
             "augmentation.policy.kind": "randaugment",
         },
-        side=224,
+        side=160,
     ),
 }
 

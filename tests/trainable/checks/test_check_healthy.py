@@ -59,7 +59,7 @@ def test_networks_of_libraries_raise_no_alarm(network: dict[str, Any]) -> None:
 @pytest.mark.slow("trains for its checks")
 @pytest.mark.data
 def test_fashion_mnist_raises_no_alarm(real_images: Path) -> None:
-    assert_sound({"data.path": str(real_images / "fashion-mnist")})
+    assert_sound({"data.path": str(real_images / "fashion-mnist"), "data.train_limit": 10_000})
 
 
 @pytest.mark.slow("trains for its checks")
