@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
+import os
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 from trainable.training.origins import versions as run_versions
@@ -16,28 +15,41 @@ def versions() -> dict[str, str]:
 
 
 def git_commit(folder: Path) -> str | None:
-    """Returns the commit of the user's tree, `+changes` where files differ; None outside a repository."""
+    """Returns the commit of the user's tree, `+changes` where files differ; None outside a repository.
+
+    It is None, too, where git cannot tell without what is to be fetched.
+    """
     try:
         commit = _git(folder, "rev-parse", "HEAD")
-        quiet = [word for name, value in _no_programs(folder) for word in ("-c", f"{name}={value}")]
         status = ("status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all")
-        changed = _git(folder, *quiet, "--no-optional-locks", *status)
+        changed = _git(folder, *_without_programs(folder), "--no-optional-locks", *status)
     except (OSError, subprocess.SubprocessError):
         return None
     return f"{commit}+changes" if changed else commit
 
 
-def _no_programs(folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield the settings with which git starts none of the programs that a repository's own settings name.
+# The repository may be somebody else's: what it lacks is not fetched, since its settings name the programs
+# that fetch. Versions of git before 2.45 know the second of these alone.
+_FETCHES_NOTHING = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": ""}
+_OF_A_FILTER = ("clean", "process", "required")
+_NOTHING = "TUNEBOOK_NOTHING"  # a variable of the environment that is set, and empty
 
-    The repository may be somebody else's. Its filters change what is compared, never what is committed.
+
+def _without_programs(folder: Path) -> list[str]:
+    """Return the options with which git starts none of the programs that a repository's own settings name.
+
+    Its filters change what is compared, never what is committed.
     """
-    yield from (("core.fsmonitor", "false"), ("core.hooksPath", "/dev/null"))
-    for name in set(re.findall(r"^(filter\..*)\.[^.=]+=", _git(folder, "config", "--list"), re.MULTILINE)):
-        yield from ((f"{name}.clean", ""), (f"{name}.process", ""), (f"{name}.required", "false"))
+    names = _git(folder, "config", "--list", "--name-only", "-z").split("\0")
+    filters = sorted({name.rpartition(".")[0] for name in names if name.startswith("filter.")})
+    # git cuts `-c NAME=VALUE` at the first `=`, which may be in the name of a filter, and this at the last
+    off = [f"--config-env={name}.{key}={_NOTHING}" for name in filters for key in _OF_A_FILTER]
+    return ["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", *off]
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    command = ["git", "-C", str(folder), *arguments]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=10)
+    command, quiet = ["git", "-C", str(folder), *arguments], {**os.environ, **_FETCHES_NOTHING, _NOTHING: ""}
+    done = subprocess.run(
+        command, check=True, capture_output=True, text=True, errors="surrogateescape", timeout=10, env=quiet
+    )
     return done.stdout.strip()

@@ -23,7 +23,9 @@ def repository(tmp_path: Path) -> Path:
     return folder
 
 
-def test_changes_are_named_and_no_program_of_the_repository_is_started(repository: Path) -> None:
+@pytest.mark.parametrize("name", ["ours", "a=b", "a.b"])
+def test_changes_are_named_and_no_program_of_the_repository_is_started(repository: Path, name: str) -> None:
+    (repository / ".git" / "info" / "attributes").write_text(f"*.txt filter={name}")
     commit = git_commit(repository)
     assert commit is not None
     assert len(commit) == 40
@@ -33,7 +35,7 @@ def test_changes_are_named_and_no_program_of_the_repository_is_started(repositor
 [core]
     fsmonitor = "touch {started}; false"
     hooksPath = {repository}
-[filter "ours"]
+[filter "{name}"]
     clean = "touch {started}; cat"
     process = "touch {started}; false"
     required = true
@@ -41,6 +43,26 @@ def test_changes_are_named_and_no_program_of_the_repository_is_started(repositor
     with (repository / ".git" / "config").open("a") as file:
         file.write(settings)
     assert git_commit(repository) == f"{commit}+changes"
+    assert not started.exists()
+
+
+def test_what_the_repository_lacks_is_not_fetched(repository: Path) -> None:
+    tree = subprocess.check_output(["git", "rev-parse", "HEAD^{tree}"], cwd=repository, text=True).strip()
+    (repository / ".git" / "objects" / tree[:2] / tree[2:]).unlink()
+    started = repository.parent / "started"
+    settings = f"""
+[core]
+    repositoryFormatVersion = 1
+[extensions]
+    partialClone = origin
+[remote "origin"]
+    promisor = true
+    url = {repository}
+    uploadpack = "touch {started}; git-upload-pack"
+"""
+    with (repository / ".git" / "config").open("a") as file:
+        file.write(settings)
+    assert git_commit(repository) is None
     assert not started.exists()
 
 
