@@ -75,8 +75,7 @@ def trained(
     _refuse_code_that_is_not_given(recipe, model, data)
     images = images_of(recipe, data, default_device(), own_model=False, download=False)
     known = Origins.of(recipe.provenance)
-    now = replace(known, images=images.info.digest, files=images.info.stored or None)
-    if changes := list(known.changes(now, recipe)):
+    if changes := list(known.changes(known.with_images(images.info), recipe)):
         means = ": the weights were trained with other images, or another split of them; put the former back"
         older = known.images is not None and not comparable(known.images, images.info.digest)
         raise UserError("; ".join(changes) + ("" if older else means))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib import metadata
 from typing import Any
@@ -82,6 +82,10 @@ class Origins:
             None if files is None else file_digest(files.weights),
             None if files is None or files.recipe is None else files.recipe.digest(),
         )
+
+    def with_images(self, info: DataInfo) -> Origins:
+        """Return the same, of the images of a data set."""
+        return replace(self, images=info.digest, files=info.stored or None)
 
     def provenance(self) -> dict[str, Any]:
         """Return the fields of a provenance that say it."""

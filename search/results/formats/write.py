@@ -44,7 +44,8 @@ def export_as(
         gpus, batch: what the recipe is moved to; by default both stay as they are.
         images: a new folder for the parts of the data, as class folders, which the file then names.
 
-    Raises UserError.
+    Raises UserError, also for images that are not those that the recipe was found with: what is written would
+    name its scores beside their mean and spread.
     """
     if isinstance(found.recipe.task, Segmentation):
         if form != "tunebook":
@@ -66,9 +67,16 @@ def export_as(
 
 
 def _winner(found: Exported) -> Winner:
+    from trainable.training.origins import Origins
     from trainable.training.pixels import resolved_for
     from trainable.training.timm_optimizers import check_timm_optimizer
 
+    known = Origins.of(found.recipe.provenance)
+    if changes := list(known.changes(known.with_images(found.info), found.recipe)):
+        raise UserError(
+            f"{'; '.join(changes)}: put the former back, or train with what is there now: the recipe that "
+            "`tunebook train RECIPE --out DIR` leaves in DIR names these images"
+        )
     if isinstance(found.recipe.optimizer, Timm):
         check_timm_optimizer(found.recipe.optimizer)
     provenance = found.recipe.provenance
@@ -149,14 +157,14 @@ def _devices(count: int) -> str:
 
 
 def _with_images(winner: Winner, folder: Path) -> Winner:
+    from trainable.training.origins import Origins
+
     parts, classes = stored_parts(winner.recipe.data)
-    digest = membership_digest(parts, stored_files(parts, classes).size)
-    if digest != winner.info.digest:
-        raise UserError(
-            f"--images: data.path {winner.recipe.data.path}: these are not the images that the recipe was "
-            f"found with, or they have other labels or another split (digest {winner.info.digest}, now "
-            f"{digest}): put the former back, or leave --images out"
-        )
+    stored = stored_files(parts, classes)
+    now = replace(winner.info, digest=membership_digest(parts, stored.size), stored=stored.names)
+    known = Origins().with_images(winner.info)
+    if changes := list(known.changes(known.with_images(now), winner.recipe)):
+        raise UserError(f"--images: {'; '.join(changes)}: put the former back, or leave --images out")
     absolute = without_tilde(str(folder)).absolute()  # these programs are run in folders of their own
     write_parts(parts, classes, absolute, winner.info.digest)
     return replace(winner, images=str(absolute))

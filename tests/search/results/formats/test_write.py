@@ -14,6 +14,7 @@ import pytest
 from search.results.export import Exported
 from search.results.formats.write import Format, export_as
 from tests.search.results.formats.winners import recipe_of, winner_of
+from trainable.data.measure import DIGEST_FORM
 from trainable.errors import UserError
 from trainable.recipe.yamlfile import parse_tree, read_recipe, read_tree, to_yaml
 
@@ -70,6 +71,19 @@ def test_the_parts_of_the_data_are_written_and_named(tunebook: Run, recipe: Path
     assert read_tree(tmp_path / "args.yaml")["data_dir"] == str(tmp_path / "parts"), "train.py is elsewhere"
     assert not [line for line in err.splitlines() if line.startswith("timm cannot say data:")]
     assert len(list((tmp_path / "parts").rglob("*.png"))) == 1_797
+
+
+@pytest.mark.parametrize("asked", [("--images", "parts"), ("--format", "script"), ("--batch", "32")])
+def test_a_file_that_was_found_with_other_images_is_refused_with_both_digests(
+    tunebook: Run, recipe: Path, tmp_path: Path, asked: tuple[str, ...]
+) -> None:
+    recipe.write_text(f"{RECIPE}provenance: {{data_digest: {DIGEST_FORM}0}}\n")
+    code, out, err = tunebook("export", recipe, "-o", "out", *asked)
+    assert (code, out) == (2, "")
+    assert "data.path digits: these are not the images that the recipe was found with" in err
+    assert f"(digest {DIGEST_FORM}0, now {DIGEST_FORM}" in err
+    assert "`tunebook train RECIPE --out DIR`" in err
+    assert sorted(each.name for each in tmp_path.iterdir() if each.name in ("out", "parts")) == []
 
 
 def test_another_batch_and_gpus_change_fields_with_reasons_and_say_what_was_not_seen(
