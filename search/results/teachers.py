@@ -11,6 +11,7 @@ from search.study import STUDY_FILE, Study
 from search.study.address import absolute
 from trainable.errors import UserError
 from trainable.files.paths import without_tilde
+from trainable.files.regular import refuse_links
 from trainable.files.store import Store, is_uri
 from trainable.recipe import Recipe
 from trainable.recipe.distillation import TEACHER
@@ -51,7 +52,7 @@ def teacher_path(named: str) -> str:
 def teacher_folder(address: str, number: int | None) -> Path:
     """Returns a folder with the weights and the recipe of a trial, the best one for None: in the search's own
     folder, where all that can read the search can read it; of a search in an object store, in this machine's
-    copy of it. Raises UserError."""
+    copy of it. Raises UserError, also where they are to be written and the search's folder has a link in it."""
     search = Search(address)
     chosen = chosen_trial(search, number)
     from search.results.trained_trial import newest_state  # torch takes seconds to import
@@ -63,6 +64,7 @@ def teacher_folder(address: str, number: int | None) -> Path:
     folder = search.folder.absolute() / TEACHERS_FOLDER / f"trial-{chosen.id}-epoch-{state['epoch']}"
     if (folder / RECIPE_FILE).is_file():
         return folder
+    refuse_links(search.folder)  # the search may be somebody else's
     recipe = resolved_for(recipe_of(search, chosen), search.info)
     write_whole(folder / MODEL_FILE, model_file(scored_weights(state), recipe, search.info))
     write_recipe(folder / RECIPE_FILE, recipe)  # the last one: with it the folder is whole

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,21 @@ def test_a_folder_whose_name_ends_as_a_trials_number_is_itself(
 def test_a_trial_that_is_not_there_is_refused(searched: tuple[Path, Run], named: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
         with_teacher(study_of(named.format(searched[0])))
+
+
+@pytest.mark.parametrize("link", ["teachers", "teachers/trial-0-epoch-1"])
+def test_a_teacher_is_not_written_through_a_link_in_the_folder_of_the_search(
+    searched: tuple[Path, Run], tmp_path: Path, link: str
+) -> None:
+    folder, mine = tmp_path / "theirs", tmp_path / "mine"
+    shutil.copytree(searched[0], folder, ignore=shutil.ignore_patterns("teachers"))
+    mine.mkdir()
+    (mine / "model.safetensors").write_text("mine")
+    (folder / link).parent.mkdir(exist_ok=True)
+    (folder / link).symlink_to(mine)
+    with pytest.raises(UserError, match=rf"^{folder / link}: is a link"):
+        teacher_path(f"{folder}#0")
+    assert [(each.name, each.read_text()) for each in mine.iterdir()] == [("model.safetensors", "mine")]
 
 
 # --- before the first trial ---------------------------------------------------------------------------
