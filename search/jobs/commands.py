@@ -9,6 +9,7 @@ import secrets
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from rich.table import Table
@@ -59,7 +60,8 @@ def follow(address: str, name: str) -> str:
     """
     jobs = Jobs(address)
     printed = 0
-    goes_on = f"job {name} goes on; `tunebook logs {name} --follow --address {address}` shows it again"
+    named = f"{quote(name)} --address {quote(address)}"
+    goes_on = f"job {name} goes on; `tunebook logs --follow {named}` shows it again"
 
     async def print_rest() -> None:
         nonlocal printed
@@ -84,9 +86,7 @@ def follow(address: str, name: str) -> str:
     except UserError as error:
         raise UserError(f"{error}; {goes_on}" if printed else str(error)) from None
     ended = str(job.status)
-    report.say(
-        f"job {name}: {ended.lower()}; `tunebook fetch {name} --address {address}` copies its results here"
-    )
+    report.say(f"job {name}: {ended.lower()}; `tunebook fetch {named}` copies its results here")
     return ended
 
 
@@ -165,7 +165,7 @@ def fetch(address: str, name: str, out: Path | None = None, there: str | None = 
         raise UserError(f"{name}: packing its search took more than {FETCH_SECONDS:g} s: {ended.message}")
     names = unpacked(jobs.log(fetch_job), folder)
     jobs.forget(fetch_job)
-    report.say(f"{folder}: {', '.join(sorted(names))}; `tunebook show {folder}` shows the search")
+    report.say(f"{folder}: {', '.join(sorted(names))}; `tunebook show {quote(str(folder))}` shows the search")
     return folder
 
 

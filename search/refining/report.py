@@ -77,8 +77,9 @@ def _closing(found: Refined, folder: Path, out: Path | None) -> str:
         return "\nnothing is written; -o FILE writes the next study"
     written = f"\nnext study, {found.study.name}: {out}\n"
     if own := functions_of(found.study, read_code(folder)):
-        return f'{written}  in Python: search("{out}", {own})'
-    return f"{written}  {command()} explain {out}\n  {command()} search {out}"
+        return f"{written}  in Python: search({str(out)!r}, {own})"
+    file = quote(str(out))
+    return f"{written}  {command()} explain {file}\n  {command()} search {file}"
 
 
 def _more(found: Refined, folder: Path) -> str:

@@ -9,6 +9,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from keyword import iskeyword
 from pathlib import Path
 from shlex import quote
 from typing import Any, Self
@@ -66,7 +67,7 @@ class Screen(Console):
 
 def console() -> Screen:
     """Returns where tables are printed; a narrow pipe still gets whole lines."""
-    return Screen(width=None if sys.stdout.isatty() else 140, highlight=False, markup=False)
+    return Screen(width=None if sys.stdout.isatty() else 140, highlight=False, markup=False, emoji=False)
 
 
 def command() -> str:
@@ -251,9 +252,10 @@ def closing(search: Search, best_file: Path, fault: str | None = None) -> None:
             say(f"  {command()} ui {address}")
             test = " --test" if search.info.test_images else ""
             if own := functions_of(search.study, search.code):
-                say(f'  in Python: train(read_recipe("{best_file}"), {own})')
+                say(f"  in Python: train(read_recipe({str(best_file)!r}), {own})")
             else:
-                say(f"  {command()} train {best_file} --out {summary.search}-model{test}")
+                model = quote(f"{summary.search}-model")
+                say(f"  {command()} train {quote(str(best_file))} --out {model}{test}")
         case "interrupted" | "running":
             say(f"\n{fault}" if fault else "")
             words = f"interrupted; {how_to_go_on(search)}"
@@ -281,13 +283,20 @@ def undelivered(backlogs: Sequence[Backlog], address: str) -> None:
 
 def functions_of(study: Study, code: CodeRecord | None) -> str:
     """Returns a person's own functions that a study uses, and those of a search's record that score, as
-    arguments of a call in Python; empty if none."""
-    named = {"model": study.pinned.get("model.name") if study.pinned.get("model.kind") == "own" else None}
-    named["data"] = study.data.path if study.data.own else None
+    arguments of a call in Python; empty if none. `...` stands for a function whose name is no name there."""
+    own = {}
+    if study.pinned.get("model.kind") == "own":
+        own["model"] = _in_python(study.pinned.get("model.name"))
+    if study.data.own:
+        own["data"] = _in_python(study.data.path)
     scored = [word.removeprefix(METRICS) for word in code.sources if word.startswith(METRICS)] if code else []
     if scored:
-        named["metrics"] = "{" + ", ".join(f'"{name}": {name}' for name in scored) + "}"
-    return ", ".join(f"{word}={name}" for word, name in named.items() if name is not None)
+        own["metrics"] = "{" + ", ".join(f"{name!r}: {_in_python(name)}" for name in scored) + "}"
+    return ", ".join(f"{word}={name}" for word, name in own.items())
+
+
+def _in_python(name: object) -> str:
+    return name if isinstance(name, str) and name.isidentifier() and not iskeyword(name) else "..."
 
 
 def extend_call(address: str, trials: int, study: Study, code: CodeRecord | None) -> str:

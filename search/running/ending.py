@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from shlex import quote
 from typing import Literal
 
 from search.deciding.ledger import Ledger
@@ -69,4 +70,4 @@ def leave_report(folder: Path) -> None:
         say(f"report: {write_report(search, report_of(search))}")
     except Exception as error:
         logger.exception("the report was not written")
-        say(f"the report was not written: {error}; try `tunebook report {search.home.address}`")
+        say(f"the report was not written: {error}; try `tunebook report {quote(search.home.address)}`")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -95,6 +96,15 @@ def test_the_hint_after_nothing_to_change_can_be_typed_as_it_is(tunebook: Call, 
     folder = planted(tmp_path / "searches", towards(0.5), **SMALL)
     _, out, _ = tunebook("refine", folder)
     assert out.endswith(f"more trials of the same kind:\n  tunebook extend {folder} --trials 24\n")
+
+
+def test_the_commands_for_the_next_study_can_be_typed_as_they_are(tunebook: Call, tmp_path: Path) -> None:
+    folder = planted(tmp_path / "searches", towards(1.3), **SMALL)
+    name = "next $(touch P); it's.yaml"
+    code, out, err = tunebook("refine", folder, "-o", name)
+    assert code == 0, err
+    commands = [shlex.split(line) for line in out.splitlines() if line.startswith("  tunebook ")]
+    assert commands == [["tunebook", "explain", name], ["tunebook", "search", name]]
 
 
 def test_a_few_trials_are_too_early(tunebook: Call, tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,12 +14,14 @@ import pytest
 
 from epoch_results import epoch_result
 from search.followers.consumer import Backlog
+from search.record.code import CodeRecord
 from search.record.folder import facts_text
 from search.record.home import FACTS_FILE
 from search.record.journal import EndEvent, EpochEvent, Journal, SearchState, StartEvent
 from search.record.lock import locked
 from search.results import report
 from search.results.search import Search
+from search.running.ending import leave_report
 from search.study import Study
 from search.study.space import build_space
 from tests.golden_pages import assert_page
@@ -196,6 +200,42 @@ def test_the_end_of_a_search_tells_the_verdict(tmp_path: Path, capsys: pytest.Ca
     report.closing(Search(folder), folder / "best.yaml")
     printed = capsys.readouterr().out
     assert printed.index("trial 0 is overfit") < printed.index("best recipe:")
+
+
+@pytest.fixture
+def in_an_odd_folder(tmp_path: Path) -> Path:
+    (folder := tmp_path / "it's $(touch P) mine").mkdir()
+    return search_folder(folder, {0: (0.9, values())})
+
+
+def test_each_command_at_the_end_of_a_search_can_be_typed_as_it_is(
+    in_an_odd_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, best = in_an_odd_folder, in_an_odd_folder / "best.yaml"
+    (folder / "report.html").mkdir()
+    report.closing(Search(folder), best)
+    leave_report(folder)
+    printed = capsys.readouterr().out
+    commands = [line for line in printed.splitlines() if line.startswith("  tunebook ")]
+    assert [shlex.split(line) for line in commands] == [
+        ["tunebook", "ui", str(folder)],
+        ["tunebook", "train", str(best), "--out", "planted-model", "--test"],
+    ]
+    assert shlex.split(printed.rpartition("; try `")[2].rstrip("`\n")) == ["tunebook", "report", str(folder)]
+
+
+def test_what_a_search_of_somebody_s_functions_prints_is_a_call_in_python_with_names_alone(
+    in_an_odd_folder: Path,
+) -> None:
+    code = 'exec("import os")'
+    base = {"model": {"kind": "own", "name": code}}
+    study = Study.from_tree({"data": {"path": "digits", "format": "own"}, "base": base})
+    scored = CodeRecord(None, {"metrics.gain": None, f"metrics.{code}": None})
+    own = report.functions_of(study, scored)
+    assert own == f"model=..., data=digits, metrics={{'gain': gain, {code!r}: ...}}"
+    call = ast.parse(report.extend_call(str(in_an_odd_folder), 3, study, scored), mode="eval").body
+    assert isinstance(call, ast.Call)
+    assert ast.literal_eval(call.args[0]) == str(in_an_odd_folder)
 
 
 def test_a_search_without_a_finished_trial_has_no_diagnosis(
