@@ -52,7 +52,7 @@ def teacher_path(named: str) -> str:
 def teacher_folder(address: str, number: int | None) -> Path:
     """Returns a folder with the weights and the recipe of a trial, the best one for None: in the search's own
     folder, where all that can read the search can read it; of a search in an object store, in this machine's
-    copy of it. Raises UserError, also where they are to be written and the search's folder has a link in it."""
+    copy of it. Raises UserError, also where they are to be written and the search's folder has a link."""
     search = Search(address)
     chosen = chosen_trial(search, number)
     from search.results.trained_trial import newest_state  # torch takes seconds to import

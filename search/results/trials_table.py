@@ -73,7 +73,7 @@ def _state(trial: Trial, *, is_best: bool, brief: bool) -> Text:
 
 def _width_of(table: Table) -> int:
     """Returns the width of a table with every cell in one line."""
-    wide = Console(width=WIDEST)
+    wide = Console(width=WIDEST, markup=False, emoji=False)
     return Measurement.get(wide, wide.options, table).maximum
 
 

@@ -16,7 +16,18 @@ from trainable.errors import UserError, visible
 from trainable.terminal import show_what_can_be_shown, tell, tell_json
 
 ORDERS = ("\x1b]0;x\x07", "\x1b[2J", "\x9b2J", "a\u202eb", "\u2066", "\r", "\x08", "\x7f", "\udc80", "\u2028")
-KEPT = ("苹果", "é", "\U0001f355", "می\u200cخواهم", "👨\u200d👩", "a b", "[bold]x[/bold]", "[/]", "lr[sgd]")
+KEPT = (
+    "苹果",
+    "é",
+    "\U0001f355",
+    "می\u200cخواهم",
+    "👨\u200d👩",
+    "a b",
+    "[bold]x[/bold]",
+    "[/]",
+    "lr[sgd]",
+    "a/:cat:/b",
+)
 
 
 @pytest.mark.parametrize("text", ORDERS, ids=ascii)
