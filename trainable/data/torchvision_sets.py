@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 
 from trainable.data.source import Collection, FileSource, Flip, Integers, Source, Split
-from trainable.errors import DataError
+from trainable.errors import DataError, quoted
 
 HORIZONTAL: tuple[Flip, ...] = ("horizontal",)
 
@@ -146,10 +146,19 @@ def _source(dataset: Any, root: Path, labels: Integers) -> Source:
 
 
 def _paths(dataset: Any, root: Path) -> list[str]:
-    """Returns the files of a data set's images, relative to the root; none if it does not list them."""
+    """Returns the files of a data set's images, relative to the root; none if it does not list them.
+
+    Raises DataError for files outside of the root: whoever made the lists may have named this machine's own.
+    """
     listed = next((vars(dataset)[name] for name in FILES if name in vars(dataset)), ())
     files = (each[0] if isinstance(each, tuple) else each for each in listed)
-    return [os.path.relpath(each, root) for each in files]
+    paths = [os.path.relpath(each, root) for each in files]
+    if outside := [path for path in paths if Path(path).parts[0] == os.pardir]:
+        raise DataError(
+            f"{root}: its lists name images outside of it, {len(outside):,} in all, the first "
+            f"{quoted(outside[0])}; expected the lists as they were published: fetch the data set anew"
+        )
+    return paths
 
 
 def _classes(dataset: Any, known: Integers) -> tuple[str, ...]:

@@ -43,6 +43,19 @@ def write_food(root: Path) -> None:
             write_image(base / "images" / f"{each}.jpg")
 
 
+def test_a_list_that_names_images_outside_of_the_data_set_is_refused(tmp_path: Path) -> None:
+    write_food(tmp_path / "sets" / "food")
+    write_image(tmp_path / "photos" / "me.jpg")
+    listed = tmp_path / "sets" / "food" / "food-101" / "meta" / "train.json"
+    ids = json.loads(listed.read_text())
+    ids["pie"][1] = "../../../../photos/me"
+    listed.write_text(json.dumps(ids))
+    with pytest.raises(
+        DataError, match=r"its lists name images outside of it, 1 in all, the first '.*me\.jpg'"
+    ):
+        read("Food101", tmp_path / "sets" / "food")
+
+
 def test_every_layout_names_a_data_set_of_torchvision_with_known_flips() -> None:
     from torchvision import datasets
 
