@@ -7,14 +7,15 @@ from shlex import quote
 from search.followers.saved_view import AGAIN, view_page
 from search.study import Study
 from search.verdicts.conclusions import Conclusion
+from trainable.bundle.markdown import code, plain
 
 
 def plan(study: Study, address: str) -> str:
     """Returns what a study plans, and the command that shows the search, in a paragraph."""
     budget, objective = study.budget, study.objective
     return (
-        f"{budget.trials} trials of up to {budget.epochs} epochs on {study.data.path}, "
-        f"for {objective.metric} ({objective.direction}). `tunebook show {quote(address)}`"
+        f"{budget.trials} trials of up to {budget.epochs} epochs on {plain(study.data.path)}, "
+        f"for {plain(objective.metric)} ({objective.direction}). {code(f'tunebook show {quote(address)}')}"
     )
 
 
@@ -34,11 +35,8 @@ def links(experiment_id: str, search_id: str, *, repeats: bool = False, report: 
 
 def reproduce(address: str) -> str:
     """Returns the commands that train the best recipe again."""
-    folder = quote(address)
-    return (
-        f"**Again**: `tunebook export {folder} -o best.yaml`, then "
-        "`tunebook train best.yaml --out model --test`"
-    )
+    export = code(f"tunebook export {quote(address)} -o best.yaml")
+    return f"**Again**: {export}, then `tunebook train best.yaml --out model --test`"
 
 
 def whole(conclusion: Conclusion, links: str, more: list[str]) -> str:

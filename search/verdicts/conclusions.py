@@ -8,6 +8,7 @@ from search.record.summary import Summary, duration
 from search.record.verdicts import Verdicts
 from search.verdicts.words import markdown, mlflow_table
 from spaces.domains import shown
+from trainable.bundle.markdown import plain
 
 
 class Conclusion(NamedTuple):
@@ -28,7 +29,7 @@ def conclusion(summary: Summary, final: str = "") -> Conclusion:
     """
     verdicts = summary.verdicts or Verdicts()
     rules = markdown(verdicts) if verdicts.rules else ""
-    again = f"**Trained again**: {final}" if final else ""
+    again = f"**Trained again**: {plain(final)}" if final else ""
     answer = "\n\n".join(filter(None, [_best(summary), again, _spent(summary), _values(summary)]))
     return Conclusion(answer, rules, mlflow_table(verdicts))
 
@@ -39,9 +40,10 @@ def _best(summary: Summary) -> str:
         return "No trial has finished."
     winner = summary.finals.winner if summary.finals is not None else None
     own = next((trial for trial in summary.trials if trial.own and trial.id != best.id), None)
-    score = f"{metric} {best.metrics[metric]:.4f} after {best.epochs} epochs"
+    name = plain(metric)
+    score = f"{name} {best.metrics[metric]:.4f} after {best.epochs} epochs"
     if winner is not None and (known := winner.estimate) is not None:
-        score = f"{metric} {known.value:.4f} with fresh seeds, {winner.score:.4f} in the search"
+        score = f"{name} {known.value:.4f} with fresh seeds, {winner.score:.4f} in the search"
     if own is None or metric not in own.metrics:
         return f"**Best**: trial {best.id}, {score}"
     return f"**Best**: trial {best.id}, {score}; the documented recipe {own.metrics[metric]:.4f}"
@@ -59,4 +61,4 @@ def _values(summary: Summary) -> str:
     if summary.best is None:
         return ""
     values = ", ".join(f"{path} {shown(value)}" for path, value in summary.best.values.items())
-    return f"**Its values**: {values or 'as the base'}"
+    return f"**Its values**: {plain(values) or 'as the base'}"

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from search.record.verdicts import FALSE_SHARE, WORDS, Verdict, Verdicts
+from trainable.bundle.markdown import plain, table
 
 
 def counts(verdicts: Verdicts) -> str:
@@ -35,12 +36,13 @@ def markdown(verdicts: Verdicts) -> str:
     """Returns a table of the rules that the trials support or contradict; the others are counted."""
     lines = [f"**Rules**: {counts(verdicts)}, from {verdicts.trials} trials."]
     if verdicts.clear:
-        lines += ["", "| rule | verdict | places of 100 | the rule says |", "|--|--|--|--|"]
+        rows = [(plain(each.rule), each.word, effect(each), plain(each.says)) for each in verdicts.clear]
         lines += [
-            f"| {_plain(each.rule)} | {each.word} | {effect(each)} | {_plain(each.says)} |"
-            for each in verdicts.clear
+            "",
+            table(("rule", "verdict", "places of 100", "the rule says"), rows),
+            "",
+            promise(verdicts),
         ]
-        lines += ["", promise(verdicts)]
     return "\n".join(lines)
 
 
@@ -60,11 +62,6 @@ def effect(verdict: Verdict) -> str:
         return ""
     low, high = verdict.interval
     return f"{verdict.effect:+.0f} ({low:.0f} to {high:.0f})"
-
-
-def _plain(text: str) -> str:
-    """Returns a cell's text with its bars escaped, because a bar would end the cell."""
-    return text.replace("|", "\\|")
 
 
 def _percent(level: float) -> str:

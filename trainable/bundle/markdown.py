@@ -9,9 +9,14 @@ from trainable.errors import one_line
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Returns a table with a row of heads."""
+    """Returns a table with a row of heads; a bar in a cell does not end it."""
     lines = [head, ["-"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return "\n".join("| " + " | ".join(map(_without_bars, line)) + " |" for line in lines)
+
+
+def _without_bars(cell: str) -> str:
+    # some readers of Markdown look at one backslash before a bar, some count them: an odd number suits both
+    return re.sub(r"(?<!\\)((?:\\\\)*)(\\?)\|", r"\1\2\2\\|", cell)
 
 
 def code(text: str) -> str:

@@ -14,6 +14,7 @@ import pytest
 
 from offline.planted_rules import EPOCHS, FACTOR, GRACE, search
 from search.deciding.scheduler import rungs
+from search.followers.note import plan
 from search.record.folder import facts_text
 from search.record.home import FACTS_FILE
 from search.record.journal import EndEvent, Journal, StartEvent
@@ -169,6 +170,17 @@ def test_the_note_begins_with_the_figure_of_fresh_seeds_and_not_with_the_lucky_o
         f"**Best**: trial 1, val_accuracy {known.value:.4f} with fresh seeds, 0.8500 in the search; "
         "the documented recipe 0.9000"
     )
+
+
+def test_no_text_of_the_study_or_its_values_is_markup_of_the_note(folder: Path) -> None:
+    image, summary = "![x](http://a.b/i.png)", Search(folder).summary
+    trials = tuple(replace(trial, values={"model.name": image}) for trial in summary.trials)
+    noted = conclusion(replace(summary, trials=trials), f"best recipe: {image}").answer
+    planned = plan(Study.from_tree({"data": {"path": f"/{image}"}, "name": "x"}), "my `x`")
+    for text in (noted, planned):
+        assert r"!\[x\](http\://a.b/i.png)" in text
+        assert image not in text
+    assert planned.endswith("`` tunebook show 'my `x`' ``")
 
 
 @pytest.mark.integration

@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 
 from tests.trainable.bundle.trained_networks import untrained
 from trainable.bundle.card_uses import uses
-from trainable.bundle.markdown import code
+from trainable.bundle.markdown import code, table
 from trainable.bundle.model_card import Measured, model_card
 from trainable.bundle.trained import Trained
 from trainable.recipe.provenance import Dropped, Finalized, FreshRuns, Provenance, Simplified
@@ -117,3 +117,11 @@ def test_the_page_s_code_for_torchvision_builds_the_network_and_loads_its_weight
 )
 def test_whatever_a_class_is_called_it_stays_within_its_line_and_its_quotes(name: str, wanted: str) -> None:
     assert code(name) == wanted
+
+
+@pytest.mark.parametrize(
+    ("cell", "wanted"),
+    [("a|b", r"a\|b"), (r"a\|b", r"a\\\|b"), (r"a\\|b", r"a\\\|b"), (r"|\|", r"\|\\\|"), (r"a\b", r"a\b")],
+)
+def test_no_bar_ends_a_cell_also_where_backslashes_before_it_are_counted(cell: str, wanted: str) -> None:
+    assert table(("class",), [(cell,)]).splitlines()[2] == f"| {wanted} |"
