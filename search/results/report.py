@@ -284,7 +284,7 @@ def undelivered(backlogs: Sequence[Backlog], address: str) -> None:
 def functions_of(study: Study, code: CodeRecord | None) -> str:
     """Returns a person's own functions that a study uses, and those of a search's record that score, as
     arguments of a call in Python; empty if none. `...` stands for a function whose name is no name there."""
-    own = {}
+    own: dict[str, str] = {}
     if study.pinned.get("model.kind") == "own":
         own["model"] = _in_python(study.pinned.get("model.name"))
     if study.data.own:
