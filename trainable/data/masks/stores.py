@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import abc
 import io
+import math
 import os
 import zlib
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any, Literal, final
 
 import numpy as np
@@ -25,8 +25,15 @@ SPREAD = {"L;2": 85, "L;4": 17}
 LOSSY = ("JPEG", "MPO")
 PLATEAU_FROM = 8  # with fewer values nothing tells a last object from the plateau of soft borders
 MATLAB = ".mat"
-# A file's first element is after so many bytes; an element of this kind is compressed
-MATLAB_HEADER, MATLAB_COMPRESSED = 128, 15
+# A file's first element is after so many bytes; elements of these kinds are an array, or compressed
+MATLAB_HEADER, MATLAB_ARRAY, MATLAB_COMPRESSED = 128, 14, 15
+# scipy makes arrays of these kinds by the dimensions that they declare: cells, structures, objects and text. Of
+# structures and objects, the names of fields are so many elements behind the dimensions
+MATLAB_CELLS, MATLAB_STRUCTURES, MATLAB_OBJECTS, MATLAB_TEXT = 1, 2, 3, 4
+MATLAB_FIELDS = {MATLAB_STRUCTURES: 3, MATLAB_OBJECTS: 4}
+MATLAB_DIMENSIONS = 32  # scipy reads no more
+# Reading an element takes about so much memory besides its data; masks have some hundred elements
+MATLAB_ELEMENT_BYTES = 1024
 # No mask of the Semantic Boundaries Dataset has a hundredth of so many bytes; a few kilobytes may stand for
 # gigabytes
 MATLAB_BYTES = 2**26
@@ -189,10 +196,13 @@ def _matlab(path: str) -> NDArray[Any]:
     from scipy.io import loadmat  # half a second to import: only this data set has such files
 
     content = file_content(path)
-    if _unpacks_beyond(content, MATLAB_BYTES):
-        raise ValueError(
-            f"unpacks to more than {MATLAB_BYTES:,} bytes; expected those of one mask; save it as PNG"
-        )
+    try:
+        if _unpacks_beyond(content, MATLAB_BYTES):
+            raise ValueError(
+                f"unpacks to more than {MATLAB_BYTES:,} bytes; expected those of one mask; save it as PNG"
+            )
+    except zlib.error as error:
+        raise ValueError(f"cannot be unpacked: {error}; save it again, or as PNG") from error
     try:
         found = loadmat(io.BytesIO(content), variable_names=["GTcls"])
         values: NDArray[Any] = found["GTcls"][0]["Segmentation"][0]
@@ -209,16 +219,68 @@ def _matlab(path: str) -> NDArray[Any]:
     return values
 
 
+ByteOrder = Literal["little", "big"]
+
+
 def _unpacks_beyond(content: bytes, most: int) -> bool:
-    """Return whether the compressed variables of a MATLAB file (its format of version 5) have more bytes, or
-    the file itself. Nothing beyond `most` is unpacked."""
-    order: Literal["little", "big"] = "little" if content[126:128] == b"IM" else "big"
+    """Return whether a MATLAB file (its format of version 5) has more bytes than `most`, with those of its
+    compressed variables and of the arrays that are made by the dimensions alone that they declare.
+
+    Nothing beyond `most` is unpacked. Raises zlib.error.
+    """
+    order: ByteOrder = "little" if content[126:128] == b"IM" else "big"
     at, total = MATLAB_HEADER, len(content)
     while at + 8 <= len(content) and total <= most:
-        kind, size = (int.from_bytes(content[at + each : at + each + 4], order) for each in (0, 4))
+        kind, size = (_whole(content, at + each, order) for each in (0, 4))
         if kind == MATLAB_COMPRESSED:
-            with suppress(zlib.error):  # scipy says what is wrong with it
-                unpacked = zlib.decompressobj().decompress(content[at + 8 : at + 8 + size], most + 1)
-                total += len(unpacked)
+            unpacked = zlib.decompressobj().decompress(content[at + 8 : at + 8 + size], most + 1)
+            total += len(unpacked) + _declared(unpacked, 0, order, most)
+        else:
+            total += _declared(content, at, order, most)
         at += 8 + size
     return total > most
+
+
+def _declared(content: bytes, at: int, order: ByteOrder, most: int) -> int:
+    """Return about how many bytes reading the elements from a place on takes, besides what is stored of them;
+    what is beyond `most` is not looked at.
+
+    It goes from tag to tag as scipy does, which heeds no array's size: so no nested array escapes it.
+    """
+    total = 0
+    while at + 8 <= len(content) and total <= most:
+        total += MATLAB_ELEMENT_BYTES
+        if _whole(content, at, order) != MATLAB_ARRAY:
+            *_, at = _element(content, at, order)
+            continue
+        if not _whole(content, at + 4, order):  # an empty array has nothing but its tag
+            at += 8
+            continue
+        kind = _whole(content, at + 16, order) & 0xFF  # behind two tags
+        first, end, at = _element(content, at + 24, order)
+        if kind in (MATLAB_CELLS, MATLAB_STRUCTURES, MATLAB_OBJECTS, MATLAB_TEXT):
+            places = range(first, min(end, first + 4 * MATLAB_DIMENSIONS), 4)
+            cells = math.prod(abs(_whole(content, each, order, signed=True)) for each in places)
+            total += 8 * cells * _most_fields(content, at, order, MATLAB_FIELDS.get(kind, 0))
+    return total
+
+
+def _most_fields(content: bytes, at: int, order: ByteOrder, elements: int) -> int:
+    """Return how many fields at most, one a byte of their names, an array has whose names are so many elements
+    further on; 1 if it has none."""
+    first = end = at
+    for _ in range(elements):
+        first, end, at = _element(content, at, order)
+    return max(1, end - first)
+
+
+def _element(content: bytes, at: int, order: ByteOrder) -> tuple[int, int, int]:
+    """Return where the data of the element at a place begin and end, and where the next element begins."""
+    if small := _whole(content, at, order) >> 16:  # up to four bytes are in the tag itself
+        return at + 4, at + 4 + small, at + 8
+    end = at + 8 + _whole(content, at + 4, order)
+    return at + 8, end, end + (at - end) % 8
+
+
+def _whole(content: bytes, at: int, order: ByteOrder, *, signed: bool = False) -> int:
+    return int.from_bytes(content[at : at + 4], order, signed=signed)

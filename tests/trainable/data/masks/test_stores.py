@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.io
+import scipy.sparse
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -187,3 +188,80 @@ def test_a_small_matlab_file_that_unpacks_to_much_is_refused_before_it_is_unpack
     (tmp_path / "a.mat").write_bytes(content)
     with pytest.raises(ValueError, match="unpacks to more than 67,108,864 bytes; expected those of one"):
         MaskFiles(str(tmp_path), ["a.mat"]).raw(0)
+
+
+def element(kind: int, content: bytes) -> bytes:
+    """Write an element as a MATLAB file has it."""
+    head = kind.to_bytes(4, "little") + len(content).to_bytes(4, "little")
+    return head + content + bytes(-len(content) % 8)
+
+
+def matlab_array(kind: int, dimensions: tuple[int, ...], content: bytes = b"", name: bytes = b"GTcls") -> bytes:
+    """Write an array of a kind (1 cells, 2 structures, 4 text, 9 numbers) with the dimensions that it is to
+    declare."""
+    sizes = b"".join(each.to_bytes(4, "little", signed=True) for each in dimensions)
+    flags = element(6, kind.to_bytes(4, "little") + bytes(4))
+    return element(14, flags + element(5, sizes) + element(1, name) + content)
+
+
+def matlab_file(path: Path, content: bytes, *, packed: bool = False) -> Path:
+    if packed:
+        whole = zlib.compress(content)
+        content = (15).to_bytes(4, "little") + len(whole).to_bytes(4, "little") + whole
+    path.write_bytes(b"MATLAB 5.0 MAT-file".ljust(124) + b"\x00\x01IM" + content)
+    return path
+
+
+def structure(names: bytes, content: bytes, dimensions: tuple[int, ...] = (1, 1)) -> bytes:
+    """Write a structure, each of whose fields has a name of one letter."""
+    return matlab_array(2, dimensions, element(5, (2).to_bytes(4, "little")) + element(1, names) + content)
+
+
+TEXT = matlab_array(4, (1, 20_000_000), element(4, b""))
+NESTED = matlab_array(4, (-65_536, -65_536), element(4, b""), name=b"")
+LYING = structure(b"a\0", NESTED).replace(NESTED[:8], (14).to_bytes(4, "little") + (8).to_bytes(4, "little"))
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(
+    "content",
+    [
+        TEXT,
+        matlab_array(1, (1, 20_000_000)),
+        matlab_array(1, (1, 2**31 - 1)),
+        structure(b"a\0" * 100, b"", (1, 200_000)),
+        structure(b"a\0", NESTED),
+        structure(b"a\0b\0", element(14, b"") + matlab_array(1, (1, 1), matlab_array(1, (2**30,)), name=b"")),
+        LYING,
+    ],
+    ids=["text", "cells", "more cells", "fields", "nested", "deeper", "a size that ends early"],
+)
+def test_a_matlab_file_whose_arrays_declare_far_more_than_it_has_is_refused(
+    tmp_path: Path, content: bytes, packed: bool
+) -> None:
+    path = matlab_file(tmp_path / "a.mat", content, packed=packed)
+    assert path.stat().st_size < 1024
+    assert "unpacks to more than 67,108,864 bytes; expected those of one mask" in fault_of(path)
+
+
+def test_a_matlab_file_of_very_many_arrays_is_refused(tmp_path: Path) -> None:
+    cells = matlab_array(1, (1, 200_000), element(14, b"") * 200_000)
+    assert "unpacks to more than" in fault_of(matlab_file(tmp_path / "a.mat", cells, packed=True))
+
+
+def test_a_matlab_file_that_is_damaged_behind_its_first_bytes_is_said_to_be(tmp_path: Path) -> None:
+    path = matlab_file(tmp_path / "a.mat", TEXT, packed=True)
+    path.write_bytes(path.read_bytes()[:140] + b"\xff" * 40)
+    assert "cannot be unpacked" in fault_of(path)
+
+
+def test_a_matlab_file_with_all_that_the_semantic_boundaries_dataset_writes_is_read(tmp_path: Path) -> None:
+    borders = np.empty((20, 1), object)
+    borders[:, 0] = [scipy.sparse.csc_matrix(MASK == 1)] * 20
+    fields = [("Boundaries", object), ("Segmentation", object), ("CategoriesPresent", object)]
+    scipy.io.savemat(
+        tmp_path / "a.mat",
+        {"GTcls": np.array([(borders, MASK, np.arange(3, dtype=np.uint8))], dtype=fields)},
+        do_compression=True,
+    )
+    np.testing.assert_array_equal(raw(tmp_path / "a.mat"), MASK)
