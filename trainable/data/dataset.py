@@ -227,4 +227,6 @@ def resolve(spec: Data, info: DataInfo) -> Data:
     found = {name: getattr(info, name) for name in measured}
     if spec.root is not None and not is_uri(spec.root):
         found["root"] = str(without_tilde(spec.root).absolute())
+    if spec.exclude is not None:
+        found["exclude"] = str(without_tilde(spec.exclude).absolute())
     return Data.model_validate({**dict(spec), **found})

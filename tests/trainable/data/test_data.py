@@ -226,6 +226,20 @@ def test_a_resolved_section_has_everything_written_in_and_gives_the_same_set(
     assert resolve(resolved, first.info) == resolved
 
 
+def test_a_resolved_section_names_the_list_of_images_to_leave_out_from_any_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "copies.csv").write_text("image\n0\n")
+    monkeypatch.chdir(tmp_path)
+    spec = Data(exclude="copies.csv", train_limit=40)
+    first = load(spec)
+    resolved = resolve(spec, first.info)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert resolved.exclude == str(tmp_path / "copies.csv")
+    assert load(resolved).info == first.info
+
+
 def test_flips_that_are_asked_for_stand_in_the_info() -> None:
     assert load(Data(flips=("vertical",))).info.flips == ("vertical",)
 
