@@ -15,6 +15,9 @@ from trainable.data.measure import DeviceKind
 from trainable.errors import DataError, code_named
 from trainable.recipe.data import Data
 
+# These fields choose images; a DataSet has chosen them already
+CHOOSING = ("exclude", "min_images", "train_limit", "validation_seed")
+
 MakeData = Callable[[], Any]
 """Returns a DataSet (`from_arrays`, `load`), or images and labels, which are split as the recipe says."""
 
@@ -25,13 +28,13 @@ def make_own(
     """Returns the data set that a person's function makes, called by the name in `spec.path`.
 
     Arrays are images uint8 [N, H, W] or [N, H, W, 1 or 3] and integer labels [N], which `spec` splits. A
-    DataSet stays as it is. Raises DataError for anything else, and for an error of the function.
+    DataSet stays as it is. Raises DataError for anything else, for an error of the function, and where `spec`
+    asks for other images than a DataSet has.
     """
     with code_named(f"data={spec.path}", DataError):
         made = make()
     if isinstance(made, DataSet):
-        if spec.group is not None and not made.grouped:
-            raise DataError(f"data.group: the DataSet that data={spec.path} returns knows no groups")
+        _check_chosen(spec, made)
         return replace(made, info=replace(made.info, path=spec.path, format="own"))
     match made:
         case (images, labels):
@@ -42,3 +45,19 @@ def make_own(
                 f"data={spec.path}: expected a DataSet, or images and labels as two arrays, got "
                 f"{type(made).__name__}"
             )
+
+
+def _check_chosen(spec: Data, made: DataSet) -> None:
+    """Raise DataError for fields that would do nothing, as a DataSet has its images already."""
+    which = f"the DataSet that data={spec.path} returns"
+    if spec.group is not None and not made.grouped:
+        raise DataError(f"data.group: {which} knows no groups")
+    fields = [
+        *(f"data.{name}" for name in CHOOSING if getattr(spec, name) is not None),
+        *(f"data.{part}: none" for part in spec.parts_left_out),
+    ]
+    if fields:
+        raise DataError(
+            f"{', '.join(fields)}: {which} stays as it is; return images and labels instead, or make it by "
+            "from_arrays(..., spec=Data(...)) with these fields there, and take them out here"
+        )

@@ -182,6 +182,25 @@ def test_own_images_are_split_as_the_recipe_says_and_a_data_set_stays_as_it_is()
     assert given.info.format == "own"
 
 
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"exclude": "copies.csv"}, "data.exclude"),
+        ({"min_images": 3, "train_limit": 40}, "data.min_images, data.train_limit"),
+        ({"validation_seed": 1}, "data.validation_seed"),
+        ({"validation": "none", "test": "none"}, "data.validation: none, data.test: none"),
+    ],
+)
+def test_a_field_that_would_do_nothing_to_a_data_set_of_ones_own_is_refused(
+    fields: dict[str, object], named: str
+) -> None:
+    spec = Data.model_validate({"path": "mine", "format": "own", **fields})
+    with pytest.raises(DataError) as caught:
+        make_own(spec, lambda: from_arrays(images()))
+    assert str(caught.value).startswith(f"{named}: the DataSet that data=mine returns stays as it is; ")
+    assert "from_arrays(..., spec=Data(...))" in str(caught.value)
+
+
 def test_what_is_wrong_with_own_images_is_one_message() -> None:
     spec = Data(path="mine", format="own")
     with pytest.raises(DataError, match="data=mine: expected a DataSet, or images and labels"):
