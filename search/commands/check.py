@@ -13,9 +13,10 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
-from search.commands.inputs import Target, load_target
+from search.commands.inputs import Target, load_target, named_input
 from search.learning.lessons import LEARN_FROM
 from search.results.report import budget, console, say
+from search.results.search import Search
 from spaces.domains import counted
 from trainable.checks.check import SECONDS, Tool, check, tools_named
 from trainable.checks.exclusions import check_new_list, exclusions, write_exclusions
@@ -62,6 +63,7 @@ def run_check(
     began, tools = time.monotonic(), tools_named(options.debug)
     if options.write_exclusions is not None:
         check_new_list(options.write_exclusions)
+        _check_lists_all(file, settings)
     target = load_target(file, None, settings, download=download)
     tree: dict[str, object] = {"schema": SCHEMA, "target": file}
     if options.write_exclusions is not None:
@@ -108,15 +110,22 @@ def _findings(
         )
 
 
+def _check_lists_all(file: str, settings: Sequence[str]) -> None:
+    """Raise UserError where an earlier list leaves copies out: before the images are loaded, since that list
+    may be missing, or of other images."""
+    given = named_input(file, None, settings)
+    data = Search(given).study.data if isinstance(given, Path) else given.data
+    if data.exclude is not None:
+        raise UserError(
+            f"--write-exclusions: {data.exclude} is left out already (data.exclude), and the new file would "
+            "have the other copies alone; set data.exclude=null to list all (--set data.exclude=null)"
+        )
+
+
 def _list_copies(target: Target, path: Path, options: CheckOptions, download: bool) -> dict[str, object]:
     """Write which images are to be left out, as they are copies of others, and print how many of which part;
     return the same as a tree. Raises UserError."""
     data = target.recipe.data
-    if data.exclude is not None:
-        raise UserError(
-            f"--write-exclusions: {data.exclude} is left out already (data.exclude), and the new file would "
-            "have the other copies alone; set data.exclude=null to list all"
-        )
     members, _ = stored_parts(data, download=download, masks=masks_of(target.recipe.task))
     with threads(target.threads):
         found = exclusions(target.data, members, full=options.full)

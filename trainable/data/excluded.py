@@ -22,6 +22,8 @@ from trainable.recipe.data import Data
 IMAGE, PART = "image", "part"  # the columns of the file; others are for people
 SHOWN = 5
 CLASSES_SHOWN = 20
+# Loading the data would fail by the same list: so it must not be named in this call
+WRITE_ANEW = "tunebook check ... --set data.exclude=null --write-exclusions NEW.csv"
 
 
 def excluded(sources: Mapping[Split, Source], spec: Data) -> dict[Split, NDArray[np.bool_]]:
@@ -35,7 +37,7 @@ def excluded(sources: Mapping[Split, Source], spec: Data) -> dict[Split, NDArray
         return {part: np.zeros(len(source), bool) for part, source in sources.items()}
     path = without_tilde(spec.exclude)
     if not path.exists():
-        raise DataError(f"data.exclude: {path} does not exist; check --write-exclusions writes one")
+        raise DataError(f"data.exclude: {path} does not exist; {WRITE_ANEW} writes such a list")
     table = read_table(path, [IMAGE], [PART])
     names_of = {part: names_in_list(source) for part, source in sources.items()}
     known = set(chain.from_iterable(names_of.values()))
@@ -52,7 +54,7 @@ def excluded(sources: Mapping[Split, Source], spec: Data) -> dict[Split, NDArray
         raise DataError(
             f"data.exclude: {path}: {len(odd):,} of {len(wanted):,} rows name no image of {spec.path}: "
             f"{listed([f'line {wanted[key]}, {quoted(key[1])}' for key in odd], SHOWN)}; remove these rows, "
-            "or write the file anew by check --write-exclusions"
+            f"or write the list anew by {WRITE_ANEW}"
         )
     for part, out in found.items():
         if out.size and out.all():

@@ -76,6 +76,27 @@ def test_copies_between_parts_are_listed_in_a_new_file_that_leaves_them_out(
     assert "set data.exclude=null to list all" in err.replace("\n", " ")
 
 
+def test_a_list_of_copies_that_is_missing_or_stale_can_be_written_anew(tunebook: Run, tmp_path: Path) -> None:
+    images = np.random.default_rng(0).integers(0, 255, (24, 8, 8), dtype=np.uint8)
+    np.savez(tmp_path / "data.npz", train_images=images, train_labels=np.arange(24) % 2)
+    stale = tmp_path / "copies.csv"
+    study = tmp_path / "study.yaml"
+    study.write_text(f"data: {{path: data.npz, exclude: {stale}}}\n")
+    for content in (None, "image\nno such image\n"):
+        if content is not None:
+            stale.write_text(content)
+        code, _, err = tunebook("check", study)
+        assert code == 2
+        assert "--set data.exclude=null --write-exclusions NEW.csv" in err.replace("\n", " ")
+        code, _, err = tunebook("check", study, "--write-exclusions", tmp_path / "new.csv")
+        assert code == 2
+        assert "set data.exclude=null to list all" in err.replace("\n", " ")
+        anew = ("--set", "data.exclude=null", "--write-exclusions", tmp_path / "new.csv")
+        code, out, err = tunebook("check", study, *anew)
+        assert code == 0, out + err
+        assert "no image is in two parts" in out.replace("\n", " ")
+
+
 @pytest.mark.slow("runs all checks")
 @pytest.mark.parametrize("option", [("--seconds", "5"), ("--debug", "gradcheck")])
 def test_an_option_of_the_checks_has_them_made_beside_the_list_of_copies(

@@ -99,7 +99,7 @@ def test_a_row_without_a_part_is_of_any_and_one_that_names_no_image_is_an_error(
     with pytest.raises(DataError, match=r"column part: expected train/training, .*; got 'fit'"):
         load(spec)
     path.unlink()
-    with pytest.raises(DataError, match=r"own\.csv does not exist; check --write-exclusions writes one"):
+    with pytest.raises(DataError, match=r"own\.csv does not exist; .* --set data\.exclude=null --write-excl"):
         load(spec)
 
 
