@@ -33,6 +33,7 @@ from trainable.checks.shuffled_masks import check_shuffled_masks
 from trainable.checks.steps import FirstSteps, check_first_steps, check_step, first_steps
 from trainable.checks.subject import Subject, make_subject
 from trainable.data import DataSet
+from trainable.data.decode import REPAIR
 from trainable.data.loading import readers_of
 from trainable.errors import BrokenImages, UserError, first_line
 from trainable.models.pretrained_input import pretrained_input
@@ -116,7 +117,7 @@ def _failed(name: CheckName, error: Exception) -> Iterator[Finding]:
     unknown = "nothing is known about it; the other findings stand"
     match error:
         case BrokenImages():  # many checks open images, and each meets others of the broken ones
-            repair = "repair or remove them; check --full names all"
+            repair = f"{REPAIR}; check --full names all"
             yield Finding("decoding", "error", str(error), "training stops at the first of them", repair)
             yield unchecked(name, "an image cannot be decoded", "see decoding")
         case UserError():

@@ -13,7 +13,7 @@ from trainable.checks.finding import Finding, Level, passed
 from trainable.checks.sampling import pixels
 from trainable.data import DataInfo, DataSet, FilePart
 from trainable.data.dataset import LOST_DETAIL, SCALE_ALL
-from trainable.data.decode import Broken, Form, decode
+from trainable.data.decode import REPAIR, Broken, Form, decode
 from trainable.data.loading import make_loader, statistics_of
 from trainable.data.measure import FEW_LEVELS, count_values, some, span
 from trainable.data.parts import MaskedFilePart
@@ -65,7 +65,7 @@ def check_decoding(data: DataSet) -> Iterator[Finding]:
         "error",
         f"{len(broken):,} of {looked_at:,} images cannot be decoded: {listed(named, 10)}",
         "training stops at the first of them",
-        "repair or remove them",
+        REPAIR,
     )
 
 

@@ -25,6 +25,9 @@ Channels = Literal[1, 3]
 SHRINK_MARGIN = 2
 """JPEGs may be decoded at 1/2, 1/4 or 1/8 of their size, if twice the size asked for remains."""
 
+REPAIR = (
+    "repair or remove them, or leave them out by data.exclude: a CSV file that lists them in a column image"
+)
 NAMED = 10
 """So many broken images are named in an error; the rest are counted."""
 
@@ -139,14 +142,18 @@ def decode_into(arrays: Sequence[Pixels], selection: Selection, form: Form) -> l
 
 
 def raise_broken(
-    broken: Sequence[Broken], looked_at: int, where: str, problem: str = "images cannot be decoded"
+    broken: Sequence[Broken],
+    looked_at: int,
+    where: str,
+    problem: str = "images cannot be decoded",
+    advice: str = REPAIR,
 ) -> None:
     """Raise BrokenImages, naming the data set, if any image is broken."""
     if broken:
         named = [f"{name}: {reason}" for name, reason in broken[:NAMED]]
         more = [f"and {len(broken) - NAMED:,} more"] if len(broken) > NAMED else []
         count = f"{len(broken):,} of {looked_at:,} {problem}"
-        head = f"{where}: {count}; repair or remove them:"
+        head = f"{where}: {count}; {advice}:"
         raise BrokenImages("\n  ".join([head, *named, *more]))
 
 

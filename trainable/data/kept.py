@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 
 from trainable.data.excluded import check_no_class_lost, excluded
 from trainable.data.part_names import none_leaves_out
-from trainable.data.source import Collection, Integers, Source, Split
+from trainable.data.source import LEFT_OUT, Collection, Integers, Source, Split
 from trainable.errors import DataError, listed, quoted
 from trainable.recipe.data import Data
 
-LEFT_OUT = -1  # the label of an image that is in no part
 NAMED = 20  # so many classes are named; the rest are counted
 
 
@@ -26,9 +25,11 @@ def kept(collection: Collection, spec: Data) -> Collection:
     leaves out each class with fewer training images, as the data have them before anything is split off.
     Raises DataError if fewer than two classes are left, a class has no training image, or a part lacks a
     class, unless `data.unscored` allows that; and where the list of `data.exclude` is the cause, names it.
+    An image without a label, which a format lets pass where there is such a list, must be in it.
     """
     sources = {part: each for part, each in collection.parts.items() if part not in spec.parts_left_out}
     out = excluded(sources, spec)
+    _check_labelled(collection.path, sources, out)
     before = {part: _counts(each.labels, len(collection.classes)) for part, each in sources.items()}
     labels = {part: np.where(out[part], LEFT_OUT, each.labels) for part, each in sources.items()}
     counts = {part: _counts(each, len(collection.classes)) for part, each in labels.items()}
@@ -66,6 +67,18 @@ def labelled(source: Source, labels: Integers) -> Source:
 
 def _counts(labels: Integers, classes: int) -> Integers:
     return np.bincount(labels[labels != LEFT_OUT], minlength=classes)
+
+
+def _check_labelled(
+    where: str, sources: Mapping[Split, Source], out: Mapping[Split, NDArray[np.bool_]]
+) -> None:
+    for part, source in sources.items():
+        if odd := np.flatnonzero((source.labels == LEFT_OUT) & ~out[part]).tolist():
+            raise DataError(
+                f"{where}: there is no label for {len(odd):,} of {len(source):,} images of the {part} part: "
+                f"{listed([source.name(index) for index in odd], NAMED)}; write it, or add them to the list of "
+                f"data.exclude{none_leaves_out(part)}"
+            )
 
 
 def _check_apart(where: str, classes: tuple[str, ...]) -> None:

@@ -40,9 +40,9 @@ def read(spec: Data) -> Collection:
     rows = rows_of(spec)
     by_part = rows_by_part(spec, rows)
     classes = ordered(rows.labels)
-    rank = {name: number for number, name in enumerate(classes)}
+    rank = numbered(rows.labels, classes).tolist()
     chosen = {
-        part: sorted(found, key=lambda row: (rank[rows.labels[row]], PurePosixPath(rows.paths[row]).parts))
+        part: sorted(found, key=lambda row: (rank[row], PurePosixPath(rows.paths[row]).parts))
         for part, found in by_part.items()
     }
     root, files = files_here(spec, rows.files, rows.paths)

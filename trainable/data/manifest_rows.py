@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainable.data.classes import NO_LABEL
 from trainable.data.groups import capture_in, captured
 from trainable.data.part_names import none_leaves_out, part_named, part_names
 from trainable.data.remote_data import cached, cached_objects
@@ -32,7 +33,7 @@ class Rows:
     paths: list[str]
     """The paths are as the manifest has them; those that are URIs have no escapes."""
     labels: list[str]
-    """There are none for images with masks."""
+    """There are none for images with masks; NO_LABEL stands where `data.exclude` has to leave an image out."""
     splits: list[Split]
     groups: list[str] | None
     files: list[str]
@@ -73,7 +74,7 @@ def rows_of(spec: Data, mask: str | None = None) -> Rows:
     mask_files = [] if mask is None else _located(table.columns[mask], spec)
     _raise_faults(path, table, spec, second, splits, files, mask_files)
     paths, seconds = _unescaped(table.columns[columns.path]), _unescaped(table.columns[second])
-    labels = [str(each) for each in table.columns[second]] if mask is None else []
+    labels = [each or NO_LABEL for each in table.columns[second]] if mask is None else []
     return Rows(
         paths,
         labels,
@@ -186,6 +187,9 @@ def _raise_faults(
         return [number for number, faulty in zip(numbers, is_faulty, strict=True) if faulty]
 
     blank = [_is_blank(each) for each in values[second]]
+    has_list = (
+        spec.exclude is not None and not mask_files
+    )  # of images that are left out, perhaps all of these
     split = columns.split or "split"
     odd = sorted(
         {str(value) for value, part in zip(values.get(split, ()), splits, strict=False) if part is None}
@@ -193,7 +197,7 @@ def _raise_faults(
     expected = ", ".join(part_names(spec.named_parts).values())
     found = {
         f"{columns.path} is empty": rows(not each for each in files),
-        f"{second} is empty{_of_one_part(blank, splits)}": rows(blank),
+        f"{second} is empty{_of_one_part(blank, splits)}": [] if has_list else rows(blank),
         f"{split} is {listed([repr(each) for each in odd], 3)}; expected {expected}": rows(
             each is None for each in splits
         ),

@@ -7,9 +7,8 @@ from typing import get_args
 import numpy as np
 
 from trainable.data.group_split import grouped_split
-from trainable.data.kept import LEFT_OUT
 from trainable.data.parts import Members
-from trainable.data.source import Collection, Integers, Selection, Source, Split
+from trainable.data.source import LEFT_OUT, Collection, Integers, Selection, Source, Split
 from trainable.data.split import stratified_limit, stratified_split
 from trainable.errors import DataError
 from trainable.recipe.data import Data

@@ -20,7 +20,7 @@ from trainable.augmentation.augment import make_augment, make_window_changes
 from trainable.augmentation.change import Change
 from trainable.augmentation.draws import Draws
 from trainable.augmentation.windows import Planes, cut, window_boxes
-from trainable.data.decode import Form, squares
+from trainable.data.decode import REPAIR, Form, squares
 from trainable.data.masks.planes import planes_of, starts_of
 from trainable.data.masks.source import MaskedSource
 from trainable.data.source import Flip, Integers, Pixels, Selection, Source, Split
@@ -97,7 +97,7 @@ def _decoding(source: Source, index: int) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        raise BrokenImages(f"{source.name(index)} cannot be decoded: {error}") from error
+        raise BrokenImages(f"{source.name(index)} cannot be decoded: {error}; {REPAIR}") from error
 
 
 @final

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trainable.data.arrow_source import ArrowSource, check_declared, open_table
-from trainable.data.classes import numbered, ordered
+from trainable.data.classes import NO_LABEL, numbered, ordered
 from trainable.data.groups import capture_in, captured
 from trainable.data.manifest_rows import absolute
 from trainable.data.part_names import none_leaves_out, part_named, part_names
-from trainable.data.source import Collection, Split
+from trainable.data.source import LEFT_OUT, Collection, Split
 from trainable.data.table import texts
 from trainable.errors import DataError, listed, quoted
 from trainable.files.regular import read_regular, why
@@ -131,9 +131,13 @@ def _part(folder: Path, spec: Data, images: str, part: Split) -> _Part:
     label = _column(folder, features, spec.columns.label, "ClassLabel", "label")
     check_declared(files, columns=2)
     table = open_table(files)
-    labels = _labels(
-        texts(table.column(label), f"{folder}: column {label!r}"), features[label], f"{folder}: {label}", part
-    )
+    labels = _labels(texts(table.column(label), f"{folder}: column {label!r}"), features[label])
+    if spec.exclude is None and (empty := [row for row, each in enumerate(labels, 1) if each == NO_LABEL]):
+        raise DataError(
+            f"{folder}: {label}: there is no label in rows {listed([str(row) for row in empty])}; "
+            "data.exclude leaves out the images that a CSV file lists in a column image"
+            f"{none_leaves_out(part)}"
+        )
     stored = table.column(column)
     fields = arrow.chunked_array(
         [chunk.field("path") for chunk in stored.chunks], stored.type.field("path").type
@@ -199,20 +203,13 @@ def _column(folder: Path, features: Mapping[str, Any], named: str, kind: str, fi
     )
 
 
-def _labels(values: list[str | None], feature: Mapping[str, Any], where: str, part: Split) -> list[str]:
-    """Returns each row's label: a class label's name, else the value itself."""
+def _labels(values: list[str | None], feature: Mapping[str, Any]) -> list[str]:
+    """Return each row's label: a class label's name, else the value itself; NO_LABEL where there is none."""
     names = feature.get("names") if feature.get("_type") == "ClassLabel" else None
-    most = len(names) if names is not None else None
-    empty = [
-        row
-        for row, value in enumerate(values, 1)
-        if value is None or not value.strip() or (most is not None and not 0 <= int(value) < most)
-    ]
-    if empty:
-        raise DataError(
-            f"{where}: there is no label in rows {listed([str(row) for row in empty])}{none_leaves_out(part)}"
-        )
-    return [str(names[int(value or 0)]) if names is not None else str(value) for value in values]
+    if names is None:
+        return [(value or "").strip() and str(value) for value in values]
+    numbers = [int(value) if value is not None and value.strip() else LEFT_OUT for value in values]
+    return [str(names[number]) if 0 <= number < len(names) else NO_LABEL for number in numbers]
 
 
 def _groups(

@@ -24,6 +24,8 @@ Pixels = NDArray[np.uint8]
 Integers = NDArray[np.int64]
 Flip = Literal["horizontal", "vertical"]
 
+LEFT_OUT = -1  # the label of an image that is in no part
+
 ASKING_THREADS = 16
 ASKED_AT_ONCE = 256
 """A thread asks for the sizes of so many files at a time."""
@@ -75,7 +77,7 @@ class Source(abc.ABC):
     cheap to make, picklable, and safe to read from several threads."""
 
     # The labels are [N], each an index into what the collection is split by: its classes, or strata. An image
-    # with the label -1 is left out.
+    # with the label LEFT_OUT is left out.
     labels: Integers
     by_class = False
     """Images are used in the order of their classes, as those of a folder lie."""

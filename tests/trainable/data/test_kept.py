@@ -38,6 +38,37 @@ def write_saved(images: list[Labelled], folder: Path) -> None:
     datasets.DatasetDict(parts).save_to_disk(str(folder))
 
 
+@pytest.mark.parametrize("form", ["csv", "datasets"])
+def test_images_without_a_label_are_left_out_by_the_list_that_names_them(tmp_path: Path, form: str) -> None:
+    images = labelled({"train": [8, 8]})
+    paths = write_forms(images, tmp_path)
+    lost = ["0/000.png", "1/003.png"]
+    if form == "csv":
+        text = paths["csv"].read_text()
+        for each in lost:
+            text = text.replace(f"folder/{each},{each[0]}", f"folder/{each},")
+        paths["csv"].write_text(text)
+        lost = [f"folder/{each}" for each in lost]
+    else:
+        label = datasets.ClassLabel(names=["cat", "dog"])
+        content = {
+            "image": [str(tmp_path / "folder" / each.path) for each in images],
+            "label": [-1 if each.path in lost else int(each.label) for each in images],
+        }
+        features = datasets.Features({"image": datasets.Image(), "label": label})
+        paths["datasets"] = tmp_path / "unlabelled"
+        datasets.Dataset.from_dict(content, features=features).save_to_disk(str(paths["datasets"]))
+        lost = ["000.png", "003.png #2"]
+    path = str(paths[form])
+    assert ("label is empty" if form == "csv" else "data.exclude leaves out the images") in fault_of(path)
+    one = write_csv(tmp_path / "one.csv", [{"image": lost[0]}])
+    fault = fault_of(path, exclude=str(one))
+    assert f"no label for 1 of 16 images of the train part: {lost[1].split(' #')[0]}; " in fault
+    both = write_csv(tmp_path / "both.csv", [{"image": each} for each in lost])
+    found = load(Data(path=path, exclude=str(both), test_fraction=0.0)).info
+    assert found.train_images + found.validation_images == 14
+
+
 def fault_of(path: str, **values: Any) -> str:
     with pytest.raises(DataError) as caught:
         load(Data(path=path, **values))

@@ -9,7 +9,6 @@ import numpy as np
 from trainable.data.decode import raise_broken
 from trainable.data.excluded import check_no_class_lost, excluded
 from trainable.data.groups import capture_in, captured, no_files
-from trainable.data.kept import LEFT_OUT
 from trainable.data.masks.code import MaskCode, Naming, binary, code_of, consecutive, names_in
 from trainable.data.masks.pairs import Pairs
 from trainable.data.masks.source import MaskedSource
@@ -17,7 +16,7 @@ from trainable.data.masks.stores import numbers_objects
 from trainable.data.masks.strata import strata_of
 from trainable.data.masks.survey import VALUES_NAMED, RawSurvey, faults_outside, survey
 from trainable.data.part_names import none_leaves_out
-from trainable.data.source import Collection, Integers, Source, Split, Survey
+from trainable.data.source import LEFT_OUT, Collection, Integers, Source, Split, Survey
 from trainable.errors import DataError, listed
 from trainable.recipe.data import Data
 from trainable.recipe.tasks import Masks
@@ -27,6 +26,7 @@ FULL = 255
 
 STRAY_NAMED = 3
 UNUSABLE = "masks cannot be used"
+REPAIR_MASKS = "repair or remove them"  # data.exclude does not help: all masks are read before it acts
 
 
 def surveyed(pairs: Pairs, spec: Data, masks: Masks) -> Collection:
@@ -82,12 +82,12 @@ def _checked_code(pairs: Pairs, masks: Masks, found: Mapping[Split, RawSurvey]) 
     try:
         code = _code(pairs, masks, found)
     except DataError:  # a class may be missing since its masks cannot be read
-        raise_broken(faults, looked_at, pairs.path, UNUSABLE)
+        raise_broken(faults, looked_at, pairs.path, UNUSABLE, REPAIR_MASKS)
         raise
     faults += [
         fault for part, pair in pairs.parts.items() for fault in faults_outside(pair, found[part], code)
     ]
-    raise_broken(faults, looked_at, pairs.path, UNUSABLE)
+    raise_broken(faults, looked_at, pairs.path, UNUSABLE, REPAIR_MASKS)
     return code
 
 

@@ -196,7 +196,9 @@ def element(kind: int, content: bytes) -> bytes:
     return head + content + bytes(-len(content) % 8)
 
 
-def matlab_array(kind: int, dimensions: tuple[int, ...], content: bytes = b"", name: bytes = b"GTcls") -> bytes:
+def matlab_array(
+    kind: int, dimensions: tuple[int, ...], content: bytes = b"", name: bytes = b"GTcls"
+) -> bytes:
     """Write an array of a kind (1 cells, 2 structures, 4 text, 9 numbers) with the dimensions that it is to
     declare."""
     sizes = b"".join(each.to_bytes(4, "little", signed=True) for each in dimensions)
