@@ -101,8 +101,9 @@ def write_npz(images: list[Labelled], path: Path) -> Path:
     arrays: dict[str, Any] = {}
     for part in dict.fromkeys(each.part for each in images):
         chosen = [each for each in images if each.part == part]
-        arrays[f"{names[part]}_images"] = np.stack([each.pixels for each in chosen])
-        arrays[f"{names[part]}_labels"] = np.array([int(each.label) for each in chosen])
+        name = names.get(part, part)
+        arrays[f"{name}_images"] = np.stack([each.pixels for each in chosen])
+        arrays[f"{name}_labels"] = np.array([int(each.label) for each in chosen])
     np.savez(path, **arrays)
     return path
 

@@ -37,6 +37,7 @@ from trainable.data.measure import (
     stored_files,
 )
 from trainable.data.members import members_of
+from trainable.data.part_names import refuse_excluded
 from trainable.data.parts import ArrayPart, FilePart, Members, Part
 from trainable.data.reading import read, read_pairs
 from trainable.data.remote_data import cached
@@ -134,6 +135,7 @@ def from_arrays(
     are split off as `spec` says; its path is only a name here. Raises DataError.
     """
     spec = spec or Data(path="arrays")
+    refuse_excluded(spec, "a set of arrays")
     parts: dict[Split, Arrays | None] = {"train": train, "validation": validation, "test": test}
     found = {part: arrays for part, arrays in parts.items() if arrays is not None}
     collection = kept(with_groups(collect(spec.path, spec.format, found, classes), spec), spec)

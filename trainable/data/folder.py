@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from trainable.data.classes import ordered
 from trainable.data.image_files import ENDINGS, images_below, is_image, subfolders, walk_into
-from trainable.data.part_names import USUAL_NAMES, none_leaves_out, part_named
+from trainable.data.part_names import USUAL_NAMES, PartChoice, excluding, none_leaves_out
 from trainable.data.source import Collection, FileSource, Split
 from trainable.data.walk import Identity, identity_of
 from trainable.errors import DataError
@@ -33,10 +33,11 @@ def read(
     train: str | None = None,
     validation: str | None = None,
     test: str | None = None,
-    left_out: Iterable[Split] = (),
+    left_out: Container[Split] = (),
+    excluded: Sequence[str] = (),
 ) -> Collection:
     """Returns the collection under a folder;
-    the arguments name part folders that do not have the usual names.
+    the arguments name part folders that do not have the usual names; `excluded` are no part and no class.
 
     With a training folder, subfolders of parts are the classes. Without it, the folder's own subfolders are
     the classes of one tree. Folders of parts that are left out are not looked into. Deeper folders belong to
@@ -44,10 +45,10 @@ def read(
     that would leave images out: empty classes, images beside the class folders.
     """
     _check_not_wrapped(root)
+    named: dict[Split, str | None] = {"train": train, "validation": validation, "test": test}
     children = {child.name: child for child in subfolders(root)}
-    for part in left_out:
-        children = {name: child for name, child in children.items() if part_named(name, {}) != part}
-    folders = _part_folders(root, children, {"train": train, "validation": validation, "test": test})
+    children = {name: children[name] for name in PartChoice(named, left_out, excluded).used(children, root)}
+    folders = _part_folders(root, children, named)
     trees = {part: _tree(folder, subfolders(folder), part) for part, folder in folders.items()}
     trees = trees or {"train": _tree(root, list(children.values()), "train")}
     classes = ordered(name for tree in trees.values() for name in tree.images)
@@ -81,7 +82,10 @@ def _part_folders(
         if part not in folders and found:
             if len(found) > 1:
                 names = " and ".join(child.name for child in found)
-                raise DataError(f"{root}: {names} could both be the {part} part; name one by data.{part}")
+                raise DataError(
+                    f"{root}: {names} could both be the {part} part; name one by data.{part}, or leave "
+                    f"one out by {excluding([child.name for child in found[1:]])}"
+                )
             folders[part] = found[0]
     if not any(named.values()) and not _are_parts(folders, children):
         _check_no_class(root, folders)
@@ -124,7 +128,8 @@ def check_left_out(root: Path, folders: Iterable[Path]) -> None:
     if left_out := [each.name for each in folders if any(images_below(walk_into(root, [each]), each))]:
         raise DataError(
             f"{root}: {', '.join(left_out)} would be left out, as it has no part's name. Name it by "
-            "data.train, data.validation or data.test, or move it away"
+            "data.train, data.validation or data.test, move it away, or leave it out by "
+            f"{excluding(left_out)}"
         )
 
 

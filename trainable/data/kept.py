@@ -76,8 +76,8 @@ def _check_labelled(
         if odd := np.flatnonzero((source.labels == LEFT_OUT) & ~out[part]).tolist():
             raise DataError(
                 f"{where}: there is no label for {len(odd):,} of {len(source):,} images of the {part} part: "
-                f"{listed([source.name(index) for index in odd], NAMED)}; write it, or add them to the list of "
-                f"data.exclude{none_leaves_out(part)}"
+                f"{listed([source.name(index) for index in odd], NAMED)}; write it, or add them to the "
+                f"list of data.exclude{none_leaves_out(part)}"
             )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from trainable.data.classes import NO_LABEL
 from trainable.data.groups import capture_in, captured
-from trainable.data.part_names import none_leaves_out, part_named, part_names
+from trainable.data.part_names import PartChoice, excluding, none_leaves_out, part_named, part_names
 from trainable.data.remote_data import cached, cached_objects
 from trainable.data.source import ASKING_THREADS, Split
 from trainable.data.table import Table, read_table
@@ -33,7 +33,7 @@ class Rows:
     paths: list[str]
     """The paths are as the manifest has them; those that are URIs have no escapes."""
     labels: list[str]
-    """There are none for images with masks; NO_LABEL stands where `data.exclude` has to leave an image out."""
+    """There are none for images with masks; NO_LABEL is of an image that `data.exclude` must leave out."""
     splits: list[Split]
     groups: list[str] | None
     files: list[str]
@@ -66,10 +66,11 @@ def rows_of(spec: Data, mask: str | None = None) -> Rows:
     table = _trimmed(table, spec, mask)
     if not table.numbers:
         raise DataError(f"{path}: has no rows; expected one for each image")
+    cells = table.columns.get(split)
+    if cells is not None or spec.exclude_parts:
+        used = {*PartChoice.of(spec).used([each or "" for each in cells or ()], path)}
+        table = table.only([each in used for each in ((cell or "") for cell in cells or ())])
     splits = _splits(table.columns.get(split), len(table.numbers), spec)
-    if spec.parts_left_out:
-        used = [part not in spec.parts_left_out for part in splits]
-        table, splits = table.only(used), [part for part in splits if part not in spec.parts_left_out]
     files = _located(table.columns[columns.path], spec)
     mask_files = [] if mask is None else _located(table.columns[mask], spec)
     _raise_faults(path, table, spec, second, splits, files, mask_files)
@@ -187,9 +188,7 @@ def _raise_faults(
         return [number for number, faulty in zip(numbers, is_faulty, strict=True) if faulty]
 
     blank = [_is_blank(each) for each in values[second]]
-    has_list = (
-        spec.exclude is not None and not mask_files
-    )  # of images that are left out, perhaps all of these
+    has_list = spec.exclude is not None and not mask_files  # it may leave out all that have no label
     split = columns.split or "split"
     odd = sorted(
         {str(value) for value, part in zip(values.get(split, ()), splits, strict=False) if part is None}
@@ -198,7 +197,7 @@ def _raise_faults(
     found = {
         f"{columns.path} is empty": rows(not each for each in files),
         f"{second} is empty{_of_one_part(blank, splits)}": [] if has_list else rows(blank),
-        f"{split} is {listed([repr(each) for each in odd], 3)}; expected {expected}": rows(
+        f"{split} is {listed([repr(each) for each in odd], 3)}; expected {expected}{_excluding(odd)}": rows(
             each is None for each in splits
         ),
         "there is no such file": rows(_missing(files)),
@@ -215,6 +214,12 @@ def _raise_faults(
     if faults:
         count = "1 fault" if len(faults) == 1 else f"{len(faults)} kinds of faults"
         raise DataError("\n  ".join([f"{where}: {count}", *faults]))
+
+
+def _excluding(splits: Sequence[str]) -> str:
+    """Return how to leave out rows of other splits; a cell that is empty is of none."""
+    named = [each for each in splits if each and each != "None"]
+    return f"; {excluding(named)} leaves them out" if named else ""
 
 
 def _of_one_part(faulty: Sequence[bool], splits: Sequence[Split | None]) -> str:

@@ -16,7 +16,7 @@ from trainable.errors import DataError, code_named
 from trainable.recipe.data import Data
 
 # These fields choose images; a DataSet has chosen them already
-CHOOSING = ("exclude", "min_images", "train_limit", "validation_seed")
+CHOOSING = ("exclude", "exclude_parts", "min_images", "train_limit", "validation_seed")
 
 MakeData = Callable[[], Any]
 """Returns a DataSet (`from_arrays`, `load`), or images and labels, which are split as the recipe says."""
@@ -53,7 +53,7 @@ def _check_chosen(spec: Data, made: DataSet) -> None:
     if spec.group is not None and not made.grouped:
         raise DataError(f"data.group: {which} knows no groups")
     fields = [
-        *(f"data.{name}" for name in CHOOSING if getattr(spec, name) is not None),
+        *(f"data.{name}" for name in CHOOSING if getattr(spec, name) not in (None, ())),
         *(f"data.{part}: none" for part in spec.parts_left_out),
     ]
     if fields:

@@ -19,6 +19,7 @@ from trainable.data.masks import torchvision_sets as masked_torchvision_sets
 from trainable.data.masks.arrays import pairs_of_arrays
 from trainable.data.masks.collection import surveyed
 from trainable.data.masks.pairs import Pairs
+from trainable.data.part_names import refuse_excluded
 from trainable.data.source import Collection
 from trainable.errors import DataError
 from trainable.files.paths import usable_path
@@ -86,6 +87,8 @@ def _checked_format(spec: Data, path: Path) -> Format:
             "data.columns: a manifest has columns, and a folder saved by Hugging Face datasets; "
             f"{path} has format {form}"
         )
+    if form not in ("folder", "manifest", "datasets"):
+        refuse_excluded(spec, f"{path} (format {form})")
     return form
 
 
@@ -94,7 +97,9 @@ def _read(form: Format, spec: Data, path: Path, download: bool) -> Collection:
         case "digits":
             return digits.read()
         case "folder":
-            return folder.read(path, **spec.named_parts, left_out=spec.parts_left_out)
+            return folder.read(
+                path, **spec.named_parts, left_out=spec.parts_left_out, excluded=spec.exclude_parts
+            )
         case "manifest":
             return manifest.read(spec)
         case "datasets":
@@ -131,11 +136,13 @@ def _pairs(form: Format, spec: Data, path: Path, download: bool, masks: Masks) -
 def _masked_folder(path: Path, spec: Data, masks: Masks) -> Pairs:
     """Returns the pairs below a folder, which may be laid out as published data sets are."""
     named = spec.named_parts
+    if voc.is_voc(path) or cityscapes.is_cityscapes(path):
+        refuse_excluded(spec, f"{path}, as a published data set is laid out,")
     if voc.is_voc(path):
         return voc.read(path, named, masks, spec.parts_left_out)
     if cityscapes.is_cityscapes(path):
         return cityscapes.read(path, named, masks, spec.parts_left_out)
-    return masked_folder.read(path, named, masks, spec.parts_left_out)
+    return masked_folder.read(path, named, masks, spec.parts_left_out, spec.exclude_parts)
 
 
 def _format(spec: Data, path: Path) -> Format:

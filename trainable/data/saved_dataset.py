@@ -20,7 +20,14 @@ from trainable.data.arrow_source import ArrowSource, check_declared, open_table
 from trainable.data.classes import NO_LABEL, numbered, ordered
 from trainable.data.groups import capture_in, captured
 from trainable.data.manifest_rows import absolute
-from trainable.data.part_names import none_leaves_out, part_named, part_names
+from trainable.data.part_names import (
+    PartChoice,
+    excluding,
+    none_leaves_out,
+    part_named,
+    part_names,
+    refuse_excluded,
+)
 from trainable.data.source import LEFT_OUT, Collection, Split
 from trainable.data.table import texts
 from trainable.errors import DataError, listed, quoted
@@ -86,8 +93,9 @@ def read(root: Path, spec: Data) -> Collection:
 
 def _folders(root: Path, spec: Data) -> dict[Split, Path]:
     if not (root / PARTS_FILE).is_file():
+        refuse_excluded(spec, f"{root}, a saved set without splits,")
         return {"train": root}
-    names = _json(root / PARTS_FILE)["splits"]
+    names = PartChoice.of(spec).used(_json(root / PARTS_FILE)["splits"], root)
     named = spec.named_parts
     found: dict[Split, Path] = {}
     for name in names:
@@ -96,7 +104,8 @@ def _folders(root: Path, spec: Data) -> dict[Split, Path]:
             known = ", ".join(part_names(named).values())
             problem = "is not known" if part is None else f"is a second {part} part"
             raise DataError(
-                f"{root}: split {quoted(name)} {problem}; expected {known}. data.{part or 'train'} names one"
+                f"{root}: split {quoted(name)} {problem}; expected {known}. data.{part or 'train'} names "
+                f"one, and {excluding([name])} leaves it out"
             )
         if Path(name).name != name:
             raise DataError(f"{root}: split {quoted(name)} is no name of a folder")
@@ -105,7 +114,7 @@ def _folders(root: Path, spec: Data) -> dict[Split, Path]:
         raise DataError(
             f"{root}: there is no training split among {listed(list(names))}; name it by data.train"
         )
-    return {part: folder for part, folder in found.items() if part not in spec.parts_left_out}
+    return found
 
 
 def _images_folder(root: Path, spec: Data) -> str:

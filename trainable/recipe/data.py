@@ -166,6 +166,14 @@ class Data(Spec):
             YOURS,
         ),
     ] = None
+    exclude_parts: Annotated[
+        tuple[Annotated[str, Field(min_length=1)], ...],
+        Purpose(
+            "leaves out parts of other names, such as unlabeled: folders beside those of train and test, a "
+            "manifest's splits, or those of a saved data set",
+            YOURS,
+        ),
+    ] = ()
     exclude: Annotated[
         str | None,
         Field(min_length=1),
@@ -287,8 +295,9 @@ def decisive(data: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: value
         for name, value in data.items()
-        if name not in ("cache", "leaks", "unscored") and not (name in ADDED and value is None)
+        if name not in ("cache", "leaks", "unscored") and not (name in ADDED and not value)
     }
 
 
-ADDED = ("exclude", "min_images")  # recipes of earlier versions have not these fields, and keep their digest
+# Recipes of earlier versions have not these fields, and keep their digest
+ADDED = ("exclude", "exclude_parts", "min_images")

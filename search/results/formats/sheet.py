@@ -24,7 +24,7 @@ NO_RESULT = (
 """These fields change how fast a run is, or whether it starts, and none of its results."""
 PARTS = (
     *("path", "format", "name", "columns", "root", "group", "train", "validation", "test"),
-    *("exclude", "min_images"),
+    *("exclude", "exclude_parts", "min_images"),
     *("validation_fraction", "test_fraction", "split_seed", "validation_seed", "train_limit"),
 )
 """These fields of `data` decide which images there are, and which is in which part."""

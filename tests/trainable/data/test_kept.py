@@ -12,7 +12,7 @@ from PIL import Image
 
 from tests.trainable.data_forms import FORMS, Labelled, labelled, write_csv, write_forms, write_npz
 from tests.trainable.small_images import write_classes, write_image
-from trainable.data import DataSet, load
+from trainable.data import DataSet, from_arrays, load
 from trainable.data.masks.folder import read as read_masked
 from trainable.errors import DataError, RecipeError
 from trainable.recipe import Recipe
@@ -67,6 +67,66 @@ def test_images_without_a_label_are_left_out_by_the_list_that_names_them(tmp_pat
     both = write_csv(tmp_path / "both.csv", [{"image": each} for each in lost])
     found = load(Data(path=path, exclude=str(both), test_fraction=0.0)).info
     assert found.train_images + found.validation_images == 14
+
+
+@pytest.mark.parametrize("form", ["folder", "csv", "datasets"])
+def test_a_part_of_another_name_is_left_out_by_the_field_that_its_refusal_names(
+    tmp_path: Path, form: str
+) -> None:
+    path = stored(tmp_path, form, train=[8, 8], test=[3, 3], unlabeled=[1, 0])
+    assert "data.exclude_parts: [unlabeled]" in fault_of(path)
+    assert sizes(load(Data(path=path, exclude_parts=("unlabeled",)))) == (14, 2, 6)
+    odd = fault_of(path, exclude_parts=("unlabelled",))
+    assert "data.exclude_parts: 'unlabelled': " in odd
+    assert "'train'" in odd
+
+
+@pytest.mark.parametrize("form", ["folder", "datasets"])
+@pytest.mark.parametrize("values", [{"validation": "val"}, {}])
+def test_one_of_two_parts_of_one_meaning_is_left_out(
+    tmp_path: Path, form: str, values: dict[str, Any]
+) -> None:
+    path = stored(tmp_path, form, train=[8, 8], val=[3, 3], validation=[2, 2])
+    assert "data.exclude_parts: [validation]" in fault_of(path, **values)
+    assert sizes(load(Data(path=path, exclude_parts=("validation",), **values))) == (16, 6, 0)
+    assert sizes(load(Data(path=path, validation="none", test_fraction=0.0))) == (14, 2, 0)
+
+
+def test_photographs_without_folders_of_classes_beside_train_are_left_out(tmp_path: Path) -> None:
+    write_classes(tmp_path / "train", {"cat": 20, "dog": 20})
+    write_image(tmp_path / "test1" / "1.jpg")
+    path = str(tmp_path)
+    for values in ({}, {"test": "none"}):
+        assert "data.exclude_parts: [test1]" in fault_of(path, **values)
+    assert sizes(load(Data(path=path, exclude_parts=("test1",)))) == (28, 6, 6)
+
+
+@pytest.mark.parametrize("around", [False, True])
+def test_a_part_without_masks_is_left_out_by_the_field_that_its_refusal_names(
+    tmp_path: Path, around: bool
+) -> None:
+    for part in ("train", "val"):
+        for folder in ("images", "masks"):
+            place = (folder, part) if around else (part, folder)
+            write_image(tmp_path.joinpath(*place) / "a.png")
+    extra = ("images", "unlabeled") if around else ("unlabeled", "images")
+    write_image(tmp_path.joinpath(*extra) / "a.png")
+    named: Any = {"train": None, "validation": None, "test": None}
+    with pytest.raises(DataError, match=r"data\.exclude_parts: \[unlabeled\]"):
+        read_masked(tmp_path, named, Masks())
+    found = read_masked(tmp_path, named, Masks(), excluded=("unlabeled",))
+    assert list(found.parts) == ["train", "validation"]
+
+
+def test_forms_whose_parts_have_no_names_of_their_own_refuse_names_of_parts(tmp_path: Path) -> None:
+    path = stored(tmp_path, "npz", train=[8, 8])
+    assert "has no parts but train, validation and test" in fault_of(path, exclude_parts=("unlabeled",))
+    with pytest.raises(DataError, match="has no parts but train"):
+        load(Data(exclude_parts=("unlabeled",)))
+    with pytest.raises(DataError, match="has no parts but train"):
+        from_arrays(
+            (np.zeros((8, 4, 4), np.uint8), np.arange(8) % 2), spec=Data(exclude_parts=("unlabeled",))
+        )
 
 
 def fault_of(path: str, **values: Any) -> str:
@@ -193,3 +253,4 @@ def test_training_images_cannot_be_left_out() -> None:
 def test_recipes_that_leave_nothing_out_keep_the_digest_of_earlier_versions() -> None:
     assert Recipe(data=Data(unscored="allow")).digest() == Recipe().digest() == "586201c81a59"
     assert Recipe(data=Data(min_images=2)).digest() != Recipe().digest()
+    assert Recipe(data=Data(exclude_parts=("unlabeled",))).digest() != Recipe().digest()

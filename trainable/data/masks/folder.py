@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from trainable.data.masks.pairing import (
     without_suffix,
 )
 from trainable.data.masks.pairs import Pair, Pairs
-from trainable.data.part_names import none_leaves_out, part_named
+from trainable.data.part_names import PartChoice, excluding, none_leaves_out, part_named
 from trainable.data.source import Split
 from trainable.errors import DataError, listed
 from trainable.recipe.tasks import Masks
@@ -37,9 +37,14 @@ class Place(NamedTuple):
 
 
 def read(
-    root: Path, named: Mapping[Split, str | None], masks: Masks, left_out: Container[Split] = ()
+    root: Path,
+    named: Mapping[Split, str | None],
+    masks: Masks,
+    left_out: Container[Split] = (),
+    excluded: Sequence[str] = (),
 ) -> Pairs:
-    """Returns the pairs below a folder; `named` are part folders that do not have the usual names.
+    """Returns the pairs below a folder; `named` are part folders that do not have the usual names, and
+    `excluded` folders that are no part.
 
     Images are in `images` and masks in `masks`, or in folders that a person names so. There may be folders of
     parts in both of them, or around them; otherwise all is one tree. With `masks.suffix`, both may be in one
@@ -47,19 +52,18 @@ def read(
     ending. Hidden files and files that are no images are ignored. Raises DataError for anything that would
     leave images out.
     """
-    places = _places(root, named, masks, left_out)
+    places = _places(root, PartChoice(named, left_out, excluded), masks)
     pairs = {part: _pair(root, part, place, masks) for part, place in places.items()}
     return Pairs(str(root), "folder", pairs, found=_said(root, places["train"], masks))
 
 
-def named_parts(
-    folder: Path, named: Mapping[Split, str | None], left_out: Container[Split] = ()
-) -> dict[Split, Path]:
+def named_parts(folder: Path, choice: PartChoice) -> dict[Split, Path]:
     """Returns the folders of parts that are directly in a folder, by part; none if there is no training part.
 
     Raises DataError for a part that is named and missing, two folders of one part, and images beside parts.
     """
-    children, found = subfolders(folder), dict[Split, Path]()
+    named, found = choice.named, dict[Split, Path]()
+    children = [folder / name for name in choice.used([each.name for each in subfolders(folder)], folder)]
     for part, name in named.items():
         if name is not None and name not in [child.name for child in children]:
             there = listed([child.name for child in children], 20) or "none"
@@ -72,7 +76,7 @@ def named_parts(
         if found_part is not None and (first := found.setdefault(found_part, child)) != child:
             raise DataError(
                 f"{folder}: {first.name} and {child.name} could both be the {found_part} part; name one by "
-                f"data.{found_part}"
+                f"data.{found_part}, or leave one out by {excluding([child.name])}"
             )
     if "train" not in found:
         return {}
@@ -82,28 +86,22 @@ def named_parts(
             f"{folder}: images beside the folders of parts would be left out: {listed(loose)}; expected all "
             "of them in these folders: move them into one, or away"
         )
-    return {part: child for part, child in found.items() if part not in left_out}
+    return found
 
 
-def _places(
-    root: Path, named: Mapping[Split, str | None], masks: Masks, left_out: Container[Split]
-) -> dict[Split, Place]:
+def _places(root: Path, choice: PartChoice, masks: Masks) -> dict[Split, Place]:
     """Returns the folders of each part: parts in the folders of images and masks, else around them."""
     if (place := _two_folders(root, masks)) is not None:
-        parts = named_parts(place.images, named, left_out)
-        return _parts_within(place, parts, named, left_out) if parts else {"train": place}
-    if parts := named_parts(root, named, left_out):
+        parts = named_parts(place.images, choice)
+        return _parts_within(place, parts, choice) if parts else {"train": place}
+    if parts := named_parts(root, choice):
         return {part: _place_in(folder, part, masks) for part, folder in parts.items()}
     return {"train": _place_in(root, "train", masks)}
 
 
-def _parts_within(
-    place: Place,
-    images: Mapping[Split, Path],
-    named: Mapping[Split, str | None],
-    left_out: Container[Split],
-) -> dict[Split, Place]:
-    masks = named_parts(place.masks, named, left_out)
+def _parts_within(place: Place, images: Mapping[Split, Path], choice: PartChoice) -> dict[Split, Place]:
+    here = [name for name in choice.excluded if (place.masks / name).is_dir()]  # most have images alone
+    masks = named_parts(place.masks, choice._replace(excluded=here))
     if images.keys() != masks.keys():
         raise DataError(
             f"{place.images} has folders of the parts {listed(list(images))}, and {place.masks} of "

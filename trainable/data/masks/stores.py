@@ -27,8 +27,8 @@ PLATEAU_FROM = 8  # with fewer values nothing tells a last object from the plate
 MATLAB = ".mat"
 # A file's first element is after so many bytes; elements of these kinds are an array, or compressed
 MATLAB_HEADER, MATLAB_ARRAY, MATLAB_COMPRESSED = 128, 14, 15
-# scipy makes arrays of these kinds by the dimensions that they declare: cells, structures, objects and text. Of
-# structures and objects, the names of fields are so many elements behind the dimensions
+# scipy makes arrays of these kinds by the dimensions that they declare. Of structures and objects, the names
+# of fields are so many elements behind the dimensions
 MATLAB_CELLS, MATLAB_STRUCTURES, MATLAB_OBJECTS, MATLAB_TEXT = 1, 2, 3, 4
 MATLAB_FIELDS = {MATLAB_STRUCTURES: 3, MATLAB_OBJECTS: 4}
 MATLAB_DIMENSIONS = 32  # scipy reads no more
@@ -266,7 +266,7 @@ def _declared(content: bytes, at: int, order: ByteOrder, most: int) -> int:
 
 
 def _most_fields(content: bytes, at: int, order: ByteOrder, elements: int) -> int:
-    """Return how many fields at most, one a byte of their names, an array has whose names are so many elements
+    """Return how many fields an array has at most, one a byte of their names, which are so many elements
     further on; 1 if it has none."""
     first = end = at
     for _ in range(elements):

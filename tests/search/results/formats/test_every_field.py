@@ -80,6 +80,7 @@ OTHERS: dict[str, Any] = {
     "data.validation": "held",
     "data.test": "last",
     "data.exclude": "copies.csv",
+    "data.exclude_parts": ["unlabeled"],
     "data.min_images": 3,
     "data.validation_seed": 1,
     "data.train_limit": 100,
