@@ -66,10 +66,10 @@ def rows_of(spec: Data, mask: str | None = None) -> Rows:
     table = _trimmed(table, spec, mask)
     if not table.numbers:
         raise DataError(f"{path}: has no rows; expected one for each image")
-    cells = table.columns.get(split)
-    if cells is not None or spec.exclude_parts:
-        used = {*PartChoice.of(spec).used([each or "" for each in cells or ()], path)}
-        table = table.only([each in used for each in ((cell or "") for cell in cells or ())])
+    if spec.exclude_parts or spec.parts_left_out:
+        cells = [each or "" for each in table.columns.get(split, [])]
+        used = {*PartChoice.of(spec).used(cells, path)}
+        table = table.only([each in used for each in cells]) if cells else table
     splits = _splits(table.columns.get(split), len(table.numbers), spec)
     files = _located(table.columns[columns.path], spec)
     mask_files = [] if mask is None else _located(table.columns[mask], spec)
