@@ -54,6 +54,7 @@ from trainable.data.measure import comparable
 from trainable.errors import UserError
 from trainable.recipe import Recipe
 from trainable.recipe.distillation import TEACHER
+from trainable.recipe.metrics import Kind
 from trainable.recipe.yamlfile import write_whole
 from trainable.tune.carried import NOTHING, Carried, CarriedCode, CarriedMetric
 
@@ -127,7 +128,7 @@ def prepare(
         say(line)
     _say_parts(data, say)
     _say_unknown_statistics(base, say, download=download)
-    check_metrics(code.metrics, data)
+    check_metrics(base.evaluation.metrics, code.metrics, data)
     facts = measured_anew(base, data.info, trial, code.model, download=download)
     facts = with_networks(
         start.known_in(with_written_facts(facts, study)), study, data.info, download=download
@@ -286,16 +287,22 @@ def write_facts(prepared: Prepared) -> None:
     )
 
 
-def check_metrics(metrics: Own, data: DataSet) -> None:
-    """Call a person's own metrics once, on answers drawn at random for the validation part: a fault in one
-    would end every trial. Raises UserError."""
-    if not metrics:
+def check_metrics(specs: Sequence[Kind], metrics: Own, data: DataSet) -> None:
+    """Raise UserError where the answers that metrics need do not fit in this machine's memory, and for a
+    fault of a person's own metrics, which are called once, on answers drawn at random for the validation
+    part: either would end every trial."""
+    if not specs and not metrics:
         return
     import torch
 
     from trainable.training.answers import Answers
     from trainable.training.extra_metrics import make_extra_metrics
 
+    if not data.info.dense:
+        scored = max(data.info.validation_images, data.info.test_images)
+        make_extra_metrics(specs, metrics, data.info.classes).check_fits(scored, torch.device("cpu"))
+    if not metrics:
+        return
     labels = torch.from_numpy(np.array(data.validation.labels, np.int64))
     shape = (len(labels), len(data.info.classes))
     logits = torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)

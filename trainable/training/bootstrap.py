@@ -13,9 +13,10 @@ of images: there they have no interval.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, assert_never
 
@@ -57,8 +58,12 @@ from trainable.training.resampled_curves import (
     sums_by_group,
 )
 
+logger = logging.getLogger(__name__)
+
 RESAMPLES = 1_000
 PERCENTS = (2.5, 97.5)
+# With more images times classes, a curve for each class takes more than about a minute to resample
+MOST_PROBABILITIES = 2**24
 AT_ONCE = 4_000_000
 """So many counts (images times resamples) are held at once, which take 16 MB."""
 
@@ -105,7 +110,9 @@ def intervals(answers: Answers, extra: ExtraMetrics, seed: int, resamples: int =
 def resampled_metrics(
     answers: Answers, extra: ExtraMetrics, seed: int, resamples: int = RESAMPLES
 ) -> dict[str, Array]:
-    """Returns each metric that a part is scored by, of every resample of its images: [resamples] by name."""
+    """Returns each metric that a part is scored by, of every resample of its images: [resamples] by name;
+    none of those that would take long, as they need the probabilities of many classes."""
+    extra = _quick(answers, extra)
     random = np.random.default_rng(seed)
     chunks = counts_of_images(random, len(answers.labels), resamples)
     parts = [_measured(answers, extra, counts) for counts in chunks]
@@ -165,6 +172,18 @@ def counts_of_images(random: np.random.Generator, images: int, resamples: int) -
         drawn = random.integers(0, images, (count, images)) + images * np.arange(count)[:, None]
         flat = np.bincount(drawn.reshape(-1), minlength=count * images)
         yield np.ascontiguousarray(flat.reshape(count, images).T.astype(np.float32))
+
+
+def _quick(answers: Answers, extra: ExtraMetrics) -> ExtraMetrics:
+    """Return the metrics without those that need all probabilities, where these take long; say so then."""
+    images, classes = len(answers.labels), answers.classes
+    if not extra.needs_probabilities or images * classes <= MOST_PROBABILITIES:
+        return extra
+    logger.warning(
+        "%s: no interval is given: resamples of %s images with the probabilities of %s classes take long",
+        *(", ".join(extra.of_probabilities), f"{images:,}", f"{classes:,}"),
+    )
+    return replace(extra, specs=[each for each in extra.specs if not each.needs_probabilities], own={})
 
 
 def _measured(answers: Answers, extra: ExtraMetrics, counts: Array) -> dict[str, Array]:
@@ -249,12 +268,14 @@ def _mean_of_classes(
 
 def _of_functions(answers: Answers, extra: ExtraMetrics, counts: Array) -> Iterator[tuple[str, Array]]:
     """Yields what each function of the caller's makes of every resample, if it fails on none."""
-    if not extra.own:
-        return
-    samples = [answers.of(np.repeat(np.arange(len(each)), each.astype(int))) for each in counts.T]
+
+    def samples() -> Iterator[Answers]:  # one at a time: each has the probabilities of all classes
+        for each in counts.T:
+            yield answers.of(np.repeat(np.arange(len(each)), each.astype(int)))
+
     for name, metric in extra.own.items():
         with suppress(UserError):
-            yield name, np.array([called(name, metric, sample) for sample in samples])
+            yield name, np.array([called(name, metric, sample) for sample in samples()])
 
 
 def _mean_where(there: Array, above: Array, below: Array) -> Array:

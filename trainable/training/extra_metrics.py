@@ -15,9 +15,11 @@ from functools import partial
 from typing import Any, assert_never
 
 import numpy as np
+import torch
 from torch import Tensor
 
-from trainable.errors import Fault, RecipeError, UserError
+from trainable.errors import Fault, RecipeError, UserError, listed
+from trainable.files.host_memory import available_bytes
 from trainable.recipe.metrics import (
     AUROC,
     MODES,
@@ -46,6 +48,7 @@ RESERVED = ("loss", "accuracy", "balanced_accuracy", "top5_accuracy", "mean_iou"
 """No function of the caller's may have these names."""
 NAME = re.compile(r"[a-z][a-z0-9_]{0,99}")
 OF_MASKS = "boundary_f1 is measured of masks, by `mask_scores`: a recipe refuses it for labels of images"
+PROBABILITY_BYTES = 8  # float64
 GUESSING = 0.5
 """The area under any ROC curve of a model that guesses."""
 
@@ -94,7 +97,32 @@ class ExtraMetrics:
     @property
     def needs_probabilities(self) -> bool:
         """Whether one needs the probabilities of all classes, which take images x classes x 8 bytes."""
-        return bool(self.own) or any(spec.needs_probabilities for spec in self.specs)
+        return bool(self.of_probabilities)
+
+    @property
+    def of_probabilities(self) -> tuple[str, ...]:
+        """The names of those that need the probabilities of all classes."""
+        return (*(spec.kind for spec in self.specs if spec.needs_probabilities), *self.own)
+
+    def check_fits(self, images: int, device: torch.device) -> None:
+        """Raise UserError where the probabilities of all classes for so many images do not fit in the free
+        memory: on the host as logits, as probabilities and as the copy of a caller's function, on a GPU once,
+        while the images are scored."""
+        if not self.needs_probabilities:
+            return
+        size = images * len(self.classes) * PROBABILITY_BYTES
+        places = {"memory": ((3 if self.own else 2) * size, available_bytes())}
+        if device.type == "cuda":
+            places["the GPU's memory"] = (size, _free_on(device))
+        for place, (needed, free) in places.items():
+            if needed > free:
+                names = listed(list(self.of_probabilities))
+                raise UserError(
+                    f"metrics {names}: the probabilities of {len(self.classes):,} classes for {images:,} "
+                    f"images take {needed:,} bytes of {place}, and {free:,} are free; leave these metrics "
+                    "out (evaluation.metrics, or functions of yours), or score fewer images "
+                    "(data.validation_fraction, data.test_fraction)"
+                )
 
     def measure(self, answers: Answers) -> dict[str, float]:
         """Returns finite values by name. Raises UserError where a function of the caller's gives none."""
@@ -116,6 +144,12 @@ class ExtraMetrics:
         values: dict[str, float] = {spec.kind: spec.worst for spec in self.specs}
         own = {name: each.worst_value for name, each in self.own.items()}
         return replace(scores, extra={**scores.extra, **values, **own})
+
+
+def _free_on(device: torch.device) -> int:
+    """Return the free bytes of a GPU, with those that torch holds for tensors to come."""
+    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return int(torch.cuda.mem_get_info(device)[0] + unused)
 
 
 def make_extra_metrics(specs: Sequence[Kind], own: Own, classes: Sequence[str]) -> ExtraMetrics:

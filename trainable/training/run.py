@@ -103,6 +103,8 @@ class Run:
         self.precision = precision.resolve(self.recipe.precision, self.device)
         self.extra_metrics = make_extra_metrics(self.recipe.evaluation.metrics, metrics or {}, info.classes)
         self._task = task or task_of(self.recipe, info, self.device, self.extra_metrics)
+        if not self._task.measures_itself:
+            self.extra_metrics.check_fits(max(info.validation_images, info.test_images), self.device)
         with self._generators(Use.WEIGHTS):
             network = given_or_made(model, recipe.model, info, download=download)
             self.model = prepared(network, self.recipe, ranks, self.device)

@@ -169,3 +169,18 @@ def test_percentiles_that_meet_are_no_interval_though_some_resamples_differ() ->
     values = np.array([0.0] + [1.0] * 999)
     assert bounds_of(values) is None
     assert bounds_of(values, 9) == pytest.approx((0.7009, 1.0), abs=1e-4)
+
+
+def test_metrics_over_many_images_and_classes_have_no_interval_and_it_is_said(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = random_answers(60, 0)
+    extra = ExtraMetrics(specs(EVERY), {"mine": Metric(accuracy)}, NAMES)
+    monkeypatch.setattr("trainable.training.bootstrap.MOST_PROBABILITIES", 180)
+    assert {"auroc", "mine"} < intervals(found, extra, 0, 10).bounds.keys()
+    assert not caplog.text
+    monkeypatch.setattr("trainable.training.bootstrap.MOST_PROBABILITIES", 179)
+    bounds = intervals(found, extra, 0, 10).bounds
+    assert {"accuracy", "macro_f1"} < bounds.keys()
+    assert not {"auroc", "average_precision", "recall_at_precision", "mine"} & bounds.keys()
+    assert "mine: no interval is given: resamples of 60 images" in caplog.text

@@ -260,6 +260,24 @@ def test_a_function_that_fails_is_one_clear_message(function: Any, message: str)
 
 
 @pytest.mark.parametrize("name", ["accuracy", "auroc", "F1", "", "a b"])
+def test_probabilities_that_do_not_fit_in_memory_are_refused_before_training_with_the_metrics_that_need_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    needed = 20 * CLASSES * 8 * 2
+    monkeypatch.setattr("trainable.training.extra_metrics.available_bytes", lambda: needed - 1)
+    asked = small_recipe({"evaluation.metrics": ["auroc", "macro_f1"]})
+    with pytest.raises(UserError) as caught:
+        Run(asked, data=data_set(), model=plain_net())
+    assert str(caught.value).startswith(
+        f"metrics auroc: the probabilities of {CLASSES} classes for 20 images take {needed:,} bytes of memory"
+    )
+    with pytest.raises(UserError, match="metrics mine: the probabilities of"):
+        Run(small_recipe(), data=data_set(), model=plain_net(), metrics={"mine": accuracy})
+    Run(small_recipe({"evaluation.metrics": ["macro_f1"]}), data=data_set(), model=plain_net()).close()
+    monkeypatch.setattr("trainable.training.extra_metrics.available_bytes", lambda: needed)
+    Run(asked, data=data_set(), model=plain_net()).close()
+
+
 def test_a_function_needs_a_name_of_its_own(name: str) -> None:
     with pytest.raises(UserError, match="a function cannot be called"):
         make_extra_metrics((), {name: accuracy}, NAMES)
