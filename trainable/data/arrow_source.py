@@ -52,7 +52,7 @@ def check_declared(files: Sequence[str], columns: int) -> None:
                 f"buffers; expected at most {MOST_ROWS:,} rows and {MOST_BYTES:,} bytes. `save_to_disk` of "
                 "`datasets` compresses nothing: load the set there and save it again"
             )
-    check_memory(Path(files[-1]).parent, rows, columns, unpacked)
+    check_memory(Path(files[-1]).parent, rows, rows * columns, unpacked)
 
 
 def _declared(file: str) -> Iterator[tuple[int, int]]:

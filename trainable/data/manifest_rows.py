@@ -13,7 +13,7 @@ from trainable.data.classes import NO_LABEL
 from trainable.data.groups import capture_in, captured
 from trainable.data.part_names import PartChoice, excluding, none_leaves_out, part_named, part_names
 from trainable.data.remote_data import cached, cached_objects
-from trainable.data.source import ASKING_THREADS, Split
+from trainable.data.source import ASKED_AT_ONCE, ASKING_THREADS, Split
 from trainable.data.table import Table, read_table
 from trainable.errors import DataError, listed
 from trainable.files.paths import usable_path
@@ -245,10 +245,15 @@ def _in_rows(fault: str, rows: Sequence[int], unit: str, example: str = "") -> s
 def _missing(files: Sequence[str | None]) -> list[bool]:
     """Returns for each file of this machine whether it is missing.
 
-    Threads ask: over a network each answer takes a while.
+    Threads ask for many at a time: over a network each answer takes a while, and what a pool keeps of each
+    question is more than all that a row says.
     """
+
+    def ask(first: int) -> list[bool]:
+        return [_is_missing(each) for each in files[first : first + ASKED_AT_ONCE]]
+
     with ThreadPoolExecutor(ASKING_THREADS) as pool:
-        return list(pool.map(_is_missing, files, chunksize=256))
+        return [each for some in pool.map(ask, range(0, len(files), ASKED_AT_ONCE)) for each in some]
 
 
 def _is_missing(file: str | None) -> bool:

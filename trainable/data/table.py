@@ -31,7 +31,10 @@ MOST_ROWS = 2**24
 SEPARATOR_LINE = re.compile(r'"?sep=(.)"?(?=\r?\n|\r)', re.IGNORECASE)
 HEAD_BYTES = 256
 AS_UTF_8 = 'save it as CSV in UTF-8 (in Excel: "CSV UTF-8")'
-CELL_BYTES = 100  # a cell takes about so much memory as text of Python's
+SHORTEN = "see that this is the list of images, and keep fewer rows in it"
+# Until its rows are checked, a list takes about so much memory: for a row, a cell, and the bytes of its text
+# (peaks of 100,000 rows, short and long ones, CSV and Parquet, n=1 each)
+ROW_BYTES, CELL_BYTES, TEXT_COPIES = 200, 170, 12
 
 
 class Table(NamedTuple):
@@ -59,7 +62,7 @@ def read_table(path: Path, required: Sequence[str], optional: Sequence[str]) -> 
     """
     try:
         if (size := check_regular(path).st_size) > MOST_BYTES:
-            raise DataError(f"{path}: has {size:,} bytes; a manifest has at most {MOST_BYTES:,}")
+            raise DataError(f"{path}: has {size:,} bytes; a manifest has at most {MOST_BYTES:,}; {SHORTEN}")
         read = _from_parquet if path.suffix.lower() in PARQUET else _from_csv
         return read(path, required, optional)
     except DataError:
@@ -74,6 +77,8 @@ def _from_csv(path: Path, required: Sequence[str], optional: Sequence[str]) -> T
         separator, text = said[1], text[said.end() :]
     else:
         separator = _separator(text, SEPARATORS.get(path.suffix.lower(), ","), required)
+    rows_at_most = 1 + max(text.count("\n"), text.count("\r"))
+    check_memory(path, rows_at_most, rows_at_most + text.count(separator), TEXT_COPIES * len(text))
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     try:
         rows = list(islice(_numbered(reader), MOST_ROWS + 2))  # the header, and one too many
@@ -83,7 +88,7 @@ def _from_csv(path: Path, required: Sequence[str], optional: Sequence[str]) -> T
         raise DataError(f"{path}: is empty; expected a header and a row for each image")
     (_, header), *cells = rows
     if len(cells) > MOST_ROWS:
-        raise DataError(f"{path}: has more than {MOST_ROWS:,} rows, the most of a manifest")
+        raise DataError(f"{path}: has more than {MOST_ROWS:,} rows, the most of a manifest; {SHORTEN}")
     wanted = _wanted(path, header, required, optional)
     if odd := [(number, len(row)) for number, row in cells if len(row) != len(header)]:
         named = listed([f"line {number} has {count}" for number, count in odd], 3)
@@ -182,26 +187,30 @@ def _check_declared(path: Path, declared: Any, columns: set[str]) -> None:
     if declared.num_rows > MOST_ROWS or unpacked > MOST_BYTES:
         raise DataError(
             f"{path}: declares {declared.num_rows:,} rows, and {unpacked:,} bytes of the columns that are "
-            f"read; a manifest has at most {MOST_ROWS:,} rows and {MOST_BYTES:,} bytes of them"
+            f"read; a manifest has at most {MOST_ROWS:,} rows and {MOST_BYTES:,} bytes of them; {SHORTEN}"
         )
-    check_memory(path, declared.num_rows, len(columns), unpacked)
+    check_memory(path, declared.num_rows, declared.num_rows * len(columns), TEXT_COPIES * unpacked)
 
 
-def check_memory(where: Path, rows: int, columns: int, unpacked: int) -> None:
-    """Raise DataError where so many rows of text, and so many bytes that are unpacked, do not fit in the free
+def check_memory(where: object, rows: int, cells: int, others: int) -> None:
+    """Raise DataError where so many rows and cells of text, and so many other bytes, do not fit in the free
     memory."""
-    needed, free = rows * columns * CELL_BYTES + unpacked, available_bytes()
+    needed, free = rows * ROW_BYTES + cells * CELL_BYTES + others, available_bytes()
     if needed > free:
         raise DataError(
-            f"{where}: {rows:,} rows need about {needed:,} bytes of memory, and {free:,} are free"
+            f"{where}: {rows:,} rows need about {needed:,} bytes of memory, and {free:,} are free; {SHORTEN}, "
+            "or use a machine with more memory"
         )
 
 
 def _check_expanded(column: pyarrow.ChunkedArray, where: str) -> None:
     """Raise DataError where cells that name their text by a number, or by its place, are more text than a
-    manifest has."""
+    manifest has, or than fits in the free memory."""
     if (size := sum(map(_text_bytes, column.chunks))) > MOST_BYTES:
-        raise DataError(f"{where}: unpacks to {size:,} bytes; a manifest has at most {MOST_BYTES:,}")
+        raise DataError(
+            f"{where}: unpacks to {size:,} bytes; a manifest has at most {MOST_BYTES:,}; {SHORTEN}"
+        )
+    check_memory(where, len(column), len(column), TEXT_COPIES * size)
 
 
 def _text_bytes(chunk: pyarrow.Array) -> int:

@@ -307,3 +307,31 @@ def test_a_csv_file_has_no_more_rows_than_a_manifest_may(
     (tmp_path / "images.csv").write_text("path,label\n" + "a.png,a\n" * 3)
     with pytest.raises(DataError, match="has more than 2 rows, the most of a manifest"):
         load(Data(path=str(tmp_path / "images.csv")))
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("images.csv", "path,label\n" + ",\n" * 999), ("images.csv", "path,label\r" + "a,b\r" * 999)],
+    ids=["empty cells", "old ends of lines"],
+)
+def test_rows_that_do_not_fit_in_memory_are_refused_before_they_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: str
+) -> None:
+    (tmp_path / name).write_bytes(content.encode())
+    needed = 1001 * 200 + 2001 * 170 + 12 * len(content)
+    monkeypatch.setattr("trainable.data.table.available_bytes", lambda: needed - 1)
+    said = rf"1,001 rows need about {needed:,} bytes of memory, .*; see that this is the list of images, and keep"
+    with pytest.raises(DataError, match=said):
+        load(Data(path=str(tmp_path / name)))
+
+
+def test_repeated_text_that_does_not_fit_in_memory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "a" * 2**10
+    column = arrow.DictionaryArray.from_arrays(arrow.array(np.zeros(2**10, np.int8)), arrow.array([text]))
+    file = tmp_path / "images.parquet"
+    arrow.parquet.write_table(arrow.table({"path": column, "label": column}), file, store_schema=False)
+    monkeypatch.setattr("trainable.data.table.available_bytes", lambda: 12 * 2**20)
+    with pytest.raises(DataError, match="1,024 rows need about .* bytes of memory"):
+        load(Data(path=str(file)))

@@ -136,7 +136,7 @@ def test_rows_are_bounded_before_they_are_read(tmp_path: Path) -> None:
             load(Data(path=str(folder)))
     with pytest.MonkeyPatch.context() as changed:
         changed.setattr("trainable.data.table.available_bytes", lambda: 2**20)
-        with pytest.raises(DataError, match=r"131,072 rows need about 26,214,400 bytes of memory"):
+        with pytest.raises(DataError, match=r"131,072 rows need about 70,778,880 bytes of memory"):
             load(Data(path=str(folder)))
 
 
