@@ -198,8 +198,8 @@ def check_memory(where: object, rows: int, cells: int, others: int) -> None:
     needed, free = rows * ROW_BYTES + cells * CELL_BYTES + others, available_bytes()
     if needed > free:
         raise DataError(
-            f"{where}: {rows:,} rows need about {needed:,} bytes of memory, and {free:,} are free; {SHORTEN}, "
-            "or use a machine with more memory"
+            f"{where}: {rows:,} rows need about {needed:,} bytes of memory, and {free:,} are free; "
+            f"{SHORTEN}, or use a machine with more memory"
         )
 
 
