@@ -96,8 +96,8 @@ def test_photographs_without_folders_of_classes_beside_train_are_left_out(tmp_pa
     write_classes(tmp_path / "train", {"cat": 20, "dog": 20})
     write_image(tmp_path / "test1" / "1.jpg")
     path = str(tmp_path)
-    for values in ({}, {"test": "none"}):
-        assert "data.exclude_parts: [test1]" in fault_of(path, **values)
+    for test in (None, "none"):
+        assert "data.exclude_parts: [test1]" in fault_of(path, test=test)
     assert sizes(load(Data(path=path, exclude_parts=("test1",)))) == (28, 6, 6)
 
 
