@@ -259,7 +259,6 @@ def test_a_function_that_fails_is_one_clear_message(function: Any, message: str)
         Run(small_recipe(), data=data_set(), metrics={"mine": function}).step()
 
 
-@pytest.mark.parametrize("name", ["accuracy", "auroc", "F1", "", "a b"])
 def test_probabilities_that_do_not_fit_in_memory_are_refused_before_training_with_the_metrics_that_need_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -278,6 +277,7 @@ def test_probabilities_that_do_not_fit_in_memory_are_refused_before_training_wit
     Run(asked, data=data_set(), model=plain_net()).close()
 
 
+@pytest.mark.parametrize("name", ["accuracy", "auroc", "F1", "", "a b"])
 def test_a_function_needs_a_name_of_its_own(name: str) -> None:
     with pytest.raises(UserError, match="a function cannot be called"):
         make_extra_metrics((), {name: accuracy}, NAMES)
