@@ -91,10 +91,10 @@ def test_a_list_of_copies_that_is_missing_or_stale_can_be_written_anew(tunebook:
         code, _, err = tunebook("check", study, "--write-exclusions", tmp_path / "new.csv")
         assert code == 2
         assert "set data.exclude=null to list all" in err.replace("\n", " ")
-        anew = ("--set", "data.exclude=null", "--write-exclusions", tmp_path / "new.csv")
-        code, out, err = tunebook("check", study, *anew)
-        assert code == 0, out + err
-        assert "no image is in two parts" in out.replace("\n", " ")
+    anew = ("--set", "data.exclude=null", "--write-exclusions", tmp_path / "new.csv")
+    code, out, err = tunebook("check", study, *anew)
+    assert code == 0, out + err
+    assert "no image is in two parts" in out.replace("\n", " ")
 
 
 @pytest.mark.slow("runs all checks")
