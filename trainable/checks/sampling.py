@@ -13,10 +13,9 @@ from trainable.data import ArrayPart, DataSet, FilePart, Part
 from trainable.data.arrays import as_tensor
 from trainable.data.decode import decode, raise_broken, resized
 from trainable.data.masks.planes import image_planes
-from trainable.data.measure import some
 from trainable.data.parts import MaskedFilePart, MaskedPart
 from trainable.data.source import Integers, Pixels, Selection
-from trainable.data.split import stratified_limit
+from trainable.data.split import some_of_each_class
 
 
 def pixels(data: DataSet, part: Part, positions: Integers, side: int | None = None) -> Pixels:
@@ -78,11 +77,7 @@ def largest_classes(data: DataSet, most: int) -> Integers:
 
 def _part(data: DataSet, part: Part, classes: Integers, most: int, side: int) -> ArrayPart:
     members = np.flatnonzero(np.isin(part.labels, classes))
-    present, numbers = np.unique(part.labels[members], return_inverse=True)
-    if len(present) > most:
-        positions = members[some(len(members), most)]
-    else:
-        positions = members[stratified_limit(numbers, tuple(map(str, present)), most, seed=0)]
+    positions = members[some_of_each_class(part.labels[members], most)]
     labels = np.searchsorted(classes, part.labels[positions])
     return ArrayPart(pixels(data, part, positions, side), labels.astype(np.int64))
 

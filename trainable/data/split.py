@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from trainable.data.measure import some
 from trainable.data.source import Integers
 from trainable.errors import DataError
 
@@ -67,6 +68,15 @@ def stratified_limit(labels: Integers, classes: Sequence[str], count: int, seed:
         for label, share in enumerate(shares)
     ]
     return np.sort(np.concatenate(chosen))
+
+
+def some_of_each_class(labels: Integers, most: int) -> Integers:
+    """Return at most `most` positions, ascending, always the same ones: in the labels' proportions, at least
+    one of every class that the labels have; of more classes than `most`, at random."""
+    present, numbers = np.unique(labels, return_inverse=True)
+    if len(present) > most:
+        return some(len(labels), most)
+    return stratified_limit(numbers, tuple(map(str, present)), most, seed=0)
 
 
 def check_fractions(validation: float, test: float) -> None:

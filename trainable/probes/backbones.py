@@ -20,6 +20,7 @@ from torch import nn
 from trainable.data import DataSet, Split
 from trainable.data.measure import some
 from trainable.data.source import Integers
+from trainable.data.split import some_of_each_class
 from trainable.errors import ModelError
 from trainable.files.host_memory import available_bytes
 from trainable.probes.live_bytes import held_bytes
@@ -62,10 +63,11 @@ class HeadScore:
 def features_of(network: nn.Module, data: DataSet, recipe: Recipe, device: torch.device) -> Features:
     """Returns what a network's body makes of a sample of training and validation images, shown as in scoring.
 
+    The training images are of every class, in proportion: a head never answers a class that it has not seen.
     Raises ModelError for a network that cannot be cut before its head.
     """
     chosen: dict[Split, Integers] = {
-        "train": some(len(data.train), TRAIN),
+        "train": some_of_each_class(data.train.labels, TRAIN),
         "validation": some(len(data.validation), VALIDATION),
     }
     found = part_features(network, data, recipe, device, chosen)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.trainable.small_runs import data_set, plain_net, small_recipe
+from trainable.data import from_arrays
 from trainable.errors import ModelError
 from trainable.probes.backbones import (
     Features,
@@ -71,6 +72,17 @@ def test_features_are_those_of_the_images_as_they_are_scored() -> None:
     assert found.validation.shape == (20, 8)
     np.testing.assert_array_equal(found.validation_labels, data.validation.labels)
     assert best_head(found).accuracy == 1.0
+
+
+def test_heads_are_fitted_to_images_of_every_class_of_a_large_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainable.probes.backbones.TRAIN", 20)
+    images = np.random.default_rng(0).integers(0, 256, (1003, 4, 4), dtype=np.uint8)
+    labels = np.repeat([0, 1, 2], [1000, 2, 1])
+    data = from_arrays((images, labels), (images[-3:], np.arange(3)))
+    network = nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.Linear(8, 3))
+    found = features_of(network, data, resolved(small_recipe(), data), CPU)
+    assert np.bincount(found.train_labels).tolist() == [18, 1, 1]
+    assert best_head(found).right.shape == (3,)
 
 
 def test_a_network_that_cannot_be_cut_is_refused() -> None:
