@@ -35,10 +35,10 @@ def make_database(file: Path) -> None:
     SQLite and SQLAlchemy raise, such as on a full disk; the file is then as it was.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
-    if not _is_wanting(file):
+    if not _missing_or_half_made(file):
         return
     with _one_at_a_time(file.parent):
-        while _is_wanting(file):
+        while _missing_or_half_made(file):
             if file.exists() and 0 <= time.time() - file.stat().st_mtime < MAKING_SECONDS:
                 time.sleep(PAUSE_SECONDS)  # another program may be making it
                 continue
@@ -105,7 +105,7 @@ def _has_rows(database: sqlite3.Connection, table: str) -> bool:
     return database.execute(f'SELECT 1 FROM "{table}" LIMIT 1').fetchone() is not None
 
 
-def _is_wanting(file: Path) -> bool:
+def _missing_or_half_made(file: Path) -> bool:
     return not file.exists() or _is_half_made(file)
 
 

@@ -50,6 +50,7 @@ from spaces.facts import Facts
 from spaces.rules.distillation import gain_to_expect
 from spaces.space import Space
 from trainable.data import DataInfo, DataSet, resolve
+from trainable.data.dataset import LOST_DETAIL
 from trainable.data.measure import comparable
 from trainable.errors import UserError
 from trainable.recipe import Recipe
@@ -219,18 +220,27 @@ def prepare_again(
 
 
 def _say_parts(data: DataSet, say: Say) -> None:
-    """Says which images are in two parts, or nearly the same as one of another part, and whether the parts
-    differ in their images or shares of classes. It looks where that takes a second or two: in sets of at most
-    COMPARED images in memory. `tunebook check` looks at others too."""
+    """Say what is wrong with the pixels; which images are in two parts, or nearly the same as one of another
+    part; and whether the parts differ in their images or shares of classes.
+
+    It looks where that takes a second or two: in sets of at most COMPARED images in memory. `tunebook check`
+    looks at others too.
+    """
     if not data.info.in_memory or sum(map(len, data.parts.values())) > COMPARED:
         return
-    from trainable.checks.duplicates import check_leaks
-    from trainable.checks.parts_alike import check_parts_alike, some_of_each
+    from trainable.checks.check import check_images, guarded
+    from trainable.checks.duplicates import Comparison
+    from trainable.checks.parts_alike import some_of_each
     from trainable.checks.shares import check_shares
 
-    findings = chain(check_leaks(data), check_shares(data), check_parts_alike(data, some_of_each(data)))
+    findings = chain(
+        guarded("label shares", lambda: check_shares(data)),
+        check_images(data, Comparison(data), lambda: (some_of_each(data), None)),
+    )
     for finding in findings:
-        if finding.level in ("warning", "error"):
+        is_remark = finding.means == LOST_DETAIL and bool(data.info.few_levels)
+        # contradictions are those of the test part's labels, too, which no search looks at
+        if finding.level in ("warning", "error") and finding.check != "contradictions" and not is_remark:
             say(f"{finding.what}: {finding.means}; {finding.do}")
 
 

@@ -27,7 +27,7 @@ from trainable.checks.mask_networks import check_initial_mask_loss, check_mask_o
 from trainable.checks.masks import check_masks
 from trainable.checks.networks import check_construction, check_initial_loss, check_outputs
 from trainable.checks.one_batch import check_one_batch
-from trainable.checks.parts_alike import check_parts_alike, known_images
+from trainable.checks.parts_alike import KnownImages, check_parts_alike, known_images
 from trainable.checks.shuffled_labels import check_shuffled
 from trainable.checks.shuffled_masks import check_shuffled_masks
 from trainable.checks.steps import FirstSteps, check_first_steps, check_step, first_steps
@@ -95,17 +95,21 @@ def check(
     if images is None:
         images = load_for(recipe, device, own_model=model is not None, download=download)
     subject = make_subject(recipe, images, model, device, download=download)
-    found = [*check_data(subject, seconds, full=full)]
-    blind = _show_nothing(found)
-    if not blind:
-        found += sparing("learning", lambda: check_lessons(subject, seconds))
-    found += check_network(subject, seconds, cpus, learns=not blind)
+    return _decoding_once([*_findings(subject, seconds, tools, full=full, cpus=cpus)])
+
+
+def _findings(
+    subject: Subject, seconds: float, tools: Sequence[Tool], *, full: bool, cpus: int | None
+) -> Iterator[Finding]:
+    show = yield from check_data(subject, seconds, full=full)
+    if show:
+        yield from guarded("learning", lambda: check_lessons(subject, seconds))
+    yield from check_network(subject, seconds, cpus, learns=show)
     if "gradcheck" in tools:
-        found += sparing("gradients", lambda: check_model_gradients(subject))
-    return _decoding_once(found)
+        yield from guarded("gradients", lambda: check_model_gradients(subject))
 
 
-def sparing(name: CheckName, findings: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
+def guarded(name: CheckName, findings: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
     """Yield the findings of a check; if it fails, yield that, so that the findings of others are not lost."""
     try:
         yield from findings()
@@ -136,38 +140,57 @@ def _decoding_once(findings: Sequence[Finding]) -> list[Finding]:
     return [each for each in findings if each not in errors or each is errors[0]]
 
 
-def _show_nothing(findings: Sequence[Finding]) -> bool:
-    return any(each.check == "pixel values" and each.level == "error" for each in findings)
-
-
 def tools_named(names: Sequence[str]) -> tuple[Tool, ...]:
     """Returns the debug tools with these names, each once. Raises UserError naming the known ones."""
     watching = dict.fromkeys(get_args(RunTool), "watches a run, use `tunebook train`")
     return chosen(names, get_args(Tool), watching)
 
 
-def check_data(subject: Subject, seconds: float = SECONDS, *, full: bool = False) -> Iterator[Finding]:
-    """Yields findings about images and labels, without training the network."""
+def check_data(
+    subject: Subject, seconds: float = SECONDS, *, full: bool = False
+) -> Generator[Finding, None, bool]:
+    """Yield findings about images and labels, without training the network; return whether the images show
+    anything."""
     data = subject.data
     if data.info.dense:
-        yield from sparing("mask values", lambda: check_masks(data, subject.recipe))
+        yield from guarded("mask values", lambda: check_masks(data, subject.recipe))
     else:
-        yield from sparing("class balance", lambda: check_labels(data, subject.recipe.data.unscored))
-        yield from sparing("label shares", lambda: check_label_shares(data))
-        yield from sparing("accuracy", lambda: [check_accuracy(data)])
+        yield from guarded("class balance", lambda: check_labels(data, subject.recipe.data.unscored))
+        yield from guarded("label shares", lambda: check_label_shares(data))
+        yield from guarded("accuracy", lambda: [check_accuracy(data)])
     compared = Comparison(data, full=full)
     if full:
-        yield from sparing("decoding", lambda: check_decoding(data))
-    values = [*sparing("pixel values", lambda: check_pixels(data, compared.sample))]
-    yield from values
-    if not _show_nothing(values):
-        alike = partial(check_parts_alike, data)
-        yield from sparing("parts alike", lambda: alike(*known_images(subject, ALIKE * seconds)))
+        yield from guarded("decoding", lambda: check_decoding(data))
+    show = yield from check_images(data, compared, lambda: known_images(subject, ALIKE * seconds))
+    if show:
         known = None if subject.is_own else pretrained_input(subject.recipe.model)
         normal = partial(check_normalisation, data, subject.recipe, subject.device, known)
-        yield from sparing("normalisation", normal)
-        yield from sparing("duplicates", lambda: check_duplicates(data, full=full, compared=compared))
-    yield from sparing("groups", lambda: check_groups(data, compared))
+        yield from guarded("normalisation", normal)
+    yield from guarded("groups", lambda: check_groups(data, compared, subject.recipe.data))
+    return show
+
+
+def check_images(
+    data: DataSet, compared: Comparison, known: Callable[[], KnownImages]
+) -> Generator[Finding, None, bool]:
+    """Yield findings about the pixels, and about parts that differ in kind or have equal images; return
+    whether the images show anything.
+
+    From images that show nothing the rest follows, and is not looked for. `known` is asked for the images to
+    compare.
+    """
+    try:
+        show = yield from check_pixels(data, compared.sample)
+    except Exception as error:
+        show = True  # as far as is known
+        yield from _failed("pixel values", error)
+    if not show:
+        others = "duplicates, normalisation, or what can be learnt"
+        yield unchecked("parts alike", f"the images show too little; nor are {others}", "see pixel values")
+        return show
+    yield from guarded("parts alike", lambda: check_parts_alike(data, *known()))
+    yield from guarded("duplicates", lambda: check_duplicates(data, full=compared.full, compared=compared))
+    return show
 
 
 def check_lessons(subject: Subject, seconds: float = SECONDS) -> Iterator[Finding]:
@@ -197,17 +220,17 @@ def check_network(
         return
     if each is None:
         return
-    yield from sparing("training step", lambda: _of_one_step(subject, batch))
-    yield from sparing("first steps", lambda: _of_first_steps(subject, each, FIRST * seconds, cpus))
+    yield from guarded("training step", lambda: _of_one_step(subject, batch))
+    yield from guarded("first steps", lambda: _of_first_steps(subject, each, FIRST * seconds, cpus))
     if not learns:
         return
     fitting = int(ONE_BATCH * seconds / (BATCH_STEPS * each))
     images = min(MOST, max(FEWEST, fitting))
-    yield from sparing("one batch", lambda: [check_one_batch(subject, images, ONE_BATCH * seconds)])
+    yield from guarded("one batch", lambda: [check_one_batch(subject, images, ONE_BATCH * seconds)])
     if dense:
-        yield from sparing("shuffled masks", lambda: [check_shuffled_masks(subject, SHUFFLED * seconds)])
+        yield from guarded("shuffled masks", lambda: [check_shuffled_masks(subject, SHUFFLED * seconds)])
     else:
-        yield from sparing("shuffled labels", lambda: [check_shuffled(subject, SHUFFLED * seconds)])
+        yield from guarded("shuffled labels", lambda: [check_shuffled(subject, SHUFFLED * seconds)])
 
 
 def _of_outputs(subject: Subject, batch: int) -> Generator[Finding, None, float | None]:

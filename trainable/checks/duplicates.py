@@ -46,7 +46,7 @@ class Comparison:
         return by_fingerprint(self.data, self.full)
 
     @cached_property
-    def telling(self) -> dict[bytes, list[NamedImage]]:
+    def without_blank(self) -> dict[bytes, list[NamedImage]]:
         """The images of `equal`; but each alone that is of one colour, where the check of pixels says that
         there are such: that they are equal, with whatever label, is no other fault."""
         images = self.equal[0]
@@ -72,27 +72,16 @@ def check_duplicates(
     `full` decodes all of them and takes no sample; `compared` are the images, where another check needs them.
     """
     compared = compared or Comparison(data, full=full)
-    images, extent = compared.telling, compared.equal[1]
-    yield from _leaks(data, images, extent, full)
-    if data.info.dense:
-        yield check_mask_contradictions(data, [*images.values()])
-    else:
-        yield check_contradictions([*images.values()], data.info.classes)
-
-
-def check_leaks(data: DataSet) -> Iterator[Finding]:
-    """Yields the findings of `check_duplicates` about images in two parts."""
-    yield from _leaks(data, *by_fingerprint(data, full=False), full=False)
-
-
-def _leaks(
-    data: DataSet, images: Mapping[bytes, list[NamedImage]], extent: str, full: bool
-) -> Iterator[Finding]:
+    images, extent = compared.without_blank, compared.equal[1]
     groups = [group for group in images.values() if len(group) > 1]
     seen = Counter(image.part for group in images.values() for image in group)
     exact = list(_exact_leaks(groups, seen, extent))
     yield from exact or [passed("duplicates", f"no image is in two parts ({extent})")]
     yield from check_near_duplicates(data, _copies(groups), full=full)
+    if data.info.dense:
+        yield check_mask_contradictions(data, [*images.values()])
+    else:
+        yield check_contradictions([*images.values()], data.info.classes)
 
 
 def _copies(groups: Sequence[list[NamedImage]]) -> set[tuple[Split, int]]:

@@ -126,13 +126,14 @@ def _is_split(members: Members, part: Split) -> bool:
 
 def _equal(members: Members, groups: Iterable[list[NamedImage]]) -> Iterator[tuple[At, At]]:
     for group in groups:
-        kept = list[At]()
+        kept = dict[Split, At]()  # the first of each part: in a part of the data all others stay, too
         for image in sorted(group, key=lambda each: (KEPT_FIRST.index(each.part), each.position)):
-            stays = next((each for each in kept if _are_apart(members, each[0], image.part)), None)
+            at = (image.part, image.position)
+            stays = next((kept[part] for part in kept if _are_apart(members, part, image.part)), None)
             if stays is None:
-                kept.append((image.part, image.position))
+                kept.setdefault(image.part, at)
             else:
-                yield (image.part, image.position), stays
+                yield at, stays
 
 
 def _near(
@@ -141,30 +142,30 @@ def _near(
     """Yield each image that is nearly the same as one that stays: of the parts before, and of its own part if
     that is split here."""
     vectors = descriptors(data, chosen)
-    parts = [part for part in KEPT_FIRST if part in vectors]
-    at = [(part, position) for part in parts for position in chosen[part].tolist()]
-    vector = torch.cat([vectors[part] for part in parts])
+    at, reach = list[At](), list[int]()  # a row is compared with the `reach` rows before it that are apart
+    for part in [each for each in KEPT_FIRST if each in vectors]:
+        first, count = len(at), len(chosen[part])
+        at += [(part, position) for position in chosen[part].tolist()]
+        reach += range(first, first + count) if _is_split(members, part) else [first] * count
+    vector = torch.cat([vectors[part] for part in KEPT_FIRST if part in vectors])
     stays = torch.tensor([each not in gone for each in at], dtype=torch.bool)
-    for row in torch.nonzero(_have_neighbours(vector)).flatten().tolist():
+    for row in torch.nonzero(_have_neighbours(vector, torch.tensor(reach))).flatten().tolist():
         if not stays[row]:
             continue
-        similar = (vector[:row] @ vector[row]) * stays[:row]
-        alike = torch.nonzero(similar >= SAME).flatten().tolist()
-        for other in sorted(alike, key=lambda each: -float(similar[each])):
-            if _are_apart(members, at[other][0], at[row][0]):
-                stays[row] = False
-                yield at[row], at[other]
-                break
+        similar = (vector[: reach[row]] @ vector[row]) * stays[: reach[row]]
+        nearest = int(similar.argmax())
+        if similar[nearest] >= SAME:
+            stays[row] = False
+            yield at[row], at[nearest]
 
 
-def _have_neighbours(vector: Tensor) -> Tensor:
-    """Return for each vector [N, d] whether an earlier one is nearly the same."""
+def _have_neighbours(vector: Tensor, reach: Tensor) -> Tensor:
+    """Return for each vector [N, d] whether one of the first `reach` [N] is nearly the same."""
     found = torch.zeros(len(vector), dtype=torch.bool)
     for start in range(0, len(vector), BLOCK):
-        rows = vector[start : start + BLOCK]
-        for before in range(0, start + 1, BLOCK):
-            similar = rows @ vector[before : before + BLOCK].T
-            if before == start:
-                similar = similar.tril(-1)
-            found[start : start + len(rows)] |= similar.max(1).values >= SAME
+        rows, end = vector[start : start + BLOCK], reach[start : start + BLOCK, None]
+        for before in range(0, int(end.max()), BLOCK):
+            others = vector[before : before + BLOCK]
+            near = (rows @ others.T >= SAME) & (torch.arange(before, before + len(others)) < end)
+            found[start : start + len(rows)] |= near.any(1)
     return found

@@ -10,19 +10,23 @@ from trainable.checks.duplicates import Comparison
 from trainable.checks.finding import Finding, passed
 from trainable.checks.near_duplicates import SAME, descriptors
 from trainable.data import DataSet
+from trainable.data.group_split import grouped_split
 from trainable.data.groups import Series
 from trainable.data.measure import some
 from trainable.data.source import Integers
-from trainable.errors import quoted
+from trainable.errors import DataError, quoted
+from trainable.recipe.data import Data
 
 # So much is compared to find whether series of equal names in several classes are one
 SERIES_LOOKED_AT, IMAGES_OF_EACH = 30, 20
 
 
-def check_groups(data: DataSet, compared: Comparison | None = None) -> Iterator[Finding]:
+def check_groups(
+    data: DataSet, compared: Comparison | None = None, spec: Data | None = None
+) -> Iterator[Finding]:
     """Yield findings about groups in two parts; without groups, about files that are named like series.
 
-    `compared` are the set's images, where they have been compared already.
+    `compared` are the set's images, where they have been compared already, and `spec` is how they were split.
     """
     if data.grouped:
         what = "; ".join(map(str, data.shared))
@@ -40,7 +44,8 @@ def check_groups(data: DataSet, compared: Comparison | None = None) -> Iterator[
         "note",
         f"files are named like series, and {what}",
         "if the images of a series are alike, scores reward memory of the training images",
-        f"name what belongs together by data.group: {_tried(data, series, compared or Comparison(data))}",
+        "name what belongs together by data.group: "
+        + _tried(data, series, compared or Comparison(data), spec or Data()),
     )
 
 
@@ -75,19 +80,42 @@ def _some_of_each_class(numbers: Integers, labels: Integers, name: int) -> Integ
     return np.concatenate([found[some(len(found), each)] for found in of_class])
 
 
-def _tried(data: DataSet, series: Series, compared: Comparison) -> str:
+def _tried(data: DataSet, series: Series, compared: Comparison, spec: Data) -> str:
     """Return the expression that finds the series, with what came of trying it."""
-    images = sum(map(len, data.parts.values()))
-    copies = [each for each in compared.equal[0].values() if len({one.part for one in each}) > 1]
-    remain = sum(len({int(series.groups[one.part][one.position]) for one in each}) > 1 for each in copies)
-    left = f"; of {len(copies):,} images that are in two parts, it parts {remain:,}" if copies else ""
-    tried = f"{quoted(series.expression)} makes {series.count:,} groups of {images:,} images{left}"
+    images, copies, remain = sum(map(len, data.parts.values())), 0, 0
+    for group in compared.equal[0].values():  # of equal images, in the order of the parts
+        others = sum(one.part != group[0].part for one in group)
+        several = len({int(series.groups[one.part][one.position]) for one in group}) > 1
+        copies, remain = copies + others, remain + others * several
+    left = f"; {remain:,} of the {copies:,} copies between parts could remain" if copies else ""
+    refused = _refusal(data, series, spec)
+    tried = f"{quoted(series.expression)} makes {series.count:,} groups of {images:,} images{left}{refused}"
     if series.joined is None:
         return tried
     return (
         f"{tried}. Equal names in two classes are two series there; if they are one, "
         f"{quoted(series.joined.expression)} makes {series.joined.count:,} groups"
+        + _refusal(data, series.joined, spec)
     )
+
+
+def _refusal(data: DataSet, series: Series, spec: Data) -> str:
+    """Return why these series would be refused as groups, in words; an empty text if they would not."""
+    given = [each for each in series.shared if not {each.first, each.second} <= {*series.drawn}]
+    if given:
+        what = "; ".join(each.called("series", "series") for each in given)
+        return f". As the parts are, that is refused: {what}; put each series into one part first"
+    # with masks, strata are made of the groups; of a limit, the images that are split are not at hand
+    if data.info.dense or spec.train_limit is not None:
+        return ""
+    labels = np.concatenate([data.parts[part].labels for part in series.drawn])
+    groups = np.concatenate([series.groups[part] for part in series.drawn]).astype(str).tolist()
+    how = (spec.validation_fraction, spec.test_fraction if "test" in series.drawn else 0.0, spec.split_seed)
+    try:
+        grouped_split(labels, groups, data.info.classes, *how, spec.validation_seed)
+    except DataError as error:
+        return f". As the images are, that is refused: {error}"
+    return ""
 
 
 def _leak(what: str) -> Finding:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 
 import numpy as np
 import torch
@@ -80,9 +80,14 @@ def show_nothing(images: Pixels) -> NDArray[np.bool_]:
     return ~shown
 
 
-def check_pixels(data: DataSet, sample: Pixels | None = None) -> Iterator[Finding]:
-    """Yield findings about the pixels of a sample of training images, `training_sample` by default."""
-    yield from _values(training_sample(data) if sample is None else sample, data.info.channels)
+def check_pixels(data: DataSet, sample: Pixels | None = None) -> Generator[Finding, None, bool]:
+    """Yield findings about the pixels of a sample of training images, `training_sample` by default; return
+    whether these show anything, so that there is something to look for in them."""
+    shows = True
+    for finding in _values(training_sample(data) if sample is None else sample, data.info.channels):
+        shows = shows and finding.level != "error"
+        yield finding
+    return shows
 
 
 def check_normalisation(

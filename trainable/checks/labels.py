@@ -9,6 +9,7 @@ import numpy as np
 
 from trainable.checks.finding import Finding, passed
 from trainable.data import DataSet
+from trainable.data.part_names import none_leaves_out
 from trainable.errors import listed
 from trainable.recipe.data import Unscored
 
@@ -24,16 +25,18 @@ NOISE_POINTS = 5.0
 differences between recipes: the gains of the documents' table (PaddleClas guide, 003:70-82) are about one
 point each."""
 
+NEVER_TRAINED = "; data.min_images: 1 leaves out classes without training images"
+
 
 def check_labels(data: DataSet, unscored: Unscored = "refuse") -> Iterator[Finding]:
     """Yield findings about class counts and the size of the validation part; `unscored` is the recipe's
     choice for classes that no validation image shows."""
     missing = list(_missing(data, unscored))
-    if data.info.without:
+    if data.info.left_out_in_words:
         yield Finding(
             "class balance",
             "note",
-            data.info.without,
+            data.info.left_out_in_words,
             "the network will take their images for other classes",
             "nothing, if they are not to be learnt; else gather more of them, and lower data.min_images",
         )
@@ -54,7 +57,7 @@ def _missing(data: DataSet, unscored: Unscored) -> Iterator[Finding]:
                 "they cannot be learnt"
                 if name == "train"
                 else "nobody will see how well they are learnt: scores are means over the other classes",
-                f"give the {name} part images of every class, or leave small classes out by data.min_images",
+                f"give the {name} part images of every class{none_leaves_out(name) or NEVER_TRAINED}",
             )
 
 

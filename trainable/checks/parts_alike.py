@@ -34,6 +34,9 @@ MEDIUM = 0.64
 half a standard deviation apart, which Cohen (1988, section 2.2) calls a medium effect. docs/decisions/0028
 has how often parts of one kind are above it, and which differences are found."""
 
+KnownImages = tuple[dict[Split, Integers], dict[Split, Floats] | None]
+"""The positions of each part's images to compare, and features of them [n, F], if there are any."""
+
 WORDS = Words(
     test=(
         "test images are of another kind than those that recipes are chosen by: validation scores may say "
@@ -80,9 +83,7 @@ def some_of_each(data: DataSet, most: int = MOST) -> dict[Split, Integers]:
     return {name: some(len(part), most) for name, part in data.parts.items()}
 
 
-def known_images(
-    subject: Subject, seconds: float
-) -> tuple[dict[Split, Integers], dict[Split, Floats] | None]:
+def known_images(subject: Subject, seconds: float) -> KnownImages:
     """Returns the positions of a sample of each part's images, and what the body of the recipe's pretrained
     network makes of them: features [n, F], or None if it has no such network, or not in so many seconds."""
     data = subject.data

@@ -83,13 +83,13 @@ class DataInfo:
         return bool(self.pixel_counts)
 
     @property
-    def without(self) -> str:
+    def left_out_in_words(self) -> str:
         """Return in words which classes are left out; an empty text if none are."""
         count = "1 class is" if len(self.left_out) == 1 else f"{len(self.left_out):,} classes are"
         return f"{count} left out by data.min_images: {listed(self.left_out, 20)}" if self.left_out else ""
 
     @property
-    def faint(self) -> str:
+    def few_levels(self) -> str:
         """Return in words that images use few of the 256 levels; an empty text if they do not."""
         if self.span >= FEW_LEVELS:
             return ""
@@ -98,7 +98,7 @@ class DataInfo:
     @property
     def remarks(self) -> tuple[str, ...]:
         """Return what whoever trains on these images should hear before."""
-        return tuple(line for line in (self.found, self.without, self.faint) if line)
+        return tuple(line for line in (self.found, self.left_out_in_words, self.few_levels) if line)
 
     def tree(self) -> dict[str, Any]:
         return asdict(self)

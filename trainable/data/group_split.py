@@ -62,7 +62,7 @@ def grouped_split(
     names, of_image = np.unique(np.array(groups, dtype=object), return_inverse=True)
     found = _groups(labels, of_image, len(names))
     parts = 3 if test > 0.0 else 2
-    _check_groups(found, classes, parts)
+    _check_groups(found, labels, classes, parts)
     everything = np.zeros(len(found), np.int64)
     part = _drawn(found, labels, classes, everything, {TEST: test, VALIDATION: validation}, (seed, GROUPED))
     if validation_seed is not None:
@@ -99,14 +99,19 @@ def _groups(labels: Integers, of_image: Integers, count: int) -> list[Group]:
     return [Group(*np.unique(each, return_counts=True)) for each in np.split(labels[order], ends[:-1])]
 
 
-def _check_groups(groups: Sequence[Group], classes: Sequence[str], needed: int) -> None:
-    held = _groups_by_class(groups, len(classes))
-    small = [f"{name!r} has {count}" for name, count in zip(classes, held, strict=True) if count < needed]
-    if small:
-        raise DataError(
-            f"data.group: too few groups to split: class {listed(small, 20)}; {needed} are needed, one for "
-            "each part. Leave small classes out by data.min_images, or make finer groups"
-        )
+def _check_groups(groups: Sequence[Group], labels: Integers, classes: Sequence[str], needed: int) -> None:
+    held, images = _groups_by_class(groups, len(classes)), np.bincount(labels, minlength=len(classes))
+    few = held < needed
+    if not few.any():
+        return
+    small = [f"{classes[label]!r} has {held[label]}" for label in np.flatnonzero(few).tolist()]
+    most, others = int(images[few].max()), images[~few]
+    may_leave_out = len(others) > 1 and others.min() > most  # by images, and without losing other classes
+    raise DataError(
+        f"data.group: too few groups to split: class {listed(small, 20)}; {needed} are needed, one for each "
+        "part. Make finer groups, or say the parts yourself, by folders train, val and test or a column"
+        + (f", or leave such classes out by data.min_images: {most + 1}" if may_leave_out else "")
+    )
 
 
 def _groups_by_class(groups: Sequence[Group], classes: int) -> Integers:

@@ -203,6 +203,7 @@ class Series:
     expression: str
     groups: Mapping[Split, Integers]  # the series of each part's images, as numbers [n]
     shared: tuple[Shared, ...]
+    drawn: tuple[Split, ...]  # training, and the parts that are split off from it: none of the data's own
     # The same with equal names in several classes as one series, where they are several here
     joined: Series | None = None
 
@@ -218,6 +219,7 @@ def series_of(members: Members, classes: Sequence[str], *, labelled: bool = True
         part: [selection.source.name(index) for index in selection.indices.tolist()]
         for part, selection in members.items()
     }
+    drawn = tuple(part for part, each in members.items() if each.source is members["train"].source)
     labels = {part: [classes[each] for each in selection.labels] for part, selection in members.items()}
     images = sum(map(len, paths.values()))
     for expression in EXPRESSIONS:
@@ -225,10 +227,10 @@ def series_of(members: Members, classes: Sequence[str], *, labelled: bool = True
         found = {part: tuple(_captures(pattern, each)) for part, each in paths.items()}
         if sum(map(len, found.values())) < images:
             continue
-        series = _series(expression, found)
+        series = _series(expression, found, drawn)
         if labelled and expression == FOLDER and _are_counted_anew(found, labels):
             own = {part: _in_class(names, labels[part]) for part, names in found.items()}
-            series = replace(_series(FOLDER_IN_CLASS, own), joined=series)
+            series = replace(_series(FOLDER_IN_CLASS, own, drawn), joined=series)
         few = LEAST_PEOPLE if _are_people(found) else SERIES_A_CLASS * len(classes) + 1
         if few <= series.count <= images // IMAGES_A_SERIES:
             return series
@@ -239,8 +241,8 @@ def _are_people(found: Mapping[Split, Sequence[str]]) -> bool:
     return all(map(PEOPLE.fullmatch, set(chain.from_iterable(found.values()))))
 
 
-def _series(expression: str, names: Mapping[Split, Sequence[str]]) -> Series:
-    return Series(expression, numbered(names), shared_groups(names))
+def _series(expression: str, names: Mapping[Split, Sequence[str]], drawn: tuple[Split, ...]) -> Series:
+    return Series(expression, numbered(names), shared_groups(names), drawn)
 
 
 def _in_class(names: Sequence[str], labels: Sequence[str]) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 from search.facts.hardware import Hardware, Node
 from search.record.home import Home
 from search.results.search import Search
-from search.running.prepare import Prepared, check_unchanged, prepare, prepare_again, write_facts
+from search.running.prepare import Prepared, _say_parts, check_unchanged, prepare, prepare_again, write_facts
 from search.study import Study, StudyError
 from search.study.space import check_trials, far_rates
 from spaces.catalog.catalog import make_space
@@ -25,7 +25,8 @@ from spaces.facts import Facts
 from spaces.space import Space
 from tests.spaces.small_facts import digits_facts
 from tests.trainable.small_images import write_classes, write_image, write_noise_jpeg
-from trainable.data import ArrayPart, load
+from tests.trainable.small_runs import data_set
+from trainable.data import ArrayPart, DataSet, load
 from trainable.data.measure import DIGEST_FORM
 from trainable.errors import DataError, ModelError, UserError
 from trainable.models.make import make_model
@@ -238,6 +239,35 @@ def test_a_search_says_before_it_begins_that_images_of_two_parts_are_nearly_the_
     (line,) = (each for each in said if "nearly" in each)
     assert "1 validation images (11.1%) are nearly the same as one of train" in line
     assert "data.group" in line
+
+
+@pytest.fixture
+def black(tmp_path: Path) -> DataSet:
+    """Return images of which nothing can be seen, in memory."""
+    for number in range(24):
+        part = "val" if number < 8 else "train"
+        write_image(tmp_path / part / ("cat", "dog")[number % 2] / f"{number}.png", value=0)
+    return load(Data(path=str(tmp_path)))
+
+
+def test_a_search_says_of_black_images_that_they_are_black_and_nothing_that_follows(black: DataSet) -> None:
+    said: list[str] = []
+    _say_parts(black, said.append)
+    (line,) = said
+    assert "has one value throughout" in line
+
+
+@pytest.mark.parametrize("name", ["check_pixels", "check_parts_alike", "check_duplicates"])
+def test_a_check_that_crashes_does_not_end_a_search_before_its_first_trial(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(*given: object, **named: object) -> None:
+        raise ValueError("no images of class 7")
+
+    monkeypatch.setattr(f"trainable.checks.check.{name}", crash)
+    said: list[str] = []
+    _say_parts(data_set(), said.append)
+    assert sum(line.startswith("the check fails: ValueError: no images of class 7") for line in said) == 1
 
 
 def test_a_search_says_before_it_begins_that_its_test_images_are_of_another_kind(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from tests.trainable.small_images import truncate, write_noise_jpeg
 from tests.trainable.small_runs import data_set, small_recipe
 from trainable.checks.check import check, check_data
 from trainable.checks.duplicates import Comparison, check_duplicates
-from trainable.checks.finding import Finding, Level, counts
+from trainable.checks.finding import CheckName, Finding, Level, counts
 from trainable.checks.images import check_decoding, check_normalisation, check_pixels
 from trainable.checks.imbalance import check_accuracy
 from trainable.checks.labels import check_labels
@@ -85,6 +85,16 @@ def test_a_class_that_training_lacks_is_named() -> None:
     without = replace(data, train=replace(data.train, labels=np.minimum(data.train.labels, 1)))
     found = [each for each in check_labels(without) if each.level == "error"]
     assert "1 of 3 classes have no train image: 2" in found[0].what
+    assert "data.min_images: 1" in found[0].do
+
+
+def test_a_class_that_the_test_part_alone_lacks_is_no_matter_of_its_training_images() -> None:
+    data = data_set(48)
+    assert isinstance(data.test, ArrayPart)
+    without = replace(data, test=replace(data.test, labels=np.minimum(data.test.labels, 1)))
+    (found,) = (each for each in check_labels(without) if "no test image" in each.what)
+    assert "data.test: none leaves the test part out" in found.do
+    assert "min_images" not in found.do
 
 
 # --- pixels -------------------------------------------------------------------------------------------
@@ -157,7 +167,7 @@ def test_what_follows_from_images_of_one_colour_is_one_finding(
     (fault,) = (each for each in found if each.level != "passed")
     assert (fault.check, fault.level) == ("pixel values", "warning")
     assert "are of one colour" in fault.what
-    assert sum(map(len, compared.telling.values())) == 60
+    assert sum(map(len, compared.without_blank.values())) == 60
 
 
 def test_above_fifty_thousand_images_a_sample_is_compared_and_the_finding_says_so(
@@ -330,18 +340,34 @@ def test_shuffled_labels_are_checked_with_more_classes_than_sampled_images(
     assert check_shuffled(subject, 60.0).check == "shuffled labels"
 
 
-def test_a_check_that_crashes_leaves_the_findings_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    def crash(*given: object) -> None:
+OF_DATA: dict[CheckName, str] = {
+    "class balance": "check_labels",
+    "label shares": "check_label_shares",
+    "accuracy": "check_accuracy",
+    "pixel values": "check_pixels",
+    "parts alike": "check_parts_alike",
+    "normalisation": "check_normalisation",
+    "duplicates": "check_duplicates",
+    "groups": "check_groups",
+}
+
+
+@pytest.mark.parametrize("name", OF_DATA)
+def test_a_check_that_crashes_leaves_the_findings_of_the_others(
+    name: CheckName, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(*given: object, **named: object) -> None:
         raise ValueError("no images of class 7\nin line 3")
 
-    monkeypatch.setattr("trainable.checks.check.check_label_shares", crash)
+    monkeypatch.setattr(f"trainable.checks.check.{OF_DATA[name]}", crash)
     subject = make_subject(small_recipe(), data_set(), None, CPU, download=False)
 
     found = by_name(list(check_data(subject)))
 
-    assert found["label shares"].level == "error"
-    assert found["label shares"].what == "the check fails: ValueError: no images of class 7"
-    assert {"class balance", "accuracy", "pixel values", "normalisation", "duplicates"} <= found.keys()
+    assert found[name].level == "error"
+    assert found[name].what == "the check fails: ValueError: no images of class 7"
+    assert OF_DATA.keys() <= found.keys()
+    assert not [each for each in found.values() if each.what.startswith("not checked: the images show")]
 
 
 def test_of_black_images_that_alone_is_found_and_nothing_that_follows() -> None:
@@ -358,6 +384,7 @@ def test_of_black_images_that_alone_is_found_and_nothing_that_follows() -> None:
 
     assert [each.check for each in found if each.level == "error"] == ["pixel values"]
     assert not {"duplicates", "contradictions", "learning", "one batch"} & by_name(found).keys()
+    assert "nor are duplicates, normalisation, or what can be learnt" in by_name(found)["parts alike"].what
 
 
 @pytest.mark.parametrize(
@@ -383,6 +410,6 @@ def test_how_many_levels_are_left_of_sixteen_bits_is_told(
     data = load(Data(path=str(tmp_path), image_size=40))
     found = list(check_pixels(data))
 
-    assert bool(data.info.faint) == (level != "passed"), "a search and `train` say it, too"
+    assert bool(data.info.few_levels) == (level != "passed"), "a search and `train` say it, too"
     assert [each.level for each in found] == [level]
     assert words in found[0].what

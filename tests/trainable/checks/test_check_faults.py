@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from tests.trainable.checks.alarms import alarms
 from tests.trainable.small_images import truncate, write_noise_jpeg
 from tests.trainable.small_runs import CLASSES, data_set, plain_net, small_recipe
-from trainable.checks.check import check, check_data, check_lessons, check_network, sparing
+from trainable.checks.check import check, check_data, check_lessons, check_network, guarded
 from trainable.checks.finding import CheckName, Finding, passed, unchecked
 from trainable.checks.subject import make_subject
 from trainable.data import ArrayPart, DataSet, load
@@ -410,7 +410,7 @@ def test_what_a_person_is_to_mend_is_a_finding_of_the_check_that_met_it() -> Non
         yield passed("groups", "no groups")
         raise DataError("data.group: nothing captured")
 
-    first, second = sparing("groups", fail)
+    first, second = guarded("groups", fail)
     assert first.level == "passed"
     assert (second.check, second.level) == ("groups", "error")
     assert "the check cannot be made: data.group: nothing captured" in second.what

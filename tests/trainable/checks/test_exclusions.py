@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 from tests.trainable.checks.test_near_duplicates import scenes
-from trainable.checks.duplicates import check_leaks
-from trainable.checks.exclusions import check_new_list, exclusions, write_exclusions
+from trainable.checks.duplicates import check_duplicates
+from trainable.checks.exclusions import _are_apart, check_new_list, exclusions, write_exclusions
 from trainable.data import load
 from trainable.data.assembly import stored_parts
 from trainable.errors import DataError, UserError
@@ -34,7 +34,7 @@ def written(spec: Data, path: Path) -> list[tuple[str, ...]]:
 
 
 def levels(spec: Data) -> list[str]:
-    return [each.level for each in check_leaks(load(spec))]
+    return [each.level for each in check_duplicates(load(spec)) if each.check != "contradictions"]
 
 
 @pytest.fixture
@@ -85,6 +85,27 @@ def test_of_copies_in_what_is_split_here_one_stays_so_that_no_split_has_them(
         without = spec.model_copy(update=values)
         assert sum(map(len, load(without).parts.values())) == COUNT - 16
         assert levels(without) == ["passed", "passed"]
+
+
+def test_copies_within_a_part_of_the_data_are_not_compared_with_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene, other, *rest = scenes(COUNT, 0)
+    nearly = np.repeat(other[None], 200, axis=0)
+    nearly.reshape(200, -1)[np.arange(200), np.arange(200)] = 0
+    train = np.stack([*[scene] * 200, *nearly, *rest[:30]])
+    values: dict[str, Any] = {"train_images": train, "train_labels": np.arange(len(train)) % 2}
+    values |= {"val_images": np.stack(rest[30:40]), "val_labels": np.arange(10) % 2}
+    np.savez(tmp_path / "a.npz", **values, test_images=np.stack(rest[40:]), test_labels=np.arange(18) % 2)
+    calls = list[object]()
+
+    def counting(*given: Any) -> bool:
+        calls.append(given)
+        return _are_apart(*given)
+
+    monkeypatch.setattr("trainable.checks.exclusions._are_apart", counting)
+    assert written(Data(path=str(tmp_path / "a.npz")), tmp_path / "copies.csv") == []
+    assert len(calls) < len(train)
 
 
 def test_a_row_without_a_part_is_of_any_and_one_that_names_no_image_is_an_error(given: Path) -> None:

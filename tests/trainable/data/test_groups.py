@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -244,9 +245,46 @@ def test_the_folder_below_the_class_is_proposed_after_it_was_tried(tmp_path: Pat
     data = load(Data(path=str(tmp_path)))
     (finding,) = check_groups(data)
     assert finding.level == "note"
-    assert "'([^/]+)/[^/]+$' makes 12 groups of 48 images; of " in finding.do
+    assert "'([^/]+)/[^/]+$' makes 12 groups of 48 images; " in finding.do
+    assert re.search(r"; \d+ of the \d+ copies between parts could remain", finding.do)
     grouped = load(Data(path=str(tmp_path), group=data.series))
     assert level_of(grouped) == "passed"
+
+
+def test_a_proposal_that_the_split_would_refuse_is_told_with_the_reason(tmp_path: Path) -> None:
+    for label, series in (("a", 6), ("b", 6), ("c", 1)):
+        for number in range(24):
+            folder = f"{label}{number % series}"
+            write_image(tmp_path / label / folder / f"{number}.png", value=9 * number)
+    spec = Data(path=str(tmp_path))
+    data = load(spec)
+    (finding,) = check_groups(data, spec=spec)
+    assert finding.level == "note"
+    assert "that is refused: data.group: too few groups to split: class 'c' has 1; 3 are needed" in finding.do
+    assert "data.min_images" not in finding.do  # by images it is no smaller than the others
+    with pytest.raises(DataError, match="class 'c' has 1"):
+        load(spec.model_copy(update={"group": data.series}))
+
+
+def test_a_proposal_that_would_refuse_the_parts_of_the_data_is_told_with_the_reason(tmp_path: Path) -> None:
+    for part, value in (("train", 0), ("val", 100)):
+        for label in "ab":
+            for number in range(24):
+                path = tmp_path / part / label / f"{label}{number % 6}" / f"{number}.png"
+                write_image(path, value=value + number)
+    spec = Data(path=str(tmp_path))
+    data = load(spec)
+    (finding,) = check_groups(data, spec=spec)
+    assert "As the parts are, that is refused: 12 series are in train and validation" in finding.do
+    grouped = spec.model_copy(update={"group": data.series})
+    with pytest.raises(DataError, match="12 groups are in train and validation"):
+        load(grouped).refuse_leaks(grouped)
+
+
+def test_classes_of_few_groups_and_images_may_be_left_out() -> None:
+    labels, groups = np.repeat([0, 1, 2], [20, 20, 4]), [f"p{number % 5}" for number in range(40)] + ["q"] * 4
+    with pytest.raises(DataError, match=r"or leave such classes out by data\.min_images: 5$"):
+        grouped_split(labels, groups, "abc", 0.15, 0.15, 0)
 
 
 def write_series(root: Path, names: dict[str, list[str]], *, alike: bool = False) -> DataSet:

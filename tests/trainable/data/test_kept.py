@@ -169,7 +169,7 @@ def test_classes_with_few_training_images_are_left_out_of_every_part(tmp_path: P
     info = load(Data(path=path, min_images=2)).info
     assert (info.classes, info.left_out) == (("0", "1"), ("2",))
     assert (info.train_images, info.validation_images) == (8, 4)
-    assert info.without == "1 class is left out by data.min_images: 2"
+    assert info.left_out_in_words == "1 class is left out by data.min_images: 2"
     plain = stored(tmp_path / "without", form, train=[4, 4], validation=[2, 2])
     assert info.digest != load(Data(path=path)).info.digest
     assert load(Data(path=plain)).info.left_out == ()
