@@ -132,6 +132,30 @@ def third_party(folder: str) -> set[str]:
     )
 
 
+def opened_as_the_locale_says(path: Path) -> list[str]:
+    """Return where a file of Python opens text without an encoding, as path:line."""
+    text = path.read_text(encoding="utf-8")
+    if not re.search(r"(read_text|write_text|open)\(", text):
+        return []
+    calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+    found = []
+    for call in calls:
+        name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+        given = [*call.args, *(each.value for each in call.keywords if each.arg == "mode")]
+        modes = [each.value for each in given if isinstance(each, ast.Constant)]
+        texts = [mode for mode in modes if isinstance(mode, str) and re.fullmatch(r"[rwax]t?\+?", mode)]
+        opens = name in ("read_text", "write_text") or (name in ("open", "fdopen") and texts)
+        opens = opens or (isinstance(call.func, ast.Name) and name == "open" and len(given) == 1)
+        if opens and "encoding" not in {each.arg for each in call.keywords}:
+            found.append(f"{path.relative_to(ROOT)}:{call.lineno}")
+    return found
+
+
+@pytest.mark.parametrize("folder", ["search", "spaces", "trainable", "examples"])
+def test_text_is_read_and_written_as_utf_8_whatever_the_locale(folder: str) -> None:
+    assert [each for path in (ROOT / folder).rglob("*.py") for each in opened_as_the_locale_says(path)] == []
+
+
 @pytest.mark.slow("reads every file")
 @pytest.mark.parametrize("package", ["search", "spaces", "trainable"])
 def test_every_import_is_a_declared_dependency(package: str) -> None:

@@ -145,7 +145,8 @@ def _code_for_masks(folder: Path) -> Path:
     from trainable.bundle.script import body_of, embedded
 
     file = folder / CODE_FOR_MASKS.name
-    file.write_text(embedded(CODE_FOR_MASKS.read_text(), body_of(whole_images)))
+    code = embedded(CODE_FOR_MASKS.read_text(encoding="utf-8"), body_of(whole_images))
+    file.write_text(code, encoding="utf-8")
     return file
 
 

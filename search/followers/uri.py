@@ -109,7 +109,7 @@ def refuse_link(path: Path) -> None:
 def file_system(path: Path, mounts: Path = MOUNTS) -> str:
     """Returns the type of the file system that a path lies on, such as `ext4`; empty where it is unknown."""
     try:
-        lines = mounts.read_text().splitlines()
+        lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
         return ""
     path_on_disk = path.resolve()

@@ -31,7 +31,7 @@ def packed(folder: Path) -> str:
     """
     uri = read_search(folder).tracking.uri or ""
     written = {
-        STUDY_FILE: (folder / STUDY_FILE).read_text().replace(uri, without_password(uri)),
+        STUDY_FILE: (folder / STUDY_FILE).read_text(encoding="utf-8").replace(uri, without_password(uri)),
         REPORT_FILE: report_of(folder),
     }
     buffer = io.BytesIO()

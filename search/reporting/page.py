@@ -316,4 +316,4 @@ def templates() -> Environment:
 
 def file_text(name: str) -> str:
     """Returns a file beside the templates, such as page.css."""
-    return (files("search.reporting") / "templates" / name).read_text()
+    return (files("search.reporting") / "templates" / name).read_text(encoding="utf-8")

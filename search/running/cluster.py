@@ -132,7 +132,7 @@ def _cluster_of_this_machine() -> str | None:
     if written:
         return written if "://" not in written else None
     file = Path(os.environ.get("RAY_TMPDIR", "/tmp")) / "ray" / "ray_current_cluster"
-    return file.read_text().strip() if file.is_file() else None
+    return file.read_text(encoding="utf-8").strip() if file.is_file() else None
 
 
 def _accepts_token(address: str) -> bool:

@@ -264,7 +264,7 @@ def _linked(source: str) -> str:
 def main() -> None:
     """Writes the page again, with its head as it is."""
     file = Path(sys.argv[1])
-    file.write_text(page(head_of(file.read_text())))
+    file.write_text(page(head_of(file.read_text(encoding="utf-8"))), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -112,10 +112,11 @@ def _latency(trained: Trained, answers: dict[str, Answer]) -> dict[str, Any]:
     }
 
 
-def _write_pages(trained: Trained, measured: Measured, folder: Path) -> None:
+def metrics_tree(trained: Trained, measured: Measured) -> dict[str, Any]:
+    """Return what a bundle's `metrics.json` has."""
     prefix, names = PREFIXES[measured.part], trained.data.info.classes
     by_class = by_class_tree(measured.scores, names)
-    metrics = {
+    return {
         "recipe": trained.recipe.digest(),
         "class_names": names,
         "part": measured.part,
@@ -126,7 +127,10 @@ def _write_pages(trained: Trained, measured: Measured, folder: Path) -> None:
         f"{prefix}_intervals": measured.intervals.tree(prefix, names),
         "same_top_class": measured.parity,
     }
-    write_whole(folder / METRICS_FILE, _as_json(metrics))
+
+
+def _write_pages(trained: Trained, measured: Measured, folder: Path) -> None:
+    write_whole(folder / METRICS_FILE, _as_json(metrics_tree(trained, measured)))
     write_whole(folder / LATENCY_FILE, _as_json(measured.latency))
     write_whole(folder / CARD_FILE, model_card(trained, measured).encode())
 

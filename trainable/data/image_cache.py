@@ -95,7 +95,8 @@ class StoredArray:
         """Return whether every block is there, and nothing has written to the images since they were
         checked."""
         try:
-            return bool(self.marks().all()) and self._checked_file.read_text() == self._state()
+            done = bool(self.marks().all())
+            return done and self._checked_file.read_text(encoding="utf-8") == self._state()
         except OSError:
             return False
 

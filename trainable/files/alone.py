@@ -18,7 +18,7 @@ def alone(folder: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[
     The kernel releases the lock of a process that is killed.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with os.fdopen(open_to_write(folder / ".lock", os.O_WRONLY | os.O_CREAT), "w") as lock:
+    with os.fdopen(open_to_write(folder / ".lock", os.O_WRONLY | os.O_CREAT), "w", encoding="utf-8") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

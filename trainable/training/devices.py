@@ -54,7 +54,7 @@ def problem_here(kind: str, may_compile: bool) -> str | None:
 def driver_problem() -> str | None:
     """Returns why PyTorch cannot use this machine's NVIDIA driver; None without a driver, or where it can."""
     try:
-        found = re.search(r"\b(\d{3,})\.\d+", DRIVER_FILE.read_text())
+        found = re.search(r"\b(\d{3,})\.\d+", DRIVER_FILE.read_text(encoding="utf-8"))
     except OSError:
         return None
     cuda = torch.version.cuda

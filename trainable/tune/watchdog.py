@@ -42,7 +42,9 @@ class Watchdog:
             with _opened(self._note) as note:
                 note.write(json.dumps({"reason": reason}))
         # emptied: an earlier attempt's stacks say nothing now
-        self._trace = _opened(self._stacks) if self._in_folder else Path(os.devnull).open("w")
+        self._trace = (
+            _opened(self._stacks) if self._in_folder else Path(os.devnull).open("w", encoding="utf-8")
+        )
         self._start_clock()
         return self
 
@@ -95,7 +97,7 @@ def _popped(note: Path) -> str | None:
 
 def _opened(file: Path) -> TextIO:
     """Open a file of a trial's folder, emptied. Raises NotRegular for a link."""
-    return os.fdopen(open_to_write(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w")
+    return os.fdopen(open_to_write(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w", encoding="utf-8")
 
 
 def _files(folder: Path, rank: int) -> tuple[Path, Path]:

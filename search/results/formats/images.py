@@ -41,7 +41,7 @@ def write_parts(parts: Mapping[Split, Selection], classes: tuple[str, ...], fold
     if not (folder / DIGEST_FILE).exists():
         for part, selection in parts.items():
             _write_part(selection, classes, folder, FOLDERS[part])
-        (folder / DIGEST_FILE).write_text(f"{digest}\n")
+        (folder / DIGEST_FILE).write_text(f"{digest}\n", encoding="utf-8")
     return sum(len(selection.indices) for selection in parts.values())
 
 
@@ -50,7 +50,7 @@ def refuse_filled(folder: Path, digest: str) -> None:
     if folder.is_file():
         raise UserError(f"--images {folder}: is a file; give a new folder")
     known = folder / DIGEST_FILE
-    if known.is_file() and known.read_text().strip() == digest:
+    if known.is_file() and known.read_text(encoding="utf-8").strip() == digest:
         return
     if folder.exists() and any(folder.iterdir()):
         raise UserError(f"--images {folder}: has not these parts, and is not empty; give a new folder")
@@ -67,7 +67,8 @@ def _write_part(selection: Selection, classes: tuple[str, ...], folder: Path, pa
         except Exception as error:  # Pillow's plug-ins raise nearly anything
             raise UserError(f"--images: {selection.source.name(index)}: {first_line(error)}") from error
         lines.append(f"{part}/{classes[label]}/{name}{ending}\t{label}\n")
-    (folder / f"{part}_list.txt").write_text("".join(lines))
+    text = "".join(lines).encode("utf-8", "surrogateescape")  # names of folders need not be UTF-8
+    (folder / f"{part}_list.txt").write_bytes(text)
 
 
 def _plain_name(selection: Selection, index: int) -> str:

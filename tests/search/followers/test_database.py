@@ -16,7 +16,7 @@ from search.followers.database import MAKING_SECONDS, is_half_made, make_databas
 from search.followers.tracker import deleted_experiment
 from search.results.audit import audit
 from search.results.search import Search
-from tests.search.followers.full_file import files_end_at
+from tests.full_disk import files_of_at_most
 from tests.search.followers.small_tracking import (
     a_search,
     begun,
@@ -52,7 +52,7 @@ def left_by_a_full_disk(file: Path) -> None:
     from sqlalchemy.exc import OperationalError
 
     half = file.with_name("half.db")  # this process's MLflow does not close what it has once opened
-    with files_end_at(300_000), pytest.raises(OperationalError, match="disk I/O error"):
+    with files_of_at_most(300_000), pytest.raises(OperationalError, match="disk I/O error"):
         MlflowClient(tracking_uri=f"sqlite:///{half}").search_experiments()
     shutil.copy(half, file)
     changed = file.stat().st_mtime - MAKING_SECONDS
@@ -113,7 +113,7 @@ def test_all_tables_are_whole_only_after_the_last_migration(whole: Path) -> None
 def test_on_a_full_disk_there_is_no_database_and_nothing_beside_it(tmp_path: Path) -> None:
     from sqlalchemy.exc import OperationalError
 
-    with files_end_at(8192), pytest.raises(OperationalError):
+    with files_of_at_most(8192), pytest.raises(OperationalError):
         make_database(tmp_path / "mlflow.db")
     assert not list(tmp_path.iterdir())
 

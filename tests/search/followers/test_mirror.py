@@ -17,7 +17,7 @@ from search.record.journal import EndEvent, Event, Journal, StartEvent, TrialEve
 from search.study import Study
 from spaces.domains import Choice, Float, Value
 from spaces.space import Dimension, Space, When
-from tests.search.followers.full_file import files_end_at
+from tests.full_disk import files_of_at_most
 from tests.search.small_events import begun, epoch
 from trainable.recipe import Recipe
 
@@ -209,7 +209,7 @@ def test_optuna_dashboard_opens_it(folder: Path) -> None:
 
 def test_a_mirror_left_half_made_by_a_full_disk_is_completed(tmp_path: Path) -> None:
     write(tmp_path, EVENTS)
-    with files_end_at(40_000):
+    with files_of_at_most(40_000):
         assert not Mirror(tmp_path, STUDY, SPACE).sync().complete
     assert (tmp_path / MIRROR_FILE).stat().st_size > 0
     assert Mirror(tmp_path, STUDY, SPACE).sync().complete

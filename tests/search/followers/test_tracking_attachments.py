@@ -15,6 +15,7 @@ from torch.export import Dim, ExportedProgram
 
 from search.record.home import CURSOR_FILE
 from search.record.journal import Journal
+from tests.full_disk import files_of_at_most
 from tests.search.followers.small_tracking import (
     a_search,
     begun,
@@ -45,6 +46,15 @@ class Brightness(nn.Module):
 def program() -> ExportedProgram:
     example = (torch.zeros(2, 8, 8, 1, dtype=torch.uint8),)
     return torch.export.export(Brightness(), example, dynamic_shapes=({0: Dim("images")},))
+
+
+def test_a_model_for_which_the_disk_has_no_room_is_an_error_of_the_system(tmp_path: Path) -> None:
+    from search.followers.logged_model import save_model
+
+    made = program()
+    with files_of_at_most(1_000), pytest.raises(OSError, match="File too large"):
+        save_model(tmp_path / "model", made, INFO)
+    assert not list(tmp_path.iterdir())
 
 
 def finished(folder: Path, *, register_as: str | None = None, **more: Any) -> None:

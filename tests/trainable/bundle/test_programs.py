@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import resource
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.full_disk import files_of_at_most
 from tests.trainable.bundle.trained_networks import DIGITS, untrained
 from tests.trainable.small_runs import probabilities
 from trainable.bundle.answering import answer_of_onnx, answer_of_pt2
@@ -121,17 +119,6 @@ def test_a_network_of_your_own_is_exported_and_one_that_cannot_be_is_one_message
     ) as raised:
         export_program(make_classifier(deciding.network(), deciding.recipe, deciding.data.info))
     assert raised.value.exit_code == 1
-
-
-@contextmanager
-def files_of_at_most(size: int) -> Iterator[None]:
-    """Let no file grow beyond so many bytes in the block, as on a full disk."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_a_disk_that_takes_no_more_is_an_error_of_the_system_and_leaves_no_file(tmp_path: Path) -> None:

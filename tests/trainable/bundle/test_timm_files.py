@@ -12,6 +12,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
+from tests.full_disk import files_of_at_most
 from tests.trainable.bundle.trained_networks import DIGITS, untrained
 from trainable.bundle.classifier import make_classifier
 from trainable.bundle.predict import stored_pixels
@@ -63,6 +64,13 @@ def test_timm_answers_photographs_as_we_do_by_its_own_transform(
     for file in sorted(folder.glob("*/*.JPG"))[::400]:
         image = Image.open(file).convert(mode).crop((0, 10, 90, 70))
         torch.testing.assert_close(timms(tmp_path, image), ours(trained, image), rtol=0, atol=most)
+
+
+def test_a_disk_that_takes_no_more_is_an_error_of_the_system(tmp_path: Path) -> None:
+    trained = untrained({"model.kind": "timm", "model.name": "test_resnet", "data.image_size": 32})
+    with files_of_at_most(20_000), pytest.raises(OSError, match="File too large"):
+        write_timm_files(trained, tmp_path)
+    assert [each.name for each in tmp_path.iterdir()] == ["config.json"]
 
 
 def test_the_configuration_says_what_the_images_and_classes_are(tmp_path: Path) -> None:

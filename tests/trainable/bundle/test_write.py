@@ -15,17 +15,21 @@ from torch import nn
 
 from tests.trainable.bundle.trained_networks import DIGITS, untrained
 from tests.trainable.small_runs import SIZE, data_set, images, small_recipe
+from trainable.bundle.model_card import Measured
 from trainable.bundle.parity import check_parity, stored_images, top_classes
 from trainable.bundle.programs import ExportError
 from trainable.bundle.script import about
 from trainable.bundle.trained import in_fp32, scored_weights, trained, trained_in
-from trainable.bundle.write import write_bundle
+from trainable.bundle.write import metrics_tree, write_bundle
 from trainable.errors import ModelError, UserError
 from trainable.models.weights import statistics_in
 from trainable.recipe import Recipe
 from trainable.recipe.provenance import Provenance
 from trainable.recipe.yamlfile import read_recipe
 from trainable.train import train
+from trainable.training.answers import Answers
+from trainable.training.bootstrap import Intervals
+from trainable.training.evaluate import Scores
 from trainable.training.origins import digests_of
 from trainable.training.run import Run
 
@@ -97,6 +101,19 @@ def test_files_have_the_run_s_top_class_of_every_photograph(
     assert metrics["images"] == 310
     columns = zip(*metrics["test_confusion"], strict=True)
     assert sum(any(column) for column in columns) > 3  # it answers with more than one class
+
+
+def test_of_many_classes_the_metrics_have_the_most_frequent_confusions_and_no_matrix() -> None:
+    known, count = untrained(), 300
+    names = tuple(f"class {number}" for number in range(count))
+    info = replace(known.data.info, classes=names, class_counts=(1,) * count)
+    answers = Answers.of_logits(torch.eye(count, dtype=torch.float64).roll(1, 0), torch.arange(count))
+    scores = Scores(1.0, 0.0, 0.0, 0.0, count, answers=answers)
+    measured = Measured("test", scores, Intervals({}, 1000), {"model.onnx": 1.0}, {})
+    tree = metrics_tree(replace(known, data=replace(known.data, info=info)), measured)
+    assert "test_confusion" not in tree
+    assert len(tree["test_most_confused"]) == count
+    assert tree["test_most_confused"][0] == {"true": "class 0", "predicted": "class 299", "images": 1}
 
 
 def build(classes: int) -> nn.Module:

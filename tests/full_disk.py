@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def files_end_at(size: int) -> Iterator[None]:
+def files_of_at_most(size: int) -> Iterator[None]:
     """Refuse in the block what would make a file longer than so many bytes; Python ignores the signal."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
