@@ -41,7 +41,8 @@ from trainable.collector import paused
 
 session.start()
 # `nohup make test-all &` has them ignored, and tests send them.
-signal.signal(signal.SIGHUP, signal.SIG_DFL)
+if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda number, frame: None)  # this run goes on; what it starts does not
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # What the product keeps between commands goes to a folder of this process, gone when the run of the tests is.
@@ -76,14 +77,11 @@ def pytest_unconfigure() -> None:
     gc.unfreeze()
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
-    if fault := fault_of_marks({mark.name: mark.args for mark in item.iter_markers()}):
-        raise pytest.UsageError(f"{item.nodeid}: {fault}")
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What waits for other processes comes first, then what is slow: so no process has one of them last."""
-    items.sort(key=lambda item: [not item.get_closest_marker(name) for name in ("integration", "slow")])
+    items.sort(
+        key=lambda item: [not item.get_closest_marker(name) for name in ("integration", "slow", "fuzz")]
+    )
 
 
 @pytest.hookimpl(wrapper=True)
@@ -99,6 +97,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Tests that ask for what this machine lacks are skipped, and say so."""
+    if fault := fault_of_marks([(mark.name, mark.args) for mark in item.iter_markers()]):
+        pytest.fail(fault, pytrace=False)
     if item.get_closest_marker("data") and not os.environ.get("TUNEBOOK_DATA"):
         pytest.skip("TUNEBOOK_DATA names no folder of real images")
     if item.get_closest_marker("gpu"):
@@ -155,7 +155,7 @@ def ray_session() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def networks_are_timed_briefly() -> Iterator[None]:
-    """How fast a network trains is timed with the fewest steps: no test depends on it."""
+    """How fast a network trains is timed with the fewest steps: only tests of that depend on it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("trainable.probes.speed.SECONDS", 0.0)
         yield

@@ -12,13 +12,13 @@ SERVICES = (
     "tests/integration/test_cluster.py",
     "tests/integration/test_jobs.py",
     "tests/integration/test_machines.py",
-    "tests/integration/test_mlflow_server.py",
     "tests/integration/test_object_store.py",
     "tests/integration/test_own_code_on_nodes.py",
+    "tests/trainable/data/masks/test_masked_manifest.py",
     "tests/trainable/data/test_remote_data.py",
     "tests/trainable/files/test_store.py",
 )
-"""One S3 server, one cluster."""
+"""Their tests share one S3 server, and one cluster."""
 
 
 class Groups(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types

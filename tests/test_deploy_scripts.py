@@ -13,8 +13,6 @@ import pytest
 from tests.deploy_files import DEPLOY, asked_of_search
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.fixture
 def commands(tmp_path: Path) -> Path:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import grimp
 import pytest
 
-from tests.near import PACKAGES, places_near
+from tests.near import PACKAGES, places_near, with_tests
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +33,7 @@ def test_a_room_within_a_changed_room_is_not_named_twice(graph: grimp.ImportGrap
 def test_a_changed_test_is_near_itself_and_what_tests_share_is_near_its_folder(
     graph: grimp.ImportGraph,
 ) -> None:
-    changed = ["tests/spaces/test_facts.py", "tests/search/followers/conftest.py", "README.md"]
+    changed = ["tests/spaces/test_facts.py", "tests/search/followers/conftest.py"]
     assert places_near(changed, graph) == {"tests/spaces/test_facts.py", "tests/search/followers"}
     assert places_near(["tests/waiting.py", "spaces/facts.py"], graph) == {"tests"}, "all tests share it"
 
@@ -39,3 +41,14 @@ def test_a_changed_test_is_near_itself_and_what_tests_share_is_near_its_folder(
 @pytest.mark.parametrize("name", ["templates/page.html", "removed.py"])
 def test_a_template_or_a_removed_module_is_near_its_room(name: str, graph: grimp.ImportGraph) -> None:
     assert "tests/search/reporting" in places_near([f"search/reporting/{name}"], graph)
+
+
+def test_a_document_or_an_example_is_near_the_tests_at_the_top(graph: grimp.ImportGraph) -> None:
+    near = places_near(["docs/tasks.md"], graph)
+    assert {"tests/test_tasks_page.py", "tests/test_examples.py", "tests/benchmarks"} <= near
+    assert places_near(["tests/golden/page.txt", "tests/conftest.py"], graph) == {"tests"}
+
+
+def test_what_lies_in_a_folder_without_tests_is_near_those_around_it() -> None:
+    assert with_tests(Path("tests/golden/pages")) == Path("tests")
+    assert with_tests(Path("tests/spaces/rules")) == Path("tests/spaces/rules")

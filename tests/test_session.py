@@ -46,4 +46,4 @@ def test_what_an_ended_run_has_started_is_gone_with_its_files(number: signal.Sig
         assert Path(folder).is_dir()
         run.send_signal(number)
     wait_until(lambda: not Path(folder).exists())
-    assert not [pid for pid in started if command_of(int(pid))], "the commands of processes that live"
+    wait_until(lambda: not [pid for pid in started if command_of(int(pid))])

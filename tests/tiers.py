@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import statistics
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any
 
 THREADS = int(os.environ.get("OMP_NUM_THREADS", "1"))
@@ -34,7 +34,7 @@ def slowdown() -> float:
 def overtime(seconds: float, new_modules: int, marks: Collection[str]) -> str | None:
     """What is wrong with a test that took so much processor time, its fixtures aside; None if nothing is.
 
-    The first test of a process that imports a large package is not judged: another process judges it.
+    A test that imports a large package is not judged: in another order, another one imports it.
     """
     if seconds <= LONGEST_SECONDS or UNTIMED.intersection(marks) or new_modules >= NEW_MODULES:
         return None
@@ -48,14 +48,15 @@ def overtime(seconds: float, new_modules: int, marks: Collection[str]) -> str | 
     )
 
 
-def fault_of_marks(marks: Mapping[str, tuple[Any, ...]]) -> str | None:
-    """What is wrong with a test's marks and their arguments; None if nothing is."""
-    for name in {"slow", "smoke"}.intersection(marks):
-        match marks[name]:
+def fault_of_marks(marks: Collection[tuple[str, tuple[Any, ...]]]) -> str | None:
+    """What is wrong with a test's marks, given with their arguments; None if nothing is."""
+    names = {name for name, _ in marks}
+    for name, arguments in marks:
+        match arguments:
             case (str(words),) if words.strip():
                 continue
-            case _:
-                return f'expected a mark such as @pytest.mark.{name}("trains a network"), got {marks[name]}'
-    if "smoke" in marks and "integration" not in marks:
+            case _ if name in ("slow", "smoke"):
+                return f'expected a mark such as @pytest.mark.{name}("trains a network"), got {arguments}'
+    if "smoke" in names and "integration" not in names:
         return "a smoke test is an integration test: mark it so, too"
     return None

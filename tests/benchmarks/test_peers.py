@@ -172,7 +172,6 @@ def test_a_peer_is_told_the_space_its_conditions_and_the_priors_that_ours_get() 
     assert values_of(space, {name: each or 0.0 for name, each in priors.items()}) == pytest.approx(space.own)
 
 
-@pytest.mark.integration
 def test_a_process_is_asked_trains_and_hears_of_divergence(scripted: list[str]) -> None:
     task = task_of([straight(sgd(0.1, 0.5), 0.5), straight(adamw(1e-3), 0.9), straight(sgd(0.2), 0.1, 4)])
     with PeerSearch(task, SPACE, scripted, asked(task)) as search:
@@ -181,7 +180,6 @@ def test_a_process_is_asked_trains_and_hears_of_divergence(scripted: list[str]) 
     assert found.ends == {"finished": 1, "stopped": 1, "diverged": 1}
 
 
-@pytest.mark.integration
 def test_a_process_that_ends_is_an_error_with_its_last_words(scripted: list[str]) -> None:
     task = task_of([straight(sgd(0.1, 0.5), 0.5, epochs=0), straight(adamw(1e-3), 0.9)])
     with (
@@ -191,7 +189,6 @@ def test_a_process_that_ends_is_an_error_with_its_last_words(scripted: list[str]
         search.run(EPOCHS, workers=1)
 
 
-@pytest.mark.integration
 def test_a_process_that_cannot_start_is_an_error_with_its_last_words(tmp_path: Path) -> None:
     program = tmp_path / "broken.py"
     program.write_text("import no_such_package")
@@ -202,7 +199,6 @@ def test_a_process_that_cannot_start_is_an_error_with_its_last_words(tmp_path: P
         pass
 
 
-@pytest.mark.integration
 def test_optuna_searches_in_this_environment_and_repeats_itself() -> None:
     arm, settings = PEERS["optuna-gp+hyperband"], Settings(trainings=4)
     first, second = (run(arm, "fashion-mnist", 1, settings) for _ in range(2))

@@ -8,12 +8,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.missing import stop_without
+from tests.waiting import PATIENCE_SECONDS
 
 PAINTED = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 """It is kept when two frames were painted."""
+PATIENCE = 1000 * PATIENCE_SECONDS
+"""Playwright counts milliseconds."""
 
 
 @contextmanager
@@ -22,10 +25,20 @@ def chromium() -> Iterator[Browser]:
     program = shutil.which("chromium")
     if program is None:
         stop_without("chromium", "chromium")
+    expect.set_options(timeout=PATIENCE)
     with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])  # root needs it
+        as_root = ["--no-sandbox"]
+        browser = driver.chromium.launch(executable_path=program, args=as_root, timeout=PATIENCE)
         yield browser
         browser.close()
+
+
+@contextmanager
+def blank_page(browser: Browser, **asked: Any) -> Iterator[Page]:
+    """Gives a page, as `asked` of playwright's new_page, that is waited for on the busiest machine."""
+    with browser.new_page(**asked) as page:
+        page.set_default_timeout(PATIENCE)
+        yield page
 
 
 @contextmanager
@@ -34,7 +47,7 @@ def opened(browser: Browser, address: str | Path, **asked: Any) -> Iterator[Page
 
     An error of the page's script fails the test, and so does anything that it asks of another machine.
     """
-    with browser.new_page(**{"viewport": {"width": 1280, "height": 900}, **asked}) as page:
+    with blank_page(browser, **{"viewport": {"width": 1280, "height": 900}, **asked}) as page:
         faults: list[str] = []
         page.on("pageerror", lambda error: faults.append(str(error)))
         page.on("request", lambda request: faults.extend(_outside(request.url)))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.clusters import Cluster, running
+from tests.integration.clusters import NODES, Cluster, running
 from tests.integration.drivers import STARTED
 
 
@@ -24,6 +24,15 @@ def no_driver_is_left() -> Iterator[None]:
 def started_cluster() -> Iterator[Cluster]:
     with tempfile.TemporaryDirectory(prefix="tb-") as folder, running(Path(folder)) as started:
         yield started
+
+
+@pytest.fixture
+def one_node(started_cluster: Cluster) -> Cluster:
+    """Returns the cluster with its first node alone."""
+    started_cluster.start_nodes(NODES[:1])
+    if NODES[1] in started_cluster.processes:
+        started_cluster.kill(NODES[1])
+    return started_cluster
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,9 +14,9 @@ BLOCK = b"\0" * 4096
 
 
 @contextmanager
-def small_disk(folder: Path, megabytes: int) -> Iterator[Path]:
-    """Mounts a tmpfs on a folder for the block, or skips the test where that is not allowed."""
-    folder.mkdir()
+def small_disk(megabytes: int) -> Iterator[Path]:
+    """Mounts a tmpfs for the block, or skips the test where that is not allowed."""
+    folder = Path(tempfile.mkdtemp(prefix="disk-"))  # not of `tmp_path`: tests/session.py unmounts it at last
     command = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(folder)]
     mounted = subprocess.run(command, capture_output=True, text=True, check=False)
     if mounted.returncode:

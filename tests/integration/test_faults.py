@@ -18,6 +18,7 @@ from search.results.search import Search
 from search.running import reaper
 from search.running.driver import resume, search, sync
 from search.running.private_ray import PREFIX
+from tests import session
 from tests.integration.drivers import Driver, assert_all_agree, tunebook
 from tests.integration.full_disks import fill, make_read_only, small_disk
 from tests.integration.processes import (
@@ -47,6 +48,7 @@ EPOCHS = 24
 def temporary() -> Iterator[Path]:
     """A folder for temporary files with a path that is short enough for Ray's sockets."""
     folder = Path(tempfile.mkdtemp(prefix="tb-", dir="/tmp"))
+    session.watch(str(folder))
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
 
@@ -72,7 +74,7 @@ def assert_broken_off(driver: Driver, folder: Path, fault: str) -> None:
 
 def test_a_full_disk_interrupts_the_search_and_costs_no_trial(tmp_path: Path) -> None:
     """MLflow's database and files, and Optuna's copy, are on the same disk."""
-    with small_disk(tmp_path / "disk", megabytes=40) as disk:
+    with small_disk(megabytes=40) as disk:
         study, folder = written_study(disk, trials=2, epochs=6), disk / "storage" / "mine"
         log = tmp_path / "log"
         driver = Driver("search", study, log=log)
@@ -95,7 +97,7 @@ def test_a_full_disk_interrupts_the_search_and_costs_no_trial(tmp_path: Path) ->
 
 
 def test_a_search_on_a_read_only_disk_is_refused_in_one_line(tmp_path: Path) -> None:
-    with small_disk(tmp_path / "disk", megabytes=1) as disk:
+    with small_disk(megabytes=1) as disk:
         study = digits_study(tmp_path, name="mine").with_values({"storage": str(disk)})
         study.write(disk / "mine")
         make_read_only(disk)

@@ -20,15 +20,6 @@ EPOCHS = 2000
 """No trial comes to its end: the test stops the search when it has seen what it looks for."""
 
 
-@pytest.fixture
-def one_node(started_cluster: Cluster) -> Cluster:
-    """Returns the cluster with its first node alone."""
-    started_cluster.start_nodes(NODES[:1])
-    if NODES[1] in started_cluster.processes:
-        started_cluster.kill(NODES[1])
-    return started_cluster
-
-
 def test_machines_that_join_add_trials_and_one_that_is_taken_back_costs_no_retry(
     one_node: Cluster, tmp_path: Path
 ) -> None:

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from search.record.home import REPORT_FILE
 from search.record.journal import EndEvent
 from search.reporting.page import page as page_of
 from search.verdicts.conclusions import Conclusion
+from tests.integration.browser import blank_page, chromium
 from tests.integration.clusters import free_port
-from tests.missing import stop_without
 from tests.search.followers.small_tracking import (
     a_search,
     scored,
@@ -36,8 +33,6 @@ from tests.search.reporting.small_reports import whole_report
 from tests.search.results.test_report import INFO
 
 pytestmark = pytest.mark.integration
-PAGE_SECONDS = 60.0
-"""A page is given so long on a busy machine."""
 
 
 @pytest.fixture(scope="module")
@@ -59,9 +54,7 @@ def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, st
 
 @contextmanager
 def served(folder: Path) -> Iterator[list[str]]:
-    """Runs `tunebook ui` for the block, returns the addresses that it prints, and ends it as Ctrl-C does.
-
-    Tests that run in the background of a shell ignore Ctrl-C; the command must not inherit that."""
+    """Runs `tunebook ui` for the block, returns the addresses that it prints, and ends it as Ctrl-C does."""
     port = free_port()
     words = ["-m", "search", "ui", str(folder), "--port", str(port)]
     with (folder / "ui.errors").open("wb") as errors:
@@ -70,7 +63,6 @@ def served(folder: Path) -> Iterator[list[str]]:
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,
-            preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
         )
     try:
         assert ui.stdout is not None
@@ -91,22 +83,15 @@ def listens(port: int) -> bool:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    if (program := shutil.which("chromium")) is None:
-        stop_without("chromium", "chromium")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+def browser() -> Iterator[Browser]:
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture
-def page(browser: Any) -> Iterator[Page]:
-    page = browser.new_page(viewport={"width": 1600, "height": 1000})
-    page.set_default_timeout(1000 * PAGE_SECONDS)
-    expect.set_options(timeout=1000 * PAGE_SECONDS)
-    yield page
-    page.close()
+def page(browser: Browser) -> Iterator[Page]:
+    with blank_page(browser, viewport={"width": 1600, "height": 1000}) as page:
+        yield page
 
 
 def test_the_addresses_answer_as_soon_as_they_are_printed(addresses: dict[str, str]) -> None:

@@ -72,8 +72,8 @@ def runs_of(folder: Path) -> list[object]:
 
 @pytest.mark.smoke("kill and resume")
 def test_a_driver_killed_in_mid_search_is_resumed_without_loss_or_repetition(tmp_path: Path) -> None:
-    """Its images are those of a manifest."""
-    study_in(tmp_path, **{"data.path": str(write_manifest(tmp_path))})
+    """Its images are those of a manifest, and two trials train when it dies."""
+    study_in(tmp_path, **{"concurrent": 2, "data.path": str(write_manifest(tmp_path))})
     folder = tmp_path / "storage" / "mine"
     first = Driver("search", tmp_path / "study.yaml", log=tmp_path / "log")
     first.wait_for(folder, some_ended_and_some_are_half_way)

@@ -162,6 +162,7 @@ def test_an_absurd_rate_diverges_in_its_first_epoch_and_the_search_goes_on(tmp_p
     study = digits_study(
         tmp_path,
         name="absurd",
+        concurrent=None,  # as many at a time as there are processors
         budget__trials=5,
         sampler__kind="random",
         base={**BASE, "optimizer.kind": "sgd"},

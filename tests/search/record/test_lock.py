@@ -95,7 +95,6 @@ def test_what_cannot_be_a_folder_is_refused_in_one_line(tmp_path: Path, name: st
     assert [each.name for each in tmp_path.iterdir()] == ["a file"]
 
 
-@pytest.mark.integration
 def test_a_read_only_folder_is_refused_in_one_line_even_where_a_lock_is_there(tmp_path: Path) -> None:
     """The kernel itself refuses, in a process of the user nobody: root may write anywhere."""
     folder = tmp_path / "mine"
@@ -118,7 +117,6 @@ with locked(Path({str(folder)!r})):
     assert f"{folder}: cannot be written to: Permission denied" in done.stderr.splitlines()[-1]
 
 
-@pytest.mark.integration
 def test_a_killed_driver_loses_its_lock_and_no_event(tmp_path: Path) -> None:
     code = f"""
 import sys

@@ -167,7 +167,6 @@ def test_nothing_to_save_is_refused(tmp_path: Path) -> None:
         save(tmp_path, 0)
 
 
-@pytest.mark.integration
 def test_histories_are_read_without_importing_torch(tmp_path: Path) -> None:
     save(tmp_path, 2)
     code = (

@@ -160,7 +160,6 @@ def unworked(folder: Path) -> Loader:
     return make_loader(data, recipe(EVERYTHING), CPU)
 
 
-@pytest.mark.integration
 def test_two_workers_give_what_none_gives_epoch_after_epoch(worked: Loader, unworked: Loader) -> None:
     for number in (1, 2):
         assert torch.equal(epoch(worked, number), epoch(unworked, number))

@@ -115,7 +115,6 @@ def test_larger_files_give_the_pixels_of_memory_but_for_resized_crops(
     assert all(map(torch.equal, images(larger, spec, in_memory=True), images(larger, spec, in_memory=False)))
 
 
-@pytest.mark.integration
 def test_two_workers_give_the_pixels_of_memory(as_large: Path) -> None:
     spec = Augmentation(crop=ResizedCrop(), policy=TrivialAugment())
 

@@ -53,7 +53,6 @@ def descendants(process: int) -> dict[int, str]:
     return found
 
 
-@pytest.mark.integration
 def test_trials_share_processes_that_are_no_forks_of_theirs(data: DataSet) -> None:
     before = descendants(os.getpid())
 
@@ -70,7 +69,6 @@ def test_trials_share_processes_that_are_no_forks_of_theirs(data: DataSet) -> No
     wait_until(lambda: not set(readers) & descendants(os.getpid()).keys())
 
 
-@pytest.mark.integration
 def test_readers_of_other_numbers_or_images_are_not_shared(data: DataSet) -> None:
     before = descendants(os.getpid()).keys()
     expected = train(data, workers=0)

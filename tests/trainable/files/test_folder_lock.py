@@ -57,7 +57,6 @@ def held(tmp_path: Path) -> Iterator[Holder]:
     holder.process.wait(10)
 
 
-@pytest.mark.integration
 def test_a_folder_that_stays_locked_is_an_error_that_names_the_process(held: Holder, tmp_path: Path) -> None:
     began = time.monotonic()
     with pytest.raises(FolderInUse, match=f"process {held.process.pid} on .* 0.3 s"):
@@ -65,7 +64,6 @@ def test_a_folder_that_stays_locked_is_an_error_that_names_the_process(held: Hol
     assert time.monotonic() - began >= 0.3
 
 
-@pytest.mark.integration
 def test_a_folder_that_is_released_meanwhile_is_waited_for(held: Holder, tmp_path: Path) -> None:
     timer = threading.Timer(0.3, held.release)
     timer.start()
@@ -76,13 +74,11 @@ def test_a_folder_that_is_released_meanwhile_is_waited_for(held: Holder, tmp_pat
     lock.release()
 
 
-@pytest.mark.integration
 def test_a_lock_ends_with_its_process(held: Holder, tmp_path: Path) -> None:
     held.process.kill()
     FolderLock(tmp_path, patience_seconds=10.0).release()
 
 
-@pytest.mark.integration
 def test_a_child_that_outlives_its_parent_does_not_hold_the_lock(tmp_path: Path) -> None:
     holder = Holder(tmp_path, "with a child")
     try:

@@ -171,7 +171,6 @@ def test_a_resumed_run_keeps_the_cut() -> None:
     assert model.refused == []
 
 
-@pytest.mark.integration
 def test_images_from_files_are_read_again(tmp_path: Path) -> None:
     folder = write_classes(tmp_path / "data", {"a": 20, "b": 20})
     values = {"data.path": str(folder), "data.in_memory": False, "data.channels": 1, "data.image_size": 8}

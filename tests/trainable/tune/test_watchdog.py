@@ -32,7 +32,6 @@ def under_watchdog(work: str, folder: Path, rank: int = 0) -> int:
     return subprocess.run(code, check=False, timeout=30).returncode
 
 
-@pytest.mark.integration
 @pytest.mark.parametrize("work", [SLEEP, HOLD_THE_GIL], ids=["asleep", "holding the GIL"])
 def test_work_that_hangs_ends_the_process_with_a_note_and_a_trace(tmp_path: Path, work: str) -> None:
     began = time.monotonic()
@@ -42,14 +41,12 @@ def test_work_that_hangs_ends_the_process_with_a_note_and_a_trace(tmp_path: Path
     assert pop_reason(tmp_path) == "no batch was done for more than limits.step_seconds = 0.2 s"
 
 
-@pytest.mark.integration
 def test_work_that_gives_signs_may_take_longer_than_the_limit(tmp_path: Path) -> None:
     assert under_watchdog(BEATING, tmp_path) == 0
     assert under_watchdog(f"{BEATING}\n    {SLEEP}", tmp_path) == 1
     assert pop_reason(tmp_path) is not None
 
 
-@pytest.mark.integration
 def test_each_rank_has_a_note_of_its_own_and_makes_no_folder(tmp_path: Path) -> None:
     assert under_watchdog(SLEEP, tmp_path, rank=1) == 1
     assert pop_reason(tmp_path) is not None
@@ -59,14 +56,12 @@ def test_each_rank_has_a_note_of_its_own_and_makes_no_folder(tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.integration
 def test_a_note_is_taken_once(tmp_path: Path) -> None:
     under_watchdog(SLEEP, tmp_path)
     assert pop_reason(tmp_path) is not None
     assert pop_reason(tmp_path) is None
 
 
-@pytest.mark.integration
 def test_the_note_of_a_process_that_died_of_something_else_does_not_count(tmp_path: Path) -> None:
     assert under_watchdog("os._exit(9)", tmp_path) == 9
     assert (tmp_path / NOTE).exists()
@@ -86,14 +81,12 @@ def test_an_error_leaves_the_context_in_time_too(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.integration
 def test_an_earlier_attempt_s_stacks_are_not_taken_for_a_later_one_s(tmp_path: Path) -> None:
     under_watchdog(SLEEP, tmp_path)
     under_watchdog("os._exit(9)", tmp_path)
     assert pop_reason(tmp_path) is None
 
 
-@pytest.mark.integration
 def test_notes_are_cleared_and_nothing_else(tmp_path: Path) -> None:
     under_watchdog(SLEEP, tmp_path)
     (tmp_path / "recipe.yaml").write_text("version: 1\n")

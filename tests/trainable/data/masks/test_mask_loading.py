@@ -53,7 +53,7 @@ def test_training_batches_are_windows_with_masks_of_classes(root: Path) -> None:
     assert set(masks.unique().tolist()) == {0, 1, 2, IGNORED}
 
 
-@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.integration)])
+@pytest.mark.parametrize("workers", [0, 2])
 def test_files_give_the_batches_of_memory(root: Path, workers: int) -> None:
     held = mask_recipe(root, {**AUGMENTED, "data.in_memory": True})
     files = held.with_values({"data.in_memory": False, "loop.workers": workers})
