@@ -71,7 +71,7 @@ def surveyed(pairs: Pairs, spec: Data, masks: Masks) -> Collection:
         pairs.copy,
         tuple(code.classes[label] for label in strata.named_by),
         surveys,
-        found=pairs.found,
+        found="; ".join(filter(None, (pairs.found, _said_below(pairs, masks, found)))),
     )
 
 
@@ -142,6 +142,27 @@ def _check_two_values(pairs: Pairs, found: Mapping[Split, RawSurvey], values: In
         f"resizing and soft brushes leave such greys: set task.masks.threshold: {(largest + 1) // 2} if "
         "foreground begins at half, or task.masks.threshold: 1 if all but 0 is foreground; or save masks "
         "of two values"
+    )
+
+
+def _said_below(pairs: Pairs, masks: Masks, found: Mapping[Split, RawSurvey]) -> str:
+    """Return in words which masks are all background only since none of their values reaches the threshold:
+    they may number their classes, where others have levels of 255."""
+    if masks.threshold is None:
+        return ""
+    below = list[str]()
+    for part, each in found.items():
+        has_some, reaches = (each.values[:, least:].any(axis=1) for least in (1, masks.threshold))
+        for row in np.flatnonzero(has_some & ~reaches).tolist():
+            largest = np.flatnonzero(each.values[row])[-1]
+            below.append(f"{pairs.parts[part].masks.name(row)} (at most {largest})")
+    if not below:
+        return ""
+    return (
+        f"masks with values above 0 and none from task.masks.threshold: {masks.threshold} on are all "
+        f"background, {len(below)} of {sum(len(each.values) for each in found.values())}: "
+        f"{listed(below, STRAY_NAMED)}; unless they show none, save their foreground as {FULL}, or set "
+        "task.masks.threshold: 1 if all but 0 is foreground in every mask"
     )
 
 

@@ -113,8 +113,9 @@ class MaskFiles(MaskStore):
 
 
 def stored_values(image: Image.Image, binary: bool = False, lossy: bool = False) -> NDArray[Any]:
-    """Returns the numbers that the file has, [H, W]: a palette's indices, 0 and 1 of one bit, greys.
-    Of `binary` masks a palette of greys means these greys, in whatever order they stand in it.
+    """Returns the numbers that the file has, [H, W]: a palette's indices, False and True of one bit, greys.
+    Of `binary` masks a palette of greys means these greys, in whatever order they stand in it, and greys of
+    two and four bits are levels of 255.
 
     An orientation in its EXIF data turns no mask, except that of TIFF, where it is part of the format. Raises
     ValueError for several channels, fractions, and JPEG, unless it may be `lossy`; whatever Pillow raises.
@@ -129,7 +130,7 @@ def stored_values(image: Image.Image, binary: bool = False, lossy: bool = False)
             f"has mode {image.mode}; expected a mask of one channel, with the number of a class in each "
             "pixel: write that number for each colour, as a PNG of mode L"
         )
-    factor = SPREAD.get(_layout_of(image), 1)
+    factor = 1 if binary else SPREAD.get(_layout_of(image), 1)
     values = np.asarray(image)
     if binary and image.mode == "P" and (greys := _greys(image, values)) is not None:
         shown: Pixels = greys[values]
@@ -138,12 +139,14 @@ def stored_values(image: Image.Image, binary: bool = False, lossy: bool = False)
 
 
 def _greys(image: Image.Image, indices: NDArray[Any]) -> Pixels | None:
-    """The grey of each index, [256], of a palette whose used colours are different greys."""
+    """The grey of each index, [256], of a palette whose used colours are different greys; where one is used,
+    all of them decide, since a mask without an object may show the white of a palette of colours."""
     colours = np.zeros((LARGEST + 1, 3), np.uint8)
     palette = np.array(image.getpalette() or [], np.uint8).reshape(-1, 3)
     colours[: len(palette)] = palette
     used = colours[np.unique(indices)]
-    is_grey = (used == used[:, :1]).all() and len(np.unique(used[:, 0])) == len(used) > 1
+    looked_at = used if len(used) > 1 else palette
+    is_grey = (looked_at == looked_at[:, :1]).all() and len(np.unique(used[:, 0])) == len(used)
     return colours[:, 0] if is_grey else None
 
 
@@ -162,13 +165,15 @@ def numbers_objects(counts: Integers) -> bool:
 
 
 def in_bytes(values: NDArray[Any], binary: bool) -> Pixels:
-    """Return whole numbers as uint8. Raises ValueError for those below 0 or above 255.
+    """Return whole numbers as uint8, and truth values as 0 and 1. Raises ValueError for those below 0 or
+    above 255.
 
-    Of `binary` masks larger values are allowed: numbers of objects become at most 254, and of other values
-    the upper of sixteen bits is kept; none of them becomes 0.
+    Of `binary` masks true is 255, as in their files of eight bits. Larger values are allowed there: numbers
+    of objects become at most 254, and of other values the upper of sixteen bits is kept; none of them
+    becomes 0.
     """
     if values.dtype == np.bool_:
-        values = values.astype(np.uint8)
+        values = values.astype(np.uint8) * np.uint8(LARGEST if binary else 1)
     if binary and values.dtype != np.uint8 and values.size and values.max() > LARGEST and values.min() >= 0:
         levels = np.unique(values)
         objects = levels[-1] == len(levels) - (levels[0] == 0)  # from 1 on, without gaps

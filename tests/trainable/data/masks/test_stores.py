@@ -59,8 +59,9 @@ def test_a_mask_of_one_bit_has_the_values_0_and_1(tmp_path: Path, name: str) -> 
     np.testing.assert_array_equal(found, bands(0, 1))
 
 
-@pytest.mark.parametrize("bits", [2, 4])
-def test_greys_of_few_bits_are_not_spread_over_255(tmp_path: Path, bits: int) -> None:
+def write_few_bits(path: Path, bits: int) -> Path:
+    """Write a grey PNG with the stored numbers 0, 1, 2 and 3, of so many bits each, in a row."""
+
     def chunk(kind: bytes, content: bytes) -> bytes:
         check = struct.pack(">I", zlib.crc32(kind + content))
         return struct.pack(">I", len(content)) + kind + content + check
@@ -68,9 +69,27 @@ def test_greys_of_few_bits_are_not_spread_over_255(tmp_path: Path, bits: int) ->
     row = int("".join(f"{value:0{bits}b}" for value in (0, 1, 2, 3)), 2).to_bytes(bits // 2, "big")
     header = struct.pack(">2I5B", 4, 1, bits, 0, 0, 0, 0)
     content = [chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(b"\0" + row)), chunk(b"IEND", b"")]
-    (tmp_path / "few.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(content))
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(content))
+    return path
 
-    assert raw(tmp_path / "few.png").tolist() == [[0, 1, 2, 3]]
+
+@pytest.mark.parametrize("bits", [2, 4])
+def test_greys_of_few_bits_are_not_spread_over_255(tmp_path: Path, bits: int) -> None:
+    assert raw(write_few_bits(tmp_path / "few.png", bits)).tolist() == [[0, 1, 2, 3]]
+
+
+@pytest.mark.parametrize(("bits", "levels"), [(2, [0, 85, 170, 255]), (4, [0, 17, 34, 51])])
+def test_greys_of_few_bits_are_levels_of_255_where_masks_are_binary(
+    tmp_path: Path, bits: int, levels: list[int]
+) -> None:
+    assert raw(write_few_bits(tmp_path / "few.png", bits), binary=True).tolist() == [levels]
+
+
+@pytest.mark.parametrize("name", ["bits.png", "bits.tif", "bits.bmp"])
+def test_the_foreground_of_binary_masks_of_one_bit_is_255(tmp_path: Path, name: str) -> None:
+    path = write_mask(tmp_path / name, bands(0, 255), "1")
+
+    np.testing.assert_array_equal(raw(path, binary=True), bands(0, 255))
 
 
 @pytest.mark.parametrize("name", ["wide.png", "wide.tif"])
@@ -109,6 +128,19 @@ def test_a_palette_of_black_and_white_is_read_by_its_greys_where_masks_are_binar
     image.save(tmp_path / "palette.png")
 
     np.testing.assert_array_equal(raw(tmp_path / "palette.png", binary=True), bands(0, 255))
+
+
+@pytest.mark.parametrize(
+    ("colours", "value"), [([0] * 3 + [255] * 3, 255), ([255] * 3 + [0] * 3, 0), ([255] * 3 + [255, 0, 0], 1)]
+)
+def test_one_used_colour_of_a_palette_is_a_grey_where_the_whole_palette_is_grey(
+    tmp_path: Path, colours: list[int], value: int
+) -> None:
+    image = Image.fromarray(bands(1))
+    image.putpalette(colours)
+    image.save(tmp_path / "palette.png")
+
+    np.testing.assert_array_equal(raw(tmp_path / "palette.png", binary=True), bands(value))
 
 
 @pytest.mark.parametrize("binary", [False, True])

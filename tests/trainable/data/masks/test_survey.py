@@ -315,3 +315,37 @@ def test_numbers_of_objects_with_gaps_are_foreground_from_1_on_if_the_study_says
     assert "or task.masks.threshold: 1 if all but 0 is foreground" in fault_of(tmp_path, values="binary")
     found = train(collection(tmp_path, values="binary", threshold=1))
     np.testing.assert_array_equal(found.class_mask(0), bands(0, 1, 1, 1))
+
+
+def test_crisp_masks_of_any_form_keep_their_foreground_beside_soft_ones(tmp_path: Path) -> None:
+    write_pairs(tmp_path, {"grey": (0, 60, 200), "bit": (0,), "palette": (0,), "white": (0,)})
+    write_mask(tmp_path / "masks" / "bit.png", bands(0, 255), "1")
+    for name, values in {"palette": (0, 1), "white": (1,)}.items():
+        image = Image.fromarray(bands(*values))
+        image.putpalette([0] * 3 + [255] * 3)
+        image.save(tmp_path / "masks" / f"{name}.png", bits=1)
+
+    found = collection(tmp_path, values="binary", threshold=128)
+
+    masks = {
+        name: train(found).class_mask(row) for row, name in enumerate(("bit", "grey", "palette", "white"))
+    }
+    np.testing.assert_array_equal(masks["bit"], bands(0, 1))
+    np.testing.assert_array_equal(masks["grey"], bands(0, 0, 1))
+    np.testing.assert_array_equal(masks["palette"], bands(0, 1))
+    np.testing.assert_array_equal(masks["white"], bands(1))
+    assert found.found == ""
+
+
+def test_masks_that_a_threshold_makes_all_background_are_named(tmp_path: Path) -> None:
+    write_pairs(tmp_path, {"none": (0,), "numbers": (0, 1), "red": (0,), "soft": (0, 60, 200)})
+    write_mask(tmp_path / "masks" / "red.png", bands(0, 1, 2), "P")
+
+    found = collection(tmp_path, values="binary", threshold=128)
+
+    assert found.found == (
+        "masks with values above 0 and none from task.masks.threshold: 128 on are all background, 2 of 4: "
+        "masks/numbers.png (at most 1), masks/red.png (at most 2); unless they show none, save their "
+        "foreground as 255, or set task.masks.threshold: 1 if all but 0 is foreground in every mask"
+    )
+    assert collection(tmp_path, values="binary", threshold=1).found == ""
