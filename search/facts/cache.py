@@ -27,9 +27,10 @@ from trainable.files.store import Store, is_uri
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data
 from trainable.recipe.models import Model, folder_of_name, is_published
+from trainable.recipe.tasks import Masks, masks_of
 from trainable.recipe.yamlfile import write_whole
 
-FORM = 3
+FORM = 4
 """A version number: raise it when the same data and model would give other facts."""
 
 
@@ -46,7 +47,9 @@ def cache_file(base: Recipe, device: DeviceKind, cpus: int = 1) -> Path:
     from trainable.training.devices import machine_name
     from trainable.training.origins import versions  # it imports torch, for which `show` need not wait
 
-    tree, (path, files) = base.tree(), _images_of(base.data)
+    masks = masks_of(base.task)
+    names = None if masks is None else masks.classes
+    tree, (path, files) = base.tree(), _images_of(base.data, masks)
     follows_from = {
         "form": FORM,
         "task": tree["task"],
@@ -60,21 +63,22 @@ def cache_file(base: Recipe, device: DeviceKind, cpus: int = 1) -> Path:
         "machine": machine_name(),
         "files": files,
         "excluded": exclusions_digest(base.data),
+        "class_names": None if names is None else line_of(str(without_tilde(names))),
         "versions": versions(),
     }
     digest = hashlib.sha256(json.dumps(follows_from, sort_keys=True).encode()).hexdigest()
     return cache_folder() / f"{digest[:32]}.json"
 
 
-def _images_of(data: Data) -> tuple[str, str]:
-    """Returns where the images lie, and a fingerprint of the files there.
+def _images_of(data: Data, masks: Masks | None) -> tuple[str, str]:
+    """Returns where the images lie, and a fingerprint of the files there, and of their masks.
 
     The bundled digits are identified by their name, not by a folder.
     """
     if data.bundled:
         return data.path, fingerprint(Path(data.path))
     if is_manifest(data):
-        return data.path, manifest_fingerprint(data)
+        return data.path, manifest_fingerprint(data, None if masks is None else masks.column)
     if is_uri(data.path):
         return data.path, digest_of(Store(data.path))
     path = without_tilde(data.path).absolute()

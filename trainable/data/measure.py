@@ -156,7 +156,7 @@ def stored_files(parts: Mapping[Split, Selection], classes: Sequence[str]) -> St
 class Membership(NamedTuple):
     """Digests of which image is in which part with which label."""
 
-    digest: str  # in whatever order: DIGEST_FORM and sixteen hexadecimal digits
+    digest: str  # in whatever order, of up to SAMPLE images: DIGEST_FORM and sixteen hexadecimal digits
     in_order: str  # another one where two images change places
     whole: bool  # every image counts by all that is stored of it
 

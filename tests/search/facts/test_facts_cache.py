@@ -14,6 +14,9 @@ from search.facts.cache import cache_file, cache_folder, read_cached, write_cach
 from search.facts.hardware import PerTrial
 from search.facts.measured import cached_or_measured, measured_anew
 from tests.spaces.small_facts import digits_facts
+from tests.trainable.data_forms import write_csv
+from tests.trainable.small_masks import bands, write_mask, write_pairs
+from tests.trainable.small_segmentations import mask_recipe
 from trainable.recipe import Recipe
 
 CPU = PerTrial(cpus=1, gpus=0.0)
@@ -89,6 +92,28 @@ def test_a_changed_folder_of_a_network_is_looked_at_anew(images: Path, tmp_path:
     base = Recipe().with_values({"data.path": str(images), **values})
     first = cache_file(base, "cpu")
     (folder / "config.json").write_text("{}")
+    assert cache_file(base, "cpu") != first
+
+
+@pytest.mark.parametrize("columns", [("path", "mask"), ("path", "label", "mask")])
+def test_a_manifest_whose_masks_are_painted_over_is_looked_at_anew(
+    images: Path, columns: tuple[str, ...]
+) -> None:
+    folder = write_pairs(images.parent, dict.fromkeys("abcdef", (0, 1)))
+    rows = [{"path": f"images/{name}.jpg", "label": "x", "mask": f"masks/{name}.png"} for name in "abcdef"]
+    table = write_csv(folder / "pairs.csv", [{name: row[name] for name in columns} for row in rows])
+    base = mask_recipe(table)
+    first = cache_file(base, "cpu")
+    write_mask(folder / "masks" / "c.png", bands(1, 0))
+    assert cache_file(base, "cpu") != first
+
+
+def test_a_changed_file_of_class_names_is_looked_at_anew(images: Path) -> None:
+    names = images.with_name("names.txt")
+    names.write_text("sky\nroad\n")
+    base = mask_recipe(images, {"task": {"kind": "segmentation", "masks": {"classes": str(names)}}})
+    first = cache_file(base, "cpu")
+    names.write_text("sky\nlane\n")
     assert cache_file(base, "cpu") != first
 
 
