@@ -210,8 +210,7 @@ def _with_origins(found: Exported, again: Retraining) -> Exported:
 def _verified(found: Exported, runs: int, again: Retraining) -> Exported:
     from search.retraining.verify import verify
 
-    has_test = found.info.test_images > 0
-    verification = verify(found.recipe, runs, again, has_test=has_test)
+    verification = verify(found.recipe, runs, again, found.info)
     report.say(verification.words())
     if verification.parts_differ is not None:
         report.say(verification.parts_differ)

@@ -12,21 +12,25 @@ from search.record.finals import LEAST_RUNS, error_of_sum, student
 from search.record.repeats import SEEDS
 from search.retraining.parts_differ import error_of_images, parts_differ
 from search.retraining.runs import Fresh, Retraining, effort
+from trainable.data import DataInfo
 from trainable.errors import UserError
 from trainable.recipe import Recipe
 from trainable.recipe.metrics import NO_SPREAD
 from trainable.recipe.provenance import Provenance, Verification
-from trainable.training.metrics import OBJECTIVES, sign_of
+from trainable.training.bootstrap import wilson_interval
+from trainable.training.metrics import OBJECTIVES, SHARES, sign_of
 
 RULE = (
     "verified if every run finishes, and their mean is not worse than the claimed score by more than the "
     "95 % interval of the difference allows: Student's t with Satterthwaite's degrees of freedom, over the "
     "deviation between seeds, that of the claim itself (a mean of several runs, or one run; by the "
-    "validation scores of these runs where it has none of its own), and for test scores that of the images"
+    "validation scores of these runs where it has none of its own), and for test scores that of the images; "
+    "where none of these deviates, a share such as accuracy may be worse by Wilson's upper bound of the "
+    "share of images at which runs differ, none of which was seen"
 )
 
 
-def verify(recipe: Recipe, runs: int, again: Retraining, *, has_test: bool) -> Verification:
+def verify(recipe: Recipe, runs: int, again: Retraining, info: DataInfo) -> Verification:
     """Trains a recipe again with so many new seeds, in fresh processes, and returns whether its figure holds.
 
     The runs are scored on the test part, or on the validation part where there is none. The claimed score is
@@ -34,6 +38,7 @@ def verify(recipe: Recipe, runs: int, again: Retraining, *, has_test: bool) -> V
     says nothing of its score, and OriginsChanged as `Retraining.work` does.
     """
     metric, claimed = claim_of(recipe)
+    has_test = info.test_images > 0
     recipes = [recipe.with_values({"loop.seed": seed}) for seed in new_seeds(recipe, runs)]
     part = "test" if has_test else "validation"
     again.say(f"{effort(recipe, runs)}: the recipe with {runs} new seeds, scored on the {part} part")
@@ -44,7 +49,8 @@ def verify(recipe: Recipe, runs: int, again: Retraining, *, has_test: bool) -> V
             scores = ((name, run.score(name)) for name in (metric, f"test_{metric.removeprefix('val_')}"))
             words = ", ".join(f"{name} {score:.4f}" for name, score in scores if score is not None)
             again.say(f"seed {run.seed}: {run.fault or words}")
-    return verification_of(recipe, metric, claimed, fresh, has_test=has_test)
+    images = min(info.validation_images, info.test_images) if has_test else info.validation_images
+    return verification_of(recipe, metric, claimed, fresh, has_test=has_test, images=images)
 
 
 def claim_of(recipe: Recipe) -> tuple[str, float]:
@@ -77,9 +83,9 @@ def new_seeds(recipe: Recipe, count: int) -> list[int]:
 
 
 def verification_of(
-    recipe: Recipe, metric: str, claimed: float, runs: Sequence[Fresh], *, has_test: bool
+    recipe: Recipe, metric: str, claimed: float, runs: Sequence[Fresh], *, has_test: bool, images: int
 ) -> Verification:
-    """Returns what the runs say of the claimed score; `RULE` says how."""
+    """Returns what the runs say of the claimed score, of so many images at least; `RULE` says how."""
     name = metric.removeprefix("val_")
     scores = [run.score(f"test_{name}" if has_test else metric) for run in runs]
     known = [score for score in scores if score is not None]
@@ -98,6 +104,8 @@ def verification_of(
     of_images = error_of_images(name, [run for run in runs if run.fault is None]) ** 2, math.inf
     error, freedom = error_of_sum(*_variances_of_seeds(recipe, known, common["validation_scores"]), of_images)
     allowed = student(freedom) * error
+    if error <= NO_SPREAD and metric in SHARES:
+        allowed = wilson_interval(0, images)[1]
     short = sign_of(OBJECTIVES[metric]) * (claimed - fmean(known))
     return Verification(
         verified=short <= allowed + NO_SPREAD and not common["faults"],

@@ -75,11 +75,16 @@ class Verification(Spec):
         """Returns in a sentence whether the figure holds, and the numbers that say so."""
         name = self.metric.replace("val_", "test_") if self.part == "test" else self.metric
         verdict = "verified" if self.verified else "not verified"
-        if self.mean is None or self.short is None or self.allowed is None:
+        if self.mean is None or self.deviation is None or self.short is None or self.allowed is None:
             return f"{verdict}: {'; '.join(self.faults)}"
         faults = f"; {'; '.join(self.faults)}" if self.faults else ""
         side = "worse" if self.short >= 0.0 else "better"
-        allowed = AGREE if self.allowed <= NO_SPREAD else f"where {self.allowed:.4f} worse is allowed"
+        allowed = f"where {self.allowed:.4f} worse is allowed"
+        if self.allowed <= NO_SPREAD:
+            allowed = AGREE
+            verdict = verdict if self.verified or self.faults else "not known whether it holds"
+        elif self.deviation <= NO_SPREAD:
+            allowed = f"{AGREE}; {self.allowed:.4f} worse is allowed"
         return (
             f"{verdict}: {name} {self.mean:.4f}, deviation {self.deviation:.4f}, over {len(self.scores)} new "
             f"seeds; {abs(self.short):.4f} {side} than the {self.metric} {self.claimed:.4f} that the recipe "

@@ -48,7 +48,7 @@ def runs_of(*scores: float, images: float = 0.0, validation: float = 0.9, alike:
 
 
 def is_verified(recipe: Recipe, runs: list[Fresh]) -> bool:
-    return verification_of(recipe, *claim_of(recipe), runs, has_test=True).verified
+    return verification_of(recipe, *claim_of(recipe), runs, has_test=True, images=100).verified
 
 
 def test_a_figure_that_the_test_part_gives_again_is_verified() -> None:
@@ -77,7 +77,12 @@ def test_few_images_allow_a_larger_difference() -> None:
 
 def test_what_is_allowed_is_the_interval_of_the_difference() -> None:
     found = verification_of(
-        recipe_of(final=final_of(0.90, 0.92)), METRIC, 0.91, runs_of(0.88, 0.9, images=0.01), has_test=True
+        recipe_of(final=final_of(0.90, 0.92)),
+        METRIC,
+        0.91,
+        runs_of(0.88, 0.9, images=0.01),
+        has_test=True,
+        images=100,
     )
     of_seeds, of_claim = 0.01, 0.01  # each the deviation of 0.01414 of two runs, over the root of two
     error = math.sqrt(of_seeds**2 + of_claim**2 + 0.01**2)
@@ -91,7 +96,7 @@ def test_what_is_allowed_is_the_interval_of_the_difference() -> None:
 def test_the_claim_of_a_recipe_made_simpler_is_a_mean_over_its_seeds(dropped: tuple[Dropped, ...]) -> None:
     simplified = Simplified(metric=METRIC, seeds=(5, 6, 7, 8), before=0.9, after=0.9, dropped=dropped)
     runs = runs_of(0.88, 0.9, 0.92)
-    found = verification_of(recipe_of(simplified=simplified), METRIC, 0.9, runs, has_test=True)
+    found = verification_of(recipe_of(simplified=simplified), METRIC, 0.9, runs, has_test=True, images=100)
     of_seeds, of_claim = 0.02**2 / 3, 0.02**2 / (4 if dropped else 1)
     assert found.allowed == pytest.approx(stats.t.ppf(0.975, 2) * math.sqrt(of_seeds + of_claim))
 
@@ -100,7 +105,7 @@ def test_the_claim_of_a_finalized_recipe_is_a_mean_over_its_seeds() -> None:
     one_run, runs = recipe_of(0.9), runs_of(0.88, 0.9, 0.92)
     finalized = Finalized(metric=METRIC, seeds=(5, 6, 7), before=0.8, after=0.9, latency_ms=1.0)
     allowed = [
-        verification_of(each, METRIC, 0.9, runs, has_test=True).allowed
+        verification_of(each, METRIC, 0.9, runs, has_test=True, images=100).allowed
         for each in (recipe_of(0.9, finalized=finalized), one_run)
     ]
     assert allowed[0] is not None
@@ -118,7 +123,7 @@ def test_the_rule_refuses_what_holds_in_one_case_of_forty(with_final: bool, imag
         claimed, final = float(np.mean(claims)), final_of(*claims) if with_final else None
         scores = 0.9 + images * luck.standard_normal() + 0.01 * luck.standard_normal(3)
         runs = runs_of(*scores, images=images)
-        found = verification_of(recipe_of(claimed, final), METRIC, claimed, runs, has_test=True)
+        found = verification_of(recipe_of(claimed, final), METRIC, claimed, runs, has_test=True, images=100)
         refused.append(not found.verified)
     # measured: 0.022 to 0.037; 0.041 and 0.046 where a claim of one run counts as an estimate of its own
     assert 0.01 < np.mean(refused) < 0.04
@@ -126,14 +131,16 @@ def test_the_rule_refuses_what_holds_in_one_case_of_forty(with_final: bool, imag
 
 def test_a_run_that_comes_to_nothing_is_a_recipe_that_is_not_verified() -> None:
     runs = [*runs_of(0.9, 0.91), Fresh(Recipe(), {}, "the run diverged")]
-    found = verification_of(recipe_of(0.9), METRIC, 0.9, runs, has_test=True)
+    found = verification_of(recipe_of(0.9), METRIC, 0.9, runs, has_test=True, images=100)
     assert not found.verified
     assert found.faults == ("seed 0: the run diverged",)
     assert found.mean == pytest.approx(0.905)
 
 
 def test_without_a_test_part_the_validation_scores_count() -> None:
-    found = verification_of(recipe_of(0.9), METRIC, 0.9, runs_of(0.1, 0.1, validation=0.9), has_test=False)
+    found = verification_of(
+        recipe_of(0.9), METRIC, 0.9, runs_of(0.1, 0.1, validation=0.9), has_test=False, images=100
+    )
     assert (found.verified, found.part, found.scores) == (True, "validation", (0.9, 0.9))
 
 
@@ -182,12 +189,14 @@ def test_a_recipe_that_claims_nothing_cannot_be_verified(recipe: Recipe, said: s
 
 def test_a_verified_recipe_says_when_its_parts_differ() -> None:
     found = verification_of(
-        recipe_of(0.5), METRIC, 0.5, runs_of(0.7, 0.701, 0.702, images=0.01), has_test=True
+        recipe_of(0.5), METRIC, 0.5, runs_of(0.7, 0.701, 0.702, images=0.01), has_test=True, images=100
     )
     assert found.verified
     assert found.parts_differ is not None
     assert "test_accuracy 0.7010 is 0.1990 below val_accuracy 0.9000" in found.parts_differ
-    alike = verification_of(recipe_of(0.9), METRIC, 0.9, runs_of(0.89, 0.9, 0.91, images=0.01), has_test=True)
+    alike = verification_of(
+        recipe_of(0.9), METRIC, 0.9, runs_of(0.89, 0.9, 0.91, images=0.01), has_test=True, images=100
+    )
     assert alike.parts_differ is None
 
 
@@ -196,10 +205,31 @@ def test_new_seeds_that_agree_are_no_interval_but_words(metric: str) -> None:
     provenance = Provenance(objective=metric, metrics={metric: 0.1})
     recipe = Recipe().model_copy(update={"provenance": provenance})
     runs = [Fresh(Recipe(), {metric: 0.1}) for _ in range(3)]  # their mean is 0.10000000000000002
-    found = verification_of(recipe, metric, 0.1, runs, has_test=False)
+    found = verification_of(recipe, metric, 0.1, runs, has_test=False, images=100)
     assert found.verified
     assert AGREE in found.words()
     assert "0.0000 worse is allowed" not in found.words()
+
+
+@pytest.mark.parametrize(("images", "verified", "allowed"), [(20, True, 0.1611), (2_000, False, 0.0019)])
+def test_seeds_that_agree_below_the_claim_are_judged_by_the_number_of_images(
+    images: int, verified: bool, allowed: float
+) -> None:
+    runs = [Fresh(Recipe(), {METRIC: 0.95}) for _ in range(3)]
+    found = verification_of(recipe_of(1.0), METRIC, 1.0, runs, has_test=False, images=images)
+    assert found.verified == verified
+    assert found.allowed == pytest.approx(allowed, abs=1e-4)
+    assert f"{AGREE}; {allowed} worse is allowed" in found.words()
+
+
+def test_a_loss_at_which_the_seeds_agree_is_not_judged() -> None:
+    recipe = Recipe().model_copy(
+        update={"provenance": Provenance(objective="val_loss", metrics={"val_loss": 0.1})}
+    )
+    runs = [Fresh(Recipe(), {"val_loss": 0.2}) for _ in range(3)]
+    found = verification_of(recipe, "val_loss", 0.1, runs, has_test=False, images=20)
+    assert not found.verified
+    assert found.words().startswith("not known whether it holds: val_loss 0.2000")
 
 
 def test_a_metric_whose_gap_is_not_known_is_verified_by_its_seeds_alone() -> None:
@@ -213,6 +243,6 @@ def test_a_metric_whose_gap_is_not_known_is_verified_by_its_seeds_alone() -> Non
     recipe = Recipe().model_copy(
         update={"provenance": Provenance(objective="val_cost", metrics={"val_cost": 0.0})}
     )
-    found = verification_of(recipe, "val_cost", 0.0, runs, has_test=True)
+    found = verification_of(recipe, "val_cost", 0.0, runs, has_test=True, images=100)
     assert found.allowed is not None
     assert found.allowed > 0.0
