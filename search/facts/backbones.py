@@ -178,6 +178,7 @@ def _cache_file(recipe: Recipe, data: DataSet, device: torch.device) -> Path:
         "weights": weights_digest(recipe.model),
         "data": recipe.tree()["data"],
         "digest": data.info.digest,
+        "files": data.files,
         "training images": "of each class",  # before, those of a class of few could be missing
         "resize": data.resize.model_dump(),
         "device": device.type,

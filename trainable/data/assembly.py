@@ -178,7 +178,9 @@ def _assemble(
         stored=stored.names,
         span=span(counts),
         left_out=tuple(collection.classes_left_out),
+        whole=which.whole,
     )
+    files = files_digest(which, stored)
     groups = None if collection.groups is None else groups_by_part(members, collection.groups)
     return DataSet(
         info,
@@ -188,7 +190,8 @@ def _assemble(
         resize,
         copy=collection.copy,
         objects=collection.objects,
-        cache=None if hold else make_cache(spec.cache, members, form, detail, files_digest(which, stored)),
+        cache=None if hold else make_cache(spec.cache, members, form, detail, files),
+        files=files,
         groups=None if groups is None else numbered(groups),
         shared=() if groups is None else shared_groups(groups),
         in_series=series_of(members, collection.classes) if groups is None else None,

@@ -65,6 +65,7 @@ class DataInfo:
     found: str = ""  # in words, the folders of images and masks, where the recipe does not name them
     left_out: tuple[str, ...] = ()  # the classes that `data.min_images` leaves out
     span: int = 255  # levels between the darkest and the brightest training pixels, the rarest aside
+    whole: bool = False  # `digest` reads every image, as `Membership.whole`
 
     def __post_init__(self) -> None:
         """Raises ValueError for what no data set is: it may come from a file that somebody has changed."""
@@ -81,6 +82,11 @@ class DataInfo:
     def dense(self) -> bool:
         """Says whether each image has a mask, a label for each of its pixels."""
         return bool(self.pixel_counts)
+
+    @property
+    def files(self) -> str | None:
+        """Return `stored` where `digest` reads some of the images alone; None where that says all."""
+        return None if self.whole else self.stored or None
 
     @property
     def left_out_in_words(self) -> str:
@@ -139,6 +145,7 @@ class DataSet:
     in_series: Series | None = None  # where no groups are known, what seem to be series
     cache: ImageCache | None = None
     """Machines may keep these images decoded on their disks."""
+    files: str = ""  # a digest for caches of the images in their order: `files_digest`; of own data none
     crops: bool = True
     """This says whether training may ask for resized crops, for which the cache keeps larger squares."""
     idle_readers: IdleReaders = field(default_factory=IdleReaders)

@@ -162,6 +162,34 @@ def test_blocks_that_are_not_what_was_written_are_decoded_anew(folder: Path) -> 
     assert found.st_size == file.stat().st_size
 
 
+def test_decoded_images_that_are_painted_over_with_their_size_and_time_are_checked(folder: Path) -> None:
+    data = loaded(folder)
+    said(data)
+    right, file = data.decoded_views()["train", SIDE].copy(), array(data)._pixels_file
+    content, found = bytearray(file.read_bytes()), file.stat()
+    content[0] ^= 1
+    file.write_bytes(content)
+    os.utime(file, ns=(found.st_atime_ns, found.st_mtime_ns))
+
+    assert ("train", SIDE) not in data.decoded_views()
+    assert said(data)[0].startswith("1 blocks of decoded images in ")
+    np.testing.assert_array_equal(data.decoded_views()["train", SIDE], right)
+
+
+def test_a_copy_of_the_cache_that_can_only_be_read_is_used_as_it_is(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said(loaded(folder, str(tmp_path / "first")))
+    shutil.copytree(tmp_path / "first", tmp_path / "second")
+    copy = loaded(folder, str(tmp_path / "second"))
+    assert ("train", SIDE) not in copy.decoded_views(), "where it may be written, it is checked first"
+
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+
+    assert said(copy) == []
+    assert ("train", SIDE) in copy.decoded_views()
+
+
 def test_files_or_forms_that_differ_are_kept_apart(folder: Path) -> None:
     keys = {cache_of(loaded(folder)).key}
     keys.add(cache_of(load(Data(path=str(folder), image_size=17, in_memory=False))).key)

@@ -20,7 +20,7 @@ from trainable.data.measure import (
     count_values,
     may_be_held,
     mean_and_std,
-    membership_digest,
+    membership,
     sample,
     span,
     stored_files,
@@ -49,6 +49,7 @@ def assemble_masked(
     mean, std = mean_and_std(counts)
     shown, longer = surveys["train"].pixels, longer_side(surveys["train"].sizes)
     stored = stored_files(members, collection.split_by)
+    which = membership(members, stored.size, {part: _targets(survey) for part, survey in surveys.items()})
     info = DataInfo(
         path=collection.path,
         format=collection.format,
@@ -62,9 +63,7 @@ def assemble_masked(
         mean=mean,
         std=std,
         flips=spec.flips if spec.flips is not None else collection.flips,
-        digest=membership_digest(
-            members, stored.size, {part: _targets(survey) for part, survey in surveys.items()}
-        ),
+        digest=which.digest,
         in_memory=hold,
         interpolation=spec.interpolation or "bilinear",
         stored=stored.names,
@@ -73,6 +72,7 @@ def assemble_masked(
         longer_side=longer,
         found=collection.found,
         mask_values=_source(members["train"]).code.written,
+        whole=which.whole,
     )
     groups = None if collection.groups is None else groups_by_part(members, collection.groups)
     return DataSet(
