@@ -42,7 +42,7 @@ from trainable.training.extra_metrics import Own
 from trainable.training.kept_masks import KeptMasks
 from trainable.training.metrics import EpochResult
 from trainable.training.network import make_network, stands_alone
-from trainable.training.origins import DIGITS, differences, digests_of, provenance_of
+from trainable.training.origins import DIGITS, Origins, differences, digests_of, provenance_of
 from trainable.training.pixels import as_weights_know, load_for
 from trainable.training.resampled_scores import resampled_scores
 from trainable.training.run import PREFIXES, Run
@@ -104,12 +104,13 @@ def train(
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
         try:
-            code = digests_of(model=model, data=data)
-            for line in differences(recipe.provenance, run, code):
+            # before the run trains: a file of weights that is replaced meanwhile is not what it began from
+            origins = Origins.of_run(run, digests_of(model=model, data=data))
+            for line in differences(recipe.provenance, run, origins):
                 say(line)
             with debugging(tools, device=device, folder=folder, say=say):
                 _train(run, say)
-            outcome = _finish(run, folder, test, code)
+            outcome = _finish(run, folder, test, origins)
             if masks is not None and not run.diverged:
                 _predict(run, masks, say)
             return outcome
@@ -201,7 +202,7 @@ def _train(run: Run, say: Say) -> None:
         )
 
 
-def _finish(run: Run, folder: Path | None, test: bool, code: Mapping[str, str]) -> Outcome:
+def _finish(run: Run, folder: Path | None, test: bool, origins: Origins) -> Outcome:
     if folder is not None and not run.diverged:
         write_whole(folder / MODEL_FILE, model_file(run.weights(), run.recipe, run.data.info))
     scores = run.score("test", confusion=True, answers=True) if test else None
@@ -210,7 +211,7 @@ def _finish(run: Run, folder: Path | None, test: bool, code: Mapping[str, str]) 
         **_scores_in(run.history[-1]),
         **(scores.metrics(PREFIXES["test"]) if scores is not None else {}),
     }
-    recipe = run.recipe.model_copy(update={"provenance": provenance_of(run, named, code)})
+    recipe = run.recipe.model_copy(update={"provenance": provenance_of(run, named, origins)})
     outcome = Outcome(recipe, run.history, scores, diagnosed(run), sure, gaps)
     if folder is not None:
         write_recipe(folder / RECIPE_FILE, recipe)

@@ -99,10 +99,10 @@ def _run(search: Search, best: Trial) -> Run:
         raise UserError(f"no checkpoint of trial {best.id} can be read")
     device, recipe = default_device(), best.whole_recipe
     images, info = load_for(recipe, device), search.info
-    if info.stored not in ("", images.info.stored):  # of many images, the digest in the state reads some
+    if info.stored and images.info.files not in (None, info.stored):  # the digest in the state reads some
         raise UserError(
             f"{info.path}: the images have other names, classes or sizes than when the search began (digest "
-            f"{info.stored}, now {images.info.stored})"
+            f"{info.stored}, now {images.info.files})"
         )
     run = Run(recipe, data=images, device=device)
     run.load_state_dict(state)

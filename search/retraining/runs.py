@@ -16,10 +16,9 @@ from trainable.recipe import Recipe
 if TYPE_CHECKING:  # torch takes seconds to import
     from trainable.training.origins import Origins
 
-REMEDY = (
-    "the figures of these runs would stand beside digests that are not theirs: put back what the recipe was "
-    "found with, or search again with what is there now"
-)
+BESIDE = "the figures of these runs would stand beside digests that are not theirs"
+REMEDY = f"{BESIDE}: put back what the recipe was found with, or search again with what is there now"
+OLDER = f"{BESIDE}: search again with this version"
 
 
 class OriginsChanged(UserError):
@@ -87,9 +86,9 @@ def retraining(recipe: Recipe, *, download: bool = False, say: Say = silent) -> 
     from trainable.training.origins import Origins
 
     refuse_own_code(recipe)
-    before = _origins_now(recipe, download)
-    if changes := list(Origins.of(recipe.provenance).changes(before, recipe)):
-        raise UserError(f"{'; '.join(changes)}; {REMEDY}")
+    known, before = Origins.of(recipe.provenance), _origins_now(recipe, download)
+    if changes := list(known.changes(before, recipe)):
+        raise UserError(f"{'; '.join(changes)}; {REMEDY if known.comparable(before) else OLDER}")
     yield Retraining(before, download, say)
     _refuse(before, _origins_now(recipe, download), recipe)
 

@@ -19,7 +19,7 @@ from trainable.recipe.provenance import Provenance
 from trainable.recipe.yamlfile import read_recipe, write_recipe
 from trainable.train import threads_of, with_settings
 from trainable.training.devices import device_name
-from trainable.training.origins import differences, may_be_same
+from trainable.training.origins import Origins, differences, may_be_same
 from trainable.training.run import Run
 
 DIGITS = Recipe().with_values({"loop.epochs": 2, "model.width": 8, "precision.kind": "fp32"})
@@ -314,9 +314,9 @@ def test_another_device_than_the_provenance_s_is_said_and_the_same_is_not() -> N
     for recorded, said in (("cuda", 1), (device_name(torch.device("cpu")), 0)):
         found = DIGITS.model_copy(update={"provenance": Provenance(device=recorded)})
         run = Run(found, device=torch.device("cpu"))
-        assert [line.split(":")[0] for line in differences(run.recipe.provenance, run)] == [
-            "the recipe was trained on cuda, this is cpu"
-        ] * said
+        assert [
+            line.split(":")[0] for line in differences(run.recipe.provenance, run, Origins.of_run(run))
+        ] == ["the recipe was trained on cuda, this is cpu"] * said
 
 
 @pytest.mark.gpu

@@ -11,7 +11,6 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from trainable.data import DataInfo, DataSet
-from trainable.data.measure import comparable
 from trainable.data.own import MakeData
 from trainable.errors import ModelError, UserError, first_line
 from trainable.models.make import make_model
@@ -75,10 +74,10 @@ def trained(
     _refuse_code_that_is_not_given(recipe, model, data)
     images = images_of(recipe, data, default_device(), own_model=False, download=False)
     known = Origins.of(recipe.provenance)
-    if changes := list(known.changes(known.with_images(images.info), recipe)):
+    now = known.with_images(images.info)
+    if changes := list(known.changes(now, recipe)):
         means = ": the weights were trained with other images, or another split of them; put the former back"
-        older = known.images is not None and not comparable(known.images, images.info.digest)
-        raise UserError("; ".join(changes) + ("" if older else means))
+        raise UserError("; ".join(changes) + (means if known.comparable(now) else ""))
     images.be_here()
     code = tuple(known.changes(replace(known, code=digests_of(model=model, data=data)), recipe))
     return Trained(resolved(recipe, images), images, weights, epochs, model, changed_code=code)

@@ -64,6 +64,7 @@ class Shrunk:
     """The distilled networks, or the fine-tuned ones where none was distilled: of these the best is kept."""
     costs: Mapping[str, Cost]
     """What whole and pruned network cost; every narrow one costs the same."""
+    origins: Origins  # of the fine-tuning, read before it: it begins from no file of weights
 
     @property
     def parts(self) -> tuple[Split, ...]:
@@ -115,6 +116,7 @@ def shrink(
     for each in (recipe, anew):
         if each is not None:
             _check_same_teacher(trained, each)
+    origins = replace(Origins.of_files(taught or recipe, info), weights=None)
     whole, title = trained.network(), title_of(trained.recipe.model)
     shape = (info.channels, info.image_size, info.image_size)
     with threads_of(trained.recipe.provenance, say):
@@ -144,7 +146,7 @@ def shrink(
             made = train(anew, make=partial(draw_narrow, trained, widths), title=SCRATCH)
             scores[SCRATCH] = tuple(each.scores for each in made)
         costs = _costs(trained, recipe, pruned, whole, device)
-    return Shrunk(trained, taught or recipe, pruned, widths, scores, tuned, costs)
+    return Shrunk(trained, taught or recipe, pruned, widths, scores, tuned, costs, origins)
 
 
 def _check_same_teacher(trained: Trained, recipe: Recipe) -> None:

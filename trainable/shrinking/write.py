@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from trainable.recipe.yamlfile import write_recipe, write_whole
 from trainable.shrinking.shrink import Shrunk, recipe_network
 from trainable.train import model_file
 from trainable.training.devices import default_device, device_name
-from trainable.training.origins import Origins, versions
+from trainable.training.origins import versions
 from trainable.training.run import PREFIXES
 
 
@@ -56,8 +55,8 @@ def _with_provenance(shrunk: Shrunk) -> Recipe:
         versions=versions("torch-pruning"),
     )
     seeded = shrunk.recipe.with_values({"loop.seed": best.seed})
-    origins = replace(Origins.of_files(seeded, info), weights=None)  # it begins from the pruned network
-    return seeded.model_copy(update={"provenance": provenance.model_copy(update=origins.provenance())})
+    rests_on = shrunk.origins.provenance()
+    return seeded.model_copy(update={"provenance": provenance.model_copy(update=rests_on)})
 
 
 def _share_of_own(shrunk: Shrunk) -> float:

@@ -58,11 +58,12 @@ class Origins:
 
     @classmethod
     def of_run(cls, run: Run, code: Mapping[str, str] | None = None) -> Origins:
-        """Return what a run has used, with the digests of the sources of a person's own functions."""
+        """Return what a new run has loaded, with the digests of the sources of a person's own functions: the
+        file of weights is read once more."""
         teacher, info = None if run.teaching is None else run.teaching.teacher, run.data.info
         return cls(
             info.digest,
-            info.stored or None,
+            info.files,
             None if run.own_network else weights_digest(run.recipe.model),
             None if teacher is None else teacher.digest,
             None if teacher is None else teacher.recipe_digest,
@@ -77,7 +78,7 @@ class Origins:
         files = None if taught is None else teacher_files(taught)
         return cls(
             info.digest,
-            info.stored or None,
+            info.files,
             weights_digest(recipe.model),
             None if files is None else file_digest(files.weights),
             None if files is None or files.recipe is None else files.recipe.digest(),
@@ -85,7 +86,7 @@ class Origins:
 
     def with_images(self, info: DataInfo) -> Origins:
         """Return the same, of the images of a data set."""
-        return replace(self, images=info.digest, files=info.stored or None)
+        return replace(self, images=info.digest, files=info.files)
 
     def provenance(self) -> dict[str, Any]:
         """Return the fields of a provenance that say it."""
@@ -98,19 +99,23 @@ class Origins:
             "code": dict(self.code),
         }
 
+    def comparable(self, now: Origins) -> bool:
+        """Return whether equal images would have equal digests; those of an earlier version have not."""
+        return not self.images or not now.images or comparable(self.images, now.images)
+
     def changes(self, now: Origins, recipe: Recipe) -> Iterator[str]:
         """Yield a line for each of these that a recipe uses and that is another one now."""
         data, found = f"data.path {recipe.data.path}", "that the recipe was found with"
         images = f"{data}: these are not the images {found}, or they have other labels or another split"
         files = f"{data}: the files of the images have other names, classes or sizes than those {found}"
-        if self.images and now.images and not comparable(self.images, now.images):
+        if not self.comparable(now):
             yield (
                 f"{data}: the recipe was found by an earlier version, whose digest of the images cannot be "
                 f"compared with today's {_both(self.images, now.images)}"
             )
         elif self.images not in (None, now.images):
             yield f"{images} {_both(self.images, now.images)}"
-        elif self.files not in (None, now.files):
+        elif self.files and now.files and self.files != now.files:
             yield f"{files} {_both(self.files, now.files)}"
         if self.weights not in (None, now.weights):
             weights = "model.weights: these are not the weights that the recipe was trained from"
@@ -133,19 +138,15 @@ def _both(before: str | None, now: str | None) -> str:
     return f"(digest {before}, now {now or 'none'})"
 
 
-def differences(
-    provenance: Provenance | None, run: Run, code: Mapping[str, str] | None = None
-) -> Iterator[str]:
-    """Yields a line for each way in which a run differs from the one that a provenance describes.
-
-    `code` holds the digests of the sources of a person's own functions.
-    """
+def differences(provenance: Provenance | None, run: Run, origins: Origins) -> Iterator[str]:
+    """Yields a line for each way in which a run, which rests on `origins`, differs from the one that a
+    provenance describes."""
     if provenance is None:
         return
     device = device_name(run.device)
     if provenance.device is not None and not may_be_same(provenance.device, device):
         yield f"the recipe was trained on {provenance.device}, this is {device}: {DIGITS}"
-    yield from Origins.of(provenance).changes(Origins.of_run(run, code), run.recipe)
+    yield from Origins.of(provenance).changes(origins, run.recipe)
     now = versions()
     for name, version in provenance.versions.items():
         if name in now and now[name] != version:
@@ -168,12 +169,12 @@ def may_be_same(recorded: str, device: str) -> bool:
     return recorded == device or (not model and kind == device.partition(" ")[0])
 
 
-def provenance_of(run: Run, scores: Mapping[str, float], code: Mapping[str, str] | None = None) -> Provenance:
+def provenance_of(run: Run, scores: Mapping[str, float], origins: Origins) -> Provenance:
     """Return the recipe's provenance, updated with what this run used and scored.
 
     What the recipe came to in other runs is left out where these rested on other images, weights or code.
     """
-    earlier, origins = run.recipe.provenance or Provenance(), Origins.of_run(run, code)
+    earlier = run.recipe.provenance or Provenance()
     changed = any(Origins.of(earlier).changes(origins, run.recipe))
     return earlier.model_copy(
         update={

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from search.retraining.runs import OriginsChanged, Retraining, retraining
+from tests.trainable.small_images import write_classes
 from tests.trainable.small_runs import images, small_recipe, write_parts
 from trainable.errors import UserError
 from trainable.recipe import Recipe
@@ -60,6 +62,28 @@ def test_other_images_are_refused_before_any_run(recipe: Recipe, change: str) ->
     assert recipe.provenance is not None
     assert f"(digest {recipe.provenance.data_digest}, now " in str(refused.value)
     assert "put back what the recipe was found with, or search again" in str(refused.value)
+
+
+def test_images_that_are_stored_otherwise_are_those_that_the_recipe_was_found_with(tmp_path: Path) -> None:
+    write_classes(tmp_path / "photos", {"a": 6, "b": 6})
+    found = small_recipe({"data.path": str(tmp_path / "photos"), "data.format": "folder"})
+    with retraining(found) as again:
+        known = found.model_copy(update={"provenance": Provenance(**again.origins.provenance())})
+    first = tmp_path / "photos" / "a" / "000.png"
+    with Image.open(first) as image:
+        image.save(first.with_name("000-small.bmp"))
+    first.unlink()
+    with retraining(known) as again:
+        assert again.origins == Origins.of(known.provenance)
+
+
+def test_a_recipe_of_an_earlier_version_is_told_to_search_again(recipe: Recipe) -> None:
+    assert recipe.provenance is not None
+    earlier = recipe.provenance.model_copy(update={"data_digest": "697267636c22f6a4"})
+    found = recipe.model_copy(update={"provenance": earlier})
+    with pytest.raises(UserError, match=r"search again with this version$") as refused, retraining(found):
+        pytest.fail("nothing may be trained")
+    assert "put back" not in str(refused.value)
 
 
 def test_other_weights_are_refused_before_any_run(recipe: Recipe) -> None:

@@ -30,6 +30,7 @@ from trainable.training.evaluate import Scores
 from trainable.training.extra_metrics import make_extra_metrics
 from trainable.training.mask_answers import MaskAnswers
 from trainable.training.mask_bootstrap import resampled_masks
+from trainable.training.origins import Origins
 
 IMAGES = 400
 EXTRA = make_extra_metrics((), {}, ("no", "yes"))
@@ -125,6 +126,7 @@ def shrunk(tuned: list[int], *, unpruned: int = 20, scratch: list[int] | None = 
         known,
         tuple(Tuned(seed, {}, known[TUNED][seed]) for seed in range(len(tuned))),
         {UNPRUNED: Cost(100, 1000, 4000, latency), PRUNED: Cost(50, 480, 2000, halves)},
+        Origins(),
     )
 
 
@@ -156,7 +158,7 @@ def test_a_loss_is_better_when_it_is_lower() -> None:
         {"validation": Scores(0.9 + seed / 100, 0.9, 0.9, None, IMAGES)} for seed in range(2)
     ]
     known = {**found.scores, TUNED: tuple(worse)}
-    other = Shrunk(found.trained, found.recipe, found.pruned, found.widths, known, found.tuned, found.costs)
+    other = replace(found, scores=known)
     assert compared(other, 0.5).metric == "val_loss"
     assert compared(other, 0.5).verdict == "lost"
 

@@ -15,7 +15,7 @@ from tests.trainable.small_runs import data_set, small_recipe
 from trainable.errors import ModelError
 from trainable.models.make import make_model
 from trainable.models.published_weights import timm_weights
-from trainable.models.weights import load_weights, read_weights
+from trainable.models.weights import file_digest, load_weights, read_weights
 from trainable.recipe import models as specs
 from trainable.train import train
 
@@ -234,6 +234,23 @@ def test_other_weights_than_the_recipe_began_from_are_told(tmp_path: Path) -> No
     assert any(line.startswith("model.weights: ") for line in lines)
     assert first.recipe.provenance is not None
     assert first.recipe.provenance.weights_digest is None
+
+
+def test_weights_that_are_replaced_while_a_run_trains_are_named_as_it_began_from_them(tmp_path: Path) -> None:
+    train(small_recipe({"loop.epochs": 1}), data=data_set(), out=tmp_path / "first")
+    weights = tmp_path / "first" / "model.safetensors"
+    before = file_digest(weights)
+
+    def replace_weights(line: str) -> None:
+        if line.startswith("epoch 1/"):
+            weights.write_bytes(b"others")
+
+    tuned = train(
+        small_recipe({"loop.epochs": 1, "model.weights": str(weights)}), data=data_set(), say=replace_weights
+    )
+    assert file_digest(weights) != before
+    assert tuned.recipe.provenance is not None
+    assert tuned.recipe.provenance.weights_digest == before
 
 
 def test_a_network_that_is_given_has_no_digest_of_the_recipes_weights(

@@ -70,7 +70,10 @@ def test_the_distilled_network_is_written_with_a_recipe_that_names_its_teacher(
     }
     assert found.kept == DISTILLED
     assert [each.scores for each in found.tuned] == list(found.scores[DISTILLED])
+    content = (whole / "model.safetensors").read_bytes()
+    (whole / "model.safetensors").write_bytes(b"another teacher, which came once the networks were distilled")
     write_shrunk(found, tmp_path / "small")
+    (whole / "model.safetensors").write_bytes(content)
     recipe = read_recipe(tmp_path / "small" / "recipe.yaml")
     assert recipe.get("distillation.teacher") == str(whole)
     assert recipe.provenance is not None

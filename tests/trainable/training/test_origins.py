@@ -49,6 +49,13 @@ def test_what_is_the_same_or_was_not_known_is_no_change() -> None:
     assert not list(Origins().changes(KNOWN, TAUGHT))
 
 
+def test_files_count_only_where_the_digest_of_the_images_reads_some_of_them() -> None:
+    info = replace(data_set().info, digest="images", stored="others")
+    (line,) = KNOWN.changes(KNOWN.with_images(replace(info, whole=False)), TAUGHT)
+    assert line.endswith("(digest files, now others)")
+    assert not list(KNOWN.changes(KNOWN.with_images(replace(info, whole=True)), TAUGHT))
+
+
 def test_a_teacher_that_a_recipe_does_without_is_no_change() -> None:
     assert not list(KNOWN.changes(replace(KNOWN, teacher=None, teacher_recipe=None), Recipe()))
 
@@ -75,7 +82,7 @@ def test_a_run_with_other_images_leaves_out_what_runs_with_the_former_came_to(im
     known = Provenance(trial=3, data_digest=images, final=final, verification=verification)
     recipe = small_recipe().model_copy(update={"provenance": known})
     run = Run(recipe, data=data_set())
-    found = provenance_of(run, {})
+    found = provenance_of(run, {}, Origins.of_run(run))
     assert (found.data_digest, found.trial) == (run.data.info.digest, 3)
     kept = (final, verification) if images is None else (None, None)
     assert (found.final, found.verification) == kept
