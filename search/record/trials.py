@@ -53,6 +53,11 @@ TrialState = Literal["queued", "running", "paused", "finished", "stopped", "dive
 or `resume`."""
 
 
+def recipe_key(teacher: str) -> str:
+    """Return the name by which `Trial.weights` has the digest of the recipe of a teacher at a path."""
+    return f"{teacher}: recipe"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Trial:
     """Describes one trial by the events so far; times are seconds since 1970."""
@@ -80,7 +85,7 @@ class Trial:
     """The commit that its last attempt ran with."""
     weights: Mapping[str, str] = field(default_factory=dict)
     """The digests of the files of weights that its last attempt ran with, by the names of networks; those of
-    teachers by `distillation.teacher`."""
+    teachers by `distillation.teacher`, and those of their recipes by `recipe_key`."""
     trains: bool = False
     """Whether an attempt has begun and not ended."""
     waits: bool = False
@@ -161,6 +166,12 @@ class Trial:
         """The digest of its teacher's weights, as its last attempt found them; None without a teacher."""
         taught = (self.recipe or {}).get(SECTION)
         return None if taught is None else self.weights.get(taught["teacher"])
+
+    @property
+    def teacher_recipe(self) -> str | None:
+        """The digest of its teacher's recipe, likewise; None of an attempt by an earlier version, too."""
+        taught = (self.recipe or {}).get(SECTION)
+        return None if taught is None else self.weights.get(recipe_key(taught["teacher"]))
 
     @property
     def metrics(self) -> Mapping[str, float]:

@@ -21,7 +21,7 @@ from trainable.errors import UserError
 from trainable.recipe import Recipe
 from trainable.recipe.models import network_name
 from trainable.recipe.provenance import FreshRuns, Provenance, Verification
-from trainable.recipe.trained_files import of_pruned_network, teacher_files
+from trainable.recipe.trained_files import of_pruned_network
 from trainable.recipe.yamlfile import read_recipe, to_yaml, write_recipe
 from trainable.training.metrics import total_teacher_seconds
 
@@ -95,10 +95,10 @@ def recipe_of(search: Search, chosen: Trial) -> Recipe:
         final=_fresh_runs(search, chosen),
         verification=_verification(search, chosen, recipe),
         data_digest=info.digest,
-        files_digest=info.stored or None,
+        files_digest=info.files,
         weights_digest=chosen.weights.get(network_name(recipe.model)) if recipe.model.weights else None,
         teacher_digest=chosen.teacher_digest,
-        teacher_recipe=_teacher_recipe(recipe),
+        teacher_recipe=chosen.teacher_recipe,
         class_names=info.classes,
         threads=facts.cpus,
         device="cuda" if facts.gpus else "cpu",
@@ -115,17 +115,6 @@ def _metrics(chosen: Trial) -> dict[str, float]:
     total = total_teacher_seconds(chosen.results)
     taught = {} if total is None else {"total_teacher_seconds": total}
     return {**chosen.metrics, **chosen.costs, **taught}
-
-
-def _teacher_recipe(recipe: Recipe) -> str | None:
-    """Returns the digest of the teacher's recipe; None without one, and where its files are not here now."""
-    if recipe.distillation is None:
-        return None
-    try:
-        found = teacher_files(recipe.distillation).recipe
-    except UserError:
-        return None
-    return None if found is None else found.digest()
 
 
 def _fresh_runs(search: Search, trial: Trial) -> FreshRuns | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from search.facts.hardware import Hardware
 from search.record.home import copies_of_stored
+from search.record.trials import recipe_key
 from search.study.first import FirstTrial
 from spaces.domains import Choice
 from spaces.space import Space
@@ -84,16 +85,18 @@ def check_teacher(
 
 def weights_of(space: Space, first: Sequence[FirstTrial] = ()) -> dict[str, str]:
     """Returns the digest of the file of weights of each network that the space may choose, by its name, and
-    of each teacher, that of a first trial too, by `distillation.teacher`; published weights have none.
+    of each teacher, that of a first trial too, by `distillation.teacher`, with that of the teacher's recipe;
+    published weights have none.
 
     Raises ModelError for a teacher that is not there.
     """
     from trainable.models.weights import file_digest, weights_digest
 
     found = {network_name(spec): weights_digest(spec) for spec in _models_with_weights(space)}
-    found |= {
-        path: file_digest(teacher_files(each).weights) for path, each in teachers_of(space, first).items()
-    }
+    for path, each in teachers_of(space, first).items():
+        files = teacher_files(each)
+        found[path] = file_digest(files.weights)
+        found[recipe_key(path)] = None if files.recipe is None else files.recipe.digest()
     return {name: digest for name, digest in found.items() if digest is not None}
 
 

@@ -30,6 +30,7 @@ from search.learning.lessons import LEARN_FROM
 from search.record.code import record_of
 from search.record.folder import facts_text
 from search.record.home import FACTS_FILE, Home
+from search.record.trials import recipe_key
 from search.results.search import Search
 from search.results.teachers import teacher_path
 from search.running.fresh_splits import fresh_splits, most_bytes
@@ -335,16 +336,22 @@ def _check_first(prepared: Prepared, build: BuildModel | None, say: Say, *, down
 def _check_weights(search: Search, weights: Mapping[str, str], say: Say) -> None:
     """Says which networks begin from other weights than before. Raises UserError for another teacher: it has
     a share in the loss, so trials that learnt from two of them cannot be compared."""
-    teachers = teachers_of(search.space, search.first)
+    teachers = {
+        name: (path, what)
+        for path in teachers_of(search.space, search.first)
+        for name, what in ((path, "weights"), (recipe_key(path), "recipe"))
+    }
     before = {name: digest for each in search.record.trials for name, digest in each.weights.items()}
     for name, digest in weights.items():
         if (known := before.get(name, digest)) == digest:
             continue
         if name in teachers:
+            path, what = teachers[name]
+            have = "have" if what == "weights" else "has"
             raise UserError(
-                f"{TEACHER}: {name}: the teacher's weights have changed since the search began (digest "
+                f"{TEACHER}: {path}: the teacher's {what} {have} changed since the search began (digest "
                 f"{known}, now {digest}), and trials of two teachers cannot be compared; put the earlier "
-                "weights back, or start a new search"
+                f"{what} back, or start a new search"
             )
         say(f"the file of weights of {name} has changed since the search began")
 

@@ -18,6 +18,7 @@ from search.facts.measured import measure_facts
 from search.jobs.package import check_for_cluster
 from search.record.home import Home
 from search.record.journal import Journal
+from search.record.trials import recipe_key
 from search.results.export import recipe_of
 from search.results.search import Search
 from search.results.teachers import recipe_with_teacher, teacher_path, with_teacher
@@ -147,7 +148,8 @@ def test_a_study_is_prepared_with_the_teachers_facts_and_digests(
     }
     recipe = found.space.recipe(found.space.own)
     assert Path(recipe.get("distillation.teacher")).is_absolute()
-    assert list(found.weights) == [recipe.get("distillation.teacher")]
+    teacher = recipe.get("distillation.teacher")
+    assert list(found.weights) == [teacher, recipe_key(teacher)]
     assert not [line for line in said if line.startswith("distillation")]
 
 
@@ -177,7 +179,9 @@ def test_a_first_trial_has_a_teacher_of_its_own_with_its_own_digest(
     (first,) = found.first
     assert Recipe.from_tree(first.recipe).get("distillation.teacher") == path
     assert found.weights[path] == file_digest(Path(path) / "model.safetensors")
-    assert len(set(found.weights.values())) == 1 + of_base
+    assert found.weights[recipe_key(path)] == read_recipe(Path(path) / "recipe.yaml").digest()
+    recipes = {recipe_key(name) for name in found.weights}
+    assert len({digest for name, digest in found.weights.items() if name not in recipes}) == 1 + of_base
 
 
 @pytest.mark.slow("trains a teacher")
@@ -198,6 +202,7 @@ def test_the_recipe_of_a_first_trial_has_the_digests_of_its_own_teacher(
     theirs = Path(teacher_path(str(searched[0])))
     own = write_other(theirs, tmp_path / "own")
     weights = {str(each): file_digest(each / "model.safetensors") for each in (theirs, own)}
+    weights |= {recipe_key(str(each)): read_recipe(each / "recipe.yaml").digest() for each in (theirs, own)}
     search = Search(searched[0])
     assert search.best is not None
     for teacher in (theirs, own):
@@ -304,6 +309,13 @@ def test_a_search_does_not_go_on_with_another_teacher(searched: tuple[Path, Run]
         return prepare_again(study, Home(folder), Search(folder), MACHINE)
 
     assert again().weights == first.weights
+    own = read_recipe(teacher / "recipe.yaml")
+    write_recipe(teacher / "recipe.yaml", own.with_values({"optimizer.lr": 0.123}))
+    with pytest.raises(
+        UserError, match=r"the teacher's recipe has changed since .* put the earlier recipe back"
+    ):
+        again()
+    write_recipe(teacher / "recipe.yaml", own)
     state = load_file(teacher / "model.safetensors")
     save_file({name: each * 2 for name, each in state.items()}, teacher / "model.safetensors")
     now = file_digest(teacher / "model.safetensors")
