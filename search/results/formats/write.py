@@ -72,10 +72,12 @@ def _winner(found: Exported) -> Winner:
     from trainable.training.timm_optimizers import check_timm_optimizer
 
     known = Origins.of(found.recipe.provenance)
-    if changes := list(known.changes(known.with_images(found.info), found.recipe)):
+    now = known.with_images(found.info)
+    if changes := list(known.changes(now, found.recipe)):
+        back = "put the former back, or " if known.comparable(now) else ""
         raise UserError(
-            f"{'; '.join(changes)}: put the former back, or train with what is there now: the recipe that "
-            "`tunebook train RECIPE --out DIR` leaves in DIR names these images"
+            f"{'; '.join(changes)}: {back}train with what is there now: the recipe that `tunebook train "
+            "RECIPE --out DIR` leaves in DIR names these images"
         )
     if isinstance(found.recipe.optimizer, Timm):
         check_timm_optimizer(found.recipe.optimizer)

@@ -82,6 +82,7 @@ def test_a_file_that_was_found_with_other_images_is_refused_with_both_digests(
     assert (code, out) == (2, "")
     assert "data.path digits: these are not the images that the recipe was found with" in err
     assert f"(digest {DIGEST_FORM}0, now {DIGEST_FORM}" in err
+    assert "put the former back, or train with what is there now" in err
     assert "`tunebook train RECIPE --out DIR`" in err
     assert not [name for name in ("out", "parts") if (tmp_path / name).exists()]
 
