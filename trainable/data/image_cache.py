@@ -100,7 +100,7 @@ class StoredArray:
             return False
 
     def _is_as_checked(self) -> bool:
-        known, now = (text.split() for text in (self._checked_file.read_text(encoding="utf-8"), self._state()))
+        known, now = self._checked_file.read_text(encoding="utf-8").split(), self._state().split()
         if os.access(self.folder, os.W_OK):
             return known == now
         return known[:2] == now[:2]  # nobody can check here: a copy, or another mount, has its own inodes
