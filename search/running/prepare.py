@@ -307,11 +307,12 @@ def check_metrics(specs: Sequence[Kind], metrics: Own, data: DataSet) -> None:
     import torch
 
     from trainable.training.answers import Answers
-    from trainable.training.extra_metrics import make_extra_metrics
+    from trainable.training.extra_metrics import ExtraMetrics, as_metric, make_extra_metrics
 
     if not data.info.dense:
+        own = {name: as_metric(each) for name, each in metrics.items()}
         scored = max(data.info.validation_images, data.info.test_images)
-        make_extra_metrics(specs, metrics, data.info.classes).check_fits(scored, torch.device("cpu"))
+        ExtraMetrics(specs, own, data.info.classes).check_fits(scored, torch.device("cpu"))
     if not metrics:
         return
     labels = torch.from_numpy(np.array(data.validation.labels, np.int64))

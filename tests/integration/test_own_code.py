@@ -252,7 +252,7 @@ def test_a_function_of_ones_own_is_what_a_search_optimises(
     small = digits_study(storage, budget={"trials": 2, "epochs": 2}, scheduler={"kind": "none"})
     asked = {**small.model_dump(mode="json"), "objective": {"metric": "val_recall_of_eights"}}
     found = search(asked, metrics={"recall_of_eights": recall_of_eights})
-    assert 'metrics={"recall_of_eights": recall_of_eights})' in capsys.readouterr().out
+    assert "metrics={'recall_of_eights': recall_of_eights})" in capsys.readouterr().out
     assert found.study.objective.own
     assert found.best is not None
     scored = {each.id: each.history[-1].result.extra_metrics["val_recall_of_eights"] for each in found.trials}
