@@ -132,6 +132,6 @@ def _drive(words: list[str], log: Path, first: str, environment: dict[str, str])
     from search.__main__ import main
     from trainable.probes import speed
 
-    speed.SECONDS = 0.0  # as in this process's parent: no test depends on how long networks are timed
+    speed.SECONDS = 0.0  # as tests/conftest.py has it
 
     main()

@@ -19,8 +19,8 @@ from search.running import reaper
 from search.running.driver import resume, search, sync
 from search.running.private_ray import PREFIX
 from tests import session
+from tests.full_disk import fill, make_read_only, small_disk
 from tests.integration.drivers import Driver, assert_all_agree, tunebook
-from tests.integration.full_disks import fill, make_read_only, small_disk
 from tests.integration.processes import (
     THIS_MACHINE,
     children,

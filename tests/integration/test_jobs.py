@@ -38,15 +38,14 @@ def job_in(said: str) -> str:
 def test_a_submitted_search_runs_on_the_cluster_and_is_fetched(
     one_node: Cluster, study: Path, tmp_path: Path
 ) -> None:
-    cluster = one_node
-    submitted = cluster.tunebook("submit", study, "--address", cluster.dashboard)
+    submitted = one_node.tunebook("submit", study, "--address", one_node.dashboard)
     assert submitted.returncode == 0, submitted.stdout + submitted.stderr
     job = job_in(submitted.stdout)
     assert "[2/2] trial" in submitted.stdout, "its log is followed"
 
-    stands = cluster.tunebook("status", job, RAY_API_SERVER_ADDRESS=cluster.dashboard)
+    stands = one_node.tunebook("status", job, RAY_API_SERVER_ADDRESS=one_node.dashboard)
     assert f"{job}  mine    succeeded" in stands.stdout
-    fetched = cluster.tunebook("fetch", job, "--address", cluster.dashboard, "-o", tmp_path / "here")
+    fetched = one_node.tunebook("fetch", job, "--address", one_node.dashboard, "-o", tmp_path / "here")
     assert fetched.returncode == 0, fetched.stderr
     there = tmp_path / "storage" / "mine"
     assert_same(tmp_path / "here", there)

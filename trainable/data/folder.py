@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from trainable.data.classes import ordered
 from trainable.data.image_files import ENDINGS, images_below, is_image, subfolders, walk_into
-from trainable.data.part_names import USUAL_NAMES, PartChoice, excluding, none_leaves_out
+from trainable.data.part_names import ALL_PARTS, USUAL_NAMES, PartChoice, excluding, none_leaves_out
 from trainable.data.source import Collection, FileSource, Split
 from trainable.data.walk import Identity, identity_of
 from trainable.errors import DataError
@@ -28,16 +28,9 @@ class Tree:
     images: dict[str, list[Path]]
 
 
-def read(
-    root: Path,
-    train: str | None = None,
-    validation: str | None = None,
-    test: str | None = None,
-    left_out: Container[Split] = (),
-    excluded: Sequence[str] = (),
-) -> Collection:
-    """Returns the collection under a folder;
-    the arguments name part folders that do not have the usual names; `excluded` are no part and no class.
+def read(root: Path, choice: PartChoice = ALL_PARTS) -> Collection:
+    """Returns the collection under a folder, with the parts that a recipe chooses there; folders that it
+    excludes are no part and no class.
 
     With a training folder, subfolders of parts are the classes. Without it, the folder's own subfolders are
     the classes of one tree. Folders of parts that are left out are not looked into. Deeper folders belong to
@@ -45,10 +38,9 @@ def read(
     that would leave images out: empty classes, images beside the class folders.
     """
     _check_not_wrapped(root)
-    named: dict[Split, str | None] = {"train": train, "validation": validation, "test": test}
     children = {child.name: child for child in subfolders(root)}
-    children = {name: children[name] for name in PartChoice(named, left_out, excluded).used(children, root)}
-    folders = _part_folders(root, children, named)
+    children = {name: children[name] for name in choice.used(children, root)}
+    folders = _part_folders(root, children, choice.named)
     trees = {part: _tree(folder, subfolders(folder), part) for part, folder in folders.items()}
     trees = trees or {"train": _tree(root, list(children.values()), "train")}
     classes = ordered(name for tree in trees.values() for name in tree.images)

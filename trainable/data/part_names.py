@@ -33,7 +33,7 @@ def part_named(name: str, named: Mapping[Split, str | None]) -> Split | None:
 class PartChoice(NamedTuple):
     """What a recipe says of the parts that the data have."""
 
-    named: Mapping[Split, str | None]  # their names, where these are not the usual ones
+    named: Mapping[Split, str | None] = {}  # their names, where these are not the usual ones
     left_out: Container[Split] = ()  # by `none` in the place of the name
     excluded: Sequence[str] = ()  # by `data.exclude_parts`, as the data call them
 
@@ -55,6 +55,9 @@ class PartChoice(NamedTuple):
             for name in there
             if name not in self.excluded and part_named(name, self.named) not in self.left_out
         ]
+
+
+ALL_PARTS = PartChoice()  # with the usual names
 
 
 def excluding(names: Sequence[str]) -> str:

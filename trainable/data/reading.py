@@ -19,7 +19,7 @@ from trainable.data.masks import torchvision_sets as masked_torchvision_sets
 from trainable.data.masks.arrays import pairs_of_arrays
 from trainable.data.masks.collection import surveyed
 from trainable.data.masks.pairs import Pairs
-from trainable.data.part_names import refuse_excluded
+from trainable.data.part_names import PartChoice, refuse_excluded
 from trainable.data.source import Collection
 from trainable.errors import DataError
 from trainable.files.paths import usable_path
@@ -97,9 +97,7 @@ def _read(form: Format, spec: Data, path: Path, download: bool) -> Collection:
         case "digits":
             return digits.read()
         case "folder":
-            return folder.read(
-                path, **spec.named_parts, left_out=spec.parts_left_out, excluded=spec.exclude_parts
-            )
+            return folder.read(path, PartChoice.of(spec))
         case "manifest":
             return manifest.read(spec)
         case "datasets":
@@ -142,7 +140,7 @@ def _masked_folder(path: Path, spec: Data, masks: Masks) -> Pairs:
         return voc.read(path, named, masks, spec.parts_left_out)
     if cityscapes.is_cityscapes(path):
         return cityscapes.read(path, named, masks, spec.parts_left_out)
-    return masked_folder.read(path, named, masks, spec.parts_left_out, spec.exclude_parts)
+    return masked_folder.read(path, PartChoice.of(spec), masks)
 
 
 def _format(spec: Data, path: Path) -> Format:

@@ -7,6 +7,7 @@ import pytest
 from tests.trainable.small_images import write_classes, write_image
 from trainable.data import load
 from trainable.data.folder import read
+from trainable.data.part_names import PartChoice
 from trainable.errors import DataError
 from trainable.recipe.data import Data
 
@@ -44,7 +45,7 @@ def test_parts_with_other_names_are_named_by_fields(tmp_path: Path) -> None:
     for part in ("fitting", "dev", "final"):
         write_classes(tmp_path / part, TWO)
 
-    collection = read(tmp_path, train="fitting", validation="dev", test="final")
+    collection = read(tmp_path, PartChoice({"train": "fitting", "validation": "dev", "test": "final"}))
 
     assert collection.parts["validation"].name(0) == "dev/cat/000.png"
 
@@ -54,7 +55,7 @@ def test_a_part_name_that_is_not_there_is_an_error_with_the_folders(tmp_path: Pa
     write_classes(tmp_path / "dev", TWO)
 
     with pytest.raises(DataError, match=r"data\.validation.*'devel'.*dev, train"):
-        read(tmp_path, validation="devel")
+        read(tmp_path, PartChoice({"validation": "devel"}))
 
 
 def test_a_folder_that_no_part_is_called_like_is_not_left_out_in_silence(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from tests.trainable.data_forms import FORMS, Labelled, labelled, write_csv, wri
 from tests.trainable.small_images import write_classes, write_image
 from trainable.data import DataSet, from_arrays, load
 from trainable.data.masks.folder import read as read_masked
+from trainable.data.part_names import PartChoice
 from trainable.errors import DataError, RecipeError
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data
@@ -113,8 +114,8 @@ def test_a_part_without_masks_is_left_out_by_the_field_that_its_refusal_names(
     write_image(tmp_path.joinpath(*extra) / "a.png")
     named: Any = {"train": None, "validation": None, "test": None}
     with pytest.raises(DataError, match=r"data\.exclude_parts: \[unlabeled\]"):
-        read_masked(tmp_path, named, Masks())
-    found = read_masked(tmp_path, named, Masks(), excluded=("unlabeled",))
+        read_masked(tmp_path, PartChoice(named), Masks())
+    found = read_masked(tmp_path, PartChoice(named, excluded=("unlabeled",)), Masks())
     assert list(found.parts) == ["train", "validation"]
 
 
@@ -242,7 +243,7 @@ def test_a_part_without_masks_is_left_out_too(tmp_path: Path) -> None:
     for part, folder in (("train", "images"), ("train", "masks"), ("test", "images")):
         write_image(tmp_path / part / folder / "a.png")
     named: Any = {"train": None, "validation": None, "test": None}
-    assert list(read_masked(tmp_path, named, Masks(), ("test",)).parts) == ["train"]
+    assert list(read_masked(tmp_path, PartChoice(named, ("test",)), Masks()).parts) == ["train"]
 
 
 def test_training_images_cannot_be_left_out() -> None:

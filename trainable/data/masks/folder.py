@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,15 +36,8 @@ class Place(NamedTuple):
     masks: Path
 
 
-def read(
-    root: Path,
-    named: Mapping[Split, str | None],
-    masks: Masks,
-    left_out: Container[Split] = (),
-    excluded: Sequence[str] = (),
-) -> Pairs:
-    """Returns the pairs below a folder; `named` are part folders that do not have the usual names, and
-    `excluded` folders that are no part.
+def read(root: Path, choice: PartChoice, masks: Masks) -> Pairs:
+    """Returns the pairs below a folder, with the parts that a recipe chooses there.
 
     Images are in `images` and masks in `masks`, or in folders that a person names so. There may be folders of
     parts in both of them, or around them; otherwise all is one tree. With `masks.suffix`, both may be in one
@@ -52,7 +45,7 @@ def read(
     ending. Hidden files and files that are no images are ignored. Raises DataError for anything that would
     leave images out.
     """
-    places = _places(root, PartChoice(named, left_out, excluded), masks)
+    places = _places(root, choice, masks)
     pairs = {part: _pair(root, part, place, masks) for part, place in places.items()}
     return Pairs(str(root), "folder", pairs, found=_said(root, places["train"], masks))
 
