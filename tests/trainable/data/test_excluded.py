@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.trainable.data_forms import FORMS, labelled, write_csv, write_forms
-from tests.trainable.small_masks import write_pairs
+from tests.trainable.small_masks import bands, write_mask, write_pairs
 from trainable.data import load
 from trainable.data.assembly import stored_parts
 from trainable.data.excluded import names_in_list
@@ -87,6 +87,23 @@ def test_a_class_that_no_mask_shows_any_more_is_named_with_the_list(tmp_path: Pa
     data = masked(tmp_path / "set", PARTS)
     spec = excluding(tmp_path, data, [("train", f"train/images/{number}.jpg") for number in (1, 2, 3)])
     assert "out.csv lists all training images of 1 (3);" in fault_of(spec, Masks())
+
+
+def test_what_is_wrong_with_a_mask_that_the_list_leaves_out_does_not_matter(tmp_path: Path) -> None:
+    data = write_pairs(tmp_path / "set", dict.fromkeys("abcdefgh", (0, 1)))
+    (data / "masks" / "a.png").write_bytes(b"no image")
+    (data / "images" / "b.jpg").write_bytes(b"no image")
+    write_mask(data / "masks" / "c.png", bands(0, 1, size=(10, 14)))
+    write_mask(data / "masks" / "d.png", bands(0, 1, 77))
+    fault = fault_of(Data(path=str(data)), Masks())
+    assert "3 of 8 masks cannot be used; repair or remove them, or leave their images out by" in fault
+
+    info = load(
+        excluding(tmp_path, data, [("", f"images/{name}.jpg") for name in "abcd"]), masks=Masks()
+    ).info
+
+    assert info.classes == ("0", "1")
+    assert info.train_images + info.validation_images + info.test_images == 4
 
 
 def test_too_few_images_with_masks_to_split_are_an_error_without_a_field_that_masks_have_not(

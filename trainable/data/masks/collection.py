@@ -26,27 +26,30 @@ FULL = 255
 
 STRAY_NAMED = 3
 UNUSABLE = "masks cannot be used"
-REPAIR_MASKS = "repair or remove them"  # data.exclude does not help: all masks are read before it acts
+REPAIR_MASKS = (
+    "repair or remove them, or leave their images out by data.exclude: a CSV file that lists these in a "
+    "column image"
+)
 
 
 def surveyed(pairs: Pairs, spec: Data, masks: Masks) -> Collection:
     """Returns the collection, after every mask has been read once.
 
     Its labels are strata. Raises DataError naming the masks that cannot be read, do not fit their images, or
-    have values of no class; for names that do not fit; and for a part whose masks show nothing.
+    have values of no class; for names that do not fit; and for a part whose masks show nothing. What is wrong
+    with a mask that `data.exclude` leaves out does not matter.
     """
     foreground = (masks.threshold or 1) if masks.values == "binary" else None
     found = {part: survey(pair, foreground=foreground) for part, pair in pairs.parts.items()}
-    code = _checked_code(pairs, masks, found)
-    surveys = _shown(
-        {
-            part: Survey(each.sizes, *code.class_counts(each.values), each.digests)
-            for part, each in found.items()
-        },
-        pairs,
-    )
+    out = excluded({part: pair.images for part, pair in pairs.parts.items()}, spec)
+    staying = {part: each.without(out[part]) for part, each in found.items()}
+    code = _checked_code(pairs, masks, staying)
+    parts = _shown(pairs, {part: code.class_counts(each.values)[0] for part, each in staying.items()})
+    surveys = {
+        part: Survey(found[part].sizes, *code.class_counts(found[part].values), found[part].digests)
+        for part in parts
+    }
     groups = _groups(pairs, spec, code.classes)
-    out = excluded({part: pairs.parts[part].images for part in surveys}, spec)
     stay, units = ~out["train"], _units(groups)
     shown = surveys["train"].pixels > 0
     check_no_class_lost(spec, code.classes, shown.sum(axis=0), shown[stay].sum(axis=0))
@@ -71,13 +74,13 @@ def surveyed(pairs: Pairs, spec: Data, masks: Masks) -> Collection:
         pairs.copy,
         tuple(code.classes[label] for label in strata.named_by),
         surveys,
-        found="; ".join(filter(None, (pairs.found, _said_below(pairs, masks, found)))),
+        found="; ".join(filter(None, (pairs.found, _said_below(pairs, masks, staying)))),
     )
 
 
 def _checked_code(pairs: Pairs, masks: Masks, found: Mapping[Split, RawSurvey]) -> MaskCode:
     """Returns what values mean, after no mask has a fault."""
-    faults = [fault for each in found.values() for fault in each.faults]
+    faults = [fault for each in found.values() for fault in each.faults.values()]
     looked_at = sum(len(each.sizes) for each in found.values())
     try:
         code = _code(pairs, masks, found)
@@ -212,16 +215,16 @@ def _naming(pairs: Pairs, masks: Masks, found: Mapping[Split, RawSurvey], values
     return consecutive([str(number) for number in numbers])
 
 
-def _shown(surveys: dict[Split, Survey], pairs: Pairs) -> dict[Split, Survey]:
-    """Returns the parts that show anything; those that may keep it secret are left out. Raises DataError for
-    any other that shows nothing."""
-    blank = [part for part, each in surveys.items() if not each.pixels.any()]
+def _shown(pairs: Pairs, pixels: Mapping[Split, Integers]) -> list[Split]:
+    """Returns the parts that show any class, of the pixels of each, [N, K]; those that may keep it secret are
+    left out. Raises DataError for any other that shows nothing."""
+    blank = [part for part, each in pixels.items() if not each.any()]
     if odd := [part for part in blank if part not in pairs.secret]:
         raise DataError(
             f"{pairs.path}: every pixel of the {odd[0]} part's masks is ignored (task.masks.ignore_index, "
             f"task.masks.void); expected some that count: ignore less{none_leaves_out(odd[0])}"
         )
-    return {part: each for part, each in surveys.items() if part not in blank}
+    return [part for part in pixels if part not in blank]
 
 
 def _groups(pairs: Pairs, spec: Data, classes: Sequence[str]) -> Mapping[Split, Sequence[str]] | None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import ExifTags, Image
 
 from trainable.data.decode import CHUNK, Broken
@@ -29,8 +31,13 @@ class RawSurvey(NamedTuple):
     values: Integers
     """How many pixels have each raw value, int64 [N, 256]."""
     digests: Pixels  # a digest of the values of all pixels in their places, uint8 [N, 16]
-    faults: list[Broken]
-    """Masks that cannot be read or do not fit their images; they have zeros above."""
+    faults: Mapping[int, Broken]
+    """By row, the masks that cannot be read or do not fit their images; they have zeros above."""
+
+    def without(self, rows: NDArray[np.bool_]) -> RawSurvey:
+        """Return it as if the masks of some rows, [N], showed nothing and had no fault."""
+        faults = {row: fault for row, fault in self.faults.items() if not rows[row]}
+        return self._replace(values=np.where(rows[:, None], 0, self.values), faults=faults)
 
 
 def survey(pair: Pair, *, foreground: int | None) -> RawSurvey:
@@ -44,8 +51,8 @@ def survey(pair: Pair, *, foreground: int | None) -> RawSurvey:
     sizes, values = np.zeros((count, 2), np.int64), np.zeros((count, LARGEST + 1), np.int64)
     digests = np.zeros((count, DIGEST_BYTES), np.uint8)
 
-    def look_at(start: int) -> list[Broken]:
-        faults = list[Broken]()
+    def look_at(start: int) -> dict[int, Broken]:
+        faults = dict[int, Broken]()
         for index in range(start, min(start + CHUNK, count)):
             try:
                 mask = _checked(pair, index)
@@ -53,12 +60,12 @@ def survey(pair: Pair, *, foreground: int | None) -> RawSurvey:
                 shown = mask if foreground is None else (mask >= foreground).astype(np.uint8)
                 digests[index] = digest_of(shown)
             except Exception as error:  # as in decode: Pillow's plug-ins raise nearly anything
-                faults.append(Broken(pair.masks.name(index), str(error) or type(error).__name__))
+                faults[index] = Broken(pair.masks.name(index), str(error) or type(error).__name__)
         return faults
 
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        faults = [fault for some in pool.map(look_at, range(0, count, CHUNK)) for fault in some]
-    return RawSurvey(sizes, values, digests, faults)
+        found = [*pool.map(look_at, range(0, count, CHUNK))]
+    return RawSurvey(sizes, values, digests, {row: fault for some in found for row, fault in some.items()})
 
 
 def faults_outside(pair: Pair, found: RawSurvey, code: MaskCode) -> list[Broken]:

@@ -15,6 +15,7 @@ from PIL import Image, ImageFilter
 
 from tests.trainable.small_images import write_image
 from tests.trainable.small_masks import bands, write_mask, write_pairs
+from trainable.data.masks.collection import REPAIR_MASKS
 from trainable.data.masks.source import MaskedSource
 from trainable.data.reading import read
 from trainable.data.source import Collection
@@ -92,7 +93,7 @@ def test_every_mask_with_a_fault_is_named_in_one_message(tmp_path: Path) -> None
     found = fault_of(tmp_path, classes=str(tmp_path / "names.txt"))
 
     head, *faults = found.split("\n  ")
-    assert head == f"{tmp_path}: 5 of 7 masks cannot be used; repair or remove them:"
+    assert head == f"{tmp_path}: 5 of 7 masks cannot be used; {REPAIR_MASKS}:"
     for fault, expected in zip(
         sorted(faults),
         [
@@ -114,7 +115,7 @@ def test_masks_of_colours_are_named_though_no_class_is_known_then(tmp_path: Path
 
     found = fault_of(tmp_path)
 
-    assert found.startswith(f"{tmp_path}: 4 of 4 masks cannot be used; repair or remove them:")
+    assert found.startswith(f"{tmp_path}: 4 of 4 masks cannot be used; {REPAIR_MASKS}:")
     assert "masks/a.png: has mode RGB; expected a mask of one channel" in found
 
 
