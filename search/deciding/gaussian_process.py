@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_solve, cholesky, solve_triangular
 from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
+from threadpoolctl import ThreadpoolController
 
 from search.deciding.input_warping import slopes, warped
 
@@ -43,6 +44,10 @@ SPREAD, BENT_SPREAD = 1.0, 0.75
 are 1."""
 REACH = 4.0
 """Parameters are searched within so many standard deviations."""
+
+# Several threads gain nothing on matrices of at most a few hundred rows, and where trials keep all processors
+# busy they wait for one another: a fit to 150 scores took 8 to 12 s instead of 0.6 (docs/decisions/0034).
+in_one_thread = ThreadpoolController().wrap(limits=1, user_api="blas")
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +85,7 @@ class GaussianProcess:
     """Predicts scores, conditioned on those seen; `parameters` are those of `fitted`. The last `certain` ones
     have no noise."""
 
+    @in_one_thread
     def __init__(self, seen: Scored, parameters: Array, certain: int = 0) -> None:
         self._seen, self._parameters = seen, parameters
         self._scaled = _scaled(seen.features, seen, parameters)
@@ -94,12 +100,14 @@ class GaussianProcess:
         """The variance of a score around what is predicted."""
         return float(np.exp(self._parameters[NOISE]))
 
+    @in_one_thread
     def predict(self, features: Array, time: float) -> tuple[Array, Array]:
         """Returns the mean and the standard deviation of the score of each row at a time, without noise."""
         across, explained = self._known_of(self._scale(features), time)
         variance = np.exp(self._parameters[[SIZE, DRIFT]]).sum() - np.square(explained).sum(axis=0)
         return across @ self._weights, np.sqrt(np.maximum(variance, JITTER))
 
+    @in_one_thread
     def predict_together(self, features: Array, time: float) -> tuple[Array, Array]:
         """Returns the means (n,) of the scores of n rows at a time, and their covariances (n, n)."""
         scaled = self._scale(features)
@@ -123,6 +131,7 @@ class GaussianProcess:
         return covariance
 
 
+@in_one_thread
 def fitted(seen: Scored) -> Array:
     """Returns the likeliest parameters: three logarithms for each dimension, and those of the others."""
     start = usual(int(seen.groups.max()) + 1)

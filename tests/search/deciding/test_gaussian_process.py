@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern
+from threadpoolctl import ThreadpoolController
 
+from search.deciding import gaussian_process
 from search.deciding.gaussian_process import (
     CHANGE,
     DRIFT,
@@ -101,3 +105,27 @@ def test_equal_trials_with_different_scores_are_no_trouble() -> None:
     mean, deviation = GaussianProcess(seen, fitted(seen)).predict(np.full((1, 4), 0.5), 1.0)
     assert mean[0] == pytest.approx(0.0, abs=1e-6)
     assert 0 < deviation[0] < 1
+
+
+def threads_of_blas() -> set[int]:
+    return {pool["num_threads"] for pool in ThreadpoolController().select(user_api="blas").info()}
+
+
+def test_no_process_is_fitted_or_asked_in_several_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, used = some(20, [0.5, 1.0]), list[set[int]]()
+    scaled = gaussian_process._scaled
+
+    def watched(*given: Any) -> Array:
+        used.append(threads_of_blas())
+        return scaled(*given)
+
+    monkeypatch.setattr(gaussian_process, "_scaled", watched)
+    with ThreadpoolController().limit(limits=2, user_api="blas"):
+        before = threads_of_blas()
+        process = GaussianProcess(seen, fitted(seen))
+        process.predict(seen.features, 1.0)
+        process.predict_together(seen.features, 1.0)
+
+        assert threads_of_blas() == before
+    assert len(used) > 3
+    assert all(each == {1} for each in used)
