@@ -12,8 +12,10 @@ are the likeliest ones under weak log-normal priors (section 5.4.1)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,9 +47,19 @@ are 1."""
 REACH = 4.0
 """Parameters are searched within so many standard deviations."""
 
-# Several threads gain nothing on matrices of at most a few hundred rows, and where trials keep all processors
-# busy they wait for one another: a fit to 150 scores took 8 to 12 s instead of 0.6 (docs/decisions/0034).
-in_one_thread = ThreadpoolController().wrap(limits=1, user_api="blas")
+BLAS = ThreadpoolController()
+Given = ParamSpec("Given")
+Found = TypeVar("Found")
+
+
+def in_one_thread(function: Callable[Given, Found]) -> Callable[Given, Found]:
+    """Return the function with BLAS in one thread while it runs.
+
+    More gain nothing on matrices of a few hundred rows, and wait for one another where trials keep all
+    processors busy: a fit to 150 scores took 8 to 12 s instead of 0.6 (docs/decisions/0034).
+    """
+    alone: Callable[Given, Found] = BLAS.wrap(limits=1, user_api="blas")(function)
+    return alone
 
 
 @dataclass(frozen=True, eq=False)

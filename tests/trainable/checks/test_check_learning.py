@@ -182,7 +182,7 @@ def test_a_net_that_knows_little_says_nothing_about_flips() -> None:
 def test_a_lesson_is_the_same_twice_and_knows_which_classes_a_mirror_swaps() -> None:
     data = data_set(240, 120)
     subject = make_subject(small_recipe(), data, None, CPU, download=False)
-    first, second = teach(subject, 20.0), teach(subject, 20.0)
+    first, second = teach(subject, 1000.0), teach(subject, 1000.0)  # its steps end it, on a busy machine too
     assert first == second
     assert first.validation.accuracy > 0.95
     assert first.horizontal.accuracy < first.validation.accuracy - 0.2
