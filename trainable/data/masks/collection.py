@@ -44,11 +44,12 @@ def surveyed(pairs: Pairs, spec: Data, masks: Masks) -> Collection:
     out = excluded({part: pair.images for part, pair in pairs.parts.items()}, spec)
     staying = {part: each.without(out[part]) for part, each in found.items()}
     code = _checked_code(pairs, masks, staying)
-    parts = _shown(pairs, {part: code.class_counts(each.values)[0] for part, each in staying.items()})
     surveys = {
-        part: Survey(found[part].sizes, *code.class_counts(found[part].values), found[part].digests)
-        for part in parts
+        part: Survey(each.sizes, *code.class_counts(each.values), each.digests)
+        for part, each in found.items()
     }
+    shown_in = _shown(pairs, {part: each.pixels[~out[part]] for part, each in surveys.items()})
+    surveys = {part: surveys[part] for part in shown_in}
     groups = _groups(pairs, spec, code.classes)
     stay, units = ~out["train"], _units(groups)
     shown = surveys["train"].pixels > 0
