@@ -68,7 +68,7 @@ def pytest_collection() -> Generator[None, object, object]:
     """Pauses the garbage collector until all tests are imported; it never looks at what they imported."""
     with paused():
         collected = yield
-    gc.freeze()
+        gc.freeze()
     return collected
 
 

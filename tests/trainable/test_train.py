@@ -55,6 +55,7 @@ def test_a_recipe_trained_twice_and_once_more_from_what_it_left_gives_the_same_n
     assert weights[0] == weights[1] == weights[2]
 
 
+@pytest.mark.slow("draws many resamples")
 def test_each_test_metric_is_printed_and_written_with_its_interval(
     digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

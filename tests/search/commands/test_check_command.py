@@ -41,6 +41,7 @@ def test_sound_data_leave_with_0_and_a_line_that_counts(tunebook: Run, tmp_path:
     assert [each.name for each in tmp_path.iterdir()] == ["data.npz"]
 
 
+@pytest.mark.slow("runs all checks")
 def test_copies_between_parts_are_listed_in_a_new_file_that_leaves_them_out(
     tunebook: Run, tmp_path: Path
 ) -> None:

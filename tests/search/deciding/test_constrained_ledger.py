@@ -76,6 +76,7 @@ def test_a_search_that_nothing_can_meet_ends(open_ledger: Open, tmp_path: Path) 
     assert list(ends(tmp_path).values()) == ["infeasible"] * (1 + MOST_INFEASIBLE) * TRIALS
 
 
+@pytest.mark.slow("replays a search after each line")
 def test_killed_after_any_line_a_constrained_search_goes_on_as_if_it_had_not_stopped(
     open_ledger: Open, tmp_path: Path
 ) -> None:

@@ -164,6 +164,7 @@ def test_the_best_trials_model_is_linked_to_its_run_its_scores_and_its_images(
     assert [point.step for point in history] == [1, 2, 3], "linking adds no point"
 
 
+@pytest.mark.slow("writes to MLflow")
 def test_a_model_that_is_sent_again_is_the_same_and_half_of_one_is_replaced(
     client: MlflowClient, folder: Path
 ) -> None:

@@ -66,6 +66,7 @@ def test_the_views_filters_tell_trials_from_their_repeats(client: MlflowClient, 
     assert (len(trials), len(repeats)) == (3, 4)
 
 
+@pytest.mark.slow("writes to MLflow")
 def test_a_final_that_is_resumed_goes_into_the_same_runs(
     client: MlflowClient, storage: Path, folder: Path
 ) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import pytest
+
 from search.record.home import FACTS_FILE
 from search.refining.evidence import Evidence, LeftAlone, SearchFinding
 from search.refining.noise import of_noise
@@ -74,6 +76,7 @@ def test_an_underfit_net_trains_longer_and_is_held_back_less(tmp_path: Path) -> 
     assert "the study fixes it" in left(found)["augmentation.policy.kind"]
 
 
+@pytest.mark.slow("draws many trials")
 def test_what_the_trials_speak_against_is_left(tmp_path: Path) -> None:
     smoothing = "regularisation.label_smoothing"
     study = {**SMALL, "space__overrides": {**RANGES, smoothing: {"choice": [0.0, 0.1]}}}

@@ -23,6 +23,7 @@ from tests.search.small_events import replace_journal
 from trainable.recipe import Recipe
 
 
+@pytest.mark.slow("draws many trials")
 def test_a_variant_s_range_replaces_what_was_believed_of_all(tmp_path: Path) -> None:
     kinds = {"optimizer.kind": {"choice": ["sgd", "adamw"]}, RATE: {"prior": 0.3, "confidence": "low"}}
     name = f"{RATE}[sgd]"

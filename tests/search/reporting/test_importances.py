@@ -39,6 +39,7 @@ def found_in(count: int, *, luck: float = 0.0, seed: int = 0) -> Importances:
     return importances(space, trials, dict(enumerate(map(float, places))))
 
 
+@pytest.mark.slow("fits many trees")
 def test_the_dimension_that_decides_comes_first_and_explains_most() -> None:
     found = found_in(100)
     assert found.fields[0].name == DECIDES

@@ -65,6 +65,7 @@ def test_without_a_checkpoint_the_error_says_where_it_is_missing(
         best_program(Search(folder))
 
 
+@pytest.mark.slow("trains networks")
 def test_a_search_without_a_finished_trial_has_no_program(tmp_path: Path) -> None:
     trained_search(tmp_path)
     lines = (tmp_path / "events.jsonl").read_bytes().splitlines(keepends=True)

@@ -163,6 +163,7 @@ def has_ended(pid: int) -> bool:
         return True
 
 
+@pytest.mark.slow("starts processes")
 @pytest.mark.usefixtures("hears_interrupts")
 def test_an_interrupt_ends_the_runs_at_once() -> None:
     with pytest.raises(KeyboardInterrupt), closing(in_processes(interrupts_its_parent, recipes(10))) as runs:

@@ -270,6 +270,7 @@ def test_a_check_that_crashes_does_not_end_a_search_before_its_first_trial(
     assert sum(line.startswith("the check fails: ValueError: no images of class 7") for line in said) == 1
 
 
+@pytest.mark.slow("prepares two searches")
 def test_a_search_says_before_it_begins_that_its_test_images_are_of_another_kind(tmp_path: Path) -> None:
     digits = load(Data())
     arrays: dict[str, Any] = {}
@@ -361,6 +362,7 @@ def write_small(folder: Path, name: str) -> None:
     save_file(timm.create_model(name, num_classes=7).state_dict(), folder / f"{name}.safetensors")
 
 
+@pytest.mark.slow("measures networks")
 def test_models_with_weights_can_be_searched(tmp_path: Path) -> None:
     names = ("test_resnet", "test_vit")
     for name in names:

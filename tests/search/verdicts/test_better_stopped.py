@@ -69,6 +69,7 @@ def test_equal_scores_give_a_chance_all_the_same() -> None:
     assert 0.0 < chance_of_better(strata, {RUNG: flat[:3, 0]}, (RUNG,)) < 1.0
 
 
+@pytest.mark.slow("thousands of trials")
 def test_the_chance_of_two_thousand_trials_takes_less_than_two_seconds() -> None:
     finished, stopped = searched(0.8, 2_000, np.random.default_rng(4))
     strata = [Stratum(finished, 1), Stratum(stopped[:134], 10, RUNG)]

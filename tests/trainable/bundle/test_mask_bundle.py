@@ -50,6 +50,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return bundled(tmp_path_factory.mktemp("masks"))
 
 
+@pytest.mark.slow("exports networks")
 def test_a_bundle_has_the_files_of_any_other_and_says_what_was_measured(bundle: Path) -> None:
     assert {each.name for each in bundle.iterdir()} == FILES
     metrics = json.loads((bundle / "metrics.json").read_text())

@@ -319,12 +319,14 @@ def test_a_rate_out_of_bounds_is_found_and_is_no_error_of_the_network(
     assert "lr-find" in found[found_by].do
 
 
+@pytest.mark.slow("trains for its checks")
 def test_a_head_that_learns_alone_from_a_random_body_is_found() -> None:
     found = alarms(in_part("frozen parameters", small_recipe({"model.freeze_epochs": 1}), sound_data()))
     assert found["frozen parameters"].what.startswith("in 1 of ")
     assert found["frozen parameters"].level == "warning"
 
 
+@pytest.mark.slow("trains for its checks")
 def test_gradients_that_nobody_sets_to_zero_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.optim.Optimizer, "zero_grad", lambda self, set_to_none=True: None)
     found = alarms(in_part("training step", small_recipe(), sound_data()))

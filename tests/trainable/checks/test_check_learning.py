@@ -37,6 +37,7 @@ def lesson(
 # --- the permutation test -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow("deals labels out many times")
 def test_the_score_is_that_of_the_labels_dealt_out_anew_many_times() -> None:
     generator = torch.Generator().manual_seed(0)
     answers = 3 * torch.randn(40, 4, generator=generator)

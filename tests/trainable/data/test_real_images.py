@@ -15,6 +15,7 @@ from trainable.recipe.data import Columns, Data
 pytestmark = pytest.mark.data
 
 
+@pytest.mark.slow("reads many images")
 def test_fashion_mnist_is_read_from_its_idx_files(real_images: Path) -> None:
     data = load(Data(path=str(real_images / "fashion-mnist"), train_limit=10_000))
 

@@ -161,6 +161,7 @@ def test_a_network_without_dropout_drops_from_the_input_of_each_head(spec: specs
     assert model.state_dict().keys() == make(spec).state_dict().keys()
 
 
+@pytest.mark.slow("builds large networks")
 def test_stochastic_depth_is_that_of_the_encoder() -> None:
     from timm.layers.drop import DropPath
 

@@ -197,6 +197,7 @@ def with_everything() -> Run:
     return run
 
 
+@pytest.mark.slow("trains for a probe")
 def test_a_run_is_bit_for_bit_what_it_was() -> None:
     run, twin = with_everything(), with_everything()
     before = copy.deepcopy(run.state_dict())
@@ -233,6 +234,7 @@ def assert_same(one: Any, other: Any) -> None:
             assert one == other
 
 
+@pytest.mark.slow("trains for a probe")
 def test_a_band_spans_the_medians_of_three_sweeps_over_different_batches() -> None:
     band = lr_find(small_run(), steps=60)
     assert len(band.sweeps) == 3

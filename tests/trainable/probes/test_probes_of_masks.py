@@ -78,6 +78,7 @@ def test_a_segmentation_trains_in_the_format_that_is_fastest_here(root: Path, da
     assert any(line.startswith("precision: ") for line in said)
 
 
+@pytest.mark.slow("trains for a probe")
 def test_the_micro_batch_that_fits_is_counted_in_windows(run: Run) -> None:
     found = batch_find(run, limit_bytes=PLENTY)
     assert found.largest == run.data.info.train_images
@@ -117,6 +118,7 @@ def test_a_loss_with_an_upper_bound_is_named_as_it_hides_rates_that_are_too_high
     run.close()
 
 
+@pytest.mark.slow("trains for a probe")
 def test_a_run_that_was_probed_trains_as_one_that_was_not(root: Path, data: DataSet, run: Run) -> None:
     untouched = Run(mask_recipe(root), data=data, device=CPU)
     batch_find(run, limit_bytes=PLENTY)

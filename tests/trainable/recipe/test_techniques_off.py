@@ -41,6 +41,7 @@ def value_in(recipe: Recipe, path: str) -> Any:
     return value_at({"distillation": None, **recipe.tree()}, path)
 
 
+@pytest.mark.slow("reads many recipes")
 def test_a_recipe_with_everything_has_each_technique_and_each_can_go() -> None:
     found = dict(techniques_of(EVERYTHING))
     assert list(found) == list(OFF)

@@ -120,6 +120,7 @@ def test_a_pruned_network_teaches_what_is_pruned_from_it(whole: Path, tmp_path: 
     assert network_in(tmp_path / "smaller")(noise).shape == (3, 3)
 
 
+@pytest.mark.slow("trains and prunes networks")
 def test_what_cannot_teach_is_refused_before_any_training(whole: Path, tmp_path: Path) -> None:
     known = trained_in(whole)
     own = replace(known, build=lambda classes: torch.nn.Linear(1, classes))

@@ -114,6 +114,7 @@ def test_a_shrunk_network_becomes_a_bundle_that_can_be_loaded(tmp_path: Path) ->
     assert metrics["same_top_class"] == {"model.onnx": 1.0, "model.pt2": 1.0}
 
 
+@pytest.mark.slow("trains and prunes networks")
 def test_a_bundle_does_not_say_that_timm_builds_a_pruned_network(tmp_path: Path) -> None:
     model = {"model": {"kind": "timm", "name": "mobilenetv3_small_050"}, "data.image_size": 32}
     known = untrained(model)
@@ -142,6 +143,7 @@ def test_a_network_of_your_own_is_shrunk_from_python(tmp_path: Path) -> None:
     assert network_in(tmp_path / "small", model=build)[3].in_features == 8 * 36
 
 
+@pytest.mark.slow("trains and prunes networks")
 def test_training_from_scratch_begins_from_other_weights_for_each_seed(tmp_path: Path) -> None:
     known = trained_in(folder_of(tmp_path))
     found = shrink(known, fine_tuning(known.recipe), 0.5, seeds=1, device=CPU)
@@ -182,6 +184,7 @@ def test_the_objective_of_the_search_judges_a_network_that_is_pruned_again(tmp_p
     assert (found.metric, shrunk_of(tmp_path / "small").metric) == ("val_loss", "val_loss")
 
 
+@pytest.mark.slow("trains and prunes networks")
 def test_a_folder_with_widths_of_another_network_is_refused(tmp_path: Path) -> None:
     folder = folder_of(tmp_path)
     found = shrunk_of(folder)

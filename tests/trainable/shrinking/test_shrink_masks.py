@@ -22,7 +22,7 @@ from trainable.shrinking.write import write_shrunk
 from trainable.train import train
 from trainable.training.run import Run
 
-pytestmark = pytest.mark.usefixtures("few_rounds")
+pytestmark = [pytest.mark.slow("trains and prunes networks"), pytest.mark.usefixtures("few_rounds")]
 
 CPU = torch.device("cpu")
 WINDOW = 16
@@ -96,7 +96,6 @@ def test_it_teaches_another_network_for_the_same_masks(found: Shrunk, tmp_path: 
     assert not run.step().diverged
 
 
-@pytest.mark.slow("trains and prunes networks")
 @pytest.mark.usefixtures("few_passes")
 def test_it_becomes_a_bundle(found: Shrunk, tmp_path: Path) -> None:
     write_shrunk(found, tmp_path / "small")
@@ -112,7 +111,6 @@ def dense(model: dict[str, Any], size: int) -> torch.nn.Module:
     return make_model(spec, classes=3, channels=3, image_size=size, dense=True).eval()
 
 
-@pytest.mark.slow("trains and prunes networks")
 @pytest.mark.parametrize(
     ("model", "size"),
     [
@@ -135,7 +133,6 @@ def test_networks_with_heads_for_pixels_are_pruned(model: dict[str, Any], size: 
         assert pruned.network(noise).shape == whole(noise).shape
 
 
-@pytest.mark.slow("trains and prunes networks")
 @pytest.mark.parametrize(
     ("encoder", "message"),
     [

@@ -319,6 +319,7 @@ def test_students_of_other_kinds_are_taught(teacher: Path, net: Callable[[], nn.
 # --- where nobody is to be asked ----------------------------------------------------------------------
 
 
+@pytest.mark.slow("trains for its checks")
 def test_the_checks_of_a_network_and_its_ways_of_use_ask_no_teacher(teacher: Path) -> None:
     recipe, data = taught_recipe(teacher, distillation__weight=1.0), data_set()
     subject = make_subject(recipe, data, None, torch.device("cpu"), download=False)

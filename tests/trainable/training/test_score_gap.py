@@ -47,6 +47,7 @@ def test_the_interval_of_the_difference_is_scipys_bootstrap_of_two_samples() -> 
     assert ours.difference == pytest.approx(test.mean() - validation.mean())
 
 
+@pytest.mark.slow("draws many parts")
 def test_of_parts_of_one_kind_about_one_in_a_hundred_are_said_to_differ() -> None:
     differing = sum(
         bool(gaps(drawn(200, 0.9, seed), drawn(300, 0.9, seed + 5_000), seed).differing)
