@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from search.followers.attachments import VIEW
-from search.followers.database import refuse_half_made
+from search.followers.database import refuse_foreign, refuse_half_made
 from search.followers.quiet import ENVIRONMENT
 from search.followers.saved_view import run_page, view_page
-from search.followers.uri import database_file, refuse_link, without_password
+from search.followers.uri import database_file, without_password
 from search.record.cursor import read_cursor
 from search.record.folder import read_record, read_search
 from search.record.home import REPORT_FILE, UI_LOG_FILE
@@ -50,7 +50,7 @@ def serve(folder: Path, port: int) -> int:
     if file is not None and not file.exists():
         raise UserError(f"{file}: no such file; the search has sent nothing to MLflow yet")
     if file is not None:
-        refuse_link(file)
+        refuse_foreign(file)
         refuse_half_made(file, str(folder))
     _check_free(port)
     address = f"http://127.0.0.1:{port}"

@@ -11,11 +11,12 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from shlex import quote
 
 from search.followers.quiet import quiet_mlflow
+from search.followers.uri import refuse_link
 from trainable.errors import UserError
 from trainable.files.temporary import temporary_folder
 
@@ -70,6 +71,22 @@ def refuse_half_made(file: Path, address: str) -> None:
         )
 
 
+def refuse_foreign(file: Path) -> None:
+    """Raise UserError for a link, and for a database of another program: MLflow would write its own tables
+    through the one and into the other, and somebody else's study may name any file."""
+    refuse_link(file)
+    with (
+        suppress(sqlite3.Error),
+        closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as data,
+    ):
+        tables = _tables_of(data)
+        if tables and not any(each == "experiments" or "alembic_version" in each for each in tables):
+            raise UserError(
+                f"{file}: is a database of another program, with the table {sorted(tables)[0]!r}, and not "
+                "MLflow's; give tracking.uri a file of its own"
+            )
+
+
 def _is_half_made(file: Path) -> bool:
     """Raise sqlite3.OperationalError where the file cannot be read now, such as one that is locked."""
     try:
@@ -83,7 +100,7 @@ def _is_half_made(file: Path) -> bool:
 
 def _lacks_tables(database: sqlite3.Connection) -> bool:
     """Return whether there are tables of MLflow's alone, without a row, and not all as they should be."""
-    names = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    names = _tables_of(database)
     if "experiments" in names and _has_rows(database, "experiments"):
         return False  # as nearly always; MLflow takes seconds to import
     quiet_mlflow()
@@ -98,6 +115,10 @@ def _lacks_tables(database: sqlite3.Connection) -> bool:
         return True
     finished = database.execute("SELECT version_num FROM alembic_version").fetchall()  # the last migration
     return finished != [(_get_latest_schema_revision(),)]
+
+
+def _tables_of(database: sqlite3.Connection) -> set[str]:
+    return {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
 
 
 def _has_rows(database: sqlite3.Connection, table: str) -> bool:

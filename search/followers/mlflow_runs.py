@@ -18,9 +18,9 @@ from mlflow.exceptions import MlflowException
 from requests import HTTPError
 
 from search.followers.consumer import error_line
-from search.followers.database import make_database
+from search.followers.database import make_database, refuse_foreign
 from search.followers.run_updates import SEARCH_ID, TRIAL, Run, RunUpdate
-from search.followers.uri import database_file, refuse_link
+from search.followers.uri import database_file
 from trainable.errors import UserError
 
 PARENT = "mlflow.parentRunId"
@@ -66,7 +66,7 @@ class RunStore:
         refuse: Callable[[str, str], None],
     ) -> None:
         if (file := database_file(uri)) is not None:
-            refuse_link(file)
+            refuse_foreign(file)
             make_database(file)
         self.client = MlflowClient(tracking_uri=uri)
         self._refuse = refuse

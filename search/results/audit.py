@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from search.followers.consumer import error_line
-from search.followers.database import refuse_half_made
+from search.followers.database import refuse_foreign, refuse_half_made
 from search.followers.quiet import quiet_mlflow
 from search.followers.run_updates import SEARCH_ID, TRIAL, status_of
 from search.followers.uri import database_file
@@ -102,6 +102,7 @@ def _runs(search: Search) -> tuple[Any, list[Any]]:
     if (file := database_file(uri)) is not None:
         if not file.exists():
             raise FileNotFoundError(f"{file}: no such file")
+        refuse_foreign(file)
         refuse_half_made(file, str(search.folder))
     quiet_mlflow()
     from mlflow import MlflowClient

@@ -135,6 +135,8 @@ def _part(folder: Path, spec: Data, images: str, part: Split) -> _Part:
     names = [each["filename"] for each in state["_data_files"]]
     if odd := [each for each in names if Path(each).name != each]:
         raise DataError(f"{folder}: {quoted(odd[0])} is no file of this folder")
+    if not names:
+        raise DataError(f"{folder}: has no images; expected some in each part{none_leaves_out(part)}")
     files = tuple(str(folder / each) for each in names)
     column = _column(folder, features, spec.columns.path, "Image", "path")
     label = _column(folder, features, spec.columns.label, "ClassLabel", "label")

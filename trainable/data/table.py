@@ -161,13 +161,15 @@ def _numbered(reader: Any) -> Iterator[tuple[int, list[str]]]:
 
 def _from_parquet(path: Path, required: Sequence[str], optional: Sequence[str]) -> Table:
     from pyarrow.parquet import ParquetFile
+    from pyarrow.types import is_nested
 
     with ParquetFile(path) as file:
         names = file.schema_arrow.names
         wanted = {name: names[at] for name, at in _wanted(path, names, required, optional).items()}
+        flat = [each for each in wanted.values() if not is_nested(file.schema_arrow.field(each).type)]
         _check_declared(path, file.metadata, set(wanted.values()))
     own = list(wanted.values())
-    with ParquetFile(path, read_dictionary=own) as file:  # so that a cell that is repeated is there once
+    with ParquetFile(path, read_dictionary=flat) as file:  # so that a cell that is repeated is there once
         table = file.read(columns=own)
     columns = {name: texts(table.column(each), f"{path}: column {each!r}") for name, each in wanted.items()}
     return Table(columns, list(range(1, table.num_rows + 1)), "row")

@@ -25,6 +25,7 @@ from tests.search.followers.small_tracking import (
     runs_of,
     storage_with_database,
     study_in,
+    tracker_of,
     write,
 )
 from trainable.errors import UserError
@@ -141,6 +142,30 @@ def test_those_who_only_read_name_the_command_that_makes_it_anew(tmp_path: Path)
     assert any("is half made" in each for each in audit(Search(folder)).differences)
     assert deleted_experiment(study) is None
     assert (tmp_path / "mlflow.db").stat().st_size == 0, "who only reads makes nothing"
+
+
+@pytest.mark.parametrize("link", [False, True])
+def test_nobody_writes_into_the_database_of_another_program_or_through_a_link(
+    tmp_path: Path, link: bool
+) -> None:
+    folder, other = tmp_path / "mine", tmp_path / "theirs.db"
+    folder.mkdir()
+    run_in(
+        other, *(("CREATE TABLE experiments (name TEXT)",) if link else ("CREATE TABLE invoices (n INT)",))
+    )
+    content = other.read_bytes()
+    if link:
+        (tmp_path / "link.db").symlink_to(other)
+    named = tmp_path / ("link.db" if link else "theirs.db")
+    study = study_in(tmp_path, f"sqlite:///{named}")
+    study.write(folder)
+    write(folder, begun(folder))
+    says = "link" if link else "theirs.db: is a database of another program, with the table 'invoices'"
+    with pytest.raises(UserError, match=says):
+        serve(folder, 5001)
+    assert any(says in each for each in audit(Search(folder)).differences)
+    assert not tracker_of(folder, study).sync().complete
+    assert other.read_bytes() == content
 
 
 @pytest.mark.slow("MLflow makes its tables, once in part and once whole: 3 s")

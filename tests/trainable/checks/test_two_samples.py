@@ -57,6 +57,7 @@ def test_a_difference_within_classes_is_found_whatever_their_shares() -> None:
     assert "AUC 0.9" in str(found)
 
 
+@pytest.mark.slow("fits many classifiers")
 def test_a_classifier_that_knows_patients_again_has_not_found_another_kind_of_images() -> None:
     by_group, by_image = [], []
     for seed in range(10):

@@ -106,6 +106,13 @@ def test_what_is_wrong_with_a_mask_that_the_list_leaves_out_does_not_matter(tmp_
     assert info.train_images + info.validation_images + info.test_images == 4
 
 
+def test_a_class_that_only_listed_masks_show_is_named_where_classes_are_numbers(tmp_path: Path) -> None:
+    data = write_pairs(tmp_path / "set", dict.fromkeys("bcdefgh", (0, 1)) | {"a": (0, 2)})
+    assert load(Data(path=str(data)), masks=Masks()).info.classes == ("0", "1", "2")
+    fault = fault_of(excluding(tmp_path, data, [("", "images/a.jpg")]), Masks())
+    assert "lists all training images of 2 (1); expected some of each class" in fault
+
+
 def test_too_few_images_with_masks_to_split_are_an_error_without_a_field_that_masks_have_not(
     tmp_path: Path,
 ) -> None:

@@ -110,6 +110,8 @@ def test_a_part_may_have_another_name(tmp_path: Path, rows: list[Row]) -> None:
         ([0.5] * 16, "column 'label': expected text or whole numbers, got double"),
         ([None] + ["a", "b", "c"] * 5, "row 1: label is empty"),
         (["a"] * 16, "there is one class only, a; two are needed"),
+        ([["a"]] * 16, "column 'label': expected text or whole numbers, got list"),
+        ([{"bytes": b"a"}] * 16, "column 'label': expected text or whole numbers, got struct"),
     ],
 )
 def test_labels_of_parquet_are_text_or_whole_numbers(

@@ -126,6 +126,20 @@ def test_compressed_buffers_are_bounded_by_what_they_declare(
     assert sum(map(len, load(Data(path=str(plain))).parts.values())) == 20
 
 
+def test_a_split_without_images_is_refused_and_may_be_left_out(
+    photographs: list[Path], tmp_path: Path
+) -> None:
+    root = tmp_path / "photographs"
+    saved(root / "train", [each.name for each in photographs])
+    empty = saved(root / "test", [])
+    (empty / STATE_FILE).write_text(json.dumps({"_data_files": []}))
+    (root / "dataset_dict.json").write_text(json.dumps({"splits": ["train", "test"]}))
+    spec = Data(path=str(root), root=str(root))
+    with pytest.raises(DataError, match=r"test: has no images.*data\.test: none leaves the test part out"):
+        load(spec)
+    assert len(load(spec.model_copy(update={"test": "none"})).parts["train"]) > 0
+
+
 def test_rows_are_bounded_before_they_are_read(tmp_path: Path) -> None:
     rows = arrow.array([{"bytes": b"", "path": None}], IMAGES).take(arrow.array([0] * 2**17))
     labels = arrow.array([True] * 2**17)

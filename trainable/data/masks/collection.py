@@ -44,6 +44,8 @@ def surveyed(pairs: Pairs, spec: Data, masks: Masks) -> Collection:
     out = excluded({part: pair.images for part, pair in pairs.parts.items()}, spec)
     staying = {part: each.without(out[part]) for part, each in found.items()}
     code = _checked_code(pairs, masks, staying)
+    if spec.exclude is not None:
+        _check_no_number_lost(pairs, spec, masks, found, code)
     surveys = {
         part: Survey(each.sizes, *code.class_counts(each.values), each.digests)
         for part, each in found.items()
@@ -77,6 +79,24 @@ def surveyed(pairs: Pairs, spec: Data, masks: Masks) -> Collection:
         surveys,
         found="; ".join(filter(None, (pairs.found, _said_below(pairs, masks, staying)))),
     )
+
+
+def _check_no_number_lost(
+    pairs: Pairs, spec: Data, masks: Masks, found: Mapping[Split, RawSurvey], code: MaskCode
+) -> None:
+    """Raise DataError where only masks that are left out show the last of classes that are numbers.
+
+    Those of masks that cannot be used count for nothing.
+    """
+    try:
+        whole = _code(pairs, masks, found)
+    except DataError:  # a mask that is left out may have what no code allows
+        return
+    more = whole.classes[len(code.classes) :]
+    shown = whole.class_counts(found["train"].values)[0] > 0
+    before = shown.sum(axis=0)
+    after = np.where(np.isin(whole.classes, more), 0, before)
+    check_no_class_lost(spec, whole.classes, before, after)
 
 
 def _checked_code(pairs: Pairs, masks: Masks, found: Mapping[Split, RawSurvey]) -> MaskCode:
