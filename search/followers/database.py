@@ -12,8 +12,10 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from shlex import quote
+from typing import Literal
 
 from search.followers.quiet import quiet_mlflow
 from search.followers.uri import refuse_link
@@ -26,6 +28,7 @@ SIDE_FILES = ("-journal", "-wal", "-shm")
 # MLflow itself, such as a server that a person has just started, writes more often while it makes a file
 MAKING_SECONDS = 10.0
 PAUSE_SECONDS = 0.25
+ALEMBIC = "alembic_version"
 FROM_MIGRATIONS = frozenset({"workspaces"})  # tables in which MLflow's migrations themselves put a row
 
 
@@ -75,14 +78,11 @@ def refuse_foreign(file: Path) -> None:
     """Raise UserError for a link, and for a database of another program: MLflow would write its own tables
     through the one and into the other, and somebody else's study may name any file."""
     refuse_link(file)
-    with (
-        suppress(sqlite3.Error),
-        closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as data,
-    ):
-        tables = _tables_of(data)
-        if tables and not any(each == "experiments" or "alembic_version" in each for each in tables):
+    with suppress(sqlite3.Error), _opened(file, "ro") as database:  # what cannot be read now, MLflow names
+        tables = _tables_of(database)
+        if "experiments" not in tables and (others := sorted(tables - _tables_of_mlflow())):
             raise UserError(
-                f"{file}: is a database of another program, with the table {sorted(tables)[0]!r}, and not "
+                f"{file}: is a database of another program, with the table {others[0]!r}, and not "
                 "MLflow's; give tracking.uri a file of its own"
             )
 
@@ -90,7 +90,7 @@ def refuse_foreign(file: Path) -> None:
 def _is_half_made(file: Path) -> bool:
     """Raise sqlite3.OperationalError where the file cannot be read now, such as one that is locked."""
     try:
-        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=rw", uri=True)) as database:
+        with _opened(file, "rw") as database:
             return _lacks_tables(database)
     except sqlite3.OperationalError:
         raise
@@ -100,25 +100,40 @@ def _is_half_made(file: Path) -> bool:
 
 def _lacks_tables(database: sqlite3.Connection) -> bool:
     """Return whether there are tables of MLflow's alone, without a row, and not all as they should be."""
-    names = _tables_of(database)
-    if "experiments" in names and _has_rows(database, "experiments"):
+    tables = _tables_of(database)
+    if "experiments" in tables and _has_rows(database, "experiments"):
         return False  # as nearly always; MLflow takes seconds to import
-    quiet_mlflow()
-    from mlflow.store.db.base_sql_model import Base
-    from mlflow.store.db.utils import _get_latest_schema_revision  # it imports all tables, too
-
-    tables = {name for name in names if not name.startswith(("alembic_", "_alembic_", "sqlite_"))}
-    all_tables = set(Base.metadata.tables)
+    all_tables = _tables_of_mlflow()
     if not tables <= all_tables or any(_has_rows(database, table) for table in tables - FROM_MIGRATIONS):
         return False
-    if tables < all_tables or "alembic_version" not in names:
+    if tables < all_tables or ALEMBIC not in _names_in(database):
         return True
-    finished = database.execute("SELECT version_num FROM alembic_version").fetchall()  # the last migration
+    from mlflow.store.db.utils import _get_latest_schema_revision
+
+    finished = database.execute(f"SELECT version_num FROM {ALEMBIC}").fetchall()  # the last migration
     return finished != [(_get_latest_schema_revision(),)]
 
 
-def _tables_of(database: sqlite3.Connection) -> set[str]:
+def _opened(file: Path, mode: Literal["ro", "rw"]) -> closing[sqlite3.Connection]:
+    return closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode={mode}", uri=True))
+
+
+def _names_in(database: sqlite3.Connection) -> set[str]:
     return {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+
+
+def _tables_of(database: sqlite3.Connection) -> set[str]:
+    """Return the names of all tables but SQLite's own and Alembic's, which Optuna's databases have, too."""
+    own = ("alembic_", "_alembic_", "sqlite_")
+    return {name for name in _names_in(database) if not name.startswith(own)}
+
+
+def _tables_of_mlflow() -> set[str]:
+    quiet_mlflow()
+    import_module("mlflow.store.db.utils")  # it imports all tables
+    from mlflow.store.db.base_sql_model import Base
+
+    return set(Base.metadata.tables)
 
 
 def _has_rows(database: sqlite3.Connection, table: str) -> bool:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from search.followers.attachments import Attachments
 from search.followers.consumer import Backlog, Consumer
-from search.followers.database import is_half_made
+from search.followers.database import is_half_made, refuse_foreign
 from search.followers.quiet import quiet_mlflow
 from search.followers.repeat_runs import run_name
 from search.followers.run_updates import (
@@ -235,13 +235,21 @@ def open_store(study: Study, search_id: str, refuse: Callable[[str, str], None])
 
 
 def deleted_experiment(study: Study) -> str | None:
-    """Return in words that a person has deleted the study's experiment, and what to do.
+    """Return in words that a person has deleted the study's experiment, or that its database is not MLflow's,
+    and what to do.
 
     None: it is there or not made yet, or MLflow does not answer in ANSWER_SECONDS; a search goes on without.
     """
     uri = str(study.tracking.uri)
-    if (file := database_file(uri)) is not None and (not file.exists() or is_half_made(file)):
-        return None  # nothing is created before the search
+    if (file := database_file(uri)) is not None:
+        if not file.exists():
+            return None  # nothing is created before the search
+        try:
+            refuse_foreign(file)
+        except UserError as error:
+            return str(error)
+        if is_half_made(file):
+            return None
     quiet_mlflow()
     from mlflow import MlflowClient
 

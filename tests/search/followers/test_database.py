@@ -144,15 +144,17 @@ def test_those_who_only_read_name_the_command_that_makes_it_anew(tmp_path: Path)
     assert (tmp_path / "mlflow.db").stat().st_size == 0, "who only reads makes nothing"
 
 
-@pytest.mark.parametrize("link", [False, True])
+@pytest.mark.parametrize(
+    ("tables", "link"),
+    [(["experiments"], True), (["invoices"], False), (["alembic_version", "studies", "trials"], False)],
+    ids=["a link", "any", "Optuna's"],
+)
 def test_nobody_writes_into_the_database_of_another_program_or_through_a_link(
-    tmp_path: Path, link: bool
+    tmp_path: Path, tables: list[str], link: bool
 ) -> None:
     folder, other = tmp_path / "mine", tmp_path / "theirs.db"
     folder.mkdir()
-    run_in(
-        other, *(("CREATE TABLE experiments (name TEXT)",) if link else ("CREATE TABLE invoices (n INT)",))
-    )
+    run_in(other, *(f"CREATE TABLE {name} (n INTEGER)" for name in tables))
     content = other.read_bytes()
     if link:
         (tmp_path / "link.db").symlink_to(other)
@@ -160,11 +162,12 @@ def test_nobody_writes_into_the_database_of_another_program_or_through_a_link(
     study = study_in(tmp_path, f"sqlite:///{named}")
     study.write(folder)
     write(folder, begun(folder))
-    says = "link" if link else "theirs.db: is a database of another program, with the table 'invoices'"
+    says = "link" if link else "theirs.db: is a database of another program, with the table"
     with pytest.raises(UserError, match=says):
         serve(folder, 5001)
     assert any(says in each for each in audit(Search(folder)).differences)
     assert not tracker_of(folder, study).sync().complete
+    assert says in str(deleted_experiment(study))
     assert other.read_bytes() == content
 
 

@@ -44,8 +44,6 @@ def surveyed(pairs: Pairs, spec: Data, masks: Masks) -> Collection:
     out = excluded({part: pair.images for part, pair in pairs.parts.items()}, spec)
     staying = {part: each.without(out[part]) for part, each in found.items()}
     code = _checked_code(pairs, masks, staying)
-    if spec.exclude is not None:
-        _check_no_number_lost(pairs, spec, masks, found, code)
     surveys = {
         part: Survey(each.sizes, *code.class_counts(each.values), each.digests)
         for part, each in found.items()
@@ -54,8 +52,10 @@ def surveyed(pairs: Pairs, spec: Data, masks: Masks) -> Collection:
     surveys = {part: surveys[part] for part in shown_in}
     groups = _groups(pairs, spec, code.classes)
     stay, units = ~out["train"], _units(groups)
+    every = code if spec.exclude is None else _code_of_all(pairs, masks, found, code)
+    before = every.class_counts(found["train"].values)[0] > 0
+    check_no_class_lost(spec, every.classes, before.sum(axis=0), before[stay].sum(axis=0))
     shown = surveys["train"].pixels > 0
-    check_no_class_lost(spec, code.classes, shown.sum(axis=0), shown[stay].sum(axis=0))
     strata = strata_of(shown[stay], None if units is None else units[stay])
     sources: dict[Split, Source] = {
         part: MaskedSource(
@@ -81,22 +81,12 @@ def surveyed(pairs: Pairs, spec: Data, masks: Masks) -> Collection:
     )
 
 
-def _check_no_number_lost(
-    pairs: Pairs, spec: Data, masks: Masks, found: Mapping[Split, RawSurvey], code: MaskCode
-) -> None:
-    """Raise DataError where only masks that are left out show the last of classes that are numbers.
-
-    Those of masks that cannot be used count for nothing.
-    """
+def _code_of_all(pairs: Pairs, masks: Masks, found: Mapping[Split, RawSurvey], code: MaskCode) -> MaskCode:
+    """Returns the code with the classes that only left-out masks show, where classes are numbers."""
     try:
-        whole = _code(pairs, masks, found)
+        return _code(pairs, masks, found)
     except DataError:  # a mask that is left out may have what no code allows
-        return
-    more = whole.classes[len(code.classes) :]
-    shown = whole.class_counts(found["train"].values)[0] > 0
-    before = shown.sum(axis=0)
-    after = np.where(np.isin(whole.classes, more), 0, before)
-    check_no_class_lost(spec, whole.classes, before, after)
+        return code
 
 
 def _checked_code(pairs: Pairs, masks: Masks, found: Mapping[Split, RawSurvey]) -> MaskCode:
