@@ -22,6 +22,7 @@ from trainable.data.parts import Members
 from trainable.data.source import Integers
 from trainable.data.table import SEPARATORS
 from trainable.errors import UserError
+from trainable.recipe.yamlfile import write_whole
 
 # Of two copies that of the part named first stays: scores stay those of the same images, and the training
 # part has the most images to lose
@@ -89,14 +90,12 @@ def check_new_list(path: Path) -> None:
 
 
 def write_exclusions(found: Iterable[Exclusion], path: Path) -> None:
-    """Write the file that `data.exclude` names, which must not exist. Raises OSError."""
+    """Write the file that `data.exclude` names, whole or not at all. Raises OSError."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, delimiter=SEPARATORS[path.suffix.lower()])
     writer.writerow([PART, IMAGE, "why", "stays_part", "stays"])
     writer.writerows(found)
-    content = text.getvalue().encode("utf-8", "surrogateescape")  # names of files need not be UTF-8
-    with path.open("xb") as file:
-        file.write(content)
+    write_whole(path, text.getvalue().encode("utf-8", "surrogateescape"))  # names of files need not be UTF-8
 
 
 def _exclusion(members: Members, names: Names, one: At, stays: At, why: Why) -> Exclusion:

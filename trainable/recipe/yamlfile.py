@@ -103,8 +103,10 @@ def write_whole(path: Path, content: bytes, mode: int = 0o644) -> None:
             os.fsync(file.fileno())
         os.chmod(temporary, mode)  # mkstemp makes it private
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         Path(temporary).unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(path)  # a disk that takes no more does not say of which file
         raise
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,17 +13,19 @@ from PIL.ExifTags import Base
 
 from trainable.data.decode import upright
 from trainable.data.source import FileSource, Selection, Split
-from trainable.errors import UserError, first_line
-from trainable.files.paths import without_tilde
+from trainable.errors import UserError, first_line, quoted
+from trainable.files.paths import LONGEST_NAME, without_tilde
+from trainable.new_folder import moved_to
+from trainable.tune.causes import refusal_in
 
 FOLDERS: Mapping[Split, str] = {"train": "train", "validation": "val", "test": "test"}
 DIGEST_FILE = "digest.txt"
-"""It is written last, so that a folder with it is whole, and says which images, in which parts, are there."""
+"""It says which images, in which parts, a folder has."""
 ENDINGS = {"JPEG": ".jpg", "MPO": ".jpg", "PNG": ".png"}
 """All programs read these formats (a phone's JPEG may be an MPO), and know them by these endings."""
 QUALITY = 95
 """Photographs that must be turned are stored with it, in full colour: as PNG they would be large."""
-LONGEST_NAME = 100
+LONGEST_STEM = 100
 
 
 def write_parts(parts: Mapping[Split, Selection], classes: tuple[str, ...], folder: Path, digest: str) -> int:
@@ -30,18 +33,22 @@ def write_parts(parts: Mapping[Split, Selection], classes: tuple[str, ...], fold
 
     JPEG and PNG files are linked, not copied. Images of other formats, images that are no files, and those
     that other programs would show otherwise (turned by EXIF, transparent, of 16 bits) are written upright.
-    Returns how many images there are; a folder that has these parts already stays. Raises UserError if the
-    folder has anything else, where a class cannot be the name of a folder, and for an image that cannot be
-    read.
+    Returns how many images there are; a folder that has these parts already stays, and a new one is whole or
+    not there. Raises UserError if the folder has anything else, where a class cannot be the name of a folder,
+    and for an image that cannot be read; OSError from a disk that takes no more.
     """
     folder = without_tilde(str(folder)).absolute()
     refuse_filled(folder, digest)
-    if bad := [name for name in classes if re.search(r"[/\t\r\n]", name) or name in (".", "..")]:
-        raise UserError(f"--images: class {bad[0]!r} cannot be the name of a folder in a list of images")
+    if bad := [name for name in classes if not _can_be_a_folder(name)]:
+        raise UserError(
+            f"--images: class {quoted(bad[0])} cannot be the name of a folder in a list of images; rename it "
+            "in the data, or leave --images out"
+        )
     if not (folder / DIGEST_FILE).exists():
-        for part, selection in parts.items():
-            _write_part(selection, classes, folder, FOLDERS[part])
-        (folder / DIGEST_FILE).write_text(f"{digest}\n", encoding="utf-8")
+        with moved_to(folder.resolve()) as made:
+            for part, selection in parts.items():
+                _write_part(selection, classes, made, FOLDERS[part])
+            (made / DIGEST_FILE).write_text(f"{digest}\n", encoding="utf-8")
     return sum(len(selection.indices) for selection in parts.values())
 
 
@@ -56,6 +63,11 @@ def refuse_filled(folder: Path, digest: str) -> None:
         raise UserError(f"--images {folder}: has not these parts, and is not empty; give a new folder")
 
 
+def _can_be_a_folder(name: str) -> bool:
+    is_path = re.search(r"[/\t\r\n\0]", name) is not None or name in (".", "..")
+    return not is_path and len(os.fsencode(name)) <= LONGEST_NAME
+
+
 def _write_part(selection: Selection, classes: tuple[str, ...], folder: Path, part: str) -> None:
     digits, lines = len(str(len(selection.indices))), []
     for name in classes:
@@ -65,6 +77,8 @@ def _write_part(selection: Selection, classes: tuple[str, ...], folder: Path, pa
         try:
             ending = _write_image(selection, index, folder / part / classes[label], name)
         except Exception as error:  # Pillow's plug-ins raise nearly anything
+            if refusal_in(error) is not None:
+                raise
             raise UserError(f"--images: {selection.source.name(index)}: {first_line(error)}") from error
         lines.append(f"{part}/{classes[label]}/{name}{ending}\t{label}\n")
     text = "".join(lines).encode("utf-8", "surrogateescape")  # names of folders need not be UTF-8
@@ -73,7 +87,7 @@ def _write_part(selection: Selection, classes: tuple[str, ...], folder: Path, pa
 
 def _plain_name(selection: Selection, index: int) -> str:
     """Returns a name of letters, digits and underscores, so that no file's name can break a list."""
-    return re.sub(r"\W+", "_", Path(selection.source.name(index)).stem)[:LONGEST_NAME]
+    return re.sub(r"\W+", "_", Path(selection.source.name(index)).stem)[:LONGEST_STEM]
 
 
 def _write_image(selection: Selection, index: int, folder: Path, name: str) -> str:

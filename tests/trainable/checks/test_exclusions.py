@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.full_disk import files_of_at_most
 from tests.trainable.checks.test_near_duplicates import scenes
 from trainable.checks.duplicates import check_duplicates
-from trainable.checks.exclusions import _are_apart, check_new_list, exclusions, write_exclusions
+from trainable.checks.exclusions import Exclusion, _are_apart, check_new_list, exclusions, write_exclusions
 from trainable.data import load
 from trainable.data.assembly import stored_parts
 from trainable.errors import DataError, UserError
@@ -150,6 +151,13 @@ def test_a_list_that_could_not_be_written_or_read_is_refused_before_images_are_c
     with pytest.raises(UserError, match=r"^--write-exclusions: ") as caught:
         check_new_list(tmp_path / name)
     assert caught.value.exit_code == 2
+
+
+def test_a_disk_that_takes_no_more_leaves_no_half_of_a_list_and_names_the_file(tmp_path: Path) -> None:
+    rows = [Exclusion("train", f"a/{number}.png", "equal", "test", "b.png") for number in range(99)]
+    with files_of_at_most(1_000), pytest.raises(OSError, match=r"File too large: .*copies\.csv"):
+        write_exclusions(rows, tmp_path / "copies.csv")
+    assert not list(tmp_path.iterdir())
 
 
 def test_how_many_images_were_compared_is_stated(given: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import Any
 
@@ -133,8 +134,43 @@ def test_a_folder_that_has_these_parts_serves_another_format_too(tmp_path: Path)
 def test_an_image_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     parts, classes = stored_parts(Data(path=str(photographs(tmp_path / "insects"))))
     (tmp_path / "insects/bee/0.png").write_bytes(b"half a file")
+    before = sorted(tmp_path.iterdir())
     with pytest.raises(UserError, match=r"--images: bee/0\.png: cannot identify image file"):
         write_parts(parts, classes, tmp_path / "parts", "0")
+    assert sorted(tmp_path.iterdir()) == before, "half of a folder would be refused by the next call"
+
+
+def test_a_disk_that_takes_no_more_leaves_no_half_of_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    parts, classes = stored_parts(Data(path=str(photographs(tmp_path / "insects"))))
+    monkeypatch.setattr(Path, "symlink_to", refuse)
+    with pytest.raises(OSError, match="No space left on device"):
+        write_parts(parts, classes, tmp_path / "parts", "0")
+    assert [each.name for each in tmp_path.iterdir()] == ["insects"]
+
+
+@pytest.mark.parametrize(
+    "name", ["b" * 256, "\u82b1" * 86, "bee/ant", "..", "a\0"], ids=["long", "wide", "path", "up", "nul"]
+)
+def test_a_class_that_no_folder_can_be_called_is_refused_before_anything_is_written(
+    tmp_path: Path, name: str
+) -> None:
+    parts, _ = stored_parts(Data(path=str(photographs(tmp_path / "insects"))))
+    with pytest.raises(UserError, match=r"cannot be the name of a folder .*; rename it in the data, or"):
+        write_parts(parts, ("ant", name), tmp_path / "parts", "0")
+    assert [each.name for each in tmp_path.iterdir()] == ["insects"]
+
+
+def test_parts_are_written_into_an_empty_folder_that_a_link_leads_to(tmp_path: Path) -> None:
+    parts, classes = stored_parts(Data(path=str(photographs(tmp_path / "insects"))))
+    (tmp_path / "large disk").mkdir()
+    (tmp_path / "parts").symlink_to(tmp_path / "large disk")
+    assert write_parts(parts, classes, tmp_path / "parts", "0") == 16
+    assert (tmp_path / "large disk" / "val_list.txt").is_file()
 
 
 def test_a_folder_that_is_not_empty_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
