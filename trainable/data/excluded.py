@@ -20,6 +20,7 @@ from trainable.files.paths import without_tilde
 from trainable.recipe.data import Data
 
 IMAGE, PART = "image", "part"  # the columns of the file; others are for people
+COLUMNS = f"images are listed in a column {IMAGE}, and their parts, if they are named, in a column {PART}"
 SHOWN = 5
 CLASSES_SHOWN = 20
 # Loading the data would fail by the same list: so it must not be named in this call
@@ -36,9 +37,13 @@ def excluded(sources: Mapping[Split, Source], spec: Data) -> dict[Split, NDArray
     if spec.exclude is None:
         return {part: np.zeros(len(source), bool) for part, source in sources.items()}
     path = without_tilde(spec.exclude)
-    if not path.exists():
-        raise DataError(f"data.exclude: {path} does not exist; {WRITE_ANEW} writes such a list")
-    table = read_table(path, [IMAGE], [PART])
+    if path.is_dir() or not path.exists():
+        problem = "is a folder; expected a CSV file" if path.is_dir() else "does not exist"
+        raise DataError(f"data.exclude: {path} {problem}; {WRITE_ANEW} writes such a list")
+    try:
+        table = read_table(path, [IMAGE], [PART], COLUMNS)
+    except DataError as error:
+        raise DataError(f"data.exclude: {error}") from None
     names_of = {part: names_in_list(source) for part, source in sources.items()}
     known = set(chain.from_iterable(names_of.values()))
     wanted: dict[tuple[Split | None, str], int] = {}

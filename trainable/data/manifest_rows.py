@@ -22,6 +22,7 @@ from trainable.files.store import Store, escaped, is_uri, unescaped
 from trainable.recipe.data import Data
 
 WHOLE_FLOAT = re.compile(r"(-?(0|[1-9][0-9]*)([.]0+)?)?", re.ASCII)
+COLUMNS = "data.columns says which is meant, and task.masks.column which has the masks"
 NAMED = 5
 """So many rows with a fault are named by their numbers; the rest are counted."""
 
@@ -62,7 +63,7 @@ def rows_of(spec: Data, mask: str | None = None) -> Rows:
     second = columns.label if mask is None else mask
     named = [each for each in (columns.split, columns.group) if each is not None]
     optional = [split, group, *([spec.group] if spec.group is not None else [])]
-    table = read_table(path, list(dict.fromkeys([columns.path, second, *named])), optional)
+    table = read_table(path, list(dict.fromkeys([columns.path, second, *named])), optional, COLUMNS)
     table = _trimmed(table, spec, mask)
     if not table.numbers:
         raise DataError(f"{path}: has no rows; expected one for each image")

@@ -54,8 +54,9 @@ class Table(NamedTuple):
         )
 
 
-def read_table(path: Path, required: Sequence[str], optional: Sequence[str]) -> Table:
-    """Returns the required columns, and those optional ones that are there.
+def read_table(path: Path, required: Sequence[str], optional: Sequence[str], advice: str) -> Table:
+    """Return the required columns, and those optional ones that are there; `advice` tells what to do where
+    columns have other names.
 
     Raises DataError if the file cannot be read, a column is missing or occurs twice, rows have other numbers
     of cells than the header, or cells are neither text nor whole numbers.
@@ -64,14 +65,14 @@ def read_table(path: Path, required: Sequence[str], optional: Sequence[str]) -> 
         if (size := check_regular(path).st_size) > MOST_BYTES:
             raise DataError(f"{path}: has {size:,} bytes; a manifest has at most {MOST_BYTES:,}; {SHORTEN}")
         read = _from_parquet if path.suffix.lower() in PARQUET else _from_csv
-        return read(path, required, optional)
+        return read(path, required, optional, advice)
     except DataError:
         raise
     except Exception as error:  # a damaged Parquet file raises nearly anything
-        raise DataError(f"{path}: cannot be read as a manifest: {why(error)}") from error
+        raise DataError(f"{path}: cannot be read as a table: {why(error)}") from error
 
 
-def _from_csv(path: Path, required: Sequence[str], optional: Sequence[str]) -> Table:
+def _from_csv(path: Path, required: Sequence[str], optional: Sequence[str], advice: str) -> Table:
     text = _decoded(path)
     if (said := SEPARATOR_LINE.match(text)) is not None:  # a blank line stays: rows keep their numbers
         separator, text = said[1], text[said.end() :]
@@ -79,20 +80,24 @@ def _from_csv(path: Path, required: Sequence[str], optional: Sequence[str]) -> T
         separator = _separator(text, SEPARATORS.get(path.suffix.lower(), ","), required)
     rows_at_most = 1 + max(text.count("\n"), text.count("\r"))
     check_memory(path, rows_at_most, rows_at_most + text.count(separator), TEXT_COPIES * len(text))
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
-    try:
-        rows = list(islice(_numbered(reader), MOST_ROWS + 2))  # the header, and one too many
-    except csv.Error as error:
-        raise DataError(f"{path}: line {reader.line_num}: is not valid CSV: {error}") from None
+    # Spaces before a cell go where some are before a quote; elsewhere a file's name may begin with them
+    spaced = re.search(f'{re.escape(separator)} +"', text) is not None
+    reader = csv.reader(
+        io.StringIO(text, newline=""), delimiter=separator, strict=True, skipinitialspace=spaced
+    )
+    rows = list(islice(_numbered(path, reader), MOST_ROWS + 2))  # the header, and one too many
     if not rows:
         raise DataError(f"{path}: is empty; expected a header and a row for each image")
     (_, header), *cells = rows
     if len(cells) > MOST_ROWS:
         raise DataError(f"{path}: has more than {MOST_ROWS:,} rows, the most of a manifest; {SHORTEN}")
-    wanted = _wanted(path, header, required, optional)
+    wanted = _wanted(path, header, required, optional, advice)
     if odd := [(number, len(row)) for number, row in cells if len(row) != len(header)]:
         named = listed([f"line {number} has {count}" for number, count in odd], 3)
-        raise DataError(f"{path}: the header has {len(header)} columns, but {named}")
+        raise DataError(
+            f"{path}: the header has {len(header)} columns, but {named}; a cell that has {separator!r} in it "
+            "must stand in quotes"
+        )
     columns: dict[str, list[str | None]] = {
         name: [row[position] for _, row in cells] for name, position in wanted.items()
     }
@@ -132,7 +137,7 @@ def _separator(text: str, usual: str, required: Sequence[str]) -> str:
     header = next((line for line in text.splitlines() if line.strip()), "")
 
     def found(separator: str) -> int:
-        names = next(csv.reader([header], delimiter=separator), [])
+        names = next(csv.reader([header], delimiter=separator, skipinitialspace=True), [])
         return sum(_position(name, names) is not None for name in required)
 
     return max([usual, *OTHER_SEPARATORS], key=found)
@@ -150,22 +155,29 @@ def _alike(wanted: str, names: Sequence[str]) -> list[int]:
     return [at for at, name in enumerate(names) if name.strip().casefold() == wanted.strip().casefold()]
 
 
-def _numbered(reader: Any) -> Iterator[tuple[int, list[str]]]:
-    """Yields each row that is not blank, with the line where it begins."""
+def _numbered(path: Path, reader: Any) -> Iterator[tuple[int, list[str]]]:
+    """Yield each row that is not blank, with the line where it begins. Raises DataError for one that is no
+    CSV."""
     begins = 1
-    for row in reader:
-        if row:
-            yield begins, row
-        begins = reader.line_num + 1
+    try:
+        for row in reader:
+            if row:
+                yield begins, row
+            begins = reader.line_num + 1
+    except csv.Error as error:
+        raise DataError(
+            f'{path}: line {begins}: is not valid CSV: {error}; a cell that begins with " must end with it, '
+            'and has any other " twice'
+        ) from None
 
 
-def _from_parquet(path: Path, required: Sequence[str], optional: Sequence[str]) -> Table:
+def _from_parquet(path: Path, required: Sequence[str], optional: Sequence[str], advice: str) -> Table:
     from pyarrow.parquet import ParquetFile
     from pyarrow.types import is_nested
 
     with ParquetFile(path) as file:
         names = file.schema_arrow.names
-        wanted = {name: names[at] for name, at in _wanted(path, names, required, optional).items()}
+        wanted = {name: names[at] for name, at in _wanted(path, names, required, optional, advice).items()}
         flat = [each for each in wanted.values() if not is_nested(file.schema_arrow.field(each).type)]
         _check_declared(path, file.metadata, set(wanted.values()))
     own = list(wanted.values())
@@ -263,23 +275,21 @@ def texts(column: pyarrow.ChunkedArray, where: str) -> list[str | None]:
 
 
 def _wanted(
-    path: Path, found: Sequence[str], required: Sequence[str], optional: Sequence[str]
+    path: Path, found: Sequence[str], required: Sequence[str], optional: Sequence[str], advice: str
 ) -> dict[str, int]:
     """Returns the positions of the columns to read, by name."""
     if twice := [name for name in (*required, *optional) if list(found).count(name) > 1]:
-        raise DataError(f"{path}: there are several columns {listed([quoted(name) for name in twice])}")
+        named = listed([quoted(name) for name in twice])
+        raise DataError(f"{path}: there are several columns {named}; rename all but the one that is meant")
     for name in (*required, *optional):
         if name not in found and len(alike := _alike(name, found)) > 1:
             named = listed([quoted(found[at]) for at in alike])
-            raise DataError(
-                f"{path}: {named} may all be the column {quoted(name)}; data.columns says which is meant"
-            )
+            raise DataError(f"{path}: {named} may all be the column {quoted(name)}; {advice}")
     places = {name: _position(name, found) for name in (*required, *optional)}
     if missing := [name for name in required if places[name] is None]:
         columns = listed(list(found), 20) or "none"
         named = listed([quoted(name) for name in missing])
-        raise DataError(
-            f"{path}: there is no column {named}; its columns are {columns}. data.columns says which "
-            "are meant, and task.masks.column which has the masks"
-        )
+        if len(missing) == len(required) and path.suffix.lower() not in PARQUET:
+            advice = f"the first line must name the columns, such as {','.join(required)}; {advice}"
+        raise DataError(f"{path}: there is no column {named}; its columns are {columns}; {advice}")
     return {name: at for name, at in places.items() if at is not None}

@@ -120,6 +120,20 @@ def test_a_row_without_a_part_is_of_any_and_one_that_names_no_image_is_an_error(
     path.write_text("image,part\ntrain/a/00.png,fit\n")
     with pytest.raises(DataError, match=r"column part: expected train/training, .*; got 'fit'"):
         load(spec)
+    for text, problem in (
+        ("train/a/00.png\n", "its columns are train/a/00.png; the first line must name the columns"),
+        (
+            "path\ntrain/a/00.png\n",
+            "no column 'image'; .* such as image; images are listed in a column image",
+        ),
+        ("image\ntrain/a/0,0.png\n", "line 2 has 2; a cell that has ',' in it must stand in quotes"),
+    ):
+        path.write_text(text)
+        with pytest.raises(DataError, match=f"data.exclude: .*{problem}") as caught:
+            load(spec)
+        assert "data.columns" not in str(caught.value)
+    with pytest.raises(DataError, match=r"is a folder; expected a CSV file; .* writes such a list"):
+        load(spec.model_copy(update={"exclude": str(given)}))
     path.unlink()
     with pytest.raises(DataError, match=r"own\.csv does not exist; .* --set data\.exclude=null --write-excl"):
         load(spec)
