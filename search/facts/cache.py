@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from trainable.data.manifest import fingerprint as manifest_fingerprint
 from trainable.data.manifest import is_manifest
 from trainable.data.measure import DeviceKind
 from trainable.data.remote_data import digest_of
+from trainable.data.saved_dataset import fingerprint as saved_fingerprint
+from trainable.data.saved_dataset import is_saved_dataset
 from trainable.errors import UserError
 from trainable.files.cache import cache_root
 from trainable.files.paths import without_tilde
@@ -82,7 +85,13 @@ def _images_of(data: Data, masks: Masks | None) -> tuple[str, str]:
     if is_uri(data.path):
         return data.path, digest_of(Store(data.path))
     path = without_tilde(data.path).absolute()
-    return str(path), fingerprint(path)
+    found = [fingerprint(path)]
+    if data.root is not None and is_saved_dataset(path):
+        found.append(saved_fingerprint(path, data))
+    if masks is not None:  # either may be named by a path that leads elsewhere
+        folders = [Path(os.path.normpath(path / each)) for each in (masks.images, masks.folder)]
+        found += [fingerprint(each) for each in folders if not each.is_relative_to(path)]
+    return str(path), " ".join(found)
 
 
 def _local_network(model: Model) -> str | None:

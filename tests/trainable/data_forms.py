@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,8 +13,12 @@ import pyarrow as arrow
 import pyarrow.parquet
 from PIL import Image
 
+from trainable.data.saved_dataset import INFO_FILE, STATE_FILE
+
 FORMS = ("folder", "csv", "parquet", "datasets", "npz")
 SIZE = 12
+IMAGES = arrow.struct([("bytes", arrow.binary()), ("path", arrow.string())])
+"""The type of a column of images that Hugging Face `datasets` has saved."""
 
 
 class Labelled(NamedTuple):
@@ -93,6 +98,28 @@ def write_datasets(images: list[Labelled], folder: Path, groups: Sequence[str] |
         parts[part] = datasets.Dataset.from_dict(content, features=datasets.Features(features))
     whole = datasets.DatasetDict(parts) if len(parts) > 1 else next(iter(parts.values()))
     whole.save_to_disk(str(folder))
+    return folder
+
+
+def saved_by_path(folder: Path, paths: list[str]) -> Path:
+    """Saves what names images by their paths alone, as somebody else's program may; returns the folder."""
+    images = arrow.array([{"bytes": None, "path": each} for each in paths], IMAGES)
+    table = arrow.table({"image": images, "label": arrow.array([at % 2 for at in range(len(paths))])})
+    return saved_table(folder, table)
+
+
+def saved_table(folder: Path, table: arrow.Table, compression: str | None = None) -> Path:
+    """Saves rows as `save_to_disk` of Hugging Face `datasets` does; returns the folder."""
+    folder.mkdir()
+    options = arrow.ipc.IpcWriteOptions(compression=compression)
+    with (
+        arrow.OSFile(str(folder / "data.arrow"), "wb") as file,
+        arrow.ipc.new_stream(file, table.schema, options=options) as out,
+    ):
+        out.write_table(table, max_chunksize=7)
+    features = {"image": {"_type": "Image"}, "label": {"_type": "ClassLabel", "names": ["a", "b"]}}
+    (folder / INFO_FILE).write_text(json.dumps({"features": features}))
+    (folder / STATE_FILE).write_text(json.dumps({"_data_files": [{"filename": "data.arrow"}]}))
     return folder
 
 

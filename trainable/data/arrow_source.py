@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from PIL import Image
 
-from trainable.data.source import Integers, Source, changed_ns, file_content, open_image
+from trainable.data.source import FileSource, Integers, Source, changed_ns, file_content, open_image
 from trainable.data.table import MOST_BYTES, MOST_ROWS, check_memory
 from trainable.errors import DataError
 from trainable.files.paths import text_of
@@ -34,6 +34,17 @@ def open_table(files: Sequence[str]) -> pyarrow.Table:
     table = arrow.concat_tables(tables)
     table.validate(full=True)
     return table
+
+
+def paths_without_bytes(column: pyarrow.ChunkedArray) -> Iterator[tuple[int, str]]:
+    """Yield the numbers of the rows, from 0 on, of a column of images that have a path and no bytes, with the
+    path."""
+    before = 0
+    for chunk in column.chunks:
+        for row in np.flatnonzero(chunk.field("bytes").is_null().to_numpy(zero_copy_only=False)).tolist():
+            if path := chunk.field("path")[row].as_py():
+                yield before + row, path
+        before += len(chunk)
 
 
 def check_declared(files: Sequence[str], columns: int) -> None:
@@ -154,7 +165,8 @@ class ArrowSource(Source):
         return text_of(self.names[index]) if self.names[index] else f"row {int(self.rows[index])}"
 
     def sizes_and_times(self, indices: Integers) -> Integers:
-        """Returns the size of each image's bytes, 0 for a path, and the files' newest time of change."""
+        """Returns the size of each image's bytes, and the newest time of change of the files that hold them;
+        of an image that is stored as a path, those of its file."""
         from pyarrow.compute import binary_length
 
         sizes = np.concatenate(
@@ -163,9 +175,17 @@ class ArrowSource(Source):
                 for each in self._images.chunks
             ]
         )
-        newest = max(changed_ns(os.stat(file)) for file in self.files)
-        chosen = sizes[self.rows[indices]].astype(np.int64)
-        return np.stack([chosen, np.full(len(indices), newest, np.int64)], axis=1)
+        times = np.full(len(sizes), max(changed_ns(os.stat(file)) for file in self.files), np.int64)
+        if paths := dict(paths_without_bytes(self._images)):
+            rows = np.intersect1d(self.rows[indices], list(paths))
+            files = FileSource(self.root, [paths[row] for row in rows.tolist()], rows)
+            sizes[rows], times[rows] = files.sizes_and_times(np.arange(len(rows))).T
+        chosen = self.rows[indices]
+        return np.stack([sizes[chosen].astype(np.int64), times[chosen]], axis=1)
+
+    def files_by_path(self) -> Iterator[str]:
+        """Yield the files of the images that are stored as a path alone."""
+        return (os.path.join(self.root, path) for _, path in paths_without_bytes(self._images))
 
     @cached_property
     def _images(self) -> Any:

@@ -6,9 +6,10 @@ Arrow's streams, whose columns of images hold bytes or a path.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
@@ -16,8 +17,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from trainable.data.arrow_source import ArrowSource, check_declared, open_table
+from trainable.data.arrow_source import ArrowSource, check_declared, open_table, paths_without_bytes
 from trainable.data.classes import NO_LABEL, numbered, ordered
+from trainable.data.fingerprint import line_of
 from trainable.data.groups import capture_in, captured
 from trainable.data.manifest_rows import absolute
 from trainable.data.part_names import (
@@ -91,6 +93,17 @@ def read(root: Path, spec: Data) -> Collection:
     return Collection(str(root), "datasets", classes, sources, groups=grouped)
 
 
+def fingerprint(root: Path, spec: Data) -> str:
+    """Return sixteen hexadecimal digits over the name, size and time of change of each image that a saved set
+    names by a path alone. Raises DataError as `read` does."""
+    digest = hashlib.sha256()
+    for source in read(root, spec).parts.values():
+        assert isinstance(source, ArrowSource)
+        for line in map(line_of, source.files_by_path()):
+            digest.update(line.encode(errors="surrogateescape"))
+    return digest.hexdigest()[:16]
+
+
 def _folders(root: Path, spec: Data) -> dict[Split, Path]:
     if not (root / PARTS_FILE).is_file():
         refuse_excluded(spec, f"{root}, a saved set without splits,")
@@ -154,24 +167,14 @@ def _part(folder: Path, spec: Data, images: str, part: Split) -> _Part:
         [chunk.field("path") for chunk in stored.chunks], stored.type.field("path").type
     )
     paths = [path or "" for path in texts(fields, f"{folder}: column {column!r}")]
-    _refuse_outside(folder, images, _paths_without_bytes(stored), links=spec.root is not None)
+    _refuse_outside(folder, images, paths_without_bytes(stored), links=spec.root is not None)
     return _Part(files, column, paths, labels, _groups(folder, table, spec, paths, labels))
 
 
-def _paths_without_bytes(column: Any) -> Iterator[tuple[int, str]]:
-    """Yield the numbers of the rows, from 1 on, that have a path and no bytes, with the path."""
-    before = 1
-    for chunk in column.chunks:
-        for row in np.flatnonzero(chunk.field("bytes").is_null().to_numpy(zero_copy_only=False)).tolist():
-            if path := chunk.field("path")[row].as_py():
-                yield before + row, path
-        before += len(chunk)
-
-
 def _refuse_outside(folder: Path, images: str, paths: Iterable[tuple[int, str]], *, links: bool) -> None:
-    """Raise DataError for images that do not lie below a folder: whoever made the data set has written where
-    they are, and it may be a folder of this machine that is no part of it. Links may lead there too, unless a
-    person has named the folder: then `links` may lead anywhere."""
+    """Raise DataError for images, by row and path, that do not lie below a folder: whoever made the data set
+    has written where they are, and it may be a folder of this machine that is no part of it. Links may lead
+    there too, unless a person has named the folder: then `links` may lead anywhere."""
     real = lru_cache(maxsize=1024)(os.path.realpath)  # most images lie in few folders
 
     def is_inside(path: str) -> bool:
@@ -185,7 +188,7 @@ def _refuse_outside(folder: Path, images: str, paths: Iterable[tuple[int, str]],
 
     outside = [(row, path) for row, path in paths if not is_inside(path)]
     if outside:
-        rows = listed([str(row) for row, _ in outside])
+        rows = listed([str(row + 1) for row, _ in outside])
         raise DataError(
             f"{folder}: rows {rows} name images outside of {images}, the first {quoted(outside[0][1])}, by a "
             "path or a link; if you know the files, data.root names the folder in which they lie"

@@ -34,6 +34,7 @@ ASKED_AT_ONCE = 256
 FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM", "JPEG2000", "AVIF", "TGA")
 """Pillow may read these formats, whatever a file's ending says. Of its others some start a program, as EPS
 starts Ghostscript. TGA, which has no mark at its beginning, is tried last."""
+TILEWIDTH, TILELENGTH = 322, 323  # tags of TIFF 6.0, section 15
 MANY_PIXELS = 50_000_000
 """A blank page of paper, scanned with 600 dots an inch, has fewer, and perhaps a few hundred bytes."""
 PIXELS_OF_A_BYTE = 10_000
@@ -56,9 +57,26 @@ def open_image(file: str | io.BytesIO) -> Image.Image:
     if image.width * image.height > max(MANY_PIXELS, PIXELS_OF_A_BYTE * size):
         image.close()
         raise ValueError(f"it declares {image.width:,} x {image.height:,} pixels in {size:,} bytes")
+    if (tile := _tile(image)) is not None and tile[0] * tile[1] > max(
+        MANY_PIXELS, image.width * image.height
+    ):
+        image.close()
+        raise ValueError(
+            f"it declares tiles of {tile[0]:,} x {tile[1]:,} pixels for {image.width:,} x {image.height:,}"
+        )
     if isinstance(image, TiffImageFile) and image.tag_v2.get(ExifTags.Base.Orientation) in TURNED:
         image.filename = ""  # of a file with a name, Pillow 13 maps pixels as if they were turned already
     return image
+
+
+def _tile(image: Image.Image) -> tuple[int, int] | None:
+    """Return the width and height of an image's tiles, each unpacked whole; None without tiles."""
+    if not isinstance(image, TiffImageFile):
+        return None
+    match image.tag_v2.get(TILEWIDTH), image.tag_v2.get(TILELENGTH):
+        case int(width), int(height):
+            return width, height
+    return None  # libtiff refuses others
 
 
 def changed_ns(found: os.stat_result) -> int:

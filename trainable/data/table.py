@@ -134,7 +134,8 @@ def _encoding(content: bytes) -> str:
 def _separator(text: str, usual: str, required: Sequence[str]) -> str:
     """Return what stands between the cells of the header: the usual separator of such a file, unless another
     one finds more of the required columns, as where a spreadsheet writes decimals with a comma."""
-    header = next((line for line in text.splitlines() if line.strip()), "")
+    first = re.search(r"\S[^\r\n]*", text)  # to split all lines would take memory that nobody has counted
+    header = first[0] if first is not None else ""
 
     def found(separator: str) -> int:
         names = next(csv.reader([header], delimiter=separator, skipinitialspace=True), [])

@@ -14,7 +14,8 @@ from search.facts.cache import cache_file, cache_folder, read_cached, write_cach
 from search.facts.hardware import PerTrial
 from search.facts.measured import cached_or_measured, measured_anew
 from tests.spaces.small_facts import digits_facts
-from tests.trainable.data_forms import write_csv
+from tests.trainable.data_forms import saved_by_path, write_csv
+from tests.trainable.small_images import write_image
 from tests.trainable.small_masks import bands, write_mask, write_pairs
 from tests.trainable.small_segmentations import mask_recipe
 from trainable.recipe import Recipe
@@ -106,6 +107,31 @@ def test_a_manifest_whose_masks_are_painted_over_is_looked_at_anew(
     first = cache_file(base, "cpu")
     write_mask(folder / "masks" / "c.png", bands(1, 0))
     assert cache_file(base, "cpu") != first
+
+
+def test_masks_in_a_folder_elsewhere_that_are_painted_over_are_looked_at_anew(images: Path) -> None:
+    folder = write_pairs(images.parent / "pairs", dict.fromkeys("abcdef", (0, 1)))
+    (folder / "masks").rename(images.parent / "elsewhere")
+    masks = {"folder": "../elsewhere"}
+    base = mask_recipe(folder, {"task": {"kind": "segmentation", "masks": masks}})
+    first = cache_file(base, "cpu")
+    write_mask(images.parent / "elsewhere" / "c.png", bands(1, 0))
+    assert cache_file(base, "cpu") != first
+
+
+def test_an_image_that_a_saved_set_names_by_its_path_is_looked_at_anew(images: Path) -> None:
+    photographs = images.parent / "photographs"
+    for number in range(20):
+        write_image(photographs / f"{number}.png", value=number)
+    saved = saved_by_path(images.parent / "saved", [f"{number}.png" for number in range(20)])
+    base = recipe(saved, data__root=str(photographs))
+    first = cache_file(base, "cpu")
+    write_image(photographs / "7.png", value=99)
+    write_image(photographs / "none of them.png", value=99)
+    second = cache_file(base, "cpu")
+    assert second != first
+    (photographs / "none of them.png").unlink()
+    assert cache_file(base, "cpu") == second
 
 
 def test_a_changed_file_of_class_names_is_looked_at_anew(images: Path) -> None:

@@ -1,5 +1,7 @@
 """Tests what an image file becomes, and what the images say of themselves."""
 
+import struct
+import zlib
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -29,7 +31,17 @@ from trainable.data.measure import (
     membership_digest,
     sample,
 )
-from trainable.data.source import ArraySource, FileSource, Integers, Pixels, Selection, Split, open_image
+from trainable.data.source import (
+    TILELENGTH,
+    TILEWIDTH,
+    ArraySource,
+    FileSource,
+    Integers,
+    Pixels,
+    Selection,
+    Split,
+    open_image,
+)
 from trainable.errors import DataError
 from trainable.recipe.training import CenterCrop, Stretch
 
@@ -172,6 +184,31 @@ def test_an_image_with_far_more_pixels_than_bytes_is_not_decoded_and_a_blank_pag
 
     assert broken == [Broken("bomb.tif", f"it declares 8,000 x 8,000 pixels in {stored:,} bytes")]
     np.testing.assert_array_equal(pixels[0], 255)
+
+
+def test_a_small_image_of_huge_tiles_is_not_decoded(tmp_path: Path) -> None:
+    save_tile(tmp_path / "tiled.tif", 16)
+    save_tile(tmp_path / "bomb.tif", 8_192)
+
+    _, broken = decode(select(tmp_path, "tiled.tif", "bomb.tif"), Form(1, 8))
+
+    assert broken == [Broken("bomb.tif", "it declares tiles of 8,192 x 8,192 pixels for 10 x 10")]
+
+
+def save_tile(path: Path, side: int) -> None:
+    """Saves a grey image of 10 x 10 as one deflated tile of black (TIFF 6.0, sections 2 and 15)."""
+    tile = zlib.compress(bytes(side * side))
+    size, bits, deflate, offset, length = (
+        ((256, 10), (257, 10)),
+        (258, 8),
+        (259, 8),
+        (324, 8),
+        (325, len(tile)),
+    )
+    fields = [*size, bits, deflate, (262, 1), (TILEWIDTH, side), (TILELENGTH, side), offset, length]
+    directory = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in fields)
+    head = struct.pack("<2sHI", b"II", 42, 8 + len(tile))
+    path.write_bytes(head + tile + struct.pack("<H", len(fields)) + directory + bytes(4))
 
 
 def test_the_order_is_kept_although_threads_decode(tmp_path: Path) -> None:

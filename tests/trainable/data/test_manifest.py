@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -325,6 +326,18 @@ def test_rows_that_do_not_fit_in_memory_are_refused_before_they_are_read(
     said = rf"1,001 rows need about {needed:,} bytes of memory, .*; see that this is the list of images, and"
     with pytest.raises(DataError, match=said):
         load(Data(path=str(tmp_path / name)))
+
+
+def test_a_list_that_does_not_fit_in_memory_is_not_split_into_lines_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "images.csv").write_bytes(b"path,label\n" + b"ab\n" * 2**18)
+    monkeypatch.setattr("trainable.data.table.available_bytes", lambda: 2**20)
+    tracemalloc.start()
+    with pytest.raises(DataError, match="262,146 rows need about"):
+        load(Data(path=str(tmp_path / "images.csv")))
+    assert tracemalloc.get_traced_memory()[1] < 2**22
+    tracemalloc.stop()
 
 
 def test_repeated_text_that_does_not_fit_in_memory_is_refused(

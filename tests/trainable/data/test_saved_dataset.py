@@ -5,37 +5,16 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pyarrow as arrow
 import pytest
 from PIL import Image
 
+from tests.trainable.data_forms import IMAGES, saved_by_path, saved_table
 from trainable.data import load
-from trainable.data.saved_dataset import INFO_FILE, STATE_FILE
+from trainable.data.saved_dataset import INFO_FILE, STATE_FILE, read
 from trainable.errors import DataError
 from trainable.recipe.data import Data
-
-IMAGES = arrow.struct([("bytes", arrow.binary()), ("path", arrow.string())])
-
-
-def saved(folder: Path, paths: list[str]) -> Path:
-    """Saves what names images by their paths alone, as somebody else's program may; returns the folder."""
-    images = arrow.array([{"bytes": None, "path": each} for each in paths], IMAGES)
-    table = arrow.table({"image": images, "label": arrow.array([at % 2 for at in range(len(paths))])})
-    return saved_table(folder, table)
-
-
-def saved_table(folder: Path, table: arrow.Table, compression: str | None = None) -> Path:
-    folder.mkdir()
-    options = arrow.ipc.IpcWriteOptions(compression=compression)
-    with (
-        arrow.OSFile(str(folder / "data.arrow"), "wb") as file,
-        arrow.ipc.new_stream(file, table.schema, options=options) as out,
-    ):
-        out.write_table(table, max_chunksize=7)
-    features = {"image": {"_type": "Image"}, "label": {"_type": "ClassLabel", "names": ["a", "b"]}}
-    (folder / INFO_FILE).write_text(json.dumps({"features": features}))
-    (folder / STATE_FILE).write_text(json.dumps({"_data_files": [{"filename": "data.arrow"}]}))
-    return folder
 
 
 @pytest.fixture
@@ -53,7 +32,7 @@ def test_an_image_outside_of_the_folder_is_refused_with_its_row_and_the_field_th
     photographs: list[Path], tmp_path: Path, path: str
 ) -> None:
     inside = [f"{number}.png" for number in range(19)]
-    folder = saved(tmp_path / "downloaded", [*inside, path.format(str(photographs[0])[1:])])
+    folder = saved_by_path(tmp_path / "downloaded", [*inside, path.format(str(photographs[0])[1:])])
     with pytest.raises(DataError, match=r"rows 20 name images outside of .*downloaded.*data\.root names"):
         load(Data(path=str(folder)))
 
@@ -61,9 +40,9 @@ def test_an_image_outside_of_the_folder_is_refused_with_its_row_and_the_field_th
 def test_images_lie_in_the_folder_itself_or_in_the_one_that_is_named(
     photographs: list[Path], tmp_path: Path
 ) -> None:
-    absolute = saved(tmp_path / "absolute", list(map(str, photographs)))
-    relative = saved(tmp_path / "relative", [each.name for each in photographs])
-    own = saved(tmp_path / "own", [f"./{each.name}" for each in photographs])
+    absolute = saved_by_path(tmp_path / "absolute", list(map(str, photographs)))
+    relative = saved_by_path(tmp_path / "relative", [each.name for each in photographs])
+    own = saved_by_path(tmp_path / "own", [f"./{each.name}" for each in photographs])
     for each in photographs:
         (own / each.name).write_bytes(each.read_bytes())
     root = str(tmp_path / "photographs")
@@ -76,8 +55,28 @@ def test_images_lie_in_the_folder_itself_or_in_the_one_that_is_named(
         load(Data(path=str(absolute), root=str(own)))
 
 
+def test_an_image_that_is_named_by_its_path_has_the_size_and_time_of_its_file(
+    photographs: list[Path], tmp_path: Path
+) -> None:
+    images = [
+        {"bytes": file.read_bytes() if at < 10 else None, "path": str(file)}
+        for at, file in enumerate(photographs)
+    ]
+    table = arrow.table({"image": arrow.array(images, IMAGES), "label": arrow.array([0, 1] * 10)})
+    folder = saved_table(tmp_path / "half", table)
+    source = read(folder, Data(path=str(folder), root="/")).parts["train"]
+    every = np.arange(20)
+    before = source.sizes_and_times(every)
+    sizes = {str(file): file.stat().st_size for file in photographs}
+    assert before[:, 0].tolist() == [sizes[source.name(index)] for index in range(20)]
+    for number in (3, 15):
+        photographs[number].write_bytes(b"other")
+    changed = (source.sizes_and_times(every) != before).any(axis=1)
+    assert [source.name(index) for index in np.flatnonzero(changed).tolist()] == [str(photographs[15])]
+
+
 def test_a_root_is_a_folder_of_this_machine(photographs: list[Path], tmp_path: Path) -> None:
-    folder = saved(tmp_path / "downloaded", [each.name for each in photographs])
+    folder = saved_by_path(tmp_path / "downloaded", [each.name for each in photographs])
     with pytest.raises(DataError, match=r"data\.root: s3://a/b: expected a folder of this machine"):
         load(Data(path=str(folder), root="s3://a/b"))
 
@@ -86,7 +85,7 @@ def test_a_root_is_a_folder_of_this_machine(photographs: list[Path], tmp_path: P
 def test_a_link_that_leads_out_of_the_folder_is_refused_unless_the_folder_is_named(
     photographs: list[Path], tmp_path: Path, linked: str
 ) -> None:
-    folder = saved(tmp_path / "downloaded", [f"images/{each.name}" for each in photographs])
+    folder = saved_by_path(tmp_path / "downloaded", [f"images/{each.name}" for each in photographs])
     if linked == "folder":
         (folder / "images").symlink_to(tmp_path / "photographs")
     else:
@@ -101,7 +100,7 @@ def test_a_link_that_leads_out_of_the_folder_is_refused_unless_the_folder_is_nam
 def test_links_within_the_folder_are_followed_and_the_folder_may_be_one(
     photographs: list[Path], tmp_path: Path
 ) -> None:
-    folder = saved(tmp_path / "downloaded", [f"images/{each.name}" for each in photographs])
+    folder = saved_by_path(tmp_path / "downloaded", [f"images/{each.name}" for each in photographs])
     (tmp_path / "photographs").rename(folder / "blobs")
     (folder / "images").mkdir()
     for each in photographs:
@@ -130,8 +129,8 @@ def test_a_split_without_images_is_refused_and_may_be_left_out(
     photographs: list[Path], tmp_path: Path
 ) -> None:
     root = tmp_path / "photographs"
-    saved(root / "train", [each.name for each in photographs])
-    empty = saved(root / "test", [])
+    saved_by_path(root / "train", [each.name for each in photographs])
+    empty = saved_by_path(root / "test", [])
     (empty / STATE_FILE).write_text(json.dumps({"_data_files": []}))
     (root / "dataset_dict.json").write_text(json.dumps({"splits": ["train", "test"]}))
     spec = Data(path=str(root), root=str(root))
