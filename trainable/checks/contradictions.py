@@ -22,6 +22,7 @@ DIFFERENT = 0.02
 twice by hand differ by less, in most images; ours."""
 GROUPS = 200
 """So many images that occur twice are compared by their masks."""
+COPIES = 20  # of an image that occurs more often, so many masks are compared with the first
 
 
 @dataclass(frozen=True)
@@ -37,11 +38,14 @@ class NamedImage:
 def check_contradictions(groups: Sequence[list[NamedImage]], classes: Sequence[str]) -> Finding:
     """Returns the finding about equal images, in groups, that have different labels."""
     seen = sum(map(len, groups))
-    torn = [group for group in groups if len({image.label for image in group}) > 1]
+    torn = [(group, other) for group in groups if (other := _labelled_otherwise(group)) is not None]
     if not torn:
         return passed("contradictions", "no image has two labels")
-    count = sum(map(len, torn))
-    named = [" = ".join(f"{image.name} ({classes[image.label]})" for image in group[:2]) for group in torn]
+    count = sum(len(group) for group, _ in torn)
+    named = [
+        " = ".join(f"{image.name} ({classes[image.label]})" for image in (group[0], other))
+        for group, other in torn
+    ]
     return Finding(
         "contradictions",
         "warning" if count >= CONTRADICTING * seen else "note",
@@ -51,14 +55,18 @@ def check_contradictions(groups: Sequence[list[NamedImage]], classes: Sequence[s
     )
 
 
+def _labelled_otherwise(group: Sequence[NamedImage]) -> NamedImage | None:
+    return next((image for image in group if image.label != group[0].label), None)
+
+
 def check_mask_contradictions(data: DataSet, groups: Sequence[list[NamedImage]]) -> Finding:
     """Returns the finding about equal images, in groups, that have different masks."""
     twice = [group for group in groups if len(group) > 1][:GROUPS]
-    torn = [group for group in twice if _apart(*_masks(data, group)) > DIFFERENT]
+    torn = [(group, other) for group in twice if (other := _differing(data, group)) is not None]
     if not torn:
         return passed("contradictions", "no image has two masks")
-    named = [" = ".join(image.name for image in group[:2]) for group in torn]
-    count, seen = sum(map(len, torn)), sum(map(len, groups))
+    named = [f"{group[0].name} = {other.name}" for group, other in torn]
+    count, seen = sum(len(group) for group, _ in torn), sum(map(len, groups))
     return Finding(
         "contradictions",
         "warning" if count >= CONTRADICTING * seen else "note",
@@ -68,11 +76,16 @@ def check_mask_contradictions(data: DataSet, groups: Sequence[list[NamedImage]])
     )
 
 
-def _masks(data: DataSet, group: Sequence[NamedImage]) -> tuple[Pixels, Pixels]:
-    first, second = (
-        next(masks_at(data, data.parts[image.part], np.array([image.position]))) for image in group[:2]
+def _differing(data: DataSet, group: Sequence[NamedImage]) -> NamedImage | None:
+    """Return the first of some equal images whose mask differs from the first one's."""
+    masks = (
+        next(masks_at(data, data.parts[image.part], np.array([image.position]))) for image in group[:COPIES]
     )
-    return first, second
+    first = next(masks)
+    return next(
+        (image for image, mask in zip(group[1:], masks, strict=False) if _apart(first, mask) > DIFFERENT),
+        None,
+    )
 
 
 def _apart(first: Pixels, second: Pixels) -> float:

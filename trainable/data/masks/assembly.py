@@ -113,12 +113,21 @@ def _check_shown(collection: Collection, spec: Data, surveys: Mapping[Split, Sur
     advice = [
         *(["split anew (data.split_seed), since other parts show it"] if elsewhere else []),
         *(["raise data.train_limit"] if spec.train_limit is not None else []),
-        f"name what is not to be learnt in task.masks.void: [{', '.join(map(quoted, names))}]",
-        "set task.masks.values: binary if the masks number objects, which makes one class of them all",
     ]
+    if len(collection.classes) - len(missing) > 1:  # fewer could not be learnt
+        advice += [
+            f"name what is not to be learnt in task.masks.void: [{', '.join(map(quoted, names))}]",
+            "set task.masks.values: binary if the masks number objects, which makes one class of them all",
+        ]
+    else:
+        advice.append(
+            "see that task.masks.folder (of a manifest task.masks.column) names the masks, and that they "
+            "show it"
+        )
+    found = f"; {collection.found}" if collection.found else ""
     raise DataError(
         f"{collection.path}: no training image shows the class {listed(names, 20)}; expected each class in "
-        f"one or more: {'; or '.join(advice)}"
+        f"one or more: {'; or '.join(advice)}{found}"
     )
 
 

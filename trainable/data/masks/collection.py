@@ -168,15 +168,18 @@ def _said_below(pairs: Pairs, masks: Masks, found: Mapping[Split, RawSurvey]) ->
     for part, each in found.items():
         has_some, reaches = (each.values[:, least:].any(axis=1) for least in (1, masks.threshold))
         for row in np.flatnonzero(has_some & ~reaches).tolist():
-            largest = np.flatnonzero(each.values[row])[-1]
-            below.append(f"{pairs.parts[part].masks.name(row)} (at most {largest})")
+            own = np.flatnonzero(each.values[row])[-1]
+            below.append(f"{pairs.parts[part].masks.name(row)} (at most {own})")
     if not below:
         return ""
+    largest = int(np.flatnonzero(sum(each.values.sum(axis=0) for each in found.values()))[-1])
+    half = f"task.masks.threshold: {(largest + 1) // 2} if foreground begins at half of {largest}, or "
     return (
         f"masks with values above 0 and none from task.masks.threshold: {masks.threshold} on are all "
         f"background, {len(below)} of {sum(len(each.values) for each in found.values())}: "
         f"{listed(below, STRAY_NAMED)}; unless they show none, save their foreground as {FULL}, or set "
-        "task.masks.threshold: 1 if all but 0 is foreground in every mask"
+        f"{half if largest < masks.threshold else ''}task.masks.threshold: 1 if all but 0 is foreground in "
+        "every mask"
     )
 
 

@@ -161,3 +161,27 @@ def test_another_split_is_advised_only_where_parts_are_split_here(tmp_path: Path
     assert named
     assert all("no training image shows the class 2; expected each class in one" in each for each in named)
     assert {"data.split_seed" in each for each in named} == {split_here}
+
+
+@pytest.mark.parametrize(
+    ("threshold", "level", "advice"),
+    [
+        (None, 0, "or more: see that task.masks.folder (of a manifest task.masks.column) names the masks"),
+        (128, 0, "or more: see that task.masks.folder (of a manifest task.masks.column) names the masks"),
+        (
+            128,
+            15,
+            "set task.masks.threshold: 8 if foreground begins at half of 15, or task.masks.threshold: 1",
+        ),
+    ],
+)
+def test_of_binary_masks_without_foreground_no_class_and_no_value_is_left_out(
+    tmp_path: Path, threshold: int | None, level: int, advice: str
+) -> None:
+    write_pairs(tmp_path, dict.fromkeys("abcdef", (0, level // 2, level)))
+    values = {"task.masks.classes": None, "task.masks.values": "binary", "task.masks.threshold": threshold}
+    fault = refused(mask_recipe(tmp_path, values))
+    assert "no training image shows the class foreground" in fault
+    assert advice in fault
+    assert "task.masks.void" not in fault
+    assert "task.masks.values" not in fault
