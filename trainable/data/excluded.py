@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import chain
 from pathlib import Path
 
@@ -36,21 +37,13 @@ def excluded(sources: Mapping[Split, Source], spec: Data) -> dict[Split, NDArray
     """
     if spec.exclude is None:
         return {part: np.zeros(len(source), bool) for part, source in sources.items()}
-    path = without_tilde(spec.exclude)
-    if path.is_dir() or not path.exists():
-        problem = "is a folder; expected a CSV file" if path.is_dir() else "does not exist"
-        raise DataError(f"data.exclude: {path} {problem}; {WRITE_ANEW} writes such a list")
-    try:
-        table = read_table(path, [IMAGE], [PART], COLUMNS)
-    except DataError as error:
-        raise DataError(f"data.exclude: {error}") from None
     names_of = {part: names_in_list(source) for part, source in sources.items()}
-    known = set(chain.from_iterable(names_of.values()))
-    wanted: dict[tuple[Split | None, str], int] = {}
-    for number, cell, part in zip(table.numbers, table.columns[IMAGE], _parts(path, table), strict=True):
-        name = cell or ""
-        wanted[part, name if name in known else name.strip()] = number  # a file's name may begin with a space
-    found, seen = dict[Split, NDArray[np.bool_]](), set[tuple[Split | None, str]]()
+    wanted = _listed(spec, set(chain.from_iterable(names_of.values())))
+    path, found, seen = (
+        without_tilde(spec.exclude),
+        dict[Split, NDArray[np.bool_]](),
+        set[tuple[Split | None, str]](),
+    )
     for part, names in names_of.items():
         found[part] = np.array([(part, name) in wanted or (None, name) in wanted for name in names], bool)
         seen |= {key for name in names for key in ((part, name), (None, name))}
@@ -68,6 +61,33 @@ def excluded(sources: Mapping[Split, Source], spec: Data) -> dict[Split, NDArray
                 f"expected some to stay: take rows out of it{none_leaves_out(part)}"
             )
     return found
+
+
+def are_excluded(spec: Data, parts: Sequence[Split | None], names: Sequence[str]) -> list[bool]:
+    """Return which images `data.exclude` lists, by their parts and names, before any is looked for. Raises
+    DataError for a list that cannot be read."""
+    wanted = _listed(spec, set(names))
+    return [(part, name) in wanted or (None, name) in wanted for part, name in zip(parts, names, strict=True)]
+
+
+def _listed(spec: Data, known: AbstractSet[str]) -> dict[tuple[Split | None, str], int]:
+    """Return the line of each part and name in the list; there may be spaces around names, unless images are
+    called so, as far as they are `known`."""
+    if spec.exclude is None:
+        return {}
+    path = without_tilde(spec.exclude)
+    if path.is_dir() or not path.exists():
+        problem = "is a folder; expected a CSV file" if path.is_dir() else "does not exist"
+        raise DataError(f"data.exclude: {path} {problem}; {WRITE_ANEW} writes such a list")
+    try:
+        table = read_table(path, [IMAGE], [PART], COLUMNS)
+    except DataError as error:
+        raise DataError(f"data.exclude: {error}") from None
+    wanted: dict[tuple[Split | None, str], int] = {}
+    for number, cell, part in zip(table.numbers, table.columns[IMAGE], _parts(path, table), strict=True):
+        name = cell or ""
+        wanted[part, name if name in known else name.strip()] = number  # a file's name may begin with a space
+    return wanted
 
 
 def check_no_class_lost(spec: Data, classes: Sequence[str], before: Integers, after: Integers) -> None:

@@ -88,7 +88,8 @@ def fingerprint(spec: Data, mask: str | None = None) -> str:
     image, and of each mask in the column `mask`. Raises DataError as `read` does."""
     rows = rows_of(spec, mask)
     files = rows.files + rows.mask_files
-    local = [each for each in files if not is_uri(each)]
+    gone = spec.exclude is not None  # what is left out may have no file
+    local = [each for each in files if not is_uri(each) and not (gone and not os.path.exists(each))]
     found = FileSource("/", local, np.zeros(len(local), np.int64)).sizes_and_times(np.arange(len(local)))
     text = [rows.paths, rows.labels, rows.splits, rows.groups, files]
     digest = hashlib.sha256(repr(text).encode(errors="surrogateescape"))

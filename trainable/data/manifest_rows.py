@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainable.data.classes import NO_LABEL
+from trainable.data.excluded import IMAGE, are_excluded
 from trainable.data.groups import capture_in, captured
 from trainable.data.part_names import PartChoice, excluding, none_leaves_out, part_named, part_names
 from trainable.data.remote_data import cached, cached_objects
 from trainable.data.source import ASKED_AT_ONCE, ASKING_THREADS, Split
 from trainable.data.table import Table, read_table
-from trainable.errors import DataError, listed
+from trainable.errors import DataError, listed, quoted
 from trainable.files.paths import usable_path
 from trainable.files.regular import check_regular
 from trainable.files.store import Store, escaped, is_uri, unescaped
@@ -40,7 +41,8 @@ class Rows:
     files: list[str]
     """These are absolute paths on this machine, or URIs."""
     masks: list[str]
-    """The masks' paths are as the manifest has them; there are none for images with labels."""
+    """The masks' paths are as the manifest has them; there are none for images with labels. Of an image that
+    `data.exclude` leaves out there may be no mask, and no file."""
     mask_files: list[str]
 
 
@@ -53,7 +55,8 @@ def rows_of(spec: Data, mask: str | None = None) -> Rows:
     """Returns the rows, after all of them have been checked. With `mask`, the column with this name is in the
     place of the labels'.
 
-    Raises DataError with the numbers of rows that have no file, no label, or an unknown part, or occur twice.
+    Raises DataError with the numbers of rows that have no file, no label, or an unknown part, or occur twice;
+    what `data.exclude` leaves out may lack its file and its mask.
     """
     path = cached(spec.path) if is_uri(spec.path) else absolute(spec.path)
     if not path.exists():
@@ -84,7 +87,7 @@ def rows_of(spec: Data, mask: str | None = None) -> Rows:
         _groups(table, spec, paths, labels, path),
         [each for each in files if each is not None],
         [] if mask is None else seconds,
-        [each for each in mask_files if each is not None],
+        [each or "" for each in mask_files],
     )
 
 
@@ -182,45 +185,51 @@ def _raise_faults(
     mask_files: Sequence[str | None],
 ) -> None:
     """Raises DataError with every kind of fault that rows have, and the numbers of the first ones."""
-    columns, numbers = spec.columns, table.numbers
-    values = table.columns
+    columns, values = spec.columns, table.columns
+    gone = are_excluded(spec, splits, _unescaped(values[columns.path]))
 
-    def rows(is_faulty: Iterable[bool]) -> list[int]:
-        return [number for number, faulty in zip(numbers, is_faulty, strict=True) if faulty]
+    def staying(faulty: Iterable[bool]) -> list[bool]:
+        return [each and not out for each, out in zip(faulty, gone, strict=True)]
 
-    blank = [_is_blank(each) for each in values[second]]
-    has_list = spec.exclude is not None and not mask_files  # it may leave out all that have no label
+    # A list may leave out all that have no label: `kept` looks, once each image has its name
+    has_list = spec.exclude is not None and not mask_files
+    blank = staying(not has_list and _is_blank(each) for each in values[second])
+    lost = staying(_missing(files))
+    unmasked = staying(_missing(mask_files)) if mask_files else [False] * len(gone)
     split = columns.split or "split"
     odd = sorted(
-        {str(value) for value, part in zip(values.get(split, ()), splits, strict=False) if part is None}
+        {value or "" for value, part in zip(values.get(split, ()), splits, strict=False) if part is None}
     )
     expected = ", ".join(part_names(spec.named_parts).values())
     found = {
-        f"{columns.path} is empty": rows(not each for each in files),
-        f"{second} is empty{_of_one_part(blank, splits)}": [] if has_list else rows(blank),
-        f"{split} is {listed([repr(each) for each in odd], 3)}; expected {expected}{_excluding(odd)}": rows(
+        f"{columns.path} is empty": [not each for each in files],
+        f"{second} is empty": blank,
+        f"{split} is {listed([repr(each) for each in odd], 3)}; expected {expected}{_naming(odd)}": [
             each is None for each in splits
-        ),
-        "there is no such file": rows(_missing(files)),
-        **({"there is no such mask": rows(_missing(mask_files))} if mask_files else {}),
-        "the image is in an earlier row too": rows(_doubled(files)),
+        ],
+        "there is no such file": lost,
+        "there is no such mask": unmasked,
+        "the image is in an earlier row too": _doubled(files),
     }
-    faults = [
-        _in_rows(
-            fault, at, table.unit, _example(fault, at, table, second if "mask" in fault else columns.path)
-        )
-        for fault, at in found.items()
-        if at
-    ]
+    faults = list[str]()
+    for fault, faulty in found.items():
+        if at := [number for number, each in zip(table.numbers, faulty, strict=True) if each]:
+            example = _example(fault, at, table, second if "mask" in fault else columns.path)
+            faults.append(_in_rows(fault, at, table.unit, example) + _of_one_part(faulty, splits))
     if faults:
         count = "1 fault" if len(faults) == 1 else f"{len(faults)} kinds of faults"
-        raise DataError("\n  ".join([f"{where}: {count}", *faults]))
+        can_be_listed = any(map(any, (blank, lost, unmasked)))
+        advice = [f"data.exclude leaves out the images that a CSV file lists in a column {IMAGE}"]
+        raise DataError("\n  ".join([f"{where}: {count}", *faults, *(advice if can_be_listed else [])]))
 
 
-def _excluding(splits: Sequence[str]) -> str:
-    """Return how to leave out rows of other splits; a cell that is empty is of none."""
-    named = [each for each in splits if each and each != "None"]
-    return f"; {excluding(named)} leaves them out" if named else ""
+def _naming(splits: Sequence[str]) -> str:
+    """Return how to use or leave out rows of splits with other names; an empty one can only be named."""
+    if not splits:
+        return ""
+    name = f"; data.train, data.validation and data.test name them, such as data.test: {quoted(splits[0])}"
+    named = [each for each in splits if each]
+    return f"{name}; {excluding(named)} leaves them out" if named else name
 
 
 def _of_one_part(faulty: Sequence[bool], splits: Sequence[Split | None]) -> str:

@@ -88,6 +88,43 @@ def test_many_rows_with_a_fault_are_counted(tmp_path: Path, rows: list[Row]) -> 
     )
 
 
+def test_rows_without_a_file_or_a_label_are_refused_with_what_leaves_them_out(
+    tmp_path: Path, rows: list[Row]
+) -> None:
+    rows = [{**row, "split": "test" if number < 4 else "train"} for number, row in enumerate(rows)]
+    (tmp_path / "shots" / "00.png").unlink()
+    (tmp_path / "shots" / "03.png").unlink()
+    fault = fault_of(tmp_path, rows)
+    assert "(the first is shots/00.png); data.test: none leaves the test part out" in fault
+    assert "data.exclude leaves out the images that a CSV file lists in a column image" in fault
+    assert manifest(tmp_path, rows, test="none", test_fraction=0.0).info.test_images == 0
+    rows[8]["label"] = ""
+    fault = fault_of(tmp_path, rows)
+    assert "line 10: label is empty\n" in fault
+    assert "data.exclude leaves out the images" in fault
+    listed = write_csv(tmp_path / "out.csv", [{"image": rows[row]["path"]} for row in (0, 3)])
+    assert f"no label for 1 of 12 images of the train part: {rows[8]['path']};" in fault_of(
+        tmp_path, rows, exclude=str(listed)
+    )
+    listed = write_csv(tmp_path / "out.csv", [{"image": rows[row]["path"]} for row in (0, 3, 8)])
+    info = manifest(tmp_path, rows, exclude=str(listed)).info
+    assert (info.train_images + info.validation_images, info.test_images) == (11, 2)
+    assert fingerprint(Data(path=str(tmp_path / "images.csv"), exclude=str(listed)))
+    listed = write_csv(tmp_path / "out.csv", [{"image": rows[0]["path"], "part": "test"}])
+    assert "line 5: there is no such file" in fault_of(tmp_path, rows, exclude=str(listed))
+
+
+@pytest.mark.parametrize(("test", "train"), [("0", "1"), ("", "train")])
+def test_splits_of_other_names_are_refused_with_the_fields_that_name_them(
+    tmp_path: Path, rows: list[Row], test: str, train: str
+) -> None:
+    named = [{**row, "split": test if number < 4 else train} for number, row in enumerate(rows)]
+    fault = fault_of(tmp_path, named)
+    assert f"data.train, data.validation and data.test name them, such as data.test: {test!r}" in fault
+    assert ("data.exclude_parts" in fault) == (test != "")
+    assert manifest(tmp_path, named, train=train, test=test).info.test_images == 4
+
+
 def test_a_column_that_is_missing_is_named_with_those_that_are_there(tmp_path: Path, rows: list[Row]) -> None:
     found = fault_of(tmp_path, rows, columns=Columns(label="species", group="patient"))
     assert "there is no column 'species', 'patient'; its columns are path, label" in found

@@ -12,6 +12,7 @@ import pytest
 from tests.s3_server import S3Server
 from tests.trainable.data_forms import write_csv
 from tests.trainable.small_masks import bands, write_mask, write_pairs
+from trainable.data import load
 from trainable.data.manifest import fingerprint
 from trainable.data.masks.source import MaskedSource
 from trainable.data.reading import read
@@ -112,6 +113,17 @@ def test_every_kind_of_fault_is_in_one_message_with_the_lines(tmp_path: Path, ro
         "line 6: the image is in an earlier row too (the first is images/02.jpg)",
     ):
         assert expected in found
+
+
+def test_rows_whose_image_or_mask_is_missing_are_left_out_by_the_list_that_names_them(
+    tmp_path: Path, rows: list[Row]
+) -> None:
+    rows[0]["mask"], rows[1]["mask"], rows[2]["path"] = "", "masks/lost.png", "images/lost.jpg"
+    assert "data.exclude leaves out the images that a CSV file lists" in fault_of(tmp_path, rows)
+    listed = write_csv(tmp_path / "out.csv", [{"image": row["path"]} for row in rows[:3]])
+    info = load(Data(path=str(tmp_path / "images.csv"), exclude=str(listed)), masks=Masks()).info
+    assert info.train_images + info.validation_images + info.test_images == 5
+    assert fingerprint(Data(path=str(tmp_path / "images.csv"), exclude=str(listed)), "mask")
 
 
 def test_a_missing_column_is_named_with_those_that_are_there(tmp_path: Path, rows: list[Row]) -> None:
