@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trainable.data.part_names import named_part
 from trainable.data.source import ArraySource, Collection, Source, Split
 from trainable.errors import DataError, listed
 from trainable.files.host_memory import available_bytes
@@ -48,7 +49,10 @@ def collect(
     `by_class`, images are used in the order of their classes.
     Raises DataError for arrays of the wrong type or shape.
     """
-    checked = {part: _checked(f"{path}: {part}", *arrays) for part, arrays in parts.items()}
+    checked = dict[Split, Arrays]()
+    for part, arrays in parts.items():
+        with named_part(part):
+            checked[part] = _checked(f"{path}: {part}", *arrays)
     known = np.unique(np.concatenate([labels for _, labels in checked.values()]))
     if len(known) < 2:
         raise DataError(f"{path}: there is one class only, {_some(known)}; two are needed")
@@ -91,7 +95,10 @@ def _checked(where: str, images: NDArray[Any], labels: NDArray[Any]) -> Arrays:
         got = f"{labels.dtype} {list(labels.shape)}"
         raise DataError(f"{where}: labels must be one integer an image, [N] or [N, 1], got {got}")
     if len(images) != len(labels) or not len(images):
-        raise DataError(f"{where}: there are {len(images)} images and {len(labels)} labels")
+        raise DataError(
+            f"{where}: there are {len(images)} images and {len(labels)} labels; expected a label for each "
+            "image, and some images"
+        )
     if not images.size:
         raise DataError(f"{where}: the images have no pixels, their array is {list(images.shape)}")
     if labels.dtype.kind == "u" and int(labels.max()) > LARGEST_LABEL:

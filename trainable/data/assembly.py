@@ -137,7 +137,11 @@ def from_arrays(
     spec = spec or Data(path="arrays")
     refuse_excluded(spec, "a set of arrays")
     parts: dict[Split, Arrays | None] = {"train": train, "validation": validation, "test": test}
-    found = {part: arrays for part, arrays in parts.items() if arrays is not None}
+    found = {
+        part: arrays
+        for part, arrays in parts.items()
+        if arrays is not None and part not in spec.parts_left_out
+    }
     collection = kept(with_groups(collect(spec.path, spec.format, found, classes), spec), spec)
     return _assemble(collection, spec, resize or Stretch(), device_kind)
 

@@ -39,11 +39,8 @@ def excluded(sources: Mapping[Split, Source], spec: Data) -> dict[Split, NDArray
         return {part: np.zeros(len(source), bool) for part, source in sources.items()}
     names_of = {part: names_in_list(source) for part, source in sources.items()}
     wanted = _listed(spec, set(chain.from_iterable(names_of.values())))
-    path, found, seen = (
-        without_tilde(spec.exclude),
-        dict[Split, NDArray[np.bool_]](),
-        set[tuple[Split | None, str]](),
-    )
+    path = without_tilde(spec.exclude)
+    found, seen = dict[Split, NDArray[np.bool_]](), set[tuple[Split | None, str]]()
     for part, names in names_of.items():
         found[part] = np.array([(part, name) in wanted or (None, name) in wanted for name in names], bool)
         seen |= {key for name in names for key in ((part, name), (None, name))}

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from trainable.data.arrays import Arrays, check_fits, collect
-from trainable.data.part_names import none_leaves_out
+from trainable.data.part_names import named_part
 from trainable.data.source import Collection, Pixels, Split
 from trainable.errors import DataError
 from trainable.files.regular import check_regular, why
@@ -45,12 +45,11 @@ def read(folder: Path, left_out: Container[Split] = ()) -> Collection:
     files = _files(folder)
     parts: dict[Split, Arrays] = {}
     for part in sorted({part for part, _ in files if part not in left_out}):
-        for kind in ("images", "labels"):
-            if (part, kind) not in files:
-                raise DataError(
-                    f"{folder}: there is no file of {kind} for the {part} part{none_leaves_out(part)}"
-                )
-        parts[part] = (read_file(files[part, "images"]), read_file(files[part, "labels"]))
+        with named_part(part):
+            for kind in ("images", "labels"):
+                if (part, kind) not in files:
+                    raise DataError(f"{folder}: there is no file of {kind} for the {part} part")
+            parts[part] = (read_file(files[part, "images"]), read_file(files[part, "labels"]))
     if "train" not in parts:
         raise DataError(f"{folder}: expected train-images-idx3-ubyte and train-labels-idx1-ubyte (.gz)")
     return collect(str(folder), "idx", parts)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple, Self
 
 from trainable.data.source import Split
@@ -79,6 +80,15 @@ def refuse_excluded(spec: Data, what: str) -> None:
 def none_leaves_out(part: Split) -> str:
     """Return what to do with a part that cannot be used, as far as that part can be left out."""
     return f"; data.{part}: none leaves the {part} part out" if part != "train" else ""
+
+
+@contextmanager
+def named_part(part: Split) -> Iterator[None]:
+    """Add to every error about a part how that part is left out."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(f"{error}{none_leaves_out(part)}") from error
 
 
 def part_names(named: Mapping[Split, str | None] | None = None) -> dict[Split, str]:

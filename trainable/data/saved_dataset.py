@@ -25,7 +25,7 @@ from trainable.data.manifest_rows import absolute
 from trainable.data.part_names import (
     PartChoice,
     excluding,
-    none_leaves_out,
+    named_part,
     part_named,
     part_names,
     refuse_excluded,
@@ -68,7 +68,10 @@ def read(root: Path, spec: Data) -> Collection:
     """
     try:
         folders, images = _folders(root, spec), _images_folder(root, spec)
-        parts = {part: _part(folder, spec, images, part) for part, folder in folders.items()}
+        parts = dict[Split, _Part]()
+        for part, folder in folders.items():
+            with named_part(part):
+                parts[part] = _part(folder, spec, images)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{root}: is no folder that `datasets` has saved: {why(error)}") from error
     classes = ordered(chain.from_iterable(each.labels for each in parts.values()))
@@ -139,7 +142,7 @@ def _images_folder(root: Path, spec: Data) -> str:
     return str(absolute(spec.root))
 
 
-def _part(folder: Path, spec: Data, images: str, part: Split) -> _Part:
+def _part(folder: Path, spec: Data, images: str) -> _Part:
     import pyarrow as arrow
 
     state, features = _json(folder / STATE_FILE), _json(folder / INFO_FILE)["features"]
@@ -149,7 +152,7 @@ def _part(folder: Path, spec: Data, images: str, part: Split) -> _Part:
     if odd := [each for each in names if Path(each).name != each]:
         raise DataError(f"{folder}: {quoted(odd[0])} is no file of this folder")
     if not names:
-        raise DataError(f"{folder}: has no images; expected some in each part{none_leaves_out(part)}")
+        raise DataError(f"{folder}: has no images; expected some in each part")
     files = tuple(str(folder / each) for each in names)
     column = _column(folder, features, spec.columns.path, "Image", "path")
     label = _column(folder, features, spec.columns.label, "ClassLabel", "label")
@@ -160,7 +163,6 @@ def _part(folder: Path, spec: Data, images: str, part: Split) -> _Part:
         raise DataError(
             f"{folder}: {label}: there is no label in rows {listed([str(row) for row in empty])}; "
             "data.exclude leaves out the images that a CSV file lists in a column image"
-            f"{none_leaves_out(part)}"
         )
     stored = table.column(column)
     fields = arrow.chunked_array(

@@ -100,6 +100,22 @@ def test_missing_idx_files_are_an_error_that_says_which(tmp_path: Path) -> None:
         idx.read(tmp_path)
 
 
+def test_idx_files_of_a_test_part_that_do_not_fit_are_refused_with_what_leaves_it_out(
+    tmp_path: Path,
+) -> None:
+    write_idx(tmp_path, "train", False, "-")
+    write_idx(tmp_path, "t10k", False, "-")
+    (tmp_path / "t10k-labels-idx1-ubyte").write_bytes(idx_bytes(LABELS[:4].astype(np.uint8)))
+    with pytest.raises(
+        DataError, match=r"test: there are 6 images and 4 labels; .*; data\.test: none leaves"
+    ):
+        idx.read(tmp_path)
+    (tmp_path / "t10k-labels-idx1-ubyte").write_bytes(b"cut")
+    with pytest.raises(DataError, match=r"not an IDX file .*; data\.test: none leaves the test part out"):
+        idx.read(tmp_path)
+    assert list(idx.read(tmp_path, ("test",)).parts) == ["train"]
+
+
 def test_an_npz_file_in_medmnists_layout_is_read(tmp_path: Path) -> None:
     colour = np.repeat(IMAGES[..., None], 3, axis=-1)
     arrays: dict[str, Any] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -209,6 +210,44 @@ def test_a_published_test_part_without_labels_is_refused_with_what_leaves_it_out
         path = str(tmp_path / name)
         assert "data.test: none leaves the test part out" in fault_of(path)
         assert load(Data(path=path, test="none", test_fraction=0.0)).info.test_images == 0
+
+
+@pytest.mark.parametrize("labels", [[np.nan] * 4, [0, 1], []], ids=["no numbers", "too few", "none"])
+def test_a_test_part_of_arrays_that_cannot_be_used_is_refused_with_what_leaves_it_out(
+    tmp_path: Path, labels: list[float]
+) -> None:
+    images = np.zeros((16, 4, 4), np.uint8)
+    test = (images[: 4 if labels else 0], np.array(labels))
+    if len(labels) < 4:
+        test = (test[0], test[1].astype(int))
+    np.savez(
+        tmp_path / "a.npz",
+        train_images=images,
+        train_labels=np.arange(16) % 2,
+        test_images=test[0],
+        test_labels=test[1],
+    )
+    path = str(tmp_path / "a.npz")
+    assert fault_of(path).endswith("; data.test: none leaves the test part out")
+    assert load(Data(path=path, test="none", test_fraction=0.0)).info.train_images
+    arrays, spec = (images, np.arange(16) % 2), Data(test="none", test_fraction=0.0)
+    with pytest.raises(DataError, match=r"; data\.test: none leaves the test part out$"):
+        from_arrays(arrays, test=test)
+    assert from_arrays(arrays, test=test, spec=spec).info.train_images
+
+
+def test_a_split_of_a_saved_set_without_the_column_of_labels_is_refused_with_what_leaves_it_out(
+    tmp_path: Path,
+) -> None:
+    images = labelled({"train": [6, 6], "test": [2, 2]})
+    write_saved(images, tmp_path / "saved")
+    part = datasets.load_from_disk(str(tmp_path / "saved" / "test")).remove_columns("label")
+    part.save_to_disk(str(tmp_path / "test"))
+    shutil.rmtree(tmp_path / "saved" / "test")
+    (tmp_path / "test").rename(tmp_path / "saved" / "test")
+    fault = fault_of(str(tmp_path / "saved"))
+    assert "data.columns.label names one; data.test: none leaves the test part out" in fault
+    assert load(Data(path=str(tmp_path / "saved"), test="none", test_fraction=0.0)).info.train_images
 
 
 @pytest.mark.parametrize("train", ["", "train"])

@@ -12,6 +12,7 @@ from trainable.data.arrays import Arrays, check_images
 from trainable.data.masks.code import consecutive
 from trainable.data.masks.pairs import Pair, Pairs
 from trainable.data.masks.stores import MaskArray, in_bytes
+from trainable.data.part_names import named_part
 from trainable.data.source import ArraySource, Split
 from trainable.errors import DataError
 from trainable.recipe.tasks import Masks
@@ -26,7 +27,10 @@ def pairs_of_arrays(
     The classes are the names of the masks' values from 0 on, where a person gives any. Raises DataError for
     arrays of the wrong type or shape, and for values that no byte holds.
     """
-    checked = {part: _pair(f"{path}: {part}", *arrays, masks) for part, arrays in parts.items()}
+    checked = dict[Split, Pair]()
+    for part, arrays in parts.items():
+        with named_part(part):
+            checked[part] = _pair(f"{path}: {part}", *arrays, masks)
     return Pairs(path, format, checked, None if classes is None else consecutive(classes))
 
 
