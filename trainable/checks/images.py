@@ -193,6 +193,11 @@ def _values(images: Pixels, channels: int) -> Iterator[Finding]:
         faults.append(
             Finding("pixel values", "warning", f"{what}: {levels} levels are in use", LOST_DETAIL, SCALE_ALL)
         )
+    if len(constant) < channels and len(images) > 1 and bool((images == images[:1]).all()):
+        found = f"all of {len(images):,} training images are the same image"
+        means = "nothing tells one class from another"
+        do = "look at the files: they were written or copied from one image, under many names"
+        faults.append(Finding("pixel values", "error", found, means, do))
     if blank > 0.0 and len(constant) < channels:
         found = f"{blank:.1%} of {len(images):,} training images are of one colour"
         means = "their labels can only be learnt by heart"

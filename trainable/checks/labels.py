@@ -25,6 +25,9 @@ NOISE_POINTS = 5.0
 differences between recipes: the gains of the documents' table (PaddleClas guide, 003:70-82) are about one
 point each."""
 
+# Lists and folders write so where an image has no label; such a class may be meant all the same
+NO_LABEL_NAMES = frozenset({"-1", "nan", "na", "n/a", "none", "null", "?", "unlabeled", "unlabelled"})
+
 NEVER_TRAINED = "; data.min_images: 1 leaves out classes without training images"
 
 
@@ -41,6 +44,7 @@ def check_labels(data: DataSet, unscored: Unscored = "refuse") -> Iterator[Findi
             "nothing, if they are not to be learnt; else gather more of them, and lower data.min_images",
         )
     yield from missing
+    yield from _named_like_no_label(data)
     yield _balance(data)
     yield _validation_size(len(data.validation))
 
@@ -59,6 +63,25 @@ def _missing(data: DataSet, unscored: Unscored) -> Iterator[Finding]:
                 else "nobody will see how well they are learnt: scores are means over the other classes",
                 f"give the {name} part images of every class{none_leaves_out(name) or NEVER_TRAINED}",
             )
+
+
+def _named_like_no_label(data: DataSet) -> Iterator[Finding]:
+    two = len(data.info.classes) == 2  # -1 and 1 are the classes of many a set
+    odd = [
+        f"{name} ({count:,} training images)"
+        for name, count in zip(data.info.classes, data.info.class_counts, strict=True)
+        if name.strip().casefold() in NO_LABEL_NAMES and not (two and name == "-1")
+    ]
+    if odd:
+        yield Finding(
+            "class balance",
+            "warning",
+            f"a class is called {listed(odd)}",
+            "if the name means that these images have no label, the network learns them as one class all the "
+            "same",
+            "list them in a CSV file, in a column image, and leave them out by data.exclude: FILE and "
+            "data.min_images: 1; nothing, if it is a class",
+        )
 
 
 def _balance(data: DataSet) -> Finding:

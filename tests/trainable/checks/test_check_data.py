@@ -97,6 +97,33 @@ def test_a_class_that_the_test_part_alone_lacks_is_no_matter_of_its_training_ima
     assert "min_images" not in found.do
 
 
+@pytest.mark.parametrize(
+    ("names", "warned"),
+    [
+        (("-1", "0", "1"), "-1 (16 training images)"),
+        (("NA", "cat", "unlabeled"), "NA (16 training images), unlabeled (16 training images)"),
+        (("cat", "nan", "unknown"), "nan (16 training images)"),
+        (("0", "1", "2"), ""),
+    ],
+)
+def test_a_class_that_is_called_as_if_images_had_no_label_is_a_warning(
+    names: tuple[str, ...], warned: str
+) -> None:
+    data = data_set(48)
+    named = replace(data, info=replace(data.info, classes=names, class_counts=(16, 16, 16)))
+    found = [each for each in check_labels(named) if "no label" in each.means]
+    assert [(each.level, each.what) for each in found] == (
+        [("warning", f"a class is called {warned}")] if warned else []
+    )
+    assert all("data.exclude" in each.do for each in found)
+
+
+def test_minus_one_beside_one_is_a_class() -> None:
+    data = from_arrays((np.zeros((8, 4, 4), np.uint8), np.resize([-1, 1], 8)), spec=Data(test_fraction=0.0))
+    assert data.info.classes == ("-1", "1")
+    assert not [each for each in check_labels(data) if "no label" in each.means]
+
+
 # --- pixels -------------------------------------------------------------------------------------------
 
 
@@ -370,17 +397,19 @@ def test_a_check_that_crashes_leaves_the_findings_of_the_others(
     assert not [each for each in found.values() if each.what.startswith("not checked: the images show")]
 
 
-def test_of_black_images_that_alone_is_found_and_nothing_that_follows() -> None:
+@pytest.mark.parametrize("share", [0, 1], ids=["black", "one image"])
+def test_of_equal_images_that_alone_is_found_and_nothing_that_follows(share: int) -> None:
     data = data_set()
     assert isinstance(data.train, ArrayPart)
     assert isinstance(data.validation, ArrayPart)
-    black = replace(
+    image = data.train.images[:1] * np.uint8(share)
+    equal = replace(
         data,
-        train=replace(data.train, images=np.zeros_like(data.train.images)),
-        validation=replace(data.validation, images=np.zeros_like(data.validation.images)),
+        train=replace(data.train, images=np.repeat(image, len(data.train), axis=0)),
+        validation=replace(data.validation, images=np.repeat(image, len(data.validation), axis=0)),
     )
 
-    found = check(small_recipe(), data=black)
+    found = check(small_recipe(), data=equal)
 
     assert [each.check for each in found if each.level == "error"] == ["pixel values"]
     assert not {"duplicates", "contradictions", "learning", "one batch"} & by_name(found).keys()
