@@ -33,7 +33,7 @@ def trained(root: Path, *settings: str, out: str = "predicted") -> Path:
 def values_in(file: Path) -> np.ndarray:
     with Image.open(file) as image:
         assert image.mode == "P"
-        return stored_values(image)
+        return stored_values(image)[0]
 
 
 def test_masks_are_those_of_the_trained_weights_at_the_images_own_sizes(tmp_path: Path) -> None:

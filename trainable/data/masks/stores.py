@@ -38,15 +38,21 @@ MATLAB_ELEMENT_BYTES = 1024
 # gigabytes
 MATLAB_BYTES = 2**26
 
+Palette = bytes  # red, green and blue of each index from 0 on
+
 
 class MaskStore(abc.ABC):
     """Provides the masks of a part's images; cheap to make, picklable, and safe to read from several
     threads."""
 
     @abc.abstractmethod
+    def read(self, index: int) -> tuple[Pixels, Palette | None]:
+        """Return the raw values of a mask, uint8 [H, W], to which nobody writes, and its palette if they are
+        indices into one. Raises ValueError for what is no mask, and whatever its decoder raises."""
+
     def raw(self, index: int) -> Pixels:
-        """Returns the raw values of a mask, uint8 [H, W]; nobody writes to them. Raises ValueError for what
-        is no mask, and whatever its decoder raises."""
+        """Return the raw values alone, as `read` does."""
+        return self.read(index)[0]
 
     @abc.abstractmethod
     def name(self, index: int) -> str:
@@ -68,9 +74,8 @@ class MaskArray(MaskStore):
     def __init__(self, masks: Pixels) -> None:
         self.masks = masks
 
-    def raw(self, index: int) -> Pixels:
-        mask: Pixels = self.masks[index]
-        return mask
+    def read(self, index: int) -> tuple[Pixels, Palette | None]:
+        return self.masks[index], None
 
     def name(self, index: int) -> str:
         return str(index)
@@ -95,12 +100,13 @@ class MaskFiles(MaskStore):
         self.binary = binary
         self.lossy = lossy
 
-    def raw(self, index: int) -> Pixels:
+    def read(self, index: int) -> tuple[Pixels, Palette | None]:
         path = os.path.join(self.files.root, self.files.paths[index])
         if path.endswith(MATLAB):
-            return in_bytes(_matlab(path), self.binary)
+            return in_bytes(_matlab(path), self.binary), None
         with open_image(path) as image:
-            return in_bytes(stored_values(image, self.binary, self.lossy), self.binary)
+            values, palette = stored_values(image, self.binary, self.lossy)
+        return in_bytes(values, self.binary), palette
 
     def name(self, index: int) -> str:
         return self.files.name(index)
@@ -112,8 +118,12 @@ class MaskFiles(MaskStore):
         return len(self.files)
 
 
-def stored_values(image: Image.Image, binary: bool = False, lossy: bool = False) -> NDArray[Any]:
-    """Returns the numbers that the file has, [H, W]: a palette's indices, False and True of one bit, greys.
+def stored_values(
+    image: Image.Image, binary: bool = False, lossy: bool = False
+) -> tuple[NDArray[Any], Palette | None]:
+    """Return the numbers that the file has, [H, W], and the palette if they are indices into one; others are
+    greys, or False and True of one bit.
+
     Of `binary` masks a palette of greys means these greys, in whatever order they stand in it, and greys of
     two and four bits are levels of 255.
 
@@ -132,20 +142,25 @@ def stored_values(image: Image.Image, binary: bool = False, lossy: bool = False)
         )
     factor = 1 if binary else SPREAD.get(_layout_of(image), 1)
     values = np.asarray(image)
-    if binary and image.mode == "P" and (greys := _greys(image, values)) is not None:
-        shown: Pixels = greys[values]
-        return shown
-    return values if factor == 1 else values // np.uint8(factor)
+    if image.mode == "P":
+        palette = bytes(image.getpalette() or [])
+        if binary and (greys := _greys(palette, values)) is not None:
+            return greys[values], None
+        return values, palette
+    return values if factor == 1 else values // np.uint8(factor), None
 
 
-def _greys(image: Image.Image, indices: NDArray[Any]) -> Pixels | None:
+def colours_of(palette: Palette) -> Pixels:
+    """Return red, green and blue of each index, uint8 [256, 3]: black where the palette ends before."""
+    return np.frombuffer(palette.ljust(3 * (LARGEST + 1), b"\0"), np.uint8).reshape(-1, 3)
+
+
+def _greys(palette: Palette, indices: NDArray[Any]) -> Pixels | None:
     """The grey of each index, [256], of a palette whose used colours are different greys; where one is used,
     all of them decide, since a mask without an object may show the white of a palette of colours."""
-    colours = np.zeros((LARGEST + 1, 3), np.uint8)
-    palette = np.array(image.getpalette() or [], np.uint8).reshape(-1, 3)
-    colours[: len(palette)] = palette
+    colours = colours_of(palette)
     used = colours[np.unique(indices)]
-    looked_at = used if len(used) > 1 else palette
+    looked_at = used if len(used) > 1 else colours[: len(palette) // 3]
     is_grey = (looked_at == looked_at[:, :1]).all() and len(np.unique(used[:, 0])) == len(used)
     return colours[:, 0] if is_grey else None
 

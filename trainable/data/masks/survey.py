@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from PIL import ExifTags, Image
 from trainable.data.decode import CHUNK, Broken
 from trainable.data.masks.code import MaskCode
 from trainable.data.masks.pairs import Pair
-from trainable.data.masks.stores import LARGEST
+from trainable.data.masks.stores import LARGEST, Palette
 from trainable.data.source import TURNED, Integers, Pixels
 from trainable.errors import listed
 
@@ -31,6 +31,7 @@ class RawSurvey(NamedTuple):
     values: Integers
     """How many pixels have each raw value, int64 [N, 256]."""
     digests: Pixels  # a digest of the values of all pixels in their places, uint8 [N, 16]
+    palettes: Sequence[Palette | None]  # of each mask whose values are indices into one
     faults: Mapping[int, Broken]
     """By row, the masks that cannot be read or do not fit their images; they have zeros above."""
 
@@ -50,12 +51,15 @@ def survey(pair: Pair, *, foreground: int | None) -> RawSurvey:
     count = len(pair.masks)
     sizes, values = np.zeros((count, 2), np.int64), np.zeros((count, LARGEST + 1), np.int64)
     digests = np.zeros((count, DIGEST_BYTES), np.uint8)
+    palettes: list[Palette | None] = [None] * count
+    one_of_each = dict[Palette | None, Palette | None]()  # most masks have the same
 
     def look_at(start: int) -> dict[int, Broken]:
         faults = dict[int, Broken]()
         for index in range(start, min(start + CHUNK, count)):
             try:
-                mask = _checked(pair, index)
+                mask, palette = _checked(pair, index)
+                palettes[index] = one_of_each.setdefault(palette, palette)
                 sizes[index], values[index] = mask.shape, count_values(mask)
                 shown = mask if foreground is None else (mask >= foreground).astype(np.uint8)
                 digests[index] = digest_of(shown)
@@ -65,7 +69,9 @@ def survey(pair: Pair, *, foreground: int | None) -> RawSurvey:
 
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         found = [*pool.map(look_at, range(0, count, CHUNK))]
-    return RawSurvey(sizes, values, digests, {row: fault for some in found for row, fault in some.items()})
+    return RawSurvey(
+        sizes, values, digests, palettes, {row: fault for some in found for row, fault in some.items()}
+    )
 
 
 def faults_outside(pair: Pair, found: RawSurvey, code: MaskCode) -> list[Broken]:
@@ -107,9 +113,10 @@ def upright_size(image: Image.Image) -> tuple[int, int]:
     return (image.height, image.width) if orientation in TURNED else image.size
 
 
-def _checked(pair: Pair, index: int) -> Pixels:
-    """Returns a mask's raw values. Raises ValueError if its image has another size or does not open."""
-    mask = pair.masks.raw(index)
+def _checked(pair: Pair, index: int) -> tuple[Pixels, Palette | None]:
+    """Returns a mask as its store reads it. Raises ValueError if its image has another size or does not
+    open."""
+    mask, palette = pair.masks.read(index)
     height, width = mask.shape
     if not mask.size:
         raise ValueError("has no pixels; expected those of its image")
@@ -123,4 +130,4 @@ def _checked(pair: Pair, index: int) -> Pixels:
             f"has {width} x {height} pixels, and its image {pair.images.name(index)} {size[0]} x {size[1]} "
             "as it is shown; expected one size: save the mask as its image is shown, without mixing values"
         )
-    return mask
+    return mask, palette

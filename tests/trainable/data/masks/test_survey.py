@@ -350,3 +350,69 @@ def test_masks_that_a_threshold_makes_all_background_are_named(tmp_path: Path) -
         "foreground as 255, or set task.masks.threshold: 1 if all but 0 is foreground in every mask"
     )
     assert collection(tmp_path, values="binary", threshold=1).found == ""
+
+
+BLACK, RED, GREEN = (0, 0, 0), (200, 0, 0), (0, 200, 0)
+
+
+def greys(*values: int) -> list[tuple[int, ...]]:
+    return [(value,) * 3 for value in values]
+
+
+def write_palette(path: Path, indices: NDArray[np.uint8], *colours: tuple[int, ...]) -> None:
+    """Write a mask as indices into these colours."""
+    image = Image.fromarray(indices)
+    image.putpalette([level for colour in colours for level in colour])
+    image.save(path)
+
+
+def test_an_index_that_has_other_colours_in_other_masks_is_refused(tmp_path: Path) -> None:
+    """Programs that make files smaller number the colours of each file anew."""
+    write_pairs(tmp_path / "train", {"a": (0, 1, 2), "b": (0, 1), "c": (0, 1)})
+    write_pairs(tmp_path / "val", {"d": (0, 1), "e": (0, 1)})
+    write_palette(tmp_path / "train/masks/a.png", bands(0, 1, 2), BLACK, RED, GREEN)
+    write_palette(tmp_path / "train/masks/b.png", bands(0, 1), BLACK, RED)
+    write_palette(tmp_path / "train/masks/c.png", bands(0, 1), *greys(0, 1, 2))  # as without a palette
+    assert collection(tmp_path).classes == ("0", "1", "2")
+
+    write_palette(tmp_path / "val/masks/d.png", bands(0, 1), BLACK, GREEN)
+
+    assert fault_of(tmp_path) == (
+        f"{tmp_path}: index 1 is (200, 0, 0) in the palette of train/masks/a.png, and (0, 200, 0) in that of "
+        "val/masks/d.png; an index is the number of a class, so expected one colour for it in every mask. "
+        "Programs that make files smaller number colours anew in each: write the number of each pixel's "
+        "class as a grey PNG, of mode L"
+    )
+    (tmp_path / "out.csv").write_text("image\nval/images/d.jpg\n")
+    assert read(Data(path=str(tmp_path), exclude=str(tmp_path / "out.csv")), False, Masks()).classes
+
+
+@pytest.mark.parametrize("others", ["", "b"])
+def test_an_index_whose_grey_is_the_number_of_another_class_is_refused(tmp_path: Path, others: str) -> None:
+    """Greys for people to see, as 0, 127 and 255 of the classes 0, 1 and 2, are no such numbers."""
+    write_pairs(tmp_path, dict.fromkeys("ab", (0, 1, 2)))
+    written = [tmp_path / "masks" / f"{name}.png" for name in "ab" if name != others]
+    for path in written:
+        write_palette(path, bands(0, 1, 2), *greys(0, 127, 255))
+    assert collection(tmp_path).classes == ("0", "1", "2")
+
+    for path in written:
+        write_palette(path, bands(0, 1, 2), *greys(0, 2, 1))
+
+    assert "index 1 is the grey 2 in the palette of masks/a.png, and 2 is a class, too; an index" in fault_of(
+        tmp_path
+    )
+
+
+def test_the_background_of_binary_masks_has_one_colour_in_every_palette(tmp_path: Path) -> None:
+    write_pairs(tmp_path, dict.fromkeys("abc", (0, 255)))
+    write_palette(tmp_path / "masks" / "a.png", bands(0, 1), BLACK, RED)
+    write_palette(tmp_path / "masks" / "b.png", bands(0, 1, 2), BLACK, GREEN, RED)  # objects in any colours
+    assert collection(tmp_path, values="binary", threshold=1).classes == ("background", "foreground")
+
+    write_palette(tmp_path / "masks" / "c.png", bands(1, 0), RED, BLACK)
+
+    assert (
+        "index 0 is (0, 0, 0) in the palette of masks/a.png, and (200, 0, 0) in that of masks/c.png; 0 is "
+        "background, so expected one colour for it in every mask" in fault_of(tmp_path, values="binary")
+    )
