@@ -53,7 +53,7 @@ from spaces.space import Space
 from trainable.data import DataInfo, DataSet, resolve
 from trainable.data.dataset import LOST_DETAIL
 from trainable.data.measure import comparable
-from trainable.errors import UserError
+from trainable.errors import UserError, listed
 from trainable.recipe import Recipe
 from trainable.recipe.distillation import TEACHER
 from trainable.recipe.metrics import Kind
@@ -258,6 +258,11 @@ def _say_unknown_statistics(base: Recipe, say: Say, *, download: bool) -> None:
 
 def check_unchanged(path: str, before: DataInfo, now: DataInfo) -> None:
     """Raises UserError if the images are no longer those that the search began with."""
+    if before.classes != now.classes:
+        raise UserError(
+            f"{path}: the classes were {listed(before.classes)} when the search began, and are "
+            f"{listed(now.classes)} now; give them their former names, or start a new search"
+        )
     if before.digest == now.digest and before.stored in ("", now.stored):
         return
     if not before.stored or not comparable(before.digest, now.digest):

@@ -76,7 +76,7 @@ def trained(
     known = Origins.of(recipe.provenance)
     now = known.with_images(images.info)
     if changes := list(known.changes(now, recipe)):
-        means = ": the weights were trained with other images, or another split of them; put the former back"
+        means = ": they are not what the weights were trained with; put the former back"
         raise UserError("; ".join(changes) + (means if known.comparable(now) else ""))
     images.be_here()
     code = tuple(known.changes(replace(known, code=digests_of(model=model, data=data)), recipe))

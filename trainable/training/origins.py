@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib import metadata
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from torch import nn
 
 from trainable.data import DataInfo
 from trainable.data.measure import comparable
+from trainable.errors import quoted
 from trainable.models.own import source_digest
 from trainable.models.weights import file_digest, weights_digest
 from trainable.recipe import Recipe
@@ -41,6 +43,7 @@ class Origins:
     teacher: str | None = None  # the teacher's weights
     teacher_recipe: str | None = None
     code: Mapping[str, str] = field(default_factory=dict)  # a person's own functions, by what each gives
+    classes: tuple[str, ...] = ()  # the names of the classes, which the digest of the images does without
 
     @classmethod
     def of(cls, provenance: Provenance | None) -> Origins:
@@ -54,6 +57,7 @@ class Origins:
             provenance.teacher_digest,
             provenance.teacher_recipe,
             provenance.code,
+            provenance.class_names,
         )
 
     @classmethod
@@ -68,6 +72,7 @@ class Origins:
             None if teacher is None else teacher.digest,
             None if teacher is None else teacher.recipe_digest,
             code or {},
+            info.classes,
         )
 
     @classmethod
@@ -82,11 +87,12 @@ class Origins:
             weights_digest(recipe.model),
             None if files is None else file_digest(files.weights),
             None if files is None or files.recipe is None else files.recipe.digest(),
+            classes=info.classes,
         )
 
     def with_images(self, info: DataInfo) -> Origins:
         """Return the same, of the images of a data set."""
-        return replace(self, images=info.digest, files=info.files)
+        return replace(self, images=info.digest, files=info.files, classes=info.classes)
 
     def provenance(self) -> dict[str, Any]:
         """Return the fields of a provenance that say it."""
@@ -97,6 +103,7 @@ class Origins:
             "teacher_digest": self.teacher,
             "teacher_recipe": self.teacher_recipe,
             "code": dict(self.code),
+            "class_names": self.classes,
         }
 
     def comparable(self, now: Origins) -> bool:
@@ -117,6 +124,8 @@ class Origins:
             yield f"{images} {_both(self.images, now.images)}"
         elif self.files and now.files and self.files != now.files:
             yield f"{files} {_both(self.files, now.files)}"
+        elif renamed := next(_renamed(self.classes, now.classes), None):
+            yield f"{data}: the classes have other names than those {found} ({renamed})"
         if self.weights not in (None, now.weights):
             weights = "model.weights: these are not the weights that the recipe was trained from"
             yield f"{weights} {_both(self.weights, now.weights)}"
@@ -132,6 +141,14 @@ class Origins:
             if (before := self.code.get(word, digest)) != digest:
                 source = f"{word}: the source of this function is not that of the one {found}"
                 yield f"{source} {_both(before, digest)}"
+
+
+def _renamed(before: tuple[str, ...], now: tuple[str, ...]) -> Iterator[str]:
+    """Yield in words each class that has another name now; arrays have numbers in place of names."""
+    if before and now and not any(all(each.isdecimal() for each in names) for names in (before, now)):
+        for number, (old, new) in enumerate(zip_longest(before, now, fillvalue="none")):
+            if old != new:
+                yield f"class {number} was {quoted(old)}, and is {quoted(new)} now"
 
 
 def _both(before: str | None, now: str | None) -> str:
@@ -183,7 +200,6 @@ def provenance_of(run: Run, scores: Mapping[str, float], origins: Origins) -> Pr
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
             "metrics": dict(scores),
             "pruned": None,  # a run builds the recipe's own network
-            "class_names": run.data.info.classes,
             "threads": torch.get_num_threads(),
             "device": device_name(run.device),
             "micro_batch": run.micro_batch,

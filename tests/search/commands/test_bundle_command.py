@@ -149,7 +149,7 @@ def test_a_diverged_trial_and_a_damaged_checkpoint_are_refused(tunebook: Tuneboo
     (folder / FACTS_FILE).write_text(facts.replace(load(Data()).info.digest, f"{DIGEST_FORM}{'0' * 16}"))
     code, _, error = tunebook("bundle", folder, "-o", "new", "--trial", 0)
     assert code == 2
-    assert "other images, or another split of them; put the former back" in error
+    assert "they are not what the weights were trained with; put the former back" in error
     state = folder / "trials/0000/epoch-0001/state.pt"
     state.write_bytes(state.read_bytes()[:1000])
     with pytest.warns(UserWarning, match="left out, since it cannot be read"):

@@ -216,7 +216,7 @@ def test_other_images_than_those_of_the_training_are_refused(tmp_path: Path) -> 
     assert outcome.recipe.provenance is not None
     content = (tmp_path / "recipe.yaml").read_text()
     (tmp_path / "recipe.yaml").write_text(content.replace("split_seed: 0", "split_seed: 1"))
-    with pytest.raises(UserError, match="other images, or another split of them; put the former back"):
+    with pytest.raises(UserError, match="not what the weights were trained with; put the former back"):
         trained_in(tmp_path)
     (tmp_path / "recipe.yaml").write_text(content)
     (tmp_path / "model.safetensors").write_bytes(b"half a file")

@@ -14,7 +14,8 @@ from trainable.recipe.provenance import FreshRuns, Provenance, Verification
 from trainable.training.origins import Origins, provenance_of
 from trainable.training.run import Run
 
-KNOWN = Origins("images", "files", "weights", "teacher", "its recipe", {"model": "source"})
+CLASSES = ("cat", "dog")
+KNOWN = Origins("images", "files", "weights", "teacher", "its recipe", {"model": "source"}, CLASSES)
 TAUGHT = Recipe().with_values({"data.path": "photos", "distillation.teacher": "/big"})
 
 
@@ -37,6 +38,15 @@ def test_each_change_is_one_line_with_both_digests(change: dict[str, Any], said:
     assert line.endswith(f"(digest {before}, now x)")
 
 
+def test_classes_that_changed_their_names_are_a_change_and_the_numbers_of_an_array_are_none() -> None:
+    (line,) = KNOWN.changes(replace(KNOWN, classes=("dog", "cat")), TAUGHT)
+    assert line == (
+        "data.path photos: the classes have other names than those that the recipe was found with "
+        "(class 0 was 'cat', and is 'dog' now)"
+    )
+    assert not list(KNOWN.changes(replace(KNOWN, classes=("0", "1")), TAUGHT))
+
+
 def test_a_digest_of_an_earlier_version_is_not_taken_for_other_images() -> None:
     earlier = replace(KNOWN, images="697267636c22f6a4")
     (line,) = earlier.changes(replace(KNOWN, images=f"{DIGEST_FORM}0"), TAUGHT)
@@ -51,9 +61,10 @@ def test_what_is_the_same_or_was_not_known_is_no_change() -> None:
 
 def test_files_count_only_where_the_digest_of_the_images_reads_some_of_them() -> None:
     info = replace(data_set().info, digest="images", stored="others")
-    (line,) = KNOWN.changes(KNOWN.with_images(replace(info, whole=False)), TAUGHT)
+    known = replace(KNOWN, classes=info.classes)
+    (line,) = known.changes(known.with_images(replace(info, whole=False)), TAUGHT)
     assert line.endswith("(digest files, now others)")
-    assert not list(KNOWN.changes(KNOWN.with_images(replace(info, whole=True)), TAUGHT))
+    assert not list(known.changes(known.with_images(replace(info, whole=True)), TAUGHT))
 
 
 def test_a_teacher_that_a_recipe_does_without_is_no_change() -> None:
