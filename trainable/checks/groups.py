@@ -90,13 +90,14 @@ def _tried(data: DataSet, series: Series, compared: Comparison, spec: Data) -> s
     left = f"; {remain:,} of the {copies:,} copies between parts could remain" if copies else ""
     refused = _refusal(data, series, spec)
     tried = f"{quoted(series.expression)} makes {series.count:,} groups of {images:,} images{left}{refused}"
-    if series.joined is None:
-        return tried
-    return (
-        f"{tried}. Equal names in two classes are two series there; if they are one, "
-        f"{quoted(series.joined.expression)} makes {series.joined.count:,} groups"
-        + _refusal(data, series.joined, spec)
-    )
+    for reading, other in (
+        ("Equal names in two classes are two series there; if they are one", series.joined),
+        ("If the number that names begin with counts the images of a series", series.turned),
+    ):
+        if other is not None:
+            makes = f"{quoted(other.expression)} makes {other.count:,} groups"
+            tried += f". {reading}, {makes}{_refusal(data, other, spec)}"
+    return tried
 
 
 def _refusal(data: DataSet, series: Series, spec: Data) -> str:

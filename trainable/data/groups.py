@@ -21,13 +21,12 @@ PART_FOLDERS = frozenset({"train", "val", "valid", "validation", "test"})
 SHOWN = 3
 """So many groups or images are named."""
 
+FOLDER_ABOVE = r"([^/]+)/[^/]+/[^/]+$"  # a patient of patient/visit/image
 FOLDER = r"([^/]+)/[^/]+$"  # the folder of an image, below that of its class
-FOLDER_IN_CLASS = r"(?P<in_class>[^/]+)/[^/]+$"  # the same, where each class has series of its own
-# These are tried to find series; `data.group` takes them as they are
-EXPRESSIONS = (
-    FOLDER,
-    r"(?:^|/)([^/]+)[ _.-][A-Za-z]*[0-9]+[.][A-Za-z0-9]+$",  # IMG_01 of IMG_01_003.png
-)
+BEFORE_NUMBER = r"(?:^|/)([^/]+)[ _.-][A-Za-z]*[0-9]+[.][A-Za-z0-9]+$"  # IMG_01 of IMG_01_003.png
+BEHIND_NUMBER = r"(?:^|/)[0-9]+[ _.-]([^/]+)[.][A-Za-z0-9]+$"  # clip7 of 003_clip7.png
+# These are tried to find series, larger ones before smaller; `data.group` takes them as they are
+EXPRESSIONS = (FOLDER_ABOVE, FOLDER, BEFORE_NUMBER, BEHIND_NUMBER)
 # What a capture of this name finds is of its class alone: s1 of cats is another group than s1 of dogs
 IN_CLASS = "in_class"
 
@@ -206,6 +205,8 @@ class Series:
     drawn: tuple[Split, ...]  # training, and the parts that are split off from it: none of the data's own
     # The same with equal names in several classes as one series, where they are several here
     joined: Series | None = None
+    # The same by what stands behind the number that names begin with, which may count images and not series
+    turned: Series | None = None
 
     @property
     def count(self) -> int:
@@ -213,7 +214,7 @@ class Series:
 
 
 def series_of(members: Members, classes: Sequence[str], *, labelled: bool = True) -> Series | None:
-    """Return the first of EXPRESSIONS by which images are in series of several, which are no classes; unless
+    """Return by the first of EXPRESSIONS that images are in series of several, which are no classes; unless
     images are `labelled`, as those with masks are not, equal names are one series."""
     paths = {
         part: [selection.source.name(index) for index in selection.indices.tolist()]
@@ -222,18 +223,24 @@ def series_of(members: Members, classes: Sequence[str], *, labelled: bool = True
     drawn = tuple(part for part, each in members.items() if each.source is members["train"].source)
     labels = {part: [classes[each] for each in selection.labels] for part, selection in members.items()}
     images = sum(map(len, paths.values()))
-    for expression in EXPRESSIONS:
+
+    def found_by(expression: str) -> Series | None:
         pattern = re.compile(expression)
         found = {part: tuple(_captures(pattern, each)) for part, each in paths.items()}
         if sum(map(len, found.values())) < images:
-            continue
+            return None
         series = _series(expression, found, drawn)
-        if labelled and expression == FOLDER and _are_counted_anew(found, labels):
+        if labelled and expression in (FOLDER_ABOVE, FOLDER) and _are_counted_anew(found, labels):
             own = {part: _in_class(names, labels[part]) for part, names in found.items()}
-            series = replace(_series(FOLDER_IN_CLASS, own, drawn), joined=series)
+            in_class = expression.replace("(", f"(?P<{IN_CLASS}>", 1)
+            series = replace(_series(in_class, own, drawn), joined=series)
         few = LEAST_PEOPLE if _are_people(found) else SERIES_A_CLASS * len(classes) + 1
-        if few <= series.count <= images // IMAGES_A_SERIES:
-            return series
+        return series if few <= series.count <= images // IMAGES_A_SERIES else None
+
+    for expression in EXPRESSIONS:
+        if (series := found_by(expression)) is not None:
+            turned = found_by(BEHIND_NUMBER) if expression == BEFORE_NUMBER else None
+            return replace(series, turned=turned)
     return None
 
 

@@ -343,6 +343,39 @@ def test_counted_series_are_one_where_most_classes_share_them_and_the_images_are
     assert "in_class" not in finding.do
 
 
+@pytest.mark.parametrize("visits", [["left", "right"], [f"visit{number}" for number in range(6)]])
+def test_of_two_folders_below_the_class_the_upper_one_is_proposed(tmp_path: Path, visits: list[str]) -> None:
+    """By the lower one, equal names of visits would join patients, and part each of them."""
+    for label in ("ill", "well"):
+        for patient in ("king", "lee", "moon", "nash", "owen", "park"):
+            for visit in visits:
+                for number in range(2):
+                    write_image(tmp_path / label / patient / visit / f"{number}.png", value=number)
+    (finding,) = check_groups(load(Data(path=str(tmp_path))))
+    assert "'([^/]+)/[^/]+/[^/]+$' makes 6 groups" in finding.do
+
+
+def test_a_number_that_names_begin_with_may_count_images_and_both_readings_are_named(tmp_path: Path) -> None:
+    for label, first in (("a", 0), ("b", 6)):
+        for clip in range(first, first + 6):
+            for number in range(8):
+                write_image(tmp_path / label / f"{number:03}_clip{clip}.png", value=20 * clip + number)
+    (finding,) = check_groups(load(Data(path=str(tmp_path))))
+    behind = r"(?:^|/)[0-9]+[ _.-]([^/]+)[.][A-Za-z0-9]+$"
+    assert "makes 8 groups of 96 images" in finding.do
+    assert f"counts the images of a series, {behind!r} makes 12 groups" in finding.do
+    grouped = load(Data(path=str(tmp_path), group=behind))
+    assert level_of(grouped) == "passed"
+
+
+def test_series_that_names_have_behind_a_number_alone_are_found(tmp_path: Path) -> None:
+    for number in range(48):
+        write_image(tmp_path / "ab"[number % 2] / f"{number}-user{number % 8}.png", value=number)
+    (finding,) = check_groups(load(Data(path=str(tmp_path))))
+    assert r"[0-9]+[ _.-]([^/]+)" in finding.do
+    assert "makes 8 groups of 48 images" in finding.do
+
+
 def test_a_capture_of_its_class_needs_labels() -> None:
     pattern = capture_in("(?P<in_class>[^/]+)/[^/]+$")
     assert captured(pattern, ["a/s1/0.png", "b/s1/0.png"], "ab", "here", "ab") == ("a/s1", "b/s1")
