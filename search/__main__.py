@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import sys
 
-if __name__ == "__main__" and not sys.flags.safe_path:  # called as `python -m search`
-    del sys.path[0]  # the folder where it runs: what follows is imported from what is installed
+if __name__ == "__main__":  # called as `python -m search`
+    if not sys.flags.safe_path:
+        del sys.path[0]  # the folder where it runs: what follows is imported from what is installed
+    from trainable.imports import import_installed_alone
+
+    import_installed_alone()
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,7 +33,6 @@ from search.commands.options import (
 from search.jobs import cli
 from trainable.collector import paused
 from trainable.errors import UserError
-from trainable.imports import import_installed_alone
 from trainable.processes import ended_by_signals
 from trainable.terminal import show_what_can_be_shown, tell
 from trainable.tune.causes import in_words, refusal_in
@@ -375,7 +378,6 @@ def main() -> None:
     At Ctrl-C, SIGTERM and a closed terminal every command ends the processes that it has started, and removes
     what it has half written.
     """
-    import_installed_alone()
     show_what_can_be_shown()
     try:
         with ended_by_signals():

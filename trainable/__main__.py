@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import sys
 
-if __name__ == "__main__" and not sys.flags.safe_path:
-    del sys.path[0]  # the folder where it runs: what follows is imported from what is installed
+if __name__ == "__main__":
+    if not sys.flags.safe_path:
+        del sys.path[0]  # the folder where it runs: what follows is imported from what is installed
+    from trainable.imports import import_installed_alone
+
+    import_installed_alone()
 
 import argparse
 import json
@@ -17,7 +21,6 @@ from functools import partial
 from pathlib import Path
 
 from trainable.errors import RunError, UserError
-from trainable.imports import import_installed_alone
 from trainable.processes import ended_by_signals
 from trainable.recipe import Recipe
 from trainable.recipe.trained_files import of_pruned_network
@@ -118,6 +121,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    import_installed_alone()
     show_what_can_be_shown()
     sys.exit(main())

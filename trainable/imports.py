@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
+import os  # and nothing else: a module of this name may lie where the command runs
 import sys
-from pathlib import Path
 
 # Where this variable is set, Python puts no script's folder, and not the one where it runs, before what is
 # installed. Processes that are started inherit it: readers, Ray and its workers, trainings, MLflow's server.
@@ -18,14 +17,18 @@ def import_installed_alone() -> None:
     runs, which is there with `-m`, before it imports anything of others.
     """
     folders = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    named = [each for each in folders if each not in ("", os.curdir)]
+    named = [each for each in folders if os.path.normpath(each) != os.curdir]
     if len(folders) > 1 and named != folders:  # `:/opt/x` names the folder where the command runs, unmeant
         os.environ["PYTHONPATH"] = os.pathsep.join(named)
-        if (here := os.getcwd()) not in (*named, str(Path(__file__).parents[1])):
-            sys.path[:] = [each for each in sys.path if each not in ("", os.curdir, here)]
-    if not imports_installed_alone() and Path(sys.path[0]).absolute() == Path(sys.argv[0]).resolve().parent:
+        if (here := os.getcwd()) not in (*named, os.path.dirname(os.path.dirname(__file__))):
+            sys.path[:] = [each for each in sys.path if os.path.normpath(each) not in (os.curdir, here)]
+    if not imports_installed_alone() and os.path.abspath(sys.path[0]) == _folder_of_program():
         del sys.path[0]
     os.environ[SAFE_PATH] = "1"
+
+
+def _folder_of_program() -> str:
+    return os.path.dirname(os.path.realpath(sys.argv[0]))
 
 
 def imports_installed_alone() -> bool:

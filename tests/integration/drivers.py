@@ -129,7 +129,7 @@ def _drive(words: list[str], log: Path, first: str, environment: dict[str, str])
     os.environ.update(environment)
     exec(first)
     sys.argv = ["tunebook", *words]
-    from search.__main__ import main
+    from search.program import main
     from trainable.probes import speed
 
     speed.SECONDS = 0.0  # as tests/conftest.py has it

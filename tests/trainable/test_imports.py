@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -47,7 +48,7 @@ def test_folders_that_somebody_named_stay(told: str, monkeypatch: pytest.MonkeyP
     assert sys.path == before, "as PYTHONPATH has it"
 
 
-@pytest.mark.parametrize("empty", ["", "."])
+@pytest.mark.parametrize("empty", ["", ".", "./"])
 def test_an_empty_folder_in_pythonpath_names_none(
     empty: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -56,3 +57,12 @@ def test_an_empty_folder_in_pythonpath_names_none(
     import_installed_alone()
     assert os.environ["PYTHONPATH"] == "/mine", "which processes that are started inherit"
     assert sys.path == ["/mine", "/lib"]
+
+
+def test_nothing_is_imported_before_it_is_known_from_where(tmp_path: Path) -> None:
+    for name in ("typer", "pydantic", "rich", "yaml"):
+        (tmp_path / f"{name}.py").write_text(f"raise RuntimeError('{name}.py lies where the command runs')")
+    program = [sys.executable, str(Path(sys.executable).with_name("tunebook")), "--help"]
+    environment = {**os.environ, "PYTHONPATH": f"{os.pathsep}/nowhere", SAFE_PATH: ""}
+    done = subprocess.run(program, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
