@@ -21,11 +21,11 @@ def check_new(out: Path, what: str) -> None:
 @contextmanager
 def moved_to(out: Path) -> Iterator[Path]:
     """Yield a temporary folder beside `out` that becomes `out` at the end; after an error it is removed, and
-    after a kill by the next one that writes `out`."""
+    after a kill by the next one beside `out`, whatever its name."""
     with ExitStack() as at_end:
         try:
             out.parent.mkdir(parents=True, exist_ok=True)
-            made = at_end.enter_context(temporary_folder(f".{out.name}.{PREFIX}", out.parent))
+            made = at_end.enter_context(temporary_folder(f".{PREFIX}", out.parent))
         except OSError as error:
             raise UserError(f"{out}: cannot be written: {error.strerror}") from None
         yield made

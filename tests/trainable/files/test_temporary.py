@@ -61,8 +61,11 @@ def test_what_is_in_use_or_new_or_another_s_stays(tmp_path: Path) -> None:
     used.close()
 
 
-def test_half_a_new_folder_that_a_kill_has_left_goes_when_it_is_written_again(tmp_path: Path) -> None:
-    left, other = abandoned(tmp_path, f".bundle.{PREFIX}"), abandoned(tmp_path, ".bundle.mine-")
+def test_half_a_new_folder_that_a_kill_has_left_goes_when_any_is_written_beside_it(tmp_path: Path) -> None:
+    with moved_to(tmp_path / "first") as half:
+        prefix = half.name[: half.name.index(PREFIX) + len(PREFIX)]
+    (tmp_path / "first").rmdir()
+    left, other = abandoned(tmp_path, prefix), abandoned(tmp_path, ".bundle.mine-")
     with moved_to(tmp_path / "bundle") as folder:
         (folder / "README.md").touch()
     assert not left.exists()
