@@ -84,7 +84,7 @@ def check_pixels(data: DataSet, sample: Pixels | None = None) -> Generator[Findi
     """Yield findings about the pixels of a sample of training images, `training_sample` by default; return
     whether these show anything, so that there is something to look for in them."""
     shows = True
-    for finding in _values(training_sample(data) if sample is None else sample, data.info.channels):
+    for finding in _values(training_sample(data) if sample is None else sample, data.info):
         shows = shows and finding.level != "error"
         yield finding
     return shows
@@ -170,7 +170,8 @@ def _broken(part: FilePart | MaskedFilePart, form: Form) -> Iterator[Broken]:
         yield from decode(Selection(source, indices[start : start + BLOCK]), form)[1]
 
 
-def _values(images: Pixels, channels: int) -> Iterator[Finding]:
+def _values(images: Pixels, info: DataInfo) -> Iterator[Finding]:
+    channels = info.channels
     low, high = images.min((0, 2, 3)).astype(int), images.max((0, 2, 3)).astype(int)
     constant = [str(channel) for channel in range(channels) if low[channel] == high[channel]]
     blank = float(show_nothing(images).mean())
@@ -189,10 +190,10 @@ def _values(images: Pixels, channels: int) -> Iterator[Finding]:
             "use 11 of them or fewer, of which the upper 8 are read: detail is lost"
         )
         faults.append(Finding("pixel values", "error", what, means, "store images as 0 to 255"))
-    elif (levels := span(count_values(images)) + 1) <= FEW_LEVELS:
-        faults.append(
-            Finding("pixel values", "warning", f"{what}: {levels} levels are in use", LOST_DETAIL, SCALE_ALL)
-        )
+    elif (levels := min(seen := span(count_values(images)), info.span) + 1) <= FEW_LEVELS:
+        whose = " by images of 16 bits, beside white" if info.span < seen else ""
+        found = f"{what}: {levels} levels are in use{whose}"
+        faults.append(Finding("pixel values", "warning", found, LOST_DETAIL, SCALE_ALL))
     if len(constant) < channels and len(images) > 1 and bool((images == images[:1]).all()):
         found = f"all of {len(images):,} training images are the same image"
         means = "nothing tells one class from another"

@@ -29,11 +29,11 @@ from trainable.data.measure import (
     channels_and_side,
     count_values,
     detail_size_of,
+    least_span,
     may_be_held,
     mean_and_std,
     membership,
     sample,
-    span,
     stored_files,
 )
 from trainable.data.members import members_of
@@ -180,7 +180,7 @@ def _assemble(
         detail_size=detail,
         interpolation=form.interpolation,
         stored=stored.names,
-        span=span(counts),
+        span=least_span(members["train"], counts),
         left_out=tuple(collection.classes_left_out),
         whole=which.whole,
     )

@@ -64,7 +64,7 @@ class DataInfo:
     """For images with masks, this is the value of each class in the masks as they are stored."""
     found: str = ""  # in words, the folders of images and masks, where the recipe does not name them
     left_out: tuple[str, ...] = ()  # the classes that `data.min_images` leaves out
-    span: int = 255  # levels between the darkest and the brightest training pixels, the rarest aside
+    span: int = 255  # levels between the darkest and the brightest training pixels (`least_span`)
     whole: bool = False  # `digest` reads every image, as `Membership.whole`
 
     def __post_init__(self) -> None:
@@ -99,7 +99,8 @@ class DataInfo:
         """Return in words that images use few of the 256 levels; an empty text if they do not."""
         if self.span >= FEW_LEVELS:
             return ""
-        return f"images use {self.span + 1} levels of 256: {LOST_DETAIL}; {SCALE_ALL}"
+        who = "images, or those of 16 bits among them,"
+        return f"{who} use {self.span + 1} levels of 256 beside white: {LOST_DETAIL}; {SCALE_ALL}"
 
     @property
     def remarks(self) -> tuple[str, ...]:

@@ -442,3 +442,32 @@ def test_how_many_levels_are_left_of_sixteen_bits_is_told(
     assert bool(data.info.few_levels) == (level != "passed"), "a search and `train` say it, too"
     assert [each.level for each in found] == [level]
     assert words in found[0].what
+
+
+@pytest.mark.parametrize("kind", ["scale bar", "others of 8 bits", "all bits used", "black and white"])
+def test_few_levels_of_sixteen_bits_are_told_beside_marks_in_white_and_images_of_eight(
+    tmp_path: Path, kind: str
+) -> None:
+    random = np.random.default_rng(0)
+    for number in range(12):
+        image = random.integers(0, 2**12, (32, 32), dtype=np.uint16)
+        match kind:
+            case "scale bar":
+                image[30:, 10:20] = 65_535  # 2 % of the pixels
+            case "others of 8 bits":
+                image = image if number % 2 else (image >> 4).astype(np.uint8)
+            case "all bits used":
+                image *= 16
+            case "black and white":
+                image = np.where(image < 2**11, 0, 65_535).astype(np.uint16)
+        folder = tmp_path / ("cat" if number < 6 else "dog")
+        folder.mkdir(exist_ok=True)
+        Image.fromarray(image).save(folder / f"{number}.png")
+
+    data = load(Data(path=str(tmp_path), image_size=32))
+    found = next(check_pixels(data))
+
+    few = kind in ("scale bar", "others of 8 bits")
+    assert ("16 levels of 256 beside white" in data.info.few_levels) == few
+    assert ("16 levels are in use by images of 16 bits, beside white" in found.what) == few
+    assert found.level == ("warning" if few else "passed")

@@ -18,11 +18,11 @@ from trainable.data.measure import (
     DeviceKind,
     channels_and_side,
     count_values,
+    least_span,
     may_be_held,
     mean_and_std,
     membership,
     sample,
-    span,
     stored_files,
 )
 from trainable.data.members import members_of
@@ -67,7 +67,7 @@ def assemble_masked(
         in_memory=hold,
         interpolation=spec.interpolation or "bilinear",
         stored=stored.names,
-        span=span(counts),
+        span=least_span(members["train"], counts),
         pixel_counts=tuple(shown.sum(axis=0).tolist()),
         longer_side=longer,
         found=collection.found,

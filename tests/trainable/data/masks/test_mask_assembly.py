@@ -109,6 +109,15 @@ def test_where_binary_masks_show_their_foreground_counts(
     assert len(digests) == 2
 
 
+def test_images_of_twelve_bits_are_told_though_most_have_eight(root: Path, tmp_path: Path) -> None:
+    write_masks(tmp_path, 24, SIZES)
+    for number in range(0, 24, 4):
+        path = tmp_path / "images" / f"{number:03}.png"
+        Image.fromarray(drawn(number, *SIZES[0], 1)[0].astype(np.uint16) * 16).save(path)
+    assert "levels of 256" in mask_data(mask_recipe(tmp_path)).info.few_levels
+    assert not mask_data(mask_recipe(root)).info.few_levels
+
+
 @pytest.mark.parametrize(("longer", "side"), [(256, 128), (100, 128), (70, 96), (28, 32), (20, 24)])
 def test_the_default_window_is_as_large_as_most_images_up_to_a_limit(longer: int, side: int) -> None:
     assert window_side(longer, gpu=False) == side
