@@ -10,6 +10,7 @@ from shlex import quote
 from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from search.record.summary import duration
 from search.reporting.answered import Answers, MaskAnswers
@@ -22,6 +23,7 @@ from search.results.pruning_table import RANK_ALIKE, audit_lines
 from search.results.report import command
 from spaces.domains import Value, shown
 from trainable.recipe.provenance import AGREE
+from trainable.terminal import visible_lines
 from trainable.training.metrics import sign_of
 
 LEGEND = (
@@ -287,12 +289,18 @@ def _sentence(words: str) -> str:
     return f"{first}{words[1:]}."
 
 
+def _visible(value: object) -> object:
+    """Return what a page shows: of a name that somebody chose, no character that turns others around."""
+    return visible_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
 @cache
 def templates() -> Environment:
     """Returns the templates of the page, with its filters."""
     made = Environment(
         loader=PackageLoader("search.reporting"),
         autoescape=True,
+        finalize=_visible,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

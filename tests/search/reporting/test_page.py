@@ -78,6 +78,14 @@ def test_names_from_outside_are_text_and_no_markup(whole: Report) -> None:
     assert Reader(text).loaded == Reader(page(whole)).loaded
 
 
+def test_names_from_outside_turn_no_other_text_around(whole: Report) -> None:
+    evil = "\x1b[31m\u202egnp\nexe"
+    search = whole.search.model_copy(update={"name": evil, "data": evil})
+    text = page(whole.model_copy(update={"search": search}))
+    assert r"\x1b[31m\u202egnp" + "\nexe" in text
+    assert not set("\x1b\u202e") & set(text)
+
+
 def test_the_data_of_the_cards_are_read_back(text: str, whole: Report) -> None:
     (found,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
     assert json.loads(found) == json.loads(json.dumps(data_of(whole)))
