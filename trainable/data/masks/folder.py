@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -27,6 +28,8 @@ IMAGE_FOLDERS = ("images", "image", "imgs", "img", "img_dir", "jpegimages")
 # Published sets call the two folders so, in any case of letters. They are found where there is one of each
 # and the recipe names none.
 MASK_FOLDERS = ("masks", "mask", "labels", "label", "annotations", "ann_dir", "segmentationclass")
+# Or the folder of a part's masks is called as that of its images, and so behind it: CamVid has trainannot
+MASK_ENDINGS = (*MASK_FOLDERS, "annot", "gt", "seg")
 
 
 class Place(NamedTuple):
@@ -34,20 +37,22 @@ class Place(NamedTuple):
 
     images: Path
     masks: Path
+    beside: tuple[Path, ...] = ()  # other folders where these two are
 
 
 def read(root: Path, choice: PartChoice, masks: Masks) -> Pairs:
     """Returns the pairs below a folder, with the parts that a recipe chooses there.
 
     Images are in `images` and masks in `masks`, or in folders that a person names so. There may be folders of
-    parts in both of them, or around them; otherwise all is one tree. With `masks.suffix`, both may be in one
-    folder. An image and its mask have the same path below their folders, but for the suffix and the file's
-    ending. Hidden files and files that are no images are ignored. Raises DataError for anything that would
-    leave images out.
+    parts in both of them, or around them, or of a part's masks beside that of its images; otherwise all is
+    one tree. Other folders beside the two are not read, but named in `Pairs.found`. With `masks.suffix`, both
+    may be in one folder. An image and its mask have the same path below their folders, but for the suffix and
+    the file's ending. Hidden files and files that are no images are ignored. Raises DataError for anything
+    that would leave images of these folders out.
     """
     places = _places(root, choice, masks)
     pairs = {part: _pair(root, part, place, masks) for part, place in places.items()}
-    return Pairs(str(root), "folder", pairs, found=_said(root, places["train"], masks))
+    return Pairs(str(root), "folder", pairs, found=_said(root, places, masks))
 
 
 def named_parts(folder: Path, choice: PartChoice) -> dict[Split, Path]:
@@ -87,9 +92,29 @@ def _places(root: Path, choice: PartChoice, masks: Masks) -> dict[Split, Place]:
     if (place := _two_folders(root, masks)) is not None:
         parts = named_parts(place.images, choice)
         return _parts_within(place, parts, choice) if parts else {"train": place}
-    if parts := named_parts(root, choice):
-        return {part: _place_in(folder, part, masks) for part, folder in parts.items()}
+    beside = _masks_beside(root, choice)
+    without = (*choice.excluded, *(each.name for each in beside.values()))
+    if parts := named_parts(root, choice._replace(excluded=without)):
+        return {part: _place_in(folder, part, masks, beside.get(folder)) for part, folder in parts.items()}
     return {"train": _place_in(root, "train", masks)}
+
+
+def _masks_beside(root: Path, choice: PartChoice) -> dict[Path, Path]:
+    """Return the folders of masks that are called as a part's beside them and `MASK_ENDINGS`, by these."""
+    folders = [each for each in subfolders(root) if each.name not in choice.excluded]
+    return {
+        images: masks
+        for images in folders
+        if part_named(images.name, choice.named) is not None
+        for masks in folders
+        if masks.name.startswith(images.name)
+        and masks.name.removeprefix(images.name).strip("_- ").lower() in MASK_ENDINGS
+        and _has_images(masks)
+    }
+
+
+def _has_images(folder: Path) -> bool:
+    return any(is_image(name) for *_, files in os.walk(folder) for name in files)
 
 
 def _parts_within(place: Place, images: Mapping[Split, Path], choice: PartChoice) -> dict[Split, Place]:
@@ -101,41 +126,65 @@ def _parts_within(place: Place, images: Mapping[Split, Path], choice: PartChoice
             f"{listed(list(masks)) or 'none'}; expected the same ones: rename the folders, or name them by "
             "data.train, data.validation and data.test; none leaves a validation or test part out"
         )
-    return {part: Place(images[part], masks[part]) for part in images}
+    return {part: Place(images[part], masks[part], place.beside) for part in images}
 
 
-def _place_in(folder: Path, part: Split, masks: Masks) -> Place:
+def _place_in(folder: Path, part: Split, masks: Masks, beside: Path | None = None) -> Place:
+    """Return the places of a part in its folder; its masks may be in the folder `beside`."""
     if (place := _two_folders(folder, masks)) is not None:
         return place
+    if beside is not None:
+        return Place(folder, beside)
     if masks.suffix is not None:
         return Place(folder, folder)
-    there = listed([f"{child.name}/" for child in subfolders(folder)], 10) or "no folders"
+    children = subfolders(folder)
+    there = listed([f"{child.name}/" for child in children], 10) or "no folders"
+    sets = [child for child in children if _two_folders(child, masks) or _has_parts(child)]
+    around = f"; data.path should be {sets[0]}" if len(sets) == 1 else ""
     raise DataError(
         f"{folder}: expected the folders {masks.images}/ with images and {masks.folder}/ with masks; found "
         f"{there}. task.masks.images and task.masks.folder give them other names; for masks beside their "
-        f"images, task.masks.suffix says what their names add, such as _mask{none_leaves_out(part)}"
+        f"images, task.masks.suffix says what their names add, such as _mask{none_leaves_out(part)}{around}"
     )
 
 
+def _has_parts(folder: Path) -> bool:
+    return any(part_named(child.name, {}) == "train" for child in subfolders(folder))
+
+
 def _two_folders(folder: Path, masks: Masks) -> Place | None:
-    place = Place(folder / masks.images, folder / masks.folder)
-    if all(each.is_dir() for each in place):
-        return place
-    if (masks.images, masks.folder) != USUAL or masks.suffix is not None:
-        return None
-    children = subfolders(folder)
-    images = [child for child in children if child.name.lower() in IMAGE_FOLDERS]
-    found = [child for child in children if child.name.lower() in MASK_FOLDERS]
-    return Place(images[0], found[0]) if len(images) == len(found) == 1 else None
+    images, found, children = folder / masks.images, folder / masks.folder, subfolders(folder)
+    if not (images.is_dir() and found.is_dir()):
+        if (masks.images, masks.folder) != USUAL:
+            return None
+        named = [
+            [child for child in children if child.name.lower() in names]
+            for names in (IMAGE_FOLDERS, MASK_FOLDERS)
+        ]
+        if [len(each) for each in named] != [1, 1]:
+            return None
+        (images,), (found,) = named
+    beside = [child for child in children if not _within(child, images) and not _within(child, found)]
+    return Place(images, found, tuple(beside))
 
 
-def _said(root: Path, place: Place, masks: Masks) -> str:
-    """Return in words which folders were found, where they have not the names that the recipe says."""
-    images, found = (each.relative_to(root).as_posix() for each in place)
+def _within(first: Path, second: Path) -> bool:
+    """Return whether one folder has the other in it, or is it."""
+    return first.is_relative_to(second) or second.is_relative_to(first)
+
+
+def _said(root: Path, places: Mapping[Split, Place], masks: Masks) -> str:
+    """Return in words which folders were found, where they have not the names that the recipe says, and
+    which have images that are not read."""
+    place, said = places["train"], []
+    images, found = (each.relative_to(root).as_posix() for each in place[:2])
     as_said = masks.images in images.split("/") and masks.folder in found.split("/")
-    if as_said or place.images == place.masks:
-        return ""
-    return f"images are in {images}/ and masks in {found}/, by the names of these folders"
+    if not as_said and place.images != place.masks:
+        said.append(f"images are in {images}/ and masks in {found}/, by the names of these folders")
+    beside = dict.fromkeys(folder for each in places.values() for folder in each.beside)
+    if unread := [f"{each.relative_to(root).as_posix()}/" for each in beside if _has_images(each)]:
+        said.append(f"images in {listed(unread, 10)} are not read")
+    return "; ".join(said)
 
 
 def _pair(root: Path, part: Split, place: Place, masks: Masks) -> Pair:

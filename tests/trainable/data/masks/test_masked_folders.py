@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -312,3 +313,49 @@ def test_a_test_part_without_masks_is_refused_with_the_field_that_leaves_it_out(
     assert "add or remove these, or list pairs of other names in a manifest" in fault
     assert "data.test: none leaves the test part out" in fault
     assert "test" not in collection(tmp_path, {"test": "none"}).parts
+
+
+def test_the_suffix_that_is_advised_pairs_folders_with_the_names_of_published_sets(tmp_path: Path) -> None:
+    write_image(tmp_path / "imgs" / "a.png", mode="L")
+    write_mask(tmp_path / "labels" / "a_m.png", bands(0, 1))
+
+    assert "set task.masks.suffix: '_m' if masks are named like labels/a_m.png" in fault_of(tmp_path)
+    assert names(collection(tmp_path, suffix="_m")) == [("imgs/a.png", "labels/a_m.png")]
+
+
+@pytest.mark.parametrize("part", ["", "train/"])
+def test_folders_beside_the_two_that_are_read_are_named(tmp_path: Path, part: str) -> None:
+    write_pairs(tmp_path / part, FOUR)
+    for folder in ("depth", "overlay/some"):
+        write_image(tmp_path / part / folder / "a.png")
+    (tmp_path / part / "notes").mkdir()
+
+    assert collection(tmp_path).found == f"images in {part}depth/, {part}overlay/ are not read"
+
+
+@pytest.mark.parametrize("ending", ["annot", "_labels", "-GT"])
+def test_masks_may_be_in_folders_that_are_called_as_those_of_the_images_beside_them(
+    tmp_path: Path, ending: str
+) -> None:
+    for part in ("train", "val", "test"):
+        write_image(tmp_path / part / "a.png")
+        write_mask(tmp_path / f"{part}{ending}" / "a.png", bands(0, 1))
+
+    found = collection(tmp_path)
+
+    assert names(found, "validation") == [("val/a.png", f"val{ending}/a.png")]
+    assert found.found == f"images are in train/ and masks in train{ending}/, by the names of these folders"
+    assert set(collection(tmp_path, {"test": "none"}).parts) == {"train", "validation"}
+    write_mask(tmp_path / "val_seg" / "a.png", bands(0, 1))
+    assert "would be left out" in fault_of(tmp_path), "of two, none is taken"
+    assert collection(tmp_path, {"exclude_parts": ("val_seg",)}).found == found.found
+    shutil.rmtree(tmp_path / "val_seg")
+    shutil.rmtree(tmp_path / f"test{ending}")
+    assert "data.test: none leaves the test part out" in fault_of(tmp_path)
+
+
+@pytest.mark.parametrize("inner", ["", "train"])
+def test_a_folder_around_the_data_set_is_refused_with_its_path(tmp_path: Path, inner: str) -> None:
+    write_pairs(tmp_path / "set" / inner, FOUR)
+
+    assert fault_of(tmp_path).endswith(f"; data.path should be {tmp_path / 'set'}")
