@@ -28,6 +28,9 @@ SIDE_FILES = ("-journal", "-wal", "-shm")
 # MLflow itself, such as a server that a person has just started, writes more often while it makes a file
 MAKING_SECONDS = 10.0
 PAUSE_SECONDS = 0.25
+OTHER_DATABASE = (
+    "put an earlier copy in its place, or move it away: `tunebook sync DIR` sends each search into a new one"
+)
 ALEMBIC = "alembic_version"
 FROM_MIGRATIONS = frozenset({"workspaces"})  # tables in which MLflow's migrations themselves put a row
 
@@ -85,6 +88,19 @@ def refuse_foreign(file: Path) -> None:
                 f"{file}: is a database of another program, with the table {others[0]!r}, and not "
                 "MLflow's; give tracking.uri a file of its own"
             )
+
+
+def refuse_damaged(file: Path, helps: str = OTHER_DATABASE) -> None:
+    """Raise UserError, with what helps, for a file that is no database of SQLite, or a damaged one. Pass where
+    SQLite reads which tables there are, or cannot read it now."""
+    try:
+        with (
+            suppress(sqlite3.OperationalError),
+            _opened(file, "ro") as database,
+        ):  # it is not there, or locked
+            _names_in(database)
+    except sqlite3.DatabaseError as error:
+        raise UserError(f"{file}: is no database of SQLite, or a damaged one ({error}); {helps}") from None
 
 
 def _is_half_made(file: Path) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from search.followers.consumer import Consumer
+from search.followers.database import refuse_damaged
 from search.followers.run_updates import OUTCOME, REASON, TRIAL
 from search.followers.uri import check_locks_work
 from search.record.home import EVENTS_FILE, MIRROR_FILE
@@ -22,6 +23,8 @@ from spaces.space import Space
 if TYPE_CHECKING:  # Optuna takes 0.4 s to import
     import optuna
     from optuna.trial import FrozenTrial
+
+OTHER_MIRROR = "delete it: `tunebook sync DIR` writes it anew"
 
 _logger = logging.getLogger(__name__)
 
@@ -52,6 +55,7 @@ class Mirror(Consumer):
         if self._copy is not None:
             return
         check_locks_work(self._file.absolute(), str(self._file))
+        refuse_damaged(self._file, OTHER_MIRROR)
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)  # it announces every study that it creates

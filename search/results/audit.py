@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from search.followers.consumer import error_line
-from search.followers.database import refuse_foreign, refuse_half_made
+from search.followers.database import refuse_damaged, refuse_foreign, refuse_half_made
+from search.followers.mirror import OTHER_MIRROR
 from search.followers.quiet import quiet_mlflow
 from search.followers.run_updates import SEARCH_ID, TRIAL, status_of
 from search.followers.uri import database_file
@@ -103,6 +104,7 @@ def _runs(search: Search) -> tuple[Any, list[Any]]:
         if not file.exists():
             raise FileNotFoundError(f"{file}: no such file")
         refuse_foreign(file)
+        refuse_damaged(file)
         refuse_half_made(file, str(search.folder))
     quiet_mlflow()
     from mlflow import MlflowClient
@@ -168,6 +170,7 @@ def _in_mirror(search: Search) -> Iterator[str]:
         return
     try:
         check_regular(file)
+        refuse_damaged(file, OTHER_MIRROR)
         copied = _copied(file, str(search.study.name))
     except Exception as error:  # SQLite and Optuna may fail in any way on a damaged file
         yield f"{MIRROR_FILE} cannot be read: {error_line(error)}"

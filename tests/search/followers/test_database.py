@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -169,6 +170,22 @@ def test_nobody_writes_into_the_database_of_another_program_or_through_a_link(
     assert not tracker_of(folder, study).sync().complete
     assert says in str(deleted_experiment(study))
     assert other.read_bytes() == content
+
+
+def test_a_damaged_database_is_named_with_what_helps(tmp_path: Path) -> None:
+    folder, file = tmp_path / "mine", tmp_path / "mlflow.db"
+    folder.mkdir()
+    file.write_text("this is a letter, and longer than what SQLite reads first" * 10)
+    study = study_in(tmp_path, f"sqlite:///{file}")
+    write(folder, begun(folder))
+    study.write(folder)
+    helps = (
+        "mlflow.db: is no database of SQLite, or a damaged one (file is not a database); put an earlier copy"
+    )
+    with pytest.raises(UserError, match=re.escape(helps)):
+        serve(folder, 5001)
+    assert any(helps in each for each in audit(Search(folder)).differences)
+    assert helps in str(tracker_of(folder, study).sync())
 
 
 @pytest.mark.slow("MLflow makes its tables, once in part and once whole: 3 s")

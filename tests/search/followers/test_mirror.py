@@ -226,6 +226,7 @@ def test_a_mirror_that_cannot_be_written_warns_once_and_lets_the_search_be(
         backlogs = [mirror.sync() for _ in range(2)]
     assert not any(backlog.complete for backlog in backlogs)
     assert "not a database" in str(backlogs[0])
+    assert "delete it: `tunebook sync DIR` writes it anew" in str(backlogs[0])
     assert len([record for record in caplog.records if "is not up to date" in record.message]) == 1
 
 
