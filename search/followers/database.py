@@ -91,13 +91,9 @@ def refuse_foreign(file: Path) -> None:
 
 
 def refuse_damaged(file: Path, helps: str = OTHER_DATABASE) -> None:
-    """Raise UserError, with what helps, for a file that is no database of SQLite, or a damaged one. Pass where
-    SQLite reads which tables there are, or cannot read it now."""
+    """Raise UserError, with what helps, for a file that is no database of SQLite, or a damaged one."""
     try:
-        with (
-            suppress(sqlite3.OperationalError),
-            _opened(file, "ro") as database,
-        ):  # it is not there, or locked
+        with suppress(sqlite3.OperationalError), _opened(file, "ro") as database:  # not there, or locked
             _names_in(database)
     except sqlite3.DatabaseError as error:
         raise UserError(f"{file}: is no database of SQLite, or a damaged one ({error}); {helps}") from None
