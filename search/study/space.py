@@ -13,6 +13,7 @@ from spaces.facts import Facts
 from spaces.rules.heuristics import fixed_by_rule
 from spaces.rules.optimizers import optimizer
 from spaces.rules.starts import network
+from spaces.rules.timm_optimizers import NAMES
 from spaces.space import Space
 from trainable.data import DataInfo, resolve
 from trainable.errors import Fault, RecipeError
@@ -99,11 +100,13 @@ def _check_timm_optimizers(study: Study, space: Space) -> None:
     own = space.base.optimizer
     drawn = [each.domain.extremes() for each in space.dimensions if each.path == "optimizer.name"]
     names = [str(name) for ends in drawn for name in ends] or ([own.name] if isinstance(own, Timm) else [])
+    first = own if isinstance(own, Timm) else Timm()
+    if not first.options:
+        names = [each for each in names if each not in NAMES]
     if not names:
         return
-    from trainable.training.timm_optimizers import check_timm_optimizer
+    from trainable.training.timm_optimizers import check_timm_optimizer  # timm takes seconds to import
 
-    first = own if isinstance(own, Timm) else Timm()
     for name in names:
         try:
             check_timm_optimizer(first.model_copy(update={"name": name}))

@@ -12,6 +12,7 @@ from dataclasses import replace
 from spaces.domains import Choice, Domain, Float, Integer
 from spaces.facts import Facts
 from spaces.priors import Uniform
+from spaces.rules import timm_optimizers
 from spaces.rules.optimizers import KINDS
 from spaces.rules.rules import HINTED, SOFTENED, Rule
 from spaces.rules.rulings import Distribution, Heuristic, heuristic
@@ -88,7 +89,7 @@ _BOTH = When("optimizer.kind", ("adam_then_sgd",))
 
 WIDE: tuple[Rule, ...] = (
     _uniform("optimizer.kind", Choice(("sgd", "adamw"))),
-    _uniform("optimizer.name", Choice(("nadamw", "muon")), When("optimizer.kind", ("timm",))),
+    _uniform("optimizer.name", Choice(timm_optimizers.NAMES), When("optimizer.kind", ("timm",))),
     _uniform("schedule.kind", Choice(("cosine", "onecycle", "step", "poly", "exp"))),
     *_by_task(f"{_CROP}.kind", Choice(("none", "pad", "resized")), Choice(("none", "pad", "scaled"))),
     _uniform(f"{_POLICY}.kind", Choice(("none", "randaugment", "trivialaugment", "autoaugment"))),

@@ -23,6 +23,7 @@ from spaces.space import Values
 
 NAME = "optimizer.name"
 MUON = "muon"
+NAMES = ("nadamw", MUON)
 MUON_DECAY = 0.1
 MUON_FACTOR = 2.0
 """In short runs the rule for Muon's rate looks at so many times what it is for AdamW."""
@@ -48,7 +49,7 @@ def names(facts: Facts, values: Values) -> Distribution | None:
         return None
     short = 0.5 if facts.attention else 0.8
     muon = log_log_interpolated(images_seen(facts), (SHORT_RUN, short), (RUN_ON_IMAGENET, 0.5))
-    domain, prior = weighted_choice({"nadamw": 1.0 - muon, MUON: muon})
+    domain, prior = weighted_choice(dict(zip(NAMES, (1.0 - muon, muon), strict=True)))
     return Distribution(
         domain,
         prior,

@@ -14,6 +14,7 @@ of images: there they have no interval.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -21,7 +22,7 @@ from functools import partial
 from typing import Any, assert_never
 
 import numpy as np
-from scipy.stats import binomtest
+from scipy.special import ndtri
 
 from trainable.errors import UserError
 from trainable.recipe.metrics import (
@@ -157,8 +158,11 @@ def bounds_of(
 def wilson_interval(right: int, images: int, level: float = 0.95) -> tuple[float, float]:
     """Return the interval of a share, such as accuracy or a recall, of which so many images were answered
     rightly (Wilson 1927, J. American Statistical Association 22)."""
-    found = binomtest(right, images).proportion_ci(level, method="wilson")
-    return float(found.low), float(found.high)
+    deviations = float(ndtri(0.5 + level / 2.0))
+    share, of_chance = right / images, deviations**2 / images
+    centre = share + of_chance / 2.0
+    half = deviations * math.sqrt(share * (1.0 - share) / images + of_chance / (4.0 * images))
+    return max(0.0, (centre - half) / (1.0 + of_chance)), min(1.0, (centre + half) / (1.0 + of_chance))
 
 
 def counts_of_images(random: np.random.Generator, images: int, resamples: int) -> Iterator[Array]:

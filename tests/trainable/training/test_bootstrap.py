@@ -13,7 +13,14 @@ from torch import Tensor
 
 from tests.trainable.training.small_metrics import EVERY, NAMES, accuracy, answers, specs
 from trainable.training.answers import Answers
-from trainable.training.bootstrap import PERCENTS, bounds_of, images_behind, intervals, resampled
+from trainable.training.bootstrap import (
+    PERCENTS,
+    bounds_of,
+    images_behind,
+    intervals,
+    resampled,
+    wilson_interval,
+)
 from trainable.training.extra_metrics import ExtraMetrics, Metric, measured
 
 NONE = ExtraMetrics((), {}, NAMES)
@@ -115,6 +122,13 @@ def test_a_function_that_fails_on_a_resample_has_no_interval() -> None:
         "accuracy",
         "balanced_accuracy",
     }
+
+
+@pytest.mark.parametrize("level", [0.5, 0.95, 0.999])
+@pytest.mark.parametrize(("right", "images"), [(0, 1), (1, 1), (0, 40), (37, 40), (9_999, 10_000)])
+def test_wilsons_interval_is_the_librarys(right: int, images: int, level: float) -> None:
+    theirs = binomtest(right, images).proportion_ci(level, method="wilson")
+    assert wilson_interval(right, images, level) == pytest.approx((theirs.low, theirs.high), abs=1e-12)
 
 
 @pytest.mark.parametrize("right", [True, False])
