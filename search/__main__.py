@@ -33,6 +33,7 @@ from search.commands.options import (
 from search.jobs import cli
 from trainable.collector import paused
 from trainable.errors import UserError
+from trainable.imports import import_installed_alone
 from trainable.processes import ended_by_signals
 from trainable.terminal import show_what_can_be_shown, tell
 from trainable.tune.causes import in_words, refusal_in
@@ -378,6 +379,7 @@ def main() -> None:
     At Ctrl-C, SIGTERM and a closed terminal every command ends the processes that it has started, and removes
     what it has half written.
     """
+    import_installed_alone()  # an older installation calls this function, and not search.program
     show_what_can_be_shown()
     try:
         with ended_by_signals():

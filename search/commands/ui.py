@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from search.followers.attachments import VIEW
-from search.followers.database import refuse_damaged, refuse_foreign, refuse_half_made
+from search.followers.database import refuse_foreign, refuse_half_made
 from search.followers.quiet import ENVIRONMENT
 from search.followers.saved_view import run_page, view_page
 from search.followers.uri import database_file, without_password
@@ -51,7 +51,6 @@ def serve(folder: Path, port: int) -> int:
         raise UserError(f"{file}: no such file; the search has sent nothing to MLflow yet")
     if file is not None:
         refuse_foreign(file)
-        refuse_damaged(file)
         refuse_half_made(file, str(folder))
     _check_free(port)
     address = f"http://127.0.0.1:{port}"

@@ -38,10 +38,11 @@ FROM_MIGRATIONS = frozenset({"workspaces"})  # tables in which MLflow's migratio
 def make_database(file: Path) -> None:
     """Make MLflow's database in a file that is missing, or anew where it is half made and holds nothing.
 
-    The tables are made in a folder beside it, and the file is then moved into place. Raises what
-    SQLite and SQLAlchemy raise, such as on a full disk; the file is then as it was.
+    The tables are made in a folder beside it, and the file is then moved into place. Raises UserError for a
+    damaged file, and what SQLite and SQLAlchemy raise, such as on a full disk; the file is then as it was.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
+    refuse_damaged(file)
     if not _missing_or_half_made(file):
         return
     with _one_at_a_time(file.parent):
@@ -69,7 +70,9 @@ def is_half_made(file: Path) -> bool:
 
 
 def refuse_half_made(file: Path, address: str) -> None:
-    """Raise UserError for a half made file, for those who only read; `address` is the search's."""
+    """Raise UserError for a half made file, or a damaged one, for those who only read; `address` is the
+    search's."""
+    refuse_damaged(file)
     if is_half_made(file):
         raise UserError(
             f"{file}: MLflow's database is half made, as on a full disk, and holds nothing; "
@@ -81,7 +84,7 @@ def refuse_foreign(file: Path) -> None:
     """Raise UserError for a link, and for a database of another program: MLflow would write its own tables
     through the one and into the other, and somebody else's study may name any file."""
     refuse_link(file)
-    with suppress(sqlite3.Error), _opened(file, "ro") as database:  # what cannot be read now, MLflow names
+    with suppress(sqlite3.Error), _opened(file, "ro") as database:  # others say what cannot be read
         tables = _tables_of(database)
         if "experiments" not in tables and (others := sorted(tables - _tables_of_mlflow())):
             raise UserError(
@@ -106,7 +109,7 @@ def _is_half_made(file: Path) -> bool:
             return _lacks_tables(database)
     except sqlite3.OperationalError:
         raise
-    except sqlite3.DatabaseError:  # it is no database: MLflow says so
+    except sqlite3.DatabaseError:  # it is no database, or a damaged one
         return False
 
 

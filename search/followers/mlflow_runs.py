@@ -18,7 +18,7 @@ from mlflow.exceptions import MlflowException
 from requests import HTTPError
 
 from search.followers.consumer import error_line
-from search.followers.database import make_database, refuse_damaged, refuse_foreign
+from search.followers.database import make_database, refuse_foreign
 from search.followers.run_updates import SEARCH_ID, TRIAL, Run, RunUpdate
 from search.followers.uri import database_file
 from trainable.errors import UserError
@@ -67,7 +67,6 @@ class RunStore:
     ) -> None:
         if (file := database_file(uri)) is not None:
             refuse_foreign(file)
-            refuse_damaged(file)
             make_database(file)
         self.client = MlflowClient(tracking_uri=uri)
         self._refuse = refuse

@@ -63,7 +63,7 @@ def _page(report: Report, script: str) -> str:
             report=report,
             style=file_text("page.css"),
             script=script,
-            data=data_of(report),
+            data=_visible(data_of(report)),
             contents=list(_contents(report, charts)),
             **charts,
             **_tables(report),
@@ -289,9 +289,18 @@ def _sentence(words: str) -> str:
     return f"{first}{words[1:]}."
 
 
-def _visible(value: object) -> object:
+def _visible(value: Any) -> Any:
     """Return what a page shows: of a name that somebody chose, no character that turns others around."""
-    return visible_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    match value:
+        case Markup():
+            return value
+        case str():
+            return visible_lines(value)
+        case dict():
+            return {_visible(name): _visible(each) for name, each in value.items()}
+        case list():
+            return list(map(_visible, value))
+    return value
 
 
 @cache

@@ -104,7 +104,6 @@ def _runs(search: Search) -> tuple[Any, list[Any]]:
         if not file.exists():
             raise FileNotFoundError(f"{file}: no such file")
         refuse_foreign(file)
-        refuse_damaged(file)
         refuse_half_made(file, str(search.folder))
     quiet_mlflow()
     from mlflow import MlflowClient

@@ -53,11 +53,12 @@ from spaces.space import Space
 from trainable.data import DataInfo, DataSet, resolve
 from trainable.data.dataset import LOST_DETAIL
 from trainable.data.measure import comparable
-from trainable.errors import UserError, listed
+from trainable.errors import UserError
 from trainable.recipe import Recipe
 from trainable.recipe.distillation import TEACHER
 from trainable.recipe.metrics import Kind
 from trainable.recipe.yamlfile import write_whole
+from trainable.training.origins import renamed_classes
 from trainable.tune.carried import NOTHING, Carried, CarriedCode, CarriedMetric
 
 if TYPE_CHECKING:  # torch takes seconds to import
@@ -258,10 +259,10 @@ def _say_unknown_statistics(base: Recipe, say: Say, *, download: bool) -> None:
 
 def check_unchanged(path: str, before: DataInfo, now: DataInfo) -> None:
     """Raises UserError if the images are no longer those that the search began with."""
-    if before.classes != now.classes:
+    if renamed := next(renamed_classes(before.classes, now.classes), None):
         raise UserError(
-            f"{path}: the classes were {listed(before.classes)} when the search began, and are "
-            f"{listed(now.classes)} now; give them their former names, or start a new search"
+            f"{path}: since the search began classes have changed their names ({renamed}); give them the "
+            "former ones, or start a new search"
         )
     if before.digest == now.digest and before.stored in ("", now.stored):
         return

@@ -39,7 +39,7 @@ def _with_provenance(shrunk: Shrunk) -> Recipe:
 
     It names no objective: trained again, from the recipe's own network, it would not score the same.
     """
-    info, best = shrunk.trained.data.info, shrunk.best
+    best = shrunk.best
     scores = {
         name: value
         for part, each in best.scores.items()
@@ -49,7 +49,6 @@ def _with_provenance(shrunk: Shrunk) -> Recipe:
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         metrics=scores,
         pruned=_share_of_own(shrunk),
-        class_names=tuple(info.classes),
         threads=torch.get_num_threads(),
         device=device_name(default_device()),
         versions=versions("torch-pruning"),

@@ -162,7 +162,8 @@ def wilson_interval(right: int, images: int, level: float = 0.95) -> tuple[float
     share, of_chance = right / images, deviations**2 / images
     centre = share + of_chance / 2.0
     half = deviations * math.sqrt(share * (1.0 - share) / images + of_chance / (4.0 * images))
-    return max(0.0, (centre - half) / (1.0 + of_chance)), min(1.0, (centre + half) / (1.0 + of_chance))
+    low, high = (centre - half) / (1.0 + of_chance), (centre + half) / (1.0 + of_chance)
+    return (low if right else 0.0), (high if right < images else 1.0)
 
 
 def counts_of_images(random: np.random.Generator, images: int, resamples: int) -> Iterator[Array]:

@@ -124,7 +124,7 @@ class Origins:
             yield f"{images} {_both(self.images, now.images)}"
         elif self.files and now.files and self.files != now.files:
             yield f"{files} {_both(self.files, now.files)}"
-        elif renamed := next(_renamed(self.classes, now.classes), None):
+        elif renamed := next(renamed_classes(self.classes, now.classes), None):
             yield f"{data}: the classes have other names than those {found} ({renamed})"
         if self.weights not in (None, now.weights):
             weights = "model.weights: these are not the weights that the recipe was trained from"
@@ -143,12 +143,13 @@ class Origins:
                 yield f"{source} {_both(before, digest)}"
 
 
-def _renamed(before: tuple[str, ...], now: tuple[str, ...]) -> Iterator[str]:
+def renamed_classes(before: tuple[str, ...], now: tuple[str, ...]) -> Iterator[str]:
     """Yield in words each class that has another name now; arrays have numbers in place of names."""
     if before and now and not any(all(each.isdecimal() for each in names) for names in (before, now)):
-        for number, (old, new) in enumerate(zip_longest(before, now, fillvalue="none")):
+        for number, (old, new) in enumerate(zip_longest(before, now)):
             if old != new:
-                yield f"class {number} was {quoted(old)}, and is {quoted(new)} now"
+                is_now = "is none" if new is None else f"is {quoted(new)}"
+                yield f"class {number} was {'none' if old is None else quoted(old)}, and {is_now} now"
 
 
 def _both(before: str | None, now: str | None) -> str:

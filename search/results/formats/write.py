@@ -163,7 +163,8 @@ def _with_images(winner: Winner, folder: Path) -> Winner:
 
     parts, classes = stored_parts(winner.recipe.data)
     stored = stored_files(parts, classes)
-    now = replace(winner.info, digest=membership_digest(parts, stored.size), stored=stored.names)
+    digest = membership_digest(parts, stored.size)
+    now = replace(winner.info, classes=classes, digest=digest, stored=stored.names)
     known = Origins().with_images(winner.info)
     if changes := list(known.changes(known.with_images(now), winner.recipe)):
         raise UserError(f"--images: {'; '.join(changes)}: put the former back, or leave --images out")

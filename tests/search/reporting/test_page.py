@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from html.parser import HTMLParser
+from typing import Any
 
 import pytest
 
@@ -80,15 +81,20 @@ def test_names_from_outside_are_text_and_no_markup(whole: Report) -> None:
 
 def test_names_from_outside_turn_no_other_text_around(whole: Report) -> None:
     evil = "\x1b[31m\u202egnp\nexe"
-    search = whole.search.model_copy(update={"name": evil, "data": evil})
-    text = page(whole.model_copy(update={"search": search}))
+    search = whole.search.model_copy(update={"name": evil, "data": evil, "address": evil})
+    trial = whole.trials[0].model_copy(update={"reason": evil, "values": {evil: evil}})
+    text = page(whole.model_copy(update={"search": search, "trials": (trial, *whole.trials[1:])}))
     assert r"\x1b[31m\u202egnp" + "\nexe" in text
-    assert not set("\x1b\u202e") & set(text)
+    assert not set("\x1b\u202e") & set(text + json.dumps(data_in(text), ensure_ascii=False))
 
 
 def test_the_data_of_the_cards_are_read_back(text: str, whole: Report) -> None:
+    assert data_in(text) == json.loads(json.dumps(data_of(whole)))
+
+
+def data_in(text: str) -> Any:
     (found,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
-    assert json.loads(found) == json.loads(json.dumps(data_of(whole)))
+    return json.loads(found)
 
 
 def test_a_card_is_found_by_its_trials_number_also_behind_runs_of_finalists(whole: Report) -> None:

@@ -14,6 +14,8 @@ import pytest
 from search.results.export import Exported
 from search.results.formats.write import Format, export_as
 from tests.search.results.formats.winners import recipe_of, winner_of
+from tests.trainable.small_images import write_classes
+from trainable.data import load
 from trainable.data.measure import DIGEST_FORM
 from trainable.errors import UserError
 from trainable.recipe.yamlfile import parse_tree, read_recipe, read_tree, to_yaml
@@ -169,6 +171,18 @@ def test_class_folders_are_refused_for_images_with_masks(tmp_path: Path) -> None
     with pytest.raises(UserError, match=r"^--images: it writes class folders, which hold no masks"):
         export_as(found, tmp_path / "recipe.yaml", "tunebook", images=tmp_path / "images")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_images_whose_class_has_another_name_since_are_not_written(tmp_path: Path) -> None:
+    winner = winner_of(recipe_of(data__path=str(write_classes(tmp_path / "all", {"ant": 9, "bee": 9}))))
+    info = load(winner.recipe.data).info
+    (tmp_path / "all" / "ant").rename(tmp_path / "all" / "asp")
+    found = Exported(winner.recipe, {}, "recipe", info, winner.facts)
+    with pytest.raises(
+        UserError, match=r"^--images: .* \(class 0 was 'ant', and is 'asp' now\): put the former"
+    ):
+        export_as(found, tmp_path / "recipe.yaml", "timm", images=tmp_path / "images")
+    assert not (tmp_path / "images").exists()
 
 
 @pytest.mark.parametrize("form", ["timm", "torchvision", "paddleclas", "script"])
