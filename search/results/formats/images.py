@@ -15,7 +15,7 @@ from trainable.data.decode import upright
 from trainable.data.source import FileSource, Selection, Split
 from trainable.errors import UserError, first_line, quoted
 from trainable.files.paths import LONGEST_NAME, without_tilde
-from trainable.new_folder import moved_to
+from trainable.new_folder import is_empty, moved_to
 from trainable.tune.causes import refusal_in
 
 FOLDERS: Mapping[Split, str] = {"train": "train", "validation": "val", "test": "test"}
@@ -33,9 +33,9 @@ def write_parts(parts: Mapping[Split, Selection], classes: tuple[str, ...], fold
 
     JPEG and PNG files are linked, not copied. Images of other formats, images that are no files, and those
     that other programs would show otherwise (turned by EXIF, transparent, of 16 bits) are written upright.
-    Returns how many images there are; a folder that has these parts already stays, and a new one is whole or
-    not there. Raises UserError if the folder has anything else, where a class cannot be the name of a folder,
-    and for an image that cannot be read; OSError from a disk that takes no more.
+    Returns how many images there are; a folder that has these parts already stays, a new one is whole or not
+    there, and an empty one is filled. Raises UserError if the folder has anything else, where a class cannot
+    be the name of a folder, and for an image that cannot be read; OSError from a disk that takes no more.
     """
     folder = without_tilde(str(folder)).absolute()
     refuse_filled(folder, digest)
@@ -45,7 +45,7 @@ def write_parts(parts: Mapping[Split, Selection], classes: tuple[str, ...], fold
             "in the data, or leave --images out"
         )
     if not (folder / DIGEST_FILE).exists():
-        with moved_to(folder.resolve()) as made:
+        with moved_to(folder.resolve(), last=DIGEST_FILE) as made:
             for part, selection in parts.items():
                 _write_part(selection, classes, made, FOLDERS[part])
             (made / DIGEST_FILE).write_text(f"{digest}\n", encoding="utf-8")
@@ -59,7 +59,7 @@ def refuse_filled(folder: Path, digest: str) -> None:
     known = folder / DIGEST_FILE
     if known.is_file() and known.read_text(encoding="utf-8").strip() == digest:
         return
-    if folder.exists() and any(folder.iterdir()):
+    if folder.exists() and not is_empty(folder):
         raise UserError(f"--images {folder}: has not these parts, and is not empty; give a new folder")
 
 

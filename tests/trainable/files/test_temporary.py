@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from trainable.errors import UserError
 from trainable.files.temporary import PREFIX, locked_folder, temporary_folder
-from trainable.new_folder import moved_to
+from trainable.new_folder import check_new, moved_to
 from trainable.processes import ended_by_signals
 
 
@@ -63,7 +64,7 @@ def test_what_is_in_use_or_new_or_another_s_stays(tmp_path: Path) -> None:
 
 def test_half_a_new_folder_that_a_kill_has_left_goes_when_any_is_written_beside_it(tmp_path: Path) -> None:
     with moved_to(tmp_path / "first") as half:
-        prefix = half.name[: half.name.index(PREFIX) + len(PREFIX)]
+        prefix = half.name[: -len("01234567")]
     (tmp_path / "first").rmdir()
     left, other = abandoned(tmp_path, prefix), abandoned(tmp_path, ".bundle.mine-")
     with moved_to(tmp_path / "bundle") as folder:
@@ -71,6 +72,38 @@ def test_half_a_new_folder_that_a_kill_has_left_goes_when_any_is_written_beside_
     assert not left.exists()
     assert {each.name for each in tmp_path.iterdir()} == {"bundle", other.name}
     assert stat.S_IMODE((tmp_path / "bundle").stat().st_mode) == 0o755
+
+
+def test_half_a_new_folder_of_another_machine_stays_as_its_lock_may_not_reach_this_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "other")
+    with moved_to(tmp_path / "first") as half:
+        left = abandoned(tmp_path, half.name[: -len("01234567")])
+    monkeypatch.setattr("socket.gethostname", lambda: "this")
+    with moved_to(tmp_path / "second"):
+        pass
+    assert left.exists()
+
+
+def test_an_empty_folder_is_filled_and_not_replaced(tmp_path: Path) -> None:
+    """It may be a disk of its own, which nothing can be renamed over."""
+    out = tmp_path / "disk"
+    out.mkdir()
+    before = out.stat()
+    with moved_to(out) as half:
+        abandoned(out, half.name[: -len("01234567")])
+    check_new(out, "the bundle")
+    with moved_to(out, last="a") as half:
+        for name in "abc":
+            (half / name).mkdir()
+        (half / "a/file").touch()
+        assert half.parent == out
+    assert sorted(each.name for each in out.iterdir()) == ["a", "b", "c"]
+    assert (out / "a/file").is_file()
+    assert (out.stat().st_ino, out.stat().st_mode) == (before.st_ino, before.st_mode)
+    with pytest.raises(UserError, match="exists already; give a new folder for the bundle"):
+        check_new(out, "the bundle")
 
 
 def test_a_disk_without_locks_is_no_fault_and_keeps_no_descriptor_open(
