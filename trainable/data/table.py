@@ -8,6 +8,7 @@ import io
 import math
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import compress, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -29,6 +30,8 @@ MOST_BYTES = 2**31  # a larger file, or one that unpacks to more text, is no lis
 MOST_ROWS = 2**24
 # Excel writes and reads a first line that names what stands between cells
 SEPARATOR_LINE = re.compile(r'"?sep=(.)"?(?=\r?\n|\r)', re.IGNORECASE)
+# What some programs write for a cell in quotes: a space before the first of them, which stands in no name
+SPACED_QUOTES = re.compile(r' +"((?:[^"]|"")*)"')
 HEAD_BYTES = 256
 AS_UTF_8 = 'save it as CSV in UTF-8 (in Excel: "CSV UTF-8")'
 SHORTEN = "see that this is the list of images, and keep fewer rows in it"
@@ -80,28 +83,64 @@ def _from_csv(path: Path, required: Sequence[str], optional: Sequence[str], advi
         separator = _separator(text, SEPARATORS.get(path.suffix.lower(), ","), required)
     rows_at_most = 1 + max(text.count("\n"), text.count("\r"))
     check_memory(path, rows_at_most, rows_at_most + text.count(separator), TEXT_COPIES * len(text))
-    # Spaces before a cell go where some are before a quote; elsewhere a file's name may begin with them
-    spaced = re.search(f'{re.escape(separator)} +"', text) is not None
-    reader = csv.reader(
-        io.StringIO(text, newline=""), delimiter=separator, strict=True, skipinitialspace=spaced
-    )
-    rows = list(islice(_numbered(path, reader), MOST_ROWS + 2))  # the header, and one too many
+
+    def read(*, spaced: bool) -> Table:
+        lines = io.StringIO(text, newline="")
+        reader = csv.reader(lines, delimiter=separator, strict=True, skipinitialspace=spaced)
+        rows = list(islice(_numbered(path, reader), MOST_ROWS + 2))  # the header, and one too many
+        return _table_of(path, rows, separator, required, optional, advice)
+
+    try:
+        return read(spaced=False)
+    except DataError as error:
+        problem = error.with_traceback(None)  # so that its rows go before others are read
+    if ' "' in text:  # there may be a separator in a cell that has a space before its quotes
+        with suppress(DataError):
+            return read(spaced=True)
+    raise problem
+
+
+def _table_of(
+    path: Path,
+    rows: Sequence[tuple[int, list[str]]],
+    separator: str,
+    required: Sequence[str],
+    optional: Sequence[str],
+    advice: str,
+) -> Table:
+    """Return the columns of the rows of a CSV file, each with its line. Raises DataError."""
     if not rows:
         raise DataError(f"{path}: is empty; expected a header and a row for each image")
     (_, header), *cells = rows
     if len(cells) > MOST_ROWS:
         raise DataError(f"{path}: has more than {MOST_ROWS:,} rows, the most of a manifest; {SHORTEN}")
-    wanted = _wanted(path, header, required, optional, advice)
+    first_line = _first_line(header, separator, required)
+    wanted = _wanted(path, header, required, optional, advice, first_line)
     if odd := [(number, len(row)) for number, row in cells if len(row) != len(header)]:
         named = listed([f"line {number} has {count}" for number, count in odd], 3)
-        raise DataError(
-            f"{path}: the header has {len(header)} columns, but {named}; a cell that has {separator!r} in it "
-            "must stand in quotes"
-        )
+        what = f"a row has {separator!r} between its cells, one for each column"
+        if any(count > len(header) for _, count in odd):
+            what = f"a cell that has {separator!r} in it must stand in quotes"
+        raise DataError(f"{path}: the header has {len(header)} columns, but {named}; {what}")
     columns: dict[str, list[str | None]] = {
-        name: [row[position] for _, row in cells] for name, position in wanted.items()
+        name: [_without_quotes(row[position]) for _, row in cells] for name, position in wanted.items()
     }
     return Table(columns, [number for number, _ in cells], "line")
+
+
+def _without_quotes(cell: str) -> str:
+    """Return what stands in quotes that have spaces before them; any other cell as it is."""
+    if cell[:1] != " " or (quoted_text := SPACED_QUOTES.fullmatch(cell)) is None:
+        return cell
+    return quoted_text[1].replace('""', '"')
+
+
+def _first_line(header: Sequence[str], separator: str, required: Sequence[str]) -> str:
+    """Return what to write as the first line, where it names no column: with what stands between its cells,
+    as far as can be seen."""
+    used = separator if len(header) > 1 else max([separator, *OTHER_SEPARATORS], key=header[0].count)
+    example = f"{', '.join(required)} with tabs between them" if used == "\t" else used.join(required)
+    return f"the first line must name the columns, such as {example}; "
 
 
 def _decoded(path: Path) -> str:
@@ -276,9 +315,15 @@ def texts(column: pyarrow.ChunkedArray, where: str) -> list[str | None]:
 
 
 def _wanted(
-    path: Path, found: Sequence[str], required: Sequence[str], optional: Sequence[str], advice: str
+    path: Path,
+    found: Sequence[str],
+    required: Sequence[str],
+    optional: Sequence[str],
+    advice: str,
+    first_line: str = "",
 ) -> dict[str, int]:
-    """Returns the positions of the columns to read, by name."""
+    """Return the positions of the columns to read, by name; `first_line` tells what to do where the first row
+    may be none of names."""
     if twice := [name for name in (*required, *optional) if list(found).count(name) > 1]:
         named = listed([quoted(name) for name in twice])
         raise DataError(f"{path}: there are several columns {named}; rename all but the one that is meant")
@@ -290,7 +335,6 @@ def _wanted(
     if missing := [name for name in required if places[name] is None]:
         columns = listed(list(found), 20) or "none"
         named = listed([quoted(name) for name in missing])
-        if len(missing) == len(required) and path.suffix.lower() not in PARQUET:
-            advice = f"the first line must name the columns, such as {','.join(required)}; {advice}"
-        raise DataError(f"{path}: there is no column {named}; its columns are {columns}; {advice}")
+        first = first_line if len(missing) == len(required) else ""
+        raise DataError(f"{path}: there is no column {named}; its columns are {columns}; {first}{advice}")
     return {name: at for name, at in places.items() if at is not None}

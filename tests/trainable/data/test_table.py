@@ -38,8 +38,31 @@ def test_a_first_line_that_names_no_column_is_told_what_it_must_be(
 
 
 @pytest.mark.parametrize(
+    ("name", "between", "written"),
+    [
+        ("a.csv", ";", "path;label"),
+        ("a.tsv", "\t", "path, label with tabs between them"),
+        ("a.csv", "|", "path|label"),
+    ],
+)
+def test_a_first_line_that_must_name_the_columns_is_written_with_the_separator_of_the_file(
+    tmp_path: Path, name: str, between: str, written: str
+) -> None:
+    rows = f"a.png{between}cat\nb.png{between}dog\n"
+    assert f"name the columns, such as {written}; {ADVICE}" in fault_of(tmp_path / name, rows)
+    (tmp_path / name).write_text(f"path{between}label\n{rows}")
+    table = read_table(tmp_path / name, ["path", "label"], [], ADVICE)
+    assert table.columns == {"path": ["a.png", "b.png"], "label": ["cat", "dog"]}
+
+
+@pytest.mark.parametrize(
     ("text", "said"),
     [
+        (
+            "path,label\na.png;cat\n",
+            "the header has 2 columns, but line 2 has 1; a row has ',' between its cells, one for each "
+            "column",
+        ),
         (
             "path,label\na.png,cat\nb,1.png,dog\n",
             "the header has 2 columns, but line 3 has 3; a cell that has ',' in it must stand in quotes",
@@ -55,7 +78,13 @@ def test_a_first_line_that_names_no_column_is_told_what_it_must_be(
             "there are several columns 'label'; rename all but the one that is meant",
         ),
     ],
-    ids=["more cells", "an open quote", "text behind a quote", "two columns of one name"],
+    ids=[
+        "another separator",
+        "more cells",
+        "an open quote",
+        "text behind a quote",
+        "two columns of one name",
+    ],
 )
 def test_what_is_wrong_with_a_row_or_the_header_is_said_with_what_to_do(
     tmp_path: Path, text: str, said: str
@@ -67,6 +96,22 @@ def test_cells_in_quotes_may_have_spaces_before_them(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text('path,  "label"\n "a, 1.png",   "cat, big"\n"b.png", "dog"\n')
     table = read_table(tmp_path / "a.csv", ["path", "label"], [], ADVICE)
     assert table.columns == {"path": ["a, 1.png", "b.png"], "label": ["cat, big", "dog"]}
+
+
+@pytest.mark.parametrize(
+    ("label", "read"),
+    [
+        ('"says, ""hi"""', 'says, "hi"'),
+        (' "quoted" cat', ' "quoted" cat'),
+        (' 12" disc', ' 12" disc'),
+        (' "a 12"" disc"', 'a 12" disc'),
+        (' "cat"', "cat"),
+    ],
+)
+def test_quotes_in_a_cell_change_nothing_in_the_others(tmp_path: Path, label: str, read: str) -> None:
+    (tmp_path / "a.csv").write_text(f"path,label\n x.png,{label}\n")
+    table = read_table(tmp_path / "a.csv", ["path", "label"], [], ADVICE)
+    assert table.columns == {"path": [" x.png"], "label": [read]}
 
 
 def test_spaces_that_may_belong_to_a_name_stay_where_nothing_is_in_quotes(tmp_path: Path) -> None:
