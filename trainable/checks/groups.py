@@ -81,23 +81,27 @@ def _some_of_each_class(numbers: Integers, labels: Integers, name: int) -> Integ
 
 
 def _tried(data: DataSet, series: Series, compared: Comparison, spec: Data) -> str:
-    """Return the expression that finds the series, with what came of trying it."""
+    """Return the expression that finds the series, and each other reading, with what came of trying it."""
+    tried = _outcome(data, series, compared, spec)
+    for reading, other in (
+        ("Equal names in two classes are two series there; if they are one", series.joined),
+        ("If the number that names begin with counts the images of a series", series.behind_number),
+    ):
+        if other is not None:
+            tried += f". {reading}, {_outcome(data, other, compared, spec)}"
+    return tried
+
+
+def _outcome(data: DataSet, series: Series, compared: Comparison, spec: Data) -> str:
+    """Return what comes of these series as groups: their number, the copies that remain, and a refusal."""
     images, copies, remain = sum(map(len, data.parts.values())), 0, 0
     for group in compared.equal[0].values():  # of equal images, in the order of the parts
         others = sum(one.part != group[0].part for one in group)
         several = len({int(series.groups[one.part][one.position]) for one in group}) > 1
         copies, remain = copies + others, remain + others * several
     left = f"; {remain:,} of the {copies:,} copies between parts could remain" if copies else ""
-    refused = _refusal(data, series, spec)
-    tried = f"{quoted(series.expression)} makes {series.count:,} groups of {images:,} images{left}{refused}"
-    for reading, other in (
-        ("Equal names in two classes are two series there; if they are one", series.joined),
-        ("If the number that names begin with counts the images of a series", series.turned),
-    ):
-        if other is not None:
-            makes = f"{quoted(other.expression)} makes {other.count:,} groups"
-            tried += f". {reading}, {makes}{_refusal(data, other, spec)}"
-    return tried
+    made = f"{quoted(series.expression)} makes {series.count:,} groups of {images:,} images"
+    return f"{made}{left}{_refusal(data, series, spec)}"
 
 
 def _refusal(data: DataSet, series: Series, spec: Data) -> str:

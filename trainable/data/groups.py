@@ -25,6 +25,10 @@ FOLDER_ABOVE = r"([^/]+)/[^/]+/[^/]+$"  # a patient of patient/visit/image
 FOLDER = r"([^/]+)/[^/]+$"  # the folder of an image, below that of its class
 BEFORE_NUMBER = r"(?:^|/)([^/]+)[ _.-][A-Za-z]*[0-9]+[.][A-Za-z0-9]+$"  # IMG_01 of IMG_01_003.png
 BEHIND_NUMBER = r"(?:^|/)[0-9]+[ _.-]([^/]+)[.][A-Za-z0-9]+$"  # clip7 of 003_clip7.png
+# A number that a date begins with counts no images: 2024-01-10_003.png, 20240110_003.png, 10.01.2024_003.png
+DATED = re.compile(
+    r"(?:^|/)(?:(?:19|20)[0-9]{2}(?:[0-9]{4})?|[0-9]{1,2}([._-])[0-9]{1,2}\1(?:19|20)[0-9]{2})(?![0-9])[^/]*$"
+)
 # These are tried to find series, larger ones before smaller; `data.group` takes them as they are
 EXPRESSIONS = (FOLDER_ABOVE, FOLDER, BEFORE_NUMBER, BEHIND_NUMBER)
 # What a capture of this name finds is of its class alone: s1 of cats is another group than s1 of dogs
@@ -206,7 +210,7 @@ class Series:
     # The same with equal names in several classes as one series, where they are several here
     joined: Series | None = None
     # The same by what stands behind the number that names begin with, which may count images and not series
-    turned: Series | None = None
+    behind_number: Series | None = None
 
     @property
     def count(self) -> int:
@@ -227,7 +231,7 @@ def series_of(members: Members, classes: Sequence[str], *, labelled: bool = True
     def found_by(expression: str) -> Series | None:
         pattern = re.compile(expression)
         found = {part: tuple(_captures(pattern, each)) for part, each in paths.items()}
-        if sum(map(len, found.values())) < images:
+        if sum(map(len, found.values())) < images or (labelled and _are_classes(found, labels)):
             return None
         series = _series(expression, found, drawn)
         if labelled and expression in (FOLDER_ABOVE, FOLDER) and _are_counted_anew(found, labels):
@@ -239,9 +243,17 @@ def series_of(members: Members, classes: Sequence[str], *, labelled: bool = True
 
     for expression in EXPRESSIONS:
         if (series := found_by(expression)) is not None:
-            turned = found_by(BEHIND_NUMBER) if expression == BEFORE_NUMBER else None
-            return replace(series, turned=turned)
+            dated = all(map(DATED.search, chain.from_iterable(paths.values())))
+            if expression == BEFORE_NUMBER and not dated:
+                series = replace(series, behind_number=found_by(BEHIND_NUMBER))
+            return series
     return None
+
+
+def _are_classes(found: Mapping[Split, Sequence[str]], labels: Mapping[Split, Sequence[str]]) -> bool:
+    """Return whether what is found are the classes themselves, as where each class is a person."""
+    pairs = {pair for part, names in found.items() for pair in zip(names, labels[part], strict=True)}
+    return len(pairs) == len({name for name, _ in pairs}) == len({label for _, label in pairs})
 
 
 def _are_people(found: Mapping[Split, Sequence[str]]) -> bool:

@@ -368,6 +368,46 @@ def test_a_number_that_names_begin_with_may_count_images_and_both_readings_are_n
     assert level_of(grouped) == "passed"
 
 
+@pytest.mark.parametrize("day", ["2024-01-{:02}", "202401{:02}", "2024_01_{:02}", "{:02}.01.2024"])
+def test_a_date_that_names_begin_with_counts_no_images(tmp_path: Path, day: str) -> None:
+    for number in range(48):
+        name = f"{day.format(1 + number // 2 % 6)}_{number // 12:03}.png"
+        write_image(tmp_path / "ab"[number % 2] / name, value=5 * number)
+    (finding,) = check_groups(load(Data(path=str(tmp_path))))
+    assert "makes 6 groups of 48 images" in finding.do
+    assert "counts the images" not in finding.do
+
+
+@pytest.mark.parametrize("folders", ["session_00", "session_00/left"])
+def test_people_who_are_the_classes_are_no_series_and_what_is_below_them_is(
+    tmp_path: Path, folders: str
+) -> None:
+    """Each person in one part alone would be a class that the other parts lack."""
+    for number in range(96):
+        below = folders.replace("00", f"{number // 6 % 4:02}")
+        write_image(tmp_path / f"person_{number % 6:02}" / below / f"{number}.png", value=number)
+    (finding,) = check_groups(load(Data(path=str(tmp_path))))
+    assert "makes 24 groups of 96 images" in finding.do
+    assert "refused" not in finding.do
+
+
+def test_people_who_are_the_classes_are_no_series(tmp_path: Path) -> None:
+    for number in range(48):
+        write_image(tmp_path / f"subject{number % 6:02}" / f"{number}.png", value=number)
+    assert load(Data(path=str(tmp_path))).series is None
+
+
+def test_each_reading_is_told_with_the_copies_that_it_leaves_between_parts(tmp_path: Path) -> None:
+    write_series(tmp_path, dict.fromkeys("ab", COUNTED))
+    for number in range(4):  # s1 of b is that of a
+        (tmp_path / f"b/s1/{number}.png").write_bytes((tmp_path / f"a/s1/{number}.png").read_bytes())
+    (finding,) = check_groups(load(Data(path=str(tmp_path))))
+    in_class, joined = finding.do.split("if they are one, ")
+    copies = "of the [1-4] copies between parts could remain"
+    assert re.search(f"[1-4] {copies}", in_class)
+    assert re.search(f"; 0 {copies}", joined)
+
+
 def test_series_that_names_have_behind_a_number_alone_are_found(tmp_path: Path) -> None:
     for number in range(48):
         write_image(tmp_path / "ab"[number % 2] / f"{number}-user{number % 8}.png", value=number)
