@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -13,8 +11,9 @@ from trainable.data.excluded import check_no_class_lost, excluded
 from trainable.data.groups import capture_in, captured, no_files
 from trainable.data.masks.code import MaskCode, Naming, binary, code_of, consecutive, names_in
 from trainable.data.masks.pairs import Pairs
+from trainable.data.masks.palettes import check_palettes
 from trainable.data.masks.source import MaskedSource
-from trainable.data.masks.stores import Palette, colours_of, numbers_objects
+from trainable.data.masks.stores import numbers_objects
 from trainable.data.masks.strata import strata_of
 from trainable.data.masks.survey import VALUES_NAMED, RawSurvey, faults_outside, survey
 from trainable.data.part_names import none_leaves_out
@@ -46,6 +45,7 @@ def surveyed(pairs: Pairs, spec: Data, masks: Masks) -> Collection:
     out = excluded({part: pair.images for part, pair in pairs.parts.items()}, spec)
     staying = {part: each.without(out[part]) for part, each in found.items()}
     code = _checked_code(pairs, masks, staying)
+    of_palettes = check_palettes(pairs, staying, code, is_binary=masks.values == "binary")
     surveys = {
         part: Survey(each.sizes, *code.class_counts(each.values), each.digests)
         for part, each in found.items()
@@ -79,7 +79,7 @@ def surveyed(pairs: Pairs, spec: Data, masks: Masks) -> Collection:
         pairs.copy,
         tuple(code.classes[label] for label in strata.named_by),
         surveys,
-        found="; ".join(filter(None, (pairs.found, _said_below(pairs, masks, staying)))),
+        found="; ".join(filter(None, (pairs.found, _said_below(pairs, masks, staying), of_palettes))),
     )
 
 
@@ -104,67 +104,7 @@ def _checked_code(pairs: Pairs, masks: Masks, found: Mapping[Split, RawSurvey]) 
         fault for part, pair in pairs.parts.items() for fault in faults_outside(pair, found[part], code)
     ]
     raise_broken(faults, looked_at, pairs.path, UNUSABLE, REPAIR_MASKS)
-    _check_palettes(pairs, masks, found)
     return code
-
-
-def _check_palettes(pairs: Pairs, masks: Masks, found: Mapping[Split, RawSurvey]) -> None:
-    """Raise DataError for an index that has other colours in other palettes, since programs that make files
-    smaller number the colours of each file anew; and for one whose grey is the number of another class.
-
-    Of binary masks 0 alone is compared, which is background: others may number objects in any colours.
-    """
-    binary_values = masks.values == "binary"
-    numbers = sum(each.values.sum(axis=0) for each in found.values())
-    seen = dict[int, _Painted]()
-    for painted in _painted(pairs, found):
-        index, colour, mask, greys = painted
-        if binary_values and index:
-            continue
-        first = seen.setdefault(index, painted)
-        if colour != first.colour:
-            fault = f"{first.colour} in the palette of {first.mask}, and {colour} in that of {mask}"
-        elif greys and not binary_values and colour[0] != index and numbers[colour[0]]:
-            fault = f"the grey {colour[0]} in the palette of {mask}, and {colour[0]} is a class, too"
-        else:
-            continue
-        meaning = "0 is background" if binary_values else "an index is the number of a class"
-        brightest = f", or {FULL} for foreground," if binary_values else ""
-        raise DataError(
-            f"{pairs.path}: index {index} is {fault}; {meaning}, so expected one colour for it in every "
-            "mask. Programs that make files smaller number colours anew in each: write the number of each "
-            f"pixel's class{brightest} as a grey PNG, of mode L"
-        )
-
-
-class _Painted(NamedTuple):
-    """An index of a palette that masks use."""
-
-    value: int
-    colour: tuple[int, ...]
-    mask: str  # the first of those masks
-    greys: bool  # all colours that they use are
-
-
-def _painted(pairs: Pairs, found: Mapping[Split, RawSurvey]) -> Iterator[_Painted]:
-    """Yield what palettes say of indices. One whose used colours are the greys of their own indices says no
-    more than a mask without a palette."""
-    for part, each in found.items():
-        rows_of = defaultdict[Palette, list[int]](list)
-        for row, palette in enumerate(each.palettes):
-            if palette is not None:
-                rows_of[palette].append(row)
-        shown = each.values > 0
-        for palette, rows in rows_of.items():
-            shows = shown[rows]
-            used = np.flatnonzero(shows.any(axis=0))
-            colours = colours_of(palette)[used]
-            if (colours == used[:, None]).all():
-                continue
-            greys = bool((colours == colours[:, :1]).all())
-            for index, colour in zip(used.tolist(), colours.tolist(), strict=True):
-                first = rows[int(shows[:, index].argmax())]
-                yield _Painted(index, tuple(colour), pairs.parts[part].masks.name(first), greys)
 
 
 def _code(pairs: Pairs, masks: Masks, found: Mapping[Split, RawSurvey]) -> MaskCode:

@@ -366,7 +366,7 @@ def write_palette(path: Path, indices: NDArray[np.uint8], *colours: tuple[int, .
     image.save(path)
 
 
-def test_an_index_that_has_other_colours_in_other_masks_is_refused(tmp_path: Path) -> None:
+def test_a_colour_that_has_other_indices_in_other_masks_is_refused(tmp_path: Path) -> None:
     """Programs that make files smaller number the colours of each file anew."""
     write_pairs(tmp_path / "train", {"a": (0, 1, 2), "b": (0, 1), "c": (0, 1)})
     write_pairs(tmp_path / "val", {"d": (0, 1), "e": (0, 1)})
@@ -378,13 +378,77 @@ def test_an_index_that_has_other_colours_in_other_masks_is_refused(tmp_path: Pat
     write_palette(tmp_path / "val/masks/d.png", bands(0, 1), BLACK, GREEN)
 
     assert fault_of(tmp_path) == (
-        f"{tmp_path}: index 1 is (200, 0, 0) in the palette of train/masks/a.png, and (0, 200, 0) in that of "
-        "val/masks/d.png; an index is the number of a class, so expected one colour for it in every mask. "
+        f"{tmp_path}: (0, 200, 0) is index 2 in the palette of train/masks/a.png, and index 1 in that of "
+        "val/masks/d.png; an index is the number of a class, so expected every colour to mean one class. "
         "Programs that make files smaller number colours anew in each: write the number of each pixel's "
-        "class as a grey PNG, of mode L"
+        "class as a grey PNG, of mode L; where the indices are right, these are the numbers"
     )
     (tmp_path / "out.csv").write_text("image\nval/images/d.jpg\n")
     assert read(Data(path=str(tmp_path), exclude=str(tmp_path / "out.csv")), False, Masks()).classes
+
+
+def test_two_colours_of_an_index_are_said_where_no_colour_has_two_indices(tmp_path: Path) -> None:
+    """Two programs may have written one class, or one program two that never meet in one mask."""
+    write_pairs(tmp_path, dict.fromkeys("ab", (0, 1)))
+    for name, colour in {"a": RED, "b": GREEN}.items():
+        write_palette(tmp_path / "masks" / f"{name}.png", bands(0, 1), BLACK, colour)
+
+    assert collection(tmp_path).found == (
+        "index 1 is (200, 0, 0) in the palette of masks/a.png, and (0, 200, 0) in that of masks/b.png, and "
+        "is read as one class; if these are two, write the number of each pixel's class as a grey PNG, of "
+        "mode L"
+    )
+    assert collection(tmp_path, values="binary").found == "", "objects in any colours"
+
+
+ZEROS = [BLACK] * 256
+# of PASCAL VOC, whose index 7 is a grey
+VOC = [BLACK, (128, 0, 0), (0, 128, 0), (128, 128, 0), (0, 0, 128), (128, 0, 128), (0, 128, 128), (128,) * 3]
+# As of ADE20K, whose index 1 is the grey 120: the number of another class
+ADE = [BLACK, (4, 4, 4), (180, 120, 120), (6, 230, 230)]
+SPREAD = greys(*range(0, 252, 12))
+
+
+@pytest.mark.parametrize(
+    ("classes", "ignored", "palettes"),
+    [
+        pytest.param(21, (), [SPREAD], id="greys spread over 0 to 255"),
+        pytest.param(21, (), [SPREAD, SPREAD[:2]], id="and cut behind the last that is used"),
+        pytest.param(2, (), [greys(255, 0)], id="white and black"),
+        pytest.param(2, (255,), [greys(0, 255) + ZEROS[2:]], id="black, white, and zeros"),
+        pytest.param(2, (255,), [ZEROS], id="zeros"),
+        pytest.param(3, (255,), [greys(0, 127, 255) + ZEROS[4:] + greys(255)], id="ignored in white"),
+        pytest.param(
+            3,
+            (255,),
+            [[*VOC, *ZEROS[9:], colour] for colour in ((224, 224, 192), (255, 255, 255), RED)],
+            id="ignored in other colours",
+        ),
+        pytest.param(8, (), [VOC, [*VOC[:1], *ZEROS[1:7], VOC[7]]], id="a class of VOC in grey"),
+        pytest.param(5, (), [ADE, ADE[:2], None], id="a class in the grey of another's number"),
+        pytest.param(
+            3, (), [[BLACK, RED, GREEN], [BLACK], greys(0, 1, 2), None], id="some without a palette"
+        ),
+        pytest.param(3, (), [[BLACK, RED, GREEN], [BLACK, RED]], id="cut behind the last that is used"),
+    ],
+)
+def test_colours_for_people_to_see_may_be_any(
+    tmp_path: Path, classes: int, ignored: tuple[int, ...], palettes: list[list[tuple[int, ...]] | None]
+) -> None:
+    """Each mask uses what its palette has of the classes, and the first one all of them."""
+    write_pairs(tmp_path, {str(number): (0, 1) for number in range(len(palettes))})
+    for number, palette in enumerate(palettes):
+        used = [value for value in (*range(classes), *ignored) if palette is None or value < len(palette)]
+        indices = np.array(used, np.uint8)[np.arange(120) % len(used)].reshape(10, 12)
+        path = tmp_path / "masks" / f"{number}.png"
+        if palette is None:
+            Image.fromarray(indices).save(path)
+        else:
+            write_palette(path, indices, *palette)
+
+    found = collection(tmp_path)
+
+    assert (len(found.classes), found.found) == (classes, "")
 
 
 @pytest.mark.parametrize("others", ["", "b"])
@@ -413,6 +477,6 @@ def test_the_background_of_binary_masks_has_one_colour_in_every_palette(tmp_path
     write_palette(tmp_path / "masks" / "c.png", bands(1, 0), RED, BLACK)
 
     assert (
-        "index 0 is (0, 0, 0) in the palette of masks/a.png, and (200, 0, 0) in that of masks/c.png; 0 is "
-        "background, so expected one colour for it in every mask" in fault_of(tmp_path, values="binary")
+        "(200, 0, 0) is index 1 in the palette of masks/a.png, and index 0 in that of masks/c.png; 0 is "
+        "background, so expected every colour to mean one class" in fault_of(tmp_path, values="binary")
     )
