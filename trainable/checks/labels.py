@@ -66,21 +66,23 @@ def _missing(data: DataSet, unscored: Unscored) -> Iterator[Finding]:
 
 
 def _named_like_no_label(data: DataSet) -> Iterator[Finding]:
-    two = len(data.info.classes) == 2  # -1 and 1 are the classes of many a set
+    held = np.bincount(data.train.labels, minlength=len(data.info.classes))
+    two = len(held) == 2  # -1 and 1 are the classes of many a set
     odd = [
         f"{name} ({count:,} training images)"
-        for name, count in zip(data.info.classes, data.info.class_counts, strict=True)
-        if name.strip().casefold() in NO_LABEL_NAMES and not (two and name == "-1")
+        for name, count in zip(data.info.classes, held.tolist(), strict=True)
+        if count and name.strip().casefold() in NO_LABEL_NAMES and not (two and name == "-1")
     ]
     if odd:
+        one = len(odd) == 1
         yield Finding(
             "class balance",
             "warning",
-            f"a class is called {listed(odd)}",
-            "if the name means that these images have no label, the network learns them as one class all the "
-            "same",
-            "list them in a CSV file, in a column image, and leave them out by data.exclude: FILE and "
-            "data.min_images: 1; nothing, if it is a class",
+            f"{'a class is' if one else f'{len(odd)} classes are'} called {listed(odd)}",
+            f"if {'the name means that its' if one else 'these names mean that their'} images have no label, "
+            f"the network learns {'a class' if one else 'classes'} all the same",
+            "list the images in a CSV file, in a column image, and leave them out by data.exclude: FILE and "
+            f"data.min_images: 1; nothing, if {'it is a class' if one else 'they are classes'}",
         )
 
 

@@ -100,9 +100,12 @@ def test_a_class_that_the_test_part_alone_lacks_is_no_matter_of_its_training_ima
 @pytest.mark.parametrize(
     ("names", "warned"),
     [
-        (("-1", "0", "1"), "-1 (16 training images)"),
-        (("NA", "cat", "unlabeled"), "NA (16 training images), unlabeled (16 training images)"),
-        (("cat", "nan", "unknown"), "nan (16 training images)"),
+        (("-1", "0", "1"), "a class is called -1 (16 training images)"),
+        (
+            ("NA", "cat", "unlabeled"),
+            "2 classes are called NA (16 training images), unlabeled (16 training images)",
+        ),
+        (("cat", "nan", "unknown"), "a class is called nan (16 training images)"),
         (("0", "1", "2"), ""),
     ],
 )
@@ -112,10 +115,16 @@ def test_a_class_that_is_called_as_if_images_had_no_label_is_a_warning(
     data = data_set(48)
     named = replace(data, info=replace(data.info, classes=names, class_counts=(16, 16, 16)))
     found = [each for each in check_labels(named) if "no label" in each.means]
-    assert [(each.level, each.what) for each in found] == (
-        [("warning", f"a class is called {warned}")] if warned else []
-    )
+    assert [(each.level, each.what) for each in found] == ([("warning", warned)] if warned else [])
     assert all("data.exclude" in each.do for each in found)
+
+
+def test_a_class_without_training_images_is_not_said_to_be_learnt() -> None:
+    data = data_set(48)
+    assert isinstance(data.train, ArrayPart)
+    without = replace(data.train, labels=np.minimum(data.train.labels, 1))
+    named = replace(data, train=without, info=replace(data.info, classes=("cat", "dog", "none")))
+    assert not [each for each in check_labels(named) if "no label" in each.means]
 
 
 def test_minus_one_beside_one_is_a_class() -> None:
