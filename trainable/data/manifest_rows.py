@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -186,25 +187,25 @@ def _raise_faults(
 ) -> None:
     """Raises DataError with every kind of fault that rows have, and the numbers of the first ones."""
     columns, values = spec.columns, table.columns
-    gone = are_excluded(spec, splits, _unescaped(values[columns.path]))
+    left_out = are_excluded(spec, splits, _unescaped(values[columns.path]))
 
     def staying(faulty: Iterable[bool]) -> list[bool]:
-        return [each and not out for each, out in zip(faulty, gone, strict=True)]
+        return [each and not out for each, out in zip(faulty, left_out, strict=True)]
 
     # A list may leave out all that have no label: `kept` looks, once each image has its name
     has_list = spec.exclude is not None and not mask_files
     blank = staying(not has_list and _is_blank(each) for each in values[second])
     lost = staying(_missing(files))
-    unmasked = staying(_missing(mask_files)) if mask_files else [False] * len(gone)
+    unmasked = staying(_missing(mask_files)) if mask_files else [False] * len(left_out)
     split = columns.split or "split"
-    odd = sorted(
-        {value or "" for value, part in zip(values.get(split, ()), splits, strict=False) if part is None}
+    odd = Counter(
+        value or "" for value, part in zip(values.get(split, ()), splits, strict=False) if part is None
     )
     expected = ", ".join(part_names(spec.named_parts).values())
     found = {
         f"{columns.path} is empty": [not each for each in files],
         f"{second} is empty": blank,
-        f"{split} is {listed([repr(each) for each in odd], 3)}; expected {expected}{_naming(odd)}": [
+        f"{split} is {listed(sorted(map(repr, odd)), 3)}; expected {expected}{_naming(odd, splits, spec)}": [
             each is None for each in splits
         ],
         "there is no such file": lost,
@@ -223,13 +224,17 @@ def _raise_faults(
         raise DataError("\n  ".join([f"{where}: {count}", *faults, *(advice if can_be_listed else [])]))
 
 
-def _naming(splits: Sequence[str]) -> str:
-    """Return how to use or leave out rows of splits with other names; an empty one can only be named."""
-    if not splits:
+def _naming(odd: Counter[str], splits: Sequence[Split | None], spec: Data) -> str:
+    """Return how to use rows of splits with other names, or to leave them out where training rows remain: the
+    most frequent name may be of a part without rows. An empty name can only be used."""
+    if not odd:
         return ""
-    name = f"; data.train, data.validation and data.test name them, such as data.test: {quoted(splits[0])}"
-    named = [each for each in splits if each]
-    return f"{name}; {excluding(named)} leaves them out" if named else name
+    order: tuple[Split, ...] = ("train", "test", "validation")
+    free = [part for part in order if part not in splits and part not in spec.parts_left_out]
+    example = f", such as data.{free[0]}: {quoted(odd.most_common(1)[0][0])}" if free else ""
+    named = sorted(filter(None, odd)) if "train" in splits else []
+    leaving = f"; {excluding(named)} leaves them out" if named else ""
+    return f"; data.train, data.validation and data.test name them{example}{leaving}"
 
 
 def _of_one_part(faulty: Sequence[bool], splits: Sequence[Split | None]) -> str:

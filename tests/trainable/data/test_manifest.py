@@ -120,9 +120,35 @@ def test_splits_of_other_names_are_refused_with_the_fields_that_name_them(
 ) -> None:
     named = [{**row, "split": test if number < 4 else train} for number, row in enumerate(rows)]
     fault = fault_of(tmp_path, named)
-    assert f"data.train, data.validation and data.test name them, such as data.test: {test!r}" in fault
-    assert ("data.exclude_parts" in fault) == (test != "")
+    example = "data.train: '1'" if train == "1" else "data.test: ''"
+    assert f"data.train, data.validation and data.test name them, such as {example}" in fault
+    assert "data.exclude_parts" not in fault
     assert manifest(tmp_path, named, train=train, test=test).info.test_images == 4
+
+
+def test_the_rows_of_a_part_with_another_name_may_be_of_one_that_is_free_or_left_out(
+    tmp_path: Path, rows: list[Row]
+) -> None:
+    named = [{**row, "split": "0" if number < 4 else "1"} for number, row in enumerate(rows)]
+    assert "such as data.train: '1'" in (fault := fault_of(tmp_path, named, test="0"))
+    assert "data.exclude_parts" not in fault, "nothing would stay"
+    fault = fault_of(tmp_path, named, train="1")
+    assert "such as data.test: '0'; data.exclude_parts: ['0'] leaves them out" in fault
+    assert manifest(tmp_path, named, train="1", exclude_parts=("0",)).info.train_images
+    assert "such as data.validation: '0'" in fault_of(tmp_path, named, train="1", test="none")
+    parts = ("train", "val", "test", "more")
+    full = [{**row, "split": parts[number % 4]} for number, row in enumerate(rows)]
+    assert "data.test name them; data.exclude_parts: [more] leaves" in fault_of(tmp_path, full)
+
+
+def test_what_a_list_leaves_out_is_not_asked_for_again(tmp_path: Path, rows: list[Row]) -> None:
+    listed = write_csv(tmp_path / "out.csv", [{"image": rows[0]["path"]}])
+    spec = Data(path=str(write_csv(tmp_path / "images.csv", rows)), exclude=str(listed))
+    before = fingerprint(spec)
+    (tmp_path / "shots" / "00.png").unlink()
+    assert fingerprint(spec) == before
+    write_image(tmp_path / "shots" / "01.png", value=200, size=(40, 40))
+    assert fingerprint(spec) != before
 
 
 def test_a_column_that_is_missing_is_named_with_those_that_are_there(tmp_path: Path, rows: list[Row]) -> None:
