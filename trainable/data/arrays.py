@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainable.data.part_names import named_part
+from trainable.data.part_names import telling_how_to_leave_out
 from trainable.data.source import ArraySource, Collection, Source, Split
 from trainable.errors import DataError, listed
 from trainable.files.host_memory import available_bytes
@@ -51,7 +51,7 @@ def collect(
     """
     checked = dict[Split, Arrays]()
     for part, arrays in parts.items():
-        with named_part(part):
+        with telling_how_to_leave_out(part):
             checked[part] = _checked(f"{path}: {part}", *arrays)
     known = np.unique(np.concatenate([labels for _, labels in checked.values()]))
     if len(known) < 2:

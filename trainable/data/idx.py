@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from trainable.data.arrays import Arrays, check_fits, collect
-from trainable.data.part_names import named_part
+from trainable.data.part_names import telling_how_to_leave_out
 from trainable.data.source import Collection, Pixels, Split
 from trainable.errors import DataError
 from trainable.files.regular import check_regular, why
@@ -45,7 +45,7 @@ def read(folder: Path, left_out: Container[Split] = ()) -> Collection:
     files = _files(folder)
     parts: dict[Split, Arrays] = {}
     for part in sorted({part for part, _ in files if part not in left_out}):
-        with named_part(part):
+        with telling_how_to_leave_out(part):
             for kind in ("images", "labels"):
                 if (part, kind) not in files:
                     raise DataError(f"{folder}: there is no file of {kind} for the {part} part")

@@ -16,7 +16,7 @@ from numpy.lib.format import read_array, read_array_header_1_0, read_array_heade
 from numpy.typing import NDArray
 
 from trainable.data.arrays import Arrays, check_fits, collect
-from trainable.data.part_names import named_part
+from trainable.data.part_names import telling_how_to_leave_out
 from trainable.data.source import Collection, Split
 from trainable.errors import DataError, listed
 from trainable.files.regular import check_regular, why
@@ -53,7 +53,7 @@ def _parts(path: Path, file: zipfile.ZipFile, second: str, left_out: Container[S
         if part in left_out:
             continue
         present = [name for name in names if name in arrays]
-        with named_part(part):
+        with telling_how_to_leave_out(part):
             if len(present) == 2:
                 parts[part] = (_array(path, file, arrays[names[0]]), _array(path, file, arrays[names[1]]))
             elif present or part == "train":

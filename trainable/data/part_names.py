@@ -83,7 +83,7 @@ def none_leaves_out(part: Split) -> str:
 
 
 @contextmanager
-def named_part(part: Split) -> Iterator[None]:
+def telling_how_to_leave_out(part: Split) -> Iterator[None]:
     """Add to every error about a part how that part is left out."""
     try:
         yield

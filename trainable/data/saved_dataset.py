@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
@@ -25,10 +26,10 @@ from trainable.data.manifest_rows import absolute
 from trainable.data.part_names import (
     PartChoice,
     excluding,
-    named_part,
     part_named,
     part_names,
     refuse_excluded,
+    telling_how_to_leave_out,
 )
 from trainable.data.source import LEFT_OUT, Collection, Split
 from trainable.data.table import texts
@@ -66,14 +67,12 @@ def read(root: Path, spec: Data) -> Collection:
     Images are used in the order of a folder that holds them: by class, then by path if all have different
     ones, else in stored order. Raises DataError.
     """
-    try:
+    with _damage_named(root):
         folders, images = _folders(root, spec), _images_folder(root, spec)
-        parts = dict[Split, _Part]()
-        for part, folder in folders.items():
-            with named_part(part):
-                parts[part] = _part(folder, spec, images)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"{root}: is no folder that `datasets` has saved: {why(error)}") from error
+    parts = dict[Split, _Part]()
+    for part, folder in folders.items():
+        with telling_how_to_leave_out(part), _damage_named(folder):
+            parts[part] = _part(folder, spec, images)
     classes = ordered(chain.from_iterable(each.labels for each in parts.values()))
     orders = {part: _order(each) for part, each in parts.items()}
     sources = {
@@ -105,6 +104,15 @@ def fingerprint(root: Path, spec: Data) -> str:
         for line in map(line_of, source.files_by_path()):
             digest.update(line.encode(errors="surrogateescape"))
     return digest.hexdigest()[:16]
+
+
+@contextmanager
+def _damage_named(folder: Path) -> Iterator[None]:
+    """Raise DataError in place of what a missing or damaged file raises, whatever is in it."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"{folder}: is no folder that `datasets` has saved: {why(error)}") from error
 
 
 def _folders(root: Path, spec: Data) -> dict[Split, Path]:

@@ -250,6 +250,23 @@ def test_a_split_of_a_saved_set_without_the_column_of_labels_is_refused_with_wha
     assert load(Data(path=str(tmp_path / "saved"), test="none", test_fraction=0.0)).info.train_images
 
 
+@pytest.mark.parametrize("name", ["state.json", "dataset_info.json", "data-00000-of-00001.arrow"])
+@pytest.mark.parametrize("damaged", [True, False])
+def test_a_split_of_a_saved_set_with_a_damaged_or_missing_file_is_refused_with_what_leaves_it_out(
+    tmp_path: Path, name: str, damaged: bool
+) -> None:
+    write_saved(labelled({"train": [6, 6], "test": [2, 2]}), tmp_path / "saved")
+    file = tmp_path / "saved" / "test" / name
+    if damaged:
+        file.write_bytes(b"xx")
+    else:
+        file.unlink()
+    fault = fault_of(str(tmp_path / "saved"))
+    assert f"{file.parent}: is no folder that `datasets` has saved: " in fault
+    assert fault.endswith("; data.test: none leaves the test part out")
+    assert load(Data(path=str(tmp_path / "saved"), test="none", test_fraction=0.0)).info.train_images
+
+
 @pytest.mark.parametrize("train", ["", "train"])
 def test_a_flat_folder_of_test_images_beside_the_others_is_no_class(tmp_path: Path, train: str) -> None:
     write_classes(tmp_path / train, {"cat": 6, "dog": 6})

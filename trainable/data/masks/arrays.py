@@ -12,7 +12,7 @@ from trainable.data.arrays import Arrays, check_images
 from trainable.data.masks.code import consecutive
 from trainable.data.masks.pairs import Pair, Pairs
 from trainable.data.masks.stores import MaskArray, in_bytes
-from trainable.data.part_names import named_part
+from trainable.data.part_names import telling_how_to_leave_out
 from trainable.data.source import ArraySource, Split
 from trainable.errors import DataError
 from trainable.recipe.tasks import Masks
@@ -29,7 +29,7 @@ def pairs_of_arrays(
     """
     checked = dict[Split, Pair]()
     for part, arrays in parts.items():
-        with named_part(part):
+        with telling_how_to_leave_out(part):
             checked[part] = _pair(f"{path}: {part}", *arrays, masks)
     return Pairs(path, format, checked, None if classes is None else consecutive(classes))
 
