@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from trainable.checks.finding import Finding, Level, passed
 from trainable.checks.sampling import pixels
 from trainable.data import DataInfo, DataSet, FilePart
-from trainable.data.dataset import LOST_DETAIL, SCALE_ALL
+from trainable.data.dataset import LOST_DETAIL, MARKS_ASIDE, SCALE_ALL
 from trainable.data.decode import REPAIR, Broken, Form, decode
 from trainable.data.loading import make_loader, statistics_of
 from trainable.data.measure import FEW_LEVELS, count_values, some, span
@@ -190,9 +190,11 @@ def _values(images: Pixels, info: DataInfo) -> Iterator[Finding]:
             "use 11 of them or fewer, of which the upper 8 are read: detail is lost"
         )
         faults.append(Finding("pixel values", "error", what, means, "store images as 0 to 255"))
-    elif (levels := min(seen := span(count_values(images)), info.span) + 1) <= FEW_LEVELS:
-        whose = " by images of 16 bits, beside white" if info.span < seen else ""
-        found = f"{what}: {levels} levels are in use{whose}"
+    elif info.deep_span is not None and info.deep_span < FEW_LEVELS:
+        found = f"{what}: {info.deep_span + 1} levels are in use by images of 16 bits, {MARKS_ASIDE}"
+        faults.append(Finding("pixel values", "warning", found, LOST_DETAIL, SCALE_ALL))
+    elif (levels := span(count_values(images)) + 1) <= FEW_LEVELS:
+        found = f"{what}: {levels} levels are in use"
         faults.append(Finding("pixel values", "warning", found, LOST_DETAIL, SCALE_ALL))
     if len(constant) < channels and len(images) > 1 and bool((images == images[:1]).all()):
         found = f"all of {len(images):,} training images are the same image"

@@ -28,12 +28,13 @@ from trainable.data.measure import (
     DeviceKind,
     channels_and_side,
     count_values,
+    deep_span,
     detail_size_of,
-    least_span,
     may_be_held,
     mean_and_std,
     membership,
     sample,
+    span,
     stored_files,
 )
 from trainable.data.members import members_of
@@ -180,7 +181,8 @@ def _assemble(
         detail_size=detail,
         interpolation=form.interpolation,
         stored=stored.names,
-        span=least_span(members["train"], counts),
+        span=span(counts),
+        deep_span=deep_span(members["train"]),
         left_out=tuple(collection.classes_left_out),
         whole=which.whole,
     )

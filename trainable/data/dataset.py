@@ -64,7 +64,8 @@ class DataInfo:
     """For images with masks, this is the value of each class in the masks as they are stored."""
     found: str = ""  # in words, the folders of images and masks, where the recipe does not name them
     left_out: tuple[str, ...] = ()  # the classes that `data.min_images` leaves out
-    span: int = 255  # levels between the darkest and the brightest training pixels (`least_span`)
+    span: int = 255  # levels between the darkest and the brightest training pixels
+    deep_span: int | None = None  # the same of images of 16 bits, if some of the training images have so many
     whole: bool = False  # `digest` reads every image, as `Membership.whole`
 
     def __post_init__(self) -> None:
@@ -97,10 +98,13 @@ class DataInfo:
     @property
     def few_levels(self) -> str:
         """Return in words that images use few of the 256 levels; an empty text if they do not."""
-        if self.span >= FEW_LEVELS:
+        if self.deep_span is not None and self.deep_span < FEW_LEVELS:
+            found = f"images of 16 bits use {self.deep_span + 1} levels of 256, {MARKS_ASIDE}"
+        elif self.span < FEW_LEVELS:
+            found = f"images use {self.span + 1} levels of 256"
+        else:
             return ""
-        who = "images, or those of 16 bits among them,"
-        return f"{who} use {self.span + 1} levels of 256 beside white: {LOST_DETAIL}; {SCALE_ALL}"
+        return f"{found}: {LOST_DETAIL}; {SCALE_ALL}"
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -116,6 +120,7 @@ class DataInfo:
         return TypeAdapter(cls).validate_json(json.dumps(tree), strict=True)
 
 
+MARKS_ASIDE = "without rare white, such as that of scale bars"
 LOST_DETAIL = (
     "detail is lost: of images of 16 bits the upper 8 are read, and cameras of 12 bits fill the lower 12 "
     "alone; or they are far too dark"

@@ -8,6 +8,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from statistics import median
 from typing import Literal, NamedTuple
 
@@ -43,6 +44,9 @@ RARE = 0.001  # of all pixels
 FEW_LEVELS = 64  # a quarter of what eight bits hold; 16 are left of twelve bits that are stored in sixteen
 
 HEADERS, DEEP = 256, 32  # so many images are asked for their depth, and of those of 16 bits so many decoded
+# No more of them than have so many pixels, for which PNGs take a second of one processor; but one at least
+DEEP_PIXELS = 2**25
+WHITE, MARKS = 255, 0.1  # white of a smaller share of all pixels may be scale bars and frames
 
 HELD_BYTES_ON_CPU = 2**30
 GREY_MODES = frozenset({"1", "L", "LA", "La", "I;16", "I;16B", "I;16L", "I;16N", "I", "F"})
@@ -126,32 +130,40 @@ def span(counts: Counts) -> int:
     return int(np.searchsorted(share, 1.0 - RARE) - np.searchsorted(share, RARE, "right"))
 
 
-def least_span(train: Selection, counts: Counts) -> int:
-    """Return `span`, or that of the images of 16 bits among some of the training images where it is less.
+def deep_span(train: Selection) -> int | None:
+    """Return the `span` of the upper eight bits of images of 16, in some of the training images; None if none
+    of these has so many.
 
-    Of those white is left out, unless they have one other level: scale bars and frames that are drawn into
-    images of 12 bits are white of all 16.
+    Scale bars and frames that are drawn into images of 12 bits are white of all 16: where white is as rare,
+    it is left out, unless black and its neighbour are all else, as in drawings in white.
     """
     if not train.source.encoded:
-        return span(counts)
+        return None
     chosen = np.random.default_rng(0).permutation(train.indices)[:HEADERS].tolist()
-    upper = (_upper_bytes(train.source, index) for index in chosen)
-    deep = np.zeros((1, 256), np.int64)
-    for values in itertools.islice((each for each in upper if each is not None), DEEP):
-        deep += count_values(values[None, None])
-    if np.count_nonzero(deep[:, :-1]) > 1:
-        deep[:, -1] = 0
-    return min(span(counts), span(deep)) if deep.any() else span(counts)
+    headers = ((index, _header(train.source, index)) for index in chosen)
+    found = ((index, each) for index, each in headers if each and each[0].startswith("I;16"))
+    deep = list(itertools.islice(found, DEEP))
+    pixels = np.cumsum([width * height for _, (_, width, height) in deep])
+    decoded = [index for index, _ in deep[: max(1, int((pixels <= DEEP_PIXELS).sum()))]]
+    counts = np.zeros((1, 256), np.int64)
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        for each in pool.map(partial(_count_upper_bytes, train.source), decoded):
+            counts += each
+    if not counts.any():
+        return None
+    others = np.where(np.arange(256) < WHITE, counts, 0)
+    is_mark = counts[0, WHITE] <= MARKS * counts.sum() and span(others) > 1
+    return span(others if is_mark else counts)
 
 
-def _upper_bytes(source: Source, index: int) -> Pixels | None:
-    """The upper eight bits of an image of 16; None for all others."""
+def _count_upper_bytes(source: Source, index: int) -> Counts:
+    """Count how often each upper byte occurs in an image of 16 bits, [1, 256]; none if it is broken."""
     try:
         with source.open(index) as image:
-            is_deep = image.mode.startswith("I;16")
-            return (np.asarray(image) >> 8).astype(np.uint8) if is_deep else None
+            upper = (np.asarray(image) >> 8).astype(np.uint8)
     except Exception:  # as in decode, which will say what is wrong with it
-        return None
+        return np.zeros((1, 256), np.int64)
+    return count_values(upper[None, None])
 
 
 class StoredFiles(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -453,9 +454,21 @@ def test_how_many_levels_are_left_of_sixteen_bits_is_told(
     assert words in found[0].what
 
 
-@pytest.mark.parametrize("kind", ["scale bar", "others of 8 bits", "all bits used", "black and white"])
+@pytest.mark.parametrize(
+    ("kind", "levels"),
+    [
+        ("scale bar", 16),
+        ("others of 8 bits", 16),
+        ("low contrast in 8 bits", 60),
+        ("all bits used", None),
+        ("black and white", None),
+        ("dark ink on white", None),
+        ("white on black", None),
+        ("one stray pixel", None),
+    ],
+)
 def test_few_levels_of_sixteen_bits_are_told_beside_marks_in_white_and_images_of_eight(
-    tmp_path: Path, kind: str
+    tmp_path: Path, kind: str, levels: int | None
 ) -> None:
     random = np.random.default_rng(0)
     for number in range(12):
@@ -465,10 +478,18 @@ def test_few_levels_of_sixteen_bits_are_told_beside_marks_in_white_and_images_of
                 image[30:, 10:20] = 65_535  # 2 % of the pixels
             case "others of 8 bits":
                 image = image if number % 2 else (image >> 4).astype(np.uint8)
+            case "low contrast in 8 bits":
+                image = (100 + image % 60).astype(np.uint8)
             case "all bits used":
                 image *= 16
-            case "black and white":
+            case "black and white" | "one stray pixel":
                 image = np.where(image < 2**11, 0, 65_535).astype(np.uint16)
+                if kind == "one stray pixel" and not number:
+                    image[5, 5] = 1_000
+            case "dark ink on white":
+                image = np.where(image < 2**10, image, 65_535).astype(np.uint16)
+            case "white on black":
+                image = np.where(image < 3_900, image // 8, 65_535).astype(np.uint16)
         folder = tmp_path / ("cat" if number < 6 else "dog")
         folder.mkdir(exist_ok=True)
         Image.fromarray(image).save(folder / f"{number}.png")
@@ -476,7 +497,25 @@ def test_few_levels_of_sixteen_bits_are_told_beside_marks_in_white_and_images_of
     data = load(Data(path=str(tmp_path), image_size=32))
     found = next(check_pixels(data))
 
-    few = kind in ("scale bar", "others of 8 bits")
-    assert ("16 levels of 256 beside white" in data.info.few_levels) == few
-    assert ("16 levels are in use by images of 16 bits, beside white" in found.what) == few
-    assert found.level == ("warning" if few else "passed")
+    assert found.level == ("passed" if levels is None else "warning")
+    if levels is None:
+        assert not data.info.few_levels
+    elif levels == 16:
+        assert f"{levels} levels are in use by images of 16 bits, without rare white" in found.what
+        assert f"images of 16 bits use {levels} levels of 256, without rare" in data.info.few_levels
+    else:
+        assert found.what.endswith(f"where 255 is white: {levels} levels are in use")
+        assert data.info.few_levels.startswith(f"images use {levels} levels of 256: ")
+
+
+def test_few_levels_of_arrays_are_not_told_as_of_sixteen_bits() -> None:
+    """Two samples of such images differ in their levels: all of them use fewer here."""
+    random = np.random.default_rng(5)
+    means = random.normal(120, 5, (1_500, 1, 1))
+    images = np.clip(random.normal(means, 4, (1_500, 4, 4)), 0, 255).astype(np.uint8)
+    data = from_arrays((images, random.integers(0, 2, 1_500)), spec=Data())
+
+    (found,) = check_pixels(data)
+
+    assert re.search(r"where 255 is white: \d+ levels are in use$", found.what)
+    assert data.info.few_levels.startswith("images use ")

@@ -25,6 +25,7 @@ from trainable.data.jpeg import jpeg_pixels
 from trainable.data.measure import (
     channels_and_side,
     count_values,
+    deep_span,
     detail_size_of,
     may_be_held,
     mean_and_std,
@@ -435,3 +436,20 @@ def test_there_is_more_detail_for_crops_if_most_images_are_larger(
         write_image(tmp_path / name, size=size)
 
     assert detail_size_of(select(tmp_path, *names), Form(3, 16)) == expected
+
+
+def test_of_large_images_of_sixteen_bits_one_at_least_is_decoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"{number}.png" for number in range(3)]
+    for number, name in enumerate(names):
+        levels = 5 * 2**12 * number + np.arange(2**12).reshape(64, 64)
+        Image.fromarray(levels.astype(np.uint16)).save(tmp_path / name)
+    train = Selection(FileSource(str(tmp_path), names, np.zeros(3, np.int64)), np.arange(3))
+
+    assert deep_span(train) == 175, "from the darkest to the brightest of all"
+    for pixels in (1, 2 * 64 * 64 - 1):
+        monkeypatch.setattr("trainable.data.measure.DEEP_PIXELS", pixels)
+        assert deep_span(train) == 15
+    (tmp_path / "0.png").write_bytes(b"")
+    assert deep_span(Selection(train.source, np.arange(1))) is None

@@ -18,11 +18,12 @@ from trainable.data.measure import (
     DeviceKind,
     channels_and_side,
     count_values,
-    least_span,
+    deep_span,
     may_be_held,
     mean_and_std,
     membership,
     sample,
+    span,
     stored_files,
 )
 from trainable.data.members import members_of
@@ -67,7 +68,8 @@ def assemble_masked(
         in_memory=hold,
         interpolation=spec.interpolation or "bilinear",
         stored=stored.names,
-        span=least_span(members["train"], counts),
+        span=span(counts),
+        deep_span=deep_span(members["train"]),
         pixel_counts=tuple(shown.sum(axis=0).tolist()),
         longer_side=longer,
         found=collection.found,
