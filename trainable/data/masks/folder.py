@@ -100,14 +100,16 @@ def _places(root: Path, choice: PartChoice, masks: Masks) -> dict[Split, Place]:
 
 
 def _masks_beside(root: Path, choice: PartChoice) -> dict[Path, Path]:
-    """Return the folders of masks that are called as a part's beside them and `MASK_ENDINGS`, by these."""
-    folders = [each for each in subfolders(root) if each.name not in choice.excluded]
+    """Return the folders of masks that are called as a part's beside them and `MASK_ENDINGS`, by these; also
+    of a part that `data.exclude_parts` leaves out, whose masks go with it."""
+    folders = subfolders(root)
     return {
         images: masks
         for images in folders
         if part_named(images.name, choice.named) is not None
         for masks in folders
-        if masks.name.startswith(images.name)
+        if masks.name not in choice.excluded
+        and masks.name.startswith(images.name)
         and masks.name.removeprefix(images.name).strip("_- ").lower() in MASK_ENDINGS
         and _has_images(masks)
     }
@@ -133,10 +135,10 @@ def _place_in(folder: Path, part: Split, masks: Masks, beside: Path | None = Non
     """Return the places of a part in its folder; its masks may be in the folder `beside`."""
     if (place := _two_folders(folder, masks)) is not None:
         return place
-    if beside is not None:
+    if beside is not None and not _has_pair(folder, masks):
         return Place(folder, beside)
     if masks.suffix is not None:
-        return Place(folder, folder)
+        return Place(folder, folder, () if beside is None else (beside,))
     children = subfolders(folder)
     there = listed([f"{child.name}/" for child in children], 10) or "no folders"
     sets = [child for child in children if _two_folders(child, masks) or _has_parts(child)]
@@ -155,7 +157,7 @@ def _has_parts(folder: Path) -> bool:
 def _two_folders(folder: Path, masks: Masks) -> Place | None:
     images, found, children = folder / masks.images, folder / masks.folder, subfolders(folder)
     if not (images.is_dir() and found.is_dir()):
-        if (masks.images, masks.folder) != USUAL:
+        if (masks.images, masks.folder) != USUAL or _has_pair(folder, masks):
             return None
         named = [
             [child for child in children if child.name.lower() in names]
@@ -166,6 +168,17 @@ def _two_folders(folder: Path, masks: Masks) -> Place | None:
         (images,), (found,) = named
     beside = [child for child in children if not _within(child, images) and not _within(child, found)]
     return Place(images, found, tuple(beside))
+
+
+def _has_pair(folder: Path, masks: Masks) -> bool:
+    """Return whether an image and its mask, by their suffix, are in one folder, there or below."""
+    if masks.suffix is None:
+        return False
+    for _, _, files in os.walk(folder):
+        names = {os.path.splitext(name)[0] for name in files if is_image(name)}
+        if any(f"{name}{masks.suffix}" in names for name in names):
+            return True
+    return False
 
 
 def _within(first: Path, second: Path) -> bool:

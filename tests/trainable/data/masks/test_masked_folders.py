@@ -323,6 +323,24 @@ def test_the_suffix_that_is_advised_pairs_folders_with_the_names_of_published_se
     assert names(collection(tmp_path, suffix="_m")) == [("imgs/a.png", "labels/a_m.png")]
 
 
+def test_a_suffix_pairs_within_folders_that_are_called_as_those_of_published_sets(tmp_path: Path) -> None:
+    """The suffix says that both are together: usual names count where it pairs nothing."""
+    for folder in ("image", "label"):
+        write_beside(tmp_path / folder, ["a"])
+
+    assert names(collection(tmp_path, suffix="_mask")) == [
+        ("image/a.jpg", "image/a_mask.png"),
+        ("label/a.jpg", "label/a_mask.png"),
+    ]
+
+    shutil.rmtree(tmp_path / "image")
+    (tmp_path / "label").rename(tmp_path / "train")
+    write_image(tmp_path / "train_labels" / "a.png")
+    found = collection(tmp_path, suffix="_mask")
+    assert names(found) == [("train/a.jpg", "train/a_mask.png")]
+    assert found.found == "images in train_labels/ are not read"
+
+
 @pytest.mark.parametrize("part", ["", "train/"])
 def test_folders_beside_the_two_that_are_read_are_named(tmp_path: Path, part: str) -> None:
     write_pairs(tmp_path / part, FOUR)
@@ -352,6 +370,21 @@ def test_masks_may_be_in_folders_that_are_called_as_those_of_the_images_beside_t
     shutil.rmtree(tmp_path / "val_seg")
     shutil.rmtree(tmp_path / f"test{ending}")
     assert "data.test: none leaves the test part out" in fault_of(tmp_path)
+
+
+def test_the_masks_of_a_part_that_is_left_out_are_left_out_with_it(tmp_path: Path) -> None:
+    for part in ("train", "training"):
+        write_image(tmp_path / part / f"{part}.png")
+        write_mask(tmp_path / f"{part}_masks" / f"{part}.png", bands(0, 1))
+    assert "leave one out by data.exclude_parts: [training]" in fault_of(tmp_path)
+
+    found = collection(tmp_path, {"exclude_parts": ("training",)})
+
+    assert names(found) == [("train/train.png", "train_masks/train.png")]
+    fault = fault_of(tmp_path, {"train": "training"})
+    assert fault.endswith("or leave it out by data.exclude_parts: [train, train_masks]")
+    chosen = {"train": "training", "exclude_parts": ("train", "train_masks")}
+    assert names(collection(tmp_path, chosen)) == [("training/training.png", "training_masks/training.png")]
 
 
 @pytest.mark.parametrize("inner", ["", "train"])
