@@ -43,6 +43,8 @@ def moved_to(out: Path, last: str = "") -> Iterator[Path]:
             raise UserError(f"{out}: cannot be written: {error.strerror}") from None
         yield made
         sync_folder(made)
+        if out.is_dir() and not is_empty(out):
+            raise UserError(f"{out}: another command has filled it meanwhile; give a new folder")
         if root == out:
             for each in sorted(made.iterdir(), key=lambda path: path.name == last):
                 os.replace(each, out / each.name)

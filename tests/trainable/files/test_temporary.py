@@ -106,6 +106,25 @@ def test_an_empty_folder_is_filled_and_not_replaced(tmp_path: Path) -> None:
         check_new(out, "the bundle")
 
 
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_folder_that_another_command_fills_meanwhile_stays_as_that_has_left_it(
+    tmp_path: Path, is_there: bool
+) -> None:
+    out = tmp_path / "bundle"
+    if is_there:
+        out.mkdir()
+
+    def write_late() -> None:
+        with moved_to(out) as half, moved_to(out) as other:
+            (half / "README.md").write_text("late")
+            (other / "README.md").write_text("first")
+
+    with pytest.raises(UserError, match="has filled it meanwhile; give a new folder"):
+        write_late()
+    assert [each.name for each in out.iterdir()] == ["README.md"]
+    assert (out / "README.md").read_text() == "first"
+
+
 def test_a_disk_without_locks_is_no_fault_and_keeps_no_descriptor_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
