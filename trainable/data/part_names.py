@@ -9,6 +9,7 @@ from typing import NamedTuple, Self
 from trainable.data.source import Split
 from trainable.errors import DataError, listed, quoted
 from trainable.recipe.data import Data
+from trainable.recipe.yamlfile import parse_setting
 
 NAMED = 20
 
@@ -63,7 +64,11 @@ ALL_PARTS = PartChoice()  # with the usual names
 
 def excluding(names: Sequence[str]) -> str:
     """Return the field that leaves out parts of these names."""
-    written = [name if name.isidentifier() else quoted(name) for name in names]
+    written = [
+        # YAML has other words that are no text, such as null and true
+        name if name.isidentifier() and parse_setting(f"part={name}")[1] == name else quoted(name)
+        for name in names
+    ]
     return f"data.exclude_parts: [{listed(written, NAMED)}]"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from trainable.data import DataSet, load
 from trainable.data.manifest import fingerprint
 from trainable.errors import DataError
 from trainable.recipe.data import Columns, Data
+from trainable.recipe.yamlfile import parse_setting
 
 Row = dict[str, object]
 
@@ -139,6 +141,16 @@ def test_the_rows_of_a_part_with_another_name_may_be_of_one_that_is_free_or_left
     parts = ("train", "val", "test", "more")
     full = [{**row, "split": parts[number % 4]} for number, row in enumerate(rows)]
     assert "data.test name them; data.exclude_parts: [more] leaves" in fault_of(tmp_path, full)
+
+
+@pytest.mark.parametrize("name", ["more", "null", "true", "nan", "new photos"])
+def test_a_part_that_a_refusal_leaves_out_is_written_as_yaml_reads_it(
+    tmp_path: Path, rows: list[Row], name: str
+) -> None:
+    named = [{**row, "split": name if number < 4 else "train"} for number, row in enumerate(rows)]
+    found = re.search(r"data[.]exclude_parts: (\[.*\]) leaves", fault_of(tmp_path, named))
+    assert found is not None
+    assert parse_setting(f"data.exclude_parts={found[1]}")[1] == [name]
 
 
 def test_what_a_list_leaves_out_is_not_asked_for_again(tmp_path: Path, rows: list[Row]) -> None:
