@@ -90,12 +90,13 @@ def _entries_in_use(pairs: Pairs, found: Mapping[Split, RawSurvey], code: MaskCo
 def _grey_that_is_a_number(
     entries: Sequence[PaletteEntry], found: Mapping[Split, RawSurvey], code: MaskCode
 ) -> PaletteEntry | None:
-    """The first entry whose grey is not its index, if all colours of all palettes are greys that are the
-    numbers of classes in use. Greys for people to see go beyond these numbers."""
-    numbers = sum(each.values.sum(axis=0) for each in found.values()) * (code.table != IGNORED)
+    """The first entry whose grey is the number of another class, if all colours of all palettes are greys
+    that masks use as numbers. Greys for people to see go beyond these."""
+    numbers = sum(each.values.sum(axis=0) for each in found.values())
     if not all(entry.all_grey and numbers[entry.colour[0]] for entry in entries):
         return None
-    return next((entry for entry in entries if entry.colour[0] != entry.index), None)
+    moved = (entry for entry in entries if entry.colour[0] != entry.index)
+    return next((entry for entry in moved if code.table[entry.colour[0]] != IGNORED), None)
 
 
 def _colour_of_several_classes(

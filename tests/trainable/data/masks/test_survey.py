@@ -468,6 +468,13 @@ def test_an_index_whose_grey_is_the_number_of_another_class_is_refused(tmp_path:
     )
 
 
+def test_the_grey_of_ignored_pixels_hides_no_other_that_is_a_number(tmp_path: Path) -> None:
+    write_pairs(tmp_path, {"a": (0, 1), "b": (0, 1, 2, 255)})
+    write_palette(tmp_path / "masks" / "a.png", bands(0, 1, 2), *greys(0, 2, 255))
+
+    assert "index 1 is the grey 2 in the palette of masks/a.png, and 2 is a class, too" in fault_of(tmp_path)
+
+
 def test_the_background_of_binary_masks_has_one_colour_in_every_palette(tmp_path: Path) -> None:
     write_pairs(tmp_path, dict.fromkeys("abc", (0, 255)))
     write_palette(tmp_path / "masks" / "a.png", bands(0, 1), BLACK, RED)
