@@ -155,7 +155,8 @@ def _has_parts(folder: Path) -> bool:
 
 
 def _two_folders(folder: Path, masks: Masks) -> Place | None:
-    images, found, children = folder / masks.images, folder / masks.folder, subfolders(folder)
+    images, found = (_below_or_beside(folder, each) for each in (masks.images, masks.folder))
+    children = subfolders(folder)
     if not (images.is_dir() and found.is_dir()):
         if (masks.images, masks.folder) != USUAL or _has_pair(folder, masks):
             return None
@@ -168,6 +169,10 @@ def _two_folders(folder: Path, masks: Masks) -> Place | None:
         (images,), (found,) = named
     beside = [child for child in children if not _within(child, images) and not _within(child, found)]
     return Place(images, found, tuple(beside))
+
+
+def _below_or_beside(folder: Path, name: str) -> Path:
+    return folder / (os.path.relpath(name, folder) if os.path.isabs(name) else name)
 
 
 def _has_pair(folder: Path, masks: Masks) -> bool:
@@ -191,8 +196,9 @@ def _said(root: Path, places: Mapping[Split, Place], masks: Masks) -> str:
     which have images that are not read."""
     place, said = places["train"], []
     images, found = (each.relative_to(root).as_posix() for each in place[:2])
+    usual = (masks.images, masks.folder) == USUAL
     as_said = masks.images in images.split("/") and masks.folder in found.split("/")
-    if not as_said and place.images != place.masks:
+    if usual and not as_said and place.images != place.masks:
         said.append(f"images are in {images}/ and masks in {found}/, by the names of these folders")
     beside = dict.fromkeys(folder for each in places.values() for folder in each.beside)
     if unread := [f"{each.relative_to(root).as_posix()}/" for each in beside if _has_images(each)]:

@@ -61,6 +61,15 @@ def test_the_two_folders_may_have_other_names(tmp_path: Path) -> None:
     assert len(names(collection(tmp_path, images="photos", folder="labels"))) == 4
 
 
+@pytest.mark.parametrize("named", ["../elsewhere", "{}/elsewhere"])
+def test_masks_may_be_in_a_folder_elsewhere(tmp_path: Path, named: str) -> None:
+    root = write_pairs(tmp_path / "set", FOUR)
+    (root / "masks").rename(tmp_path / "elsewhere")
+    found = collection(root, folder=named.format(tmp_path))
+    assert names(found)[0] == ("images/a.jpg", "../elsewhere/a.png")
+    assert found.found == "", "the recipe says which folders"
+
+
 def test_deeper_folders_are_paired_by_their_paths_and_hidden_files_ignored(tmp_path: Path) -> None:
     write_pairs(tmp_path, {"site/x": (0, 1), "site 2/x": (0, 1), "x": (0, 1)})
     write_image(tmp_path / "images" / ".hidden.jpg")
