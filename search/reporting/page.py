@@ -10,7 +10,6 @@ from shlex import quote
 from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 
 from search.record.summary import duration
 from search.reporting.answered import Answers, MaskAnswers
@@ -292,9 +291,7 @@ def _sentence(words: str) -> str:
 def _visible(value: Any) -> Any:
     """Return what a page shows: of a name that somebody chose, no character that turns others around."""
     match value:
-        case Markup():
-            return value
-        case str():
+        case str() if not hasattr(value, "__html__"):  # not HTML that a template has made
             return visible_lines(value)
         case dict():
             return {_visible(name): _visible(each) for name, each in value.items()}
