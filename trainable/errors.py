@@ -151,11 +151,11 @@ def shown(text: str, most: int = LONGEST_LINE) -> str:
 def visible(text: str) -> str:
     """Return a text in which every character is escaped, as Python writes it, that a terminal would obey,
     that turns the order of others around, or that is in no encoding; line ends and tabs are such, too."""
-    shown = "\u200c\u200d\u3000"  # joiners in Persian, Indian languages and emoji; the space of Japanese
+    seen = "\u200c\u200d\u3000"  # joiners in Persian, Indian languages and emoji; the space of Japanese
     if text.isprintable():
         return text
     return "".join(
-        each if each.isprintable() or each in shown else each.encode("unicode_escape").decode()
+        each if each.isprintable() or each in seen else each.encode("unicode_escape").decode()
         for each in text
     )
 

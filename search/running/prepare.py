@@ -58,7 +58,7 @@ from trainable.recipe import Recipe
 from trainable.recipe.distillation import TEACHER
 from trainable.recipe.metrics import Kind
 from trainable.recipe.yamlfile import write_whole
-from trainable.training.origins import renamed_classes
+from trainable.training.origins import first_renamed
 from trainable.tune.carried import NOTHING, Carried, CarriedCode, CarriedMetric
 
 if TYPE_CHECKING:  # torch takes seconds to import
@@ -259,7 +259,7 @@ def _say_unknown_statistics(base: Recipe, say: Say, *, download: bool) -> None:
 
 def check_unchanged(path: str, before: DataInfo, now: DataInfo) -> None:
     """Raises UserError if the images are no longer those that the search began with."""
-    if renamed := next(renamed_classes(before.classes, now.classes), None):
+    if renamed := first_renamed(before.classes, now.classes):
         raise UserError(
             f"{path}: since the search began classes have changed their names ({renamed}); give them the "
             "former ones, or start a new search"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
 from pathlib import Path
@@ -42,7 +42,7 @@ def excluded(sources: Mapping[Split, Source], spec: Data) -> dict[Split, NDArray
     path = without_tilde(spec.exclude)
     found, seen = dict[Split, NDArray[np.bool_]](), set[tuple[Split | None, str]]()
     for part, names in names_of.items():
-        found[part] = np.array([(part, name) in wanted or (None, name) in wanted for name in names], bool)
+        found[part] = np.array(_are_in(wanted, [part] * len(names), names), bool)
         seen |= {key for name in names for key in ((part, name), (None, name))}
     skipped = set(spec.parts_left_out)
     if odd := [key for key in wanted if key not in seen and key[0] not in skipped]:
@@ -63,7 +63,12 @@ def excluded(sources: Mapping[Split, Source], spec: Data) -> dict[Split, NDArray
 def are_excluded(spec: Data, parts: Sequence[Split | None], names: Sequence[str]) -> list[bool]:
     """Return which images `data.exclude` lists, by their parts and names, before any is looked for. Raises
     DataError for a list that cannot be read."""
-    wanted = _listed(spec, set(names))
+    return _are_in(_listed(spec, set(names)), parts, names)
+
+
+def _are_in(
+    wanted: Container[tuple[Split | None, str]], parts: Sequence[Split | None], names: Sequence[str]
+) -> list[bool]:
     return [(part, name) in wanted or (None, name) in wanted for part, name in zip(parts, names, strict=True)]
 
 

@@ -11,7 +11,6 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from trainable.data.classes import numbered, ordered
-from trainable.data.excluded import are_excluded
 from trainable.data.manifest_rows import Rows, absolute, files_here, rows_of
 from trainable.data.part_names import part_names
 from trainable.data.remote_data import objects_digest
@@ -89,7 +88,7 @@ def fingerprint(spec: Data, mask: str | None = None) -> str:
     """Returns sixteen hexadecimal digits over a manifest's rows, and over the size and time of change of each
     image that is used, and of each mask in the column `mask`. Raises DataError as `read` does."""
     rows = rows_of(spec, mask)
-    used = [not out for out in are_excluded(spec, rows.splits, rows.paths)]  # the others may have no file
+    used = [not out for out in rows.left_out]  # the others may have no file
     files = [*compress(rows.files, used), *compress(rows.mask_files, used)]
     local = [each for each in files if not is_uri(each)]
     found = FileSource("/", local, np.zeros(len(local), np.int64)).sizes_and_times(np.arange(len(local)))

@@ -45,6 +45,7 @@ class Rows:
     """The masks' paths are as the manifest has them; there are none for images with labels. Of an image that
     `data.exclude` leaves out there may be no mask, and no file."""
     mask_files: list[str]
+    left_out: list[bool]  # by `data.exclude`
 
 
 def absolute(path: str) -> Path:
@@ -78,8 +79,9 @@ def rows_of(spec: Data, mask: str | None = None) -> Rows:
     splits = _splits(table.columns.get(split), len(table.numbers), spec)
     files = _located(table.columns[columns.path], spec)
     mask_files = [] if mask is None else _located(table.columns[mask], spec)
-    _raise_faults(path, table, spec, second, splits, files, mask_files)
     paths, seconds = _unescaped(table.columns[columns.path]), _unescaped(table.columns[second])
+    left_out = are_excluded(spec, splits, paths)
+    _raise_faults(path, table, spec, second, splits, files, mask_files, left_out)
     labels = [each or NO_LABEL for each in table.columns[second]] if mask is None else []
     return Rows(
         paths,
@@ -89,6 +91,7 @@ def rows_of(spec: Data, mask: str | None = None) -> Rows:
         [each for each in files if each is not None],
         [] if mask is None else seconds,
         [each or "" for each in mask_files],
+        left_out,
     )
 
 
@@ -184,10 +187,10 @@ def _raise_faults(
     splits: Sequence[Split | None],
     files: Sequence[str | None],
     mask_files: Sequence[str | None],
+    left_out: Sequence[bool],
 ) -> None:
     """Raises DataError with every kind of fault that rows have, and the numbers of the first ones."""
     columns, values = spec.columns, table.columns
-    left_out = are_excluded(spec, splits, _unescaped(values[columns.path]))
 
     def staying(faulty: Iterable[bool]) -> list[bool]:
         return [each and not out for each, out in zip(faulty, left_out, strict=True)]

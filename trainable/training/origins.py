@@ -124,7 +124,7 @@ class Origins:
             yield f"{images} {_both(self.images, now.images)}"
         elif self.files and now.files and self.files != now.files:
             yield f"{files} {_both(self.files, now.files)}"
-        elif renamed := next(renamed_classes(self.classes, now.classes), None):
+        elif renamed := first_renamed(self.classes, now.classes):
             yield f"{data}: the classes have other names than those {found} ({renamed})"
         if self.weights not in (None, now.weights):
             weights = "model.weights: these are not the weights that the recipe was trained from"
@@ -143,13 +143,15 @@ class Origins:
                 yield f"{source} {_both(before, digest)}"
 
 
-def renamed_classes(before: tuple[str, ...], now: tuple[str, ...]) -> Iterator[str]:
-    """Yield in words each class that has another name now; arrays have numbers in place of names."""
-    if before and now and not any(all(each.isdecimal() for each in names) for names in (before, now)):
-        for number, (old, new) in enumerate(zip_longest(before, now)):
-            if old != new:
-                is_now = "is none" if new is None else f"is {quoted(new)}"
-                yield f"class {number} was {'none' if old is None else quoted(old)}, and {is_now} now"
+def first_renamed(before: tuple[str, ...], now: tuple[str, ...]) -> str | None:
+    """Return in words the first class that has another name now; arrays have numbers in place of names."""
+    if not before or not now or any(all(each.isdecimal() for each in names) for names in (before, now)):
+        return None
+    for number, names in enumerate(zip_longest(before, now)):
+        old, new = ("none" if each is None else quoted(each) for each in names)
+        if old != new:
+            return f"class {number} was {old}, and is {new} now"
+    return None
 
 
 def _both(before: str | None, now: str | None) -> str:
