@@ -35,7 +35,8 @@ from trainable.collector import paused
 from trainable.errors import UserError
 from trainable.imports import import_installed_alone
 from trainable.processes import ended_by_signals
-from trainable.terminal import show_what_can_be_shown, tell
+from trainable.stages import shown_by, stage
+from trainable.terminal import StageLines, show_what_can_be_shown, tell
 from trainable.tune.causes import in_words, refusal_in
 
 app = typer.Typer(
@@ -47,6 +48,7 @@ app = typer.Typer(
 )
 
 
+IMPORTS = "loading torch and Ray"
 DataPath = Annotated[str | None, typer.Option("--data", help="`digits`, a folder of images or a file.")]
 WHAT = typer.Argument(
     metavar="RECIPE|STUDY|DIR|DATA", help="A recipe or study in YAML, a search folder, or images."
@@ -86,7 +88,7 @@ def search(
     set_: Set = None,
 ) -> None:
     """Search for the best recipe: sample, train, prune, track and export."""
-    with paused():
+    with stage(IMPORTS), paused():
         from search.running import driver
     from search.study import study_asked
     from trainable.recipe.yamlfile import parse_setting
@@ -116,7 +118,7 @@ def resume(
     download: Download = False,
 ) -> None:
     """Resume an interrupted search from its checkpoints, with the same trials and MLflow runs."""
-    with paused():
+    with stage(IMPORTS), paused():
         from search.running import driver
 
     exit_with(driver.resume(folder, address=address, download=download))
@@ -130,7 +132,7 @@ def extend(
     download: Download = False,
 ) -> None:
     """Go on with a search, finished or not, with more trials; finalists are chosen anew at the end."""
-    with paused():
+    with stage(IMPORTS), paused():
         from search.running import driver
 
     exit_with(driver.extend(folder, trials, address=address, download=download))
@@ -382,7 +384,7 @@ def main() -> None:
     import_installed_alone()  # an older installation calls this function, and not search.program
     show_what_can_be_shown()
     try:
-        with ended_by_signals():
+        with ended_by_signals(), StageLines() as lines, shown_by(lines):
             app()
     except UserError as error:
         tell(f"tunebook: {error}", sys.stderr)

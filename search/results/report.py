@@ -25,7 +25,7 @@ from search.followers.consumer import Backlog
 from search.record.chain import START
 from search.record.code import METRICS, CodeRecord
 from search.record.home import EVENTS_FILE
-from search.record.journal import EndEvent, read_from
+from search.record.journal import EndEvent, EpochEvent, read_from
 from search.record.summary import Summary, duration, summarise
 from search.record.trials import Record, Trial
 from search.results.finals_table import finals_table, winner_line
@@ -143,7 +143,9 @@ class LiveView:
         self._console = console()
         self._live: Live | None = None
         self._final_epochs = final.epochs(study)
+        self.has_trained = False  # whether an epoch of a trial, or its end, has come since the view was made
         self._read()
+        self.has_trained = False
         summary = self._summary()
         self._plan = "" if summary.is_being_audited else plan(study, pruning, final, concurrent)
         self._epochs_before = summary.epochs_trained
@@ -181,6 +183,7 @@ class LiveView:
         events, self._position = read_from(self._path, self._position)
         for event in events:
             self._record.apply(event)
+            self.has_trained |= isinstance(event, EpochEvent | EndEvent)
             if isinstance(event, EndEvent):
                 self._record.forget_epochs(event.trial)
         return bool(events) or self._live is not None

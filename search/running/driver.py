@@ -7,7 +7,7 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Literal
@@ -51,6 +51,7 @@ from search.verdicts.conclusions import Conclusion, conclusion
 from search.verdicts.pruning_audit import sampled
 from spaces.domains import listed
 from trainable.errors import UserError
+from trainable.stages import stage
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from torch.export import ExportedProgram
@@ -324,7 +325,8 @@ def _drive(
             state = _close(prepared, ledger, switch, tracker)
             report.closing(Search(folder), folder / BEST_FILE, switch.fault)
             if state != "interrupted":
-                leave_report(folder)
+                with stage("writing the report"):
+                    leave_report(folder)
         backlogs = [follower.backlog() for follower in followers]
     report.undelivered(backlogs, home.address)
     return _closing(state, switch)
@@ -349,10 +351,33 @@ def _train(
         # again, once Ray has started: its C++ part sets a handler of SIGTERM, which aborts this process
         with local_ray(hardware, switch, ended) as died, switch.listening(), switch.stopped_by_disk():
             if not switch.stops:
-                progress, say = view.update, report.say
-                run_trials(prepared, ledger, switch, progress, room, is_stored=is_stored, died=died, say=say)
+                with _first_epoch_awaited(view) as progress:
+                    run_trials(
+                        prepared,
+                        ledger,
+                        switch,
+                        progress,
+                        room,
+                        is_stored=is_stored,
+                        died=died,
+                        say=report.say,
+                    )
     except RayNotStarted as error:
         switch.break_off(str(error))
+
+
+@contextlib.contextmanager
+def _first_epoch_awaited(view: report.LiveView) -> Iterator[Callable[[], None]]:
+    """Give the block what updates the view, and show that a first epoch is waited for until one is there."""
+    with contextlib.ExitStack() as waiting:
+        waiting.enter_context(stage("starting a process for the first trial, and training its first epoch"))
+
+        def update() -> None:
+            view.update()
+            if view.has_trained:
+                waiting.close()
+
+        yield update
 
 
 def _close(prepared: Prepared, ledger: Ledger, switch: StopSwitch, tracker: Tracker) -> State:

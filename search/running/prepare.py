@@ -58,6 +58,7 @@ from trainable.recipe import Recipe
 from trainable.recipe.distillation import TEACHER
 from trainable.recipe.metrics import Kind
 from trainable.recipe.yamlfile import write_whole
+from trainable.stages import stage
 from trainable.training.origins import first_renamed
 from trainable.tune.carried import NOTHING, Carried, CarriedCode, CarriedMetric
 
@@ -129,7 +130,8 @@ def prepare(
     data.refuse_leaks(study.data)
     for line in data.info.remarks:
         say(line)
-    _say_parts(data, say)
+    with stage("comparing the parts of the images"):
+        _say_parts(data, say)
     _say_unknown_statistics(base, say, download=download)
     check_metrics(base.evaluation.metrics, code.metrics, data)
     facts = measured_anew(base, data.info, trial, code.model, download=download)
@@ -137,7 +139,8 @@ def prepare(
         start.known_in(with_written_facts(facts, study)), study, data.info, download=download
     )
     prepared = _assemble(study, home, data, facts, trial, hardware, earlier, download=download)
-    check_networks(prepared.space, data.info, code.model, download=download)
+    with stage("building the networks"):
+        check_networks(prepared.space, data.info, code.model, download=download)
     check_teacher(prepared.space, data.info, code.model, download=download)
     if (teacher := gain_to_expect(facts)) is not None and not teacher.what:
         say(f"distillation: {teacher.reason} ({teacher.source})")
@@ -145,12 +148,14 @@ def prepare(
     if study.space.probes:
         space = prepared.space
         own = space.recipe(space.own)
-        facts = run_probes(study, facts, own, data, download=download, say=say, build=code.model)
+        with stage("finding what the study's probes ask for"):
+            facts = run_probes(study, facts, own, data, download=download, say=say, build=code.model)
         prepared = _assemble(study, home, data, facts, trial, hardware, earlier, download=download)
     if study.resources.pack:
         space = prepared.space
         least = replace(trial, cpus=study.resources.cpus or 1)
-        share = gpu_share(space.recipe(space.own), data, least, hardware, say, carried.model)
+        with stage("trying how many trials share a GPU"):
+            share = gpu_share(space.recipe(space.own), data, least, hardware, say, carried.model)
         trial = per_trial(study.resources, hardware, gpus=share)
         facts = facts.model_copy(update={"gpus": share, "cpus": trial.cpus})
         prepared = _assemble(study, home, data, facts, trial, hardware, earlier, download=download)

@@ -25,6 +25,7 @@ from search.running.marked import marked_folder
 from search.running.switch import StopSwitch
 from trainable.errors import first_line
 from trainable.imports import imports_installed_alone
+from trainable.stages import stage
 
 if TYPE_CHECKING:
     from ray.job_config import JobConfig
@@ -103,7 +104,8 @@ def _start(hardware: Hardware, folder: Path, switch: StopSwitch) -> None:
         if switch.stops:
             return
         try:
-            _init(hardware, folder)
+            with stage("starting Ray"):
+                _init(hardware, folder)
         except Exception as error:  # Ray raises plain ones here, too
             logger.warning("Ray did not start (attempt %d): %s", attempt, error)
             _end(folder)

@@ -30,6 +30,7 @@ def tunebook(
     """Calls the command line in an empty folder; returns exit code, standard output and standard error."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(SAFE_PATH, "1")  # the command sets it, for a process of its own
+    monkeypatch.setattr("trainable.terminal.TOLD_AFTER", 1e6)  # a busy machine prints no line more
 
     def run(*arguments: str | Path) -> tuple[int, str, str]:
         monkeypatch.setattr("sys.argv", ["tunebook", *map(str, arguments)])

@@ -48,11 +48,13 @@ from trainable.files.store import Store, is_uri
 from trainable.recipe.data import Data
 from trainable.recipe.tasks import Masks
 from trainable.recipe.training import Stretch
+from trainable.stages import stage
 
 BLOCK = 256
 """So many images of a sample are in memory at once."""
 
 
+@stage("reading the images")
 def load(
     spec: Data,
     *,

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from trainable.recipe.speeds import Format, Speed, fastest
+from trainable.stages import stage
 from trainable.training import precision
 from trainable.training.compiling import forget_compiled
 from trainable.training.devices import wait_for
@@ -35,6 +36,7 @@ Way = tuple[Format, bool]
 """A way to compute is a number format, and whether images are in channels_last."""
 
 
+@stage("timing steps of the network")
 def measure_speeds(
     model: nn.Module,
     shape: tuple[int, int, int],

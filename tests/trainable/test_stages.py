@@ -1,0 +1,66 @@
+"""Tests how work that takes seconds is shown to a person who waits."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+
+from trainable.stages import shown_by, stage
+from trainable.terminal import StageLines
+
+
+@pytest.fixture(autouse=True)
+def told_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainable.terminal.TOLD_AFTER", 0.05)
+    monkeypatch.setattr("trainable.terminal.FIRST_AGAIN", 0.2)
+
+
+def test_work_that_takes_long_is_told_while_it_is_done_and_with_its_seconds(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with StageLines() as lines, shown_by(lines), stage("reading images"), stage("decoding images"):
+        time.sleep(0.4)
+    told = re.sub(r"[01] s", "N s", capsys.readouterr().err).splitlines()
+    assert told[:2] == ["decoding images ...", "decoding images ... N s"], "the innermost one"
+    assert "decoding images: N s" in told
+
+
+def test_quick_work_is_not_told_and_nothing_is_where_nobody_looks_on(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with StageLines() as lines:
+        with shown_by(lines), stage("reading images"):
+            pass
+        with stage("timing steps"):
+            time.sleep(0.2)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_work_that_fails_has_ended(capsys: pytest.CaptureFixture[str]) -> None:
+    with StageLines() as lines, shown_by(lines):
+        with pytest.raises(ValueError, match="no images"), stage("reading images"):
+            raise ValueError("no images")
+        time.sleep(0.2)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_work_may_end_within_what_began_after_it(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = StageLines()
+    for what in ("first", "second"):
+        lines.began(what)
+    for what in ("first", "second"):
+        lines.ended(what)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_function_may_be_a_stage(capsys: pytest.CaptureFixture[str]) -> None:
+    @stage("counting")
+    def count() -> int:
+        time.sleep(0.2)
+        return 3
+
+    with StageLines() as lines, shown_by(lines):
+        assert (count(), count()) == (3, 3)
+    assert capsys.readouterr().err.count("counting ...\n") == 2
