@@ -23,6 +23,9 @@ TIMES = {
     "evaluation_seconds",
     "images_per_second",
     "teacher_seconds",
+    "first_step_extra_seconds",
+    "starting_seconds",
+    "checkpoint_seconds",
     "peak_memory_bytes",
 }
 """They may differ between two equal runs."""

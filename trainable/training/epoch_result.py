@@ -16,14 +16,15 @@ def epoch_result(
     *,
     worst: Scores,
     clean: Scores | None,
-    seconds: float,
     evaluation: float,
     memory: int,
     teacher_seconds: float | None = None,
+    is_first: bool = False,
 ) -> EpochResult:
     """Returns an epoch's result: the `worst` scores where there are none, or where they are not finite.
 
-    `clean` are the scores of training images that are treated as validation images are.
+    `clean` are the scores of training images that are treated as validation images are. `is_first` says that
+    the run has trained no epoch before in this process.
     """
     diverged = scores is None or not scores.finite
     validation = worst if scores is None or not scores.finite else scores
@@ -38,7 +39,7 @@ def epoch_result(
         applied_lr=trained.lr,
         grad_norm=trained.grad_norm,
         skipped_steps=trained.skipped_steps,
-        epoch_seconds=seconds,
+        epoch_seconds=trained.seconds + evaluation,
         data_seconds=trained.data_seconds,
         evaluation_seconds=evaluation,
         images_per_second=trained.images / trained.seconds,
@@ -46,6 +47,7 @@ def epoch_result(
         micro_batch=trained.micro_batch,
         clean_train_accuracy=None if clean is None else clean.accuracy,
         teacher_seconds=teacher_seconds,
+        first_step_extra_seconds=trained.first_step_extra_seconds if is_first else None,
         diverged=diverged,
         extra_metrics={f"val_{name}": value for name, value in validation.extra.items()} | _of_masks(clean),
     )

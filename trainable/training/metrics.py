@@ -83,7 +83,7 @@ class EpochResult:
     skipped_steps: int
     """Counts the optimizer steps that were skipped because an fp16 gradient overflowed."""
     epoch_seconds: float
-    """Training and evaluation together took this time."""
+    """Training and evaluation together took this time, also where an earlier process began the epoch."""
     data_seconds: float
     """Training waited for batches for this time."""
     evaluation_seconds: float
@@ -101,6 +101,14 @@ class EpochResult:
     as validation images are scored."""
     teacher_seconds: float | None = None
     """A teacher answered for this time, which is part of `epoch_seconds`; None without a teacher."""
+    first_step_extra_seconds: float | None = None
+    """By how much the first step took longer than the epoch's others on average, which is part of
+    `epoch_seconds`; None but in the first epoch that a process trains of a run."""
+    starting_seconds: float | None = None
+    """In a search, a process of the trial took this time to start, to make the run and to load it, which
+    is no part of `epoch_seconds`; None but in the first epoch that it trains of the trial."""
+    checkpoint_seconds: float | None = None
+    """In a search, checkpoints of this epoch took this time to write, which is no part of `epoch_seconds`."""
     diverged: bool = False
     extra_metrics: Mapping[str, float] = field(default_factory=dict)
     """Holds what `evaluation.metrics` and the caller's own functions ask for, by name, such as

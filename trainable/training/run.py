@@ -124,6 +124,7 @@ class Run:
         self._scoring, self._frozen = self._make_scoring(), self._make_frozen()
         self._lessons = make_lessons(self.recipe, info, self.teaching, ranks, self._frozen.read_train)
         self._history, self._name = tuple[EpochResult, ...](), f"recipe {self.recipe.digest()}"
+        self._first_epoch = 0  # the first that is trained in this process
         self._probe: tuple[int, torch.Generator] | None = None
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
@@ -212,6 +213,7 @@ class Run:
         self._frozen.forget()
         self._trainer.load_state_dict(state)
         self._history = tuple(EpochResult.from_tree(tree) for tree in state["history"])
+        self._first_epoch = self.epoch
 
     def _identity(self) -> dict[str, Any]:
         return {"version": STATE_VERSION, "recipe": self.recipe.digest(), "data": self.data.info.digest}
@@ -265,24 +267,22 @@ class Run:
     # --- one epoch ------------------------------------------------------------------------------------
 
     def _one_epoch(self) -> EpochResult:
-        started = time.perf_counter()
         trained = self._train()
         trained_at = time.perf_counter()
         if not trained.lost:
             self._settle_norm(self.epoch)
         scores = None if trained.lost else self._validated()
         clean = self._clean_train_scores(diverged=scores is None or not scores.finite)
-        now = time.perf_counter()
         return epoch_result(
             self.epoch + 1,
             trained,
             scores,
             worst=self.extra_metrics.worst_of(self._task.worst()),
             clean=clean,
-            seconds=now - started,
-            evaluation=now - trained_at,
+            evaluation=time.perf_counter() - trained_at,
             memory=peak_memory_bytes(self.device),
             teacher_seconds=None if self.teaching is None else self.teaching.take_seconds(),
+            is_first=self.epoch == self._first_epoch,
         )
 
     def _train(self) -> Trained:

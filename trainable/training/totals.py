@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -26,6 +27,7 @@ class Trained:
     images: int
     seconds: float
     data_seconds: float
+    first_step_extra_seconds: float
     micro_batch: int
     lost: bool
 
@@ -143,3 +145,55 @@ class Batches:
     def back_to(self, window: int) -> None:
         """Continues from a window, counted from 0."""
         self._batches = self._open_at(window)
+
+
+class Stopwatch:
+    """The time of an epoch's training, in seconds, without its pauses.
+
+    It counts from now, or from when the epoch's preparation `began`, and goes on from the seconds `before`.
+    """
+
+    def __init__(self, batches: Batches, began: float | None, before: float) -> None:
+        self._batches = batches
+        self._started = (began or time.perf_counter()) - before
+        self._steps = 0
+        self._steps_began = self._first_step = 0.0
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self._started
+
+    @property
+    def waited_seconds(self) -> float:
+        """So long one waited for batches."""
+        return self._batches.waited_seconds
+
+    def begin_steps(self) -> None:
+        self._steps_began = self._worked()
+
+    def count_step(self) -> None:
+        """Count a step of this process as taken."""
+        self._steps += 1
+        if self._steps == 1:
+            self._first_step = self._worked() - self._steps_began
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        stopped = time.perf_counter()
+        yield
+        self._started += time.perf_counter() - stopped
+
+    @property
+    def first_step_extra(self) -> float:
+        """By how much the first step took longer than the others on average, waiting for batches aside; 0
+        for a single step.
+
+        A GPU's steps are only queued here, but what a first one compiles or tries is done here.
+        """
+        if self._steps < 2:
+            return 0.0
+        others = self._worked() - self._steps_began - self._first_step
+        return max(0.0, self._first_step - others / (self._steps - 1))
+
+    def _worked(self) -> float:
+        return self.seconds - self.waited_seconds

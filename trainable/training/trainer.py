@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -32,7 +31,7 @@ from trainable.training.reduction import Agreement, Reduction
 from trainable.training.seeds import Use
 from trainable.training.task import Task, Weight
 from trainable.training.teaching import Teaching
-from trainable.training.totals import Batches, Running, Totals, Trained
+from trainable.training.totals import Batches, Running, Stopwatch, Totals, Trained
 
 CHECK_EVERY = 32
 """The host looks at the loss once in so many steps: rarely enough to cost nothing on a GPU."""
@@ -134,31 +133,35 @@ class Trainer:
 
         `open_at` returns its micro-batches from a window on: of images, or of features that go through `head`
         alone. `at_pause` is called between two segments of the epoch, where `state_dict` is that of a run
-        which can be resumed. The epoch's time counts from now, or from when its preparation `began`.
+        which can be resumed. The epoch's time counts from now, or from when its preparation `began`; pauses
+        are no part of it.
         """
         running = self._running = self._running or Running(Totals(self._device))
         totals, first = running.totals, running.step
         batches = Batches(open_at, first, running.waited_seconds)
-        started = (began or time.perf_counter()) - running.seconds
+        clock = Stopwatch(batches, began, running.seconds)
         self.begin(epoch, head)
         generator = self._begin_segment(epoch, first)
         weights = self._order.weights(epoch, self._task, self._device)
+        clock.begin_steps()
         for step in range(first, self.steps):
             if step > first and step % SEGMENT_STEPS == 0:
-                running.step, running.seconds = step, time.perf_counter() - started
+                running.step, running.seconds = step, clock.seconds
                 running.waited_seconds = batches.waited_seconds
                 totals.gather(self._ranks)
-                at_pause()
+                with clock.stopped():
+                    at_pause()
                 generator = self._begin_segment(epoch, step)
             phase, factor = self._paced(epoch + step / self.steps)
             losses, right = self._gradients(
                 phase, batches, step, weights[step], self._size(epoch, step), generator
             )
             totals.add_step(losses, right, self._update(phase, measured=step % self._norm_every == 0))
+            clock.count_step()
             if (step + 1) % CHECK_EVERY == 0 and self._is_lost(self._mean_loss(totals, step + 1)):
                 break
         self._running = None
-        return self._trained(totals, step + 1, phase.lr * factor, started, batches.waited_seconds)
+        return self._trained(totals, step + 1, phase.lr * factor, clock)
 
     def mixing_generator(self, epoch: int, first: int = 0) -> torch.Generator:
         """Returns the generator of an epoch's mixing from a segment's first step on.
@@ -379,12 +382,12 @@ class Trainer:
     def _is_lost(self, loss: float) -> bool:
         return not loss <= LOST_FACTOR * self._guessing  # also true of nan
 
-    def _trained(self, totals: Totals, steps: int, lr: float, started: float, waited: float) -> Trained:
+    def _trained(self, totals: Totals, steps: int, lr: float, clock: Stopwatch) -> Trained:
         """Returns what the epoch measured; its time ends when the device is read, which only queues steps."""
         images = steps * self._batch
         loss, right = self._ranks.reduce(totals.of_images()).tolist()
         norms, measured, overflowed = totals.of_steps().tolist()
-        seconds = time.perf_counter() - started
+        seconds = clock.seconds
         return Trained(
             loss=loss / steps,
             accuracy=right / images,
@@ -393,7 +396,8 @@ class Trainer:
             lr=lr,
             images=images,
             seconds=seconds,
-            data_seconds=waited,
+            data_seconds=clock.waited_seconds,
+            first_step_extra_seconds=clock.first_step_extra,
             micro_batch=self.micro_batch,
             lost=self._is_lost(loss / steps),
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -77,6 +77,7 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # ray ships no type
         """Takes the first assignment; `config` is `TrialAssignment.config()`."""
         self._seat = seat
         self._crew: Crew | None = None
+        self._crew_seconds = 0.0  # what it took to start, until a result says so
         self._leak = ""
         self._holds = False
         self._assigned = config
@@ -109,7 +110,7 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # ray ships no type
             else:
                 self._leak = problem
         self._assigned = new_config
-        self._has_measured = False
+        self._has_measured, self._crew_seconds = False, 0.0
         return True
 
     @refusals_named()
@@ -130,12 +131,20 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # ray ships no type
         assignment = TrialAssignment.from_config(self._assigned)
         folder = assignment.checkpoint_store.folder
         if self._crew is None:
+            began = time.monotonic()
             self._crew = self._make_crew(folder)
+            self._crew_seconds = time.monotonic() - began
         if assignment.measures and not self._has_measured:
-            self._has_measured = True
+            self._has_measured, self._crew_seconds = True, 0.0
             return {"epochs": [], "costs": [self._crew.measure(assignment).model_dump()]}
-        results = self._crew.step(assignment)
-        return {"epochs": [result.tree() for result in results]}
+        return {"epochs": [self._with_start(each).tree() for each in self._crew.step(assignment)]}
+
+    def _with_start(self, result: EpochResult) -> EpochResult:
+        """Count what the crew took to start in the first epoch that it trains."""
+        if result.starting_seconds is None:
+            return result
+        seconds, self._crew_seconds = self._crew_seconds, 0.0
+        return replace(result, starting_seconds=result.starting_seconds + seconds)
 
     def cleanup(self) -> None:
         if self._crew is not None:

@@ -13,7 +13,7 @@ import os
 import time
 import weakref
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +102,9 @@ class Worker:
         self._run: Run | None = None
         self._costs: dict[str, NetworkCost] = {}
         """What networks cost that were measured in this process, by what that depends on."""
+        self._starting_seconds: float | None = None
+        """The run took this time to make and to load, until an epoch of it has been trained."""
+        self._checkpoint_seconds = 0.0
         self._search = ""
         self._checkpoints: CheckpointStore | None = None
         """These are the run's checkpoints, on rank 0."""
@@ -139,19 +142,24 @@ class Worker:
 
     def _step(self, assignment: TrialAssignment) -> tuple[EpochResult, ...]:
         if self._run is None:
+            began = time.monotonic()
             if self._ranks.rank == 0:
                 checkpoints = assignment.checkpoint_store
                 self._folder_lock = FolderLock(checkpoints.folder)
                 self._checkpoints = checkpoints
             self._run = self._make_run(assignment.recipe, self._ranks)
             state = self._state_to_resume()
-            self._save_from = time.monotonic() + SAVE_SECONDS
             if state is not None:
                 self._run.load_state_dict(state)
-                if self._run.history:
-                    return self._run.history
+            self._starting_seconds, self._checkpoint_seconds = time.monotonic() - began, 0.0
+            self._save_from = time.monotonic() + SAVE_SECONDS
+            if self._run.history:
+                return self._run.history
         result = self._run.step()
         self._save()
+        took, self._checkpoint_seconds = self._checkpoint_seconds, 0.0
+        result = replace(result, starting_seconds=self._starting_seconds, checkpoint_seconds=took)
+        self._starting_seconds = None
         return (result,)
 
     def _save(self) -> None:
@@ -160,6 +168,7 @@ class Worker:
         if self._checkpoints is not None and self._run is not None:
             self._checkpoints.save(self._run.state_dict(), self._run.history, self._run.steps_into_epoch)
         now = time.monotonic()
+        self._checkpoint_seconds += now - began
         self._save_from = now + max(SAVE_SECONDS, (now - began) / SAVE_SHARE)
 
     def _save_if_due(self) -> None:

@@ -6,6 +6,7 @@ import math
 import os
 import shutil
 import time
+from typing import Any
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from tests.missing import stop_without
 from tests.trainable.small_runs import CLASSES, data_set, numbers, plain_net, small_recipe
 from trainable.errors import DataError, ModelError, RecipeError, RunError
 from trainable.ranks import Ranks
-from trainable.training import seeds
+from trainable.training import seeds, trainer
 from trainable.training.metrics import worst
 from trainable.training.run import Run
 
@@ -39,6 +40,48 @@ def test_a_run_learns_what_can_be_learnt() -> None:
     assert last.images_per_second > 0.0
     assert last.epoch_seconds > last.evaluation_seconds > 0.0
     assert last.peak_memory_bytes > 2**20
+
+
+def test_what_a_caller_does_in_a_pause_is_no_part_of_the_epochs_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trainer, "SEGMENT_STEPS", 1)
+    run = Run(small_recipe(), data=data_set(), on_pause=lambda: time.sleep(0.05))
+    began = time.perf_counter()
+    result = run.step()
+    assert result.epoch_seconds + 0.05 * (run._trainer.steps - 1) <= time.perf_counter() - began
+    assert result.data_seconds + result.evaluation_seconds <= result.epoch_seconds
+
+
+def test_an_epoch_that_another_run_began_took_the_time_of_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trainer, "SEGMENT_STEPS", 1)
+    states: list[dict[str, Any]] = []
+    first = Run(small_recipe(), data=data_set(), on_pause=lambda: states.append(first.state_dict()))
+    first.step()
+    states[-1]["running"]["seconds"] = 1000.0
+    second = Run(small_recipe(), data=data_set())
+    second.load_state_dict(states[-1])
+    assert 1000.0 < second.step().epoch_seconds < 1100.0
+
+
+def test_the_first_epoch_of_a_run_says_how_much_longer_its_first_step_took() -> None:
+    """A first step may compile code, or try kernels."""
+
+    class SlowAtFirst(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net, self.called = plain_net(), False
+
+        def forward(self, images: Tensor) -> Tensor:
+            if self.training and not self.called:
+                self.called = True
+                time.sleep(0.5)
+            answers: Tensor = self.net(images)
+            return answers
+
+    run = Run(small_recipe(), data=data_set(), model=SlowAtFirst())
+    first, second = run.step(), run.step()
+    assert first.first_step_extra_seconds is not None
+    assert 0.3 < first.first_step_extra_seconds < first.epoch_seconds
+    assert second.first_step_extra_seconds is None
 
 
 def test_a_finished_run_does_not_step() -> None:

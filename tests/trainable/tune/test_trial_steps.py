@@ -5,6 +5,7 @@ from __future__ import annotations
 import faulthandler
 import subprocess
 import sys
+import time
 import weakref
 from pathlib import Path
 from typing import Any
@@ -116,6 +117,35 @@ def test_a_trial_reports_an_epoch_a_step_and_leaves_checkpoints(tmp_path: Path) 
     assert [epochs(actor.step()) for _ in range(3)] == [[1], [2], [3]]
     actor.cleanup()
     assert [each.epoch for each in checkpoint.finished(tmp_path)] == [3, 2]
+
+
+def test_results_say_what_starting_and_checkpoints_took_and_add_up(tmp_path: Path) -> None:
+    began = time.monotonic()
+    actor = trial(config(tmp_path / "one"))
+    results = [*results_of(actor.step()), *results_of(actor.step())]
+    actor.reset_config(config(tmp_path / "two"))
+    results += results_of(actor.step())
+    wall = time.monotonic() - began
+    actor.cleanup()
+    assert [each.starting_seconds is not None for each in results] == [True, False, True]
+    taken = [
+        (each.starting_seconds or 0.0) + each.epoch_seconds + (each.checkpoint_seconds or 0.0)
+        for each in results
+    ]
+    assert wall / 2.0 < sum(taken) <= wall
+    assert all(each.checkpoint_seconds for each in results)
+
+
+def test_what_starting_again_took_is_said_with_the_first_epoch_that_is_trained_then(tmp_path: Path) -> None:
+    before = trial(config(tmp_path))
+    before.step()
+    before.cleanup()
+    again = trial(config(tmp_path))
+    (kept,), (trained,) = results_of(again.step()), results_of(again.step())
+    again.cleanup()
+    assert (kept.starting_seconds, kept.checkpoint_seconds) == (None, None)
+    assert trained.starting_seconds
+    assert trained.checkpoint_seconds
 
 
 @pytest.mark.slow("starts processes")
