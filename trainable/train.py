@@ -26,7 +26,7 @@ from trainable.probes.speed import measure_speeds
 from trainable.recipe import Recipe
 from trainable.recipe.data import ChannelStatistics
 from trainable.recipe.provenance import Provenance
-from trainable.recipe.speeds import fastest
+from trainable.recipe.speeds import fastest, pays_to_time
 from trainable.recipe.trained_files import (
     MODEL_FILE,
     RECIPE_FILE,
@@ -171,10 +171,11 @@ def _in_fastest_format(
     recipe: Recipe, data: DataSet, device: torch.device, say: Say, *, download: bool
 ) -> Recipe:
     """Returns the recipe with the number format and layout in which its network trains fastest, in place of
-    `precision.kind: auto`; `precision.channels_last: false` stays."""
-    if recipe.precision.kind != "auto":
-        return recipe
+    `precision.kind: auto`, where timing them pays; `precision.channels_last: false` stays."""
     info = data.info
+    images = recipe.loop.epochs * info.train_images
+    if recipe.precision.kind != "auto" or not pays_to_time(device.type, images):
+        return recipe
     with global_generators(device, recipe.loop.seed):
         model = make_network(recipe.model.model_copy(update={"weights": None}), info, download=download)
     shape = (info.channels, info.image_size, info.image_size)

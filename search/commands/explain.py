@@ -89,7 +89,7 @@ def _of_search(folder: Path, everything: bool) -> Iterator[RenderableType]:
 def _of_study(study: Study, everything: bool, download: bool) -> Iterator[RenderableType]:
     trial = per_trial(study.resources, local_hardware())
     start = find_start(study, gpu=trial.gpus > 0, download=download)
-    measured = cached_or_measured(start.recipe(study), trial, download=download)
+    measured = cached_or_measured(start.recipe(study), trial, trials=study.budget.trials, download=download)
     facts = start.known_in(with_written_facts(measured.facts, study))
     facts = with_networks(facts, study, measured.info, download=download)
     learned = space_of(study, facts, measured.info)

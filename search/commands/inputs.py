@@ -159,8 +159,9 @@ def _study_target(study: Study, kind: TargetKind, download: bool) -> Target:
     start = find_start(study, gpu=trial.gpus > 0, download=download)
     base = start.recipe(study)
     data = load_data(base, trial, download=download)
-    facts = start.known_in(measured_anew(base, data.info, trial, download=download))
-    facts = with_networks(with_written_facts(facts, study), study, data.info, download=download)
+    facts = measured_anew(base, data.info, trial, trials=study.budget.trials, download=download)
+    facts = with_written_facts(start.known_in(facts), study)
+    facts = with_networks(facts, study, data.info, download=download)
     learned = space_of(study, facts, data.info)
     space = learned.space
     first = first_trials(study, space, data.info, teacher_path)  # it refuses what `search` would refuse

@@ -9,8 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+
+from pydantic import TypeAdapter
 
 from search.record.folder import facts_in, facts_text
 from spaces.facts import Facts
@@ -30,9 +33,11 @@ from trainable.files.store import Store, is_uri
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data
 from trainable.recipe.models import Model, folder_of_name, is_published
+from trainable.recipe.speeds import Speed
 from trainable.recipe.tasks import Masks, masks_of
 from trainable.recipe.yamlfile import write_whole
 
+SPEEDS = TypeAdapter(tuple[Speed, ...])
 FORM = 4
 """A version number: raise it when the same data and model would give other facts."""
 
@@ -69,8 +74,29 @@ def cache_file(base: Recipe, device: DeviceKind, cpus: int = 1) -> Path:
         "class_names": None if names is None else line_of(str(without_tilde(names))),
         "versions": versions(),
     }
+    return cache_folder() / _file_name(follows_from)
+
+
+def speeds_file(model: Model, info: DataInfo, device: DeviceKind, cpus: int) -> Path:
+    """Returns the file of how fast a network trains on images of a shape; it need not exist."""
+    from trainable.training.devices import machine_name
+    from trainable.training.origins import versions
+
+    follows_from = {
+        "model": model.model_dump(mode="json", exclude={"weights"}),
+        "folder": _local_network(model),
+        "images": (info.channels, info.image_size, len(info.classes), info.dense),
+        "device": device,
+        "cpus": cpus,
+        "machine": machine_name(),
+        "versions": versions(),
+    }
+    return cache_root() / "speeds" / _file_name(follows_from)
+
+
+def _file_name(follows_from: Mapping[str, object]) -> str:
     digest = hashlib.sha256(json.dumps(follows_from, sort_keys=True).encode()).hexdigest()
-    return cache_folder() / f"{digest[:32]}.json"
+    return f"{digest[:32]}.json"
 
 
 def _images_of(data: Data, masks: Masks | None) -> tuple[str, str]:
@@ -112,6 +138,20 @@ def read_cached(file: Path) -> tuple[Facts, DataInfo] | None:
         return facts_in(file)
     except UserError:
         return None
+
+
+def read_speeds(file: Path) -> tuple[Speed, ...]:
+    """Returns what the file holds; nothing where there is no file, or none that can be read."""
+    try:
+        return SPEEDS.validate_json(file.read_bytes())
+    except (OSError, ValueError):
+        return ()
+
+
+def write_speeds(file: Path, speeds: tuple[Speed, ...]) -> None:
+    """Write the file, where the cache folder can be written."""
+    with suppress(UserError, OSError):
+        write_whole(file, SPEEDS.dump_json(speeds))
 
 
 def write_cached(file: Path, facts: Facts, info: DataInfo) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, assert_never
 
-from search.facts.cache import cache_file, read_cached, write_cached
+from search.facts.cache import cache_file, read_cached, read_speeds, speeds_file, write_cached, write_speeds
 from search.facts.hardware import PerTrial
 from search.facts.teacher import teacher_parameters
 from search.study import FACT_OF_PROBE, Probe, Study
@@ -17,7 +17,7 @@ from trainable.data.own import MakeData, make_own
 from trainable.errors import UserError
 from trainable.recipe import Recipe
 from trainable.recipe.models import MODEL_NAME
-from trainable.recipe.speeds import Speed
+from trainable.recipe.speeds import Speed, pays_to_time
 from trainable.recipe.tasks import masks_of
 
 if TYPE_CHECKING:  # torch takes seconds to import
@@ -134,16 +134,17 @@ def _counted(model: nn.Module) -> dict[str, Any]:
     }
 
 
-def cached_or_measured(base: Recipe, trial: PerTrial, *, download: bool = False) -> Measured:
+def cached_or_measured(base: Recipe, trial: PerTrial, *, trials: int = 1, download: bool = False) -> Measured:
     """Returns the facts of a recipe from the cache, or else measures them: for commands that need no image.
 
     Raises UserError (DataError, ModelError).
     """
     if (cached := read_cached(cache_file(base, _device_kind(trial), trial.cpus))) is not None:
         facts, info = cached
-        return Measured(facts.model_copy(update=_facts_of_study(base, trial)), info, cached=True)
+        if facts.speeds or not _is_timed(base, info, trial, trials):
+            return Measured(facts.model_copy(update=_facts_of_study(base, trial)), info, cached=True)
     info = load_data(base, trial, download=download).info
-    return Measured(measured_anew(base, info, trial, download=download), info)
+    return Measured(measured_anew(base, info, trial, trials=trials, download=download), info)
 
 
 def measured_anew(
@@ -152,40 +153,47 @@ def measured_anew(
     trial: PerTrial,
     build: BuildModel | None = None,
     *,
+    trials: int = 1,
     download: bool = False,
 ) -> Facts:
     """Returns what `measure_facts` measures, and how fast the network trains, and stores it in the cache.
 
     Speeds that an earlier command stored are taken from there: a search that begins again is the same. None
-    are measured for a recipe that names its number format. Facts of a person's own code are not stored:
-    nothing says when the code is another one.
+    are measured for a recipe that names its number format, and where that takes longer than the search can
+    win by it. Facts of a person's own code are not stored: nothing says when the code is another one.
     """
     model = _without_weights(base, info, build, download=download)
-    facts = _facts_of(model, base, info, trial)
-    own = build is not None or base.data.own
-    file = cache_file(base, _device_kind(trial), trial.cpus) if not own else None
-    earlier = read_cached(file) if file is not None else None
+    facts, kind = _facts_of(model, base, info, trial), _device_kind(trial)
     if base.precision.kind == "auto":
-        known = earlier[0].speeds if earlier is not None else ()
-        facts = facts.model_copy(update={"speeds": known or _speeds(model, info, trial)})
-    if file is not None:
-        write_cached(file, facts, info)
+        file = speeds_file(base.model, info, kind, trial.cpus) if build is None else None
+        speeds = read_speeds(file) if file is not None else ()
+        if not speeds and _is_timed(base, info, trial, trials):
+            speeds = _speeds(model, info, trial)
+            if file is not None:
+                write_speeds(file, speeds)
+        facts = facts.model_copy(update={"speeds": speeds})
+    if build is None and not base.data.own:
+        write_cached(cache_file(base, kind, trial.cpus), facts, info)
     return facts
 
 
-def _speeds(model: nn.Module, info: DataInfo, trial: PerTrial) -> tuple[Speed, ...]:
-    """Returns how fast a network trains on a trial's device, in each number format and layout; it is of no
-    use afterwards.
+def _is_timed(base: Recipe, info: DataInfo, trial: PerTrial, trials: int) -> bool:
+    """Whether steps are timed for so many trials: not where their device is not on this machine, as on a
+    cluster's head."""
+    import torch
 
-    There are none where that device is not on this machine, as on a cluster's head.
-    """
+    images = trials * base.loop.epochs * info.train_images
+    is_here = not trial.gpus or torch.cuda.is_available()
+    return base.precision.kind == "auto" and is_here and pays_to_time(_device_kind(trial), images)
+
+
+def _speeds(model: nn.Module, info: DataInfo, trial: PerTrial) -> tuple[Speed, ...]:
+    """Returns how fast a network trains on a trial's device; it is of no use afterwards."""
     import torch
 
     from trainable.probes.speed import measure_speeds
     from trainable.training.devices import default_device, problem_here, threads
 
-    if trial.gpus and not torch.cuda.is_available():
-        return ()
     device = default_device() if trial.gpus else torch.device("cpu")
     shape = (info.channels, info.image_size, info.image_size)
     with threads(trial.cpus):

@@ -134,7 +134,7 @@ def prepare(
         _say_parts(data, say)
     _say_unknown_statistics(base, say, download=download)
     check_metrics(base.evaluation.metrics, code.metrics, data)
-    facts = measured_anew(base, data.info, trial, code.model, download=download)
+    facts = measured_anew(base, data.info, trial, code.model, trials=study.budget.trials, download=download)
     facts = with_networks(
         start.known_in(with_written_facts(facts, study)), study, data.info, download=download
     )

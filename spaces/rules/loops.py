@@ -12,7 +12,7 @@ from spaces.facts import Facts
 from spaces.rules.mask_rates import PUBLISHED_RUN
 from spaces.rules.rulings import Distribution, Ruling, heuristic, images_seen, weighted_choice
 from spaces.space import Values
-from trainable.recipe.speeds import fastest, pays_to_compile
+from trainable.recipe.speeds import GPU_IMAGES, fastest, pays_to_compile
 
 STEPS_AN_EPOCH = 20
 STEPS_A_RUN = 500
@@ -134,9 +134,8 @@ def precision(facts: Facts) -> Ruling[str]:
     """Returns the fastest number format in timed steps; it is not searched: it changes speed alone."""
     source = "000:5, 001:212, 002:16, 004:51; arXiv 1710.03740"
     if not facts.speeds:
-        return Ruling(
-            "auto", "bf16 where the GPU computes in it, else fp16 on a GPU and fp32 on a CPU", source
-        )
+        usual = "bf16 where the GPU computes in it, else fp16 on a GPU and fp32 on a CPU"
+        return Ruling("auto", usual + _untimed(facts), source)
     return Ruling(fastest(facts.speeds).number_format, _measured(facts), source)
 
 
@@ -144,7 +143,7 @@ def channels_last(facts: Facts) -> Ruling[bool]:
     """Returns the memory layout that is fastest in timed steps, by default that of convolution kernels."""
     source = "torch's documentation"
     if not facts.speeds:
-        return Ruling(True, "the layout that convolutions are fastest in", source)
+        return Ruling(True, "the layout that convolutions are fastest in" + _untimed(facts), source)
     return Ruling(fastest(facts.speeds).channels_last, _measured(facts), source)
 
 
@@ -157,6 +156,11 @@ def compiled(facts: Facts) -> Ruling[bool]:
     return Ruling(
         pays_to_compile(facts.speeds, images_seen(facts)), _measured(facts), "torch's documentation"
     )
+
+
+def _untimed(facts: Facts) -> str:
+    longer = f"; a GPU is timed only for {GPU_IMAGES:,} images of training or more, as it takes minutes"
+    return longer if facts.gpus else ""
 
 
 def _measured(facts: Facts) -> str:

@@ -165,6 +165,19 @@ def test_a_worker_with_a_share_of_a_gpu_leaves_room_for_its_context(records: dic
         assert fraction * whole + CONTEXT_BYTES == pytest.approx(float(share) * whole)
 
 
+def test_few_batches_are_shown_to_a_network_while_its_steps_are_timed(records: dict[str, Any]) -> None:
+    assert records["shown"]["timed"] == [
+        "(128, 3, 16, 16) channels_last torch.bfloat16",
+        "(128, 3, 16, 16) contiguous torch.bfloat16",
+    ]
+
+
+def test_scoring_and_measuring_norms_show_a_network_no_other_batches(
+    records: dict[str, Any],
+) -> None:
+    assert records["shown"]["trained"] == ["(16, 3, 16, 16) channels_last torch.bfloat16"]
+
+
 SEEN = {
     "a tensor left on the CPU": "found at least two devices",
     "a state left on the CPU": "given tensors of 1 on the CPU",

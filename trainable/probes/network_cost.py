@@ -76,7 +76,8 @@ def times_to_answer(run: Run) -> list[float]:
     try:
         with (
             torch.inference_mode(),
-            precision.switches(run.precision, run.device, one_size=len(views) == 1),
+            precision.switches(run.precision, run.device),
+            precision.kernel_search(len(views) == 1),
             eagerly(run.recipe.loop.compile),
         ):
             return _times(lambda: task.answer(run.model, image, autocast, views), run.device)

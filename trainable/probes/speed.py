@@ -4,6 +4,9 @@ What is fast depends on the network: on a CPU with bf16 units (AMD EPYC, one thr
 benchmarks/results/number-formats.md), each in its better layout, bf16 trains torchvision's ResNet18 at 64 px
 1.3 times as fast as fp32, and timm's tf_efficientnet_lite0 at 96 px at 0.6 of its rate, as depthwise
 convolutions have no kernels for it.
+
+On a GPU each new shape, format and layout takes cuDNN seconds, in each process (docs/decisions/0057). So few
+are tried: one batch, in the half format that it has units for, in both layouts if there are convolutions.
 """
 
 from __future__ import annotations
@@ -29,8 +32,9 @@ from trainable.training.memory import give_back, ran_out
 LEAST_ROUNDS, MOST_ROUNDS, SECONDS = 2, 20, 3.0
 """There are so many rounds of timed steps, as many as fit into these seconds."""
 STEP_SECONDS = 0.25
-"""A timed step has as many images as train in about this time, in powers of two."""
-MOST_IMAGES = {"cpu": 32, "cuda": 128}
+SIZES = {"cpu": (4, 8, 16, 32), "cuda": (128,)}
+"""A timed step has the first of these numbers of images that takes half of STEP_SECONDS, or the last."""
+CONVOLUTIONS = (nn.Conv2d, nn.ConvTranspose2d)
 
 Way = tuple[Format, bool]
 """A way to compute is a number format, and whether images are in channels_last."""
@@ -46,9 +50,8 @@ def measure_speeds(
     dense: bool = False,
     may_compile: bool = False,
 ) -> tuple[Speed, ...]:
-    """Returns the speed of whole steps in each format that the device computes in and in both layouts, the
-    usual one first; empty if not even a few images fit into memory. If it `may_compile`, the last is that of
-    the fastest way, compiled.
+    """Returns the speed of whole steps in each way worth trying, the usual one first; empty if the images do
+    not fit into memory. If it `may_compile`, the last is that of the fastest way, compiled.
 
     The model is trained on noise, images of `shape` [C, H, W], and is of no use afterwards. A `dense` one
     learns masks of their size, by the cross-entropy of each of its heads. It is each way's quickest step that
@@ -57,7 +60,7 @@ def measure_speeds(
     model = model.to(device).train()
     try:
         batch = _batch(model, shape, device, classes, dense=dense)
-        ways = list(product(precision.formats_of(device), (True, False)))
+        ways = _ways(model, device)
         quickest = dict.fromkeys(ways, math.inf)
         began = time.perf_counter()
         for done in range(MOST_ROUNDS):
@@ -77,6 +80,15 @@ def measure_speeds(
             raise
         give_back(device)
         return ()
+
+
+def _ways(model: nn.Module, device: torch.device) -> list[Way]:
+    """On a CPU every format that it has units for, in both layouts."""
+    formats = precision.formats_of(device)
+    if device.type != "cuda":
+        return list(product(formats, (True, False)))
+    has_layout = any(isinstance(each, CONVOLUTIONS) for each in model.modules())
+    return [(formats[0], True), (formats[0], False)] if has_layout else [(formats[0], True)]
 
 
 def _compiled(model: nn.Module, batch: tuple[Tensor, Tensor], eager: Speed) -> Iterator[Speed]:
@@ -100,10 +112,9 @@ def _compiled(model: nn.Module, batch: tuple[Tensor, Tensor], eager: Speed) -> I
 def _batch(
     model: nn.Module, shape: tuple[int, int, int], device: torch.device, classes: int, *, dense: bool
 ) -> tuple[Tensor, Tensor]:
-    """Returns images [B, C, H, W], and labels [B] or masks [B, H, W], of so many images as a step trains in
-    STEP_SECONDS."""
+    """Returns images [B, C, H, W], and labels [B] or masks [B, H, W]."""
     usual: Way = (precision.formats_of(device)[0], True)
-    for size in _sizes(MOST_IMAGES[device.type]):
+    for size in SIZES[device.type]:
         generator = torch.Generator().manual_seed(0)
         images = torch.randn(size, *shape, generator=generator).to(device)
         targets = (size, *shape[1:]) if dense else (size,)
@@ -113,14 +124,6 @@ def _batch(
         if 2 * _timed(partial(_step, model, *batch, usual), device) > STEP_SECONDS:
             break
     return batch
-
-
-def _sizes(most: int) -> Iterator[int]:
-    """Yields powers of two from 4; BatchNorm needs more than one image."""
-    size = 4
-    while size <= most:
-        yield size
-        size *= 2
 
 
 def _step(model: nn.Module, images: Tensor, labels: Tensor, way: Way) -> None:

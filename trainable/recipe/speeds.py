@@ -13,6 +13,10 @@ Format = Literal["fp32", "tf32", "bf16", "fp16"]
 
 MARGIN = 1.15
 """Another way to compute must be so much faster than the usual one: timings of one moment differ by less."""
+GPU_IMAGES = 24_000_000
+"""On a GPU steps are timed for so many images of training or more. At 26,000 a second, the most that was
+measured, they take 15 minutes, of which a way that is faster by MARGIN saves two: the time that timing takes
+(docs/decisions/0057)."""
 
 
 class Speed(Spec):
@@ -41,6 +45,11 @@ def fastest(speeds: Sequence[Speed]) -> Speed:
     eager = [each for each in speeds if each.compile_seconds is None]
     best = max(eager, key=lambda each: each.images_per_second)
     return best if best.images_per_second > MARGIN * usual.images_per_second else usual
+
+
+def pays_to_time(device_kind: str, images: int) -> bool:
+    """Whether to time steps before so many images are trained on: on a CPU always, which takes seconds."""
+    return device_kind != "cuda" or images >= GPU_IMAGES
 
 
 def pays_to_compile(speeds: Sequence[Speed], images: int) -> bool:

@@ -93,7 +93,7 @@ def latencies(
     for each in networks.values():
         each.to(device, memory_format=layout_of(recipe)).eval()  # type: ignore[call-overload]
     found: dict[str, dict[int, Latency]] = {name: {} for name in networks}
-    with torch.inference_mode(), precision.switches(number_format, device, one_size=True):
+    with torch.inference_mode(), precision.switches(number_format, device), precision.kernel_search(True):
         for batch in BATCHES:
             images = torch.zeros(batch, *shape, device=device).contiguous(memory_format=layout_of(recipe))
             with precision.autocast(number_format, device):

@@ -125,7 +125,7 @@ class FrozenFeatures:
         self._views = self._views_used_twice()
         plain = not recipe.evaluation.flip and set(recipe.evaluation.scales) == {1.0}
         self._validates = plain and self._epochs > 1
-        self._room = Room()
+        self._room = Room(pads=device.type == "cuda")
         self._cut: Cut | None = None
         self._train: dict[int, Features] = {}
         self._validation: Features | None = None

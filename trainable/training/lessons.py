@@ -51,7 +51,7 @@ class Lessons:
         read: Read,
     ) -> None:
         self._info, self._teaching = info, teaching
-        self._ranks, self._read, self._room = ranks, read, Room()
+        self._ranks, self._read, self._room = ranks, read, Room(pads=teaching.device.type == "cuda")
         self._block = recipe.evaluation.batch_size
         self._epochs, self._views = _epochs_and_views(recipe, info)
         self._answers: dict[int, Tensor] = {}

@@ -73,12 +73,17 @@ def as_taken(
         yield images.to(device, dtype, memory_format=layout), labels
 
 
-def prepared(model: nn.Module, recipe: Recipe, ranks: Ranks, device: torch.device) -> nn.Module:
-    """Moves a network to device and layout, with rank 0's weights and what the loop asks of its layers."""
+def with_loop_layers(model: nn.Module, recipe: Recipe, ranks: Ranks) -> nn.Module:
+    """Change what the loop asks of a network's layers: synchronised norms, recomputed blocks."""
     if recipe.loop.sync_norm:
         model = with_sync_norm(model, ranks)
     if recipe.loop.checkpoint_activations:
         checkpoint_blocks(model)
+    return model
+
+
+def placed(model: nn.Module, recipe: Recipe, ranks: Ranks, device: torch.device) -> nn.Module:
+    """Move a network to device and layout, with rank 0's weights."""
     moved: nn.Module = model.to(device, memory_format=layout_of(recipe))  # type: ignore[call-overload]
     if ranks.world > 1:
         ranks.copy_from_first([each.detach() for each in moved.state_dict().values()])

@@ -47,26 +47,36 @@ def autocast(number_format: Format, device: torch.device) -> torch.autocast:
 
 
 @contextmanager
-def switches(number_format: Format, device: torch.device, *, one_size: bool = True) -> Iterator[None]:
-    """Sets torch's process-wide CUDA switches for a run and restores them afterwards;
-    does nothing on other devices.
+def switches(number_format: Format, device: torch.device) -> Iterator[None]:
+    """Set torch's process-wide CUDA switches for a run, and restore them afterwards; elsewhere do nothing.
 
-    TF32 is allowed for convolutions by default, so fp32 must forbid it. If images have one size, cuDNN
-    searches for its fastest kernels once; with several sizes it would search again and again.
+    TF32 is allowed for convolutions by default, so fp32 must forbid it.
     """
     if device.type != "cuda":
         yield
         return
-    before, benchmark = _precisions(), torch.backends.cudnn.benchmark
+    before = _precisions()
     allowed = number_format == "tf32"
     _allow_tf32(matmul=allowed, cudnn=allowed)
-    torch.backends.cudnn.benchmark = one_size
     try:
         yield
     finally:
         _allow_tf32(matmul=before[0] == "tf32", cudnn=before[1] == "tf32")
         _set_precisions(before)
-        torch.backends.cudnn.benchmark = benchmark
+
+
+@contextmanager
+def kernel_search(on: bool) -> Iterator[None]:
+    """Let cuDNN time its kernels for each new shape, and take the fastest; or `on` False, forbid it.
+
+    It takes seconds for each shape, in each process anew (0057), so only many steps at one shape earn it.
+    """
+    before = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = on
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = before
 
 
 def _allow_tf32(*, matmul: bool, cudnn: bool) -> None:

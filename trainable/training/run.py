@@ -39,7 +39,14 @@ from trainable.training.extra_metrics import Own, make_extra_metrics
 from trainable.training.frozen_features import FrozenFeatures, shown
 from trainable.training.lessons import make_lessons
 from trainable.training.metrics import EpochResult
-from trainable.training.network import as_taken, given_or_made, layout_of, prepared, stands_alone
+from trainable.training.network import (
+    as_taken,
+    given_or_made,
+    layout_of,
+    placed,
+    stands_alone,
+    with_loop_layers,
+)
 from trainable.training.order import Order
 from trainable.training.pixels import load_for, resolved
 from trainable.training.preflight import check_recipe, check_sizes, fewest_at_once
@@ -53,6 +60,9 @@ from trainable.training.trainer import Trainer
 
 PREFIXES: dict[Split, str] = {"train": "train", "validation": "val", "test": "test"}
 STATE_VERSION = 2
+KERNEL_SEARCH_STEPS = 10_000
+"""A run of fewer steps does not win back cuDNN's search for kernels, which takes some ten seconds a shape
+in each process, and gains a few percent of a step (docs/decisions/0057)."""
 
 
 class Run:
@@ -107,14 +117,17 @@ class Run:
             self.extra_metrics.check_fits(max(info.validation_images, info.test_images), self.device)
         with self._generators(Use.WEIGHTS):
             network = given_or_made(model, recipe.model, info, download=download)
-            self.model = prepared(network, self.recipe, ranks, self.device)
+            network = with_loop_layers(network, self.recipe, ranks)
+            # here, on the host: on a GPU kernels would be prepared for these single images
+            check_sizes(network, self.recipe, info)
+            fewest = fewest_at_once(network, self.recipe, info, ranks)
+            self.model = placed(network, self.recipe, ranks, self.device)
         self._as_taken = partial(
             as_taken, model=self.model, layout=layout_of(self.recipe), device=self.device, on_batch=on_batch
         )
-        check_sizes(self.model, self.recipe, info)
         teaching = partial(make_teaching, self.recipe, self.model, info, self.precision)
         self.teaching = teaching(task=self._task, given=model)
-        self._trainer = self._make_trainer(fewest_at_once(self.model, self.recipe, info, ranks))
+        self._trainer = self._make_trainer(fewest)
         if self.recipe.loop.compile:
             self.model.compile()  # in place: names of weights stay
         if data is None:  # else it is the caller's choice: a probe reads a few images of millions
@@ -296,7 +309,8 @@ class Run:
             batches = self._opened(epoch, order) if features is None else features.batches(order)
             return batches if lessons is None else lessons.beside(batches, order, epoch)
 
-        return self._trainer.epoch(epoch, opened, self._pause, head=head, began=began)
+        with precision.kernel_search(self._searches_kernels()):
+            return self._trainer.epoch(epoch, opened, self._pause, head=head, began=began)
 
     def _pause(self) -> None:
         """Makes rank 0's state that of all ranks, and lets the caller save it."""
@@ -396,6 +410,11 @@ class Run:
         """Uses the run's own generators and number formats in the context, and restores the caller's."""
         stack = ExitStack()
         stack.enter_context(self._generators(Use.LAYERS, self.epoch, self._ranks.rank))
-        fixed = self.recipe.augmentation.size.kind == "fixed"
-        stack.enter_context(precision.switches(self.precision, self.device, one_size=fixed))
+        stack.enter_context(precision.switches(self.precision, self.device))
+        stack.enter_context(precision.kernel_search(False))
         return stack
+
+    def _searches_kernels(self) -> bool:
+        """Whether enough steps follow at one shape to earn cuDNN's search; scoring and probes never do."""
+        steps = self._trainer.steps * self.recipe.loop.epochs
+        return self.recipe.augmentation.size.kind == "fixed" and steps >= KERNEL_SEARCH_STEPS

@@ -54,7 +54,7 @@ class Scoring:
         self._recipe, self._data, self._task, self._ranks = recipe, data, task, ranks
         self._extra_metrics, self._device, self._read = extra_metrics, device, read
         self._autocast = precision.autocast(number_format, device)
-        self._room = Room()
+        self._room = Room(pads=device.type == "cuda")
         self._views = make_views(recipe.evaluation, data.info.image_size)
 
     def part(

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_pre_hook
 
 from tests.gpu.on_paper.ddp import Sum
 from tests.gpu.on_paper.device import on_paper
@@ -23,12 +25,15 @@ from tests.trainable.small_runs import CLASSES, SIZE, data_set, small_recipe
 from tests.trainable.training.test_synchronisation import CASES
 from tests.trainable.tune.in_process import InProcess
 from trainable.data import DataSet, from_arrays
+from trainable.models.small_resnet import SmallResNet
+from trainable.probes.speed import measure_speeds
 from trainable.ranks import Ranks
 from trainable.recipe import Recipe
 from trainable.training.run import Run
 from trainable.tune.seat import Seat
 from trainable.tune.worker import Worker
 
+CHANNELS_LAST = torch.channels_last
 STEPS = 2
 """A case takes so many steps after its first, in which optimizers make their state."""
 
@@ -246,12 +251,52 @@ def _shares() -> dict[str, float]:
     return fractions
 
 
+@contextlib.contextmanager
+def _batches_shown() -> Iterator[set[str]]:
+    """Note the batches, with layout and number format, that any small network is given in the block."""
+    shown: set[str] = set()
+
+    def note(network: nn.Module, inputs: tuple[Any, ...]) -> None:
+        if isinstance(network, SmallResNet) and inputs[0].is_cuda:
+            layout = "channels_last" if inputs[0].is_contiguous(memory_format=CHANNELS_LAST) else "contiguous"
+            shown.add(f"{tuple(inputs[0].shape)} {layout} {torch.get_autocast_dtype('cuda')}")
+
+    handle = register_module_forward_pre_hook(note)
+    try:
+        yield shown
+    finally:
+        handle.remove()
+
+
+class Placed(SmallResNet):
+    """A network that stays where it is: on paper a parameter cannot be moved twice."""
+
+    def to(self, *_: Any, **__: Any) -> Self:
+        return self
+
+
+def _shown() -> dict[str, list[str]]:
+    """Returns the batches that a network is given while its steps are timed, and in a run that scores a part
+    in batches of which the last would be smaller: for each cuDNN prepares kernels."""
+    with on_paper(), _batches_shown() as timed:
+        network = Placed(depth=8, width=4, stem_stride=1, classes=CLASSES, channels=3)
+        nn.Module.to(network, "cuda")
+        measure_speeds(network, (3, 16, 16), torch.device("cuda"), CLASSES)
+    case = Case({**BF16, "evaluation.batch_size": 16, "loop.epochs": 2}, side=16)
+    with on_paper(), _batches_shown() as trained:
+        run = Run(small_recipe(dict(case.values)), data=_data(case), device=torch.device("cuda"))
+        run.step()
+        run.step()
+        run.close()
+    return {"timed": sorted(timed), "trained": sorted(trained)}
+
+
 def main() -> None:
     torch.set_num_threads(1)
     only = sys.argv[1:]
     found = {name: record(case) for name, case in cases().items() if not only or name in only}
     planted = {name: record(Case({}, epochs=0), Faulty(plant)) for name, plant in PLANTED.items()}
-    records = {"cases": found, "planted": planted, "shares": _shares()}
+    records = {"cases": found, "planted": planted, "shares": _shares(), "shown": _shown()}
     json.dump(records, sys.stdout, default=dataclasses.asdict)
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from search.facts.cache import cache_file, cache_folder, read_cached, write_cached
 from search.facts.hardware import PerTrial
@@ -19,6 +21,7 @@ from tests.trainable.small_images import write_image
 from tests.trainable.small_masks import bands, write_mask, write_pairs
 from tests.trainable.small_segmentations import mask_recipe
 from trainable.recipe import Recipe
+from trainable.recipe.speeds import Speed
 
 CPU = PerTrial(cpus=1, gpus=0.0)
 
@@ -217,6 +220,40 @@ def test_speeds_are_timed_once_and_the_rest_is_measured_again(images: Path) -> N
     base = recipe(images)
     first = cached_or_measured(base, CPU)
     assert measured_anew(base, first.info, CPU) == first.facts
+
+
+@pytest.mark.slow("measures networks")
+def test_speeds_are_timed_once_whichever_images_of_a_shape_a_network_sees(images: Path) -> None:
+    first = cached_or_measured(recipe(images), CPU).facts
+    other = write_images(images.with_name("others.npz"), 90)
+    assert cached_or_measured(recipe(other), CPU).facts.speeds == first.speeds
+    assert cached_or_measured(recipe(other, model__width=8), CPU).facts.speeds != first.speeds
+
+
+GPU = PerTrial(cpus=1, gpus=1.0)
+
+
+@pytest.fixture
+def a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets torch say that there is a GPU, on which nothing is computed."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a GPU")
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(total_memory=2**36))
+
+
+@pytest.mark.usefixtures("a_gpu")
+def test_on_a_gpu_a_short_search_times_nothing_and_a_long_one_is_not_content_with_that(
+    images: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timed = (Speed(number_format="bf16", channels_last=False, images_per_second=10.0),)
+    monkeypatch.setattr("search.facts.measured._speeds", lambda *_: timed)
+    short, long = 16, 1_000_000
+    assert cached_or_measured(recipe(images), GPU, trials=short).facts.speeds == ()
+    assert cached_or_measured(recipe(images), GPU, trials=short).cached
+    assert cached_or_measured(recipe(images), GPU, trials=long).facts.speeds == timed
+    assert (
+        cached_or_measured(recipe(images), GPU, trials=short).facts.speeds == timed
+    )  # what is known is used
 
 
 @pytest.mark.slow("measures networks")

@@ -13,7 +13,7 @@ from torch.fx import GraphModule
 from tests.trainable.small_runs import data_set, small_recipe
 from trainable.models.small_resnet import SmallResNet
 from trainable.probes.speed import measure_speeds
-from trainable.recipe.speeds import Format, Speed, fastest, pays_to_compile
+from trainable.recipe.speeds import GPU_IMAGES, Format, Speed, fastest, pays_to_compile, pays_to_time
 from trainable.train import train
 from trainable.training.precision import formats_of
 
@@ -49,6 +49,12 @@ def test_compiling_must_win_back_twice_its_time(images: int, pays: bool) -> None
     assert pays_to_compile(found, images) is pays
     assert fastest(found) is found[0]
     assert not pays_to_compile(found[:1], images)
+
+
+def test_steps_are_timed_on_a_gpu_only_where_the_search_is_long() -> None:
+    assert not pays_to_time("cuda", 16 * 6 * 2_007)  # a search of some thousand photographs
+    assert pays_to_time("cuda", GPU_IMAGES)
+    assert pays_to_time("cpu", 1)
 
 
 class OnlyFast(nn.Module):

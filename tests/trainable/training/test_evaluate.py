@@ -208,6 +208,22 @@ def test_memory_runs_out_once_however_many_batches_are_scored() -> None:
     assert [count for _, count in model.seen] == [2] * 24
 
 
+def test_a_room_that_pads_computes_as_many_images_as_before_and_scores_only_its_own() -> None:
+    batches = [(pictures(4), torch.tensor([0, 1, 2, 1])), (pictures(2), torch.tensor([2, 0]))]
+    model, room = Pooled(), Room(pads=True)
+    got = evaluate(model, batches, LabelTally(3, CPU, True), autocast=OFF, room=room)
+    assert got == evaluate(Pooled(), batches, LabelTally(3, CPU, True), autocast=OFF)
+    assert [count for _, count in model.seen] == [4, 4]
+    assert got.images == 6
+
+
+def test_a_room_that_pads_computes_no_more_images_than_fit() -> None:
+    labels, model, room = torch.zeros(7, dtype=torch.int64), Small(), Room(pads=True)
+    evaluate(model, [(pictures(7), labels)] * 2, LabelTally(3, CPU), autocast=OFF, room=room)
+    assert model.refused == [7, 4]
+    assert [count for _, count in model.seen] == [2] * 8
+
+
 def test_one_image_that_does_not_fit_is_an_error() -> None:
     class Full(nn.Module):
         def forward(self, images: Tensor) -> Tensor:

@@ -56,15 +56,15 @@ def switches() -> tuple[object, ...]:
     cudnn = backends.cudnn
     older = (backends.cuda.matmul.allow_tf32, cudnn.allow_tf32, torch.get_float32_matmul_precision())
     newer = (backends.cuda.matmul.fp32_precision, cudnn.conv.fp32_precision, cudnn.rnn.fp32_precision)
-    return *older, *newer, cudnn.benchmark
+    return *older, *newer
 
 
 @pytest.mark.parametrize(("number_format", "allowed"), [("tf32", True), ("fp32", False), ("bf16", False)])
 def test_the_switches_of_cuda_are_set_and_put_back(number_format: Format, allowed: bool) -> None:
     before = switches()
     with precision.switches(number_format, torch.device("cuda", 0)):
-        matmul, cudnn, _, *newer, benchmark = switches()
-        assert (matmul, cudnn, benchmark) == (allowed, allowed, True)
+        matmul, cudnn, _, *newer = switches()
+        assert (matmul, cudnn) == (allowed, allowed)
         assert [each == "tf32" for each in newer] == [allowed] * 3
     assert switches() == before
     with precision.switches(number_format, CPU):

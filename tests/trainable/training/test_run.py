@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.missing import stop_without
-from tests.trainable.small_runs import CLASSES, data_set, numbers, plain_net, small_recipe
+from tests.trainable.small_runs import CLASSES, SIZE, data_set, numbers, plain_net, small_recipe
 from trainable.errors import DataError, ModelError, RecipeError, RunError
 from trainable.ranks import Ranks
 from trainable.training import seeds, trainer
@@ -435,3 +435,36 @@ def test_a_compiled_run_is_the_same_run() -> None:
     assert compiled.weights().keys() == plain.weights().keys()
     assert compiled.history[-1].train_loss == pytest.approx(plain.history[-1].train_loss, rel=1e-4)
     assert compiled.history[-1].val_loss == pytest.approx(plain.history[-1].val_loss, rel=1e-3)
+
+
+MANY_SIZES = {"augmentation.size.kind": "multi_scale", "augmentation.size.largest": 1.5}
+
+
+class Noting(nn.Module):
+    """A linear network that notes whether it trains, and whether cuDNN would search for kernels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Sequential(nn.AdaptiveAvgPool2d(SIZE), nn.Flatten(), nn.Linear(SIZE * SIZE, CLASSES))
+        self.seen = set[tuple[bool, bool]]()
+
+    def forward(self, images: Tensor) -> Tensor:
+        self.seen.add((self.training, torch.backends.cudnn.benchmark))
+        logits: Tensor = self.head(images)
+        return logits
+
+
+@pytest.mark.parametrize(
+    ("values", "searches"), [({}, True), ({"loop.epochs": 1}, False), (MANY_SIZES, False)]
+)
+def test_only_the_steps_of_a_long_run_of_one_size_search_for_kernels(
+    monkeypatch: pytest.MonkeyPatch, values: dict[str, Any], searches: bool
+) -> None:
+    monkeypatch.setattr("trainable.training.run.KERNEL_SEARCH_STEPS", 6)
+    network = Noting()
+    run = Run(small_recipe({"loop.epochs": 2, **values}), data=data_set(), model=network)
+    run.step()
+    with run.probing():
+        run.train_on(next(run.windows()))
+    assert network.seen == {(True, searches), (True, False), (False, False)}
+    assert not torch.backends.cudnn.benchmark
