@@ -31,11 +31,12 @@ from search.commands.options import (
     with_weights,
 )
 from search.jobs import cli
+from search.running.log_file import keeping_stages
 from trainable.collector import paused
 from trainable.errors import UserError
 from trainable.imports import import_installed_alone
 from trainable.processes import ended_by_signals
-from trainable.stages import shown_by, stage
+from trainable.stages import shown_by, stage, waited_for
 from trainable.terminal import StageLines, show_what_can_be_shown, tell
 from trainable.tune.causes import in_words, refusal_in
 
@@ -384,7 +385,7 @@ def main() -> None:
     import_installed_alone()  # an older installation calls this function, and not search.program
     show_what_can_be_shown()
     try:
-        with ended_by_signals(), StageLines() as lines, shown_by(lines):
+        with waited_for(), keeping_stages(), ended_by_signals(), StageLines() as lines, shown_by(lines):
             app()
     except UserError as error:
         tell(f"tunebook: {error}", sys.stderr)

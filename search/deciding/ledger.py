@@ -21,6 +21,7 @@ from search.deciding.sampler import Sampler
 from search.deciding.scheduler import Scheduler
 from search.record.journal import (
     CostEvent,
+    DriverStart,
     EndEvent,
     EpochEvent,
     Event,
@@ -98,11 +99,12 @@ class Ledger:
         versions: Mapping[str, str] | None = None,
         git_commit: str | None = None,
         weights: Mapping[str, str] | None = None,
+        start: DriverStart | None = None,
     ) -> str:
         """Journal that the search starts, with its settled space and rungs, or goes on.
 
         `versions` (package -> version), `git_commit` and `weights` (network -> digest of its file) are what
-        this driver runs with. Returns the search's id, which never changes.
+        this driver runs with, `start` is how it has started. Returns the search's id, which never changes.
         """
         state: Literal["started", "resumed"] = "started" if self.search_id is None else "resumed"
         search_id = self.search_id or uuid.uuid4().hex
@@ -114,6 +116,7 @@ class Ledger:
                 versions=dict(versions or {}),
                 git_commit=git_commit,
                 weights=dict(weights or {}),
+                start=start,
             )
         )
         if self._record.settled is None:

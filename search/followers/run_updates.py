@@ -288,6 +288,11 @@ class Outbox:
         }
         for state, count in Counter(trial.state for trial in summary.trials).items():
             numbers[f"trials_{state}"] = count
+        if (turnaround := summary.turnaround) is not None:
+            numbers["slots_total_seconds"] = turnaround.total_seconds
+            for part in turnaround.parts:
+                numbers[f"slots_{part.name}_seconds"] = part.seconds
+                numbers[f"slots_{part.name}_share"] = part.share
         if summary.best is not None:
             numbers[f"best_{self._objective}"] = summary.best.metrics[self._objective]
             numbers |= {

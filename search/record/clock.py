@@ -1,4 +1,4 @@
-"""Tells the time of events: seconds since 1970 by a clock that never jumps."""
+"""Tells the time of events: seconds since 1970 by a clock that never jumps; and times in words."""
 
 from __future__ import annotations
 
@@ -19,3 +19,12 @@ def steady_clock(latest: float) -> Callable[[], float]:
 def awake_or_asleep() -> float:
     """Returns seconds that count also while the machine sleeps, where the system can count them."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+def duration(seconds: float) -> str:
+    """Returns a time in words, such as `1 h 5 min`."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

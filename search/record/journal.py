@@ -56,6 +56,14 @@ class Stamped(Spec):
     """It counts seconds since 1970."""
 
 
+class DriverStart(Spec):
+    """How a driver has started, and the room that it has: for the account of a search's turnaround."""
+
+    seconds: Annotated[float, Field(ge=0.0)]  # from the start of its command to its first event
+    slots: Annotated[int, Field(ge=1)]  # so many trials are trained at once, as far as it knows then
+    gpus: Annotated[float, Field(ge=0.0)]  # so many a trial reserves, all its workers together
+
+
 class SearchEvent(Stamped):
     """The search itself began, went on or ended. The first event of a journal says the journal's `format`."""
 
@@ -71,6 +79,8 @@ class SearchEvent(Stamped):
     """The commit of the folder in which the driver runs, `+changes` where files differ."""
     weights: dict[str, str] = Field(default_factory=dict)
     """The digest of the file of weights that trials begin from, by the name of the network."""
+    start: DriverStart | None = None
+    """How the driver has started; None where one ends, and of earlier versions."""
 
 
 class SettledEvent(Stamped):

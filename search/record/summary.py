@@ -11,6 +11,7 @@ from search.record.finalists import best_first, finalists_of, missing_runs
 from search.record.finals import Finals, finals_of
 from search.record.journal import EpochEvent
 from search.record.trials import Record, Trial
+from search.record.turnaround import Turnaround
 from search.record.verdicts import Verdicts
 from search.study.constraints import NO_CONSTRAINTS, Constraints, above_limits
 from search.study.finalists import Finalists
@@ -56,6 +57,8 @@ class Summary:
     """How the best trials are trained again, if they are."""
     was_finished: bool = False
     """Whether it has been finished. An audit of its pruning does not change that, an extension does."""
+    turnaround: Turnaround | None = None
+    """What the time of its slots was used for; None where an earlier version has driven it."""
 
     @property
     def best(self) -> Trial | None:
@@ -208,6 +211,7 @@ class Summary:
             "epochs_if_unpruned": self.epochs_if_unpruned,
             "saved": self.saved,
             "wall_seconds": self.wall_seconds,
+            "turnaround": self.turnaround.model_dump() if self.turnaround is not None else None,
         }
 
 
@@ -225,7 +229,7 @@ def summarise(
     Look for the lock before reading the journal: a search that ends in between is then shown as it ended.
     """
     state = _state(record, locked)
-    run_ids = mlflow_run_ids or {}
+    run_ids, until = mlflow_run_ids or {}, now if state == "running" else record.latest
     trials = [
         replace(trial, trains=trial.trains and state == "running", mlflow_run_id=run_ids.get(trial.id))
         for trial in record.trials
@@ -238,22 +242,14 @@ def summarise(
         objective=objective,
         trials=tuple(trial for trial in trials if not trial.is_repeat),
         budget_epochs=epochs,
-        wall_seconds=record.seconds(now if state == "running" else record.latest),
+        wall_seconds=record.seconds(until),
         mode=_mode(record, objective),
         constraints=record.constraints,
         repeats=tuple(trial for trial in trials if trial.is_repeat),
         finalists=record.settled.finalists if record.settled is not None else None,
         was_finished=record.was_finished,
+        turnaround=record.turnaround(until),
     )
-
-
-def duration(seconds: float) -> str:
-    """Returns a time in words, such as `1 h 5 min`."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 def _state(record: Record, locked: bool) -> State:

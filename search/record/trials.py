@@ -33,6 +33,7 @@ from search.record.journal import (
 )
 from search.record.next_event import fault_of
 from search.record.repeats import Purpose, Repeat
+from search.record.turnaround import SlotTime, Turnaround
 from search.study.constraints import NO_CONSTRAINTS, Constraints
 from search.study.first import First
 from spaces.domains import SpaceError, Value
@@ -233,6 +234,7 @@ class Record:
         self._driver: SearchEvent | None = None
         """How the last driver began."""
         self._seconds_before = 0.0
+        self._slot_time = SlotTime()
         self._extended_after = 0.0
         """The seconds under a driver before the last extension."""
         for event in events:
@@ -286,6 +288,13 @@ class Record:
             return self._seconds_before
         return self._seconds_before + max(0.0, until - self._driver.time)
 
+    def turnaround(self, until: float) -> Turnaround | None:
+        """Returns what the time of the search's slots was used for; that of a driver at work up to `until`.
+
+        None before a driver has begun, and where an earlier version of tunebook has driven the search.
+        """
+        return self._slot_time.turnaround(until)
+
     @property
     def seconds_of_budget(self) -> float:
         """The seconds under a driver that count against the study's hours: those since the last extension."""
@@ -322,6 +331,7 @@ class Record:
                 del self._open[event.trial]
             case _:
                 assert_never(event)
+        self._slot_time.apply(event)
         self.latest = event.time
 
     def forget_epochs(self, number: int) -> None:

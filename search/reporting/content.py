@@ -14,6 +14,7 @@ from pydantic import Field
 from search.record.repeats import Purpose
 from search.record.summary import State
 from search.record.trials import TrialState
+from search.record.turnaround import Turnaround
 from search.record.verdicts import Word
 from search.record.verification import Verified
 from search.reporting.answered import Answers, MaskAnswers, Share
@@ -347,6 +348,8 @@ class Report(Spec):
     trials: tuple[TrialRow, ...]
     attempts: tuple[Attempt, ...]
     later_drivers: tuple[LaterDriver, ...]
+    turnaround: Turnaround | None = None
+    """What the time of the workers was used for, each of which trains one trial at a time."""
     progress: Progress
     beliefs: tuple[Belief, ...]
     verdicts: str

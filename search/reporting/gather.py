@@ -57,6 +57,7 @@ def report_of(search: Search, compared: Sequence[Search] = ()) -> Report:
         trials=trial_rows(summary, places),
         attempts=times.attempts,
         later_drivers=times.later_drivers,
+        turnaround=summary.turnaround,
         progress=progress_of(events, summary.objective, summary.sign),
         beliefs=beliefs_of(search.space, summary.trials, search.verdicts),
         verdicts=_verdicts_in_words(search.verdicts),
@@ -69,7 +70,7 @@ def report_of(search: Search, compared: Sequence[Search] = ()) -> Report:
         recipe=optional.part("recipe", lambda: _recipe(search)) or (),
         next_round=optional.part("next_round", lambda: _next_round(search)),
         compared=tuple(map(_compared, compared)),
-        left_out={**optional.left_out, **_costs_left_out(search)},
+        left_out={**optional.left_out, **_costs_left_out(search), **_turnaround_left_out(summary)},
     )
 
 
@@ -215,6 +216,14 @@ def _costs_left_out(search: Search) -> dict[str, str]:
     asks = "`objective: {constraints: {latency_ms: {max: 1000}}}`"
     measured = "each network's latency, parameters and memory"
     return {"costs": f"a study that chooses between networks, or that has {asks}, measures {measured}"}
+
+
+def _turnaround_left_out(summary: Summary) -> dict[str, str]:
+    if summary.turnaround is not None or summary.search_id is None:
+        return {}
+    return {
+        "turnaround": "an earlier version of tunebook drove this search, and did not write down these times"
+    }
 
 
 def _recipe(search: Search) -> tuple[RecipeLine, ...]:

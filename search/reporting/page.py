@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from search.record.summary import duration
+from search.record.clock import duration
 from search.reporting.answered import Answers, MaskAnswers
 from search.reporting.charts import cost_plots, other_look, progress_plots
 from search.reporting.content import Belief, Compared, Finalist, Report, TrialRow

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from search.record.clock import duration
 from search.record.repeats import Repeat
-from search.record.summary import duration
 from search.reporting.axes import Axis, Tick, time_axis
 from search.reporting.charts import upright
 from search.reporting.content import Attempt, RepeatRow, Report

@@ -23,10 +23,11 @@ from search.deciding.finalists import Final
 from search.deciding.pruning import Pruning
 from search.followers.consumer import Backlog
 from search.record.chain import START
+from search.record.clock import duration
 from search.record.code import METRICS, CodeRecord
 from search.record.home import EVENTS_FILE
 from search.record.journal import EndEvent, EpochEvent, read_from
-from search.record.summary import Summary, duration, summarise
+from search.record.summary import Summary, summarise
 from search.record.trials import Record, Trial
 from search.results.finals_table import finals_table, winner_line
 from search.results.frontier import frontier_table
@@ -325,6 +326,8 @@ def _print(search: Search) -> None:
     summary, out = search.summary, console()
     out.print(trials_table(summary, ranked(summary), out.width))
     out.print(headline(summary), soft_wrap=True)
+    if (spent := summary.turnaround) is not None:
+        say(f"where the time went ({spent.whole}): {spent.figures}")
     _print_finals(summary)
     if search.pruning_audit is not None:
         print_audit(search.pruning_audit, search.pruning.rungs)

@@ -25,7 +25,7 @@ from search.followers.tracker import Tracker, deleted_experiment
 from search.followers.uri import resolve_tracking_uri
 from search.record.folder import read_search
 from search.record.home import BEST_FILE, LOG_FILE, Home
-from search.record.journal import Journal
+from search.record.journal import DriverStart, Journal
 from search.record.lease import Lease
 from search.record.storage import driving
 from search.results import report
@@ -51,7 +51,7 @@ from search.verdicts.conclusions import Conclusion, conclusion
 from search.verdicts.pruning_audit import sampled
 from spaces.domains import listed
 from trainable.errors import UserError
-from trainable.stages import stage
+from trainable.stages import stage, waited_for, waited_seconds
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from torch.export import ExportedProgram
@@ -68,6 +68,7 @@ CATCH_UP_SECONDS = 15.0
 logger = logging.getLogger(__name__)
 
 
+@waited_for()
 def search(
     study: Study,
     *,
@@ -101,6 +102,7 @@ def search(
             return _drive(prepared, hardware, lease, _deadline(study, spent=0.0))
 
 
+@waited_for()
 def resume(folder: Path, *, address: str | None = None, download: bool = False) -> Closing:
     """Go on with the search in a folder, unless it is finished; return the state in which it ends."""
     home = _home_to_write(folder.absolute())
@@ -108,6 +110,7 @@ def resume(folder: Path, *, address: str | None = None, download: bool = False) 
         return _go_on(home, lease, address=address, download=download)
 
 
+@waited_for()
 def audit_pruning(
     folder: Path, share: float, *, address: str | None = None, download: bool = False
 ) -> Closing:
@@ -133,6 +136,7 @@ def audit_pruning(
         return _go_on(home, lease, address=address, download=download, audited=chosen)
 
 
+@waited_for()
 def extend(
     folder: Path,
     trials: int,
@@ -308,7 +312,11 @@ def _drive(
     with Journal(folder) as journal, logging_to(folder / LOG_FILE):
         ledger = make_ledger(prepared, journal)
         installed = versions()
-        ledger.begin(name, installed, git_commit(Path.cwd()), prepared.weights)
+        trial = prepared.per_trial
+        start = DriverStart(
+            seconds=waited_seconds(), slots=prepared.concurrent, gpus=trial.gpus * trial.workers
+        )
+        ledger.begin(name, installed, git_commit(Path.cwd()), prepared.weights, start)
         ledger.audit(audited)
         if extended_to is not None:
             ledger.extend(extended_to)

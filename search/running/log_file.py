@@ -7,8 +7,10 @@ import logging
 import os
 from collections.abc import Iterator
 from io import TextIOWrapper
+from logging.handlers import BufferingHandler
 from pathlib import Path
 
+from trainable import stages
 from trainable.errors import UserError
 from trainable.files.regular import open_to_write, why
 from trainable.terminal import visible_lines
@@ -36,22 +38,45 @@ class LogFormatter(logging.Formatter):
         return visible_lines(super().format(record))
 
 
+MOST_KEPT = 1000  # lines; a command has some ten before its search has a folder
+
+
+@contextlib.contextmanager
+def keeping_stages() -> Iterator[None]:
+    """Keep what is logged of stages in the block, for the log file of a search that it begins."""
+    with _sent(stages.logger, BufferingHandler(MOST_KEPT)):
+        yield
+
+
 @contextlib.contextmanager
 def logging_to(file: Path) -> Iterator[None]:
-    """Sends this package's log to a file for the block, and nowhere else."""
+    """Sends this package's log, and that of stages, to a file for the block, and nowhere else."""
     try:
         handler = LogFile(file, encoding="utf-8")
     except OSError as error:
         raise UserError(f"{file}: cannot be written to: {why(error)}") from None
     handler.setFormatter(LogFormatter("%(asctime)s %(levelname)s %(message)s"))
-    package = logging.getLogger("search")
-    level, package.propagate = package.level, False
-    package.addHandler(handler)
-    package.setLevel(logging.INFO)
+    try:
+        for keeper in stages.logger.handlers:
+            if isinstance(keeper, BufferingHandler):
+                for record in keeper.buffer:
+                    handler.handle(record)
+                keeper.buffer.clear()
+        with _sent(logging.getLogger("search"), handler), _sent(stages.logger, handler):
+            yield
+    finally:
+        handler.close()
+
+
+@contextlib.contextmanager
+def _sent(log: logging.Logger, handler: logging.Handler) -> Iterator[None]:
+    """Send a log to a handler for the block, and to no logger above it."""
+    level, propagates, log.propagate = log.level, log.propagate, False
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
     try:
         yield
     finally:
-        package.removeHandler(handler)
-        package.setLevel(level)
-        package.propagate = True
-        handler.close()
+        log.removeHandler(handler)
+        log.setLevel(level)
+        log.propagate = propagates

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from search.record.summary import Summary, duration
+from search.record.clock import duration
+from search.record.summary import Summary
 from search.record.verdicts import Verdicts
 from search.verdicts.words import markdown, mlflow_table
 from spaces.domains import shown
@@ -30,7 +31,8 @@ def conclusion(summary: Summary, final: str = "") -> Conclusion:
     verdicts = summary.verdicts or Verdicts()
     rules = markdown(verdicts) if verdicts.rules else ""
     again = f"**Trained again**: {plain(final)}" if final else ""
-    answer = "\n\n".join(filter(None, [_best(summary), again, _spent(summary), _values(summary)]))
+    found = [_best(summary), again, _spent(summary), _where_the_time_went(summary), _values(summary)]
+    answer = "\n\n".join(filter(None, found))
     return Conclusion(answer, rules, mlflow_table(verdicts))
 
 
@@ -55,6 +57,12 @@ def _spent(summary: Summary) -> str:
     if not summary.saved:
         return spent
     return f"{spent}; stopping weak trials early saved {summary.saved:.0%} of {summary.epochs_if_unpruned}"
+
+
+def _where_the_time_went(summary: Summary) -> str:
+    if (spent := summary.turnaround) is None:
+        return ""
+    return f"**Where the time went** ({spent.whole}): {spent.figures}"
 
 
 def _values(summary: Summary) -> str:

@@ -8,12 +8,26 @@ from typing import Any
 from epoch_results import epoch_result
 from search.record.home import EVENTS_FILE, SYNCED_FILE
 from search.record.journal import EpochEvent, SearchEvent, SearchState, SettledEvent, TrialEvent
+from search.record.turnaround import Turnaround
 from spaces.settled import tree_of
 from spaces.space import Space, Values
 
 OBJECTIVE = "val_accuracy"
 NO_FIELDS: dict[str, Any] = {"recipe": {}, "digest": "44136fa355b3"}
 """It is what a trial's event says of a recipe, in tests where its fields do not matter."""
+
+TURNAROUND = Turnaround(
+    slots=4,
+    gpus=0.25,
+    total_seconds=1000.0,
+    steps_seconds=640.0,
+    data_seconds=20.0,
+    scoring_seconds=90.0,
+    checkpoint_seconds=10.0,
+    starting_seconds=130.0,
+    unfinished_seconds=0.0,
+    idle_seconds=110.0,
+)
 
 
 def session(state: SearchState, reason: str | None = None, name: str = "digits") -> SearchEvent:

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from trainable.stages import shown_by, stage
+from trainable.stages import shown_by, stage, waited_for, waited_seconds
 from trainable.terminal import StageLines
 
 
@@ -64,3 +64,19 @@ def test_a_function_may_be_a_stage(capsys: pytest.CaptureFixture[str]) -> None:
     with StageLines() as lines, shown_by(lines):
         assert (count(), count()) == (3, 3)
     assert capsys.readouterr().err.count("counting ...\n") == 2
+
+
+def test_each_stage_is_logged_with_its_seconds_whoever_looks_on(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    with stage("reading images"), stage("decoding images"):
+        pass
+    assert caplog.messages == ["decoding images: 0.00 s", "reading images: 0.00 s"]
+
+
+def test_a_wait_counts_from_the_beginning_of_the_outermost_block() -> None:
+    assert waited_seconds() == 0.0
+    with waited_for():
+        time.sleep(0.05)
+        with waited_for():
+            assert waited_seconds() >= 0.05
+    assert waited_seconds() == 0.0

@@ -14,6 +14,7 @@ from search.followers.run_updates import (
 )
 from search.record.journal import (
     CostEvent,
+    DriverStart,
     EndEvent,
     Event,
     Outcome,
@@ -102,6 +103,21 @@ def test_the_best_so_far_is_a_point_whenever_a_trial_ends(objective: str, better
     assert points == [(name, 0.5, 1), (name, better, 2), (name, better, 3), (name, better, 3)]
     assert box.best is not None
     assert box.best.id == 1
+
+
+def test_at_its_end_a_search_has_the_time_of_its_slots_as_points_with_shares() -> None:
+    start = DriverStart(seconds=9.0, slots=1, gpus=0.0)
+    begun = STARTED[0].model_copy(update={"start": start}), STARTED[1]
+    trained = epoch(0, 1, epoch_seconds=0.6, checkpoint_seconds=0.1)
+    starts = StartEvent(trial=0, attempt=1, epoch=0)
+    events: tuple[Event, ...] = (*begun, trial(0), starts, trained, FINISHED)
+    found = {point.key: point.value for point in outbox(*events).updates[None].points}
+    assert found["slots_total_seconds"] == 9.0 + 4.0
+    assert found["slots_starting_seconds"] == 9.0 + 2.0
+    assert found["slots_checkpoint_seconds"] == pytest.approx(0.1)
+    assert found["slots_steps_share"] == pytest.approx((0.6 - 0.1 - 0.1) / 13.0)
+    former = outbox(*STARTED, trial(0), FINISHED).updates[None].points
+    assert not any(point.key.startswith("slots") for point in former)
 
 
 def test_what_a_network_costs_is_points_before_its_first_epoch() -> None:

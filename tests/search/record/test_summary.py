@@ -141,6 +141,7 @@ def test_a_finished_search_in_json_has_every_field_that_is_promised() -> None:
         "epochs_if_unpruned": 10,
         "saved": 0.9,
         "wall_seconds": 6.0,
+        "turnaround": None,
     }
 
 

@@ -25,6 +25,7 @@ from search.results.search import Search
 from search.verdicts.pruning_audit import Grace, PruningAudit, Rung
 from tests.search.planted_searches import Run, planted
 from tests.search.refining.landscapes import RANGES, RATE, SMALL
+from tests.search.small_events import TURNAROUND
 from trainable.recipe.provenance import Verification
 
 BELIEVED = {**SMALL, "space__overrides": {**RANGES, RATE: {**RANGES[RATE], "prior": 0.3}}}
@@ -82,6 +83,7 @@ def whole_report() -> Report:
             "attempts": (*plain.attempts, _lost(plain.attempts[-1]), _again(plain.attempts[-1])),
             "finalists": (_finalist(best, plain.answer.score),),
             "repeats": (_repeat(best),),
+            "turnaround": TURNAROUND,
             "pruning_audit": _audit(),
             "answers": _answers(best),
             "left_out": {},

@@ -88,6 +88,16 @@ def test_names_from_outside_turn_no_other_text_around(whole: Report) -> None:
     assert not set("\x1b\u202e") & set(text + json.dumps(data_in(text), ensure_ascii=False))
 
 
+def test_what_the_workers_time_was_used_for_is_said_with_shares(text: str, whole: Report) -> None:
+    words = " ".join(re.sub(r"<[^>]+>", " ", text).split())
+    assert "4 trials at once, 0.25 GPU each, 16 min 40 s in all" in words
+    assert "training steps 64% 10 min 40 s" in words
+    assert "a second of a trial's steps is not a second of the GPU" in words.replace("&#39;", "'")
+    assert "broken off" not in words
+    unknown = whole.model_copy(update={"turnaround": None, "left_out": {"turnaround": "an earlier version"}})
+    assert "is not known: an earlier version" in page(unknown)
+
+
 def test_the_data_of_the_cards_are_read_back(text: str, whole: Report) -> None:
     assert data_in(text) == json.loads(json.dumps(data_of(whole)))
 

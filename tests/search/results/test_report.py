@@ -25,7 +25,7 @@ from search.running.ending import leave_report
 from search.study import Study
 from search.study.space import build_space
 from tests.golden_pages import assert_page
-from tests.search.small_events import begun_in, drawn, session
+from tests.search.small_events import TURNAROUND, begun_in, drawn, session
 from tests.spaces.small_facts import digits_facts
 from trainable.data import DataInfo
 from trainable.training.metrics import EpochResult
@@ -114,6 +114,22 @@ def test_show_prints_the_best_trial_the_table_and_the_verdict(
     first, page = capsys.readouterr().out.split("\n", 1)
     assert first.startswith("planted: finished, ")
     assert_page("show.txt", page.replace(str(folder), "FOLDER"))
+
+
+def test_show_says_where_the_time_went_in_words_and_as_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    search = Search(search_folder(tmp_path, {0: (0.8, values())}))
+    search.progress = replace(search.progress, turnaround=TURNAROUND)
+    report.show(search, as_json=False)
+    assert (
+        "where the time went (4 trials at once, 0.25 GPU each, 16 min 40 s in all): training steps 64% "
+        "(10 min 40 s), waiting for data 2% (20 s), scoring 9% (1 min 30 s), checkpoints 1% (10 s), "
+        "starting 13% (2 min 10 s), idle 11% (1 min 50 s); trials share a GPU, so a second of a trial's "
+        "steps is not a second of the GPU\n"
+    ) in capsys.readouterr().out
+    report.show(search, as_json=True)
+    assert json.loads(capsys.readouterr().out)["turnaround"] == TURNAROUND.model_dump()
 
 
 def with_accuracies(folder: Path, *accuracies: float) -> Path:

@@ -28,7 +28,7 @@ from spaces.space import Values
 from tests.search.followers.small_final import a_search_with_a_final
 from tests.search.followers.small_tracking import write
 from tests.search.results.test_report import INFO
-from tests.search.small_events import begun_in, drawn, session
+from tests.search.small_events import TURNAROUND, begun_in, drawn, session
 from tests.spaces.small_facts import digits_facts
 from trainable.training.metrics import EpochResult
 
@@ -150,6 +150,15 @@ def test_the_note_for_mlflow_names_the_best_trial_and_the_clear_verdicts(folder:
     assert "**Spent**: " in found.answer
     assert "| augmentation.mixing.kind | supported | +" in found.rules
     assert len(json.loads(found.table)["data"]) > 15
+
+
+def test_the_note_says_where_the_time_went_after_what_was_spent(folder: Path) -> None:
+    assert "**Where the time went**" not in conclusion(Search(folder).summary).answer
+    found = conclusion(replace(Search(folder).summary, turnaround=TURNAROUND)).answer.split("\n\n")
+    assert found[1].startswith("**Spent**: ")
+    assert found[2].startswith(
+        "**Where the time went** (4 trials at once, 0.25 GPU each, 16 min 40 s in all): "
+    )
 
 
 def test_the_note_says_what_the_final_came_to_right_after_the_best_trial(folder: Path) -> None:
