@@ -19,6 +19,7 @@ from trainable.recipe import Recipe
 from trainable.recipe.models import MODEL_NAME
 from trainable.recipe.speeds import Speed, pays_to_time
 from trainable.recipe.tasks import masks_of
+from trainable.stages import stage
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from torch import nn
@@ -99,6 +100,7 @@ def with_networks(facts: Facts, study: Study, info: DataInfo, *, download: bool 
     return facts.model_copy(update={"networks": tuple(found)})
 
 
+@stage("building the network")
 def _without_weights(base: Recipe, info: DataInfo, build: BuildModel | None, *, download: bool) -> nn.Module:
     from trainable.training.network import make_network
 
