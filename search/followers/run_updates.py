@@ -26,6 +26,7 @@ from search.record.journal import (
 )
 from search.record.summary import Summary, summarise
 from search.record.trials import Record, Trial
+from search.record.turnaround import IN_WORDS
 from spaces.domains import Value
 from trainable.recipe.metrics import Mode
 from trainable.training.metrics import OBJECTIVES
@@ -290,9 +291,9 @@ class Outbox:
             numbers[f"trials_{state}"] = count
         if (turnaround := summary.turnaround) is not None:
             numbers["slots_total_seconds"] = turnaround.total_seconds
-            for part in turnaround.parts:
-                numbers[f"slots_{part.name}_seconds"] = part.seconds
-                numbers[f"slots_{part.name}_share"] = part.share
+            for name in IN_WORDS:
+                numbers[f"slots_{name}_seconds"] = turnaround.seconds(name)
+                numbers[f"slots_{name}_share"] = turnaround.share(name)
         if summary.best is not None:
             numbers[f"best_{self._objective}"] = summary.best.metrics[self._objective]
             numbers |= {

@@ -74,12 +74,19 @@ class Turnaround(Spec):
     @property
     def parts(self) -> tuple[Part, ...]:
         """The parts, always in the same order; that of unfinished epochs only from half a second on."""
-        seconds = {name: float(getattr(self, f"{name}_seconds")) for name in IN_WORDS}
         return tuple(
-            Part(name, what, seconds[name], seconds[name] / self.total_seconds if self.total_seconds else 0.0)
+            Part(name, what, self.seconds(name), self.share(name))
             for name, what in IN_WORDS.items()
-            if seconds[name] >= 0.5 or name != "unfinished"
+            if name != "unfinished" or self.unfinished_seconds >= 0.5
         )
+
+    def seconds(self, name: str) -> float:
+        """Return the seconds of a part by its name, such as `steps`."""
+        return float(getattr(self, f"{name}_seconds"))
+
+    def share(self, name: str) -> float:
+        """Return a part's share of all, in [0, 1]."""
+        return self.seconds(name) / self.total_seconds if self.total_seconds else 0.0
 
     @property
     def whose(self) -> str:

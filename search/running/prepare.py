@@ -288,7 +288,8 @@ def _with_images_here(prepared: Prepared, hardware: Hardware, say: Say) -> Prepa
     data = replace(prepared.data, crops=prepared.space.may_have(CROP, "resized"))
     data.idle_readers.end()  # those of the probes: the trials have their own
     if not hardware.cluster:
-        data.be_here(say)
+        with stage("decoding the images"):
+            data.be_here(say)
     elif data.cache is not None:  # nothing that a trial says there arrives here
         say("each machine decodes its images once, before the first trial there trains")
     return replace(prepared, data=data)

@@ -40,6 +40,16 @@ def test_a_step_on_masks_or_with_a_teacher_waits_for_nothing_on_a_gpu(name: str,
     step_strictly(Run(recipe, data=data, device=torch.device("cuda")))
 
 
+def test_the_first_epoch_on_a_gpu_says_what_its_first_step_took_beyond_the_others() -> None:
+    """Kernels are loaded and chosen in it, which the host waits for."""
+    run = Run(small_recipe(), data=data_set(), device=torch.device("cuda"))
+    first, second = run.step(), run.step()
+    extra = first.first_step_extra_seconds
+    assert extra is not None
+    assert 0.0 < extra <= first.epoch_seconds - first.evaluation_seconds - first.data_seconds
+    assert second.first_step_extra_seconds is None
+
+
 def step_strictly(run: Run) -> None:
     """Takes an epoch's steps, of which each that waits for the device is an error, but for the first."""
     with run.probing():

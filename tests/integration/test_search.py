@@ -12,6 +12,7 @@ from ray.tune.experiment import Trial
 
 from search.record.cursor import read_cursor, run_ids
 from search.record.journal import EndEvent, RetryEvent
+from search.record.turnaround import IN_WORDS
 from search.results.audit import audit
 from search.results.export import exported
 from search.results.formats.write import export_as
@@ -46,6 +47,29 @@ def test_a_search_trains_prunes_and_finds_a_best_trial(finished: Path) -> None:
     assert epochs_by_trial(events_in(finished)) == {
         trial.id: list(range(1, trial.epochs + 1)) for trial in summary.trials
     }
+
+
+def test_a_searchs_account_of_its_time_adds_up_and_is_told_everywhere(finished: Path) -> None:
+    from mlflow import MlflowClient
+
+    search = Search(finished)
+    spent, cursor = search.progress.turnaround, read_cursor(finished)
+    assert spent is not None
+    assert cursor is not None
+    assert sum(spent.seconds(name) for name in IN_WORDS) == pytest.approx(spent.total_seconds)
+    assert spent.total_seconds >= spent.slots * search.progress.wall_seconds
+    trained = sum(each.epoch_seconds for trial in search.trials for each in trial.results)
+    parts = ("steps", "data", "scoring")
+    first_steps = sum(
+        each.first_step_extra_seconds or 0.0 for trial in search.trials for each in trial.results
+    )
+    assert sum(map(spent.seconds, parts)) + first_steps == pytest.approx(trained, rel=0.01)
+    assert spent.starting_seconds > first_steps
+    assert spent.unfinished_seconds < 0.5
+    run = MlflowClient(tracking_uri=cursor.uri).get_run(str(cursor.parent_run_id))
+    assert run.data.metrics["slots_steps_share"] == pytest.approx(spent.share("steps"), abs=0.02)
+    assert f'"total_seconds":{spent.total_seconds}' in (finished / "report.json").read_text()
+    assert "INFO starting a process for the first trial" in (finished / "search.log").read_text()
 
 
 def test_a_search_leaves_what_it_promises(finished: Path) -> None:
