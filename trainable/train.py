@@ -101,6 +101,8 @@ def train(
         if model is None:
             recipe = _in_fastest_format(recipe, images, device, say, download=download)
         run = Run(recipe, data=images, model=model, device=device, download=download, metrics=metrics)
+        if run.compiled:
+            say(f"loop.compile: the first step compiles {run.compiled}")
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
         try:

@@ -37,6 +37,7 @@ from search.running.cluster import alive_machines, joined, local_ray
 from search.running.ending import State, how_it_ended, leave_report, write_results
 from search.running.log_file import logging_to
 from search.running.machines import check_machines
+from search.running.networks import what_is_compiled
 from search.running.prepare import Prepared, prepare, prepare_again, write_facts
 from search.running.private_ray import RayNotStarted
 from search.running.raytune import run_trials
@@ -307,6 +308,9 @@ def _drive(
     switch = StopSwitch(deadline, lease)
     if switch.lost:
         raise UserError(f"{lease}: another driver has taken this search over")
+    build, info = prepared.code.model, prepared.data.info
+    for line in what_is_compiled(prepared.space, info, build, download=prepared.download):
+        report.say(line)
     followers: list[Consumer] = [tracker, Mirror(folder, study, prepared.space)]
     followers += [in_store] if in_store is not None else []  # last: it copies what the others wrote
     with Journal(folder) as journal, logging_to(folder / LOG_FILE):

@@ -19,7 +19,7 @@ def check_machines(trial: PerTrial, space: Space, hardware: Hardware, say: Say) 
     Only what a trial needs is looked at: GPUs where it has one, compilers where its network may be compiled.
     If trials train without a GPU since PyTorch cannot use this machine's driver, it says so.
     """
-    may_compile = space.may_have("loop.compile", True)
+    may_compile = any(space.may_have("loop.compile", each) for each in (True, "blocks"))
     if hardware.cluster:
         _check_cluster("cuda" if trial.gpus else "cpu", may_compile)
     else:

@@ -65,6 +65,7 @@ LAUNCHES = {
     "frozen, then thawed": 66,
     "micro-batches, checkpointed": 400,
     "compiled": 114,
+    "compiled by blocks": 176,
     "images in the host's memory": 113,
     "ResNet-18": 229,
     "ViT": 830,

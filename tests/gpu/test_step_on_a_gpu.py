@@ -20,6 +20,16 @@ from trainable.training.run import Run
 
 pytestmark = pytest.mark.gpu
 
+COMPILED: dict[str, dict[str, Any]] = {
+    "plain": {"model.depth": 14},
+    "thawed, computed twice": {
+        "model.depth": 14,
+        "model.freeze_epochs": 1,
+        "loop.checkpoint_activations": True,
+    },
+}
+"""Networks of two or more blocks of one kind."""
+
 
 @pytest.fixture
 def strict_about_waiting() -> Iterator[None]:
@@ -81,6 +91,23 @@ def test_every_format_learns(kind: str) -> None:
     while not run.finished:
         run.step()
     assert run.history[-1].train_accuracy > 0.8
+
+
+@pytest.mark.parametrize("values", COMPILED.values(), ids=COMPILED)
+def test_a_run_compiled_by_blocks_comes_to_what_it_comes_to_as_it_is(values: dict[str, Any]) -> None:
+    values = {"precision.kind": "fp32", "optimizer.lr": 1e-4, "loop.epochs": 2, **values}
+    plain = Run(small_recipe(values), data=data_set(), device=torch.device("cuda"))
+    compiled = Run(
+        small_recipe({**values, "loop.compile": "blocks"}), data=data_set(), device=torch.device("cuda")
+    )
+    for run in (plain, compiled):
+        while not run.finished:
+            run.step()
+    assert "blocks" in compiled.compiled
+    compiled.close()
+    for ours, theirs in zip(compiled.history, plain.history, strict=True):
+        assert ours.train_loss == pytest.approx(theirs.train_loss, rel=2e-3)
+        assert ours.val_loss == pytest.approx(theirs.val_loss, rel=2e-3)
 
 
 class Hungry(nn.Module):

@@ -46,7 +46,7 @@ def test_kinds_are_named_for_a_field_that_others_lack(path: str, having: tuple[s
         ("model.depth", ("choice: [8, 14, 20, 32, 44, 56]",)),
         ("augmentation.crop.kind", ("choice: [none, pad, resized, scaled]",)),
         ("precision.kind", ("choice: [auto, fp32, tf32, bf16, fp16]",)),
-        ("loop.compile", ("choice: [false, true]",)),
+        ("loop.compile", ("choice: [false, true, blocks, auto]",)),
         ("model.name", ("choice: [word, ...]",)),
         ("model.output_stride", ("choice: [8, 16]",)),
         ("evaluation.scales", ()),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, assert_never
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -140,3 +141,37 @@ def _rescale_timm(model: nn.Module, last: float) -> bool:
     for each in drops:
         each.drop_prob = each.drop_prob * last / highest if highest > 0.0 else 0.0
     return highest > 0.0
+
+
+def draw_alike(block: nn.Module) -> None:
+    """Let the libraries' layers in a block that drop branches read their probability from a tensor.
+
+    As a number it is compiled into the code, and so each block, having another one, into code of its own.
+    """
+    from timm.layers.drop import DropPath
+    from torchvision.ops import StochasticDepth
+
+    device = next(block.parameters()).device
+    for parent in block.modules():
+        for name, layer in parent.named_children():
+            if isinstance(layer, StochasticDepth) and layer.mode == "row":
+                setattr(parent, name, DropsImages(layer.p, device).train(layer.training))
+            elif isinstance(layer, DropPath) and layer.scale_by_keep:
+                setattr(parent, name, DropsImages(layer.drop_prob, device).train(layer.training))
+
+
+class DropsImages(nn.Module):
+    """Drops its input for some of the images while it trains, as torchvision's StochasticDepth and timm's
+    DropPath do."""
+
+    def __init__(self, probability: float, device: torch.device) -> None:
+        super().__init__()
+        # no buffer: an average of the network, made before, has none
+        self.kept = torch.tensor(1.0 - probability, device=device)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        if not self.training:
+            return inputs
+        shape = [len(inputs)] + [1] * (inputs.ndim - 1)
+        drawn = torch.rand(shape, device=inputs.device)
+        return inputs * (drawn < self.kept) / self.kept

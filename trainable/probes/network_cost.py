@@ -78,7 +78,7 @@ def times_to_answer(run: Run) -> list[float]:
             torch.inference_mode(),
             precision.switches(run.precision, run.device),
             precision.kernel_search(len(views) == 1),
-            eagerly(run.recipe.loop.compile),
+            eagerly(run.recipe.loop.compiles),
         ):
             return _times(lambda: task.answer(run.model, image, autocast, views), run.device)
     finally:

@@ -152,6 +152,11 @@ class Precision(Spec):
 
 Sampling = Literal["natural", "sqrt", "balanced"]
 
+Compiling = Literal[False, True, "blocks", "auto"]
+"""What is compiled for training: nothing; the network as a whole; each of the blocks that it repeats, of
+which those of one kind share their code, so that minutes become seconds; or what pays. A search and
+`tunebook train` replace `auto` by what timed steps say. Elsewhere it compiles nothing."""
+
 
 class Loop(Spec):
     epochs: Annotated[
@@ -203,9 +208,16 @@ class Loop(Spec):
         bool, Purpose("saves memory by computing blocks twice", "004:101; arXiv 1604.06174")
     ] = False
     compile: Annotated[
-        bool,
-        Purpose("faster steps after a minute of compiling", "torch's documentation"),
+        Compiling,
+        Purpose(
+            "faster steps after a minute of compiling, or after seconds by blocks", "torch's documentation"
+        ),
     ] = False
+
+    @property
+    def compiles(self) -> bool:
+        """Whether the network trains compiled, as a whole or by blocks."""
+        return self.compile not in (False, "auto")
 
 
 def each_kind_once(metrics: tuple[Metric, ...]) -> tuple[Metric, ...]:

@@ -119,7 +119,7 @@ class FrozenFeatures:
         self._autocast = precision.autocast(number_format, device)
         self.read_train, self._read_validation, self._on_batch = read_train, read_validation, on_batch
         of_images = not isinstance(recipe.task, Segmentation)  # features of pixels take more than images
-        alone = ranks.world == 1 and not recipe.loop.compile and of_images
+        alone = ranks.world == 1 and not recipe.loop.compiles and of_images
         self._epochs = min(recipe.model.freeze_epochs, recipe.loop.epochs) if alone else 0
         """So many epochs may use features."""
         self._views = self._views_used_twice()

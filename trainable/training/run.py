@@ -31,7 +31,7 @@ from trainable.models.own import BuildModel
 from trainable.ranks import ALONE, Ranks
 from trainable.recipe import Recipe
 from trainable.training import precision, seeds
-from trainable.training.compiling import eagerly, forget_compiled
+from trainable.training.compiling import compile_in_place, eagerly, forget_compiled, while_training
 from trainable.training.devices import default_device, peak_memory_bytes
 from trainable.training.epoch_result import epoch_result
 from trainable.training.evaluate import Scores
@@ -128,8 +128,8 @@ class Run:
         teaching = partial(make_teaching, self.recipe, self.model, info, self.precision)
         self.teaching = teaching(task=self._task, given=model)
         self._trainer = self._make_trainer(fewest)
-        if self.recipe.loop.compile:
-            self.model.compile()  # in place: names of weights stay
+        one_size = self.recipe.augmentation.size.kind == "fixed"
+        self.compiled = compile_in_place(self.model, self.recipe.loop.compile, one_size=one_size)
         if data is None:  # else it is the caller's choice: a probe reads a few images of millions
             self.data.refuse_leaks(recipe.data)
             self.data.be_here()
@@ -274,7 +274,7 @@ class Run:
         """Ends the loader's processes and frees compiled code; the run cannot continue afterwards."""
         self._loader.close()
         self._trainer.close()
-        if self.recipe.loop.compile:
+        if self.compiled:
             forget_compiled()
 
     # --- one epoch ------------------------------------------------------------------------------------
@@ -348,7 +348,7 @@ class Run:
         mine = self._ranks.shares_of(positions, at_once, SMALLEST)
         batches = self._as_taken(self._loader.unchanged(mine.numpy(), at_once))
         autocast = precision.autocast(self.precision, self.device)
-        with eagerly(self.recipe.loop.compile):
+        with eagerly(self.recipe.loop.compiles):
             measure_norm(self._scored_model(), (images for images, _ in batches), autocast, self._ranks)
 
     def _average_norms(self) -> None:
@@ -410,6 +410,7 @@ class Run:
         """Uses the run's own generators and number formats in the context, and restores the caller's."""
         stack = ExitStack()
         stack.enter_context(self._generators(Use.LAYERS, self.epoch, self._ranks.rank))
+        stack.enter_context(while_training(self.recipe.loop.compile))
         stack.enter_context(precision.switches(self.precision, self.device))
         stack.enter_context(precision.kernel_search(False))
         return stack

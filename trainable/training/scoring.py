@@ -102,7 +102,7 @@ class Scoring:
         logits = self._extra_metrics.needs_probabilities
         rows = Rows.of(self._ranks, order, size, self._device, logits=logits) if answers else None
         tally = self._task.tally(self._device, confusion, rows)
-        with eagerly(self._recipe.loop.compile):
+        with eagerly(self._recipe.loop.compiles):
             return evaluate(
                 model if features is None else head_layers(model),
                 self._read(part, mine, size) if features is None else features,

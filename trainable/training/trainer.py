@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from trainable.ranks import Ranks
 from trainable.recipe import Recipe
 from trainable.recipe.speeds import Format
 from trainable.recipe.training import AdaptiveClipping, NormClipping
+from trainable.stages import stage
 from trainable.training import precision, schedule, seeds
 from trainable.training.clipping import below_head, clip
 from trainable.training.evaluate import full_precision, main_output
@@ -99,6 +101,7 @@ class Trainer:
         factors = in_learner(rate_factors(recipe.model.layer_rates, model), learner)
         self._phases = make_phases(recipe.optimizer, learner, batch_size=self._batch, rate_factors=factors)
         self.ema = make_average(recipe.regularisation.averaging, model)
+        self._compiles = recipe.loop.compiles  # until the first step
         self._head: nn.Module | None = None
         """What features go through, in an epoch that is given features of images instead of images."""
         self._running: Running | None = None
@@ -153,15 +156,21 @@ class Trainer:
                     at_pause()
                 generator = self._begin_segment(epoch, step)
             phase, factor = self._paced(epoch + step / self.steps)
-            losses, right = self._gradients(
-                phase, batches, step, weights[step], self._size(epoch, step), generator
-            )
+            with self._first_of_compiled():
+                losses, right = self._gradients(
+                    phase, batches, step, weights[step], self._size(epoch, step), generator
+                )
             totals.add_step(losses, right, self._update(phase, measured=step % self._norm_every == 0))
             clock.count_step()
             if (step + 1) % CHECK_EVERY == 0 and self._is_lost(self._mean_loss(totals, step + 1)):
                 break
         self._running = None
         return self._trained(totals, step + 1, phase.lr * factor, clock)
+
+    def _first_of_compiled(self) -> AbstractContextManager[None]:
+        """Name the first step of a network that is compiled, which takes as long as compiling."""
+        waits, self._compiles = self._compiles, False
+        return stage("compiling the network") if waits else nullcontext()
 
     def mixing_generator(self, epoch: int, first: int = 0) -> torch.Generator:
         """Returns the generator of an epoch's mixing from a segment's first step on.

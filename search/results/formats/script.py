@@ -288,9 +288,10 @@ def _loop(sheet: Sheet, winner: Winner) -> None:
         half=half,
         tf32=kind == "tf32",
         channels_last=winner.recipe.precision.channels_last,
-        compiled=spec.compile,
+        compiled=spec.compiles,
         seed=spec.seed,
     )
+    sheet.compiles_whole("the script")
     if cut.gpus > 1:
         sheet.cannot(
             "loop.batch_size", f"the script trains on one device, which computes it in {parts} parts"

@@ -55,6 +55,16 @@ class Sheet:
         """Adds arguments of the format."""
         self.arguments |= arguments
 
+    def compiles_whole(self, program: str) -> None:
+        """Lists `loop.compile` where a program that compiles whole networks cannot do what it says."""
+        match self.recipe.loop.compile:
+            case "blocks":
+                self.cannot("loop.compile", f"{program} compiles the whole network")
+            case "auto":
+                self.cannot("loop.compile", f"{program} times no steps, and compiles nothing")
+            case _:
+                pass
+
     def cannot(self, path: str, why: str) -> None:
         """Lists a field, or a whole section, with its value."""
         self.unsaid.append(Unsaid(path, _value_at(self.recipe, path), why))

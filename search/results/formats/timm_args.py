@@ -322,8 +322,9 @@ def _loop(sheet: Sheet, winner: Winner) -> None:
     )
     if spec.workers is not None:
         sheet.say(workers=spec.workers)
-    if spec.compile:
+    if spec.compiles:
         sheet.say(torchcompile="inductor")
+    sheet.compiles_whole("train.py")
     if spec.micro_batch not in (None, cut.at_once):
         sheet.cannot("loop.micro_batch", f"the file has equal parts, of {cut.at_once} images")
     if cut.batch != spec.batch_size:

@@ -87,6 +87,7 @@ EPOCHS: dict[str, Case] = {
     "frozen, then thawed": Case({**BF16, "model.freeze_epochs": 1}, epochs=2),
     "micro-batches, checkpointed": Case({**FP16, "loop.micro_batch": 8, "loop.checkpoint_activations": True}),
     "compiled": Case({**BF16, "loop.compile": True}),
+    "compiled by blocks": Case({**BF16, "loop.compile": "blocks", "model.depth": 14}),
     "images in the host's memory": Case(BF16, side=64, memory=2**10),
     "ResNet-18": Case({**BF16, "model.kind": "torchvision", "model.name": "resnet18"}, side=32),
     "ViT": Case(

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import torch
 from safetensors.torch import save_file
 
 from search.facts.hardware import Hardware, Node
 from search.record.home import Home
-from search.running.networks import teachers_here_alone, weights_of
+from search.running.networks import teachers_here_alone, weights_of, what_is_compiled
 from spaces.domains import Choice
 from spaces.space import Dimension, Space
+from tests.trainable.small_runs import data_set
 from trainable.recipe import Recipe
+from trainable.recipe.training import Compiling
 
 DECODERS, ENCODERS = ("unet", "deeplabv3plus"), ("resnet10t", "resnet18")
 
@@ -46,3 +49,18 @@ def test_a_teacher_in_this_machines_copy_of_a_store_is_named_where_other_machine
     assert teachers_here_alone([here, shared], several) == [here]
     assert teachers_here_alone([here, shared], one) == []
     assert teachers_here_alone([here, shared], Hardware((Node(4, 0),))) == []
+
+
+@pytest.mark.parametrize(
+    ("compiling", "said"),
+    [
+        (False, []),
+        ("auto", []),
+        (True, ["loop.compile true: the first step of a trial compiles the whole network"]),
+        ("blocks", ["loop.compile blocks: the first step of a trial compiles 9 blocks, of 5 kinds"]),
+    ],
+)
+def test_a_search_says_what_its_trials_compile(compiling: Compiling, said: list[str]) -> None:
+    base = Recipe().with_values({"model.width": 4, "model.depth": 20, "loop.compile": compiling})
+    lines = list(what_is_compiled(Space(base, (), {}), data_set().info))
+    assert [line.partition(";")[0] for line in lines] == said

@@ -16,6 +16,7 @@ from tests.missing import stop_without
 from tests.trainable.small_runs import CLASSES, SIZE, data_set, numbers, plain_net, small_recipe
 from trainable.errors import DataError, ModelError, RecipeError, RunError
 from trainable.ranks import Ranks
+from trainable.recipe.training import Compiling
 from trainable.training import seeds, trainer
 from trainable.training.metrics import worst
 from trainable.training.run import Run
@@ -426,11 +427,12 @@ def test_images_a_second_are_counted_until_the_device_has_been_read() -> None:
 
 
 @pytest.mark.integration
-def test_a_compiled_run_is_the_same_run() -> None:
+@pytest.mark.parametrize("compiling", [True, "blocks"])
+def test_a_compiled_run_is_the_same_run(compiling: Compiling) -> None:
     if shutil.which(os.environ.get("CXX", "g++")) is None:
         stop_without("a C++ compiler", "g++")
     values = {"regularisation.averaging.kind": "ema", "regularisation.averaging.decay": 0.9, "loop.epochs": 2}
-    compiled = finished(Run(small_recipe({**values, "loop.compile": True}), data=data_set()))
+    compiled = finished(Run(small_recipe({**values, "loop.compile": compiling}), data=data_set()))
     plain = finished(Run(small_recipe(values), data=data_set()))
     assert compiled.weights().keys() == plain.weights().keys()
     assert compiled.history[-1].train_loss == pytest.approx(plain.history[-1].train_loss, rel=1e-4)

@@ -191,3 +191,10 @@ def test_every_kind_of_a_section_gives_another_file(form: str) -> None:
         {"augmentation.crop.kind": "pad"},
     ]
     assert len(set(texts)) == len(texts) - len(same_as_default) + 1
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("compiling", ["blocks", "auto"])
+def test_a_format_says_that_it_does_not_compile_by_blocks_or_by_choice(form: str, compiling: str) -> None:
+    text = FORMATS[form](winner_of(recipe_of(loop__compile=compiling)))
+    assert f"loop.compile: {compiling}: " in text
