@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, ValidationError
 from trainable.errors import Fault, FaultyInput, faults_of
 from trainable.recipe.base import Spec
 from trainable.recipe.models import OWN_WEIGHTS
+from trainable.recipe.network_cost import Footprint
 from trainable.recipe.optimizers import Optimizer
 from trainable.recipe.speeds import Speed
 
@@ -57,6 +58,7 @@ NOT_OVERWRITABLE = {
     "networks": "they are counted; write space.overrides.model.name",
     "backbone": "write base.model",
     "teacher_parameters": "they are counted; write base.distillation.teacher",
+    "footprint": "it is measured; write resources.gpus",
     "speeds": "they are measured; write base.precision.kind or base.precision.channels_last",
 }
 """These facts cannot be overwritten by a person, since a search would contradict them. The texts say why, or
@@ -129,6 +131,8 @@ class Facts(Spec):
     """The first is that of the usual way; there are none where nothing was measured."""
     teacher_parameters: Count | None = Field(None, description="numbers that the teacher was trained in")
     """None where the base recipe has no section `distillation`."""
+    footprint: Footprint | None = Field(None, description="that a trial takes of a GPU")
+    """None where it is not measured how many trials share a GPU."""
     lr_band: Band | None = Field(None, description="rates that a sweep recommends")
     """These are rates at batch 256."""
     lr_band_kind: OptimizerName | None = Field(None, description="optimizer of that sweep")

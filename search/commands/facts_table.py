@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from search.facts.measured import Measured
+from search.facts.packing import why_shared
 from search.results.tables import Rows
 from search.study import FACT_OF_PROBE, Study
 from spaces.domains import counted
@@ -87,6 +88,10 @@ def _origin_of_size(facts: Facts) -> str:
 def _origin_without_looking(name: str, measured: Measured, study: Study | None) -> str:
     if name == "gpu_memory_bytes":
         return "measured" if measured.facts.gpus else "no GPU is used"
+    if name == "gpus" and (shared := measured.facts.footprint) is not None:
+        return why_shared(shared, measured.facts.gpus)
+    if name == "gpus" and study is not None and study.resources.shares_gpus and measured.facts.gpus:
+        return "measured when the search begins: resources.pack"
     if name == "gpus" and (study is None or study.resources.gpus is None):
         return "what the machine has"
     return FACT_TEXTS[name].origin if study is not None else KNOWN_WITHOUT_LOOKING[name]
@@ -165,6 +170,7 @@ FACT_TEXTS: dict[str, FactText] = {
     "largest_micro_batch": FactText(partial(counted, noun="image"), "batch-find"),
     "speeds": FactText(_speeds, "timed"),
     "teacher_parameters": FactText("{:,}".format, "counted in its weights"),
+    "footprint": FactText(str, "measured where resources.pack asks for it"),
     "lr_band": FactText(_band, "lr-find"),
     "lr_band_kind": FactText(str, "lr-find"),
 }

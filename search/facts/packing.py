@@ -1,92 +1,84 @@
-"""Decides how many trials share a GPU: as many as its memory holds, by a measured step of the first."""
+"""Decides how many trials share a GPU, by a step of the first: its memory, and how long the GPU works."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
 from typing import TYPE_CHECKING
 
 from search.facts.hardware import Hardware, PerTrial
-from search.facts.measured import Say
-from search.study import StudyError
+from search.study import Study, StudyError
 from trainable.data import DataSet
 from trainable.errors import Fault
 from trainable.recipe import Recipe
+from trainable.recipe.network_cost import Footprint
 
 if TYPE_CHECKING:  # Ray takes seconds to import
     from trainable.tune.carried import Carried
     from trainable.tune.seat import Shared
 
-HEADROOM = 1.25
-"""A factor on what the first trial needs: others have an optimizer with more state, or averaged weights."""
+HEADROOM = 1.25  # others may need more memory than the first: an optimizer with more state, averaged weights
+FILLED = 0.8  # a GPU that works so much of the time is full: one more would mostly slow the others down
+MOST = 8  # more were never measured; eight trained 6 to 8 times as many images as one (decisions/0055)
 
 
-@dataclass(frozen=True)
-class Footprint:
-    """Holds the most GPU memory that a process needs to train a recipe, and what was free there before."""
-
-    trial_bytes: int
-    free_bytes: int
-
-    def trials(self) -> int:
-        """Returns how many fit at once; a trial that does not fit with headroom has the GPU to itself."""
-        return max(1, int(self.free_bytes / (HEADROOM * self.trial_bytes)))
-
-
-def gpu_share(
-    recipe: Recipe,
-    data: DataSet,
-    trial: PerTrial,
-    hardware: Hardware,
-    say: Say,
-    model: Carried | None = None,
-) -> float:
-    """Returns the part of a GPU that each trial gets, and says how it was found.
-
-    It measures one step of `recipe` on a GPU: in this process where it sees one, else on a machine of the
-    cluster. There are never more trials than the machine has processors for. Raises StudyError where there is
-    no GPU.
-    """
-    if not trial.gpus:
+def shares_gpus(study: Study, trial: PerTrial, hardware: Hardware) -> bool:
+    """Return whether it is measured how many of a study's trials share a GPU. Raises StudyError where the
+    study asks for that and there is no GPU."""
+    resources = study.resources
+    if resources.pack and not trial.gpus:
         raise StudyError([Fault("resources.pack", f"there is no GPU to share: {hardware}")])
-    say("pack: measuring how much GPU memory a trial needs")
-    found = _measured(recipe, data, model)
-    most = max(node.cpus // trial.cpus // node.gpus for node in hardware.nodes if node.gpus)
-    count = min(found.trials(), max(1, most))
-    gib = f"{found.trial_bytes / 2**30:.1f} of {found.free_bytes / 2**30:.1f} GiB"
-    say(f"pack: a trial needs {gib}; {count} run on each GPU")
-    return int(1e4 / count) / 1e4  # Ray counts ten-thousandths: if rounded up, one fewer fits
+    return resources.shares_gpus and trial.gpus > 0
+
+
+def trials_on_a_gpu(footprint: Footprint, processors: int, asked: int = MOST) -> int:
+    """Return how many trials share a GPU: as many as fill it, or fewer.
+
+    `processors` is the number of trials that the processors beside a GPU can serve, `asked` how many there
+    are for it.
+    """
+    return max(1, min(fitting(footprint), filling(footprint), processors, asked, MOST))
+
+
+def fitting(footprint: Footprint) -> int:
+    """Return for how many trials a GPU's memory suffices, with headroom; it may be none."""
+    return int(footprint.free_bytes / (HEADROOM * footprint.trial_bytes))
+
+
+def filling(footprint: Footprint) -> int:
+    """Return the fewest trials with which a GPU is full; 1 where nothing is known of its work."""
+    return 1 if footprint.busy is None else math.ceil(FILLED / footprint.busy - 1e-9)
+
+
+def share_of(trials: int) -> float:
+    """Return the part of a GPU that each of so many trials gets: Ray counts ten-thousandths, and if they were
+    rounded up, one trial fewer would fit."""
+    return int(1e4 / trials) / 1e4
+
+
+def gpu_share(footprint: Footprint, study: Study, hardware: Hardware) -> float:
+    """Return the part of a GPU that each of a study's trials gets on these machines, which have GPUs."""
+    cpus = study.resources.cpus or 1
+    processors = max(node.cpus // cpus // node.gpus for node in hardware.nodes if node.gpus)
+    at_once = min(study.budget.trials, study.concurrent or study.budget.trials)
+    return share_of(trials_on_a_gpu(footprint, processors, math.ceil(at_once / hardware.gpus)))
+
+
+def why_shared(footprint: Footprint, share: float) -> str:
+    """Return in words how many trials share a GPU, and what allows so many and no more."""
+    trials, fit, fill = int(1 / share + 1e-9), fitting(footprint), filling(footprint)
+    what = "a trial has a GPU to itself" if trials == 1 else f"{trials} trials share a GPU"
+    words = f"{what}: one takes {footprint}, so {fit} fit and {fill} fill it"
+    if trials >= min(max(1, fit), fill):
+        return words
+    return f"{words}; {'more were never tried' if trials == MOST else 'processors or trials for no more'}"
 
 
 def footprint(recipe: Recipe, data: DataSet, model: Carried | None = None) -> Footprint:
-    """Returns what a whole step of the recipe needs on this process's first GPU, and frees it again."""
-    import torch
-
-    from trainable.probes.batch_find import batch_find
-    from trainable.training.memory import CONTEXT_BYTES, give_back
-    from trainable.training.run import Run
-
-    device = torch.device("cuda")
-    give_back(device)
-    free, whole = torch.cuda.mem_get_info()
-    run = Run(recipe, data=data, model=None if model is None else model.load(), device=device)
-    size = min(recipe.loop.batch_size, recipe.loop.micro_batch or recipe.loop.batch_size)
-    try:
-        tried = [
-            each.peak_bytes for each in batch_find(run, largest=size).tried if each.peak_bytes is not None
-        ]
-    finally:
-        run.close()
-    del run
-    give_back(device)
-    return Footprint(max(tried, default=whole) + CONTEXT_BYTES, free)
-
-
-def _measured(recipe: Recipe, data: DataSet, model: Carried | None) -> Footprint:
-    """Returns a recipe's footprint, measured here or on one of the cluster's GPUs."""
+    """Return what a step of a recipe takes of a GPU, measured here or on one of the cluster's GPUs."""
     import torch
 
     if torch.cuda.is_available():
-        return footprint(recipe, data, model)
+        return _footprint_here(recipe, data, model)
     import ray
 
     from trainable.tune.seat import Shared
@@ -96,7 +88,25 @@ def _measured(recipe: Recipe, data: DataSet, model: Carried | None) -> Footprint
     return found
 
 
+def _footprint_here(recipe: Recipe, data: DataSet, model: Carried | None = None) -> Footprint:
+    """Measure on this process's first GPU, and free it again."""
+    import torch
+
+    from trainable.probes.footprint import measure_footprint
+    from trainable.training.memory import give_back
+    from trainable.training.run import Run
+
+    device = torch.device("cuda")
+    run = Run(recipe, data=data, model=None if model is None else model.load(), device=device)
+    try:
+        return measure_footprint(run)
+    finally:
+        run.close()
+        del run
+        give_back(device)
+
+
 def _footprint_of_shared(recipe: Recipe, data: Shared[DataSet], model: Carried | None = None) -> Footprint:
     images = data.get()
     images.copy_here()
-    return footprint(recipe, images, model)
+    return _footprint_here(recipe, images, model)

@@ -22,7 +22,7 @@ from search.facts.measured import (
     with_networks,
     with_written_facts,
 )
-from search.facts.packing import gpu_share
+from search.facts.packing import footprint, gpu_share, shares_gpus, why_shared
 from search.facts.start import Start, find_start
 from search.learning.earlier import Earlier, earlier_searches
 from search.learning.learned_space import learned_space
@@ -120,6 +120,7 @@ def prepare(
     check_code(study, code)
     earlier = earlier_searches(study)
     trial = per_trial(study.resources, hardware)
+    is_shared = shares_gpus(study, trial, hardware)
     start = find_start(study, gpu=trial.gpus > 0, cluster=hardware.cluster, download=download)
     if start.hint:
         say(start.hint)
@@ -151,13 +152,14 @@ def prepare(
         with stage("finding what the study's probes ask for"):
             facts = run_probes(study, facts, own, data, download=download, say=say, build=code.model)
         prepared = _assemble(study, home, data, facts, trial, hardware, earlier, download=download)
-    if study.resources.pack:
+    if is_shared:
         space = prepared.space
-        least = replace(trial, cpus=study.resources.cpus or 1)
-        with stage("trying how many trials share a GPU"):
-            share = gpu_share(space.recipe(space.own), data, least, hardware, say, carried.model)
+        with stage("measuring what a trial takes of a GPU"):
+            took = footprint(space.recipe(space.own), data, carried.model)
+        share = gpu_share(took, study, hardware)
+        say(f"resources.pack: {why_shared(took, share)}")
         trial = per_trial(study.resources, hardware, gpus=share)
-        facts = facts.model_copy(update={"gpus": share, "cpus": trial.cpus})
+        facts = facts.model_copy(update={"gpus": share, "cpus": trial.cpus, "footprint": took})
         prepared = _assemble(study, home, data, facts, trial, hardware, earlier, download=download)
     if warning := far_rates(study, prepared.space, facts):
         say(warning)

@@ -40,6 +40,7 @@ FIXED_BY_THE_STUDY = {
 }
 """The recipe fields that `base` may not hold, and where they belong."""
 
+SHARES_GPUS = False  # by default; True once a search on a card has shown it to be right (decisions/0055)
 MOST_TRIALS = 1_000_000
 LEAST_SECTIONS_OF_A_RECIPE = 3
 LIBRARIES = ("timm", "torchvision", "smp")
@@ -122,8 +123,17 @@ class Resources(Spec):
     gpus: Annotated[Annotated[float, Field(ge=0.0)] | None, BeforeValidator(_none_for_auto)] = Field(
         None, description="a number, 0.25 where four share one; auto: one where there are any, else none"
     )
-    pack: bool = Field(False, description="as many trials on a GPU as its memory holds, which is measured")
+    pack: bool | None = Field(
+        None, description="true: as many trials share a GPU as fill it, which is measured; false: none do"
+    )
     workers: Annotated[int, Field(ge=1, le=10_000)] = 1
+
+    @property
+    def shares_gpus(self) -> bool:
+        """Whether it is measured how many trials share a GPU, where there is one."""
+        if self.pack is None:
+            return SHARES_GPUS and self.gpus is None and self.workers == 1
+        return self.pack
 
     @model_validator(mode="after")
     def whole_gpus(self) -> Self:

@@ -28,6 +28,7 @@ from trainable.checks.masks import check_masks
 from trainable.checks.networks import check_construction, check_initial_loss, check_outputs
 from trainable.checks.one_batch import check_one_batch
 from trainable.checks.parts_alike import KnownImages, check_parts_alike, known_images
+from trainable.checks.sharing import check_sharing
 from trainable.checks.shuffled_labels import check_shuffled
 from trainable.checks.shuffled_masks import check_shuffled_masks
 from trainable.checks.steps import FirstSteps, check_first_steps, check_step, first_steps
@@ -107,6 +108,8 @@ def _findings(
     yield from check_network(subject, seconds, cpus, learns=show)
     if "gradcheck" in tools:
         yield from guarded("gradients", lambda: check_model_gradients(subject))
+    if subject.device.type == "cuda":
+        yield from guarded("GPU sharing", lambda: [check_sharing()])
 
 
 def guarded(name: CheckName, findings: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:

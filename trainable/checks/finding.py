@@ -41,6 +41,7 @@ CheckName = Literal[
     "shuffled labels",
     "shuffled masks",
     "gradients",
+    "GPU sharing",
 ]
 
 

@@ -116,7 +116,7 @@ def batch_find(run: Run, *, limit_bytes: int | None = None, largest: int | None 
     end: Bound = "largest" if largest is not None and largest <= images else "images"
     try:
         with run.probing(run.recipe.loop.epochs - 1):  # when everything is trained
-            steps = _Steps(run)
+            steps = Steps(run)
             if run.device.type == "cuda":
                 tried, bound = _tried_on_cuda(steps, grid, limit_bytes)
             else:
@@ -136,7 +136,7 @@ def step_bytes(run: Run) -> int:
     """
     try:
         with run.probing(run.recipe.loop.epochs - 1):  # when everything is trained
-            steps = _Steps(run)
+            steps = Steps(run)
             if run.device.type == "cuda":
                 peak = steps.on_cuda(run.micro_batch).peak_bytes
                 return peak if peak is not None else torch.cuda.mem_get_info(run.device)[1]
@@ -192,7 +192,7 @@ def _doubling(grid: Sequence[int]) -> list[int]:
 
 
 def _tried_on_cuda(
-    steps: _Steps, grid: Sequence[int], limit_bytes: int | None
+    steps: Steps, grid: Sequence[int], limit_bytes: int | None
 ) -> tuple[list[Tried], Bound | None]:
     tried = search(grid, lambda size: steps.on_cuda(size, limit_bytes))
     over = [each for each in tried if not each.fits]
@@ -201,7 +201,7 @@ def _tried_on_cuda(
     return tried, "memory" if over[0].peak_bytes is None else "limit"
 
 
-def _tried_on_cpu(steps: _Steps, grid: Sequence[int], limit: int) -> tuple[list[Tried], Bound | None]:
+def _tried_on_cpu(steps: Steps, grid: Sequence[int], limit: int) -> tuple[list[Tried], Bound | None]:
     line = steps.line(limit)  # None if two images are too many: then one is tried, or none
 
     def reckoned(size: int) -> int | None:
@@ -225,8 +225,8 @@ def _tried_on_cpu(steps: _Steps, grid: Sequence[int], limit: int) -> tuple[list[
     return tried, "limit" if len(allowed) < len(grid) else None
 
 
-class _Steps:
-    """Takes training steps on so many images of one window, repeated.
+class Steps:
+    """Training steps of a run in `probing`, on so many images of one window, repeated.
     Weights do not change, since the rate is 0."""
 
     def __init__(self, run: Run) -> None:

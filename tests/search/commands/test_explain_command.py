@@ -27,6 +27,7 @@ from tests.trainable.small_segmentations import write_masks
 from trainable.data import DataInfo
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data
+from trainable.recipe.network_cost import Footprint
 from trainable.recipe.yamlfile import read_tree, write_recipe
 
 Tunebook = Callable[..., tuple[int, str, str]]
@@ -285,6 +286,19 @@ def test_values_have_their_units(name: str, wanted: str) -> None:
 
 def test_half_a_gpu_is_half_a_gpu() -> None:
     assert rows(imagenet_facts(gpus=0.5))["gpus"].value == "0.5 GPUs"
+
+
+def test_it_says_how_many_trials_share_a_gpu_and_why() -> None:
+    study = Study.from_tree({"data": {"path": "digits"}, "resources": {"pack": True}})
+    before = rows(imagenet_facts(gpus=1.0), study)
+    assert before["gpus"].origin == "measured when the search begins: resources.pack"
+    took = Footprint(trial_bytes=2 * 2**30, free_bytes=80 * 2**30, busy=0.25)
+    begun = rows(imagenet_facts(gpus=0.25, footprint=took), study, recorded=True)
+    assert begun["footprint"].value == "2.0 of 80.0 GiB, and the GPU works 25 % of a step's time"
+    assert begun["gpus"].origin == (
+        "4 trials share a GPU: one takes 2.0 of 80.0 GiB, and the GPU works 25 % of a step's time, so 32 fit "
+        "and 4 fill it"
+    )
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,7 @@ def test_data_without_a_path_take_the_digits_only_if_said_so() -> None:
         ({"objective": {"metric": "val_loss", "mode": "max"}}, "'min'"),
         ({"resources": {"workers": 2, "gpus": 0.5}}, "cannot share a GPU"),
         ({"resources": {"gpus": 2.0}}, "at most one GPU"),
+        ({"resources": {"pack": True, "gpus": 0.5}}, "leave out gpus and workers"),
         ({"scheduler": {"rungs": [6, 2]}}, "rise"),
         ({"scheduler": {"kind": "hyperband"}}, "expected 'asha', 'promotion', 'model' or 'none'"),
         ({"scheduler": "promotion"}, "expected a mapping, such as {kind: promotion}, got 'promotion'"),
