@@ -42,6 +42,7 @@ pytestmark = pytest.mark.integration
 
 EPOCHS = 24
 """So many epochs last through all drivers of a test, each of which trains a few."""
+MPS = {"CUDA_MPS_PIPE_DIRECTORY": "/tmp/mps-of-mine"}  # what CUDA's MPS needs to be found
 
 
 @pytest.fixture
@@ -115,7 +116,7 @@ def test_whatever_ends_ray_or_the_driver_a_search_goes_on_and_nothing_is_left(
     logs = iter(tmp_path / f"log-{number}" for number in range(5))
 
     def begin(*words: str | Path) -> Driver:
-        return Driver(*words, log=next(logs), RAY_TMPDIR=str(temporary))
+        return Driver(*words, log=next(logs), RAY_TMPDIR=str(temporary), **MPS)
 
     def begin_and_train(*words: str | Path) -> Driver:
         before = len(epochs_by_trial(events_in(folder)).get(0, [])) if folder.exists() else 0
@@ -275,7 +276,9 @@ def assert_private(driver: Driver, temporary: Path) -> None:
     assert all(listening(pid) for pid in processes if name_of(pid) in ("gcs_server", "raylet"))
     for pid in processes[1:]:
         if name_of(pid) in ("gcs_server", "raylet"):  # a title that others give themselves hides variables
-            assert "RAY_AUTH_MODE=token" in environment_of(pid)
+            variables = environment_of(pid)
+            assert "RAY_AUTH_MODE=token" in variables
+            assert {f"{name}={value}" for name, value in MPS.items()} <= set(variables)
         assert "/tmp/ray/" not in command_of(pid)
 
 
