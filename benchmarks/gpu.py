@@ -7,6 +7,7 @@
 * resnet50: ResNet-50 on synthetic images of 224 px, batch 256.
   In both, pure compute is the same model on one resident batch: forward, backward, step, nothing else.
   Formats and compilation are arms of the same rounds; peak memory is each arm's own.
+* sharing: trials an hour with `--at-once` 1, 2, 4, 8 of them on the GPU, with CUDA's MPS and without.
 * accuracy: seconds until a run of ResNet-18 reaches 0.98 of the accuracy that the documented recipe ends at.
 
 Every slice ends with a synchronisation. `--device cpu` with small `--images` tries the script out.
@@ -24,6 +25,7 @@ import torch
 
 from loops import Epoch, bare_loop, our_run
 from report import described, environment, in_rounds, plain, ratio, refuse_busy_machine, write
+from sharing import sharing
 from trainable.data import DataSet, from_arrays, load
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data
@@ -43,7 +45,7 @@ def main() -> None:
     refuse_busy_machine(1)
     where = environment(torch.get_num_threads())
     machine = where["gpu"] if device.type == "cuda" else "a CPU (a trial of the script)"
-    parts = {"cifar": cifar, "resnet50": resnet50, "accuracy": accuracy}
+    parts = {"cifar": cifar, "resnet50": resnet50, "accuracy": accuracy, "sharing": sharing}
     record: dict[str, Any] = {"environment": where}
     pages = []
     for name in options.parts:
@@ -264,6 +266,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--batch", type=int)
     parser.add_argument("--side", type=int, default=224)
     parser.add_argument("--parts", nargs="+", default=["cifar", "resnet50", "accuracy"])
+    parser.add_argument("--at-once", nargs="+", type=int, default=[1, 2, 4, 8], help="trials on a GPU")
+    parser.add_argument("--trials", type=int, default=16, help="of each search that shares a GPU")
     parser.add_argument("--name", default="throughput-gpu")
     return parser.parse_args()
 
