@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import torch
-from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
 from trainable.probes.batch_find import Steps, Tried
@@ -49,7 +48,7 @@ def _busy(steps: Steps, tried: Tried) -> float | None:
     worked = covered(
         (each.time_range.start, each.time_range.end)
         for each in profiler.events() or ()
-        if each.device_type is DeviceType.CUDA and not each.is_user_annotation
+        if each.device_type.name == "CUDA" and not each.is_user_annotation
     )
     step_seconds = tried.images / tried.images_per_second
     return min(1.0, 1e-6 * worked / PROFILED / step_seconds) if worked else None  # events are in microseconds
