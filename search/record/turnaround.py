@@ -133,6 +133,7 @@ class _Attempt:
 
     since: float  # it is accounted for up to then
     epochs: int  # those that were done when it began
+    has_started: bool = False  # what starting took is accounted for, since epochs were read before
 
 
 class SlotTime:
@@ -199,15 +200,10 @@ class SlotTime:
             case CostEvent() if event.trial in self._attempts:
                 self._account(event.trial, event.time, {"starting": float("inf")})
             case EpochEvent() if event.trial in self._attempts:
-                self._account(event.trial, event.time, _seconds_of(event, self._attempts[event.trial]))
-                if event.pauses:
-                    self._paused = event.trial, self._attempts.pop(event.trial)
-                    driver.freed = event.time
-            case EndEvent() if (
-                event.trial not in self._attempts
-            ):  # of a paused trial, or one that never began
-                self._given.pop(event.trial, None)
-                self._paused = paused
+                self._epoch(event, driver)
+            case EndEvent() if event.trial not in self._attempts:
+                self._given.pop(event.trial, None)  # its values made no recipe
+                self._paused = paused  # the ledger ends others between a trial's pause and its promotion
             case RetryEvent() | EndEvent():
                 self._break_off(event.trial, event.time, driver)
             case TrialEvent() | CostEvent() | EpochEvent() | SearchEvent() | SettledEvent() | ExtendEvent():
@@ -225,6 +221,15 @@ class SlotTime:
         self._parts["starting"] += max(0.0, event.time - max(since, driver.first))
         self._attempts[event.trial] = _Attempt(event.time, event.epoch)
         driver.slots = max(driver.slots, len(self._given) + len(self._attempts))
+
+    def _epoch(self, event: EpochEvent, driver: _Driver) -> None:
+        attempt = self._attempts[event.trial]
+        self._account(event.trial, event.time, _seconds_of(event, attempt))
+        if _is_read(event, attempt):
+            self._attempts[event.trial] = replace(attempt, since=event.time, has_started=True)
+        if event.pauses:
+            self._paused = event.trial, self._attempts.pop(event.trial)
+            driver.freed = event.time
 
     def _account(self, trial: int, until: float, seconds: Mapping[str, float]) -> None:
         """Account for a trial's time since its last event: for these seconds in their order, as far as they
@@ -261,13 +266,18 @@ class SlotTime:
         return self._total + driver.slots * (max(0.0, end - driver.began) + driver.start.seconds), parts
 
 
+def _is_read(event: EpochEvent, attempt: _Attempt) -> bool:
+    """Return whether an attempt has read an epoch from a checkpoint, and not trained it."""
+    return event.result.checkpoint_seconds is None and event.epoch <= attempt.epochs
+
+
 def _seconds_of(event: EpochEvent, attempt: _Attempt) -> dict[str, float]:
     """Return what an attempt's time up to an epoch's result was used for."""
+    if _is_read(event, attempt):
+        return {"starting": float("inf")}
     result = event.result
-    if result.checkpoint_seconds is None and event.epoch <= attempt.epochs:
-        return {"starting": float("inf")}  # it was read from a checkpoint
-    extra = result.first_step_extra_seconds or 0.0
-    starting, checkpoint = (result.starting_seconds or 0.0) + extra, result.checkpoint_seconds or 0.0
+    extra, checkpoint = result.first_step_extra_seconds or 0.0, result.checkpoint_seconds or 0.0
+    starting = extra + (0.0 if attempt.has_started else result.starting_seconds or 0.0)
     trained = max(result.data_seconds, result.epoch_seconds - result.evaluation_seconds - extra)
     left = event.time - attempt.since - starting - checkpoint - result.evaluation_seconds
     here = min(1.0, max(0.0, left) / trained) if trained else 0.0  # the rest by an attempt that broke off

@@ -147,6 +147,10 @@ def test_an_epoch_that_was_read_from_a_checkpoint_is_part_of_the_start() -> None
     events = [driver(0.0), trial(0.0), starts(0.0), ends(9.0, "interrupted"), driver(20.0, "resumed")]
     again = [starts(20.0, 0, 2, epoch=1), (22.0, EpochEvent(trial=0, result=read))]
     assert parts(*events, *again) == {"unfinished": 9.0, "starting": 2.0}
+    trained = epoch(30.5, count=2, starting_seconds=1.9)  # the same start, said with the first that it trains
+    assert parts(*events, *again, trained) == {
+        "unfinished": 9.0, "starting": 2.0, "steps": 5.0, "data": 1.0, "scoring": 2.0, "checkpoint": 0.5
+    }  # fmt: skip
 
 
 def test_an_epoch_that_the_driver_read_as_it_ended_was_trained_in_that_time() -> None:
