@@ -3,15 +3,16 @@
     python benchmarks/first_steps.py [NAME ...] [--side 128] [--batch 128] [--processes 3] [--limit 120]
 
 For each network of timm: in both memory layouts, with cuDNN's search for kernels (`cudnn.benchmark`) off and
-on, and compiled. Each case has processes of its own, since one process keeps what it has prepared. A step is
-forward, backward and update by `Run.train_on`, as in a trial. `--device cpu` tries the script out: a CPU has
-no search for kernels.
+on, and compiled, as a whole and by blocks. Each case has processes of its own, since one process keeps what
+it has prepared. A step is forward, backward and update by `Run.train_on`, as in a trial. `--device cpu` tries
+the script out: a CPU has no search for kernels.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -35,6 +36,7 @@ CASES = (
     "contiguous, search off",
     "contiguous, search on",
     "channels_last, compiled",
+    "channels_last, compiled by blocks",
 )
 STEPS = 30
 """The rate is that of so many steps, after two."""
@@ -60,12 +62,16 @@ def main() -> None:
         )
 
 
-def in_process(name: str, case: str, options: argparse.Namespace) -> Found | None:
-    """Measure a case in a process of its own; None where it is not done within the limit."""
+def in_process(name: str, case: str, options: argparse.Namespace, code: str | None = None) -> Found | None:
+    """Measure a case in a process of its own; None where it is not done within the limit. Compiled code is
+    kept in the folder `code`, or else where a person has it."""
+    kept = {} if code is None else {"TORCHINDUCTOR_CACHE_DIR": code}
     flags = [f"--side={options.side}", f"--batch={options.batch}", f"--device={options.device}"]
     command = [sys.executable, __file__, name, "--case", case, *flags]
     try:
-        done = subprocess.run(command, timeout=options.limit, check=True, stdout=subprocess.PIPE)
+        done = subprocess.run(
+            command, timeout=options.limit, check=True, stdout=subprocess.PIPE, env={**os.environ, **kept}
+        )
     except subprocess.TimeoutExpired:
         return None
     found: Found = json.loads(done.stdout.splitlines()[-1])
@@ -81,7 +87,7 @@ def measured(name: str, case: str, options: argparse.Namespace) -> Found:
             "model.kind": "timm",
             "model.name": name,
             "loop.batch_size": options.batch,
-            "loop.compile": case.endswith("compiled"),
+            "loop.compile": "blocks" if case.endswith("by blocks") else case.endswith("compiled"),
             "precision.kind": "bf16" if device.type == "cuda" else "fp32",
             "precision.channels_last": case.startswith("channels_last"),
         }

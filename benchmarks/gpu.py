@@ -8,6 +8,8 @@
   In both, pure compute is the same model on one resident batch: forward, backward, step, nothing else.
   Formats and compilation are arms of the same rounds; peak memory is each arm's own.
 * sharing: trials an hour with `--at-once` 1, 2, 4, 8 of them on the GPU, with CUDA's MPS and without.
+* compiled: for three networks of timm at 224 px, seconds of compiling, as a whole and by blocks, in a process
+  that finds nothing on the disk and in later ones, and how many times as fast compiled steps are.
 * accuracy: seconds until a run of ResNet-18 reaches 0.98 of the accuracy that the documented recipe ends at.
 
 Every slice ends with a synchronisation. `--device cpu` with small `--images` tries the script out.
@@ -18,6 +20,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -36,6 +39,7 @@ from trainable.training.precision import autocast, resolve
 from trainable.training.run import Run
 
 SHARE_OF_BASELINE = 0.98
+COMPILED = ("resnet50", "convnext_tiny", "vit_small_patch16_224")
 CLASSES = 10
 
 
@@ -45,7 +49,13 @@ def main() -> None:
     refuse_busy_machine(1)
     where = environment(torch.get_num_threads())
     machine = where["gpu"] if device.type == "cuda" else "a CPU (a trial of the script)"
-    parts = {"cifar": cifar, "resnet50": resnet50, "accuracy": accuracy, "sharing": sharing}
+    parts = {
+        "cifar": cifar,
+        "resnet50": resnet50,
+        "compiled": compiled,
+        "accuracy": accuracy,
+        "sharing": sharing,
+    }
     record: dict[str, Any] = {"environment": where}
     pages = []
     for name in options.parts:
@@ -121,6 +131,39 @@ def compared(
         f"|-|-|-|-|-|\n{rows}\n"
     )
     return {"ratios": figures, "peak_bytes": peaks, "slices": plain(slices)}, page
+
+
+def compiled(options: argparse.Namespace, device: torch.device) -> tuple[dict[str, Any], str]:
+    """Compares compiled steps with steps as they are; each measurement has a process of its own."""
+    from first_steps import CASES, Found, in_process
+
+    batch = options.batch or 128
+    asked = argparse.Namespace(side=options.side, batch=batch, device=options.device, limit=1200.0)
+    record: dict[str, dict[str, list[Found]]] = {}
+    rows = []
+    for name in options.networks:
+        plain = [each for _ in range(options.rounds) if (each := in_process(name, CASES[0], asked))]
+        record[name] = {CASES[0]: plain}
+        for case in (each for each in CASES if "compiled" in each):
+            with TemporaryDirectory() as code:
+                ones = (in_process(name, case, asked, code) for _ in range(1 + options.rounds))
+                cold, *warm = record[name][case] = [each for each in ones if each]
+            rates = [np.median([each["images_per_second"] for each in arm]) for arm in (plain, warm)]
+            again = sorted(each["first_seconds"] for each in warm)
+            seconds = f"{np.median(again):.1f} ({again[0]:.1f} to {again[-1]:.1f})"
+            rows.append(
+                f"| {name} | {case} | {cold['first_seconds']:.1f} | {seconds} | {rates[1]:,.0f} | "
+                f"{rates[1] / rates[0]:.2f} |"
+            )
+    table = "\n".join(rows)
+    page = (
+        f"## Compiled steps, {options.side} px, batch {batch}\n\n"
+        f"One process that finds no code on the disk, then n = {options.rounds} that do; as many uncompiled."
+        "\n\n"
+        "| network | case | first step, s | with the code on the disk | images/s | over uncompiled |\n"
+        f"|-|-|-|-|-|-|\n{table}\n"
+    )
+    return record, page
 
 
 def pure_compute(recipe: Recipe, data: DataSet, device: torch.device) -> Epoch:
@@ -265,6 +308,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--images", type=int)
     parser.add_argument("--batch", type=int)
     parser.add_argument("--side", type=int, default=224)
+    parser.add_argument("--networks", nargs="+", default=COMPILED, help="of timm, for the part `compiled`")
     parser.add_argument("--parts", nargs="+", default=["cifar", "resnet50", "accuracy"])
     parser.add_argument("--at-once", nargs="+", type=int, default=[1, 2, 4, 8], help="trials on a GPU")
     parser.add_argument("--trials", type=int, default=16, help="of each search that shares a GPU")

@@ -50,6 +50,7 @@ NOT_OVERWRITABLE = {
     "image_size": "write data.image_size",
     "flips": "write data.flips",
     "epochs": "write budget.epochs",
+    "trials": "write budget.trials",
     "cpus": "write resources.cpus",
     "gpus": "write resources.gpus",
     "workers": "write resources.workers",
@@ -113,6 +114,7 @@ class Facts(Spec):
     )
     parameters: Count = Field(description="numbers that training adjusts")
     epochs: Count = Field(description="of the longest trial")
+    trials: Count = Field(1, description="of the search")
     cpus: Count = Field(description="of a worker")
     gpus: float = Field(ge=0.0, description="of a worker")
     workers: Count = Field(1, description="of a trial")

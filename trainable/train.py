@@ -26,17 +26,18 @@ from trainable.probes.speed import measure_speeds
 from trainable.recipe import Recipe
 from trainable.recipe.data import ChannelStatistics
 from trainable.recipe.provenance import Provenance
-from trainable.recipe.speeds import fastest, pays_to_time
+from trainable.recipe.speeds import fastest, pays_to_compile, pays_to_time
 from trainable.recipe.trained_files import (
     MODEL_FILE,
     RECIPE_FILE,
     check_keeps_teacher,
     with_absolute_teacher,
 )
+from trainable.recipe.training import Compiling
 from trainable.recipe.yamlfile import parse_setting, write_recipe, write_whole
 from trainable.training.bootstrap import Intervals
 from trainable.training.debug import Say, debugging, tools_named
-from trainable.training.devices import default_device, threads
+from trainable.training.devices import default_device, problem_here, threads
 from trainable.training.evaluate import Scores
 from trainable.training.extra_metrics import Own
 from trainable.training.kept_masks import KeptMasks
@@ -99,7 +100,9 @@ def train(
             say(line)
         images.be_here(say)
         if model is None:
-            recipe = _in_fastest_format(recipe, images, device, say, download=download)
+            recipe = _as_timed(recipe, images, device, say, download=download)
+        else:
+            recipe = _not_compiled(recipe, say, "steps of a network of your own are not timed")
         run = Run(recipe, data=images, model=model, device=device, download=download, metrics=metrics)
         if run.compiled:
             say(f"loop.compile: the first step compiles {run.compiled}")
@@ -169,27 +172,45 @@ def threads_of(provenance: Provenance | None, say: Say) -> Iterator[None]:
         yield
 
 
-def _in_fastest_format(
-    recipe: Recipe, data: DataSet, device: torch.device, say: Say, *, download: bool
-) -> Recipe:
-    """Returns the recipe with the number format and layout in which its network trains fastest, in place of
-    `precision.kind: auto`, where timing them pays; `precision.channels_last: false` stays."""
-    info = data.info
+def _as_timed(recipe: Recipe, data: DataSet, device: torch.device, say: Say, *, download: bool) -> Recipe:
+    """Returns the recipe with what timed steps of its network say in place of `auto`, where timing them pays:
+    number format and layout (`precision.channels_last: false` stays), and whether to compile by blocks."""
+    info, chooses = data.info, recipe.loop.compile == "auto"
     images = recipe.loop.epochs * info.train_images
-    if recipe.precision.kind != "auto" or not pays_to_time(device.type, images):
+    if recipe.precision.kind != "auto" and not chooses:
         return recipe
+    if not pays_to_time(device.type, images):
+        return _not_compiled(recipe, say, f"timing steps does not pay in {images:,} images of training")
+    problem = problem_here(device.type, may_compile=True) if chooses else None
+    may_compile: Compiling = "blocks" if chooses and problem is None else False
     with global_generators(device, recipe.loop.seed):
         model = make_network(recipe.model.model_copy(update={"weights": None}), info, download=download)
     shape = (info.channels, info.image_size, info.image_size)
-    measured = measure_speeds(model, shape, device, len(info.classes), dense=info.dense)
+    measured = measure_speeds(
+        model, shape, device, len(info.classes), dense=info.dense, may_compile=may_compile
+    )
     speeds = [each for each in measured if recipe.precision.channels_last or not each.channels_last]
-    if not speeds:
+    timed = ", ".join(map(str, speeds))
+    if chooses:
+        if speeds and pays_to_compile(speeds, images):
+            say(f"loop.compile: blocks, which saves twice what it takes (timed, images a second: {timed})")
+            recipe = recipe.with_values({"loop.compile": "blocks"})
+        else:
+            recipe = _not_compiled(recipe, say, problem or f"it does not save twice what it takes ({timed})")
+    if recipe.precision.kind != "auto" or not speeds:
         return recipe
     best = fastest(speeds)
-    say(f"precision: {best} images a second (timed: {', '.join(map(str, speeds))})")
+    say(f"precision: {best} images a second (timed: {timed})")
     return recipe.with_values(
         {"precision.kind": best.number_format, "precision.channels_last": best.channels_last}
     )
+
+
+def _not_compiled(recipe: Recipe, say: Say, why: str) -> Recipe:
+    if recipe.loop.compile != "auto":
+        return recipe
+    say(f"loop.compile: false: {why}")
+    return recipe.with_values({"loop.compile": False})
 
 
 def _train(run: Run, say: Say) -> None:

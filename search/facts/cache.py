@@ -67,7 +67,8 @@ def cache_file(base: Recipe, device: DeviceKind, cpus: int = 1) -> Path:
         "weights": _local_network(base.model),
         "precision": tree["precision"]["kind"],
         "device": device,
-        "cpus": cpus if base.precision.kind == "auto" else None,
+        "compile": tree["loop"]["compile"],
+        "cpus": cpus if "auto" in (base.precision.kind, base.loop.compile) else None,
         "machine": machine_name(),
         "files": files,
         "excluded": exclusions_digest(base.data),
@@ -77,14 +78,15 @@ def cache_file(base: Recipe, device: DeviceKind, cpus: int = 1) -> Path:
     return cache_folder() / _file_name(follows_from)
 
 
-def speeds_file(model: Model, info: DataInfo, device: DeviceKind, cpus: int) -> Path:
-    """Returns the file of how fast a network trains on images of a shape; it need not exist."""
+def speeds_file(base: Recipe, info: DataInfo, device: DeviceKind, cpus: int) -> Path:
+    """Returns the file of how fast a recipe's network trains on images of a shape; it need not exist."""
     from trainable.training.devices import machine_name
     from trainable.training.origins import versions
 
     follows_from = {
-        "model": model.model_dump(mode="json", exclude={"weights"}),
-        "folder": _local_network(model),
+        "model": base.model.model_dump(mode="json", exclude={"weights"}),
+        "compile": base.loop.compile,
+        "folder": _local_network(base.model),
         "images": (info.channels, info.image_size, len(info.classes), info.dense),
         "device": device,
         "cpus": cpus,

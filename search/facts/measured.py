@@ -19,6 +19,7 @@ from trainable.recipe import Recipe
 from trainable.recipe.models import MODEL_NAME
 from trainable.recipe.speeds import Speed, pays_to_time
 from trainable.recipe.tasks import masks_of
+from trainable.recipe.training import Compiling
 from trainable.stages import stage
 
 if TYPE_CHECKING:  # torch takes seconds to import
@@ -144,7 +145,8 @@ def cached_or_measured(base: Recipe, trial: PerTrial, *, trials: int = 1, downlo
     if (cached := read_cached(cache_file(base, _device_kind(trial), trial.cpus))) is not None:
         facts, info = cached
         if facts.speeds or not _is_timed(base, info, trial, trials):
-            return Measured(facts.model_copy(update=_facts_of_study(base, trial)), info, cached=True)
+            known = {**_facts_of_study(base, trial), "trials": trials}
+            return Measured(facts.model_copy(update=known), info, cached=True)
     info = load_data(base, trial, download=download).info
     return Measured(measured_anew(base, info, trial, trials=trials, download=download), info)
 
@@ -166,11 +168,12 @@ def measured_anew(
     """
     model = _without_weights(base, info, build, download=download)
     facts, kind = _facts_of(model, base, info, trial), _device_kind(trial)
-    if base.precision.kind == "auto":
-        file = speeds_file(base.model, info, kind, trial.cpus) if build is None else None
+    facts = facts.model_copy(update={"trials": trials})
+    if _is_open(base):
+        file = speeds_file(base, info, kind, trial.cpus) if build is None else None
         speeds = read_speeds(file) if file is not None else ()
         if not speeds and _is_timed(base, info, trial, trials):
-            speeds = _speeds(model, info, trial)
+            speeds = _speeds(model, info, trial, base.loop.compile)
             if file is not None:
                 write_speeds(file, speeds)
         facts = facts.model_copy(update={"speeds": speeds})
@@ -186,11 +189,20 @@ def _is_timed(base: Recipe, info: DataInfo, trial: PerTrial, trials: int) -> boo
 
     images = trials * base.loop.epochs * info.train_images
     is_here = not trial.gpus or torch.cuda.is_available()
-    return base.precision.kind == "auto" and is_here and pays_to_time(_device_kind(trial), images)
+    return _is_open(base) and is_here and pays_to_time(_device_kind(trial), images)
 
 
-def _speeds(model: nn.Module, info: DataInfo, trial: PerTrial) -> tuple[Speed, ...]:
-    """Returns how fast a network trains on a trial's device; it is of no use afterwards."""
+def _is_open(base: Recipe) -> bool:
+    """Whether a recipe leaves something to timed steps."""
+    return base.precision.kind == "auto" or base.loop.compile == "auto"
+
+
+def _speeds(model: nn.Module, info: DataInfo, trial: PerTrial, compiling: Compiling) -> tuple[Speed, ...]:
+    """Returns how fast a network trains on a trial's device; it is of no use afterwards.
+
+    Compiled it is timed where that is open: by blocks if a person asks for `auto`, and else as a whole on a
+    GPU. By blocks is no default as long as no GPU has shown what it saves (docs/decisions/0056).
+    """
     import torch
 
     from trainable.probes.speed import measure_speeds
@@ -199,7 +211,10 @@ def _speeds(model: nn.Module, info: DataInfo, trial: PerTrial) -> tuple[Speed, .
     device = default_device() if trial.gpus else torch.device("cpu")
     shape = (info.channels, info.image_size, info.image_size)
     with threads(trial.cpus):
-        may_compile = device.type == "cuda" and problem_here("cuda", may_compile=True) is None
+        may_compile: Compiling = False
+        if compiling == "auto" or (compiling is False and device.type == "cuda"):
+            able = problem_here(device.type, may_compile=True) is None
+            may_compile = able and ("blocks" if compiling == "auto" else True)
         return measure_speeds(
             model, shape, device, len(info.classes), dense=info.dense, may_compile=may_compile
         )

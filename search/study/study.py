@@ -251,11 +251,12 @@ class Study(Spec):
         """The values that `base` fixes, by dotted path; nested and dotted keys mean the same.
 
         A model's name and the arguments of a person's own network are not fixed if an override varies them:
-        `base` has the first trial's values.
+        `base` has the first trial's values. `loop.compile: auto` leaves it to the rule.
         """
         varied = {path_of(name) for name in self.space.overrides}
         varied = {path for path in varied if path == MODEL_NAME or path.startswith(f"{ARGUMENTS}.")}
-        return {path: value for path, value in leaves(self.base) if path not in varied}
+        written = {path: value for path, value in leaves(self.base) if path not in varied}
+        return {path: value for path, value in written.items() if (path, value) != ("loop.compile", "auto")}
 
     def base_recipe(self) -> Recipe:
         """Returns the default recipe with this study's data, length and pinned values, which measures the

@@ -21,9 +21,10 @@ import torch
 from torch import Tensor, nn
 
 from trainable.recipe.speeds import Format, Speed, fastest
+from trainable.recipe.training import Compiling
 from trainable.stages import stage
 from trainable.training import precision
-from trainable.training.compiling import forget_compiled
+from trainable.training.compiling import compile_in_place, forget_compiled, while_training
 from trainable.training.devices import wait_for
 from trainable.training.evaluate import Outputs, full_precision
 from trainable.training.mask_losses import enlarged
@@ -48,10 +49,10 @@ def measure_speeds(
     classes: int,
     *,
     dense: bool = False,
-    may_compile: bool = False,
+    may_compile: Compiling = False,
 ) -> tuple[Speed, ...]:
     """Returns the speed of whole steps in each way worth trying, the usual one first; empty if the images do
-    not fit into memory. If it `may_compile`, the last is that of the fastest way, compiled.
+    not fit into memory. If it `may_compile`, the last is that of the fastest way, compiled so.
 
     The model is trained on noise, images of `shape` [C, H, W], and is of no use afterwards. A `dense` one
     learns masks of their size, by the cross-entropy of each of its heads. It is each way's quickest step that
@@ -74,7 +75,7 @@ def measure_speeds(
             Speed(number_format=each, channels_last=last, images_per_second=images / quickest[each, last])
             for each, last in ways
         )
-        return (*speeds, *_compiled(model, batch, fastest(speeds))) if may_compile else speeds
+        return (*speeds, *_compiled(model, batch, fastest(speeds), may_compile))
     except Exception as error:
         if not ran_out(error):
             raise
@@ -91,22 +92,28 @@ def _ways(model: nn.Module, device: torch.device) -> list[Way]:
     return [(formats[0], True), (formats[0], False)] if has_layout else [(formats[0], True)]
 
 
-def _compiled(model: nn.Module, batch: tuple[Tensor, Tensor], eager: Speed) -> Iterator[Speed]:
-    """Yields the speed of the compiled network; nothing where it cannot be compiled."""
+def _compiled(
+    model: nn.Module, batch: tuple[Tensor, Tensor], eager: Speed, compiling: Compiling
+) -> Iterator[Speed]:
+    """Yields the speed of the compiled network; nothing where it is not, or cannot be, compiled."""
     device = batch[0].device
     step = partial(_step, model, *batch, (eager.number_format, eager.channels_last))
-    model.compile()
+    if not (what := compile_in_place(model, compiling, one_size=True)):
+        return
     try:
-        compiling = _timed(step, device)
-        quickest = min(_timed(step, device) for _ in range(LEAST_ROUNDS))
+        with stage(f"compiling {what}"), while_training(compiling):
+            first = _timed(step, device)
+            quickest = min(_timed(step, device) for _ in range(LEAST_ROUNDS))
+            forget_compiled()
+            again = _timed(step, device)
     except RuntimeError as error:  # torch's and inductor's own are
         if ran_out(error):
             raise
         return
     finally:
         forget_compiled()
-    rate = len(batch[0]) / quickest
-    yield eager.model_copy(update={"images_per_second": rate, "compile_seconds": compiling})
+    compiled = {"compile_seconds": first, "again_seconds": again, "by_blocks": compiling == "blocks"}
+    yield eager.model_copy(update={**compiled, "images_per_second": len(batch[0]) / quickest})
 
 
 def _batch(

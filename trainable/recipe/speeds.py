@@ -18,6 +18,8 @@ GPU_IMAGES = 24_000_000
 measured, they take 15 minutes, of which a way that is faster by MARGIN saves two: the time that timing takes
 (docs/decisions/0057)."""
 
+AT_ONCE = 8  # so many trials begin before the first has compiled: most machines with GPUs have 8 at most
+
 
 class Speed(Spec):
     """Holds how fast a network trains in one number format and memory layout."""
@@ -27,6 +29,8 @@ class Speed(Spec):
     images_per_second: Annotated[float, Field(gt=0.0)]
     compile_seconds: Annotated[float, Field(ge=0.0)] | None = None
     """The network was compiled for this, which took so long; None if it was not."""
+    by_blocks: bool = False  # it was compiled by blocks
+    again_seconds: Annotated[float, Field(ge=0.0)] | None = None  # compiling again, with the code on the disk
 
     @property
     def way(self) -> str:
@@ -34,8 +38,25 @@ class Speed(Spec):
         return f"{self.number_format} {'channels_last' if self.channels_last else 'contiguous'}"
 
     def __str__(self) -> str:
-        compiled = "" if self.compile_seconds is None else f" compiled in {self.compile_seconds:.0f} s"
-        return f"{self.way}{compiled} {self.images_per_second:,.3g}"
+        return f"{self.way}{self._compiled} {self.images_per_second:,.3g}"
+
+    def compiling(self, trials: int) -> float | None:
+        """Seconds that trials compile, all together; None if the network was not compiled.
+
+        Each of the first AT_ONCE compiles for itself, and the others find the code on the disk.
+        """
+        if self.compile_seconds is None:
+            return None
+        first = min(trials, AT_ONCE)
+        again = self.compile_seconds if self.again_seconds is None else self.again_seconds
+        return first * self.compile_seconds + (trials - first) * again
+
+    @property
+    def _compiled(self) -> str:
+        if self.compile_seconds is None:
+            return ""
+        again = "" if self.again_seconds is None else f" and again in {self.again_seconds:.0f} s"
+        return f" compiled{' by blocks' * self.by_blocks} in {self.compile_seconds:.0f} s{again}"
 
 
 def fastest(speeds: Sequence[Speed]) -> Speed:
@@ -52,11 +73,11 @@ def pays_to_time(device_kind: str, images: int) -> bool:
     return device_kind != "cuda" or images >= GPU_IMAGES
 
 
-def pays_to_compile(speeds: Sequence[Speed], images: int) -> bool:
-    """Returns whether compiling saves at least twice its own time in a run that trains on so many images."""
+def pays_to_compile(speeds: Sequence[Speed], images: int, trials: int = 1) -> bool:
+    """Whether compiling saves at least twice its own time in trials that train on so many images together."""
     eager = fastest(speeds)
     return any(
-        images / eager.images_per_second - images / each.images_per_second > 2 * each.compile_seconds
+        images / eager.images_per_second - images / each.images_per_second > 2 * compiling
         for each in speeds
-        if each.compile_seconds is not None
+        if (compiling := each.compiling(trials)) is not None
     )

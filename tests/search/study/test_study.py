@@ -134,6 +134,12 @@ def test_a_pin_of_version_1_is_refused_with_what_to_write_now(pin: dict[str, Any
     assert instead in message
 
 
+@pytest.mark.parametrize("base", [{"loop": {"compile": "auto"}}, {"loop.compile": "auto", "loop.seed": 2}])
+def test_a_choice_to_compile_that_is_left_to_the_rule_is_no_pin(base: dict[str, Any]) -> None:
+    assert "loop.compile" not in Study.from_tree({**DIGITS, "base": base}).pinned
+    assert "loop.compile" in Study.from_tree({**DIGITS, "base": {"loop.compile": "blocks"}}).pinned
+
+
 def test_the_budget_sets_the_length_of_a_run() -> None:
     assert Study.from_tree({**DIGITS, "budget": {"epochs": 7}}).base_recipe().loop.epochs == 7
 

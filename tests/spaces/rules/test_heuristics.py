@@ -6,6 +6,7 @@ from spaces.forms import types_of
 from spaces.rules import heuristics, optimizers, schedules
 from spaces.rules.rulings import log_log_interpolated, number_at, rounded, share_between
 from tests.spaces.small_facts import MILLION, base_recipe, digits_facts, imagenet_facts
+from trainable.recipe.speeds import Speed
 
 
 def test_interpolation_runs_straight_in_logarithms_and_flat_outside() -> None:
@@ -131,3 +132,16 @@ def test_attention_takes_adamw_with_its_own_decay_and_warm_up() -> None:
 )
 def test_the_rules_know_every_kind_that_a_recipe_may_have(path: str, kinds: tuple[str, ...]) -> None:
     assert set(kinds) == set(types_of(path))
+
+
+@pytest.mark.parametrize(
+    ("trials", "by_blocks", "value"), [(1, True, False), (64, True, "blocks"), (64, False, True)]
+)
+def test_a_network_is_compiled_where_that_pays_over_all_trials(
+    trials: int, by_blocks: bool, value: bool | str
+) -> None:
+    usual = Speed(number_format="bf16", channels_last=True, images_per_second=100.0)
+    compiled = {"images_per_second": 200.0, "compile_seconds": 70.0, "again_seconds": 5.0}
+    speeds = (usual, usual.model_copy(update={**compiled, "by_blocks": by_blocks}))
+    facts = digits_facts(trials=trials, speeds=speeds)
+    assert heuristics.fixed_by_rule(facts, base_recipe(facts), frozenset())["loop.compile"] == value

@@ -57,6 +57,14 @@ def test_steps_are_timed_on_a_gpu_only_where_the_search_is_long() -> None:
     assert pays_to_time("cpu", 1)
 
 
+@pytest.mark.parametrize(("trials", "pays"), [(1, False), (8, False), (40, True)])
+def test_compiling_may_pay_where_many_trials_find_the_code_of_the_first_ones(trials: int, pays: bool) -> None:
+    compiled = {"compile_seconds": 60.0, "again_seconds": 6.0, "by_blocks": True}
+    found = [speed("bf16", 100.0), speed("bf16", 200.0).model_copy(update=compiled)]
+    assert pays_to_compile(found, trials * 10_000, trials) is pays
+    assert str(found[1]) == "bf16 channels_last compiled by blocks in 60 s and again in 6 s 200"
+
+
 class OnlyFast(nn.Module):
     """Computes many products, unless autocast is on."""
 
@@ -118,6 +126,29 @@ def test_the_fastest_way_is_timed_compiled_too(monkeypatch: pytest.MonkeyPatch) 
     assert (compiled.number_format, compiled.channels_last) == (best.number_format, best.channels_last)
     assert compiled.compile_seconds is not None
     assert compiled.compile_seconds > 0.0
+
+
+@pytest.mark.slow("compiles networks")
+def test_train_replaces_auto_by_what_compiling_by_blocks_saves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
+    recipe = small_recipe({"loop.epochs": 1, "loop.compile": "auto", "model.depth": 14})
+    lines: list[str] = []
+    outcome = train(recipe, data=data_set(), say=lines.append)
+    assert outcome.recipe.loop.compile is False
+    assert any(
+        line.startswith("loop.compile: false: it does not save twice") and "compiled by blocks in" in line
+        for line in lines
+    )
+    assert not any(line.startswith("precision: ") for line in lines)
+
+
+def test_train_does_not_compile_a_network_of_your_own_by_choice() -> None:
+    lines: list[str] = []
+    net = SmallResNet(depth=8, width=4, stem_stride=1, classes=3, channels=1)
+    recipe = small_recipe({"loop.epochs": 1, "loop.compile": "auto"})
+    outcome = train(recipe, data=data_set(), model=net, say=lines.append)
+    assert outcome.recipe.loop.compile is False
+    assert "loop.compile: false: steps of a network of your own are not timed" in lines
 
 
 @pytest.mark.slow("trains for a probe")
