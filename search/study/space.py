@@ -21,8 +21,6 @@ from trainable.recipe import Recipe
 from trainable.recipe.models import network_fields, network_name
 from trainable.recipe.optimizers import Timm
 
-NO_CHOICE = "a trial cannot choose: expected false, true or blocks; auto is written in base.loop.compile"
-
 
 def space_name(study: Study, facts: Facts) -> str:
     """Returns the name of the study's space: if it names none, `finetune` where the rule of the start gives
@@ -45,7 +43,8 @@ def build_space(study: Study, facts: Facts, info: DataInfo) -> Space:
         raise StudyError(faults)
     space = make_space(space_name(study, facts), base, frozenset(pinned), facts, study.space.overrides)
     if space.may_have("loop.compile", "auto"):
-        raise StudyError([Fault("space.overrides.loop.compile", NO_CHOICE)])
+        message = "a trial cannot choose: expected false, true or blocks; auto is written in base"
+        raise StudyError([Fault("space.overrides.loop.compile", message)])
     if faults := list(size_faults(study.objective.constraints, space, facts)):
         raise StudyError(faults)
     return space
@@ -149,8 +148,6 @@ def recipe_faults(recipe: Recipe, study: Study, info: DataInfo) -> Iterator[Faul
     if batch < study.resources.workers:
         message = f"a batch of {batch} images is too small for {study.resources.workers} workers"
         yield Fault("loop.batch_size", message)
-    if recipe.loop.compile == "auto":
-        yield Fault("loop.compile", NO_CHOICE)
     try:
         check_recipe(recipe, info, ALONE)
         if isinstance(recipe.optimizer, Timm):

@@ -136,7 +136,6 @@ def test_a_value_on_which_beliefs_depend_must_be_one_that_the_search_may_draw(tm
         ({"precision": {"kind": "bf16"}}, "first.0.precision.kind", "all trials share it"),
         ({"optimizer.lr": 0.1, "optimizer": {"lr": 0.2}}, "first.0.optimizer.lr", "is written twice"),
         ({"loop.batch_size": 50_000}, "first.0.loop.batch_size", "more than the"),
-        ({"loop.compile": "auto"}, "first.0.loop.compile", "expected false, true or blocks"),
         ({"evaluation.flip": True}, "first.0.evaluation.flip", "a mirrored image must keep its label"),
         (
             {"augmentation.size": {"kind": "multi_scale", "smallest": 0.99, "largest": 1.0}},
