@@ -6,8 +6,8 @@
 Each repetition is one `tunebook search` in a process of its own, with a storage of its own and another seed;
 further arguments are its. The time until the first step is told apart by the stages in the search's log
 (`trainable.stages`) and by the times in its journal. The first repetition finds caches as they are; the
-others find what it has left, such as decoded images and timed steps. `--cold` drops the files of Python's
-environment and of the data from the machine's page cache before each, where no other process uses them.
+others find what it has left, such as decoded images and timed steps. Before each, `--cold` drops the files
+that Python imports from, and those of the data, from the page cache, where no other process uses them.
 
 A trial that follows another in its process, with the same network and batch, must pay for nothing again: what
 starting it took is compared with the first one's. Asked of one GPU, for 32 trials of 2,500 photographs at 128
@@ -29,11 +29,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from report import described, environment, write
+from report import MOST_LOAD_PER_THREAD, described, environment, portable, write
 from search.record.home import EVENTS_FILE, LOG_FILE
 from search.record.journal import EndEvent, EpochEvent, Event, RetryEvent, StartEvent, TrialEvent, read
 from search.record.turnaround import IN_WORDS, Turnaround
 from search.results.search import Search
+from spaces.domains import counted
 from trainable.training.metrics import EpochResult
 
 MOST_SECONDS, MOST_SECONDS_COLD, MOST_RATIO = 30, 60, 1.5  # asked of one GPU
@@ -47,6 +48,7 @@ PARTS = {
     "trying how many trials share a GPU": "timing",
     "starting Ray": "Ray",
 }  # of the time before the first trial, by stage; what is in none of these are facts and checks
+BUSY = " The machine was busy with other work, so every time is longer than on a quiet one."
 NAMES = ("imports", "data", "facts", "timing", "Ray", "worker", "first step")
 
 
@@ -64,7 +66,7 @@ def main() -> None:
     runs = []
     for number in range(options.repeats):
         if options.cold:
-            drop_from_page_cache([Path(sys.prefix), Path(options.data)])
+            drop_from_page_cache(map(Path, [*sys.path, options.data]))
         runs.append(measured(options, arguments, seed=number))
         print({name: runs[-1][name] for name in ("until_first_step", "wall_seconds", "ratio")}, flush=True)
     write(options.name, {"environment": where, "runs": runs}, page(runs, options, where))
@@ -207,18 +209,19 @@ def page(runs: Sequence[dict[str, Any]], options: argparse.Namespace, where: dic
     later = [(name, [each["first_epoch"][name] for each in runs]) for name in runs[0]["first_epoch"]]
     later.append(("what starting took of the first trial", _each(runs, "first_trial")))
     if after := [seconds for each in runs for seconds in each["following"]]:
-        later.append((f"of the {len(after)} trials that follow one of the same kind", after))
+        later.append((f"of {counted(len(after), 'trial')} that came after one of the same kind", after))
     ratio = f"over the time of steps / places for trials (asked of one GPU: {MOST_RATIO})"
     whole = [("wall time of the command, s", _each(runs, "wall_seconds")), (ratio, _each(runs, "ratio"))]
     accounts = [Turnaround.model_validate(each["turnaround"]) for each in runs]
     shares = [(what, [100.0 * each.share(name) for each in accounts]) for name, what in IN_WORDS.items()]
-    search = f"`tunebook search --data {Path(options.data).name} --trials {options.trials}"
+    is_busy = where["load_before"] > MOST_LOAD_PER_THREAD * where["cores"]
+    search = f"`tunebook search --data {portable(options.data)} --trials {options.trials}"
     return (
         f"# From Enter to the first step, and to the end, on {machine}\n\n"
         f"{search} --epochs {options.epochs}`, {accounts[0].whose}, n = {len(runs)} searches"
         f"{', each with a cold page cache' if options.cold else ''}. The first may find no decoded images "
         "and no timed steps, the others find what it has left. A first step's seconds are an upper bound: "
-        "they hold all that its epoch waited for data.\n\n"
+        f"they hold all that its epoch waited for data.{BUSY if is_busy else ''}\n\n"
         f"{_table('from Enter, s', parts)}\n{_table('then, s', later)}\n{_table('the whole search', whole)}\n"
         f"{_table('where the time went, %', shares)}\n{described(where)}"
     )
@@ -240,6 +243,7 @@ def _options() -> tuple[argparse.Namespace, list[str]]:
     parser = argparse.ArgumentParser(
         description="Measure the time from Enter to a search's first step, and that of the whole search.",
         epilog="Further arguments are those of `tunebook search`.",
+        allow_abbrev=False,
     )
     parser.add_argument("--data", default="digits", help="what to search on, as `tunebook search` takes it")
     parser.add_argument("--trials", type=int, default=4)

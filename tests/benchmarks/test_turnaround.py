@@ -10,7 +10,15 @@ import pytest
 from epoch_results import epoch_result
 from search.record.journal import EndEvent, Event, StartEvent, TrialEvent
 from tests.search.small_events import epoch
-from turnaround import Stage, first_step, following, stages, told_apart, until_first_step
+from turnaround import (
+    Stage,
+    drop_from_page_cache,
+    first_step,
+    following,
+    stages,
+    told_apart,
+    until_first_step,
+)
 
 KIND = {"model": {}, "loop": {"batch_size": 10}, "data": {"image_size": 8}, "precision": {}}
 OTHER = {**KIND, "loop": {"batch_size": 20}}
@@ -85,3 +93,10 @@ def test_a_trial_follows_where_another_has_ended_and_one_of_its_kind_was_trained
     events += [EndEvent(trial=0, state="finished"), starts(2), trained(2, 7.0)]
     events += [EndEvent(trial=1, state="finished"), starts(3), trained(3, 0.1)]
     assert list(following(events, recipes)) == [0.1]
+
+
+def test_files_of_folders_are_dropped_from_the_page_cache_and_stay_as_they_are(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "file").write_bytes(b"content")
+    drop_from_page_cache([tmp_path, tmp_path / "digits"])  # the second is none, as where data have a name
+    assert (tmp_path / "folder" / "file").read_bytes() == b"content"
