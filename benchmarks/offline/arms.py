@@ -12,10 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 from optuna.samplers import BaseSampler, TPESampler
 
 from offline.beliefs import Worth, believing
+from offline.finetuning_tables import documented
 from offline.our_search import Replay
 from offline.peer_arms import PEERS, PeerArm, search_with
 from offline.replay import Replayed
@@ -66,6 +68,15 @@ SOURCES_OF_OURS = (
 SOURCES_OF_TASKS = {
     "lcbench": ("benchmarks/offline/lcbench.py",),
     "taskset": ("benchmarks/offline/curve_tables.py",),
+    "finetuning": (
+        "benchmarks/offline/curve_tables.py",
+        "benchmarks/offline/finetuning_tables.py",
+        *(
+            f"benchmarks/tables/finetuning_{images}_{network}.jsonl"
+            for images in ("photographs", "signs")
+            for network in ("lite0", "resnet18")
+        ),
+    ),
     "fashion": ("benchmarks/offline/curve_tables.py", "benchmarks/tables/fashion_mnist_4000.jsonl"),
 }
 SOURCES_OF_PRIORS = ("benchmarks/offline/beliefs.py", "spaces/priors.py")
@@ -77,10 +88,14 @@ Make = Callable[[Space, int], Sampler]
 
 @dataclass(frozen=True)
 class Arm:
-    """Holds one arm: `make` builds the sampler from space and seed. With `priors` trial 0 is their mode."""
+    """Holds one arm: `make` builds the sampler from space and seed. With `priors` trial 0 is their mode.
+
+    `documented` ones are those of the rules, which only tables of fine-tuning have; trial 0 is then the
+    documented recipe.
+    """
 
     make: Make
-    priors: Worth | None = None
+    priors: Worth | Literal["documented"] | None = None
     pruned: bool = True
     scheduler: SchedulerKind = "asha"
     first: int = 0
@@ -123,6 +138,10 @@ ARMS: dict[str, Arm] = {
     "prior-only+asha adversarial": Arm(ours("random"), "adversarial"),
 }
 """Each arm has a name; `random` on a space with priors draws from them alone."""
+DOCUMENTED: dict[str, Arm] = {
+    "documented auto+asha": Arm(ours("auto"), "documented"),
+    "documented prior-only+asha": Arm(ours("random"), "documented"),
+}  # for tables of fine-tuning alone
 BASELINE = "random+asha"
 
 
@@ -145,7 +164,9 @@ def run(arm: Arm | PeerArm, name: str, seed: int, settings: Settings) -> Replaye
     """Runs one search of an arm on a task."""
     chosen = task(name)
     space = chosen.space
-    if arm.priors is not None:
+    if arm.priors == "documented":
+        space = documented(name)
+    elif arm.priors is not None:
         space = believing(chosen, arm.priors, seed, settings.confidence)
     drawn, epochs = seed_of(f"search {name}", seed), settings.epochs(chosen.epochs)
     match arm:
@@ -197,17 +218,18 @@ def _meaning(path: Path) -> str:
 
 def arm_of(name: str) -> Arm | PeerArm:
     """Returns the arm of this name, ours or a peer."""
-    return ARMS[name] if name in ARMS else PEERS[name]
+    known: dict[str, Arm | PeerArm] = {**ARMS, **DOCUMENTED, **PEERS}
+    return known[name]
 
 
 def chosen_arms(wanted: str, peers: bool = False) -> dict[str, Arm | PeerArm]:
     """Returns the baseline and the arms that begin with a word of a comma-separated list.
 
-    `all` stands for all of ours. Peers are among them where `peers`, or where a word is the beginning of
-    their name. Raises ValueError with the known names for a word that begins none.
+    `all` stands for all of ours, but for documented ones. Peers are among them where `peers`, or where a word
+    is the beginning of their name. Raises ValueError with the known names for a word that begins none.
     """
     words = tuple(wanted.split(","))
-    known: dict[str, Arm | PeerArm] = {**ARMS, **PEERS}
+    known: dict[str, Arm | PeerArm] = {**ARMS, **DOCUMENTED, **PEERS}
     if unknown := [word for word in words if word != "all" and not any(map(_begins(word), known))]:
         raise ValueError(f"expected arms, got {', '.join(unknown)}; known: {', '.join(known)}")
     return {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from offline import curve_tables, lcbench
+from offline import curve_tables, finetuning_tables, lcbench
 from offline.search_task import SearchTask
 
 
@@ -17,6 +17,8 @@ def task_names(wanted: str = "lcbench,taskset,fashion-mnist") -> list[str]:
             case "lcbench":
                 chosen = [f"lcbench-{each}" for each in lcbench.instances()[lcbench.CHOSEN]]
                 names += chosen[: int(count)] if count else chosen
+            case "finetuning":
+                names += finetuning_tables.names()
             case _:
                 names.append(word)
     return names
@@ -32,5 +34,8 @@ def task(name: str) -> SearchTask:
             return curve_tables.taskset()
         case "fashion", "-", "mnist":
             return curve_tables.fashion_mnist()
-    known = [*(f"lcbench-{each}" for each in lcbench.instances()), "taskset", "fashion-mnist"]
+        case "finetuning", "-", _ if name in finetuning_tables.names():
+            return finetuning_tables.finetuning(name)
+    ours = ["taskset", "fashion-mnist", *finetuning_tables.names()]
+    known = [*(f"lcbench-{each}" for each in lcbench.instances()), *ours]
     raise ValueError(f"expected a task, got {name!r}; known: {', '.join(known)}")
