@@ -6,6 +6,7 @@ the start of a driver's command to its last event, once for each of its slots, o
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -164,9 +165,9 @@ class SlotTime:
         None before a driver has begun, and where an earlier version of tunebook has driven the search: it
         did not write down all of this.
         """
-        if not self._is_whole or not self._slots:
-            return None
         total, parts = self._closed(until)
+        if not self._is_whole or not self._slots or not math.isfinite(total):  # by a damaged journal's times
+            return None
         idle = max(0.0, total - sum(parts.values()))
         slots = max(self._slots, self._driver.slots if self._driver is not None else 0)
         seconds = {f"{name}_seconds": parts.get(name, 0.0) for name in IN_WORDS}
@@ -235,16 +236,16 @@ class SlotTime:
         """Account for a trial's time since its last event: for these seconds in their order, as far as they
         fit; the rest was idle."""
         attempt = self._attempts[trial]
-        left = until - attempt.since
+        left = max(0.0, until - attempt.since)
         for name, each in seconds.items():
-            taken = min(each, left)
+            taken = max(0.0, min(each, left))
             self._parts[name] += taken
             left -= taken
         self._attempts[trial] = replace(attempt, since=until)
 
     def _break_off(self, trial: int, at: float, driver: _Driver) -> None:
         if (attempt := self._attempts.pop(trial, None)) is not None:
-            self._parts["unfinished"] += at - attempt.since
+            self._parts["unfinished"] += max(0.0, at - attempt.since)
             driver.freed = at
 
     def _close(self, end: float) -> None:
@@ -261,7 +262,7 @@ class SlotTime:
         if (driver := self._driver) is None:
             return self._total, parts
         first = end if driver.first is None else driver.first
-        parts["starting"] += driver.slots * (first - driver.began + driver.start.seconds)
+        parts["starting"] += driver.slots * (max(0.0, first - driver.began) + driver.start.seconds)
         parts["unfinished"] += sum(max(0.0, end - each.since) for each in self._attempts.values())
         return self._total + driver.slots * (max(0.0, end - driver.began) + driver.start.seconds), parts
 

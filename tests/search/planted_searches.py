@@ -17,7 +17,7 @@ from search.deciding.proposal import Decision
 from search.deciding.pruning import choose_pruning
 from search.deciding.scheduler import Asha
 from search.record.home import FACTS_FILE
-from search.record.journal import Journal
+from search.record.journal import DriverStart, Journal
 from search.study import Study
 from search.study.finalists import Finalists
 from search.study.first_trials import first_trials
@@ -129,7 +129,7 @@ def _drive(
         first=first_trials(study, space, info),
         finalists=study.finalists if isinstance(study.finalists, Finalists) else None,
     )
-    ledger.begin("planted")
+    ledger.begin("planted", start=DriverStart(seconds=2.0, slots=1, gpus=0.0))
     while (last is None or ledger.trials < last) and (proposal := ledger.propose()) is not None:
         luck = random.Random(f"{study.seed} {proposal.trial}")
         run = landscape(_at(space, proposal.values), luck)

@@ -25,7 +25,7 @@ from search.record.journal import (
 )
 from search.record.repeats import Repeat
 from search.record.trials import Record
-from search.record.turnaround import SlotTime, Turnaround
+from search.record.turnaround import IN_WORDS, SlotTime, Turnaround
 from tests.search.small_events import session
 
 At = tuple[float, Event]
@@ -191,6 +191,17 @@ def test_a_search_that_an_earlier_version_has_driven_has_no_account() -> None:
     assert account((0.0, old)) is None
     assert account((0.0, old), ends(5.0, "interrupted"), driver(9.0, "resumed"), until=20.0) is None
     assert SlotTime().turnaround(1.0) is None
+
+
+def test_a_damaged_journals_times_make_no_part_negative() -> None:
+    events = [driver(100.0), trial(90.0), starts(80.0), epoch(70.0), epoch(60.0, count=2), ends(50.0)]
+    slots = SlotTime()
+    for time, event in events:
+        slots.apply(event.model_copy(update={"time": time}))
+    found = slots.turnaround(0.0)
+    assert found is not None
+    assert all(found.seconds(name) >= 0.0 for name in IN_WORDS)
+    assert account(driver(0.0, slots=3), until=1.7e308) is None
 
 
 def simulated(random: np.random.Generator, slots: int) -> tuple[list[At], dict[str, float], float]:

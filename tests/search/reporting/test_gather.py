@@ -18,6 +18,7 @@ from spaces.priors import density, quantile_value
 from tests.search.planted_searches import planted
 from tests.search.refining.landscapes import RATE
 from tests.search.reporting.small_reports import BELIEVED, hill, planted_report
+from tests.search.results.test_report import search_folder
 from tests.search.small_events import replace_journal
 
 SCHEMA = Path("docs/report.schema.json")
@@ -58,6 +59,16 @@ def test_the_answer_is_that_of_the_summary(folder: Path, report: Report) -> None
     assert (answer.epochs_trained, answer.saved) == (summary.epochs_trained, summary.saved)
     assert answer.commands[-1].startswith("tunebook train ")
     assert f"export {folder}" in answer.commands[0]  # best.yaml is not there
+
+
+def test_the_time_of_a_search_is_accounted_for_unless_an_earlier_version_drove_it(
+    report: Report, tmp_path: Path
+) -> None:
+    assert report.turnaround is not None
+    assert report.turnaround.starting_seconds >= 2.0
+    former = report_of(Search(search_folder(tmp_path, {})))
+    assert former.turnaround is None
+    assert former.left_out["turnaround"].startswith("an earlier version of tunebook drove this search")
 
 
 def test_places_are_the_standings_of_the_trials(folder: Path, report: Report) -> None:
