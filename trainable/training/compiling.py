@@ -109,7 +109,10 @@ def keep_code() -> None:
     Such code is run, so a folder into which others may write is not used, nor one for another processor:
     inductor's files do not say for which they are. Where the person named a folder, that one is used.
     """
-    if CACHE_VARIABLE in os.environ:
+    from torch._inductor.runtime.cache_dir_utils import default_cache_dir  # it imports all of the compiler
+
+    named = os.environ.get(CACHE_VARIABLE)
+    if named not in (None, default_cache_dir()):  # torch sets that one itself, as soon as it is imported
         return
     made_for = hashlib.sha256(f"{torch.__version__} {machine_name()}".encode()).hexdigest()[:16]
     folder = cache_root() / "compiled" / made_for

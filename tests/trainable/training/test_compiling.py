@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 from torch.fx import GraphModule
 
 from tests.trainable.small_runs import data_set, small_recipe
@@ -230,10 +231,9 @@ def test_a_run_compiled_by_blocks_is_the_same_run(
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of a person's caches, where no folder for compiled code is named."""
+    """The folder of a person's caches, where no folder for compiled code is named but by torch itself."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setenv(CACHE_VARIABLE, "")  # so that it is restored
-    monkeypatch.delenv(CACHE_VARIABLE)
+    monkeypatch.setenv(CACHE_VARIABLE, default_cache_dir())
     return tmp_path / "tunebook"
 
 
@@ -246,7 +246,7 @@ def test_compiled_code_is_kept_in_the_persons_cache_for_this_processor_and_this_
     assert folder.stat().st_mode & 0o777 == 0o700
     keep_code()
     assert os.environ[CACHE_VARIABLE] == str(folder)
-    monkeypatch.delenv(CACHE_VARIABLE)
+    monkeypatch.delenv(CACHE_VARIABLE)  # as before torch is imported
     monkeypatch.setattr(torch, "__version__", "0.0")
     keep_code()
     assert Path(os.environ[CACHE_VARIABLE]).name != folder.name

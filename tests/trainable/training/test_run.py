@@ -427,11 +427,12 @@ def test_images_a_second_are_counted_until_the_device_has_been_read() -> None:
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("compiling", [True, "blocks"])
-def test_a_compiled_run_is_the_same_run(compiling: Compiling) -> None:
+@pytest.mark.parametrize(("compiling", "depth"), [(True, 8), ("blocks", 14)])
+def test_a_compiled_run_is_the_same_run(compiling: Compiling, depth: int) -> None:
     if shutil.which(os.environ.get("CXX", "g++")) is None:
         stop_without("a C++ compiler", "g++")
-    values = {"regularisation.averaging.kind": "ema", "regularisation.averaging.decay": 0.9, "loop.epochs": 2}
+    averaged = {"regularisation.averaging.kind": "ema", "regularisation.averaging.decay": 0.9}
+    values = {**averaged, "loop.epochs": 2, "model.depth": depth}
     compiled = finished(Run(small_recipe({**values, "loop.compile": compiling}), data=data_set()))
     plain = finished(Run(small_recipe(values), data=data_set()))
     assert compiled.weights().keys() == plain.weights().keys()
