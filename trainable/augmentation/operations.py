@@ -50,8 +50,11 @@ RANDOM = tuple(operation for operation in Operation if operation is not Operatio
 SIGNED = frozenset(Operation(value) for value in range(Operation.SHEAR_X, Operation.POSTERIZE))
 """These operations go in either direction, with equal chance."""
 
-MOVING = frozenset(Operation(value) for value in range(Operation.SHEAR_X, Operation.BRIGHTNESS))
+MOVING = tuple(Operation(value) for value in range(Operation.SHEAR_X, Operation.BRIGHTNESS))
 """These operations take pixels from elsewhere."""
+
+GROUPS = (MOVING, *((Operation(value),) for value in range(Operation.BRIGHTNESS, len(Operation))))
+"""Images that drew operations of one group are changed together; the identity is in none."""
 
 WITH_MASK = (2, 4)
 """Grey and coloured images have so many planes if their mask is behind them."""
@@ -67,12 +70,16 @@ def directed(chosen: Integers, strengths: Floats, negative: NDArray[np.bool_]) -
 def apply_each(images: Tensor, chosen: Integers, amounts: Floats) -> Tensor:
     """Returns new images [B, C, H, W], each changed by its own operation and signed amount, both [B]."""
     rows, changed = [], []
-    for operation in Operation:
-        members = np.flatnonzero(chosen == operation)
-        if operation is not Operation.IDENTITY and len(members):
+    for operations in GROUPS:
+        members = np.flatnonzero(np.isin(chosen, operations))
+        if len(members):
             drew = images.index_select(0, on_device(members, images.device))
             rows.append(members)
-            changed.append(apply(operation, drew, amounts[members]))
+            if operations == MOVING:
+                matrices = _matrices_of_each(chosen[members], amounts[members], *images.shape[-2:])
+                changed.append(_moved(drew, matrices))
+            else:
+                changed.append(apply(operations[0], drew, amounts[members]))
     return replaced(images, np.concatenate(rows), torch.cat(changed)) if rows else images.clone()
 
 
@@ -181,6 +188,14 @@ def _matrices(operation: Operation, amounts: Floats, height: int, width: int) ->
             matrices[:, 1, 0], matrices[:, 1, 1] = sines, cosines
         case _:
             raise ValueError(f"{operation.name} moves nothing")
+    return matrices
+
+
+def _matrices_of_each(chosen: Integers, amounts: Floats, height: int, width: int) -> Floats:
+    matrices = np.empty((len(chosen), 2, 3))
+    for operation in MOVING:
+        members = chosen == operation
+        matrices[members] = _matrices(operation, amounts[members], height, width)
     return matrices
 
 

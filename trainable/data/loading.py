@@ -35,6 +35,13 @@ Batch = tuple[Tensor, Tensor]
 """A batch is images float32 [B, C, H, W], normalised, and labels int64 [B];
 both are on the loader's device."""
 
+PORTION_BATCHES = 32
+PORTION_BYTES = {"cuda": 16 * 2**20, "cpu": 2 * 2**20}
+"""Decoded images are augmented in portions of at most so many batches and bytes of pixels, and at least a batch.
+
+On a GPU these are 4,096 images of 32 px with 3 channels in batches of 128; a batch of large images keeps it busy
+by itself. On a CPU they stay in its caches. See docs/decisions/0053-portions.md."""
+
 RESIDENT_SHARE = 4
 """Images stay on a GPU if all together take at most one part in so many of the run's share of its memory."""
 
@@ -107,6 +114,7 @@ class Loader(abc.ABC):
             torch.tensor(values, device=device).mul_(255.0).view(1, -1, 1, 1)
             for values in statistics_of(recipe.data, data.info)
         )
+        self.portion_images = 0  # so many images are augmented at once, or the batch that has more
         self.parts = data.parts
         self.labels = {name: part.labels for name, part in self.parts.items()}
 
@@ -118,13 +126,35 @@ class Loader(abc.ABC):
         what came before, nor on workers. In a part of N images, position p + N is another showing of image p,
         augmented anew. Read all batches of one call before the next call.
         """
-        positions = [batch.numpy() for batch in batches]
-        for batch, pixels in zip(positions, self._augmented(positions, epoch), strict=True):
-            images, targets = self._apart(pixels, "train", self._images_at(batch))
-            normalised = self._normalise(images)
-            for change in self.masking:
-                normalised = change(normalised, Draws(self.seed, epoch, batch))
-            yield self._laid_out(normalised), targets
+        positions, done = [batch.numpy() for batch in batches], 0
+        try:
+            for batch in self._trained_on(positions, epoch):
+                yield batch
+                done += 1
+            return
+        except torch.OutOfMemoryError:
+            if self.portion_images == 0:
+                raise
+        self.portion_images = 0  # the run may still fit by batches, which is for the trainer to find out
+        torch.cuda.empty_cache()
+        yield from self._trained_on(positions[done:], epoch)
+
+    def _trained_on(self, batches: Sequence[Integers], epoch: int) -> Iterator[Batch]:
+        """Yields batches as slices of portions, each of which takes as many launches as a batch alone."""
+        portions = in_portions(batches, self.portion_images)
+        shown = [np.concatenate(portion) for portion in portions]
+        for portion, positions, pixels in zip(portions, shown, self._augmented(shown, epoch), strict=True):
+            images, targets = self._finished(pixels, Draws(self.seed, epoch, positions))
+            sizes = [len(batch) for batch in portion]
+            yield from zip(images.split(sizes), targets.split(sizes), strict=True)
+
+    def _finished(self, pixels: Tensor, draws: Draws) -> Batch:
+        """Returns pixels as a batch: normalised, masked, laid out."""
+        images, targets = self._apart(pixels, "train", self._images_at(draws.indices))
+        images = self._normalise(images)
+        for change in self.masking:
+            images = change(images, draws)
+        return self._laid_out(images), targets
 
     def evaluate(
         self, name: Split, chosen: Integers | None = None, batch: int | None = None
@@ -182,8 +212,8 @@ class Loader(abc.ABC):
 
 @final
 class ArrayLoader(Loader):
-    """Loads decoded images from memory or from a mapped file, on the device if they fit, and augments a batch
-    at a time. A part that is not decoded is read from its files."""
+    """Loads decoded images from memory or from a mapped file, on the device if they fit, and augments them
+    there. A part that is not decoded is read from its files."""
 
     def __init__(
         self, data: DataSet, recipe: Recipe, device: torch.device, gpu_share: float, views: Views
@@ -193,6 +223,8 @@ class ArrayLoader(Loader):
         total = sum(pixels.nbytes for pixels in views.values())
         self.resident = device.type != "cuda" or may_reside(total, device_bytes(device), gpu_share)
         """This says whether views are copied to the device and stay there."""
+        if self.resident:
+            self.portion_images = portion_images(device, data.info.channels * data.info.image_size**2)
         self.side, self.train_side = data.info.image_size, train_side(data, recipe)
         self.augment = make_augment(recipe.augmentation, data.info.flips, data.info.image_size)
         self.images: dict[View, Tensor] = {}
@@ -260,6 +292,24 @@ class FileLoader(Loader):
             self.readers = self.data.idle_readers.take(self.data.selections, self.data.form, self.how)
         for images in self.readers.read(batches):
             yield images.to(self.device, non_blocking=True)
+
+
+def portion_images(device: torch.device, image_bytes: int) -> int:
+    """Returns the most images of a portion on a device; 0 if every batch is a portion of its own."""
+    return PORTION_BYTES.get(device.type, 0) // image_bytes
+
+
+def in_portions(batches: Sequence[Integers], images: int) -> list[list[Integers]]:
+    """Returns the batches in portions of at most so many images and PORTION_BATCHES batches, at least one."""
+    portions: list[list[Integers]] = []
+    room = 0
+    for batch in batches:
+        if room < len(batch) or len(portions[-1]) == PORTION_BATCHES:
+            portions.append([])
+            room = images
+        portions[-1].append(batch)
+        room -= len(batch)
+    return portions
 
 
 def may_reside(image_bytes: int, device_bytes: int, gpu_share: float) -> bool:

@@ -27,15 +27,16 @@ class Ema:
         pairs = list(zip(_tensors(self.model), _tensors(model), strict=True))
         self._averages = [average for average, _ in pairs if average.is_floating_point()]
         self._sources = [source for average, source in pairs if average.is_floating_point()]
-        self._counters = [pair for pair in pairs if not pair[0].is_floating_point()]
+        self._copies = [average for average, _ in pairs if not average.is_floating_point()]
+        self._counters = [source for average, source in pairs if not average.is_floating_point()]
 
     @torch.no_grad()
     def update(self) -> None:
         """Adds the current weights to the average; call it once after every optimizer step."""
         weight = 1.0 - decay_at(self.updates, self.decay)
         torch._foreach_lerp_(self._averages, self._sources, weight)
-        for counter, source in self._counters:
-            counter.copy_(source)
+        if self._counters:  # one kernel for all: a network counts the batches in each BatchNorm
+            torch._foreach_copy_(self._copies, self._counters)
         self.updates += 1
 
     def state_dict(self) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from trainable.models.small_resnet import SmallResNet
 from trainable.probes.speed import measure_speeds
 from trainable.ranks import Ranks
 from trainable.recipe import Recipe
+from trainable.recipe.data import Data
 from trainable.training.run import Run
 from trainable.tune.seat import Seat
 from trainable.tune.worker import Worker
@@ -51,6 +52,8 @@ class Case:
     """So many images train, if they are larger than SIZE."""
     memory: int = 80 * 2**30
     """The device has so many bytes; images stay on it if they take a quarter or less."""
+    steps: int = STEPS
+    """It takes so many steps after its first."""
     lesson: Lesson | None = None
     """Says what is learnt where it is not the classes of small images."""
 
@@ -112,6 +115,32 @@ MASKS = {
     )
 }
 
+TECHNIQUES = {
+    "augmentation.crop.kind": "pad",
+    "augmentation.policy.kind": "randaugment",
+    "augmentation.mixing.kind": "cutmix",
+    "augmentation.masking.kind": "erasing",
+    "regularisation.averaging.kind": "ema",
+    "regularisation.averaging.decay": 0.9,
+    "regularisation.clipping.kind": "norm",
+    "regularisation.clipping.max_norm": 1.0,
+}
+
+PORTIONS = {
+    name: Case(
+        {**BF16, "model.depth": 8, "model.width": 16, "loop.batch_size": 128, **values},
+        epochs=0,
+        side=32,
+        images=33 * 128,
+        steps=32,
+    )
+    for name, values in (
+        ("a small network", {"augmentation.crop.kind": "none", "augmentation.flip_probability": 0.0}),
+        ("a small network, every technique", TECHNIQUES),
+    )
+}
+"""A portion of images is 32 batches, over which launches are averaged."""
+
 LAMB = {"fp16, lamb": Case({**FP16, "optimizer.kind": "lamb"}, epochs=0)}
 TAUGHT = {name: Case({}, lesson=lesson) for name, lesson in LESSONS.items()}
 
@@ -121,6 +150,7 @@ def cases() -> dict[str, Case]:
     return {
         **{name: Case(values, epochs=0) for name, values in CASES.items()},
         **MASKS,
+        **PORTIONS,
         **LAMB,
         **EPOCHS,
         **TAUGHT,
@@ -206,9 +236,9 @@ def _recorded(case: Case, recipe: Recipe, data: DataSet, model: nn.Module | None
     with run.probing():
         run.train_on(next(run.windows()))
         paper.clear()
-        for _, window in zip(range(STEPS), run.windows(1), strict=False):
+        for _, window in zip(range(case.steps), run.windows(1), strict=False):
             run.train_on(window)
-        step_waits, launches = dict(paper.waits), paper.launches / STEPS
+        step_waits, launches = dict(paper.waits), paper.launches / case.steps
     paper.clear()
     for _ in range(case.epochs):
         run.step()
@@ -239,7 +269,8 @@ def _data(case: Case) -> DataSet:
         pixels = random.integers(0, 256, (count, case.side, case.side, 3), dtype=np.uint8)
         return pixels, np.arange(count) % CLASSES
 
-    return from_arrays(part(case.images), part(20))
+    spec = Data(path="arrays", image_size=case.side, flips=("horizontal",))
+    return from_arrays(part(case.images), part(20), spec=spec)
 
 
 def _shares() -> dict[str, float]:

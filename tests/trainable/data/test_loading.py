@@ -8,8 +8,19 @@ import pytest
 import torch
 
 from tests.trainable.small_images import write_noise_jpeg
+from trainable.augmentation.change import Change
+from trainable.augmentation.draws import Draws
 from trainable.data import ArrayPart, DataSet, from_arrays, load
-from trainable.data.loading import ArrayLoader, Batch, FileLoader, Loader, make_loader, may_reside
+from trainable.data.loading import (
+    PORTION_BATCHES,
+    ArrayLoader,
+    Batch,
+    FileLoader,
+    Loader,
+    in_portions,
+    make_loader,
+    may_reside,
+)
 from trainable.errors import DataError
 from trainable.recipe import Recipe
 from trainable.recipe.augmentations import (
@@ -129,6 +140,80 @@ def test_an_image_is_augmented_alike_whatever_its_batch_and_otherwise_by_epoch_a
     assert torch.equal(epoch(again, 3, torch.arange(24).split(9)), first)
     assert not torch.equal(epoch(again, 4), first)
     assert not torch.equal(epoch(make_loader(data, recipe(augmentation, seed=1), CPU), 3), first)
+
+
+def array_set(channels: int = 1) -> DataSet:
+    shape = (24, 8, 8, 3) if channels == 3 else (24, 8, 8)
+    images = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+    labels = np.arange(24) % 2
+    spec = Data(path="noise", image_size=8, flips=("horizontal", "vertical"))
+    return from_arrays((images, labels), (images, labels), spec=spec)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("augmentation", AUGMENTATIONS.values(), ids=AUGMENTATIONS)
+def test_portions_are_handed_out_as_the_batches_of_one_at_a_time(
+    augmentation: Augmentation, channels: int
+) -> None:
+    loader = make_loader(array_set(channels), recipe(augmentation), CPU)
+    loader.portion_images = 0
+    each = list(loader.train(BATCHES, 1))
+
+    loader.portion_images = 12
+    in_slices = list(loader.train(BATCHES, 1))
+
+    assert len(in_slices) == len(each)
+    for (images, labels), (others, their_labels) in zip(in_slices, each, strict=True):
+        assert torch.equal(images, others)
+        assert torch.equal(labels, their_labels)
+        assert images.is_contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "images", "expected"),
+    [
+        ([5, 5, 5, 4], 0, [1, 1, 1, 1]),
+        ([5, 5, 5, 4], 9, [1, 1, 2]),
+        ([5, 5, 5, 4], 10, [2, 2]),
+        ([5, 5, 5, 4], 100, [4]),
+        ([30, 5, 5], 12, [1, 2]),
+        ([1] * (2 * PORTION_BATCHES + 1), 1000, [PORTION_BATCHES, PORTION_BATCHES, 1]),
+        ([], 10, []),
+    ],
+)
+def test_a_portion_is_cut_between_batches(sizes: list[int], images: int, expected: list[int]) -> None:
+    batches = [np.full(size, number) for number, size in enumerate(sizes)]
+    portions = in_portions(batches, images)
+    assert [len(portion) for portion in portions] == expected
+    assert [id(batch) for portion in portions for batch in portion] == [id(batch) for batch in batches]
+
+
+def test_images_of_files_come_by_batches_and_decoded_ones_in_portions(data: DataSet) -> None:
+    portion = 2 * 2**20 // (3 * 12 * 12) if data.info.in_memory else 0
+    assert make_loader(data, recipe(), CPU).portion_images == portion
+
+
+def out_of_memory_above(most: int) -> Change:
+    def change(images: torch.Tensor, draws: Draws) -> torch.Tensor:
+        if len(images) > most:
+            raise torch.OutOfMemoryError("no memory for so many images")
+        return images
+
+    return change
+
+
+def test_batches_come_one_at_a_time_after_memory_ran_out_for_a_portion() -> None:
+    loader = make_loader(array_set(), recipe(EVERYTHING), CPU)
+    expected = epoch(loader)
+    masking, loader.portion_images = loader.masking, 12
+
+    loader.masking = (*masking, out_of_memory_above(5))
+    assert torch.equal(epoch(loader), expected)
+    assert loader.portion_images == 0
+
+    loader.masking = (*masking, out_of_memory_above(4))
+    with pytest.raises(torch.OutOfMemoryError):
+        epoch(loader)
 
 
 @pytest.mark.parametrize("augmentation", AUGMENTATIONS.values(), ids=AUGMENTATIONS)
@@ -282,6 +367,19 @@ def test_a_gpu_gets_the_images_of_the_cpu_and_holds_only_the_parts_it_was_asked_
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("augmentation", AUGMENTATIONS.values(), ids=AUGMENTATIONS)
+def test_portions_on_a_gpu_have_the_pixels_of_batches(augmentation: Augmentation, channels: int) -> None:
+    loader = make_loader(array_set(channels), recipe(augmentation), torch.device("cuda"))
+    assert loader.portion_images > 24
+
+    in_slices = epoch(loader)
+
+    loader.portion_images = 0
+    assert torch.equal(in_slices, epoch(loader))
+
+
+@pytest.mark.gpu
 def test_images_beyond_the_share_of_a_gpu_stay_off_it() -> None:
     images = np.random.default_rng(0).integers(0, 256, (24, 8, 8), dtype=np.uint8)
     data = from_arrays((images, np.arange(24) % 2), (images, np.arange(24) % 2))
@@ -292,6 +390,7 @@ def test_images_beyond_the_share_of_a_gpu_stay_off_it() -> None:
     there = epoch(crowded)
 
     assert not crowded.images["train", 8].is_cuda
+    assert crowded.portion_images == 0, "the host would gather many batches before the first"
     assert torch.equal(there, epoch(make_loader(data, recipe(), device)))
 
 

@@ -15,13 +15,13 @@ from trainable.augmentation.draws import Draws
 from trainable.augmentation.windows import Planes, cut, window_boxes
 from trainable.data import DataSet, Split
 from trainable.data.arrays import as_tensor
-from trainable.data.loading import Batch, FileLoader, Loader, device_bytes, may_reside
+from trainable.data.loading import Batch, FileLoader, Loader, device_bytes, may_reside, portion_images
 from trainable.data.masks.planes import starts_of
 from trainable.data.parts import MaskedFilePart, MaskedPart
 from trainable.data.readers import Augmented, FileBatch
 from trainable.data.source import Integers
 from trainable.recipe import Recipe
-from trainable.recipe.augmentations import Augmentation, NoCrop
+from trainable.recipe.augmentations import Augmentation, NoCrop, PadCrop
 from trainable.recipe.tasks import IGNORED
 
 
@@ -89,6 +89,10 @@ class HeldMasksLoader(_Masks):
         total = sum(part.values.nbytes for part in self.held.values())
         self.resident = device.type != "cuda" or may_reside(total, device_bytes(device), gpu_share)
         """This says whether images are copied to the device and stay there."""
+        # The last digit of a scaled or resized window depends on what is cut beside it: see `windows.cut`.
+        copied = isinstance(recipe.augmentation.crop, NoCrop | PadCrop)
+        if self.resident and copied:
+            self.portion_images = portion_images(device, self.planes * self.side**2)
         self.copied: dict[Split, Planes] = {}
         """Parts are copied to the device when first asked for: during a search, a test part is not."""
 

@@ -69,6 +69,33 @@ def test_a_window_does_not_depend_on_its_batch(root: Path) -> None:
         torch.testing.assert_close(one, other, atol=0.04, rtol=0.0)  # one level of a pixel, by rounding
 
 
+@pytest.mark.parametrize("crop", ["none", "pad"])
+def test_portions_are_handed_out_as_the_batches_of_one_at_a_time(root: Path, crop: str) -> None:
+    made = loader(mask_recipe(root, {**AUGMENTED, "augmentation.crop.kind": crop, "data.in_memory": True}))
+    assert made.portion_images == 2 * 2**20 // (4 * 16 * 16)
+    made.portion_images = 0
+    batches = torch.arange(16).split(3)
+    each = list(made.train(batches, 1))
+
+    made.portion_images = 8
+    for one, other in zip(made.train(batches, 1), each, strict=True):
+        assert all(torch.equal(*pair) for pair in zip(one, other, strict=True))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("crop", "portions"), [("none", True), ("pad", True), ("scaled", False)])
+def test_windows_that_are_copied_come_in_portions_from_a_gpu(root: Path, crop: str, portions: bool) -> None:
+    recipe = mask_recipe(root, {**AUGMENTED, "augmentation.crop.kind": crop, "data.in_memory": True})
+    made = make_loader(mask_data(recipe), recipe, torch.device("cuda"))
+    assert (made.portion_images > 16) is portions
+    batches = torch.arange(16).split(3)
+    in_slices = list(made.train(batches, 1))
+
+    made.portion_images = 0
+    for one, other in zip(made.train(batches, 1), in_slices, strict=True):
+        assert all(torch.equal(*pair) for pair in zip(one, other, strict=True))
+
+
 def test_evaluation_shows_every_image_once_whole_and_in_its_own_size(root: Path) -> None:
     recipe = mask_recipe(root)
     data = mask_data(recipe)
