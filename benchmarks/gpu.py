@@ -7,6 +7,8 @@
 * resnet50: ResNet-50 on synthetic images of 224 px, batch 256.
   In both, pure compute is the same model on one resident batch: forward, backward, step, nothing else.
   Formats and compilation are arms of the same rounds; peak memory is each arm's own.
+* small: the step of ResNet-8 and ResNet-18 on 32 px images with every technique, alone and in `--processes`
+  processes at once, and what a CUDA graph would gain (`small_networks.py`).
 * sharing: trials an hour with `--at-once` 1, 2, 4, 8 of them on the GPU, with CUDA's MPS and without.
 * compiled: for three networks of timm at 224 px, seconds of compiling, as a whole and by blocks, in a process
   that finds nothing on the disk and in later ones, and how many times as fast compiled steps are.
@@ -20,22 +22,20 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import torch
 
-from loops import Epoch, bare_loop, our_run
+from loops import Epoch, bare_loop, our_run, pure_step
 from report import described, environment, in_rounds, plain, ratio, refuse_busy_machine, write
 from sharing import sharing
+from small_networks import small
 from trainable.data import DataSet, from_arrays, load
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data
-from trainable.training.classification import ClassificationTask
-from trainable.training.network import make_network
-from trainable.training.optim import make_phases
-from trainable.training.precision import autocast, resolve
 from trainable.training.run import Run
 
 SHARE_OF_BASELINE = 0.98
@@ -55,6 +55,7 @@ def main() -> None:
         "compiled": compiled,
         "accuracy": accuracy,
         "sharing": sharing,
+        "small": small_step,
     }
     record: dict[str, Any] = {"environment": where}
     pages = []
@@ -166,27 +167,18 @@ def compiled(options: argparse.Namespace, device: torch.device) -> tuple[dict[st
     return record, page
 
 
+def small_step(options: argparse.Namespace, device: torch.device) -> tuple[dict[str, Any], str]:
+    return small(options, device, partial(noise, options.images or 51_200, side=32))
+
+
 def pure_compute(recipe: Recipe, data: DataSet, device: torch.device) -> Epoch:
-    """Does forward, backward and step on one batch on the device, as often as an epoch has steps."""
-    info, batch = data.info, recipe.loop.batch_size
-    torch.manual_seed(0)
-    model = make_network(recipe.model, info).to(device)
-    model = model.to(memory_format=torch.channels_last)
-    images = torch.randn(batch, info.channels, info.image_size, info.image_size, device=device)
-    images = images.contiguous(memory_format=torch.channels_last)
-    labels = torch.arange(batch, device=device) % len(info.classes)
-    optimizer = make_phases(recipe.optimizer, model, batch_size=batch)[0].optimizer
-    task, cast = ClassificationTask(len(info.classes)), autocast(resolve(recipe.precision, device), device)
-    steps = info.train_images // batch
+    """Takes the bare step on one batch on the device, as often as an epoch has steps."""
+    step, batch = pure_step(recipe, data, device), recipe.loop.batch_size
+    steps = data.info.train_images // batch
 
     def epoch() -> float:
-        model.train()
         for _ in range(steps):
-            optimizer.zero_grad(set_to_none=True)
-            with cast:
-                logits = model(images)
-            task.loss(logits.float(), labels).backward()
-            optimizer.step()
+            step()
         return float(steps * batch)
 
     return epoch
@@ -310,6 +302,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--side", type=int, default=224)
     parser.add_argument("--networks", nargs="+", default=COMPILED, help="of timm, for the part `compiled`")
     parser.add_argument("--parts", nargs="+", default=["cifar", "resnet50", "accuracy"])
+    parser.add_argument("--processes", type=int, default=8, help="on a GPU at once, for the part `small`")
     parser.add_argument("--at-once", nargs="+", type=int, default=[1, 2, 4, 8], help="trials on a GPU")
     parser.add_argument("--trials", type=int, default=16, help="of each search that shares a GPU")
     parser.add_argument("--name", default="throughput-gpu")

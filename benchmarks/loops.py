@@ -16,8 +16,9 @@ from torch import Tensor, nn
 
 from trainable.data import ArrayPart, DataSet
 from trainable.recipe import Recipe
+from trainable.training.classification import ClassificationTask
 from trainable.training.network import make_network
-from trainable.training.optim import applied_lr
+from trainable.training.optim import applied_lr, make_phases
 from trainable.training.precision import autocast, resolve
 from trainable.training.run import Run
 
@@ -100,6 +101,27 @@ def bare_loop(recipe: Recipe, data: DataSet, device: torch.device) -> Epoch:
         return at.trained
 
     return epoch
+
+
+def pure_step(recipe: Recipe, data: DataSet, device: torch.device) -> Callable[[], None]:
+    """Returns a step on one batch on the device: forward, backward and the optimizer's, nothing else."""
+    info, batch = data.info, recipe.loop.batch_size
+    torch.manual_seed(0)
+    model = make_network(recipe.model, info).to(device).to(memory_format=torch.channels_last).train()
+    images = torch.randn(batch, info.channels, info.image_size, info.image_size, device=device)
+    images = images.contiguous(memory_format=torch.channels_last)
+    labels = torch.arange(batch, device=device) % len(info.classes)
+    optimizer = make_phases(recipe.optimizer, model, batch_size=batch)[0].optimizer
+    task, cast = ClassificationTask(len(info.classes)), autocast(resolve(recipe.precision, device), device)
+
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        with cast:
+            logits = model(images)
+        task.loss(logits.float(), labels).backward()
+        optimizer.step()
+
+    return step
 
 
 def timm_pieces(recipe: Recipe, data: DataSet, device: torch.device) -> Epoch:

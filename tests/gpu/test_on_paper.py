@@ -90,8 +90,8 @@ LAUNCHES = {
 Those of a portion's augmentation are shared by the steps that are taken of it: two in most cases."""
 
 MOST_FOR_TECHNIQUES = 1.3
-"""With crop, flip, RandAugment, CutMix, erasing, clipping and averaged weights, a step of a small network launches
-at most so many times what it launches without them."""
+"""With crop, flip, RandAugment, CutMix, erasing, clipping and averaged weights, a step of a small network
+launches at most so many times what it launches without them."""
 
 BAND = 0.15
 """Another version of torch may launch more or less by such a part."""

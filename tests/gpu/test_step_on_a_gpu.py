@@ -84,6 +84,29 @@ def test_masks_and_teachers_come_to_on_a_gpu_what_they_do_on_a_cpu(name: str, tm
     assert results[1] == pytest.approx(results[0], rel=2e-3)
 
 
+@pytest.mark.parametrize("mixing", ["none", "cutmix"])
+def test_epochs_in_portions_have_the_losses_of_epochs_by_batches(mixing: str) -> None:
+    """Of a network whose kernels add in one order, whatever was tried before."""
+    values = {
+        "augmentation.crop.kind": "pad",
+        "augmentation.policy.kind": "randaugment",
+        "augmentation.masking.kind": "erasing",
+        "augmentation.mixing.kind": mixing,
+        "regularisation.averaging.kind": "ema",
+        "regularisation.clipping.kind": "norm",
+    }
+    results = []
+    for portion in (2**20, 0):
+        torch.manual_seed(0)
+        network = nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 3))
+        run = Run(small_recipe(values), data=data_set(), model=network, device=torch.device("cuda"))
+        run._loader.portion_images = portion
+        while not run.finished:
+            run.step()
+        results.append([(each.train_loss, each.val_loss) for each in run.history])
+    assert results[0] == results[1]
+
+
 @pytest.mark.parametrize("kind", ["fp32", "tf32", "bf16", "fp16"])
 def test_every_format_learns(kind: str) -> None:
     values = {"precision.kind": kind, "loop.epochs": 6, "model.width": 8}

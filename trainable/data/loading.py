@@ -37,10 +37,10 @@ both are on the loader's device."""
 
 PORTION_BATCHES = 32
 PORTION_BYTES = {"cuda": 16 * 2**20, "cpu": 2 * 2**20}
-"""Decoded images are augmented in portions of at most so many batches and bytes of pixels, and at least a batch.
+"""Decoded images are augmented in portions of at most so many batches and bytes of pixels, at least a batch.
 
-On a GPU these are 4,096 images of 32 px with 3 channels in batches of 128; a batch of large images keeps it busy
-by itself. On a CPU they stay in its caches. See docs/decisions/0053-portions.md."""
+On a GPU these are 4,096 images of 32 px with 3 channels in batches of 128; a batch of large images keeps it
+busy by itself. On a CPU they stay in its caches. See docs/decisions/0053-portions.md."""
 
 RESIDENT_SHARE = 4
 """Images stay on a GPU if all together take at most one part in so many of the run's share of its memory."""

@@ -402,6 +402,21 @@ def test_probing_ends_well_when_a_step_fails() -> None:
     assert torch.equal(run.model.state_dict()["stem.weight"], before)
 
 
+def test_an_epoch_in_portions_comes_to_what_it_comes_to_by_batches() -> None:
+    values = {
+        "loop.micro_batch": 6,
+        "augmentation.crop.kind": "pad",
+        "augmentation.policy.kind": "trivialaugment",
+        "augmentation.mixing.kind": "cutmix",
+        "augmentation.masking.kind": "erasing",
+    }
+    in_portions, by_batches = (Run(small_recipe(values), data=data_set()) for _ in range(2))
+    assert in_portions._loader.portion_images > 48
+    by_batches._loader.portion_images = 0
+    losses = [run.step().train_loss for run in (in_portions, by_batches)]
+    assert losses[0] == losses[1]
+
+
 def test_a_window_is_the_effective_batch_in_its_micro_batches() -> None:
     run = Run(small_recipe({"loop.micro_batch": 6}), data=data_set())
     with run.probing():
