@@ -18,7 +18,7 @@ from trainable.training.devices import wait_for
 from trainable.training.memory import CONTEXT_BYTES, give_back
 from trainable.training.run import Run
 
-IMAGES, FEWEST, MOST = 2_048, 8, 32  # steps timed, and again recorded: images are augmented many at once
+FEWEST = 8  # steps that are timed, and again recorded: whole portions, which are augmented at once
 
 
 def measure_footprint(run: Run) -> Footprint:
@@ -49,7 +49,7 @@ def busy_share(run: Run) -> float | None:
     (decisions/0055).
     """
     side = extreme_sizes(run.recipe.augmentation.size, run.data.info.image_size)[1]
-    steps = min(MOST, max(FEWEST, math.ceil(IMAGES / run.recipe.loop.batch_size)))
+    steps = run.steps_of_a_portion * math.ceil(FEWEST / run.steps_of_a_portion)
     windows = _endless_windows(run)
 
     def train() -> None:

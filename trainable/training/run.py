@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from trainable.data import DataSet, Split
 from trainable.data.arrays import as_tensor
-from trainable.data.loading import Batch, make_loader
+from trainable.data.loading import PORTION_BATCHES, Batch, make_loader
 from trainable.errors import StateError, crashes_named
 from trainable.models.cut import head_layers
 from trainable.models.norm_statistics import SMALLEST, average_buffers, measure_norm
@@ -170,6 +170,12 @@ class Run:
     def micro_batch(self) -> int:
         """Returns the most images that this rank trains on at once; fewer after memory ran out."""
         return self._trainer.micro_batch
+
+    @property
+    def steps_of_a_portion(self) -> int:
+        """Returns how many steps share what it takes to augment a portion of images, at least 1."""
+        batches = min(PORTION_BATCHES, self._loader.portion_images // self.micro_batch)
+        return max(1, batches // self._trainer.micro_batches)
 
     def step(self) -> EpochResult:
         """Trains one epoch and scores the validation part.

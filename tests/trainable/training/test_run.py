@@ -417,6 +417,15 @@ def test_an_epoch_in_portions_comes_to_what_it_comes_to_by_batches() -> None:
     assert losses[0] == losses[1]
 
 
+@pytest.mark.parametrize(
+    ("images", "micro_batch", "steps"), [(0, None, 1), (100, None, 6), (100, 8, 6), (10**6, None, 32)]
+)
+def test_a_portion_lasts_for_whole_steps(images: int, micro_batch: int | None, steps: int) -> None:
+    run = Run(small_recipe({"loop.micro_batch": micro_batch}), data=data_set())
+    run._loader.portion_images = images
+    assert run.steps_of_a_portion == steps
+
+
 def test_a_window_is_the_effective_batch_in_its_micro_batches() -> None:
     run = Run(small_recipe({"loop.micro_batch": 6}), data=data_set())
     with run.probing():
