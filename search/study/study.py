@@ -332,8 +332,11 @@ class Study(Spec):
             space = space.model_copy(update={"overrides": {**space.overrides, MODEL_NAME: chosen}})
         space = space.model_copy(update={"learn_from": tuple(map(absolute, space.learn_from))})
         first = tuple(absolute(each) if isinstance(each, str) else each for each in self.first)
+        resources = self.resources
+        if not resources.shares_gpus:  # so it goes on under a version that shares GPUs by default
+            resources = resources.model_copy(update={"pack": False})
         found = {"name": name, "storage": storage, "data": data, "base": base, "space": space, "first": first}
-        return self.model_copy(update=found)
+        return self.model_copy(update={**found, "resources": resources})
 
     def yaml(self) -> str:
         return to_yaml(self.model_dump(mode="json"), {})

@@ -174,6 +174,13 @@ def test_paths_are_made_absolute_once(tmp_path: Path, monkeypatch: pytest.Monkey
     assert study.resolved("mine") == study
 
 
+def test_a_study_that_shares_no_gpu_says_so_in_its_file_as_earlier_versions_do() -> None:
+    study = Study.from_tree(DIGITS).resolved("mine")
+    assert study.resources.pack is False
+    assert study == Study.from_tree({**DIGITS, "resources": {"pack": False}}).resolved("mine")
+    assert Study.from_tree({**DIGITS, "resources": {"pack": True}}).resolved("mine").resources.pack
+
+
 @pytest.mark.parametrize("base", [{"model": {"weights": "mine.pt"}}, {"model.weights": "mine.pt"}])
 def test_the_weights_path_is_made_absolute_where_it_stands(
     base: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
