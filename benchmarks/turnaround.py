@@ -45,7 +45,7 @@ PARTS = {
     "decoding the images": "data",
     "timing steps of the network": "timing",
     "finding what the study's probes ask for": "timing",
-    "trying how many trials share a GPU": "timing",
+    "measuring what a trial takes of a GPU": "timing",
     "starting Ray": "Ray",
 }  # of the time before the first trial, by stage; what is in none of these are facts and checks
 BUSY = " The machine was busy with other work, so every time is longer than on a quiet one."

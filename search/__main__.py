@@ -19,6 +19,7 @@ import typer
 from search.commands import of_a_search
 from search.commands.options import (
     FAILED,
+    IMPORTS,
     INTERRUPTED,
     Address,
     Download,
@@ -49,7 +50,6 @@ app = typer.Typer(
 )
 
 
-IMPORTS = "loading torch and Ray"
 DataPath = Annotated[str | None, typer.Option("--data", help="`digits`, a folder of images or a file.")]
 WHAT = typer.Argument(
     metavar="RECIPE|STUDY|DIR|DATA", help="A recipe or study in YAML, a search folder, or images."

@@ -10,6 +10,7 @@ import typer
 
 from search.commands.options import (
     FAILED,
+    IMPORTS,
     Address,
     Download,
     Folder,
@@ -20,6 +21,7 @@ from search.commands.options import (
 )
 from trainable.collector import paused
 from trainable.errors import UserError
+from trainable.stages import stage
 from trainable.terminal import tell
 
 
@@ -96,7 +98,7 @@ def audit_pruning(
     download: Download = False,
 ) -> None:
     """Train a sample of the stopped trials to their end: would a better one have been among them?"""
-    with paused():
+    with stage(IMPORTS), paused():
         from search.running import driver
 
     exit_with(driver.audit_pruning(folder, share, address=address, download=download))

@@ -13,6 +13,7 @@ from search.running.cluster_token import send_token
 from trainable.files.store import is_uri
 
 FAILED, HUNG_UP, INTERRUPTED, TERMINATED = 1, 129, 130, 143
+IMPORTS = "loading torch and Ray"  # a stage of commands that train
 EXIT_CODES = {
     "finished": 0,
     "failed": FAILED,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # Ray takes seconds to import
 
 HEADROOM = 1.25  # others may need more memory than the first: an optimizer with more state, averaged weights
 FILLED = 0.8  # a GPU that works so much of the time is full: one more would mostly slow the others down
-MOST = 8  # more were never measured; eight trained 6 to 8 times as many images as one (decisions/0055)
+MOST = 8  # more were never measured; eight trained 6.2 and 8.5 times as many images as one (decisions/0055)
 
 
 def shares_gpus(study: Study, trial: PerTrial, hardware: Hardware) -> bool:

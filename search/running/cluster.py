@@ -15,6 +15,7 @@ from search.running.leaving import leave_ray
 from search.running.private_ray import driver_settings, private_ray
 from search.running.switch import StopSwitch
 from trainable.errors import UserError
+from trainable.stages import stage
 
 RAY_SETTINGS = {
     "RAY_AIR_NEW_OUTPUT": "0",  # the new output engine prints boxes and ignores reporters
@@ -55,12 +56,13 @@ def joined(address: str) -> Iterator[Hardware]:
     import ray
 
     try:
-        ray.init(
-            address=address,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            job_config=driver_settings(),
-        )
+        with stage("joining the cluster"):
+            ray.init(
+                address=address,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                job_config=driver_settings(),
+            )
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise UserError(
             f"--address {address}: no Ray cluster answers: {str(error).strip().splitlines()[0]} "

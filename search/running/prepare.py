@@ -204,7 +204,8 @@ def prepare_again(
     check_unchanged(study.data.path, info, data.info)
     data.refuse_leaks(study.data)
     check_trials(study, search.space, facts)
-    check_networks(search.space, data.info, code.model, download=download)
+    with stage("building the networks"):
+        check_networks(search.space, data.info, code.model, download=download)
     weights = weights_of(search.space, search.first)
     _check_weights(search, weights, say)
     check_teacher(search.space, data.info, code.model, download=download)

@@ -167,7 +167,8 @@ def compiled(facts: Facts) -> Ruling[Compiling]:
 
 def _untimed(facts: Facts) -> str:
     longer = f"; a GPU is timed only for {GPU_IMAGES:,} images of training or more, as it takes minutes"
-    return longer if facts.gpus else ""
+    images = images_seen(facts) * facts.trials
+    return longer if facts.gpus and images < GPU_IMAGES else ""
 
 
 def _measured(facts: Facts) -> str:

@@ -11,6 +11,7 @@ from epoch_results import epoch_result
 from search.record.journal import EndEvent, Event, StartEvent, TrialEvent
 from tests.search.small_events import epoch
 from turnaround import (
+    PARTS,
     Stage,
     drop_from_page_cache,
     first_step,
@@ -34,6 +35,11 @@ def starts(number: int) -> StartEvent:
 
 def at(*times: float, events: list[Event]) -> list[Event]:
     return [event.model_copy(update={"time": time}) for time, event in zip(times, events, strict=True)]
+
+
+def test_every_stage_that_is_told_apart_is_one_of_a_search() -> None:
+    sources = [file.read_text() for folder in ("search", "trainable") for file in Path(folder).rglob("*.py")]
+    assert [what for what in PARTS if not any(f'"{what}"' in each for each in sources)] == []
 
 
 def test_the_stages_are_those_lines_of_a_log_that_have_seconds(tmp_path: Path) -> None:

@@ -131,6 +131,7 @@ class Loader(abc.ABC):
             for batch in self._trained_on(positions, epoch):
                 yield batch
                 done += 1
+                del batch  # else it keeps its portion, when memory has run out for the next one
             return
         except torch.OutOfMemoryError:
             if self.portion_images == 0:
@@ -223,9 +224,9 @@ class ArrayLoader(Loader):
         total = sum(pixels.nbytes for pixels in views.values())
         self.resident = device.type != "cuda" or may_reside(total, device_bytes(device), gpu_share)
         """This says whether views are copied to the device and stay there."""
-        if self.resident:
-            self.portion_images = portion_images(device, data.info.channels * data.info.image_size**2)
         self.side, self.train_side = data.info.image_size, train_side(data, recipe)
+        if self.resident:
+            self.portion_images = portion_images(device, data.info.channels * self.train_side**2)
         self.augment = make_augment(recipe.augmentation, data.info.flips, data.info.image_size)
         self.images: dict[View, Tensor] = {}
         """Views are copied to the device when first asked for: during a search, a test part is not."""

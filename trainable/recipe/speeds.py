@@ -15,8 +15,8 @@ MARGIN = 1.15
 """Another way to compute must be so much faster than the usual one: timings of one moment differ by less."""
 GPU_IMAGES = 24_000_000
 """On a GPU steps are timed for so many images of training or more. At 26,000 a second, the most that was
-measured, they take 15 minutes, of which a way that is faster by MARGIN saves two: the time that timing takes
-(docs/decisions/0057)."""
+measured in batches of 128, they take 15 minutes, of which a way that is faster by MARGIN saves two: the time
+that timing takes (docs/decisions/0057)."""
 
 AT_ONCE = 8  # so many trials begin before the first has compiled: most machines with GPUs have 8 at most
 

@@ -62,7 +62,7 @@ PREFIXES: dict[Split, str] = {"train": "train", "validation": "val", "test": "te
 STATE_VERSION = 2
 KERNEL_SEARCH_STEPS = 10_000
 """A run of fewer steps does not win back cuDNN's search for kernels, which takes some ten seconds a shape
-in each process, and gains a few percent of a step (docs/decisions/0057)."""
+in each process, and may gain a few percent of a step, which was not measured (docs/decisions/0057)."""
 
 
 class Run:
@@ -118,7 +118,9 @@ class Run:
         with self._generators(Use.WEIGHTS):
             network = given_or_made(model, recipe.model, info, download=download)
             network = with_loop_layers(network, self.recipe, ranks)
-            # here, on the host: on a GPU kernels would be prepared for these single images
+            if is_own:
+                network = network.to(self.device)  # it may compute there alone
+            # on the host, if it can be: a GPU would prepare kernels for these single images
             check_sizes(network, self.recipe, info)
             fewest = fewest_at_once(network, self.recipe, info, ranks)
             self.model = placed(network, self.recipe, ranks, self.device)
@@ -422,6 +424,6 @@ class Run:
         return stack
 
     def _searches_kernels(self) -> bool:
-        """Whether enough steps follow at one shape to earn cuDNN's search; scoring and probes never do."""
+        """Whether enough steps follow at one shape to earn cuDNN's search."""
         steps = self._trainer.steps * self.recipe.loop.epochs
         return self.recipe.augmentation.size.kind == "fixed" and steps >= KERNEL_SEARCH_STEPS

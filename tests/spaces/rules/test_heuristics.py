@@ -3,7 +3,7 @@
 import pytest
 
 from spaces.forms import types_of
-from spaces.rules import heuristics, optimizers, schedules
+from spaces.rules import heuristics, loops, optimizers, schedules
 from spaces.rules.rulings import log_log_interpolated, number_at, rounded, share_between
 from tests.spaces.small_facts import MILLION, base_recipe, digits_facts, imagenet_facts
 from trainable.recipe.speeds import Speed
@@ -145,3 +145,10 @@ def test_a_network_is_compiled_where_that_pays_over_all_trials(
     speeds = (usual, usual.model_copy(update={**compiled, "by_blocks": by_blocks}))
     facts = digits_facts(trials=trials, speeds=speeds)
     assert heuristics.fixed_by_rule(facts, base_recipe(facts), frozenset())["loop.compile"] == value
+
+
+@pytest.mark.parametrize(("gpus", "trials", "is_said"), [(1, 16, True), (1, 10**6, False), (0, 16, False)])
+def test_a_short_search_on_a_gpu_says_why_no_steps_are_timed(gpus: int, trials: int, is_said: bool) -> None:
+    facts = digits_facts(gpus=gpus, trials=trials, speeds=())
+    for ruling in (loops.precision(facts), loops.channels_last(facts)):
+        assert ("as it takes minutes" in ruling.reason) is is_said

@@ -1,5 +1,6 @@
 """Tests that batches are the same whatever the workers, the batch and what came before."""
 
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -142,20 +143,20 @@ def test_an_image_is_augmented_alike_whatever_its_batch_and_otherwise_by_epoch_a
     assert not torch.equal(epoch(make_loader(data, recipe(augmentation, seed=1), CPU), 3), first)
 
 
-def array_set(channels: int = 1) -> DataSet:
-    shape = (24, 8, 8, 3) if channels == 3 else (24, 8, 8)
+def array_set(channels: int = 1, side: int = 8) -> DataSet:
+    shape = (24, side, side, 3) if channels == 3 else (24, side, side)
     images = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
     labels = np.arange(24) % 2
-    spec = Data(path="noise", image_size=8, flips=("horizontal", "vertical"))
+    spec = Data(path="noise", image_size=side, flips=("horizontal", "vertical"))
     return from_arrays((images, labels), (images, labels), spec=spec)
 
 
-@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize(("channels", "side"), [(1, 8), (1, 28), (3, 32)])
 @pytest.mark.parametrize("augmentation", AUGMENTATIONS.values(), ids=AUGMENTATIONS)
 def test_portions_are_handed_out_as_the_batches_of_one_at_a_time(
-    augmentation: Augmentation, channels: int
+    augmentation: Augmentation, channels: int, side: int
 ) -> None:
-    loader = make_loader(array_set(channels), recipe(augmentation), CPU)
+    loader = make_loader(array_set(channels, side), recipe(augmentation), CPU)
     loader.portion_images = 0
     each = list(loader.train(BATCHES, 1))
 
@@ -214,6 +215,27 @@ def test_batches_come_one_at_a_time_after_memory_ran_out_for_a_portion() -> None
     loader.masking = (*masking, out_of_memory_above(4))
     with pytest.raises(torch.OutOfMemoryError):
         epoch(loader)
+
+
+def test_a_portion_is_free_when_memory_has_run_out_for_the_next_one() -> None:
+    loader = make_loader(array_set(), recipe(), CPU)
+    loader.portion_images = 12
+    portions: list[weakref.ref[torch.Tensor]] = []
+
+    def only_the_first(images: torch.Tensor, draws: Draws) -> torch.Tensor:
+        if portions and len(images) > 5:
+            raise torch.OutOfMemoryError("no memory for a second portion")
+        if portions:
+            assert portions[0]() is None
+        return images
+
+    loader.masking = (only_the_first,)
+    for images, _ in loader.train(BATCHES, 1):
+        if not portions:
+            assert images._base is not None
+            portions.append(weakref.ref(images._base))
+        del images
+    assert loader.portion_images == 0
 
 
 @pytest.mark.parametrize("augmentation", AUGMENTATIONS.values(), ids=AUGMENTATIONS)
@@ -367,10 +389,12 @@ def test_a_gpu_gets_the_images_of_the_cpu_and_holds_only_the_parts_it_was_asked_
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize(("channels", "side"), [(1, 8), (1, 28), (3, 32), (3, 224)])
 @pytest.mark.parametrize("augmentation", AUGMENTATIONS.values(), ids=AUGMENTATIONS)
-def test_portions_on_a_gpu_have_the_pixels_of_batches(augmentation: Augmentation, channels: int) -> None:
-    loader = make_loader(array_set(channels), recipe(augmentation), torch.device("cuda"))
+def test_portions_on_a_gpu_have_the_pixels_of_batches(
+    augmentation: Augmentation, channels: int, side: int
+) -> None:
+    loader = make_loader(array_set(channels, side), recipe(augmentation), torch.device("cuda"))
     assert loader.portion_images > 24
 
     in_slices = epoch(loader)
