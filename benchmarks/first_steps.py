@@ -41,6 +41,8 @@ CASES = (
 STEPS = 30
 """The rate is that of so many steps, after two."""
 
+OVER = "over the limit"
+
 Found = dict[str, float]
 
 
@@ -120,18 +122,19 @@ def _seconds(work: Callable[[], Any]) -> float:
 def page(found: dict[str, list[Found]]) -> str:
     """Return the table of all cases, with medians and ranges over processes."""
     rows = [
-        f"| {case} | {_range(each, 'first_seconds', '.1f')} | {_range(each, 'second_seconds', '.2f')} | "
-        f"{_range(each, 'images_per_second', ',.0f')} | {len(each)} |"
+        f"| {case} | {spread(each, 'first_seconds', '.1f')} | {spread(each, 'second_seconds', '.2f')} | "
+        f"{spread(each, 'images_per_second', ',.0f')} | {len(each)} |"
         for case, each in found.items()
     ]
     head = "| case | first step, s | second, s | then images/s | processes in time |\n|-|-|-|-|-|\n"
     return head + "\n".join(rows) + "\n"
 
 
-def _range(found: list[Found], key: str, form: str) -> str:
+def spread(found: list[Found], key: str, form: str) -> str:
+    """Return the median and the range over the processes that were done in time."""
     values = sorted(each[key] for each in found)
     if not values:
-        return "over the limit"
+        return OVER
     return f"{statistics.median(values):{form}} ({values[0]:{form}} to {values[-1]:{form}})"
 
 

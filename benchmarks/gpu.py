@@ -136,7 +136,7 @@ def compared(
 
 def compiled(options: argparse.Namespace, device: torch.device) -> tuple[dict[str, Any], str]:
     """Compares compiled steps with steps as they are; each measurement has a process of its own."""
-    from first_steps import CASES, Found, in_process
+    from first_steps import CASES, OVER, Found, in_process, spread
 
     batch = options.batch or 128
     asked = argparse.Namespace(side=options.side, batch=batch, device=options.device, limit=1200.0)
@@ -147,14 +147,16 @@ def compiled(options: argparse.Namespace, device: torch.device) -> tuple[dict[st
         record[name] = {CASES[0]: plain}
         for case in (each for each in CASES if "compiled" in each):
             with TemporaryDirectory() as code:
-                ones = (in_process(name, case, asked, code) for _ in range(1 + options.rounds))
-                cold, *warm = record[name][case] = [each for each in ones if each]
-            rates = [np.median([each["images_per_second"] for each in arm]) for arm in (plain, warm)]
-            again = sorted(each["first_seconds"] for each in warm)
-            seconds = f"{np.median(again):.1f} ({again[0]:.1f} to {again[-1]:.1f})"
+                cold = in_process(name, case, asked, code)
+                ones = (in_process(name, case, asked, code) for _ in range(options.rounds))
+                warm = [each for each in ones if each]
+            record[name] |= {f"{case}, cold": [cold] if cold else [], f"{case}, warm": warm}
+            first = f"{cold['first_seconds']:.1f}" if cold else OVER
+            rates = [[each["images_per_second"] for each in arm] for arm in (plain, warm)]
+            gain = f"{np.median(rates[1]) / np.median(rates[0]):.2f}" if all(rates) else OVER
             rows.append(
-                f"| {name} | {case} | {cold['first_seconds']:.1f} | {seconds} | {rates[1]:,.0f} | "
-                f"{rates[1] / rates[0]:.2f} |"
+                f"| {name} | {case} | {first} | {spread(warm, 'first_seconds', '.1f')} | "
+                f"{spread(warm, 'images_per_second', ',.0f')} | {gain} |"
             )
     table = "\n".join(rows)
     page = (

@@ -13,14 +13,18 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from network_costs import NETS as COSTED
 from report import described, environment, write
+from trainable.data import from_arrays
 from trainable.models.make import make_model
 from trainable.probes.speed import measure_speeds
 from trainable.recipe import Recipe
+from trainable.recipe.data import Data
 from trainable.recipe.speeds import Speed, fastest
+from trainable.recipe.training import Precision
 from trainable.training.devices import default_device
 
 NETS: dict[str, tuple[int, int, dict[str, Any]]] = {
@@ -36,7 +40,9 @@ def speeds_of(name: str) -> tuple[Speed, ...]:
     channels, side, values = NETS[name]
     spec = Recipe().with_values(values).model
     network = make_model(spec, classes=CLASSES, channels=channels, image_size=side)
-    return measure_speeds(network, (channels, side, side), default_device(), CLASSES)
+    part = np.zeros((CLASSES, side, side, channels), np.uint8), np.arange(CLASSES)
+    info = from_arrays(part, part, spec=Data(path="blank", image_size=side)).info
+    return measure_speeds(network, info, default_device(), Precision())
 
 
 def page(rates: Mapping[str, Rates], taken: Mapping[str, Sequence[str]]) -> Iterator[str]:

@@ -174,7 +174,7 @@ def threads_of(provenance: Provenance | None, say: Say) -> Iterator[None]:
 
 def _as_timed(recipe: Recipe, data: DataSet, device: torch.device, say: Say, *, download: bool) -> Recipe:
     """Returns the recipe with what timed steps of its network say in place of `auto`, where timing them pays:
-    number format and layout (`precision.channels_last: false` stays), and whether to compile by blocks."""
+    number format and layout, as far as `precision` leaves them open, and whether to compile by blocks."""
     info, chooses = data.info, recipe.loop.compile == "auto"
     images = recipe.loop.epochs * info.train_images
     if recipe.precision.kind != "auto" and not chooses:
@@ -182,17 +182,15 @@ def _as_timed(recipe: Recipe, data: DataSet, device: torch.device, say: Say, *, 
     if not pays_to_time(device.type, images):
         return _not_compiled(recipe, say, f"timing steps does not pay in {images:,} images of training")
     problem = problem_here(device.type, may_compile=True) if chooses else None
-    may_compile: Compiling = "blocks" if chooses and problem is None else False
+    compiling: Compiling = "blocks" if chooses and problem is None else False
     with global_generators(device, recipe.loop.seed):
         model = make_network(recipe.model.model_copy(update={"weights": None}), info, download=download)
-    shape = (info.channels, info.image_size, info.image_size)
-    measured = measure_speeds(
-        model, shape, device, len(info.classes), dense=info.dense, may_compile=may_compile
-    )
-    speeds = [each for each in measured if recipe.precision.channels_last or not each.channels_last]
+    speeds = measure_speeds(model, info, device, recipe.precision, compiling=compiling)
     timed = ", ".join(map(str, speeds))
     if chooses:
-        if speeds and pays_to_compile(speeds, images):
+        if problem is None and not any(each.compile_seconds is not None for each in speeds):
+            problem = "steps of the compiled network cannot be timed here: memory runs out, or torch fails"
+        if problem is None and pays_to_compile(speeds, images):
             say(f"loop.compile: blocks, which saves twice what it takes (timed, images a second: {timed})")
             recipe = recipe.with_values({"loop.compile": "blocks"})
         else:

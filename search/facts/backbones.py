@@ -37,6 +37,7 @@ from trainable.probes.speed import measure_speeds
 from trainable.recipe import Recipe
 from trainable.recipe.models import OF_ANY_NETWORK, OWN_WEIGHTS
 from trainable.recipe.speeds import fastest
+from trainable.recipe.training import Precision
 from trainable.recipe.yamlfile import write_whole
 from trainable.training.network import make_network
 from trainable.training.origins import versions
@@ -202,6 +203,6 @@ def _costs(network: nn.Module, data: DataSet, device: torch.device) -> Costs:
     """Returns the costs of a network whose weights are no longer needed: timing changes them."""
     shape = (data.info.channels, data.info.image_size, data.info.image_size)
     size = training_bytes(network, shape)
-    speeds = measure_speeds(network, shape, device, len(data.info.classes))
+    speeds = measure_speeds(network, data.info, device, Precision())
     rate = fastest(speeds).images_per_second if speeds else 0.0
     return Costs(count_parameters(network), rate, size)

@@ -65,7 +65,7 @@ def cache_file(base: Recipe, device: DeviceKind, cpus: int = 1) -> Path:
         "resize": tree["evaluation"]["resize"],
         "model": tree["model"],
         "weights": _local_network(base.model),
-        "precision": tree["precision"]["kind"],
+        "precision": tree["precision"],
         "device": device,
         "compile": tree["loop"]["compile"],
         "cpus": cpus if "auto" in (base.precision.kind, base.loop.compile) else None,
@@ -85,6 +85,7 @@ def speeds_file(base: Recipe, info: DataInfo, device: DeviceKind, cpus: int) -> 
 
     follows_from = {
         "model": base.model.model_dump(mode="json", exclude={"weights"}),
+        "precision": base.precision.model_dump(mode="json"),
         "compile": base.loop.compile,
         "folder": _local_network(base.model),
         "images": (info.channels, info.image_size, len(info.classes), info.dense),

@@ -173,7 +173,7 @@ def measured_anew(
         file = speeds_file(base, info, kind, trial.cpus) if build is None else None
         speeds = read_speeds(file) if file is not None else ()
         if not speeds and _is_timed(base, info, trial, trials):
-            speeds = _speeds(model, info, trial, base.loop.compile)
+            speeds = _speeds(model, base, info, trial)
             if file is not None:
                 write_speeds(file, speeds)
         facts = facts.model_copy(update={"speeds": speeds})
@@ -197,7 +197,7 @@ def _is_open(base: Recipe) -> bool:
     return base.precision.kind == "auto" or base.loop.compile == "auto"
 
 
-def _speeds(model: nn.Module, info: DataInfo, trial: PerTrial, compiling: Compiling) -> tuple[Speed, ...]:
+def _speeds(model: nn.Module, base: Recipe, info: DataInfo, trial: PerTrial) -> tuple[Speed, ...]:
     """Returns how fast a network trains on a trial's device; it is of no use afterwards.
 
     Compiled it is timed where that is open: by blocks if a person asks for `auto`, and else as a whole on a
@@ -209,15 +209,13 @@ def _speeds(model: nn.Module, info: DataInfo, trial: PerTrial, compiling: Compil
     from trainable.training.devices import default_device, problem_here, threads
 
     device = default_device() if trial.gpus else torch.device("cpu")
-    shape = (info.channels, info.image_size, info.image_size)
+    asked = base.loop.compile
+    compiling: Compiling = False
     with threads(trial.cpus):
-        may_compile: Compiling = False
-        if compiling == "auto" or (compiling is False and device.type == "cuda"):
+        if asked == "auto" or (asked is False and device.type == "cuda"):
             able = problem_here(device.type, may_compile=True) is None
-            may_compile = able and ("blocks" if compiling == "auto" else True)
-        return measure_speeds(
-            model, shape, device, len(info.classes), dense=info.dense, may_compile=may_compile
-        )
+            compiling = able and ("blocks" if asked == "auto" else True)
+        return measure_speeds(model, info, device, base.precision, compiling=compiling)
 
 
 def with_written_facts(facts: Facts, study: Study) -> Facts:

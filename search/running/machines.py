@@ -8,6 +8,7 @@ from search.facts.hardware import Hardware, PerTrial
 from search.facts.measured import Say
 from spaces.space import Space
 from trainable.errors import UserError
+from trainable.recipe.training import COMPILED
 
 ANSWER_SECONDS = 300.0
 """Importing PyTorch takes a machine seconds, and minutes where its packages come over a slow network."""
@@ -19,7 +20,7 @@ def check_machines(trial: PerTrial, space: Space, hardware: Hardware, say: Say) 
     Only what a trial needs is looked at: GPUs where it has one, compilers where its network may be compiled.
     If trials train without a GPU since PyTorch cannot use this machine's driver, it says so.
     """
-    may_compile = any(space.may_have("loop.compile", each) for each in (True, "blocks"))
+    may_compile = any(space.may_have("loop.compile", each) for each in COMPILED)
     if hardware.cluster:
         _check_cluster("cuda" if trial.gpus else "cpu", may_compile)
     else:

@@ -19,12 +19,11 @@ from trainable.recipe import Recipe
 from trainable.recipe.distillation import SECTION, Distillation
 from trainable.recipe.models import ENCODER, MODEL_NAME, OUTPUT_STRIDE, Model, SmpModel, network_name
 from trainable.recipe.trained_files import teacher_files
-from trainable.recipe.training import Compiling
+from trainable.recipe.training import COMPILED
+from trainable.stages import stage
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from trainable.models.own import BuildModel
-
-COMPILED: tuple[Compiling, ...] = (True, "blocks")
 
 
 def check_networks(
@@ -57,20 +56,21 @@ def what_is_compiled(
     space: Space, info: DataInfo, build: BuildModel | None = None, *, download: bool = False
 ) -> Iterator[str]:
     """Yield in a line what trials compile, by the example of the documented recipe's network."""
-    from trainable.training.compiling import compile_in_place
+    from trainable.training.compiling import compiled_parts
     from trainable.training.network import make_network
 
-    own = space.recipe(space.own)
-    for compiling in COMPILED:
-        if space.may_have("loop.compile", compiling):
-            spec = own.model.model_copy(update={"weights": None})
-            network = make_network(spec, info, build=build, download=download)
-            one_size = own.augmentation.size.kind == "fixed"
-            words = compile_in_place(network, compiling, one_size=one_size)
-            yield (
-                f"loop.compile {shown(compiling)}: the first step of a trial compiles {words}; what this "
-                "machine has compiled before is read from its disk"
-            )
+    chosen = [each for each in COMPILED if space.may_have("loop.compile", each)]
+    if not chosen:
+        return
+    spec = space.recipe(space.own).model.model_copy(update={"weights": None})
+    with stage("building the network"):
+        network = make_network(spec, info, build=build, download=download)
+    for compiling in chosen:
+        yield (
+            f"loop.compile {shown(compiling)}: the first step of a trial compiles "
+            f"{compiled_parts(network, compiling)}; what this machine has compiled before is read from its "
+            "disk"
+        )
 
 
 def check_first_networks(

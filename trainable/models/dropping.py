@@ -148,16 +148,32 @@ def draw_alike(block: nn.Module) -> None:
 
     As a number it is compiled into the code, and so each block, having another one, into code of its own.
     """
-    from timm.layers.drop import DropPath
-    from torchvision.ops import StochasticDepth
-
     device = next(block.parameters()).device
     for parent in block.modules():
         for name, layer in parent.named_children():
-            if isinstance(layer, StochasticDepth) and layer.mode == "row":
-                setattr(parent, name, DropsImages(layer.p, device).train(layer.training))
-            elif isinstance(layer, DropPath) and layer.scale_by_keep:
-                setattr(parent, name, DropsImages(layer.drop_prob, device).train(layer.training))
+            if (probability := _dropped_images(layer)) is not None:
+                setattr(parent, name, DropsImages(probability, device).train(layer.training))
+
+
+def text_alike(block: nn.Module) -> str:
+    """Return torch's text of a block as it is after `draw_alike`."""
+    text = repr(block)
+    for layer in block.modules():
+        if _dropped_images(layer) is not None:
+            text = text.replace(repr(layer), f"{DropsImages.__name__}()")
+    return text
+
+
+def _dropped_images(layer: nn.Module) -> float | None:
+    """The share of images that a layer of the libraries drops, as DropsImages does; None for other layers."""
+    from timm.layers.drop import DropPath
+    from torchvision.ops import StochasticDepth
+
+    if isinstance(layer, StochasticDepth) and layer.mode == "row":
+        return float(layer.p)
+    if isinstance(layer, DropPath) and layer.scale_by_keep:
+        return float(layer.drop_prob)
+    return None
 
 
 class DropsImages(nn.Module):
@@ -166,12 +182,14 @@ class DropsImages(nn.Module):
 
     def __init__(self, probability: float, device: torch.device) -> None:
         super().__init__()
-        # no buffer: an average of the network, made before, has none
-        self.kept = torch.tensor(1.0 - probability, device=device)
+        # no buffers: an average of the network, made before, has none
+        kept = 1.0 - probability
+        self.kept = torch.tensor(kept, device=device)
+        self.divisor = torch.tensor(kept or 1.0, device=device)  # 1 where every image is dropped
 
     def forward(self, inputs: Tensor) -> Tensor:
         if not self.training:
             return inputs
         shape = [len(inputs)] + [1] * (inputs.ndim - 1)
         drawn = torch.rand(shape, device=inputs.device)
-        return inputs * (drawn < self.kept) / self.kept
+        return inputs * (drawn < self.kept) / self.divisor

@@ -7,6 +7,7 @@ convolutions have no kernels for it.
 
 On a GPU each new shape, format and layout takes cuDNN seconds, in each process (docs/decisions/0057). So few
 are tried: one batch, in the half format that it has units for, in both layouts if there are convolutions.
+What a recipe names is not open, and nothing else is timed: else compiling would be judged by other steps.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from itertools import product
 import torch
 from torch import Tensor, nn
 
+from trainable.data import DataInfo
 from trainable.recipe.speeds import Format, Speed, fastest
-from trainable.recipe.training import Compiling
+from trainable.recipe.training import Compiling, Precision
 from trainable.stages import stage
 from trainable.training import precision
 from trainable.training.compiling import compile_in_place, forget_compiled, while_training
@@ -44,24 +46,25 @@ Way = tuple[Format, bool]
 @stage("timing steps of the network")
 def measure_speeds(
     model: nn.Module,
-    shape: tuple[int, int, int],
+    info: DataInfo,
     device: torch.device,
-    classes: int,
+    spec: Precision,
     *,
-    dense: bool = False,
-    may_compile: Compiling = False,
+    compiling: Compiling = False,
 ) -> tuple[Speed, ...]:
-    """Returns the speed of whole steps in each way worth trying, the usual one first; empty if the images do
-    not fit into memory. If it `may_compile`, the last is that of the fastest way, compiled so.
+    """Returns the speed of whole steps in each way worth trying that a recipe's `precision` leaves open, the
+    usual one first; empty if the images do not fit into memory. The last is that of the fastest way, compiled,
+    where `compiling` names how.
 
-    The model is trained on noise, images of `shape` [C, H, W], and is of no use afterwards. A `dense` one
-    learns masks of their size, by the cross-entropy of each of its heads. It is each way's quickest step that
-    counts, and ways take turns, since other programs may use the processors too.
+    The model is trained on noise of the images' shape, and is of no use afterwards. A dense one learns masks
+    of their size, by the cross-entropy of each of its heads. It is each way's quickest step that counts, and
+    ways take turns, since other programs may use the processors too. Raises RecipeError for a format that
+    the device does not have.
     """
     model = model.to(device).train()
+    ways = _ways(model, device, spec)
     try:
-        batch = _batch(model, shape, device, classes, dense=dense)
-        ways = _ways(model, device)
+        batch = _batch(model, info, device, ways[0])
         quickest = dict.fromkeys(ways, math.inf)
         began = time.perf_counter()
         for done in range(MOST_ROUNDS):
@@ -75,7 +78,7 @@ def measure_speeds(
             Speed(number_format=each, channels_last=last, images_per_second=images / quickest[each, last])
             for each, last in ways
         )
-        return (*speeds, *_compiled(model, batch, fastest(speeds), may_compile))
+        return (*speeds, *_compiled(model, batch, fastest(speeds), compiling))
     except Exception as error:
         if not ran_out(error):
             raise
@@ -83,13 +86,14 @@ def measure_speeds(
         return ()
 
 
-def _ways(model: nn.Module, device: torch.device) -> list[Way]:
-    """On a CPU every format that it has units for, in both layouts."""
-    formats = precision.formats_of(device)
-    if device.type != "cuda":
-        return list(product(formats, (True, False)))
-    has_layout = any(isinstance(each, CONVOLUTIONS) for each in model.modules())
-    return [(formats[0], True), (formats[0], False)] if has_layout else [(formats[0], True)]
+def _ways(model: nn.Module, device: torch.device, spec: Precision) -> list[Way]:
+    """On a CPU every format that it has units for, in both layouts; only what the recipe leaves open."""
+    if spec.kind != "auto":
+        return [(precision.resolve(spec, device), spec.channels_last)]
+    formats, is_gpu = precision.formats_of(device), device.type == "cuda"
+    has_layout = not is_gpu or any(isinstance(each, CONVOLUTIONS) for each in model.modules())
+    layouts = (True, False) if spec.channels_last and has_layout else (spec.channels_last,)
+    return list(product(formats[:1] if is_gpu else formats, layouts))
 
 
 def _compiled(
@@ -116,16 +120,14 @@ def _compiled(
     yield eager.model_copy(update={**compiled, "images_per_second": len(batch[0]) / quickest})
 
 
-def _batch(
-    model: nn.Module, shape: tuple[int, int, int], device: torch.device, classes: int, *, dense: bool
-) -> tuple[Tensor, Tensor]:
+def _batch(model: nn.Module, info: DataInfo, device: torch.device, usual: Way) -> tuple[Tensor, Tensor]:
     """Returns images [B, C, H, W], and labels [B] or masks [B, H, W]."""
-    usual: Way = (precision.formats_of(device)[0], True)
+    sides = (info.image_size, info.image_size)
     for size in SIZES[device.type]:
         generator = torch.Generator().manual_seed(0)
-        images = torch.randn(size, *shape, generator=generator).to(device)
-        targets = (size, *shape[1:]) if dense else (size,)
-        labels = torch.arange(math.prod(targets)).view(targets) % classes
+        images = torch.randn(size, info.channels, *sides, generator=generator).to(device)
+        targets = (size, *sides) if info.dense else (size,)
+        labels = torch.arange(math.prod(targets)).view(targets) % len(info.classes)
         batch = images, labels.to(device)
         _step(model, *batch, usual)
         if 2 * _timed(partial(_step, model, *batch, usual), device) > STEP_SECONDS:

@@ -157,6 +157,8 @@ Compiling = Literal[False, True, "blocks", "auto"]
 which those of one kind share their code, so that minutes become seconds; or what pays. A search and
 `tunebook train` replace `auto` by what timed steps say. Elsewhere it compiles nothing."""
 
+COMPILED: tuple[Compiling, ...] = (True, "blocks")  # the network trains compiled
+
 
 class Loop(Spec):
     epochs: Annotated[
@@ -217,7 +219,7 @@ class Loop(Spec):
     @property
     def compiles(self) -> bool:
         """Whether the network trains compiled, as a whole or by blocks."""
-        return self.compile not in (False, "auto")
+        return self.compile in COMPILED
 
 
 def each_kind_once(metrics: tuple[Metric, ...]) -> tuple[Metric, ...]:

@@ -21,7 +21,7 @@ from torch import nn
 
 from trainable.files.cache import cache_root
 from trainable.files.temporary import locked_folder
-from trainable.models.dropping import draw_alike
+from trainable.models.dropping import draw_alike, text_alike
 from trainable.models.layers import repeated_blocks
 from trainable.recipe.training import Compiling
 from trainable.training.devices import machine_name
@@ -32,45 +32,52 @@ MOST_GRAPHS = 64  # of one function: one for each kind of block; torch's 8 are m
 logger = logging.getLogger(__name__)
 
 
-def compile_in_place(model: nn.Module, compiling: Compiling, *, one_size: bool) -> str:
-    """Compile what a recipe's `loop.compile` names; the names of weights stay.
-
-    Nothing is compiled before the first step. With `one_size`, images always have the same one. Returns in
-    words what is compiled, or nothing if nothing is.
-    """
+def compiled_parts(model: nn.Module, compiling: Compiling) -> str:
+    """Return in words what a recipe's `loop.compile` compiles of a network; nothing if nothing is."""
     match compiling:
         case False | "auto":
             return ""
         case True:
-            keep_code()
-            model.compile()
             return "the whole network"
         case "blocks":
-            keep_code()
-            return _compile_blocks(model, one_size=one_size)
+            blocks, kinds = _alike_blocks(model)
+            if not blocks:
+                return "the whole network, as it repeats no block"
+            return f"{len(blocks)} blocks, of {'one kind' if kinds == 1 else f'{kinds} kinds'}"
         case _:
             assert_never(compiling)
 
 
-def _compile_blocks(model: nn.Module, *, one_size: bool) -> str:
-    """Compile each repeated block, where some are of one kind: these share their code."""
-    blocks = repeated_blocks(model)
-    for each in blocks.values():
+def compile_in_place(model: nn.Module, compiling: Compiling, *, one_size: bool) -> str:
+    """Compile what a recipe's `loop.compile` names; the names of weights stay.
+
+    Nothing is compiled before the first step. With `one_size`, images always have the same one. Returns what
+    `compiled_parts` does.
+    """
+    if not (parts := compiled_parts(model, compiling)):
+        return parts
+    keep_code()
+    blocks = _alike_blocks(model)[0] if compiling == "blocks" else []
+    for each in blocks:
         draw_alike(each)
-    kinds = {_kind(each) for each in blocks.values()}
-    if len(kinds) == len(blocks):
-        model.compile()
-        return "the whole network, as it repeats no block"
-    for each in blocks.values():
         # by default torch takes the next kind's sizes for ones that change, and its kernels are slower
         each.compile(dynamic=False if one_size else None)
-    return f"{len(blocks)} blocks, of {'one kind' if len(kinds) == 1 else f'{len(kinds)} kinds'}"
+    if not blocks:
+        model.compile()
+    return parts
+
+
+def _alike_blocks(model: nn.Module) -> tuple[list[nn.Module], int]:
+    """The repeated blocks and the number of their kinds; none where no two of them would share code."""
+    blocks = list(repeated_blocks(model).values())
+    kinds = len({_kind(each) for each in blocks})
+    return (blocks, kinds) if kinds < len(blocks) else ([], 0)
 
 
 def _kind(block: nn.Module) -> tuple[object, ...]:
     """What a block has in common with those that share its code; hooks are compiled with it."""
     hooks = [id(hook) for each in block.modules() for hook in each._forward_hooks.values()]
-    return repr(block), *(each.shape for each in block.parameters()), *hooks
+    return text_alike(block), *(each.shape for each in block.parameters()), *hooks
 
 
 @contextmanager

@@ -30,6 +30,7 @@ from trainable.probes.speed import measure_speeds
 from trainable.ranks import Ranks
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data
+from trainable.recipe.training import Precision
 from trainable.training.run import Run
 from trainable.tune.seat import Seat
 from trainable.tune.worker import Worker
@@ -310,11 +311,11 @@ class Placed(SmallResNet):
 def _shown() -> dict[str, list[str]]:
     """Returns the batches that a network is given while its steps are timed, and in a run that scores a part
     in batches of which the last would be smaller: for each cuDNN prepares kernels."""
+    case = Case({**BF16, "evaluation.batch_size": 16, "loop.epochs": 2}, side=16)
     with on_paper(), _batches_shown() as timed:
         network = Placed(depth=8, width=4, stem_stride=1, classes=CLASSES, channels=3)
         nn.Module.to(network, "cuda")
-        measure_speeds(network, (3, 16, 16), torch.device("cuda"), CLASSES)
-    case = Case({**BF16, "evaluation.batch_size": 16, "loop.epochs": 2}, side=16)
+        measure_speeds(network, _data(case).info, torch.device("cuda"), Precision())
     with on_paper(), _batches_shown() as trained:
         run = Run(small_recipe(dict(case.values)), data=_data(case), device=torch.device("cuda"))
         run.step()

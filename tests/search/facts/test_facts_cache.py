@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 import torch
 
-from search.facts.cache import cache_file, cache_folder, read_cached, write_cached
+from search.facts.cache import cache_file, cache_folder, read_cached, speeds_file, write_cached
 from search.facts.hardware import PerTrial
 from search.facts.measured import cached_or_measured, measured_anew
 from tests.spaces.small_facts import digits_facts
 from tests.trainable.data_forms import saved_by_path, write_csv
 from tests.trainable.small_images import write_image
 from tests.trainable.small_masks import bands, write_mask, write_pairs
+from tests.trainable.small_runs import data_set
 from tests.trainable.small_segmentations import mask_recipe
 from trainable.recipe import Recipe
 from trainable.recipe.speeds import Speed
@@ -187,6 +188,24 @@ def test_images_that_have_changed_are_measured_anew(images: Path) -> None:
 
 def test_the_kind_of_device_decides_what_is_measured(images: Path) -> None:
     assert cache_file(recipe(images), "cpu") != cache_file(recipe(images), "cuda")
+
+
+@pytest.mark.parametrize("named", [{"precision__kind": "fp32"}, {"precision__channels_last": False}])
+def test_speeds_are_remembered_for_what_a_recipe_leaves_open(images: Path, named: dict[str, Any]) -> None:
+    plain, other = recipe(images, loop__compile="auto"), recipe(images, loop__compile="auto", **named)
+    info = data_set().info
+    assert speeds_file(other, info, "cpu", 1) != speeds_file(plain, info, "cpu", 1)
+    assert cache_file(other, "cpu") != cache_file(plain, "cpu")
+
+
+def test_a_search_times_nothing_but_the_number_format_and_layout_that_it_trains_in(
+    images: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    monkeypatch.setattr("trainable.probes.speed.SECONDS", 0.0)
+    named = {"precision__kind": "fp32", "precision__channels_last": False}
+    facts = cached_or_measured(recipe(images, loop__compile="auto", **named), CPU).facts
+    assert [each.way for each in facts.speeds] == ["fp32 contiguous"]
 
 
 def test_a_trials_own_values_do_not(images: Path) -> None:

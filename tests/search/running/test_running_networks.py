@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from spaces.space import Dimension, Space
 from tests.trainable.small_runs import data_set
 from trainable.recipe import Recipe
 from trainable.recipe.training import Compiling
+from trainable.training.compiling import CACHE_VARIABLE
 
 DECODERS, ENCODERS = ("unet", "deeplabv3plus"), ("resnet10t", "resnet18")
 
@@ -60,7 +62,13 @@ def test_a_teacher_in_this_machines_copy_of_a_store_is_named_where_other_machine
         ("blocks", ["loop.compile blocks: the first step of a trial compiles 9 blocks, of 5 kinds"]),
     ],
 )
-def test_a_search_says_what_its_trials_compile(compiling: Compiling, said: list[str]) -> None:
+def test_a_search_says_what_its_trials_compile_and_prepares_nothing_for_it(
+    compiling: Compiling, said: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv(CACHE_VARIABLE, raising=False)
     base = Recipe().with_values({"model.width": 4, "model.depth": 20, "loop.compile": compiling})
     lines = list(what_is_compiled(Space(base, (), {}), data_set().info))
     assert [line.partition(";")[0] for line in lines] == said
+    assert CACHE_VARIABLE not in os.environ
+    assert not list(tmp_path.iterdir())

@@ -20,6 +20,7 @@ from trainable.probes.lr_find import lr_find
 from trainable.probes.network_cost import key_of_cost, measure_cost
 from trainable.probes.speed import measure_speeds
 from trainable.recipe import Recipe
+from trainable.recipe.training import Precision
 from trainable.train import train
 from trainable.training.precision import formats_of
 from trainable.training.run import Run
@@ -59,10 +60,11 @@ class TwoHeads(DenseNetwork):
         return (main, self.other(features)) if self.training else main
 
 
-def test_every_format_is_timed_on_masks_and_on_every_head() -> None:
+def test_every_format_is_timed_on_masks_and_on_every_head(data: DataSet) -> None:
     net = TwoHeads()
     before = net.other.weight.detach().clone()
-    found = measure_speeds(net, (3, 16, 16), CPU, 3, dense=True)
+    assert data.info.dense
+    found = measure_speeds(net, data.info, CPU, Precision())
     ways = [(each.number_format, each.channels_last) for each in found]
     assert ways == [(each, last) for each in formats_of(CPU) for last in (True, False)]
     assert min(each.images_per_second for each in found) > 0.0

@@ -14,10 +14,13 @@ from tests.trainable.small_runs import data_set, small_recipe
 from trainable.models.small_resnet import SmallResNet
 from trainable.probes.speed import measure_speeds
 from trainable.recipe.speeds import GPU_IMAGES, Format, Speed, fastest, pays_to_compile, pays_to_time
+from trainable.recipe.training import Precision
 from trainable.train import train
 from trainable.training.precision import formats_of
 
 CPU = torch.device("cpu")
+INFO = data_set().info
+OPEN = Precision()  # nothing of it is named
 
 
 def speed(number_format: Format, rate: float, *, channels_last: bool = True) -> Speed:
@@ -37,10 +40,27 @@ def test_the_fastest_of_several_is_taken() -> None:
 @pytest.mark.slow("trains for a probe")
 def test_every_format_of_the_device_is_timed_in_both_layouts() -> None:
     net = SmallResNet(depth=8, width=8, stem_stride=1, classes=3, channels=1)
-    found = measure_speeds(net, (1, 8, 8), CPU, 3)
+    found = measure_speeds(net, INFO, CPU, OPEN)
     ways = [(each.number_format, each.channels_last) for each in found]
     assert ways == [(each, last) for each in formats_of(CPU) for last in (True, False)]
     assert min(each.images_per_second for each in found) > 0.0
+
+
+@pytest.mark.parametrize(
+    ("named", "timed"),
+    [
+        ({"kind": "fp32"}, [("fp32", True)]),
+        ({"kind": "bf16", "channels_last": False}, [("bf16", False)]),
+        ({"channels_last": False}, [(each, False) for each in formats_of(CPU)]),
+    ],
+)
+def test_what_a_recipe_names_is_not_compared_with_anything(
+    named: dict[str, Any], timed: list[tuple[Format, bool]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainable.probes.speed.SECONDS", 0.0)
+    net = SmallResNet(depth=8, width=4, stem_stride=1, classes=3, channels=1)
+    found = measure_speeds(net, INFO, CPU, Precision(**named))
+    assert [(each.number_format, each.channels_last) for each in found] == timed
 
 
 @pytest.mark.parametrize(("images", "pays"), [(10_000, False), (30_000, True)])
@@ -86,7 +106,7 @@ class OnlyFast(nn.Module):
 @pytest.mark.skipif(len(formats_of(CPU)) < 2, reason="this processor has one format alone")
 def test_a_network_that_is_faster_in_bf16_is_trained_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainable.probes.speed.SECONDS", 3.0)  # other programs may slow a few rounds
-    assert fastest(measure_speeds(OnlyFast(), (1, 8, 8), CPU, 3)).number_format == "bf16"
+    assert fastest(measure_speeds(OnlyFast(), INFO, CPU, OPEN)).number_format == "bf16"
 
 
 def test_memory_that_runs_out_leaves_the_choice_to_the_device() -> None:
@@ -94,7 +114,7 @@ def test_memory_that_runs_out_leaves_the_choice_to_the_device() -> None:
         def forward(self, images: torch.Tensor) -> torch.Tensor:
             raise torch.OutOfMemoryError
 
-    assert measure_speeds(TooLarge(), (1, 8, 8), CPU, 3) == ()
+    assert measure_speeds(TooLarge(), INFO, CPU, OPEN) == ()
 
 
 @pytest.mark.slow("trains for a probe")
@@ -119,7 +139,7 @@ def test_the_fastest_way_is_timed_compiled_too(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=backend))
     net = SmallResNet(depth=8, width=8, stem_stride=1, classes=3, channels=1)
-    *eager, compiled = measure_speeds(net, (1, 8, 8), CPU, 3, may_compile=True)
+    *eager, compiled = measure_speeds(net, INFO, CPU, OPEN, compiling=True)
     assert graphs
     assert all(each.compile_seconds is None for each in eager)
     best = fastest(eager)
@@ -129,17 +149,32 @@ def test_the_fastest_way_is_timed_compiled_too(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.slow("compiles networks")
-def test_train_replaces_auto_by_what_compiling_by_blocks_saves(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("last", "way"), [(True, "fp32 channels_last"), (False, "fp32 contiguous")])
+def test_train_replaces_auto_by_what_compiling_by_blocks_saves(
+    last: bool, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
-    recipe = small_recipe({"loop.epochs": 1, "loop.compile": "auto", "model.depth": 14})
+    values = {"loop.epochs": 1, "loop.compile": "auto", "precision.channels_last": last}
+    recipe = small_recipe({**values, "model.depth": 14})
     lines: list[str] = []
     outcome = train(recipe, data=data_set(), say=lines.append)
     assert outcome.recipe.loop.compile is False
     assert any(
-        line.startswith("loop.compile: false: it does not save twice") and "compiled by blocks in" in line
+        line.startswith("loop.compile: false: it does not save twice")
+        and f"{way} compiled by blocks in" in line
         for line in lines
     )
     assert not any(line.startswith("precision: ") for line in lines)
+
+
+def test_train_does_not_say_that_it_compared_what_could_not_be_timed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("trainable.train.problem_here", lambda *_, **__: None)
+    monkeypatch.setattr("trainable.train.measure_speeds", lambda *_, **__: ())
+    lines: list[str] = []
+    train(small_recipe({"loop.epochs": 1, "loop.compile": "auto"}), data=data_set(), say=lines.append)
+    assert any(line.startswith("loop.compile: false: steps of the compiled network cannot") for line in lines)
 
 
 def test_train_does_not_compile_a_network_of_your_own_by_choice() -> None:
@@ -158,5 +193,5 @@ def test_a_network_that_cannot_be_compiled_is_trained_as_it_is(monkeypatch: pyte
 
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=backend))
     net = SmallResNet(depth=8, width=8, stem_stride=1, classes=3, channels=1)
-    found = measure_speeds(net, (1, 8, 8), CPU, 3, may_compile=True)
+    found = measure_speeds(net, INFO, CPU, OPEN, compiling=True)
     assert len(found) == 2 * len(formats_of(CPU))

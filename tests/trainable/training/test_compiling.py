@@ -22,6 +22,7 @@ from trainable.training import compiling
 from trainable.training.compiling import (
     CACHE_VARIABLE,
     compile_in_place,
+    compiled_parts,
     forget_compiled,
     keep_code,
     while_training,
@@ -156,6 +157,37 @@ def test_a_branch_is_dropped_for_as_many_images_as_before(drops: Callable[[float
             assert bool((dropped[:, 0] == dropped[:, 1]).all())
             assert (dropped[:, 0] == 0.0).float().mean().item() == pytest.approx(0.25, abs=0.03)
     assert torch.equal(ours.eval()(images), images)
+
+
+@pytest.mark.parametrize("drops", [of_torchvision, of_timm])
+def test_a_branch_that_is_always_dropped_is_nothing(drops: Callable[[float], nn.Module]) -> None:
+    blocks = nn.Sequential(Block(4, drops(1.0)), Block(4, drops(1.0)))
+    compile_in_place(blocks, "blocks", one_size=True)
+    images = torch.ones(5, 3, requires_grad=True)
+    dropped = blocks[0].drops(images)
+    dropped.sum().backward()
+    assert dropped.count_nonzero() == 0
+    assert images.grad is not None
+    assert images.grad.count_nonzero() == 0
+
+
+@pytest.mark.parametrize("drops", [of_torchvision, of_timm])
+def test_blocks_of_which_no_two_are_alike_drop_their_branches_as_before(
+    drops: Callable[[float], nn.Module],
+) -> None:
+    model = nn.Sequential(Block(4, drops(0.1)), nn.Linear(4, 6), Block(6, drops(0.2)))
+    before = repr(model)
+    assert compile_in_place(model, "blocks", one_size=True) == "the whole network, as it repeats no block"
+    assert repr(model) == before
+
+
+@pytest.mark.parametrize("drops", [of_torchvision, of_timm])
+def test_what_would_be_compiled_is_said_without_a_change(drops: Callable[[float], nn.Module]) -> None:
+    model = nn.Sequential(Block(4, drops(0.1)), Block(4, drops(0.2)), nn.Linear(4, 2))
+    before = repr(model)
+    said = compiled_parts(model, "blocks")
+    assert repr(model) == before
+    assert compile_in_place(model, "blocks", one_size=True) == said == "2 blocks, of one kind"
 
 
 def test_a_network_that_repeats_no_block_is_compiled_as_a_whole(graphs: list[GraphModule]) -> None:
