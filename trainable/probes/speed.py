@@ -53,8 +53,8 @@ def measure_speeds(
     compiling: Compiling = False,
 ) -> tuple[Speed, ...]:
     """Returns the speed of whole steps in each way worth trying that a recipe's `precision` leaves open, the
-    usual one first; empty if the images do not fit into memory. The last is that of the fastest way, compiled,
-    where `compiling` names how.
+    usual one first; empty if the images do not fit into memory. Where `compiling` names how, the last is that
+    of the fastest way, compiled.
 
     The model is trained on noise of the images' shape, and is of no use afterwards. A dense one learns masks
     of their size, by the cross-entropy of each of its heads. It is each way's quickest step that counts, and
