@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from search.commands.options import IMPORTS
 from search.results.search import Search
 from tests.integration.clusters import Cluster, tunebook
 from tests.integration.drivers import assert_all_agree
@@ -129,8 +130,9 @@ def test_a_token_that_is_missing_or_wrong_is_told_in_one_line(
     ):
         refused = tunebook(*command, HOME=str(tmp_path), **variables, **token)
         assert refused.returncode == 2
-        assert wanted in refused.stderr
-        assert refused.stderr.count("\n") == 1
+        *stages, line = refused.stderr.splitlines()
+        assert wanted in line
+        assert all(each.startswith(IMPORTS) for each in stages)  # what takes long on a busy machine
 
 
 def test_a_job_that_is_not_there_is_told_with_those_that_are(cluster: Cluster) -> None:

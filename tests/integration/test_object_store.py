@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from search.commands.options import IMPORTS
 from search.record.journal import Event, SearchEvent, StartEvent
 from search.record.storage import local_folder
 from search.results.search import Search
@@ -145,7 +146,9 @@ def test_a_store_is_no_place_for_sqlite_and_must_be_there(storage: Store, tmp_pa
     missing = storage.uri.replace("tunebook/", "nonsuch/")
     server = ("--tracking-uri", f"sqlite:///{tmp_path}/mlflow.db")
     code, said = tunebook(*words, "--storage", missing, *server, **machine(tmp_path))
-    assert (code, str(Store(missing)) in said, said.count("\n")) == (2, True, 1)
+    *stages, line = said.splitlines()
+    assert (code, str(Store(missing)) in line) == (2, True)
+    assert all(each.startswith(IMPORTS) for each in stages)  # what takes long on a busy machine
     code, said = tunebook("show", storage.at("nonsuch").uri, **machine(tmp_path))
     assert (code, "not a search folder" in said) == (2, True)
 
