@@ -177,7 +177,7 @@ def _as_timed(recipe: Recipe, data: DataSet, device: torch.device, say: Say, *, 
     number format and layout, as far as `precision` leaves them open, and whether to compile by blocks."""
     info, chooses = data.info, recipe.loop.compile == "auto"
     images = recipe.loop.epochs * info.train_images
-    if recipe.precision.kind != "auto" and not chooses:
+    if not recipe.awaits_timing:
         return recipe
     if not pays_to_time(device.type, images):
         return _not_compiled(recipe, say, f"timing steps does not pay in {images:,} images of training")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
-import json
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
@@ -16,6 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from search.facts.cache import name_by
 from search.facts.measured import Say
 from search.study import WEIGHTS, Study
 from spaces.rules.backbones import BACKBONES, SIZES, Size
@@ -185,8 +184,7 @@ def _cache_file(recipe: Recipe, data: DataSet, device: torch.device) -> Path:
         "device": device.type,
         "versions": versions(),
     }
-    digest = hashlib.sha256(json.dumps(follows_from, sort_keys=True).encode()).hexdigest()
-    return cache_root() / "features" / f"{digest[:32]}.npz"
+    return cache_root() / "features" / f"{name_by(follows_from)}.npz"
 
 
 def _read(file: Path) -> tuple[Features, Costs] | None:

@@ -68,14 +68,14 @@ def cache_file(base: Recipe, device: DeviceKind, cpus: int = 1) -> Path:
         "precision": tree["precision"],
         "device": device,
         "compile": tree["loop"]["compile"],
-        "cpus": cpus if "auto" in (base.precision.kind, base.loop.compile) else None,
+        "cpus": cpus if base.awaits_timing else None,
         "machine": machine_name(),
         "files": files,
         "excluded": exclusions_digest(base.data),
         "class_names": None if names is None else line_of(str(without_tilde(names))),
         "versions": versions(),
     }
-    return cache_folder() / _file_name(follows_from)
+    return cache_folder() / f"{name_by(follows_from)}.json"
 
 
 def speeds_file(base: Recipe, info: DataInfo, device: DeviceKind, cpus: int) -> Path:
@@ -94,12 +94,12 @@ def speeds_file(base: Recipe, info: DataInfo, device: DeviceKind, cpus: int) -> 
         "machine": machine_name(),
         "versions": versions(),
     }
-    return cache_root() / "speeds" / _file_name(follows_from)
+    return cache_root() / "speeds" / f"{name_by(follows_from)}.json"
 
 
-def _file_name(follows_from: Mapping[str, object]) -> str:
-    digest = hashlib.sha256(json.dumps(follows_from, sort_keys=True).encode()).hexdigest()
-    return f"{digest[:32]}.json"
+def name_by(follows_from: Mapping[str, object]) -> str:
+    """Return a file's name, without its ending, for what its content follows from."""
+    return hashlib.sha256(json.dumps(follows_from, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def _images_of(data: Data, masks: Masks | None) -> tuple[str, str]:

@@ -84,7 +84,7 @@ def measure_facts(
 
     The model is built without its weights, because none of these facts depends on them.
     """
-    return _facts_of(_without_weights(base, info, build, download=download), base, info, trial)
+    return _facts_of(without_weights(base, info, build, download=download), base, info, trial)
 
 
 def with_networks(facts: Facts, study: Study, info: DataInfo, *, download: bool = False) -> Facts:
@@ -95,14 +95,15 @@ def with_networks(facts: Facts, study: Study, info: DataInfo, *, download: bool 
         counted = facts.model_dump(include=Network.model_fields.keys() - {"name"})
         if name != base.get(MODEL_NAME):
             other = base.with_values({MODEL_NAME: name})
-            counted = _counted(_without_weights(other, info, None, download=download))
+            counted = _counted(without_weights(other, info, None, download=download))
         written = {each: value for each, value in study.facts.values().items() if each in counted}
         found.append(Network(name=name, **{**counted, **written}))
     return facts.model_copy(update={"networks": tuple(found)})
 
 
 @stage("building the network")
-def _without_weights(base: Recipe, info: DataInfo, build: BuildModel | None, *, download: bool) -> nn.Module:
+def without_weights(base: Recipe, info: DataInfo, build: BuildModel | None, *, download: bool) -> nn.Module:
+    """Build a recipe's network, with new weights."""
     from trainable.training.network import make_network
 
     spec = base.model.model_copy(update={"weights": None})
@@ -166,10 +167,10 @@ def measured_anew(
     are measured for a recipe that names its number format, and where that takes longer than the search can
     win by it. Facts of a person's own code are not stored: nothing says when the code is another one.
     """
-    model = _without_weights(base, info, build, download=download)
+    model = without_weights(base, info, build, download=download)
     facts, kind = _facts_of(model, base, info, trial), _device_kind(trial)
     facts = facts.model_copy(update={"trials": trials})
-    if _is_open(base):
+    if base.awaits_timing:
         file = speeds_file(base, info, kind, trial.cpus) if build is None else None
         speeds = read_speeds(file) if file is not None else ()
         if not speeds and _is_timed(base, info, trial, trials):
@@ -189,12 +190,7 @@ def _is_timed(base: Recipe, info: DataInfo, trial: PerTrial, trials: int) -> boo
 
     images = trials * base.loop.epochs * info.train_images
     is_here = not trial.gpus or torch.cuda.is_available()
-    return _is_open(base) and is_here and pays_to_time(_device_kind(trial), images)
-
-
-def _is_open(base: Recipe) -> bool:
-    """Whether a recipe leaves something to timed steps."""
-    return base.precision.kind == "auto" or base.loop.compile == "auto"
+    return base.awaits_timing and is_here and pays_to_time(_device_kind(trial), images)
 
 
 def _speeds(model: nn.Module, base: Recipe, info: DataInfo, trial: PerTrial) -> tuple[Speed, ...]:

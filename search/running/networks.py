@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from search.facts.hardware import Hardware
+from search.facts.measured import without_weights
 from search.record.home import copies_of_stored
 from search.record.trials import recipe_key
 from search.study.first import FirstTrial
@@ -20,7 +21,6 @@ from trainable.recipe.distillation import SECTION, Distillation
 from trainable.recipe.models import ENCODER, MODEL_NAME, OUTPUT_STRIDE, Model, SmpModel, network_name
 from trainable.recipe.trained_files import teacher_files
 from trainable.recipe.training import COMPILED
-from trainable.stages import stage
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from trainable.models.own import BuildModel
@@ -57,14 +57,11 @@ def what_is_compiled(
 ) -> Iterator[str]:
     """Yield in a line what trials compile, by the example of the documented recipe's network."""
     from trainable.training.compiling import compiled_parts
-    from trainable.training.network import make_network
 
     chosen = [each for each in COMPILED if space.may_have("loop.compile", each)]
     if not chosen:
         return
-    spec = space.recipe(space.own).model.model_copy(update={"weights": None})
-    with stage("building the network"):
-        network = make_network(spec, info, build=build, download=download)
+    network = without_weights(space.recipe(space.own), info, build, download=download)
     for compiling in chosen:
         yield (
             f"loop.compile {shown(compiling)}: the first step of a trial compiles "

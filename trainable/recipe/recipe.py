@@ -114,6 +114,11 @@ class Recipe(Spec):
         """Yields every dotted path with its value, without the provenance; a list is one value."""
         return leaves(self._dumped({"provenance"}))
 
+    @property
+    def awaits_timing(self) -> bool:
+        """Whether it leaves the number format, or whether to compile, to timed steps."""
+        return self.precision.kind == "auto" or self.loop.compile == "auto"
+
     def digest(self) -> str:
         """Returns twelve hexadecimal digits that depend on every field but the provenance, `data.cache`
         and `data.leaks`, which change no result."""
