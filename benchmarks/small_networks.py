@@ -14,6 +14,7 @@ import argparse
 import time
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -22,6 +23,7 @@ from torch import multiprocessing
 from loops import Epoch, pure_step
 from report import in_rounds, plain
 from trainable.data import DataSet
+from trainable.data.loading import PORTION_BYTES
 from trainable.recipe import Recipe
 from trainable.training.run import Run
 
@@ -87,8 +89,8 @@ def small(
 def _alone(base: dict[str, Any], data: DataSet, device: torch.device) -> dict[str, Epoch]:
     plainly = Recipe().with_values({**base, **PLAIN})
     techniques = Recipe().with_values({**base, **TECHNIQUES})
-    by_batches = Run(techniques, data=data, device=device)
-    by_batches._loader.portion_images = 0
+    with patch.dict(PORTION_BYTES, clear=True):  # every batch is a portion of its own
+        by_batches = Run(techniques, data=data, device=device)
     images = float(data.info.train_images // plainly.loop.batch_size * plainly.loop.batch_size)
     arms: dict[str, Callable[[], Any]] = {
         "Run, plain": Run(plainly, data=data, device=device).step,

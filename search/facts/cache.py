@@ -79,7 +79,7 @@ def cache_file(base: Recipe, device: DeviceKind, cpus: int = 1) -> Path:
 
 
 def speeds_file(base: Recipe, info: DataInfo, device: DeviceKind, cpus: int) -> Path:
-    """Returns the file of how fast a recipe's network trains on images of a shape; it need not exist."""
+    """Return the file of how fast a recipe's network trains on images of a shape; it need not exist."""
     from trainable.training.devices import machine_name
     from trainable.training.origins import versions
 

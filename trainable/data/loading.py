@@ -296,12 +296,12 @@ class FileLoader(Loader):
 
 
 def portion_images(device: torch.device, image_bytes: int) -> int:
-    """Returns the most images of a portion on a device; 0 if every batch is a portion of its own."""
+    """Return the most images of a portion on a device; 0 if every batch is a portion of its own."""
     return PORTION_BYTES.get(device.type, 0) // image_bytes
 
 
 def in_portions(batches: Sequence[Integers], images: int) -> list[list[Integers]]:
-    """Returns the batches in portions of at most so many images and PORTION_BATCHES batches, at least one."""
+    """Return the batches in portions of at most so many images and PORTION_BATCHES batches, at least one."""
     portions: list[list[Integers]] = []
     room = 0
     for batch in batches:

@@ -175,7 +175,7 @@ class Run:
 
     @property
     def steps_of_a_portion(self) -> int:
-        """Returns how many steps share what it takes to augment a portion of images, at least 1."""
+        """The number of steps that share what it takes to augment a portion of images, at least 1."""
         batches = min(PORTION_BATCHES, self._loader.portion_images // self.micro_batch)
         return max(1, batches // self._trainer.micro_batches)
 
