@@ -108,7 +108,7 @@ class Turnaround(Spec):
     @property
     def whole(self) -> str:
         """Whose time it is, and how much of it, in words."""
-        return f"{self.whose}, {duration(self.total_seconds)} in all"
+        return f"{self.whose}, {duration(self.total_seconds)} {'together' if self.slots > 1 else 'in all'}"
 
     @property
     def figures(self) -> str:

@@ -293,7 +293,8 @@ def test_the_account_in_words_says_whose_time_it_is(slots: int, gpus: float, who
     events = [driver(0.0, slots=slots, gpus=gpus), trial(1.0), starts(2.0), epoch(10.5), end(10.5)]
     found = account(*events, ends(20.0))
     assert found is not None
-    assert found.whole == f"{whose}, {'1 min 20 s' if slots == 4 else f'{20 * slots} s'} in all"
+    total = {1: "20 s in all", 2: "40 s together", 4: "1 min 20 s together"}
+    assert found.whole == f"{whose}, {total[slots]}"
     assert note in found.figures
     assert f"scoring {2.0 / (20.0 * slots):.0%} (2 s), " in found.figures
     assert "broken off" not in found.figures

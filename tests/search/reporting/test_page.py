@@ -90,7 +90,7 @@ def test_names_from_outside_turn_no_other_text_around(whole: Report) -> None:
 
 def test_what_the_workers_time_was_used_for_is_said_with_shares(text: str, whole: Report) -> None:
     words = " ".join(re.sub(r"<[^>]+>", " ", text).split())
-    assert "4 trials at once, 0.25 GPU each, 16 min 40 s in all" in words
+    assert "4 trials at once, 0.25 GPU each, 16 min 40 s together" in words
     assert "training steps 64% 10 min 40 s" in words
     assert "a second of a trial's steps is not a second of the GPU" in words.replace("&#39;", "'")
     assert "broken off" not in words

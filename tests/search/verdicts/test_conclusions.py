@@ -157,7 +157,7 @@ def test_the_note_says_where_the_time_went_after_what_was_spent(folder: Path) ->
     found = conclusion(replace(Search(folder).summary, turnaround=TURNAROUND)).answer.split("\n\n")
     assert found[1].startswith("**Spent**: ")
     assert found[2].startswith(
-        "**Where the time went** (4 trials at once, 0.25 GPU each, 16 min 40 s in all): "
+        "**Where the time went** (4 trials at once, 0.25 GPU each, 16 min 40 s together): "
     )
 
 
