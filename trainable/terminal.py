@@ -50,12 +50,15 @@ def _as_json(found: re.Match[str]) -> str:
 
 
 class StageLines:
-    """Tells on standard errors what work is done that a person waits for (`trainable.stages`): a line once it
-    has taken TOLD_AFTER, more lines where it goes on for long, and one with its seconds when it ends."""
+    """Tells on standard errors what work is done that a person waits for (`trainable.stages`): a line once
+    work has gone on for TOLD_AFTER without one, more lines where it takes long, and one with its seconds when
+    it ends. Short pieces of work, one after the other, are told of as well."""
 
     def __init__(self) -> None:
         self._stages: list[_Stage] = []
-        self._lock = threading.Lock()  # of the stages
+        self._untold = 0.0  # seconds of work, in stages that have ended, since the last line
+        self._told_at = 0.0  # when the last line was told
+        self._lock = threading.Lock()  # of all these
         self._ends = threading.Event()
         self._looks = threading.Thread(target=self._look, name="stages", daemon=True)
 
@@ -77,29 +80,44 @@ class StageLines:
         with self._lock:
             at = max(at for at, each in enumerate(self._stages) if each.what == what)
             stage = self._stages.pop(at)
-            if stage.tell_at > TOLD_AFTER:
-                tell(f"{stage.what}: {stage.seconds():.0f} s", sys.stderr)
+            if stage.is_told:
+                self._tell(f"{stage.what}: {stage.seconds():.0f} s")
+            elif not self._stages:
+                self._untold += min(stage.seconds(), time.monotonic() - self._told_at)
 
     def _look(self) -> None:
         while not self._ends.wait(TOLD_AFTER / 4.0):
             with self._lock:
-                if self._stages:
-                    self._stages[-1].tell()
+                if self._stages and (line := self._stages[-1].line(self._quiet_seconds())):
+                    self._tell(line)
+
+    def _quiet_seconds(self) -> float:
+        """Return for how long work has gone on since the last line."""
+        return self._untold + min(self._stages[0].seconds(), time.monotonic() - self._told_at)
+
+    def _tell(self, line: str) -> None:
+        tell(line, sys.stderr)
+        self._untold, self._told_at = 0.0, time.monotonic()
 
 
 @dataclass
 class _Stage:
     what: str
-    tell_at: float = field(default_factory=lambda: TOLD_AFTER)  # seconds after it began
     began: float = field(default_factory=time.monotonic)
+    is_told: bool = False
+    again_at: float = field(default_factory=lambda: FIRST_AGAIN)  # seconds after it began
 
     def seconds(self) -> float:
         return time.monotonic() - self.began
 
-    def tell(self) -> None:
-        """Tell of it, at first after TOLD_AFTER, then after times of its that are ever longer."""
-        if (seconds := self.seconds()) < self.tell_at:
-            return
-        tell(f"{self.what} ..." + (f" {seconds:.0f} s" if self.tell_at > TOLD_AFTER else ""), sys.stderr)
-        while self.tell_at <= seconds:
-            self.tell_at = max(FIRST_AGAIN, 2.0 * self.tell_at)
+    def line(self, quiet: float) -> str:
+        """Return the line that is due after so many quiet seconds, and after ever longer times where one was
+        told; nothing where none is."""
+        if not self.is_told:
+            self.is_told = quiet >= TOLD_AFTER
+            return f"{self.what} ..." if self.is_told else ""
+        if (seconds := self.seconds()) < self.again_at:
+            return ""
+        while self.again_at <= seconds:
+            self.again_at *= 2.0
+        return f"{self.what} ... {seconds:.0f} s"

@@ -38,6 +38,23 @@ def test_quick_work_is_not_told_and_nothing_is_where_nobody_looks_on(
     assert capsys.readouterr() == ("", "")
 
 
+def test_short_pieces_of_work_in_a_row_are_told_of_together_and_what_lies_between_counts_for_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainable.terminal.TOLD_AFTER", 0.5)
+    with StageLines() as lines, shown_by(lines):
+        for number in range(4):
+            with stage(f"piece {number}"):
+                time.sleep(0.05)
+            time.sleep(0.4)
+        assert capsys.readouterr().err == "", "0.2 s of work"
+        for number in range(4, 10):
+            with stage(f"piece {number}"):
+                time.sleep(0.2)
+    told = capsys.readouterr().err
+    assert re.search(r"^piece (\d) \.\.\.\npiece \1: 0 s\n", told), told
+
+
 def test_work_that_fails_has_ended(capsys: pytest.CaptureFixture[str]) -> None:
     with StageLines() as lines, shown_by(lines):
         with pytest.raises(ValueError, match="no images"), stage("reading images"):
