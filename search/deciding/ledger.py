@@ -28,6 +28,7 @@ from search.record.journal import (
     ExtendEvent,
     Journal,
     Outcome,
+    PlaceEvent,
     PromotionEvent,
     RetryEvent,
     SearchEvent,
@@ -44,6 +45,7 @@ from spaces.space import Space
 from trainable.errors import FaultyInput
 from trainable.recipe.network_cost import NetworkCost
 from trainable.training.metrics import EpochResult
+from trainable.tune.place import Place
 
 
 class Ledger:
@@ -156,6 +158,11 @@ class Ledger:
         """Journal that an attempt begins, with `epoch` epochs done (those of its checkpoint)."""
         if self._decision(trial) is Decision.CONTINUE:
             self._write(StartEvent(trial=trial, attempt=self.attempts(trial) + 1, epoch=epoch))
+
+    def place(self, trial: int, ranks: tuple[Place, ...]) -> None:
+        """Journal where an attempt trains, one place a rank."""
+        if self._decision(trial) is Decision.CONTINUE:
+            self._write(PlaceEvent(trial=trial, ranks=ranks))
 
     def lacks_cost(self, trial: int) -> bool:
         """Returns whether a trial's network must be measured before the trial is trained."""
@@ -375,7 +382,7 @@ class Ledger:
                     self._budget.infeasible += event.state == "infeasible"
                     self._draws.tell(event.trial, event.state)
                 self._record.forget_epochs(event.trial)
-            case SearchEvent() | SettledEvent() | TrialEvent() | StartEvent() | RetryEvent():
+            case SearchEvent() | SettledEvent() | TrialEvent() | StartEvent() | PlaceEvent() | RetryEvent():
                 pass
             case _:
                 assert_never(event)

@@ -17,6 +17,7 @@ from search.record.journal import (
     Event,
     ExtendEvent,
     Outcome,
+    PlaceEvent,
     PromotionEvent,
     RetryEvent,
     SearchEvent,
@@ -27,7 +28,7 @@ from search.record.journal import (
 from search.record.summary import Summary, summarise
 from search.record.trials import Record, Trial
 from search.record.turnaround import IN_WORDS
-from spaces.domains import Value
+from spaces.domains import Value, listed
 from trainable.recipe.metrics import Mode
 from trainable.training.metrics import OBJECTIVES
 
@@ -117,6 +118,8 @@ class Outbox:
                 digest = self.record.trials[event.trial].teacher_digest
                 taught = {} if digest is None else {TEACHER_DIGEST: digest}
                 self._tag(event.trial, {STATE: "running", "tunebook.attempts": str(event.attempt), **taught})
+            case PlaceEvent():
+                self._tag(event.trial, _place_tags(event))
             case CostEvent():
                 at = milliseconds(event.time)
                 costs = event.cost.model_dump().items()
@@ -308,6 +311,16 @@ class Outbox:
     def _tag(self, run: Run, tags: Mapping[str, str | None]) -> None:
         shortened = {key: clip(value, LONGEST_TAG) for key, value in tags.items() if value is not None}
         self._update(run).tags.update(shortened)
+
+
+def _place_tags(event: PlaceEvent) -> dict[str, str]:
+    """Return where a trial's last attempt trains: machines, GPUs and processes, each once, by rank."""
+    gpus = [f"{gpu} ({gpu.name})" if gpu.name else str(gpu) for each in event.ranks for gpu in each.gpus]
+    return {
+        "tunebook.machine": listed(dict.fromkeys(each.on for each in event.ranks)),
+        "tunebook.gpu": ", ".join(gpus) or "none",
+        "tunebook.process": ", ".join(str(each.process) for each in event.ranks),
+    }
 
 
 def status_of(outcome: Outcome) -> Status:

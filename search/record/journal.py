@@ -34,6 +34,7 @@ from trainable.recipe.metrics import Mode
 from trainable.recipe.network_cost import NetworkCost
 from trainable.recipe.yamlfile import sync_folder
 from trainable.training.metrics import OBJECTIVES, EpochResult
+from trainable.tune.place import Place
 
 FORMAT = 2
 """The journal's format. Format 1, which tunebook 0.1.0 wrote, had neither checksums nor the settled space."""
@@ -170,6 +171,14 @@ class StartEvent(Stamped):
     epoch: Annotated[int, Field(ge=0)]
 
 
+class PlaceEvent(Stamped):
+    """Where the ranks of a trial's last attempt are: one place a rank. Earlier versions did not write it."""
+
+    event: Literal["place"] = "place"
+    trial: Annotated[int, Field(ge=0)]
+    ranks: Annotated[tuple[Place, ...], Field(min_length=1)]
+
+
 class CostEvent(Stamped):
     """What the network of a trial costs was measured, before the trial's first epoch."""
 
@@ -226,7 +235,7 @@ class EndEvent(Stamped):
     reason: str | None = None
 
 
-AfterTrialEvent = StartEvent | CostEvent | EpochEvent | PromotionEvent | RetryEvent | EndEvent
+AfterTrialEvent = StartEvent | PlaceEvent | CostEvent | EpochEvent | PromotionEvent | RetryEvent | EndEvent
 """What may happen to a trial once it is there."""
 Event = SearchEvent | SettledEvent | ExtendEvent | TrialEvent | AfterTrialEvent
 SomeEvent = TypeVar("SomeEvent", bound=Stamped)
@@ -261,13 +270,14 @@ class Journal:
         """Write one event and return it as written, with its sequence number and time.
 
         A killed driver loses no event that was returned. A power failure loses at most events `start`,
-        `cost`, `epoch` and `retry`, which are not worth a wait for the disk: their trial is trained again.
+        `place`, `cost`, `epoch` and `retry`, which are not worth a wait for the disk: their trial is trained
+        again.
         """
         stamped = event.model_copy(update={"sequence": self._end.lines, "time": self._clock()})
         line, checksum = seal(stamped.model_dump_json().encode(), self._end.checksum)
         self._write(line)
         self._end = self._end.after(line, checksum)
-        if not isinstance(event, StartEvent | CostEvent | EpochEvent | RetryEvent):
+        if not isinstance(event, StartEvent | PlaceEvent | CostEvent | EpochEvent | RetryEvent):
             os.fsync(self._file)
             write_synced(self._synced, self._end.lines)
         return stamped

@@ -13,6 +13,7 @@ from search.record.journal import (
     Event,
     ExtendEvent,
     Outcome,
+    PlaceEvent,
     PromotionEvent,
     RetryEvent,
     SearchEvent,
@@ -41,7 +42,15 @@ def fault_of(record: Record, event: Event) -> str | None:
             return "expected the settled space, got an extension" if record.settled is None else None
         case TrialEvent():
             return _trial_fault(record, event)
-        case StartEvent() | CostEvent() | EpochEvent() | PromotionEvent() | RetryEvent() | EndEvent():
+        case (
+            StartEvent()
+            | PlaceEvent()
+            | CostEvent()
+            | EpochEvent()
+            | PromotionEvent()
+            | RetryEvent()
+            | EndEvent()
+        ):
             if event.trial >= len(record.trials):
                 return f"expected a trial below {len(record.trials)}, got {event.trial}"
             return _fault_in_trial(record, event, record.trials[event.trial])
@@ -105,10 +114,12 @@ def _fault_in_trial(record: Record, event: AfterTrialEvent, trial: Trial) -> str
     match event:
         case PromotionEvent() if not trial.waits or event.rung != trial.epochs:
             return f"{where}: it does not wait at rung {event.rung}, and is promoted from it"
-        case StartEvent() | CostEvent() | EpochEvent() | RetryEvent() if trial.waits:
+        case StartEvent() | PlaceEvent() | CostEvent() | EpochEvent() | RetryEvent() if trial.waits:
             return f"{where}: expected its promotion from rung {trial.epochs}, got {event.event}"
         case StartEvent() if event.attempt != trial.attempts + 1:
             return f"{where}: expected attempt {trial.attempts + 1}, got {event.attempt}"
+        case PlaceEvent() if not trial.trains:
+            return f"{where}: expected an attempt to begin first, got its place"
         case CostEvent() if trial.cost is not None or trial.repeat or not record.measures_costs:
             return f"{where}: expected no cost, got one"
         case EpochEvent() if found := record.broken(trial.id):

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from search.record.finalists import best_first, finalists_of, missing_runs
 from search.record.finals import Finals, finals_of
 from search.record.journal import EpochEvent
+from search.record.machines import Machine
 from search.record.trials import Record, Trial
 from search.record.turnaround import Turnaround
 from search.record.verdicts import Verdicts
@@ -59,6 +60,8 @@ class Summary:
     """Whether it has been finished. An audit of its pruning does not change that, an extension does."""
     turnaround: Turnaround | None = None
     """What the time of its slots was used for; None where an earlier version has driven it."""
+    machines: tuple[Machine, ...] = ()
+    """What each machine did; empty where an earlier version has driven it."""
 
     @property
     def best(self) -> Trial | None:
@@ -212,6 +215,7 @@ class Summary:
             "saved": self.saved,
             "wall_seconds": self.wall_seconds,
             "turnaround": self.turnaround.model_dump() if self.turnaround is not None else None,
+            "machines": [each.model_dump(mode="json") for each in self.machines],
         }
 
 
@@ -249,6 +253,7 @@ def summarise(
         finalists=record.settled.finalists if record.settled is not None else None,
         was_finished=record.was_finished,
         turnaround=record.turnaround(until),
+        machines=record.machines(until),
     )
 
 
@@ -282,6 +287,7 @@ def _trial_json(trial: Trial) -> dict[str, Any]:
         "cost": dict(trial.costs),
         "values": dict(trial.values),
         "attempts": trial.attempts,
+        "places": [[rank.model_dump(mode="json") for rank in ranks] for ranks in trial.places],
         "outcome_reason": trial.outcome_reason,
         "mlflow_run_id": trial.mlflow_run_id,
         "history": [_epoch_json(event) for event in trial.history],

@@ -23,6 +23,7 @@ from search.record.journal import (
     Event,
     ExtendEvent,
     Outcome,
+    PlaceEvent,
     PromotionEvent,
     RetryEvent,
     SearchEvent,
@@ -31,6 +32,7 @@ from search.record.journal import (
     StartEvent,
     TrialEvent,
 )
+from search.record.machines import Machine, Machines
 from search.record.next_event import fault_of
 from search.record.repeats import Purpose, Repeat
 from search.record.turnaround import SlotTime, Turnaround
@@ -46,6 +48,7 @@ from trainable.recipe.models import OF_ANY_NETWORK
 from trainable.recipe.network_cost import NetworkCost
 from trainable.recipe.trees import sharing
 from trainable.training.metrics import EpochResult
+from trainable.tune.place import Place
 
 HOURS_SPENT = "the budget of hours is spent"
 """The reason of trials that ended as stopped because no time was left."""
@@ -80,6 +83,8 @@ class Trial:
     started: float | None = None
     """When its first attempt began."""
     attempts: int = 0
+    places: tuple[tuple[Place, ...], ...] = ()
+    """Where the ranks of each attempt were; empty for one of which that is not known."""
     versions: Mapping[str, str] = field(default_factory=dict)
     """The versions of the packages that its last attempt ran with."""
     git_commit: str | None = None
@@ -235,6 +240,7 @@ class Record:
         """How the last driver began."""
         self._seconds_before = 0.0
         self._slot_time = SlotTime()
+        self._machines = Machines()
         self._extended_after = 0.0
         """The seconds under a driver before the last extension."""
         for event in events:
@@ -295,6 +301,10 @@ class Record:
         """
         return self._slot_time.turnaround(until)
 
+    def machines(self, until: float) -> tuple[Machine, ...]:
+        """Return what each machine did; nothing where an earlier version has driven the search."""
+        return self._machines.rows(until)
+
     @property
     def seconds_of_budget(self) -> float:
         """The seconds under a driver that count against the study's hours: those since the last extension."""
@@ -315,6 +325,8 @@ class Record:
                 self._queue(event)
             case StartEvent():
                 self._start(event)
+            case PlaceEvent():
+                self._change(event.trial, places=(*self.trials[event.trial].places[:-1], event.ranks))
             case CostEvent():
                 self._change(event.trial, cost=event.cost)
             case EpochEvent():
@@ -332,6 +344,7 @@ class Record:
             case _:
                 assert_never(event)
         self._slot_time.apply(event)
+        self._machines.apply(event, self._work(event))
         self.latest = event.time
 
     def forget_epochs(self, number: int) -> None:
@@ -346,6 +359,19 @@ class Record:
         if fault := fault_of(self, event):
             line = f"line {event.sequence + 1}" if event.sequence >= 0 else "the next event"
             raise JournalError(f"{self._where}: {line}: {fault}")
+
+    def _work(self, event: Event) -> str:
+        """Return what the seconds of a trial that begins depend on, beside its machine; nothing of other
+        events."""
+        if not isinstance(event, PlaceEvent):
+            return ""
+        trial = self.trials[event.trial]
+        if not trial.recipe:
+            return ""
+        loop, techniques = trial.recipe["loop"], trial.recipe["augmentation"]
+        kinds = [each["kind"] for each in techniques.values() if isinstance(each, Mapping) and "kind" in each]
+        taught = trial.recipe.get(SECTION) is not None
+        return f"{trial.network} {loop['batch_size']} {loop['compile']} {kinds} {taught}"
 
     def _apply_search(self, event: SearchEvent) -> None:
         match event.state:
@@ -384,6 +410,7 @@ class Record:
         self._change(
             event.trial,
             attempts=event.attempt,
+            places=(*self.trials[event.trial].places, ()),
             trains=True,
             started=event.time if started is None else started,
             versions=self._driver.versions,

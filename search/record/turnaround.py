@@ -22,6 +22,7 @@ from search.record.journal import (
     EpochEvent,
     Event,
     ExtendEvent,
+    PlaceEvent,
     PromotionEvent,
     RetryEvent,
     SearchEvent,
@@ -207,7 +208,9 @@ class SlotTime:
                 self._paused = paused  # the ledger ends others between a trial's pause and its promotion
             case RetryEvent() | EndEvent():
                 self._break_off(event.trial, event.time, driver)
-            case TrialEvent() | CostEvent() | EpochEvent() | SearchEvent() | SettledEvent() | ExtendEvent():
+            case TrialEvent() | PlaceEvent() | CostEvent() | EpochEvent():
+                pass
+            case SearchEvent() | SettledEvent() | ExtendEvent():
                 pass
 
     def _give(self, trial: int, at: float, driver: _Driver) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from search.record.machines import Machine
 from search.record.repeats import Purpose
 from search.record.summary import State
 from search.record.trials import TrialState
@@ -117,6 +118,8 @@ class Attempt(Spec):
     ]
     """How it ended; `cut` is with the driver that ran it."""
     reason: str | None
+    place: str = ""
+    """The machines and GPUs of its ranks; empty where they are not known."""
     stalls: tuple[tuple[float, float], ...] = ()
     """Times in which no epoch was trained, although none was due to take so long."""
 
@@ -350,6 +353,8 @@ class Report(Spec):
     later_drivers: tuple[LaterDriver, ...]
     turnaround: Turnaround | None = None
     """What the time of the workers was used for, each of which trains one trial at a time."""
+    machines: tuple[Machine, ...] = ()
+    """What each machine did; empty where an earlier version has driven the search."""
     progress: Progress
     beliefs: tuple[Belief, ...]
     verdicts: str

@@ -13,6 +13,7 @@ from search.record.journal import (
     EpochEvent,
     Event,
     ExtendEvent,
+    PlaceEvent,
     PromotionEvent,
     RetryEvent,
     SearchEvent,
@@ -20,6 +21,7 @@ from search.record.journal import (
     TrialEvent,
 )
 from search.reporting.content import Attempt, LaterDriver
+from trainable.tune.place import in_words
 
 STALL_SECONDS = 30.0
 STALL_FACTOR = 3.0
@@ -66,6 +68,7 @@ class _Open:
     number: int
     first_epoch: int
     start: float
+    place: str = ""
     marks: list[float] = field(default_factory=list)
     took: list[float] = field(default_factory=list)
 
@@ -81,6 +84,7 @@ class _Open:
                 "first_epoch": self.first_epoch,
                 "outcome": outcome,
                 "reason": reason,
+                "place": self.place,
             }
         )
         return attempt, self
@@ -110,6 +114,8 @@ def timeline(events: Sequence[Event], now: float | None) -> Timeline:
                 opened.clear()
             case StartEvent():
                 opened[event.trial] = _Open(event.trial, event.attempt, event.epoch, seconds)
+            case PlaceEvent() if event.trial in opened:
+                opened[event.trial].place = in_words(event.ranks)
             case EpochEvent() if event.trial in opened:
                 opened[event.trial].marks.append(seconds)
                 opened[event.trial].took.append(event.result.epoch_seconds)

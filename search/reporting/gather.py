@@ -58,6 +58,7 @@ def report_of(search: Search, compared: Sequence[Search] = ()) -> Report:
         attempts=times.attempts,
         later_drivers=times.later_drivers,
         turnaround=summary.turnaround,
+        machines=summary.machines,
         progress=progress_of(events, summary.objective, summary.sign),
         beliefs=beliefs_of(search.space, summary.trials, search.verdicts),
         verdicts=_verdicts_in_words(search.verdicts),

@@ -86,6 +86,7 @@ class Trouble(NamedTuple):
     at: float
     what: str
     why: str
+    where: str
 
 
 def troubles(report: Report) -> Iterator[Trouble]:
@@ -95,7 +96,7 @@ def troubles(report: Report) -> Iterator[Trouble]:
         trial, again = repeated.get(each.trial, each.trial), each.trial in repeated
         for start, end in each.stalls:
             waited = f"no epoch for {duration(end - start)}"
-            yield Trouble(trial, again, each.number, start, "stalled", waited)
+            yield Trouble(trial, again, each.number, start, "stalled", waited, each.place)
         if each.outcome in LOST or each.outcome == "failed":
             what = LOST.get(each.outcome, "failed")
-            yield Trouble(trial, again, each.number, each.end, what, each.reason or "")
+            yield Trouble(trial, again, each.number, each.end, what, each.reason or "", each.place)

@@ -26,7 +26,7 @@ from search.record.chain import START
 from search.record.clock import duration
 from search.record.code import METRICS, CodeRecord
 from search.record.home import EVENTS_FILE
-from search.record.journal import EndEvent, EpochEvent, read_from
+from search.record.journal import EndEvent, EpochEvent, RetryEvent, read_from
 from search.record.summary import Summary, summarise
 from search.record.trials import Record, Trial
 from search.results.finals_table import finals_table, winner_line
@@ -44,8 +44,10 @@ from spaces.catalog.explain import Row
 from spaces.domains import counted
 from trainable.recipe.sources import with_guide_names
 from trainable.terminal import encodable, tell_json, visible_lines
+from trainable.tune.place import in_words
 
 REFRESH_SECONDS = 0.5
+PAUSE_SECONDS = 10.0  # the view is updated some times a second; after so long without, the driver was halted
 MOST_SHARE = 0.05
 """Drawing takes at most this share of the driver's time: it looks at every trial."""
 ACCURACY = "val_accuracy"
@@ -138,9 +140,10 @@ class LiveView:
         self._position = START
         self._record = Record(where=str(self._path))
         self._reported: set[int] = set()
+        self._slow: set[str] = set()
+        """The machines that were said to be slow."""
         self._next = 0.0
         """When it may be drawn again, on the monotonic clock."""
-        self._began = time.monotonic()
         self._console = console()
         self._live: Live | None = None
         self._final_epochs = final.epochs(study)
@@ -148,8 +151,8 @@ class LiveView:
         self._read()
         self.has_trained = False
         summary = self._summary()
+        self._running_seconds, self._counted = summary.wall_seconds, time.monotonic()
         self._plan = "" if summary.is_being_audited else plan(study, pruning, final, concurrent)
-        self._epochs_before = summary.epochs_trained
         self._reported.update(trial.id for trial in summary.all_trials if trial.ended)
 
     def __enter__(self) -> Self:
@@ -169,6 +172,8 @@ class LiveView:
     def update(self) -> None:
         """Draw what is new, at most twice a second, and in a search of many trials less often."""
         began = time.monotonic()
+        self._running_seconds += min(began - self._counted, PAUSE_SECONDS)
+        self._counted = began
         if began < self._next:
             return
         if self._read():
@@ -183,6 +188,8 @@ class LiveView:
             return False
         events, self._position = read_from(self._path, self._position)
         for event in events:
+            if isinstance(event, RetryEvent):
+                self._report_retry(event)
             self._record.apply(event)
             self.has_trained |= isinstance(event, EpochEvent | EndEvent)
             if isinstance(event, EndEvent):
@@ -204,6 +211,7 @@ class LiveView:
 
     def _report_ends(self) -> None:
         summary = self._summary()
+        self._report_slow(summary)
         left = self._time_left(summary)
         done = sum(each.id in self._reported and each.end != "infeasible" for each in summary.trials)
         for trial in summary.all_trials:
@@ -220,6 +228,18 @@ class LiveView:
             if self._live is None:
                 say(f"{line}; {left}" if left else line)
 
+    def _report_retry(self, event: RetryEvent) -> None:
+        """Say that a trial failed, where and why, and is tried again."""
+        places = self._record.trials[event.trial].places
+        where = in_words(places[-1]) if places else ""
+        say(f"trial {event.trial} failed{f' on {where}' if where else ''} and is tried again: {event.reason}")
+
+    def _report_slow(self, summary: Summary) -> None:
+        for machine in summary.machines:
+            if machine.is_slow and machine.name not in self._slow:
+                self._slow.add(machine.name)
+                say(machine.why_slow)
+
     def _place(self, trial: Trial, done: int) -> str:
         """Returns which trial it is, and how many of its kind are `done`: infeasible ones cost no budget."""
         if trial.repeat is None:
@@ -227,16 +247,16 @@ class LiveView:
         return f"[{trial.repeat.purpose}] trial {trial.id}, {trial.repeat},"
 
     def _time_left(self, summary: Summary) -> str:
-        """Returns in words how long the remaining epochs take at the pace so far; empty if unknown."""
+        """Return in words how long the remaining epochs take at the pace so far, under all drivers; empty if
+        unknown. Time in which no driver ran, or this one was halted, does not count."""
         ended = [trial for trial in summary.trials if trial.ended and trial.end != "infeasible"]
-        trained = summary.epochs_trained - self._epochs_before
-        if not ended or trained <= 0:
+        if not ended or not self.has_trained or not summary.epochs_trained:
             return ""
         each = sum(trial.epochs for trial in ended) / len(ended)
         to_come = each * (self._study.budget.trials - len(ended))
         to_come -= sum(trial.epochs for trial in summary.trials if not trial.ended)
         to_come += self._final_epochs - sum(trial.epochs for trial in summary.repeats)
-        seconds = to_come * (time.monotonic() - self._began) / trained
+        seconds = to_come * self._running_seconds / summary.epochs_trained
         return f"about {duration(seconds)} left" if to_come > 0.0 else ""
 
 
@@ -328,6 +348,8 @@ def _print(search: Search) -> None:
     out.print(headline(summary), soft_wrap=True)
     if (spent := summary.turnaround) is not None:
         say(f"where the time went ({spent.whole}): {spent.figures}")
+    for machine in summary.machines if len(summary.machines) > 1 else ():
+        say(f"  {machine}")
     _print_finals(summary)
     if search.pruning_audit is not None:
         print_audit(search.pruning_audit, search.pruning.rungs)

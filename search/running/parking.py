@@ -1,6 +1,6 @@
-"""Keeps trials away from GPUs that are left out: a process that Ray starts there only keeps its GPU.
+"""Knows where trials run, and keeps them away from GPUs and machines that are left out.
 
-Ray gives out GPUs by itself, and cannot be told to keep one. So the trial that comes to such a GPU is
+Ray gives out places by itself, and cannot be told to keep one. So the trial that comes to such a place is
 proposed again before it has begun, at no charge, and its process stays there until the search ends.
 """
 
@@ -14,7 +14,7 @@ from ray.exceptions import RayError
 from ray.tune.experiment import Trial
 
 from search.running.left_out import LeftOut
-from trainable.tune.trial import Gpu
+from trainable.tune.place import Place
 
 ANSWER_SECONDS = 10.0
 """A process that has just started answers within milliseconds; one that does not is not asked again."""
@@ -23,19 +23,19 @@ logger = logging.getLogger(__name__)
 
 
 class Parking:
-    """Knows on which GPUs Ray's trials run, and which of their processes are parked on GPUs left out.
+    """Knows where the ranks of Ray's trials run, and which of their processes are parked at places left out.
 
-    `say` tells a person, once, that a GPU is left out.
+    `say` tells a person, once, that a GPU or a machine is left out.
     """
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
         self._left_out = LeftOut()
-        self._gpus: dict[str, tuple[Gpu, ...]] = {}
+        self._places: dict[str, tuple[Place, ...]] = {}
         self._parked: set[str] = set()
 
     def __str__(self) -> str:
-        """Returns in words which GPUs are left out, and why."""
+        """Return in words what is left out, and why."""
         return "; ".join(self._left_out.words)
 
     @property
@@ -48,36 +48,55 @@ class Parking:
         return name in self._parked
 
     def parks(self, trial: Trial) -> bool:
-        """Parks the process of a trial that is about to begin if its GPU is left out; says whether it did."""
+        """Park the process of a trial that is about to begin if its place is left out; return whether.
+
+        Of several ranks none is parked: they have not started yet.
+        """
         process = trial.temporary_state.ray_actor
-        gpus = self._gpus[trial.trial_id] = _gpus_of(process)
-        if not any(gpu in self._left_out for gpu in gpus):
+        places = self._places[trial.trial_id] = _places_of(process)
+        if len(places) != 1 or places[0] not in self._left_out:
             return False
         process.hold.remote()  # comes before Ray's next call of `train`
         self._parked.add(trial.trial_id)
         return True
 
+    def places(self, trial: Trial) -> tuple[Place, ...]:
+        """Return where a trial of Ray's trains, one place a rank; nothing where that is not known."""
+        return self._places.get(trial.trial_id, ())
+
+    def started(self, trial: Trial, ranks: tuple[Place, ...]) -> None:
+        """Note where the ranks of a trial have started."""
+        self._places[trial.trial_id] = ranks
+
     def trained(self, trial: Trial) -> None:
-        """Notes that a trial has trained an epoch."""
-        self._left_out.finished_epoch(self._gpus.get(trial.trial_id, ()))
+        """Note that a trial has trained an epoch, and say so if a machine is left out from now on."""
+        for place in self.places(trial):
+            self._tell(self._left_out.finished_epoch(trial.config["trial"], place))
 
     def crashed(self, trial: Trial) -> None:
-        """Notes that a trial has crashed, and says so if its GPU is left out from now on."""
-        for words in self._left_out.crashed(trial.config["trial"], self._gpus.get(trial.trial_id, ())):
+        """Note that a trial has crashed, and say so if its place is left out from now on.
+
+        Of several ranks it is not known on which machine the fault was.
+        """
+        if len(places := self.places(trial)) == 1:
+            self._tell(self._left_out.failed(trial.config["trial"], places[0]))
+
+    def leave(self, name: str) -> None:
+        """Forget a trial of Ray's that has ended, and its process."""
+        self._places.pop(name, None)
+        self._parked.discard(name)
+
+    def _tell(self, news: list[str]) -> None:
+        for words in news:
             logger.error("%s", words)
             self._say(words)
 
-    def leave(self, name: str) -> None:
-        """Forgets a trial of Ray's that has ended, and its process."""
-        self._gpus.pop(name, None)
-        self._parked.discard(name)
 
-
-def _gpus_of(process: object) -> tuple[Gpu, ...]:
-    """Returns the GPUs of a trial's process; none where it does not answer, since it or its machine died."""
+def _places_of(process: object) -> tuple[Place, ...]:
+    """Return the places of a trial's process; none where it does not answer, since it or its machine died."""
     try:
-        found: tuple[Gpu, ...] = ray.get(process.gpus.remote(), timeout=ANSWER_SECONDS)  # type: ignore[attr-defined]
+        found: tuple[Place, ...] = ray.get(process.places.remote(), timeout=ANSWER_SECONDS)  # type: ignore[attr-defined]
     except RayError as error:
-        logger.warning("a trial's process does not say which GPU it has: %s", error)
+        logger.warning("a trial's process does not say where it is: %s", error)
         return ()
     return found

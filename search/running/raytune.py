@@ -36,6 +36,7 @@ from trainable.files.store import StoreError
 from trainable.recipe.network_cost import NetworkCost
 from trainable.training.metrics import EpochResult
 from trainable.tune.causes import cause_of
+from trainable.tune.place import Place
 from trainable.tune.seat import Seat, Shared
 from trainable.tune.stop_request import ask_to_stop, withdraw
 from trainable.tune.trial import TrialTrainable
@@ -236,6 +237,11 @@ class LedgerScheduler(Scratch, FIFOScheduler):  # type: ignore[misc]
         number, decision = trial.config["trial"], Decision.CONTINUE
         before = self._ledger.epochs_done(number)
         with self._switch.stopped_by_disk():
+            if (
+                ranks := tuple(Place(**tree) for tree in result.get("places", ()))
+            ) and not self._switch.fault:
+                self._parking.started(trial, ranks)
+                self._ledger.place(number, ranks)
             for tree in result.get("costs", ()) if self._switch.fault is None else ():
                 decision = self._ledger.cost(number, NetworkCost(**tree))
             for tree in result["epochs"] if self._switch.fault is None else ():
@@ -268,11 +274,10 @@ class LedgerCallback(Scratch, tune.Callback):  # type: ignore[misc]
         self._retries = Retries(limits.retries, limits.machine_retries)
         self._paused = set(ledger.paused_trials)
         """The trials that were paused, and whose checkpoints are kept."""
-        self._counts_gpus = prepared.per_trial.gpus > 0
 
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         number = trial.config["trial"]
-        if self._counts_gpus and self._parking.parks(trial):
+        if self._parking.parks(trial):
             self._searcher.propose_again(number)
             return
         try:
@@ -281,6 +286,8 @@ class LedgerCallback(Scratch, tune.Callback):  # type: ignore[misc]
             logger.warning("trial %d: %s", number, error)
             done = self._ledger.epochs_done(number)
         self._enter(self._ledger.start, number, done)
+        if places := self._parking.places(trial):
+            self._enter(self._ledger.place, number, places)
 
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Enters that an attempt failed, and whether another one follows. If no trial is to blame, the whole
@@ -321,7 +328,7 @@ class LedgerCallback(Scratch, tune.Callback):  # type: ignore[misc]
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         self._on_progress()
         if self._searcher.has_no_room and not any(map(self._trains, trials)):
-            self._switch.break_off(f"no GPU is left to train on: {self._parking}")
+            self._switch.break_off(f"no place is left to train on: {self._parking}")
 
     def _trains(self, trial: Trial) -> bool:
         return bool(trial.status == Trial.RUNNING) and not self._parking.has(trial.trial_id)

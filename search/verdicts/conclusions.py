@@ -31,7 +31,8 @@ def conclusion(summary: Summary, final: str = "") -> Conclusion:
     verdicts = summary.verdicts or Verdicts()
     rules = markdown(verdicts) if verdicts.rules else ""
     again = f"**Trained again**: {plain(final)}" if final else ""
-    found = [_best(summary), again, _spent(summary), _where_the_time_went(summary), _values(summary)]
+    work = [_spent(summary), _where_the_time_went(summary), _machines(summary)]
+    found = [_best(summary), again, *work, _values(summary)]
     answer = "\n\n".join(filter(None, found))
     return Conclusion(answer, rules, mlflow_table(verdicts))
 
@@ -63,6 +64,12 @@ def _where_the_time_went(summary: Summary) -> str:
     if (spent := summary.turnaround) is None:
         return ""
     return f"**Where the time went** ({spent.whole}): {spent.figures}"
+
+
+def _machines(summary: Summary) -> str:
+    if len(summary.machines) < 2:
+        return ""
+    return "**Machines**: " + "; ".join(plain(str(each)) for each in summary.machines)
 
 
 def _values(summary: Summary) -> str:

@@ -1,7 +1,10 @@
-"""A GPU on which trials crash is left out. Ray is told of two GPUs; every trial computes on the CPU."""
+"""A GPU and a machine on which trials crash are left out. Ray is told of two GPUs; every trial computes on
+the CPU, and in one test the two GPUs say that they are two machines without any."""
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +16,7 @@ import ray
 from search.facts.hardware import Hardware, Node, PerTrial
 from search.record.home import Home
 from search.record.journal import EndEvent, Journal, StartEvent
+from search.reporting.drivers import timeline
 from search.running.driver import make_ledger, resolved_study
 from search.running.prepare import prepare
 from search.running.raytune import run_trials
@@ -20,6 +24,7 @@ from search.running.room import FixedRoom
 from search.running.switch import StopSwitch
 from tests.integration.small_searches import digits_study, events_in
 from tests.waiting import wait_until
+from trainable.tune.place import Place
 from trainable.tune.seat import Seat
 from trainable.tune.trial import TrialTrainable
 
@@ -49,10 +54,33 @@ class OneBadGpu(OnTheCpu):
     """Crashes on GPU 1; on the other one, trials wait until a process is parked on GPU 1."""
 
     def is_bad(self) -> bool:
-        (gpu,) = self.gpus()
+        ((gpu,),) = (place.gpus for place in self.places())
         if gpu.number != "1":
             wait_until((self.searched / "parked").exists)
         return gpu.number == "1"
+
+    def hold(self) -> None:
+        super().hold()
+        (self.searched / "parked").touch()
+
+
+class OneBadMachine(OnTheCpu):
+    """Crashes on one machine; on the other one, a trial waits until one has crashed, and those after it until
+    a process is parked."""
+
+    def places(self) -> tuple[Place, ...]:
+        ((gpu,),) = (place.gpus for place in super().places())
+        name = "bad" if gpu.number == "1" else "good"
+        return (Place(machine=name, address=name, node=name, process=os.getpid()),)
+
+    def is_bad(self) -> bool:
+        crashed, trains = self.searched / "crashed", self.searched / "trains"
+        if self.places()[0].machine == "bad":
+            crashed.touch()
+            return True
+        wait_until((self.searched / "parked" if trains.exists() else crashed).exists)
+        trains.touch()
+        return False
 
     def hold(self) -> None:
         super().hold()
@@ -67,6 +95,8 @@ class Ran:
     said: list[str]
     ends: Mapping[int, str]
     started: set[int]
+    machines: list[tuple[str, str]]
+    """The machine of each attempt, and how it ended there."""
 
 
 def run(folder: Path, trials: int, trainable: type[TrialTrainable], per_trial: PerTrial) -> Ran:
@@ -84,12 +114,13 @@ def run(folder: Path, trials: int, trainable: type[TrialTrainable], per_trial: P
         run_trials(prepared, ledger, switch, lambda: None, room, trainable, say=said.append)
     events = events_in(prepared.home.folder)
     ends = {each.trial: each.state for each in events if isinstance(each, EndEvent)}
-    return Ran(switch.fault, said, ends, {each.trial for each in events if isinstance(each, StartEvent)})
+    started = {each.trial for each in events if isinstance(each, StartEvent)}
+    attempts = timeline(events, None).attempts
+    return Ran(switch.fault, said, ends, started, [(each.place, each.outcome) for each in attempts])
 
 
-def address() -> str:
-    found: str = ray.util.get_node_ip_address()
-    return found
+def machine() -> str:
+    return f"{socket.gethostname()} ({ray.util.get_node_ip_address()})"
 
 
 def test_a_gpu_on_which_three_trials_crashed_is_kept_from_the_others_which_finish(tmp_path: Path) -> None:
@@ -97,8 +128,19 @@ def test_a_gpu_on_which_three_trials_crashed_is_kept_from_the_others_which_finis
     ran = run(tmp_path, 5, OneBadGpu, PerTrial(1, 1.0))
     first, second, third = sorted(trial for trial, state in ran.ends.items() if state == "failed")
     (said,) = ran.said
-    assert said == f"{address()}, GPU 1: left out, since trials {first}, {second} and {third} failed there"
+    assert said == f"{machine()}, GPU 1: left out, since trials {first}, {second} and {third} failed there"
     assert sorted(ran.ends.values()) == ["failed"] * 3 + ["finished"] * 2
+    assert ran.fault is None
+
+
+def test_a_machine_that_fails_all_trials_gets_no_more_and_the_other_one_trains_the_rest(
+    tmp_path: Path,
+) -> None:
+    ran = run(tmp_path, 6, OneBadMachine, PerTrial(1, 1.0))
+    first, second, third = sorted(trial for trial, state in ran.ends.items() if state == "failed")
+    assert ran.said == [f"bad: left out, since trials {first}, {second} and {third} failed there"]
+    assert ran.machines.count(("bad", "failed")) == 3
+    assert ran.machines.count(("good", "finished")) == 3
     assert ran.fault is None
 
 
@@ -106,8 +148,8 @@ def test_a_search_that_has_no_gpu_left_says_so_and_harms_no_other_trial(tmp_path
     """Each trial has both GPUs."""
     ran = run(tmp_path, 20, OnTheCpu, PerTrial(1, 2.0))
     assert ran.said == [
-        f"{address()}, GPU {number}: left out, since trials 0, 1 and 2 failed there" for number in range(GPUS)
+        f"{machine()}, GPU {number}: left out, since trials 0, 1 and 2 failed there" for number in range(GPUS)
     ]
-    assert ran.fault == f"no GPU is left to train on: {'; '.join(ran.said)}"
+    assert ran.fault == f"no place is left to train on: {'; '.join(ran.said)}"
     assert ran.ends == dict.fromkeys(range(3), "failed")
     assert ran.started == set(ran.ends), "what came to a GPU that is left out has not begun"

@@ -11,6 +11,7 @@ from search.record.journal import EpochEvent, SearchEvent, SearchState, SettledE
 from search.record.turnaround import Turnaround
 from spaces.settled import tree_of
 from spaces.space import Space, Values
+from trainable.tune.place import Gpu, Place
 
 OBJECTIVE = "val_accuracy"
 NO_FIELDS: dict[str, Any] = {"recipe": {}, "digest": "44136fa355b3"}
@@ -28,6 +29,13 @@ TURNAROUND = Turnaround(
     unfinished_seconds=0.0,
     idle_seconds=110.0,
 )
+
+
+def place(machine: str = "h1", gpu: str = "", process: int = 7) -> Place:
+    """Return a place on a machine, with one GPU or none."""
+    gpus = (Gpu(number=gpu, name="NVIDIA H200"),) if gpu else ()
+    address = f"10.0.0.{machine.removeprefix('h')}"
+    return Place(machine=machine, address=address, node=f"node of {machine}", process=process, gpus=gpus)
 
 
 def session(state: SearchState, reason: str | None = None, name: str = "digits") -> SearchEvent:

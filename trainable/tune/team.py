@@ -28,6 +28,7 @@ with paused():
     from trainable.recipe.network_cost import NetworkCost
     from trainable.training.metrics import EpochResult
     from trainable.tune.causes import refusals_named
+    from trainable.tune.place import Place, this_process
     from trainable.tune.seat import Seat
     from trainable.tune.worker import TrialAssignment, Worker
 
@@ -40,6 +41,12 @@ FREE_SECONDS = 60.0
 """Ranks may take this long to free what a trial used."""
 ADDRESS_OF_INTERFACE = 0x8915
 """This is SIOCGIFADDR of Linux's <linux/sockios.h>."""
+
+
+def ray_place() -> Place:
+    """Return the place of this process, which is one of Ray's."""
+    node, address = ray.get_runtime_context().get_node_id(), ray.util.get_node_ip_address()
+    return this_process(node, address, map(str, ray.get_gpu_ids()))
 
 
 class RankLost(RuntimeError):
@@ -58,8 +65,9 @@ class Rank:
         self._store = open_store(host, self._seat.workers)
         return host, self._store.port
 
-    def has_started(self) -> None:
-        """Answers as soon as this process has started."""
+    def place(self) -> Place:
+        """Return where this rank is, as soon as its process has started."""
+        return ray_place()
 
     def copy_data(self) -> None:
         """Makes sure that the images are on this machine, however long copying and decoding take."""
@@ -125,7 +133,8 @@ class Team:
             ).remote(rank, seat)
             for rank in range(seat.workers)
         ]
-        self._answers([rank.has_started.remote() for rank in self._ranks], seat.step_seconds)
+        started = self._answers([rank.place.remote() for rank in self._ranks], seat.step_seconds)
+        self.places: tuple[Place, ...] = tuple(started)
         self._answers([rank.copy_data.remote() for rank in self._ranks])
         (address,) = self._answers([self._ranks[0].open.remote()], seat.step_seconds)
         self._answers([rank.join.remote(address) for rank in self._ranks], seat.step_seconds)

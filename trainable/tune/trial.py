@@ -9,41 +9,27 @@ from __future__ import annotations
 
 import time
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from trainable.collector import paused
 
 with paused():
-    import ray
     from ray import tune
 
     from trainable.recipe.network_cost import NetworkCost
     from trainable.training.metrics import EpochResult
     from trainable.tune.causes import refusals_named
+    from trainable.tune.place import Place
     from trainable.tune.seat import Seat
-    from trainable.tune.team import Team
+    from trainable.tune.team import Team, ray_place
     from trainable.tune.watchdog import Watchdog
     from trainable.tune.worker import TrialAssignment, Worker
 
 
 HOLD_SECONDS = 1.0
 """A process that holds its GPU answers so often; it ends as soon after it is told to."""
-
-
-@dataclass(frozen=True)
-class Gpu:
-    """Names one GPU of a cluster."""
-
-    node: str
-    """This is Ray's id of the machine; a machine that starts again has another one."""
-    address: str
-    number: str
-    """Ray counts from 0, or has the names in CUDA_VISIBLE_DEVICES."""
-
-    def __str__(self) -> str:
-        return f"{self.address}, GPU {self.number}"
 
 
 class MemoryLeak(RuntimeError):
@@ -83,10 +69,12 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # ray ships no type
         self._assigned = config
         self._has_measured = False
 
-    def gpus(self) -> tuple[Gpu, ...]:
-        """Returns the GPUs that Ray has given to this process; ranks have their own, in other processes."""
-        here = ray.get_runtime_context().get_node_id(), ray.util.get_node_ip_address()
-        return tuple(Gpu(*here, str(number)) for number in ray.get_gpu_ids())
+    def places(self) -> tuple[Place, ...]:
+        """Return where each rank trains; nothing of several ranks that have not started, whose places come
+        with a result of their own."""
+        if self._seat.workers == 1:
+            return (ray_place(),)
+        return self._crew.places if isinstance(self._crew, Team) else ()
 
     def hold(self) -> None:
         """Has this process keep its GPU and train nothing from now on, so that no other trial comes there."""
@@ -118,7 +106,8 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # ray ships no type
         """Trains one epoch: `epochs` holds the EpochResults that this process has not reported yet.
 
         The first step of an assignment that `measures` trains nothing: `costs` holds what the network costs,
-        in a list, since Ray takes mappings apart.
+        in a list, since Ray takes mappings apart. So does the step that starts several ranks: `places` holds
+        where they are.
 
         Raises MemoryLeak, RankLost if a process of the trial has died, DiskRefused if a disk is full, and
         what `Worker.step` raises. After `hold` there are none, and nothing is trained.
@@ -134,6 +123,8 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # ray ships no type
             began = time.monotonic()
             self._crew = self._make_crew(folder)
             self._crew_seconds = time.monotonic() - began
+            if isinstance(self._crew, Team):
+                return {"epochs": [], "places": [each.model_dump() for each in self._crew.places]}
         if assignment.measures and not self._has_measured:
             self._has_measured, self._crew_seconds = True, 0.0
             return {"epochs": [], "costs": [self._crew.measure(assignment).model_dump()]}

@@ -18,6 +18,7 @@ from search.record.journal import (
     EndEvent,
     Event,
     Outcome,
+    PlaceEvent,
     PromotionEvent,
     RetryEvent,
     StartEvent,
@@ -25,7 +26,7 @@ from search.record.journal import (
 )
 from search.study.constraints import Constraints
 from search.study.first import FirstTrial
-from tests.search.small_events import NO_FIELDS, begun, epoch, session, settled
+from tests.search.small_events import NO_FIELDS, begun, epoch, place, session, settled
 from trainable.recipe import Recipe
 from trainable.recipe.network_cost import NetworkCost
 
@@ -118,6 +119,14 @@ def test_at_its_end_a_search_has_the_time_of_its_slots_as_points_with_shares() -
     assert found["slots_steps_share"] == pytest.approx((0.6 - 0.1 - 0.1) / 13.0)
     former = outbox(*STARTED, trial(0), FINISHED).updates[None].points
     assert not any(point.key.startswith("slots") for point in former)
+
+
+def test_the_tags_of_a_trial_say_where_its_last_attempt_trains() -> None:
+    where = PlaceEvent(trial=0, ranks=(place("h1", "0"), place("h2", "MIG-1", process=8)))
+    tags = outbox(*STARTED, trial(0), StartEvent(trial=0, attempt=1, epoch=0), where).updates[0].tags
+    assert tags["tunebook.machine"] == "h1 (10.0.0.1) and h2 (10.0.0.2)"
+    assert tags["tunebook.gpu"] == "GPU 0 (NVIDIA H200), GPU MIG-1 (NVIDIA H200)"
+    assert tags["tunebook.process"] == "7, 8"
 
 
 def test_what_a_network_costs_is_points_before_its_first_epoch() -> None:

@@ -15,6 +15,7 @@ from search.record.journal import (
     EndEvent,
     Event,
     Outcome,
+    PlaceEvent,
     RetryEvent,
     SearchState,
     SettledEvent,
@@ -24,7 +25,7 @@ from search.record.journal import (
 from search.record.summary import Summary, summarise
 from search.record.trials import HOURS_SPENT, Record
 from search.study.constraints import Constraints
-from tests.search.small_events import epoch, session, settled
+from tests.search.small_events import epoch, place, session, settled
 from trainable.recipe import Recipe
 from trainable.recipe.network_cost import NetworkCost
 
@@ -93,6 +94,7 @@ def test_a_finished_search_in_json_has_every_field_that_is_promised() -> None:
         *begun(),
         TrialEvent(trial=0, values={"optimizer.kind": "sgd", "optimizer.lr": 0.1}, own=True),
         StartEvent(trial=0, attempt=1, epoch=0),
+        PlaceEvent(trial=0, ranks=(place(gpu="0"),)),
         epoch(0, 1, 0.25, 1),
         EndEvent(trial=0, state="stopped", reason="ranks 2 of 2"),
         session("finished", "the budget of hours is spent"),
@@ -117,6 +119,17 @@ def test_a_finished_search_in_json_has_every_field_that_is_promised() -> None:
         "cost": {},
         "values": {"optimizer.kind": "sgd", "optimizer.lr": 0.1},
         "attempts": 1,
+        "places": [
+            [
+                {
+                    "machine": "h1",
+                    "address": "10.0.0.1",
+                    "node": "node of h1",
+                    "process": 7,
+                    "gpus": [{"number": "0", "name": "NVIDIA H200"}],
+                }
+            ]
+        ],
         "outcome_reason": "ranks 2 of 2",
         "mlflow_run_id": "abc",
         "history": [{"epoch": 1, "metrics": metrics, "diverged": False, "rung": 1}],
@@ -140,9 +153,11 @@ def test_a_finished_search_in_json_has_every_field_that_is_promised() -> None:
         "epochs_again": 0,
         "epochs_if_unpruned": 10,
         "saved": 0.9,
-        "wall_seconds": 6.0,
+        "wall_seconds": 7.0,
         "turnaround": None,
+        "machines": [found.machines[0].model_dump(mode="json")],
     }
+    assert found.machines[0].name == "h1 (10.0.0.1)"
 
 
 def test_the_best_trial_is_the_best_last_epoch_of_finished_trials_only() -> None:

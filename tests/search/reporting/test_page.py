@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from search.record.machines import Machine
 from search.reporting.answered import Answers
 from search.reporting.content import Compared, Report
 from search.reporting.page import data_of, live_page, page, ranked, templates
@@ -86,6 +87,20 @@ def test_names_from_outside_turn_no_other_text_around(whole: Report) -> None:
     text = page(whole.model_copy(update={"search": search, "trials": (trial, *whole.trials[1:])}))
     assert r"\x1b[31m\u202egnp" + "\nexe" in text
     assert not set("\x1b\u202e") & set(text + json.dumps(data_in(text), ensure_ascii=False))
+
+
+def test_several_machines_have_a_table_and_a_lost_attempt_its_place(whole: Report) -> None:
+    slow = {"trials": 3, "attempts": 5, "failed": 2, "images_per_second": 410.0, "speed": 0.41, "idle": 0.25}
+    one, two = (
+        Machine.model_validate({"name": name, "devices": ("NVIDIA H200",), **slow, "is_slow": True})
+        for name in ("h1", "h2<b>")
+    )
+    lost = whole.attempts[0].model_copy(update={"outcome": "retried", "place": "h1, GPU 3"})
+    report = whole.model_copy(update={"machines": (one, two), "attempts": (lost, *whole.attempts[1:])})
+    words = " ".join(re.sub(r"<[^>]+>", " ", page(report)).split())
+    assert "h2&lt;b&gt; NVIDIA H200 3 5 2 410 0.41, slow 25%" in words
+    assert "tried again h1, GPU 3" in words
+    assert "What each machine did" not in page(whole.model_copy(update={"machines": (one,)}))
 
 
 def test_what_the_workers_time_was_used_for_is_said_with_shares(text: str, whole: Report) -> None:

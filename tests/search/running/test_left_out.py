@@ -1,48 +1,99 @@
-"""Tests which GPUs are left out: those on which several trials in a row crashed."""
+"""Tests what is left out: GPUs and machines on which several trials failed."""
 
 from __future__ import annotations
 
-from search.running.left_out import TRIALS, LeftOut
-from trainable.tune.trial import Gpu
-
-HERE, OTHER = Gpu("a1", "10.0.0.5", "3"), Gpu("a1", "10.0.0.5", "2")
+from search.running.left_out import SURE, TRIALS, LeftOut
+from trainable.tune.place import Gpu, Place
 
 
-def test_a_gpu_on_which_three_trials_in_a_row_crashed_is_left_out_and_that_is_said_once() -> None:
+def place(node: str, gpu: str = "", address: str = "") -> Place:
+    gpus = (Gpu(number=gpu),) if gpu else ()
+    return Place(
+        machine=f"host-{node}", address=address or f"10.0.0.{ord(node)}", node=node, process=1, gpus=gpus
+    )
+
+
+HERE, OTHER = place("a", "3"), place("a", "2")
+
+
+def test_a_gpu_on_which_three_trials_in_a_row_failed_is_left_out_and_that_is_said_once() -> None:
     left_out = LeftOut()
-    said = [left_out.crashed(trial, [HERE]) for trial in (7, 4, 9, 11)]
-    assert said == [[], [], ["10.0.0.5, GPU 3: left out, since trials 4, 7 and 9 failed there"], []]
+    said = [left_out.failed(trial, HERE) for trial in (7, 4, 9, 11)]
+    words = ["host-a (10.0.0.97), GPU 3: left out, since trials 4, 7 and 9 failed there"]
+    assert said == [[], [], words, []]
+    assert left_out.words == words
     assert (HERE in left_out, OTHER in left_out) == (True, False)
 
 
-def test_one_trial_that_crashes_again_and_again_says_nothing_of_its_gpu() -> None:
+def test_one_trial_that_fails_again_and_again_says_nothing_of_its_place() -> None:
     left_out = LeftOut()
-    assert not any(left_out.crashed(5, [HERE]) for _ in range(3 * TRIALS))
+    for _ in range(3 * TRIALS):
+        assert not left_out.failed(5, HERE)
+        assert not left_out.finished_epoch(5, place("b"))
     assert HERE not in left_out
 
 
-def test_an_epoch_in_between_shows_that_the_gpu_works() -> None:
+def test_an_epoch_in_between_shows_that_the_place_works() -> None:
     left_out = LeftOut()
     for trial in range(3 * TRIALS):
-        left_out.crashed(trial, [HERE])
+        left_out.failed(trial, HERE)
         if trial % (TRIALS - 1) == TRIALS - 2:
-            left_out.finished_epoch([HERE])
+            left_out.finished_epoch(99, HERE)
     assert HERE not in left_out
 
 
-def test_an_epoch_on_another_gpu_shows_nothing() -> None:
+def test_an_epoch_on_another_gpu_of_the_machine_clears_the_machine_and_not_the_gpu() -> None:
     left_out = LeftOut()
     for trial in range(TRIALS):
-        left_out.crashed(trial, [HERE])
-        left_out.finished_epoch([OTHER])
-    assert HERE in left_out
+        left_out.failed(trial, HERE)
+        left_out.finished_epoch(99, OTHER)
+    assert (HERE in left_out, OTHER in left_out) == (True, False)
 
 
 def test_the_gpus_of_a_machine_are_counted_one_by_one_and_those_of_another_machine_are_others() -> None:
     left_out = LeftOut()
-    restarted = Gpu("b2", HERE.address, HERE.number)
-    for trial, gpu in enumerate([HERE, OTHER, restarted] * (TRIALS - 1)):
-        left_out.crashed(trial, [gpu])
+    restarted = place("b", "3", HERE.address)
+    for trial, each in enumerate([HERE, OTHER, restarted] * (TRIALS - 1)):
+        left_out.failed(trial, each)
     assert left_out.words == []
-    left_out.crashed(90, [OTHER])
-    assert [gpu in left_out for gpu in (HERE, OTHER, restarted)] == [False, True, False]
+    left_out.failed(90, OTHER)
+    assert [each in left_out for each in (HERE, OTHER, restarted)] == [False, True, False]
+
+
+def test_a_machine_on_which_two_trials_failed_that_another_one_has_trained_is_left_out() -> None:
+    """It does not matter whether they had trained there before or do so afterwards."""
+    left_out, bad, good = LeftOut(), place("a"), place("b")
+    left_out.finished_epoch(1, good)
+    assert left_out.failed(1, bad) == []
+    assert left_out.failed(2, bad) == []
+    assert SURE == 2
+    assert left_out.finished_epoch(2, good) == [
+        "host-a (10.0.0.97): left out, since trials 1 and 2 failed there"
+    ]
+    assert (bad in left_out, good in left_out) == (True, False)
+    assert left_out.failed(3, bad) == []
+
+
+def test_trials_that_train_nowhere_say_nothing_of_the_only_machine() -> None:
+    left_out = LeftOut()
+    for trial in range(3 * TRIALS):
+        assert left_out.failed(trial, place("a")) == []
+
+
+def test_a_machine_on_which_all_fail_while_another_one_trains_is_left_out() -> None:
+    left_out = LeftOut()
+    left_out.failed(0, place("a"))
+    left_out.finished_epoch(50, place("b"))
+    said = [left_out.failed(trial, place("a")) for trial in range(1, TRIALS)]
+    assert said[-1] == ["host-a (10.0.0.97): left out, since trials 0, 1 and 2 failed there"]
+
+
+def test_where_a_machine_is_left_out_nothing_is_said_of_its_gpus() -> None:
+    left_out = LeftOut()
+    for trial in (0, 1):
+        left_out.finished_epoch(trial, place("b", "0"))
+        left_out.failed(trial, HERE)
+    assert left_out.words == ["host-a (10.0.0.97): left out, since trials 0 and 1 failed there"]
+    left_out.failed(2, HERE)
+    assert len(left_out.words) == 1
+    assert OTHER in left_out

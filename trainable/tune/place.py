@@ -1,0 +1,80 @@
+"""Says where a rank of a trial trains: on which machine, on which GPUs, in which process."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterable
+from functools import cache
+
+from trainable.recipe.base import Spec
+
+
+class Gpu(Spec):
+    """Names one GPU, or a MIG slice of one."""
+
+    number: str  # Ray counts from 0, or has the names in CUDA_VISIBLE_DEVICES, as those of MIG slices
+    name: str = ""  # as NVIDIA calls it, a slice with its profile; empty where the driver does not say
+
+    def __str__(self) -> str:
+        return f"GPU {self.number}"
+
+
+class Place(Spec):
+    """Where one rank trains."""
+
+    machine: str  # the host's name
+    address: str  # of the machine, for others
+    node: str  # Ray's id of the machine; one that starts again has another one
+    process: int
+    gpus: tuple[Gpu, ...] = ()
+
+    def __str__(self) -> str:
+        """The machine and the GPUs, in words."""
+        return ", ".join([self.on, *map(str, self.gpus)])
+
+    @property
+    def on(self) -> str:
+        """The machine in words: its name and its address."""
+        return self.machine if self.machine == self.address else f"{self.machine} ({self.address})"
+
+    @property
+    def kind(self) -> str:
+        """What kind of device trains there: the GPUs' names, or that there is none."""
+        return " + ".join(each.name or "a GPU" for each in self.gpus) or "no GPU"
+
+
+def this_process(node: str, address: str, numbers: Iterable[str]) -> Place:
+    """Return the place of this process, to which Ray has given the GPUs of these numbers."""
+    return Place(
+        machine=socket.gethostname(),
+        address=address,
+        node=node,
+        process=os.getpid(),
+        gpus=tuple(Gpu(number=each, name=_name_of_gpu(each)) for each in numbers),
+    )
+
+
+def in_words(ranks: Iterable[Place]) -> str:
+    """Return where the ranks of a trial train, each place once; nothing where that is not known."""
+    return " and ".join(dict.fromkeys(map(str, ranks)))
+
+
+@cache
+def _name_of_gpu(number: str) -> str:
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+        try:
+            by_number = number.isdigit()
+            handle = (
+                pynvml.nvmlDeviceGetHandleByIndex(int(number))
+                if by_number
+                else pynvml.nvmlDeviceGetHandleByUUID(number)
+            )
+            return str(pynvml.nvmlDeviceGetName(handle))
+        finally:
+            pynvml.nvmlShutdown()
+    except pynvml.NVMLError:  # no driver, or one that does not know such a GPU
+        return ""
