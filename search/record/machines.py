@@ -42,14 +42,14 @@ class Machine(Spec):
     @property
     def why_slow(self) -> str:
         """A sentence on a slow machine."""
-        return f"{self.name} trains at {self.speed:.2g} of the rate of other machines with {self._what}"
+        return f"{self.name} trains at {self.speed:.2f} of the rate of other machines with {self._what}"
 
     @property
     def _what(self) -> str:
         return " or ".join(each if each != "no GPU" else "processors alone" for each in self.devices)
 
     def __str__(self) -> str:
-        beside = "" if self.speed is None else f", {self.speed:.2g} of the others' rate"
+        beside = "" if self.speed is None else f", {self.speed:.2f} of the others' rate"
         rate = "no epoch" if self.images_per_second is None else f"{self.images_per_second:,.0f} images/s"
         failed = f", {counted(self.failed, 'attempt')} failed" if self.failed else ""
         return f"{self.name}: {counted(self.trials, 'trial')}, {rate}{beside}{failed}, idle {self.idle:.0%}"

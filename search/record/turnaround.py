@@ -148,7 +148,9 @@ class SlotTime:
         self._slots, self._gpus = 0, 0.0
         self._driver: _Driver | None = None
         self._attempts: dict[int, _Attempt] = {}
-        self._given: dict[int, float] = {}  # trials that a slot was given to, and when: a process starts
+        # trials whose process starts, and when a slot was given to them; None for one that waits for a slot:
+        # on a cluster one always does
+        self._given: dict[int, float | None] = {}
         self._paused: tuple[int, _Attempt] | None = None  # the attempt that the last event has paused
         self._latest = 0.0
 
@@ -214,17 +216,19 @@ class SlotTime:
                 pass
 
     def _give(self, trial: int, at: float, driver: _Driver) -> None:
-        self._given[trial] = at
-        driver.slots = max(driver.slots, len(self._given) + len(self._attempts))
+        is_full = len(self._given) + len(self._attempts) >= driver.slots
+        self._given[trial] = None if is_full else at
 
     def _start(self, event: StartEvent, driver: _Driver) -> None:
         self._break_off(event.trial, event.time, driver)
-        since = self._given.pop(event.trial, driver.freed)  # of earlier drivers, or again: a slot got free
+        since = self._given.pop(event.trial, None)
+        if since is None:  # a slot got free, or was added
+            since = driver.freed if len(self._attempts) < driver.slots else event.time
         if driver.first is None:
             driver.first = event.time  # what was before is the driver's own start
         self._parts["starting"] += max(0.0, event.time - max(since, driver.first))
         self._attempts[event.trial] = _Attempt(event.time, event.epoch)
-        driver.slots = max(driver.slots, len(self._given) + len(self._attempts))
+        driver.slots = max(driver.slots, len(self._attempts))
 
     def _epoch(self, event: EpochEvent, driver: _Driver) -> None:
         attempt = self._attempts[event.trial]

@@ -79,7 +79,7 @@ def test_the_rate_is_compared_with_the_same_work_on_other_machines_with_the_same
     }
     assert [name for name, each in found.items() if each.is_slow] == ["h2"]
     assert found["h2"].why_slow == (
-        "h2 (10.0.0.2) trains at 0.4 of the rate of other machines with NVIDIA H200"
+        "h2 (10.0.0.2) trains at 0.40 of the rate of other machines with NVIDIA H200"
     )
     assert found["h4"].images_per_second == 10.0
 

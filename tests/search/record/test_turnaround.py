@@ -178,6 +178,15 @@ def test_the_trials_of_an_audit_wait_for_a_slot_and_take_none() -> None:
     assert (found.slots, found.starting_seconds) == (1, 4.0 + 0.5)
 
 
+def test_a_trial_that_waits_for_a_slot_has_none_and_starts_when_one_is_free() -> None:
+    """On a cluster one trial always waits, so that an autoscaler sees that more is wanted."""
+    first = [driver(0.0, slots=1), trial(0.0), starts(0.0), trial(1.0, 1), epoch(8.5), end(8.5)]
+    found = account(*first, starts(10.0, 1), epoch(18.5, 1), end(18.5, 1), ends(18.5))
+    assert found is not None
+    assert (found.slots, found.total_seconds) == (1, 18.5)
+    assert found.starting_seconds == pytest.approx(1.5), "from the end of the first one, not from 1 s"
+
+
 def test_more_trials_at_once_than_the_driver_knew_of_count_with_their_slots() -> None:
     """Machines may join a cluster."""
     events = [driver(0.0, slots=1), trial(0.0), trial(1.0, 1), starts(1.0), starts(1.0, 1)]
