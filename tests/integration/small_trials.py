@@ -44,6 +44,8 @@ class Recorder(tune.Callback):  # type: ignore[misc]
     def on_trial_result(
         self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **info: Any
     ) -> None:
+        if "places" in result:  # ranks have started, and trained nothing yet
+            return
         name = Path(trial.config["checkpoints"]).name
         self.epochs.setdefault(name, []).append([tree["epoch"] for tree in result["epochs"]])
         self.processes.setdefault(name, set()).add(result["pid"])

@@ -22,6 +22,7 @@ from tests.integration.small_trials import Listed, Recorder
 from tests.trainable.small_runs import data_set, small_recipe
 from tests.waiting import PATIENCE_SECONDS, wait_until
 from trainable.checkpoints import checkpoint
+from trainable.tune.place import Place
 from trainable.tune.seat import Seat, Shared
 from trainable.tune.trial import TrialTrainable
 from trainable.tune.worker import TrialAssignment
@@ -38,7 +39,7 @@ class StopsAtOnce(FIFOScheduler):  # type: ignore[misc]  # ray ships no types
     """As ASHA stops: by its answer to a result."""
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
-        return str(TrialScheduler.STOP)
+        return str(TrialScheduler.STOP if result["epochs"] else TrialScheduler.CONTINUE)
 
 
 class Clock(Recorder):
@@ -48,9 +49,13 @@ class Clock(Recorder):
         super().__init__()
         self.moments: list[float] = [time.monotonic()]
         self.ranks: set[tuple[int, ...]] = set()
+        self.places: list[Place] = []
 
     def on_trial_result(self, *args: Any, **info: Any) -> None:
         super().on_trial_result(*args, **info)
+        if "places" in info["result"]:
+            self.places = [Place(**each) for each in info["result"]["places"]]
+            return
         self.moments.append(time.monotonic())
         self.ranks.add(tuple(sorted(_ranks())))
 
@@ -101,6 +106,7 @@ def test_after_a_stop_the_next_trial_needs_no_new_process_twenty_times_in_a_row(
     assert not clock.recovered
     assert len(set.union(*clock.processes.values())) == 1
     assert [len(each) for each in clock.ranks] == [2], "the ranks are the same two from first to last"
+    assert [tuple(sorted(each.process for each in clock.places))] == list(clock.ranks), "as they say"
     first, *gaps = [later - earlier for earlier, later in pairwise(clock.moments)]
     assert max(gaps) < first, "for the first one the processes are started, for no other one"
 
@@ -122,7 +128,7 @@ def test_a_rank_that_is_killed_or_hangs_costs_no_more_than_its_trials_epoch(
         [TrialAssignment(recipe, folder)],
         recorder,
         tmp_path,
-        stop=lambda trial_id, result: result["epochs"][-1]["epoch"] == EPOCHS,
+        stop=lambda trial_id, result: EPOCHS in [each["epoch"] for each in result["epochs"]],
         step_seconds=_limit(signals[0][0], clock),
         failures=len(signals),
     ).fit()
