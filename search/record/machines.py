@@ -23,7 +23,7 @@ Typical = Mapping[Kind, Mapping[str, tuple[float, int]]]
 
 SLOW = 0.5  # a machine that trains at this part of the others' rate, or less, is said to be slow
 LEAST_EPOCHS = 3  # so many must be compared on each side
-KEPT = 200  # of the rates on a machine, the newest; a search may have a hundred thousand epochs
+KEPT = 200  # of the rates of one kind of work on a machine, the newest; a search may have 100,000 epochs
 
 
 class Machine(Spec):
@@ -93,7 +93,7 @@ class Machines:
 
     def apply(self, event: Event, work: str = "") -> None:
         """Take in the journal's next event; of a place, `work` is what the trial's speed depends on."""
-        if self._driven:
+        if self._driven and not (isinstance(event, SearchEvent) and event.state in ("started", "resumed")):
             self._clock += max(0.0, event.time - self._latest)
         self._latest = event.time
         match event:
@@ -118,7 +118,7 @@ class Machines:
         """Return what each machine did, in the order in which they came; `until` is in seconds since 1970."""
         clock = self._clock + (max(0.0, until - self._latest) if self._driven else 0.0)
         typical: dict[Kind, dict[str, tuple[float, int]]] = defaultdict(dict)
-        for name, host in self._hosts.items():
+        for name, host in self._hosts.items() if len(self._hosts) > 1 else ():
             for kind, rates in host.rates.items():
                 typical[kind][name] = median(rates), len(rates)
         return tuple(self._row(name, host, clock, typical) for name, host in self._hosts.items())
@@ -169,7 +169,7 @@ class Machines:
             images_per_second=median(rates) if rates else None,
             speed=speed,
             idle=min(1.0, max(0.0, 1.0 - busy / whole)) if whole > 0.0 else 0.0,
-            is_slow=speed is not None and speed <= SLOW and enough,
+            is_slow=speed is not None and speed <= SLOW and enough and len(host.trials) > 1,
         )
 
 

@@ -369,9 +369,12 @@ class Record:
         if not trial.recipe:
             return ""
         loop, techniques = trial.recipe["loop"], trial.recipe["augmentation"]
+        if techniques["size"]["kind"] != "fixed":
+            return f"trial {trial.id}: its images grow"
         kinds = [each["kind"] for each in techniques.values() if isinstance(each, Mapping) and "kind" in each]
         taught = trial.recipe.get(SECTION) is not None
-        return f"{trial.network} {loop['batch_size']} {loop['compile']} {kinds} {taught}"
+        frozen = trial.recipe["model"].get("freeze_epochs")
+        return f"{trial.network} {loop['batch_size']} {loop['compile']} {kinds} {taught} {frozen}"
 
     def _apply_search(self, event: SearchEvent) -> None:
         match event.state:

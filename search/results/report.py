@@ -140,6 +140,8 @@ class LiveView:
         self._position = START
         self._record = Record(where=str(self._path))
         self._reported: set[int] = set()
+        self._retries: list[str] = []
+        """Lines on attempts that failed, which are not said yet."""
         self._slow: set[str] = set()
         """The machines that were said to be slow."""
         self._next = 0.0
@@ -150,7 +152,9 @@ class LiveView:
         self.has_trained = False  # whether an epoch of a trial, or its end, has come since the view was made
         self._read()
         self.has_trained = False
+        self._retries.clear()
         summary = self._summary()
+        self._slow.update(each.name for each in summary.machines if each.is_slow)
         self._running_seconds, self._counted = summary.wall_seconds, time.monotonic()
         self._plan = "" if summary.is_being_audited else plan(study, pruning, final, concurrent)
         self._reported.update(trial.id for trial in summary.all_trials if trial.ended)
@@ -189,7 +193,7 @@ class LiveView:
         events, self._position = read_from(self._path, self._position)
         for event in events:
             if isinstance(event, RetryEvent):
-                self._report_retry(event)
+                self._retries.append(self._retry_line(event))
             self._record.apply(event)
             self.has_trained |= isinstance(event, EpochEvent | EndEvent)
             if isinstance(event, EndEvent):
@@ -211,7 +215,7 @@ class LiveView:
 
     def _report_ends(self) -> None:
         summary = self._summary()
-        self._report_slow(summary)
+        self._report_troubles(summary)
         left = self._time_left(summary)
         done = sum(each.id in self._reported and each.end != "infeasible" for each in summary.trials)
         for trial in summary.all_trials:
@@ -228,17 +232,23 @@ class LiveView:
             if self._live is None:
                 say(f"{line}; {left}" if left else line)
 
-    def _report_retry(self, event: RetryEvent) -> None:
-        """Say that a trial failed, where and why, and is tried again."""
+    def _retry_line(self, event: RetryEvent) -> str:
         places = self._record.trials[event.trial].places
         where = in_words(places[-1]) if places else ""
-        say(f"trial {event.trial} failed{f' on {where}' if where else ''} and is tried again: {event.reason}")
+        return (
+            f"trial {event.trial} failed{f' on {where}' if where else ''} and is tried again: {event.reason}"
+        )
 
-    def _report_slow(self, summary: Summary) -> None:
-        for machine in summary.machines:
-            if machine.is_slow and machine.name not in self._slow:
-                self._slow.add(machine.name)
-                say(machine.why_slow)
+    def _report_troubles(self, summary: Summary) -> None:
+        """Say which trials failed and are tried again, where and why, and which machines are slow."""
+        slow = [each for each in summary.machines if each.is_slow and each.name not in self._slow]
+        self._slow.update(each.name for each in slow)
+        for line in (*self._retries, *(each.why_slow for each in slow)):
+            if self._live is None:
+                say(line)
+            else:  # above the table
+                self._console.print(Text(visible_lines(line)), soft_wrap=True)
+        self._retries.clear()
 
     def _place(self, trial: Trial, done: int) -> str:
         """Returns which trial it is, and how many of its kind are `done`: infeasible ones cost no budget."""

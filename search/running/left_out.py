@@ -2,85 +2,105 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from spaces.domains import listed
 from trainable.tune.place import Place
 
-TRIALS = 3  # different trials in a row that failed at a spot; two may be chance where recipes are drawn
-SURE = 2  # so many are enough of a machine, where they have trained on another one
+TRIALS = 3  # different trials in a row that failed somewhere; two may be chance where recipes are drawn
+SURE = 2  # so many are enough of a machine, where one has trained on another machine since
 
-Spot = tuple[str, str]  # Ray's id of a machine, and the number of a GPU there, or nothing for all of it
+Spot = tuple[str, str]  # Ray's id of a machine, and the number of a GPU there
 
 
 @dataclass
 class _Failures:
-    """What failed at a spot since an epoch was trained there."""
+    """What failed at a GPU or a machine since an epoch was trained there."""
 
-    where: str  # in words
     trials: list[int] = field(default_factory=list)  # in order, each once
+    gpus: set[str] = field(default_factory=set)
     others_train: bool = False  # whether another machine has trained an epoch since the first
+    trained_elsewhere: set[int] = field(default_factory=set)  # those of the trials that have since
+
+    def add(self, trial: int, place: Place) -> None:
+        if trial not in self.trials:
+            self.trials.append(trial)
+        self.gpus.update(each.number for each in place.gpus)
 
 
 @dataclass
 class LeftOut:
-    """Holds the GPUs and machines that train no more trials of this driver.
+    """Holds the GPUs and machines that train no more trials of this driver; each trial has one process.
 
     A GPU joins them when `TRIALS` different trials have failed on it and none has trained an epoch there in
-    between. So does a machine, if another one has trained an epoch meanwhile; and one on which `SURE` trials
-    have failed that another one has trained. They stay for as long as the driver runs.
+    between. A machine joins them at a failure, if another machine trains and no epoch has been trained there
+    since `SURE` different trials failed, one of which that machine has trained meanwhile, or since `TRIALS`
+    failed. So a fault that strikes all machines at once, such as that of a common disk, leaves out none.
+    Failures on one GPU of several count for that GPU alone. What is left out stays so for as long as the
+    driver runs.
     """
 
     words: list[str] = field(default_factory=list, init=False)  # for each, why it is left out
-    _failures: dict[Spot, _Failures] = field(default_factory=dict, init=False)
-    _trained_on: dict[int, set[str]] = field(default_factory=dict, init=False)  # machines, by trial
-    _out: set[Spot] = field(default_factory=set, init=False)
+    _on_gpus: dict[Spot, _Failures] = field(default_factory=dict, init=False)
+    _on_machines: dict[str, _Failures] = field(default_factory=dict, init=False)
+    _gpus: dict[str, set[str]] = field(default_factory=dict, init=False)  # those seen, by machine
+    _train: set[str] = field(default_factory=set, init=False)  # machines that have trained an epoch
+    _out_gpus: set[Spot] = field(default_factory=set, init=False)
+    _out: set[str] = field(default_factory=set, init=False)
 
     def __contains__(self, place: Place) -> bool:
-        return any(spot in self._out for spot, _ in _spots(place))
+        self._see(place)
+        return place.node in self._out or any(
+            (place.node, gpu.number) in self._out_gpus for gpu in place.gpus
+        )
 
-    def finished_epoch(self, trial: int, place: Place) -> list[str]:
-        """Note that a trial has trained an epoch at a place: what failed there before counts no more. Return
-        in words which machines are left out from now on, since it has failed on them."""
-        for spot, _ in _spots(place):
-            self._failures.pop(spot, None)
-        self._trained_on.setdefault(trial, set()).add(place.node)
-        for (node, _), failures in self._failures.items():
-            failures.others_train |= node != place.node
-        return self._news()
+    def finished_epoch(self, trial: int, place: Place) -> None:
+        """Note that a trial has trained an epoch at a place: what failed there before counts no more."""
+        self._on_machines.pop(place.node, None)
+        for gpu in place.gpus:
+            self._on_gpus.pop((place.node, gpu.number), None)
+        if place.node in self._out:
+            return
+        self._train.add(place.node)
+        for failures in self._on_machines.values():
+            failures.others_train = True
+            failures.trained_elsewhere |= {trial} & set(failures.trials)
 
     def failed(self, trial: int, place: Place) -> list[str]:
         """Note that a trial failed at a place; return in words what is left out from now on."""
-        for spot, words in _spots(place):
-            found = self._failures.setdefault(spot, _Failures(words))
-            if trial not in found.trials:
-                found.trials.append(trial)
-        return self._news()
+        self._see(place)
+        here = self._on_machines.setdefault(place.node, _Failures())
+        here.add(trial, place)
+        for gpu in place.gpus:
+            self._on_gpus.setdefault((place.node, gpu.number), _Failures()).add(trial, place)
+        if place.node in self._out:
+            return []
+        if self._is_broken(place.node, here):
+            self._out.add(place.node)
+            return [self._why(place.on, here)]
+        return [
+            self._why(f"{place.on}, {gpu}", self._on_gpus[spot])
+            for gpu in place.gpus
+            if (spot := (place.node, gpu.number)) not in self._out_gpus and self._gpu_is_broken(spot)
+        ]
 
-    def _news(self) -> list[str]:
-        found = [spot for spot, failures in self._failures.items() if self._is_to_go(spot, failures)]
-        self._out.update(found)
-        news = [self._why(self._failures[spot]) for spot in found]
-        self.words += news
-        return news
+    def _see(self, place: Place) -> None:
+        self._gpus.setdefault(place.node, set()).update(each.number for each in place.gpus)
 
-    def _is_to_go(self, spot: Spot, failures: _Failures) -> bool:
-        node, gpu = spot
-        if spot in self._out or (node, "") in self._out:
+    def _is_broken(self, node: str, here: _Failures) -> bool:
+        one_of_several = len(here.gpus) == 1 and len(self._gpus[node]) > 1
+        if one_of_several or not here.others_train or not self._train - self._out - {node}:
             return False
-        if gpu:
-            return len(failures.trials) >= TRIALS
-        sure = sum(bool(self._trained_on.get(trial, set()) - {node}) for trial in failures.trials)
-        return sure >= SURE or (failures.others_train and len(failures.trials) >= TRIALS)
+        least = SURE if here.trained_elsewhere else TRIALS
+        return len(here.trials) >= least
 
-    def _why(self, failures: _Failures) -> str:
+    def _gpu_is_broken(self, spot: Spot) -> bool:
+        if len(self._on_gpus[spot].trials) < TRIALS:
+            return False
+        self._out_gpus.add(spot)
+        return True
+
+    def _why(self, where: str, failures: _Failures) -> str:
         trials = listed([str(each) for each in sorted(failures.trials)])
-        return f"{failures.where}: left out, since trials {trials} failed there"
-
-
-def _spots(place: Place) -> Iterator[tuple[Spot, str]]:
-    """Yield the GPUs of a place and its machine, each with its name in words."""
-    for gpu in place.gpus:
-        yield (place.node, gpu.number), f"{place.on}, {gpu}"
-    yield (place.node, ""), place.on
+        self.words.append(f"{where}: left out, since trials {trials} failed there")
+        return self.words[-1]

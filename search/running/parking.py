@@ -69,27 +69,25 @@ class Parking:
         self._places[trial.trial_id] = ranks
 
     def trained(self, trial: Trial) -> None:
-        """Note that a trial has trained an epoch, and say so if a machine is left out from now on."""
+        """Note that a trial has trained an epoch."""
         for place in self.places(trial):
-            self._tell(self._left_out.finished_epoch(trial.config["trial"], place))
+            self._left_out.finished_epoch(trial.config["trial"], place)
 
     def crashed(self, trial: Trial) -> None:
         """Note that a trial has crashed, and say so if its place is left out from now on.
 
         Of several ranks it is not known on which machine the fault was.
         """
-        if len(places := self.places(trial)) == 1:
-            self._tell(self._left_out.failed(trial.config["trial"], places[0]))
+        if len(places := self.places(trial)) != 1:
+            return
+        for words in self._left_out.failed(trial.config["trial"], places[0]):
+            logger.error("%s", words)
+            self._say(words)
 
     def leave(self, name: str) -> None:
         """Forget a trial of Ray's that has ended, and its process."""
         self._places.pop(name, None)
         self._parked.discard(name)
-
-    def _tell(self, news: list[str]) -> None:
-        for words in news:
-            logger.error("%s", words)
-            self._say(words)
 
 
 def _places_of(process: object) -> tuple[Place, ...]:

@@ -39,7 +39,7 @@ from trainable.tune.causes import cause_of
 from trainable.tune.place import Place
 from trainable.tune.seat import Seat, Shared
 from trainable.tune.stop_request import ask_to_stop, withdraw
-from trainable.tune.trial import TrialTrainable
+from trainable.tune.trial import MemoryLeak, TrialTrainable
 from trainable.tune.watchdog import pop_reason
 from trainable.tune.worker import TrialAssignment
 
@@ -298,7 +298,7 @@ class LedgerCallback(Scratch, tune.Callback):  # type: ignore[misc]
             return
         reason = self._reason(trial)
         number, cause = trial.config["trial"], cause_of(reason)
-        if cause == "crash":
+        if cause == "crash" and not reason.startswith(MemoryLeak.__name__):  # that is the trial's before it
             self._parking.crashed(trial)
         self._parking.leave(trial.trial_id)
         if cause == "disk":

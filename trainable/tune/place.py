@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
 
 from trainable.recipe.base import Spec
+
+DRIVER_SECONDS = 2.0  # NVIDIA's driver names a GPU within milliseconds, where it is loaded and well
 
 
 class Gpu(Spec):
@@ -62,19 +66,21 @@ def in_words(ranks: Iterable[Place]) -> str:
 
 @cache
 def _name_of_gpu(number: str) -> str:
+    """Return a GPU's name; nothing where the driver does not answer soon: the search waits for it."""
+    found: list[str] = []
+    asks = threading.Thread(target=_ask_driver, args=(number, found), daemon=True)
+    asks.start()
+    asks.join(DRIVER_SECONDS)
+    return "".join(found)
+
+
+def _ask_driver(number: str, found: list[str]) -> None:
     import pynvml
 
-    try:
+    ask = pynvml.nvmlDeviceGetHandleByIndex if number.isdigit() else pynvml.nvmlDeviceGetHandleByUUID
+    with suppress(pynvml.NVMLError):  # no driver, or one that does not know such a GPU
         pynvml.nvmlInit()
         try:
-            by_number = number.isdigit()
-            handle = (
-                pynvml.nvmlDeviceGetHandleByIndex(int(number))
-                if by_number
-                else pynvml.nvmlDeviceGetHandleByUUID(number)
-            )
-            return str(pynvml.nvmlDeviceGetName(handle))
+            found.append(str(pynvml.nvmlDeviceGetName(ask(int(number) if number.isdigit() else number))))
         finally:
             pynvml.nvmlShutdown()
-    except pynvml.NVMLError:  # no driver, or one that does not know such a GPU
-        return ""

@@ -133,11 +133,16 @@ class Team:
             ).remote(rank, seat)
             for rank in range(seat.workers)
         ]
+        self._step_seconds, self.has_joined = seat.step_seconds, False
         started = self._answers([rank.place.remote() for rank in self._ranks], seat.step_seconds)
         self.places: tuple[Place, ...] = tuple(started)
+
+    def join(self) -> None:
+        """Bring the images to each rank, and have the ranks meet; nothing can be trained before."""
         self._answers([rank.copy_data.remote() for rank in self._ranks])
-        (address,) = self._answers([self._ranks[0].open.remote()], seat.step_seconds)
-        self._answers([rank.join.remote(address) for rank in self._ranks], seat.step_seconds)
+        (address,) = self._answers([self._ranks[0].open.remote()], self._step_seconds)
+        self._answers([rank.join.remote(address) for rank in self._ranks], self._step_seconds)
+        self.has_joined = True
 
     def measure(self, assignment: TrialAssignment) -> NetworkCost:
         """Returns what the network costs on the first rank. Raises RankLost, or what that rank has raised."""

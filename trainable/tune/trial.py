@@ -125,6 +125,10 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # ray ships no type
             self._crew_seconds = time.monotonic() - began
             if isinstance(self._crew, Team):
                 return {"epochs": [], "places": [each.model_dump() for each in self._crew.places]}
+        if isinstance(self._crew, Team) and not self._crew.has_joined:
+            began = time.monotonic()
+            self._crew.join()
+            self._crew_seconds += time.monotonic() - began
         if assignment.measures and not self._has_measured:
             self._has_measured, self._crew_seconds = True, 0.0
             return {"epochs": [], "costs": [self._crew.measure(assignment).model_dump()]}

@@ -77,7 +77,7 @@ def test_the_rate_is_compared_with_the_same_work_on_other_machines_with_the_same
         "h3": pytest.approx(1000.0 / 700.0),
         "h4": None,
     }
-    assert [name for name, each in found.items() if each.is_slow] == ["h2"]
+    assert not found["h2"].is_slow, "one trial may be slow by itself"
     assert found["h2"].why_slow == (
         "h2 (10.0.0.2) trains at 0.40 of the rate of other machines with NVIDIA H200"
     )
@@ -116,8 +116,10 @@ def test_idle_is_the_share_of_a_machines_places_without_a_trial_and_time_between
 
 
 def test_a_driver_that_was_killed_ends_its_attempts_and_one_at_work_counts_until_now() -> None:
-    found = machines((0.0, BEGINS), *attempt(0.0, 0, place()), (8.0, session("resumed")))
+    night: list[At] = [(8.0, EndEvent(trial=1, state="finished")), (1008.0, session("resumed"))]
+    found = machines((0.0, BEGINS), *attempt(0.0, 0, place()), *attempt(4.0, 1, place("h2")), *night)
     assert (found["h1"].attempts, found["h1"].failed) == (1, 0)
+    assert (found["h1"].idle, found["h2"].idle) == (0.0, 0.0), "nobody worked in the night"
     assert machines((0.0, BEGINS), *attempt(0.0, 0, place()), until=30.0)["h1"].idle == 0.0
 
 

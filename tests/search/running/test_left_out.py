@@ -13,11 +13,18 @@ def place(node: str, gpu: str = "", address: str = "") -> Place:
     )
 
 
-HERE, OTHER = place("a", "3"), place("a", "2")
+HERE, OTHER, ELSEWHERE = place("a", "3"), place("a", "2"), place("b", "0")
+
+
+def both(left_out: LeftOut) -> None:
+    """Show that the machine has two GPUs."""
+    assert HERE not in left_out
+    assert OTHER not in left_out
 
 
 def test_a_gpu_on_which_three_trials_in_a_row_failed_is_left_out_and_that_is_said_once() -> None:
     left_out = LeftOut()
+    both(left_out)
     said = [left_out.failed(trial, HERE) for trial in (7, 4, 9, 11)]
     words = ["host-a (10.0.0.97), GPU 3: left out, since trials 4, 7 and 9 failed there"]
     assert said == [[], [], words, []]
@@ -29,24 +36,27 @@ def test_one_trial_that_fails_again_and_again_says_nothing_of_its_place() -> Non
     left_out = LeftOut()
     for _ in range(3 * TRIALS):
         assert not left_out.failed(5, HERE)
-        assert not left_out.finished_epoch(5, place("b"))
+        left_out.finished_epoch(5, ELSEWHERE)
     assert HERE not in left_out
 
 
 def test_an_epoch_in_between_shows_that_the_place_works() -> None:
     left_out = LeftOut()
+    left_out.finished_epoch(99, ELSEWHERE)
     for trial in range(3 * TRIALS):
         left_out.failed(trial, HERE)
-        if trial % (TRIALS - 1) == TRIALS - 2:
-            left_out.finished_epoch(99, HERE)
+        left_out.finished_epoch(98, HERE)
+        left_out.finished_epoch(trial, ELSEWHERE)
     assert HERE not in left_out
 
 
-def test_an_epoch_on_another_gpu_of_the_machine_clears_the_machine_and_not_the_gpu() -> None:
+def test_a_bad_gpu_of_several_does_not_take_its_machine_along() -> None:
     left_out = LeftOut()
-    for trial in range(TRIALS):
+    both(left_out)
+    for trial in range(TRIALS + 2):
         left_out.failed(trial, HERE)
-        left_out.finished_epoch(99, OTHER)
+        left_out.finished_epoch(trial, ELSEWHERE)
+    assert left_out.words == ["host-a (10.0.0.97), GPU 3: left out, since trials 0, 1 and 2 failed there"]
     assert (HERE in left_out, OTHER in left_out) == (True, False)
 
 
@@ -60,18 +70,23 @@ def test_the_gpus_of_a_machine_are_counted_one_by_one_and_those_of_another_machi
     assert [each in left_out for each in (HERE, OTHER, restarted)] == [False, True, False]
 
 
-def test_a_machine_on_which_two_trials_failed_that_another_one_has_trained_is_left_out() -> None:
-    """It does not matter whether they had trained there before or do so afterwards."""
+def test_a_machine_on_which_two_trials_failed_one_of_which_another_one_has_trained_is_left_out() -> None:
     left_out, bad, good = LeftOut(), place("a"), place("b")
-    left_out.finished_epoch(1, good)
     assert left_out.failed(1, bad) == []
-    assert left_out.failed(2, bad) == []
+    left_out.finished_epoch(1, good)
     assert SURE == 2
-    assert left_out.finished_epoch(2, good) == [
-        "host-a (10.0.0.97): left out, since trials 1 and 2 failed there"
-    ]
+    assert left_out.failed(2, bad) == ["host-a (10.0.0.97): left out, since trials 1 and 2 failed there"]
     assert (bad in left_out, good in left_out) == (True, False)
     assert left_out.failed(3, bad) == []
+
+
+def test_all_gpus_of_a_machine_go_with_it() -> None:
+    left_out = LeftOut()
+    both(left_out)
+    left_out.failed(0, HERE)
+    left_out.finished_epoch(0, ELSEWHERE)
+    assert left_out.failed(1, OTHER) == ["host-a (10.0.0.97): left out, since trials 0 and 1 failed there"]
+    assert place("a", "0") in left_out
 
 
 def test_trials_that_train_nowhere_say_nothing_of_the_only_machine() -> None:
@@ -85,15 +100,29 @@ def test_a_machine_on_which_all_fail_while_another_one_trains_is_left_out() -> N
     left_out.failed(0, place("a"))
     left_out.finished_epoch(50, place("b"))
     said = [left_out.failed(trial, place("a")) for trial in range(1, TRIALS)]
-    assert said[-1] == ["host-a (10.0.0.97): left out, since trials 0, 1 and 2 failed there"]
+    assert said == [[], ["host-a (10.0.0.97): left out, since trials 0, 1 and 2 failed there"]]
 
 
-def test_where_a_machine_is_left_out_nothing_is_said_of_its_gpus() -> None:
+def test_a_fault_that_strikes_all_machines_at_once_leaves_out_none() -> None:
+    """Those that come back train; what failed on the others before is no further failure."""
     left_out = LeftOut()
+    machines = [place("a"), place("b"), place("c")]
+    for trial in range(9):
+        left_out.finished_epoch(trial, machines[trial % 3])
+    for trial in range(9):
+        left_out.failed(trial, machines[trial % 3])
+    for trial in range(9):
+        left_out.finished_epoch(trial, machines[(trial + 1) % 3])
+    assert left_out.words == []
+
+
+def test_the_last_machine_stays() -> None:
+    left_out, first, last = LeftOut(), place("a"), place("b")
     for trial in (0, 1):
-        left_out.finished_epoch(trial, place("b", "0"))
-        left_out.failed(trial, HERE)
-    assert left_out.words == ["host-a (10.0.0.97): left out, since trials 0 and 1 failed there"]
-    left_out.failed(2, HERE)
-    assert len(left_out.words) == 1
-    assert OTHER in left_out
+        left_out.failed(trial, first)
+        left_out.finished_epoch(trial, last)
+    assert first in left_out
+    for trial in range(2, 9):
+        left_out.failed(trial, last)
+        left_out.finished_epoch(trial, first)  # of a trial that had begun there
+    assert last not in left_out
