@@ -72,12 +72,18 @@ class Consumer(ABC):
         self._closing = False
         self._delivers_rest = True
         self._may_deliver: Callable[[], bool] = lambda: True
+        self._until: Callable[[], int | None] = lambda: None
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def start(self, may: Callable[[], bool] = lambda: True) -> None:
-        """Follow the journal from now on, as long as `may` returns true; the journal need not exist yet."""
-        self._may_deliver = may
+    def start(
+        self, may: Callable[[], bool] = lambda: True, until: Callable[[], int | None] = lambda: None
+    ) -> None:
+        """Follow the journal from now on, as long as `may` returns true; the journal need not exist yet.
+
+        Before `close`, no more of it is delivered than so many first bytes as `until` says.
+        """
+        self._may_deliver, self._until = may, until
         self._thread = threading.Thread(target=self._follow, name=f"to {self.receiver}", daemon=True)
         self._thread.start()
 
@@ -178,7 +184,8 @@ class Consumer(ABC):
             raise self._damage
         if self._journal.exists():
             try:
-                events, position = read_from(self._journal, self._position)
+                until = None if self._closing else self._until()
+                events, position = read_from(self._journal, self._position, until)
                 self._events_read += len(events)
                 self._undelivered += self._read_events(events)
             except JournalError as damage:

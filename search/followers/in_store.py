@@ -36,6 +36,11 @@ class InStore(Consumer):
         self._stored_bytes = self._read_trials = self._stored_trials = 0
         self._is_compared = False
 
+    @property
+    def stored_bytes(self) -> int:
+        """How much of the journal the store has."""
+        return self._stored_bytes
+
     def has_stored(self, trial: int) -> bool:
         """Says whether a trial may start: the store answers and its journal has the trial. Waits shortly."""
         self.catch_up(SETTLE_SECONDS, lambda: trial < self._stored_trials)

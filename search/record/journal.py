@@ -342,24 +342,28 @@ def read(path: str | Path) -> list[Event]:
     return events
 
 
-def read_from(path: str | Path, position: Position) -> tuple[list[Event], Position]:
-    """Returns the events behind a position, and the new position, before a half-written last line."""
-    events, end, _ = _read(Path(path), position)
+def read_from(path: str | Path, position: Position, until: int | None = None) -> tuple[list[Event], Position]:
+    """Returns the events behind a position, and the new position, before a half-written last line.
+
+    Where `until` is given, the lines in so many first bytes of the file are read.
+    """
+    events, end, _ = _read(Path(path), position, until)
     return events, end
 
 
-def _read(path: Path, position: Position) -> tuple[list[Event], Position, bool]:
+def _read(path: Path, position: Position, until: int | None = None) -> tuple[list[Event], Position, bool]:
     lines = synced_lines(path.parent)  # read first, since a driver may be writing
     try:
         check_regular(path)
         with path.open("rb") as file:
             file.seek(position.offset)
-            events, end, torn = _parse(path, file.read(), position)
+            content = file.read(-1 if until is None else max(0, until - position.offset))
+            events, end, torn = _parse(path, content, position)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file; a search writes it when it starts") from None
     except OSError as error:
         raise JournalError(f"{path}: cannot be read: {why(error)}") from None
-    if end.lines < lines:
+    if until is None and end.lines < lines:
         raise JournalError(
             f"{_where(path, end)}: expected at least {lines} lines, got {end.lines}; the file was cut"
         )

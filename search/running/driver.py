@@ -328,7 +328,7 @@ def _drive(
         final = final_of(prepared.final.finalists, asked, prepared.pruning)
         logger.info("%s on %s, %s", name, hardware, installed)
         view = report.LiveView(asked, prepared.pruning, final, prepared.concurrent, folder)
-        with _following(followers, switch), switch.listening():
+        with _following(followers, switch, in_store), switch.listening():
             with view:
                 _train(prepared, hardware, ledger, switch, view, in_store)
             if switch.lost:  # this driver may write nothing of the search any more
@@ -421,14 +421,16 @@ def _in_store(home: Home, lease: Lease | None) -> InStore | None:
 
 
 @contextlib.contextmanager
-def _following(followers: list[Consumer], switch: StopSwitch) -> Iterator[None]:
+def _following(followers: list[Consumer], switch: StopSwitch, in_store: InStore | None) -> Iterator[None]:
     """Runs consumers of the journal in the background, and lets them catch up at the end.
 
     They do not catch up where another driver has taken the search over: then the journal here is no longer
     the search's.
     """
+    stored = (lambda: None) if in_store is None else (lambda: in_store.stored_bytes)
     for follower in followers:
-        follower.start(lambda: switch.sure)
+        # a driver that takes over goes on from the store: what MLflow had beyond that would be there twice
+        follower.start(lambda: switch.sure, stored if isinstance(follower, Tracker) else lambda: None)
     try:
         yield
     finally:
