@@ -78,12 +78,13 @@ class StageLines:
     def ended(self, what: str) -> None:
         """Note that work has ended, and tell how long it took, if it was told of."""
         with self._lock:
+            quiet = self._quiet_seconds()
             at = max(at for at, each in enumerate(self._stages) if each.what == what)
             stage = self._stages.pop(at)
             if stage.is_told:
                 self._tell(f"{stage.what}: {stage.seconds():.0f} s")
             elif not self._stages:
-                self._untold += min(stage.seconds(), time.monotonic() - self._told_at)
+                self._untold = quiet
 
     def _look(self) -> None:
         while not self._ends.wait(TOLD_AFTER / 4.0):

@@ -314,7 +314,7 @@ class Outbox:
 
 
 def _place_tags(event: PlaceEvent) -> dict[str, str]:
-    """Return where a trial's last attempt trains: machines, GPUs and processes, each once, by rank."""
+    """Return where a trial's last attempt trains: its machines, each once, and by rank GPUs and processes."""
     gpus = [f"{gpu} ({gpu.name})" if gpu.name else str(gpu) for each in event.ranks for gpu in each.gpus]
     return {
         "tunebook.machine": listed(dict.fromkeys(each.on for each in event.ranks)),

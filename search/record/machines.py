@@ -88,19 +88,16 @@ class Machines:
     def __init__(self) -> None:
         self._hosts: dict[str, _Host] = {}  # by name and address: one that starts again is the same
         self._under_way: dict[int, _Attempt] = {}
-        self._clock, self._latest = 0.0, 0.0  # the seconds under a driver, until the event before
-        self._driven = False
+        self._clock = 0.0
 
-    def apply(self, event: Event, work: str = "") -> None:
-        """Take in the journal's next event; of a place, `work` is what the trial's speed depends on."""
-        if self._driven and not (isinstance(event, SearchEvent) and event.state in ("started", "resumed")):
-            self._clock += max(0.0, event.time - self._latest)
-        self._latest = event.time
+    def apply(self, event: Event, seconds: float, work: str = "") -> None:
+        """Take in the journal's next event, with the seconds under a driver at it; of a place, `work` is what
+        the trial's speed depends on."""
+        self._clock = seconds
         match event:
             case SearchEvent():
                 for trial in tuple(self._under_way):
                     self._leave(trial)
-                self._driven = event.state in ("started", "resumed")
             case StartEvent():
                 self._leave(event.trial)
             case PlaceEvent():
@@ -114,14 +111,13 @@ class Machines:
             case _:
                 pass
 
-    def rows(self, until: float) -> tuple[Machine, ...]:
-        """Return what each machine did, in the order in which they came; `until` is in seconds since 1970."""
-        clock = self._clock + (max(0.0, until - self._latest) if self._driven else 0.0)
+    def rows(self, seconds: float) -> tuple[Machine, ...]:
+        """Return what each machine did in so many seconds under a driver, in the order in which they came."""
         typical: dict[Kind, dict[str, tuple[float, int]]] = defaultdict(dict)
         for name, host in self._hosts.items() if len(self._hosts) > 1 else ():
             for kind, rates in host.rates.items():
                 typical[kind][name] = median(rates), len(rates)
-        return tuple(self._row(name, host, clock, typical) for name, host in self._hosts.items())
+        return tuple(self._row(name, host, seconds, typical) for name, host in self._hosts.items())
 
     def _begin(self, event: PlaceEvent, work: str) -> None:
         self._leave(event.trial)

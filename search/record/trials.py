@@ -303,7 +303,7 @@ class Record:
 
     def machines(self, until: float) -> tuple[Machine, ...]:
         """Return what each machine did; nothing where an earlier version has driven the search."""
-        return self._machines.rows(until)
+        return self._machines.rows(self.seconds(until))
 
     @property
     def seconds_of_budget(self) -> float:
@@ -344,7 +344,7 @@ class Record:
             case _:
                 assert_never(event)
         self._slot_time.apply(event)
-        self._machines.apply(event, self._work(event))
+        self._machines.apply(event, self.seconds(event.time), self._work(event))
         self.latest = event.time
 
     def forget_epochs(self, number: int) -> None:

@@ -15,17 +15,12 @@ Spot = tuple[str, str]  # Ray's id of a machine, and the number of a GPU there
 
 @dataclass
 class _Failures:
-    """What failed at a GPU or a machine since an epoch was trained there."""
+    """What failed on a machine since an epoch was trained there."""
 
-    trials: list[int] = field(default_factory=list)  # in order, each once
+    trials: set[int] = field(default_factory=set)
     gpus: set[str] = field(default_factory=set)
     others_train: bool = False  # whether another machine has trained an epoch since the first
     trained_elsewhere: set[int] = field(default_factory=set)  # those of the trials that have since
-
-    def add(self, trial: int, place: Place) -> None:
-        if trial not in self.trials:
-            self.trials.append(trial)
-        self.gpus.update(each.number for each in place.gpus)
 
 
 @dataclass
@@ -41,15 +36,18 @@ class LeftOut:
     """
 
     words: list[str] = field(default_factory=list, init=False)  # for each, why it is left out
-    _on_gpus: dict[Spot, _Failures] = field(default_factory=dict, init=False)
+    _on_gpus: dict[Spot, set[int]] = field(default_factory=dict, init=False)  # trials that failed, likewise
     _on_machines: dict[str, _Failures] = field(default_factory=dict, init=False)
     _gpus: dict[str, set[str]] = field(default_factory=dict, init=False)  # those seen, by machine
     _train: set[str] = field(default_factory=set, init=False)  # machines that have trained an epoch
     _out_gpus: set[Spot] = field(default_factory=set, init=False)
     _out: set[str] = field(default_factory=set, init=False)
 
+    def saw(self, place: Place) -> None:
+        """Note that there is such a place."""
+        self._gpus.setdefault(place.node, set()).update(each.number for each in place.gpus)
+
     def __contains__(self, place: Place) -> bool:
-        self._see(place)
         return place.node in self._out or any(
             (place.node, gpu.number) in self._out_gpus for gpu in place.gpus
         )
@@ -64,43 +62,31 @@ class LeftOut:
         self._train.add(place.node)
         for failures in self._on_machines.values():
             failures.others_train = True
-            failures.trained_elsewhere |= {trial} & set(failures.trials)
+            failures.trained_elsewhere |= {trial} & failures.trials
 
     def failed(self, trial: int, place: Place) -> list[str]:
         """Note that a trial failed at a place; return in words what is left out from now on."""
-        self._see(place)
         here = self._on_machines.setdefault(place.node, _Failures())
-        here.add(trial, place)
+        here.trials.add(trial)
+        here.gpus.update(each.number for each in place.gpus)
         for gpu in place.gpus:
-            self._on_gpus.setdefault((place.node, gpu.number), _Failures()).add(trial, place)
+            self._on_gpus.setdefault((place.node, gpu.number), set()).add(trial)
         if place.node in self._out:
             return []
         if self._is_broken(place.node, here):
             self._out.add(place.node)
-            return [self._why(place.on, here)]
-        return [
-            self._why(f"{place.on}, {gpu}", self._on_gpus[spot])
-            for gpu in place.gpus
-            if (spot := (place.node, gpu.number)) not in self._out_gpus and self._gpu_is_broken(spot)
-        ]
-
-    def _see(self, place: Place) -> None:
-        self._gpus.setdefault(place.node, set()).update(each.number for each in place.gpus)
+            return [self._why(place.on, here.trials)]
+        spots = {(place.node, gpu.number): f"{place.on}, {gpu}" for gpu in place.gpus}
+        broken = [spot for spot in spots if len(self._on_gpus[spot]) >= TRIALS and spot not in self._out_gpus]
+        self._out_gpus.update(broken)
+        return [self._why(spots[spot], self._on_gpus[spot]) for spot in broken]
 
     def _is_broken(self, node: str, here: _Failures) -> bool:
-        one_of_several = len(here.gpus) == 1 and len(self._gpus[node]) > 1
+        one_of_several = len(here.gpus) == 1 and len(self._gpus.get(node, ())) > 1
         if one_of_several or not here.others_train or not self._train - self._out - {node}:
             return False
-        least = SURE if here.trained_elsewhere else TRIALS
-        return len(here.trials) >= least
+        return len(here.trials) >= (SURE if here.trained_elsewhere else TRIALS)
 
-    def _gpu_is_broken(self, spot: Spot) -> bool:
-        if len(self._on_gpus[spot].trials) < TRIALS:
-            return False
-        self._out_gpus.add(spot)
-        return True
-
-    def _why(self, where: str, failures: _Failures) -> str:
-        trials = listed([str(each) for each in sorted(failures.trials)])
-        self.words.append(f"{where}: left out, since trials {trials} failed there")
+    def _why(self, where: str, trials: set[int]) -> str:
+        self.words.append(f"{where}: left out, since trials {listed(map(str, sorted(trials)))} failed there")
         return self.words[-1]

@@ -54,7 +54,10 @@ class Parking:
         """
         process = trial.temporary_state.ray_actor
         places = self._places[trial.trial_id] = _places_of(process)
-        if len(places) != 1 or places[0] not in self._left_out:
+        if len(places) != 1:
+            return False
+        self._left_out.saw(places[0])
+        if places[0] not in self._left_out:
             return False
         process.hold.remote()  # comes before Ray's next call of `train`
         self._parked.add(trial.trial_id)

@@ -237,10 +237,8 @@ class LedgerScheduler(Scratch, FIFOScheduler):  # type: ignore[misc]
         number, decision = trial.config["trial"], Decision.CONTINUE
         before = self._ledger.epochs_done(number)
         with self._switch.stopped_by_disk():
-            if (
-                ranks := tuple(Place(**tree) for tree in result.get("places", ()))
-            ) and not self._switch.fault:
-                self._parking.started(trial, ranks)
+            if "places" in result and self._switch.fault is None:
+                self._parking.started(trial, ranks := tuple(Place(**tree) for tree in result["places"]))
                 self._ledger.place(number, ranks)
             for tree in result.get("costs", ()) if self._switch.fault is None else ():
                 decision = self._ledger.cost(number, NetworkCost(**tree))

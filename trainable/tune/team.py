@@ -115,7 +115,7 @@ class Rank:
 
 class Team:
     """Runs the seat's `workers` ranks in the bundles of this actor's placement group;
-    it is used like a `Worker`.
+    after `join` it is used like a `Worker`.
 
     Raises RankLost if a rank cannot be started within the seat's `step_seconds`.
     """

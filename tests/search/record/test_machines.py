@@ -14,6 +14,7 @@ from search.record.journal import (
     StartEvent,
 )
 from search.record.machines import Machine, Machines
+from search.reporting.drivers import Clock
 from tests.search.small_events import place, session
 from trainable.tune.place import Place
 
@@ -41,11 +42,13 @@ def end(at: float, trial: int, state: str = "finished") -> At:
 
 def machines(*events: At, work: str = "resnet", until: float | None = None) -> dict[str, Machine]:
     """Return what is said of each machine by its host's name."""
-    account = Machines()
+    account, clock = Machines(), Clock()
     for time, event in sorted(events, key=lambda each: each[0]):
-        account.apply(event.model_copy(update={"time": time}), work)
+        timed = event.model_copy(update={"time": time})
+        account.apply(timed, clock.read(timed), work)
     last = max(time for time, _ in events)
-    return {each.name.split()[0]: each for each in account.rows(last if until is None else until)}
+    found = account.rows(clock.at(last if until is None else until))
+    return {each.name.split()[0]: each for each in found}
 
 
 def test_each_machine_has_its_trials_attempts_and_failures() -> None:
@@ -88,7 +91,7 @@ def test_a_rate_of_other_work_says_nothing_and_two_epochs_are_too_few() -> None:
     account = Machines()
     for trial, (host, rate) in enumerate([("h1", 1000.0), ("h2", 100.0)]):
         for _, event in [*attempt(1.0, trial, place(host)), *epochs(1.0, trial, rate), end(9.0, trial)]:
-            account.apply(event, work=host)
+            account.apply(event, 0.0, work=host)
     assert [each.speed for each in account.rows(9.0)] == [None, None]
     few: list[At] = [(0.0, BEGINS)]
     for trial, (host, rate) in enumerate([("h1", 1000.0), ("h2", 100.0)]):
