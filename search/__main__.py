@@ -29,6 +29,7 @@ from search.commands.options import (
     Weights,
     exit_with,
     on_this_machine,
+    refuse_with_address,
     with_weights,
 )
 from search.jobs import cli
@@ -360,14 +361,23 @@ def check(
         Path | None,
         typer.Option(metavar="FILE", help="List copies between parts in a new CSV file for data.exclude."),
     ] = None,
+    address: Address = None,
     weights: Weights = None,
     set_: Set = None,
     json: Json = False,
     download: Download = False,
 ) -> None:
-    """Check data, labels, network and first steps, in a minute, before hours are spent on them."""
-    from search.commands.check import CheckOptions, run_check
+    """Check data, labels, network and first steps, in a minute, before hours are spent on them.
 
+    With --address check whether each machine of a cluster can train, and nothing else.
+    """
+    from search.commands.check import CheckOptions, check_cluster, run_check
+
+    if address is not None:
+        refuse_with_address({"--full": full, "--debug": debug, "--write-exclusions": write_exclusions})
+        settings = with_weights(set_, weights)
+        can = check_cluster(target, address, settings=settings, as_json=json, download=download)
+        raise typer.Exit(0 if can else FAILED)
     options = CheckOptions(full, debug or (), seconds, write_exclusions, json)
     sound = run_check(target, options, settings=with_weights(set_, weights), download=download)
     raise typer.Exit(0 if sound else FAILED)

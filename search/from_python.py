@@ -71,7 +71,7 @@ def search(
     code = Code(model, data, metrics or {})
     asked = study_with_code(study, code, space or {})
     if address is not None:
-        send_token()  # before Ray is imported, which reads it then
+        send_token(address)  # before Ray is imported, which reads it then
     with paused():
         from search.record.home import Home
         from search.running import driver
@@ -103,7 +103,7 @@ def extend(
         raise UserError(f"extend: expected 1 more trial or more, got {trials!r}")
     code = Code(model, data, metrics or {})
     if address is not None:
-        send_token()
+        send_token(address)
     with paused():
         from search.record.storage import local_folder
         from search.running import driver

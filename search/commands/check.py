@@ -9,11 +9,15 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 from rich.text import Text
 
 from search.commands.inputs import Target, load_target, named_input
+from search.facts.hardware import per_trial
+from search.facts.measured import load_data
+from search.facts.start import find_start
 from search.learning.lessons import LEARN_FROM
 from search.results.report import budget, console, say
 from search.results.search import Search
@@ -24,12 +28,18 @@ from trainable.checks.finding import Finding, Level, counts
 from trainable.data.assembly import stored_parts
 from trainable.errors import UserError
 from trainable.files.regular import why
+from trainable.recipe import Recipe
 from trainable.recipe.tasks import masks_of
+from trainable.recipe.training import COMPILED
 from trainable.terminal import tell, tell_json, visible_lines
 from trainable.training.devices import threads
 
+if TYPE_CHECKING:  # Ray takes seconds to import
+    from search.running.machines import Seen
+
 COLOURS: dict[Level, str] = {"error": "red", "warning": "yellow", "note": "cyan", "passed": "dim"}
 SCHEMA = 1
+FREE = ("memory", "temporary files", "cache", "/dev/shm")  # of what a machine says how much is free
 
 
 @dataclass(frozen=True)
@@ -79,6 +89,55 @@ def run_check(
     if options.as_json:
         tell_json(json.dumps(tree, indent=2, allow_nan=False))
     return not tree.get("errors")
+
+
+def check_cluster(
+    file: str, address: str, *, settings: Sequence[str] = (), as_json: bool = False, download: bool = False
+) -> bool:
+    """Print whether each machine of the cluster at `address` can train a study's trials; return whether all
+    can. Nothing is left in the storage. Raises UserError."""
+    from search.running.cluster import joined
+    from search.running.driver import resolved_study
+    from search.running.machines import asked
+
+    given = named_input(file, None, settings)
+    if isinstance(given, Recipe):
+        raise UserError(f"{file}: --address needs a study, a search or data; this is a recipe")
+    study = Search(given).study if isinstance(given, Path) else resolved_study(given)
+    began = time.monotonic()
+    with joined(address) as hardware:
+        trial = per_trial(study.resources, hardware)
+        with asked(trial, study.storage) as machines:
+            start = find_start(study, gpu=trial.gpus > 0, cluster=True, download=download)
+            base, most = start.recipe(study), hardware.shared_bytes
+            machines.send_sample(load_data(base, trial, download=download, most_bytes=most), refuse=False)
+            seen = machines.answers(trial, compiles=study.pinned.get("loop.compile") in COMPILED)
+    took = time.monotonic() - began
+    if as_json:
+        tree = {"schema": SCHEMA, "target": file, "address": address, "seconds": round(took, 1)}
+        tell_json(json.dumps({**tree, "machines": [each.tree() for each in seen]}, indent=2, allow_nan=False))
+    else:
+        console().print(machines_table(seen))
+        unfit = sum(bool(each.faults) for each in seen)
+        say(f"{counted(len(seen), 'machine')}, {unfit} of which cannot train, in {took:.0f} s")
+    return not any(each.faults for each in seen)
+
+
+def machines_table(machines: Sequence[Seen]) -> Table:
+    """Return one row for each machine, with what was found there."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("machine", no_wrap=True)
+    for name in ("images/s", *FREE):
+        table.add_column(name if name == "images/s" else f"{name} free", justify="right")
+    table.add_column("found, what to do", overflow="fold")
+    for each in machines:
+        free = {} if each.look is None else each.look.free
+        rate = "-" if each.images_per_second is None else f"{each.images_per_second:,.0f}"
+        sizes = (f"{free[name] / 2**30:,.0f} GiB" if name in free else "-" for name in FREE)
+        words = Text("; ".join((*each.faults, *each.remarks)) or "can train")
+        words.stylize("red" if each.faults else "yellow" if each.remarks else "dim")
+        table.add_row(Text(each.name), rate, *sizes, words)
+    return table
 
 
 def _findings(

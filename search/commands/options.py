@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -28,7 +28,7 @@ EXIT_CODES = {
 def _with_token(address: str | None) -> str | None:
     """Set Ray's token variable now: Ray, which is imported later, reads its settings only once."""
     if address is not None:
-        send_token()
+        send_token(address)
     return address
 
 
@@ -67,6 +67,12 @@ Weights = Annotated[
 Download = Annotated[
     bool, typer.Option("--download", help="Let torchvision and timm fetch data sets and published weights.")
 ]
+
+
+def refuse_with_address(options: Mapping[str, object]) -> None:
+    """Refuses options, by their names, that mean nothing where a cluster is looked at."""
+    if given := [name for name, value in options.items() if value]:
+        raise typer.BadParameter(f"{' and '.join(given)}: not with --address, which checks machines alone")
 
 
 def with_weights(settings: Sequence[str] | None, weights: str | None) -> list[str]:

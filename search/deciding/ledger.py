@@ -27,6 +27,7 @@ from search.record.journal import (
     Event,
     ExtendEvent,
     Journal,
+    LeftOutEvent,
     Outcome,
     PlaceEvent,
     PromotionEvent,
@@ -36,6 +37,7 @@ from search.record.journal import (
     StartEvent,
     TrialEvent,
 )
+from search.record.machines import LeftOut
 from search.record.repeats import Repeat
 from search.record.trials import HOURS_SPENT, Record
 from search.study.constraints import NO_CONSTRAINTS, Constraints
@@ -163,6 +165,10 @@ class Ledger:
         """Journal where an attempt trains, one place a rank."""
         if self._decision(trial) is Decision.CONTINUE:
             self._write(PlaceEvent(trial=trial, ranks=ranks))
+
+    def leave_out(self, what: LeftOut) -> None:
+        """Journal that a machine, or a GPU of one, trains no more trials of this driver."""
+        self._write(LeftOutEvent(where=what.where, why=what.why))
 
     def lacks_cost(self, trial: int) -> bool:
         """Returns whether a trial's network must be measured before the trial is trained."""
@@ -382,7 +388,9 @@ class Ledger:
                     self._budget.infeasible += event.state == "infeasible"
                     self._draws.tell(event.trial, event.state)
                 self._record.forget_epochs(event.trial)
-            case SearchEvent() | SettledEvent() | TrialEvent() | StartEvent() | PlaceEvent() | RetryEvent():
+            case SearchEvent() | SettledEvent() | LeftOutEvent() | TrialEvent():
+                pass
+            case StartEvent() | PlaceEvent() | RetryEvent():
                 pass
             case _:
                 assert_never(event)

@@ -16,6 +16,7 @@ from search.record.journal import (
     EpochEvent,
     Event,
     ExtendEvent,
+    LeftOutEvent,
     Outcome,
     PlaceEvent,
     PromotionEvent,
@@ -134,7 +135,7 @@ class Outbox:
                 self._apply_end(event)
             case ExtendEvent():
                 self._tag(None, {EXTENDED_TO: str(event.trials)})
-            case SettledEvent():
+            case SettledEvent() | LeftOutEvent():
                 pass
             case _:
                 assert_never(event)

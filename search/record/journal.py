@@ -226,6 +226,14 @@ class RetryEvent(Stamped):
     reason: str
 
 
+class LeftOutEvent(Stamped):
+    """A machine, or a GPU of one, trains no more trials of this driver."""
+
+    event: Literal["left_out"] = "left_out"
+    where: str
+    why: str
+
+
 class EndEvent(Stamped):
     """A trial is over, for good."""
 
@@ -237,7 +245,7 @@ class EndEvent(Stamped):
 
 AfterTrialEvent = StartEvent | PlaceEvent | CostEvent | EpochEvent | PromotionEvent | RetryEvent | EndEvent
 """What may happen to a trial once it is there."""
-Event = SearchEvent | SettledEvent | ExtendEvent | TrialEvent | AfterTrialEvent
+Event = SearchEvent | SettledEvent | ExtendEvent | LeftOutEvent | TrialEvent | AfterTrialEvent
 SomeEvent = TypeVar("SomeEvent", bound=Stamped)
 logger = logging.getLogger(__name__)
 _ADAPTER: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="event")])

@@ -55,6 +55,16 @@ class Machine(Spec):
         return f"{self.name}: {counted(self.trials, 'trial')}, {rate}{beside}{failed}, idle {self.idle:.0%}"
 
 
+class LeftOut(Spec):
+    """A machine, or a GPU of one, that trained no more trials of the driver that found it out."""
+
+    where: str  # with the machine's address
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: left out, since {self.why}"
+
+
 @dataclass
 class _Host:
     since: float  # the seconds under a driver when its first attempt began

@@ -12,6 +12,7 @@ from search.record.journal import (
     EpochEvent,
     Event,
     ExtendEvent,
+    LeftOutEvent,
     Outcome,
     PlaceEvent,
     PromotionEvent,
@@ -40,6 +41,8 @@ def fault_of(record: Record, event: Event) -> str | None:
             return None if record.settled is None else "expected one settled space, got another"
         case ExtendEvent():
             return "expected the settled space, got an extension" if record.settled is None else None
+        case LeftOutEvent():
+            return None
         case TrialEvent():
             return _trial_fault(record, event)
         case (

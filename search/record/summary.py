@@ -10,7 +10,7 @@ from typing import Any, Literal
 from search.record.finalists import best_first, finalists_of, missing_runs
 from search.record.finals import Finals, finals_of
 from search.record.journal import EpochEvent
-from search.record.machines import Machine
+from search.record.machines import LeftOut, Machine
 from search.record.trials import Record, Trial
 from search.record.turnaround import Turnaround
 from search.record.verdicts import Verdicts
@@ -62,6 +62,7 @@ class Summary:
     """What the time of its slots was used for; None where an earlier version has driven it."""
     machines: tuple[Machine, ...] = ()
     """What each machine did; empty where an earlier version has driven it."""
+    left_out: tuple[LeftOut, ...] = ()  # machines and GPUs that trained no more trials, or never any
 
     @property
     def best(self) -> Trial | None:
@@ -216,6 +217,7 @@ class Summary:
             "wall_seconds": self.wall_seconds,
             "turnaround": self.turnaround.model_dump() if self.turnaround is not None else None,
             "machines": [each.model_dump(mode="json") for each in self.machines],
+            "left_out": [each.model_dump() for each in self.left_out],
         }
 
 
@@ -254,6 +256,7 @@ def summarise(
         was_finished=record.was_finished,
         turnaround=record.turnaround(until),
         machines=record.machines(until),
+        left_out=record.left_out,
     )
 
 

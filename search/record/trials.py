@@ -22,6 +22,7 @@ from search.record.journal import (
     EpochEvent,
     Event,
     ExtendEvent,
+    LeftOutEvent,
     Outcome,
     PlaceEvent,
     PromotionEvent,
@@ -32,7 +33,7 @@ from search.record.journal import (
     StartEvent,
     TrialEvent,
 )
-from search.record.machines import Machine, Machines
+from search.record.machines import LeftOut, Machine, Machines
 from search.record.next_event import fault_of
 from search.record.repeats import Purpose, Repeat
 from search.record.turnaround import SlotTime, Turnaround
@@ -241,6 +242,7 @@ class Record:
         self._seconds_before = 0.0
         self._slot_time = SlotTime()
         self._machines = Machines()
+        self._left_out: dict[str, str] = {}  # by machine or GPU, why; the last driver that said so counts
         self._extended_after = 0.0
         """The seconds under a driver before the last extension."""
         for event in events:
@@ -306,6 +308,11 @@ class Record:
         return self._machines.rows(self.seconds(until))
 
     @property
+    def left_out(self) -> tuple[LeftOut, ...]:
+        """The machines and GPUs that a driver has left out."""
+        return tuple(LeftOut(where=where, why=why) for where, why in self._left_out.items())
+
+    @property
     def seconds_of_budget(self) -> float:
         """The seconds under a driver that count against the study's hours: those since the last extension."""
         return self.seconds(self.latest) - self._extended_after
@@ -325,6 +332,8 @@ class Record:
                 self._queue(event)
             case StartEvent():
                 self._start(event)
+            case LeftOutEvent():
+                self._left_out[event.where] = event.why
             case PlaceEvent():
                 self._change(event.trial, places=(*self.trials[event.trial].places[:-1], event.ranks))
             case CostEvent():

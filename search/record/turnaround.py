@@ -22,6 +22,7 @@ from search.record.journal import (
     EpochEvent,
     Event,
     ExtendEvent,
+    LeftOutEvent,
     PlaceEvent,
     PromotionEvent,
     RetryEvent,
@@ -212,7 +213,7 @@ class SlotTime:
                 self._break_off(event.trial, event.time, driver)
             case TrialEvent() | PlaceEvent() | CostEvent() | EpochEvent():
                 pass
-            case SearchEvent() | SettledEvent() | ExtendEvent():
+            case SearchEvent() | SettledEvent() | ExtendEvent() | LeftOutEvent():
                 pass
 
     def _give(self, trial: int, at: float, driver: _Driver) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from search.record.machines import Machine
+from search.record.machines import LeftOut, Machine
 from search.record.repeats import Purpose
 from search.record.summary import State
 from search.record.trials import TrialState
@@ -355,6 +355,7 @@ class Report(Spec):
     """What the time of the workers was used for, each of which trains one trial at a time."""
     machines: tuple[Machine, ...] = ()
     """What each machine did; empty where an earlier version has driven the search."""
+    machines_left_out: tuple[LeftOut, ...] = ()
     progress: Progress
     beliefs: tuple[Belief, ...]
     verdicts: str

@@ -59,6 +59,7 @@ def report_of(search: Search, compared: Sequence[Search] = ()) -> Report:
         later_drivers=times.later_drivers,
         turnaround=summary.turnaround,
         machines=summary.machines,
+        machines_left_out=summary.left_out,
         progress=progress_of(events, summary.objective, summary.sign),
         beliefs=beliefs_of(search.space, summary.trials, search.verdicts),
         verdicts=_verdicts_in_words(search.verdicts),

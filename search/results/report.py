@@ -360,6 +360,8 @@ def _print(search: Search) -> None:
         say(f"where the time went ({spent.whole}): {spent.figures}")
     for machine in summary.machines if len(summary.machines) > 1 else ():
         say(f"  {machine}")
+    for left_out in summary.left_out:
+        say(f"  {left_out}")
     _print_finals(summary)
     if search.pruning_audit is not None:
         print_audit(search.pruning_audit, search.pruning.rungs)

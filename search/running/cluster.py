@@ -7,10 +7,18 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 
 from search.facts.hardware import Hardware, Node
-from search.running.cluster_token import NO_TOKEN, send_token, token_to_send, why_refused
+from search.running.cluster_token import (
+    ANSWER_SECONDS,
+    MODE,
+    NO_TOKEN,
+    accepts,
+    head_of,
+    send_token,
+    token_to_send,
+    why_refused,
+)
 from search.running.leaving import leave_ray
 from search.running.private_ray import driver_settings, private_ray
 from search.running.switch import StopSwitch
@@ -37,11 +45,6 @@ RAY_SETTINGS = {
 }
 
 
-ANSWER_SECONDS = 5.0
-FIRST_QUESTION = "/ray.rpc.NodeInfoGcsService/GetClusterId"
-"""The first request that Ray's own clients send to a head."""
-
-
 @contextlib.contextmanager
 def joined(address: str) -> Iterator[Hardware]:
     """Join the running cluster at `address` for the block, which receives the cluster's hardware.
@@ -51,7 +54,7 @@ def joined(address: str) -> Iterator[Hardware]:
     where it refuses the token.
     """
     _quieten()
-    send_token()
+    send_token(address)
     _check_answers(address)
     import ray
 
@@ -78,11 +81,11 @@ def alive_machines() -> Hardware:
     """Returns the machines of the Ray that this process has joined, with what trials may use of them."""
     import ray
 
-    nodes = tuple(_node(each["Resources"]) for each in ray.nodes() if each["Alive"])
+    nodes = tuple(machine_of(each["Resources"]) for each in ray.nodes() if each["Alive"])
     return Hardware(nodes, cluster=True)
 
 
-def _node(has: Mapping[str, float]) -> Node:
+def machine_of(has: Mapping[str, float]) -> Node:
     """Returns a machine of a cluster from the resources that Ray lists for it."""
     store = has.get("object_store_memory")
     return Node(int(has.get("CPU", 0)), int(has.get("GPU", 0)), None if store is None else int(store))
@@ -114,7 +117,7 @@ def _check_answers(address: str) -> None:
             f"--address {address}: expected `auto` or HOST:PORT of a cluster's head; a dashboard's "
             "address is for `tunebook submit`"
         )
-    head = address if address != "auto" else _cluster_of_this_machine()
+    head = head_of(address)
     if head is None:
         return
     host, colon, port = head.rpartition(":")
@@ -124,34 +127,14 @@ def _check_answers(address: str) -> None:
         socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS).close()
     except (OSError, OverflowError) as error:
         raise UserError(f"--address {address}: no Ray cluster answers there: {error}") from None
-    if not _accepts_token(head):
+    token = token_to_send()
+    if not accepts(head, token):
         raise UserError(f"--address {address}: {why_refused()}")
-
-
-def _cluster_of_this_machine() -> str | None:
-    """Returns what Ray means by `auto`: RAY_ADDRESS, else the cluster last started on this machine."""
-    written = os.environ.get("RAY_ADDRESS", "")
-    if written:
-        return written if "://" not in written else None
-    file = Path(os.environ.get("RAY_TMPDIR", "/tmp")) / "ray" / "ray_current_cluster"
-    return file.read_text(encoding="utf-8").strip() if file.is_file() else None
-
-
-def _accepts_token(address: str) -> bool:
-    """Says whether the cluster's head accepts the token, or asks for none.
-
-    Ray itself would try again for 20 seconds and then report an instance that has crashed.
-    """
-    import grpc
-
-    with grpc.insecure_channel(address) as channel:
-        ask = channel.unary_unary(FIRST_QUESTION)
-        token = token_to_send()
-        try:
-            ask(b"", timeout=ANSWER_SECONDS, metadata=[("authorization", f"Bearer {token}")] if token else [])
-        except grpc.RpcError as error:
-            return error.code() is not grpc.StatusCode.UNAUTHENTICATED
-    return True
+    if token is not None and accepts(head, None):
+        raise UserError(
+            f"--address {address}: the cluster asks for no token, and {MODE}=token has this command ask the "
+            f"cluster for one: unset {MODE}"
+        )
 
 
 def _quieten() -> None:

@@ -7,6 +7,9 @@ from pathlib import Path
 
 MODE, TOKEN, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 DEFAULT_FILE = "~/.ray/auth_token"
+ANSWER_SECONDS = 5.0
+FIRST_QUESTION = "/ray.rpc.NodeInfoGcsService/GetClusterId"
+"""The first request that Ray's own clients send to a head."""
 NO_TOKEN = (
     f"the cluster asks for a token: set {TOKEN} to it, or put it into {DEFAULT_FILE} "
     "(`ray get-auth-token` on the head prints it)"
@@ -29,13 +32,45 @@ def token_to_send() -> str | None:
     return os.environ[TOKEN] if source == TOKEN else Path(source).read_text(encoding="utf-8").strip()
 
 
-def send_token() -> None:
+def send_token(address: str | None = None) -> None:
     """Have Ray send the token where there is one: a client with an address does not do so by itself.
 
-    A cluster that asks for none ignores it.
+    Not to the cluster at `address` if that asks for none: this process would then ask the cluster's own for
+    one, and Ray would take it for dead.
     """
-    if MODE not in os.environ and token_source() is not None:
+    if MODE in os.environ or token_source() is None:
+        return
+    head = None if address is None else head_of(address)
+    if head is None or not accepts(head, None):
         os.environ[MODE] = "token"
+
+
+def head_of(address: str) -> str | None:
+    """Return HOST:PORT of a cluster's head; None where there is none, or the address is of another kind.
+
+    `auto` is what Ray means by it: RAY_ADDRESS, else the cluster that was last started on this machine.
+    """
+    written = os.environ.get("RAY_ADDRESS", "") if address == "auto" else address
+    if written:
+        return written if "://" not in written else None
+    file = Path(os.environ.get("RAY_TMPDIR", "/tmp")) / "ray" / "ray_current_cluster"
+    return file.read_text(encoding="utf-8").strip() if file.is_file() else None
+
+
+def accepts(head: str, token: str | None) -> bool:
+    """Say whether the head at HOST:PORT takes a token, or none; also where nothing answers.
+
+    Ray itself would try again for 20 seconds and then report an instance that has crashed.
+    """
+    import grpc
+
+    with grpc.insecure_channel(head) as channel:
+        sent = [("authorization", f"Bearer {token}")] if token else []
+        try:
+            channel.unary_unary(FIRST_QUESTION)(b"", timeout=ANSWER_SECONDS, metadata=sent)
+        except grpc.RpcError as error:
+            return error.code() is not grpc.StatusCode.UNAUTHENTICATED
+    return True
 
 
 def why_refused() -> str:

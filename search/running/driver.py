@@ -8,6 +8,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Literal
@@ -16,7 +17,7 @@ from search.deciding.budget import extended
 from search.deciding.finalists import final_of
 from search.deciding.ledger import Ledger
 from search.deciding.make import make_sampler, make_scheduler
-from search.facts.hardware import Hardware, local_hardware
+from search.facts.hardware import Hardware, local_hardware, per_trial
 from search.facts.installed import git_commit, versions
 from search.followers.consumer import Consumer
 from search.followers.in_store import InStore
@@ -33,15 +34,15 @@ from search.results.export import recipe_text
 from search.results.finals_table import winner_line
 from search.results.search import Search
 from search.results.teachers import with_teacher
-from search.running.cluster import alive_machines, joined, local_ray
+from search.running.cluster import joined, local_ray
 from search.running.ending import State, how_it_ended, leave_report, write_results
 from search.running.log_file import logging_to
-from search.running.machines import check_machines
+from search.running.machines import Machines, asked, fit_to_train
 from search.running.networks import what_is_compiled
-from search.running.prepare import Prepared, prepare, prepare_again, write_facts
+from search.running.prepare import Prepared, carried_code, prepare, prepare_again, write_facts
 from search.running.private_ray import RayNotStarted
 from search.running.raytune import run_trials
-from search.running.room import ClusterRoom, FixedRoom
+from search.running.room import ClusterRoom, FixedRoom, Room
 from search.running.switch import StopSwitch
 from search.running.taken_names import is_same_study, refuse_existing
 from search.running.trial_checkpoints import drop_all_checkpoints
@@ -51,6 +52,8 @@ from search.study.study import MOST_TRIALS
 from search.verdicts.conclusions import Conclusion, conclusion
 from search.verdicts.pruning_audit import sampled
 from spaces.domains import listed
+from spaces.facts import Facts
+from trainable.data import DataSet
 from trainable.errors import UserError
 from trainable.stages import stage, waited_for, waited_seconds
 
@@ -93,14 +96,22 @@ def search(
         if again and is_same_study(home, study):
             return _go_on(home, lease, address=address, download=download, code=code)
         refuse_existing(home, study)
-        with _machines(address) as hardware:
-            prepared = prepare(study, home, hardware, download=download, say=report.say, code=code)
-            check_machines(prepared.per_trial, prepared.space, hardware, report.say)
+        with _hardware(address) as hardware, _asked(study, home, hardware, code) as machines:
+            prepared = prepare(
+                study,
+                home,
+                hardware,
+                download=download,
+                say=report.say,
+                code=code,
+                on_data=_sends_sample(machines, study),
+            )
+            prepared = fit_to_train(prepared, machines, report.say)
             if (words := deleted_experiment(study)) is not None:
                 raise UserError(words)
             write_facts(prepared)
             study.write(home.folder)  # last: a folder with a study in it can be resumed
-            return _drive(prepared, hardware, lease, _deadline(study, spent=0.0))
+            return _drive(prepared, hardware, lease, _deadline(study, spent=0.0), machines=machines)
 
 
 @waited_for()
@@ -238,9 +249,26 @@ def make_ledger(prepared: Prepared, journal: Journal) -> Ledger:
     )
 
 
-def _machines(address: str | None) -> contextlib.AbstractContextManager[Hardware]:
+def _hardware(address: str | None) -> contextlib.AbstractContextManager[Hardware]:
     """Gives the block what the search may use: this machine, or the cluster at `address`, which is joined."""
     return contextlib.nullcontext(local_hardware()) if address is None else joined(address)
+
+
+def _asked(
+    study: Study, home: Home, hardware: Hardware, code: Code, facts: Facts | None = None
+) -> contextlib.AbstractContextManager[Machines | None]:
+    """Gives the block the machines of the cluster, which are asked what they are like; None on this machine
+    alone. With `facts` a trial gets what the search has decided."""
+    if not hardware.cluster:
+        return contextlib.nullcontext(None)
+    decided = (None, None) if facts is None else (facts.gpus, facts.cpus)
+    return asked(per_trial(study.resources, hardware, *decided), home, carried_code(code))
+
+
+def _sends_sample(machines: Machines | None, study: Study) -> Callable[[DataSet], None]:
+    if machines is None:
+        return lambda data: None
+    return partial(machines.send_sample, refuse=study.machines.unfit == "refuse")
 
 
 def _go_on(
@@ -263,15 +291,18 @@ def _go_on(
         _sync(home, lease)
         return "finished"
     study = read_search(home.folder)
-    with _machines(address) as hardware:
+    with _hardware(address) as hardware, _asked(study, home, hardware, code, search.facts) as machines:
         prepared = prepare_again(study, home, search, hardware, download=download, say=report.say, code=code)
-        check_machines(prepared.per_trial, prepared.space, hardware, report.say)
+        if machines is not None:
+            machines.send_sample(prepared.data, refuse=False)
+        prepared = fit_to_train(prepared, machines, report.say)
         if (words := deleted_experiment(study)) is not None:
             report.say(f"warning: {words}; until then the search goes on, and MLflow lacks what is new")
         if audited or (search.progress.is_being_audited and extended_to is None):
-            return _drive(prepared, hardware, lease, None, audited)
+            return _drive(prepared, hardware, lease, None, audited, machines=machines)
         spent = search.record.seconds_of_budget if extended_to is None else 0.0
-        return _drive(prepared, hardware, lease, _deadline(study, spent), extended_to=extended_to)
+        deadline = _deadline(study, spent)
+        return _drive(prepared, hardware, lease, deadline, extended_to=extended_to, machines=machines)
 
 
 def _sync(home: Home, lease: Lease | None) -> bool:
@@ -294,6 +325,7 @@ def _drive(
     deadline: float | None,
     audited: Sequence[int] = (),
     extended_to: int | None = None,
+    machines: Machines | None = None,
 ) -> Closing:
     """Does everything from the first event of this driver to its last, which comes at the deadline at latest.
 
@@ -330,7 +362,7 @@ def _drive(
         view = report.LiveView(asked, prepared.pruning, final, prepared.concurrent, folder)
         with _following(followers, switch, in_store), switch.listening():
             with view:
-                _train(prepared, hardware, ledger, switch, view, in_store)
+                _train(prepared, hardware, machines, ledger, switch, view, in_store)
             if switch.lost:  # this driver may write nothing of the search any more
                 report.say(f"{lease}: another driver has taken this search over, and goes on with it")
                 return "interrupted"
@@ -347,6 +379,7 @@ def _drive(
 def _train(
     prepared: Prepared,
     hardware: Hardware,
+    machines: Machines | None,
     ledger: Ledger,
     switch: StopSwitch,
     view: report.LiveView,
@@ -354,9 +387,10 @@ def _train(
 ) -> None:
     """Trains all trials, or as many as can be before the switch says stop; a fault of Ray's switches it."""
     is_stored = in_store.has_stored if in_store is not None else None
-    live = ClusterRoom(prepared.per_trial, prepared.study.concurrent, alive_machines)
-    fixed = FixedRoom(prepared.concurrent, hardware.fits(prepared.per_trial))
-    room = live if hardware.cluster else fixed
+    if machines is None:
+        room: Room = FixedRoom(prepared.concurrent, hardware.fits(prepared.per_trial))
+    else:
+        room = ClusterRoom(prepared.per_trial, prepared.study.concurrent, machines.hardware)
     again = report.how_to_go_on(Search(prepared.home.folder))
     ended = f"Ray has died on this machine, and ended the search; {again}"
     try:
@@ -373,6 +407,7 @@ def _train(
                         is_stored=is_stored,
                         died=died,
                         say=report.say,
+                        machines=machines,
                     )
     except RayNotStarted as error:
         switch.break_off(str(error))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from search.record.machines import LeftOut
 from spaces.domains import listed
 from trainable.tune.place import Place
 
@@ -24,7 +25,7 @@ class _Failures:
 
 
 @dataclass
-class LeftOut:
+class Suspects:
     """Holds the GPUs and machines that train no more trials of this driver; each trial has one process.
 
     A GPU joins them when `TRIALS` different trials have failed on it and none has trained an epoch there in
@@ -35,7 +36,7 @@ class LeftOut:
     driver runs.
     """
 
-    words: list[str] = field(default_factory=list, init=False)  # for each, why it is left out
+    why: list[LeftOut] = field(default_factory=list, init=False)  # what is left out
     _on_gpus: dict[Spot, set[int]] = field(default_factory=dict, init=False)  # trials that failed, likewise
     _on_machines: dict[str, _Failures] = field(default_factory=dict, init=False)
     _gpus: dict[str, set[str]] = field(default_factory=dict, init=False)  # those seen, by machine
@@ -64,8 +65,8 @@ class LeftOut:
             failures.others_train = True
             failures.trained_elsewhere |= {trial} & failures.trials
 
-    def failed(self, trial: int, place: Place) -> list[str]:
-        """Note that a trial failed at a place; return in words what is left out from now on."""
+    def failed(self, trial: int, place: Place) -> list[LeftOut]:
+        """Note that a trial failed at a place; return what is left out from now on."""
         here = self._on_machines.setdefault(place.node, _Failures())
         here.trials.add(trial)
         here.gpus.update(each.number for each in place.gpus)
@@ -87,6 +88,6 @@ class LeftOut:
             return False
         return len(here.trials) >= (SURE if here.trained_elsewhere else TRIALS)
 
-    def _why(self, where: str, trials: set[int]) -> str:
-        self.words.append(f"{where}: left out, since trials {listed(map(str, sorted(trials)))} failed there")
-        return self.words[-1]
+    def _why(self, where: str, trials: set[int]) -> LeftOut:
+        self.why.append(LeftOut(where=where, why=f"trials {listed(map(str, sorted(trials)))} failed there"))
+        return self.why[-1]

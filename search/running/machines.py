@@ -1,84 +1,385 @@
-"""Checks before any trial whether the machines can train what a search will ask of them."""
+"""Looks at machines before they train: this one, or each of a cluster's, also those that join later."""
 
 from __future__ import annotations
 
+import secrets
+import shutil
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from statistics import median
 from typing import Any
 
-from search.facts.hardware import Hardware, PerTrial
+from search.facts.hardware import Hardware, PerTrial, concurrent_trials, per_trial
 from search.facts.measured import Say
+from search.record.home import Home
+from search.record.lock import locked
+from search.record.machines import LeftOut
+from search.running.cluster import machine_of
+from search.running.look import TOKEN, Look, Looker, Question, look
+from search.running.prepare import Prepared
+from spaces.domains import counted
 from spaces.space import Space
-from trainable.errors import UserError
+from trainable.data import DataSet
+from trainable.data.sample import DataSample, ReadThere
+from trainable.errors import UserError, first_line
+from trainable.files.store import Store, StoreError, is_uri
 from trainable.recipe.training import COMPILED
+from trainable.stages import stage
+from trainable.tune.carried import NOTHING, CarriedCode
+from trainable.tune.place import on_machine
 
 ANSWER_SECONDS = 300.0
 """Importing PyTorch takes a machine seconds, and minutes where its packages come over a slow network."""
+FOLDER = ".machines"  # in a search's folder: what each machine reads, and writes back
+CLOCK_SECONDS = 60.0
+ON_WORKERS = ("torch", "torchvision", "timm", "numpy")  # what trials use; Ray compares its own version
+GIB = 2**30
+LEAST_BYTES = GIB  # of memory, and of the disk with temporary files: a process that trains takes more
+LITTLE_SHARED_MEMORY = 2**27  # Docker gives a container 64 MiB; Ray then keeps what is shared on the disk
+SLOW_READING = 0.25  # of the other machines' rate; a few dozen images say no more
 
 
-def check_machines(trial: PerTrial, space: Space, hardware: Hardware, say: Say) -> None:
-    """Raises UserError naming the machines that cannot train a space's trials, and why.
+@dataclass(frozen=True)
+class Seen:
+    """One machine of a cluster, with what it has answered."""
 
-    Only what a trial needs is looked at: GPUs where it has one, compilers where its network may be compiled.
-    If trials train without a GPU since PyTorch cannot use this machine's driver, it says so.
+    node: str  # Ray's id
+    name: str  # with its address
+    look: Look | None = None  # None where it did not answer
+    images_per_second: float | None = None  # read and decoded by one thread; None where images travel
+    faults: tuple[str, ...] = ()  # each keeps it from training: what is wrong, and what to do
+    remarks: tuple[str, ...] = ()  # what else a person should know
+
+    def tree(self) -> dict[str, Any]:
+        """Return the machine as plain data."""
+        look = (
+            {} if self.look is None else {"free": dict(self.look.free), "packages": dict(self.look.packages)}
+        )
+        found = {"faults": list(self.faults), "remarks": list(self.remarks)}
+        return {"machine": self.name, "images_per_second": self.images_per_second, **look, **found}
+
+    @property
+    def why(self) -> str:
+        """What keeps it from training, in words."""
+        return "; ".join(self.faults)
+
+
+def fit_to_train(prepared: Prepared, machines: Machines | None, say: Say) -> Prepared:
+    """Return what was prepared for the machines that can train: this one, or those of a cluster that do.
+
+    Raises UserError where none can, and for a machine of a cluster that cannot, unless the study has such
+    machines left out. It says what else is to be known of them.
     """
-    may_compile = any(space.may_have("loop.compile", each) for each in COMPILED)
-    if hardware.cluster:
-        _check_cluster("cuda" if trial.gpus else "cpu", may_compile)
-    else:
-        _check_this_machine(trial, may_compile, say)
+    trial, study = prepared.per_trial, prepared.study
+    if machines is None:
+        _check_this_machine(trial, prepared.space, say)
+        return prepared
+    seen = machines.answers(trial, compiles=_may_compile(prepared.space))
+    for each in seen:
+        for remark in each.remarks:
+            say(f"machine {each.name}: {remark}")
+    if study.machines.unfit == "refuse" or all(each.faults for each in seen):
+        refuse_unfit(seen)
+    if not machines.excluded:
+        return prepared
+    hardware = machines.hardware()
+    trial = per_trial(study.resources, hardware, gpus=trial.gpus, cpus=trial.cpus)
+    return replace(prepared, per_trial=trial, concurrent=concurrent_trials(study.concurrent, trial, hardware))
 
 
-def _check_this_machine(trial: PerTrial, may_compile: bool, say: Say) -> None:
+def _check_this_machine(trial: PerTrial, space: Space, say: Say) -> None:
+    """Raise UserError where this machine cannot train a space's trials, and say it if they train without a
+    GPU since PyTorch cannot use its driver."""
     from trainable.training.devices import driver_problem, problem_here
 
-    if (problem := problem_here("cuda" if trial.gpus else "cpu", may_compile)) is not None:
+    if (problem := problem_here("cuda" if trial.gpus else "cpu", _may_compile(space))) is not None:
         raise UserError(f"this machine: {problem}")
     if not trial.gpus and (problem := driver_problem()) is not None:
         say(f"trials train without a GPU: {problem}")
 
 
-def _check_cluster(kind: str, may_compile: bool) -> None:
-    """Asks all machines at once; each answers after the seconds that it needs to import PyTorch."""
-    if kind == "cpu" and not may_compile:
+def _may_compile(space: Space) -> bool:
+    """Say whether a trial's network may be compiled."""
+    return any(space.may_have("loop.compile", each) for each in COMPILED)
+
+
+class Machines:
+    """The machines of a cluster that a search has joined: each is asked what it is like before it trains.
+
+    `trial` is what each worker of a trial gets. The first questions are sent at once, and nothing is waited
+    for.
+    """
+
+    def __init__(self, trial: PerTrial, question: Question) -> None:
+        self._trial, self._question = trial, question
+        self._asked: dict[str, _Asked] = {}
+        self._seen: dict[str, Seen] = {}
+        self._sample: DataSample | None = None
+        self._compiles = False
+        self._told: set[str] = set()
+        self.excluded: frozenset[str] = frozenset()
+        """The machines, by Ray's ids, on which nothing is placed: those that could not train at the start."""
+        self._ask_new()
+
+    def send_sample(self, data: DataSet, *, refuse: bool = True) -> None:
+        """Have the machines read some of the images, unless these travel with the trials. With `refuse` it
+        raises UserError for a machine that has already answered, and cannot train."""
+        self._sample = DataSample.of(data)
+        looked = [each for each in self._asked.values() if each.has_looked]
+        if self._sample is not None:
+            for asked in self._asked.values():
+                asked.send(self._sample)
+        if refuse:
+            refuse_unfit([each.seen(self._here, self._question, reads=False) for each in looked])
+
+    def answers(self, trial: PerTrial, *, compiles: bool) -> tuple[Seen, ...]:
+        """Return every machine that can hold a worker of such a trial, once all have answered. Those that
+        cannot compile are unfit if trials may be compiled."""
+        self._trial, self._compiles = trial, compiles
+        self._ask_new()
+        with stage(f"asking {counted(len(self._asked), 'machine')} whether they can train"):
+            for node in tuple(self._asked):
+                self._hear(node)
+        self._seen = {each.node: each for each in _compared(self._seen.values())}
+        self.excluded = frozenset(each.node for each in self._seen.values() if each.faults)
+        return tuple(self._seen.values())
+
+    def hardware(self) -> Hardware:
+        """Return the machines on which trials may be placed now, and ask those that have joined meanwhile."""
+        self._ask_new()
+        for node, asked in tuple(self._asked.items()):
+            if asked.has_answered:
+                self._hear(node)
+        placed = (each for each in _alive() if each["NodeID"] not in self.excluded)
+        return Hardware(tuple(machine_of(each["Resources"]) for each in placed), cluster=True)
+
+    def may_train(self, node: str) -> bool | None:
+        """Say whether a machine may train; None while it has not answered."""
+        found = self._seen.get(node)
+        return None if found is None else not found.faults
+
+    def newly_unfit(self) -> list[LeftOut]:
+        """Return the machines that cannot train, each once."""
+        new = [each for each in self._seen.values() if each.faults and each.node not in self._told]
+        self._told.update(each.node for each in new)
+        return [LeftOut(where=each.name, why=each.why) for each in new]
+
+    @cached_property
+    def _here(self) -> Look:
+        return look(replace(self._question, device="cpu", code=NOTHING), "head")
+
+    def _ask_new(self) -> None:
+        for node in _alive():
+            name = node["NodeID"]
+            if (
+                name in self._seen
+                or name in self._asked
+                or not machine_of(node["Resources"]).fits(self._trial)
+            ):
+                continue
+            self._asked[name] = _Asked(node, self._question)
+            if self._sample is not None:
+                self._asked[name].send(self._sample)
+
+    def _hear(self, node: str) -> None:
+        """Take in what a machine answers; one that has gone is forgotten."""
+        seen = self._asked.pop(node).seen(self._here, self._question, compiles=self._compiles)
+        if seen.look is not None or node in {each["NodeID"] for each in _alive()}:
+            self._seen[node] = seen
+
+
+class _Asked:
+    """A machine that was asked, by an actor there that takes nothing which trials use."""
+
+    def __init__(self, node: Mapping[str, Any], question: Question) -> None:
+        import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        self._node = str(node["NodeID"])
+        self._name = on_machine(node["NodeManagerHostname"], node["NodeManagerAddress"])
+        there = NodeAffinitySchedulingStrategy(self._node, soft=False)
+        self._looker = ray.remote(num_cpus=0, scheduling_strategy=there)(Looker).remote()
+        self._look = self._looker.look.remote(question, self._node)
+        self._read: Any = None
+
+    def send(self, sample: DataSample | None) -> None:
+        """Have the machine read images."""
+        self._read = self._looker.read.remote(sample)
+
+    @property
+    def has_looked(self) -> bool:
+        return _is_there(self._look)
+
+    @property
+    def has_answered(self) -> bool:
+        return _is_there(self._look if self._read is None else self._read)
+
+    def seen(self, here: Look, question: Question, *, compiles: bool = False, reads: bool = True) -> Seen:
+        """Return the machine with all that it has been asked, or without what it reads; wait for it."""
+        import ray
+        from ray.exceptions import RayError
+
+        seen = Seen(self._node, self._name)
+        try:
+            found: Look = ray.get(self._look, timeout=ANSWER_SECONDS)
+            waits = reads and self._read is not None
+            read = ray.get(self._read, timeout=ANSWER_SECONDS) if waits else ReadThere()
+            offset = self._clock_offset()
+        except RayError as error:  # the machine has gone, hangs, or has no such tunebook
+            return replace(seen, faults=(_unanswered(error),))
+        faults = (*_faults(found, here, question, compiles=compiles), *filter(None, [read.problem]))
+        seen = replace(seen, look=found, images_per_second=read.images_per_second, faults=faults)
+        return replace(seen, remarks=tuple(_remarks(found, offset)))
+
+    def _clock_offset(self) -> float:
+        """Return by how many seconds the machine's clock is ahead of this one's, at least."""
+        import ray
+
+        began = time.time()
+        there: float = ray.get(self._looker.clock.remote(), timeout=ANSWER_SECONDS)
+        return there - min(max(there, began), time.time())
+
+
+def refuse_unfit(machines: Sequence[Seen]) -> None:
+    """Raise UserError that names the machines that cannot train, and why."""
+    unfit = [each for each in machines if each.faults]
+    if not unfit:
         return
-    import ray
-
-    nodes = [each for each in ray.nodes() if each["Alive"] and each["Resources"].get(_resource(kind), 0) > 0]
-    asked = [_asked(each["NodeID"]).remote(kind, may_compile) for each in nodes]
-    problems = {
-        each["NodeManagerAddress"]: problem
-        for each, answer in zip(nodes, asked, strict=True)
-        if (problem := _answer(answer)) is not None
-    }
-    if problems:
-        raise UserError("\n".join(f"machine {address}: {problem}" for address, problem in problems.items()))
+    lines = "\n".join(f"machine {each.name}: {each.why}" for each in unfit)
+    raise UserError(f"{lines}\n(machines: {{unfit: leave_out}} in the study has the others train without)")
 
 
-def _answer(answer: Any) -> str | None:
-    """Returns what a machine says, or why it says nothing."""
-    import ray
-    from ray.exceptions import RayError
+@contextmanager
+def asked(trial: PerTrial, storage: Home | str, code: CarriedCode = NOTHING) -> Iterator[Machines]:
+    """Ask the machines of the cluster that was joined, for the block.
 
+    Each is seen to share a search's folder, or a storage, of which nothing is left after the block.
+    """
+    token = secrets.token_hex(16)
+    if not isinstance(storage, Home):
+        place, name, above = storage, f"{FOLDER}-{token[:8]}", storage
+    elif storage.store is not None:
+        place, name, above = storage.address, FOLDER, storage.store.parent.uri
+    else:
+        place, name, above = storage.address, FOLDER, str(storage.folder.parent)
+    with _shared(place, name, token) as shared:
+        yield Machines(trial, Question(above, shared, token, "cuda" if trial.gpus else "cpu", code))
+
+
+@contextmanager
+def _shared(place: str, name: str, token: str) -> Iterator[str]:
+    """Give the block a folder with a token that all machines should see, and that is locked, or its URI."""
+    if is_uri(place):
+        store = Store(place)
+        store.at(name).write(TOKEN, token.encode())
+        try:
+            yield store.at(name).uri
+        finally:
+            store.remove(name)
+        return
+    folder = Path(place) / name
+    shutil.rmtree(folder, ignore_errors=True)  # a driver that was killed has left it
+    with locked(folder):
+        (folder / TOKEN).write_text(token, encoding="utf-8")
+        yield str(folder)
+
+
+def _faults(found: Look, here: Look, question: Question, *, compiles: bool) -> Iterator[str]:
+    """Yield what keeps a machine from training, and what to do."""
+    if found.files != here.files or found.packages.get("tunebook") != here.packages.get("tunebook"):
+        yield (
+            f"its tunebook {found.packages.get('tunebook', '')} is not the head's "
+            f"{here.packages.get('tunebook', '')}: install the same on all machines"
+        )
+    for name in ON_WORKERS:
+        there, known = found.packages.get(name, "missing"), here.packages.get(name)
+        if known is not None and there != known:
+            yield f"its {name} is {there} and the head's {known}: install the same on all machines"
+    if found.device:
+        yield found.device
+    if found.compiler and compiles:
+        yield found.compiler
+    if found.code:
+        yield found.code
+    if found.shared:
+        yield _not_shared(question, found.shared)
+    elif not _is_written_back(question, found):
+        yield _not_shared(question, "the head does not see what it writes")
+    for name in ("memory", "temporary files"):
+        if (free := found.free.get(name, GIB)) < LEAST_BYTES:
+            yield f"{free / GIB:.1f} GiB are free for {name}, and a process that trains takes more"
+
+
+def _not_shared(question: Question, what: str) -> str:
+    if is_uri(question.storage):
+        return (
+            f"it does not share {question.storage} with the head: {what}; give it the head's keys and network"
+        )
+    return (
+        f"it does not share the storage {question.storage} with the head: {what}; mount one folder with "
+        "locks there on all machines, or let storage be an object store (s3://...)"
+    )
+
+
+def _is_written_back(question: Question, found: Look) -> bool:
     try:
-        problem: str | None = ray.get(answer, timeout=ANSWER_SECONDS)
-    except RayError as error:  # the machine has gone, or hangs
-        return f"it could not be asked about its driver and compiler: {type(error).__name__}"
-    return problem
+        if is_uri(question.shared):
+            seen = Store(question.shared).read(found.written)
+        else:
+            seen = (Path(question.shared) / found.written).read_bytes()
+    except (OSError, StoreError):
+        return False
+    return seen == question.token.encode()
 
 
-def _resource(kind: str) -> str:
-    return "GPU" if kind == "cuda" else "CPU"
+def _remarks(found: Look, offset: float) -> Iterator[str]:
+    if abs(offset) > CLOCK_SECONDS:
+        ahead = "ahead of" if offset > 0 else "behind"
+        yield f"its clock is {abs(offset):.0f} s {ahead} the head's: set both by the network (chrony, ntp)"
+    if (shared := found.free.get("/dev/shm")) is not None and shared < LITTLE_SHARED_MEMORY:
+        yield (
+            f"{shared / 2**20:.0f} MiB of shared memory are free, so Ray keeps images on the disk: give its "
+            "container more, 8 GiB or so"
+        )
 
 
-def _asked(node: str) -> Any:
-    """Returns Ray's function that asks one machine; it takes nothing that trials use."""
+def _compared(machines: Iterable[Seen]) -> Iterator[Seen]:
+    """Yield the machines; those that read far slower than the others say so."""
+    machines = tuple(machines)
+    for each in machines:
+        others = [
+            other.images_per_second
+            for other in machines
+            if other is not each and other.images_per_second is not None
+        ]
+        rate = each.images_per_second
+        if rate is None or not others or rate > SLOW_READING * (usual := median(others)):
+            yield each
+            continue
+        slow = (
+            f"it reads {rate:,.0f} images a second and the others {usual:,.0f}: look at its disk and network"
+        )
+        yield replace(each, remarks=(*each.remarks, slow))
+
+
+def _unanswered(error: Exception) -> str:
+    if "No module named" in str(error) or "has no attribute" in str(error):
+        return f"it has no tunebook like the head's ({str(error).splitlines()[-1].strip()}): install the same"
+    return f"it does not answer ({type(error).__name__}: {first_line(error)}): look at Ray's logs there"
+
+
+def _is_there(answer: Any) -> bool:
     import ray
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    there = NodeAffinitySchedulingStrategy(node, soft=False)
-    return ray.remote(num_cpus=0, scheduling_strategy=there)(_problem)
+    ready, _ = ray.wait([answer], timeout=0)
+    return bool(ready)
 
 
-def _problem(kind: str, may_compile: bool) -> str | None:
-    from trainable.training.devices import problem_here
+def _alive() -> list[dict[str, Any]]:
+    import ray
 
-    return problem_here(kind, may_compile)
+    return [each for each in ray.nodes() if each["Alive"]]

@@ -1,23 +1,29 @@
 """Knows where trials run, and keeps them away from GPUs and machines that are left out.
 
-Ray gives out places by itself, and cannot be told to keep one. So the trial that comes to such a place is
-proposed again before it has begun, at no charge, and its process stays there until the search ends.
+Ray gives out places by itself, and cannot be told to keep one once a search has begun. So the trial that
+comes to such a place is proposed again before it has begun, at no charge, and its process stays there until
+the search ends. On a machine that has just joined, a process waits until it is known whether it can train.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Literal
 
 import ray
 from ray.exceptions import RayError
 from ray.tune.experiment import Trial
 
-from search.running.left_out import LeftOut
+from search.record.machines import LeftOut
+from search.running.left_out import Suspects
+from search.running.machines import Machines
 from trainable.tune.place import Place
 
 ANSWER_SECONDS = 10.0
 """A process that has just started answers within milliseconds; one that does not is not asked again."""
+
+Fate = Literal["trains", "parked", "waits"]
 
 logger = logging.getLogger(__name__)
 
@@ -25,18 +31,19 @@ logger = logging.getLogger(__name__)
 class Parking:
     """Knows where the ranks of Ray's trials run, and which of their processes are parked at places left out.
 
-    `say` tells a person, once, that a GPU or a machine is left out.
+    `leave_out` is told once of each GPU and machine that is left out. `machines` are those of a cluster.
     """
 
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
-        self._left_out = LeftOut()
+    def __init__(self, leave_out: Callable[[LeftOut], None], machines: Machines | None = None) -> None:
+        self._leave_out, self._machines = leave_out, machines
+        self._suspects = Suspects()
         self._places: dict[str, tuple[Place, ...]] = {}
         self._parked: set[str] = set()
+        self._waiting: set[str] = set()
 
     def __str__(self) -> str:
         """Return in words what is left out, and why."""
-        return "; ".join(self._left_out.words)
+        return "; ".join(map(str, self._suspects.why))
 
     @property
     def count(self) -> int:
@@ -47,21 +54,48 @@ class Parking:
         """Says whether the process of a trial is parked; `name` is Ray's name of the trial."""
         return name in self._parked
 
-    def parks(self, trial: Trial) -> bool:
-        """Park the process of a trial that is about to begin if its place is left out; return whether.
+    def tell(self) -> None:
+        """Tell of machines that cannot train, once of each: at first those known, later those that join."""
+        for each in self._machines.newly_unfit() if self._machines is not None else ():
+            self._leave_out(each)
 
-        Of several ranks none is parked: they have not started yet.
+    def waits(self, name: str) -> bool:
+        """Say whether the process of a trial waits for what its machine answers; `name` is Ray's."""
+        return name in self._waiting
+
+    def arrives(self, trial: Trial) -> Fate:
+        """Decide about a trial that is about to begin. Its process is parked if its place is left out, and
+        waits while the machine is being asked.
+
+        Of several ranks none is parked, and none waits: they have not started yet.
         """
-        process = trial.temporary_state.ray_actor
-        places = self._places[trial.trial_id] = _places_of(process)
+        places = self._places[trial.trial_id] = _places_of(trial.temporary_state.ray_actor)
         if len(places) != 1:
-            return False
-        self._left_out.saw(places[0])
-        if places[0] not in self._left_out:
-            return False
-        process.hold.remote()  # comes before Ray's next call of `train`
-        self._parked.add(trial.trial_id)
-        return True
+            return "trains"
+        self._suspects.saw(places[0])
+        fate = self._fate(places[0])
+        if fate != "trains":
+            trial.temporary_state.ray_actor.hold.remote()  # comes before Ray's next call of `train`
+            (self._parked if fate == "parked" else self._waiting).add(trial.trial_id)
+        return fate
+
+    def heard(self, trial: Trial) -> Fate:
+        """Decide about a trial that waits, as `arrives` does."""
+        fate = self._fate(self._places[trial.trial_id][0])
+        if fate == "waits":
+            return fate
+        self._waiting.discard(trial.trial_id)
+        if fate == "parked":
+            self._parked.add(trial.trial_id)
+        else:
+            trial.temporary_state.ray_actor.release.remote()
+        return fate
+
+    def _fate(self, place: Place) -> Fate:
+        can = self._machines is None or self._machines.may_train(place.node)
+        if can is None:
+            return "waits"
+        return "trains" if can and place not in self._suspects else "parked"
 
     def places(self, trial: Trial) -> tuple[Place, ...]:
         """Return where a trial of Ray's trains, one place a rank; nothing where that is not known."""
@@ -74,7 +108,7 @@ class Parking:
     def trained(self, trial: Trial) -> None:
         """Note that a trial has trained an epoch."""
         for place in self.places(trial):
-            self._left_out.finished_epoch(trial.config["trial"], place)
+            self._suspects.finished_epoch(trial.config["trial"], place)
 
     def crashed(self, trial: Trial) -> None:
         """Note that a trial has crashed, and say so if its place is left out from now on.
@@ -83,14 +117,14 @@ class Parking:
         """
         if len(places := self.places(trial)) != 1:
             return
-        for words in self._left_out.failed(trial.config["trial"], places[0]):
-            logger.error("%s", words)
-            self._say(words)
+        for each in self._suspects.failed(trial.config["trial"], places[0]):
+            self._leave_out(each)
 
     def leave(self, name: str) -> None:
         """Forget a trial of Ray's that has ended, and its process."""
         self._places.pop(name, None)
         self._parked.discard(name)
+        self._waiting.discard(name)
 
 
 def _places_of(process: object) -> tuple[Place, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -110,8 +110,11 @@ def prepare(
     download: bool = False,
     say: Say = silent,
     code: Code = NO_CODE,
+    on_data: Callable[[DataSet], None] = lambda data: None,
 ) -> Prepared:
     """Load the data, measure the facts and build the space of a new search.
+
+    `on_data` gets the data as soon as they are loaded.
 
     Raises UserError (StudyError, DataError, ModelError, SpaceError) naming what to mend. Nothing is written
     but the measured facts, to the cache. It says what the study's probes find, and warns where a written
@@ -129,6 +132,7 @@ def prepare(
     load = partial(load_data, trial=trial, download=download, most_bytes=limit, make=code.data)
     data = load(base)
     data.refuse_leaks(study.data)
+    on_data(data)
     for line in data.info.remarks:
         say(line)
     with stage("comparing the parts of the images"):
@@ -145,7 +149,7 @@ def prepare(
     check_teacher(prepared.space, data.info, code.model, download=download)
     if (teacher := gain_to_expect(facts)) is not None and not teacher.what:
         say(f"distillation: {teacher.reason} ({teacher.source})")
-    carried = _carried(code)
+    carried = carried_code(code)
     if study.space.probes:
         space = prepared.space
         own = space.recipe(space.own)
@@ -222,7 +226,7 @@ def prepare_again(
         final=search.final,
         download=download,
         code=code,
-        carried=_carried(code),
+        carried=carried_code(code),
         weights=weights,
         splits=fresh_splits(search.final, base, info, load),
     )
@@ -298,7 +302,7 @@ def _with_images_here(prepared: Prepared, hardware: Hardware, say: Say) -> Prepa
     return replace(prepared, data=data)
 
 
-def _carried(code: Code) -> CarriedCode:
+def carried_code(code: Code) -> CarriedCode:
     """Returns the functions as they travel. Raises UserError where one cannot be copied."""
     model = Carried.of(code.model) if code.model is not None else None
     return CarriedCode(model, {name: CarriedMetric.of(name, each) for name, each in code.metrics.items()})

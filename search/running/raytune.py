@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 import shutil
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Collection
+from typing import Any, assert_never
 
 from ray import tune
 from ray.air.execution._internal import actor_manager
@@ -24,8 +24,10 @@ from search.deciding.ledger import Ledger
 from search.deciding.proposal import Decision, Proposal
 from search.facts.hardware import PerTrial
 from search.facts.measured import Say, silent
+from search.record.machines import LeftOut
 from search.running.failure import failure
-from search.running.parking import Parking
+from search.running.machines import Machines
+from search.running.parking import Fate, Parking
 from search.running.prepare import Prepared
 from search.running.private_ray import RayDied
 from search.running.retries import Retries
@@ -44,6 +46,7 @@ from trainable.tune.watchdog import pop_reason
 from trainable.tune.worker import TrialAssignment
 
 SCRATCH = ".ray"
+NODE_LABEL = "ray.io/node-id"  # Ray gives each machine this label
 
 logger = logging.getLogger(__name__)
 
@@ -58,20 +61,31 @@ def run_trials(
     is_stored: Callable[[int], bool] | None = None,
     died: Callable[[], str | None] = lambda: None,
     say: Say = silent,
+    machines: Machines | None = None,
 ) -> None:
     """Train every trial that the ledger proposes, on the Ray that is running.
 
     `room` says how many trials there may be at once, now. A trial starts when `is_stored` says that its
-    record is where it must be. `say` is told which GPUs are left out. Returns when all have ended, or
-    soon after the switch says stop; the journal then says what is left. Raises RayDied as soon as `died` says
-    in words that Ray has.
+    record is where it must be. `say` is told which GPUs and machines are left out; `machines` are those of a
+    cluster. Returns when all have ended, or soon after the switch says stop; the journal then says what is
+    left. Raises RayDied as soon as `died` says in words that Ray has.
     """
-    parking = Parking(say)
+
+    def leave_out(each: LeftOut) -> None:
+        logger.error("%s", each)
+        say(str(each))
+        with switch.stopped_by_disk():
+            if switch.fault is None:
+                ledger.leave_out(each)
+
+    parking = Parking(leave_out, machines)
+    parking.tell()
     searcher = LedgerSearcher(ledger, prepared, switch, room, parking, is_stored)
     callback = LedgerCallback(ledger, prepared, switch, on_progress, searcher, parking)
     tuner = tune.Tuner(
         tune.with_resources(
-            tune.with_parameters(trainable, seat=seat_of(prepared)), placement(prepared.per_trial)
+            tune.with_parameters(trainable, seat=seat_of(prepared)),
+            placement(prepared.per_trial, () if machines is None else machines.excluded),
         ),
         tune_config=tune.TuneConfig(
             search_alg=searcher,
@@ -124,17 +138,20 @@ def seat_of(prepared: Prepared) -> Seat:
     )
 
 
-def placement(trial: PerTrial) -> tune.PlacementGroupFactory:
+def placement(trial: PerTrial, without: Collection[str] = ()) -> tune.PlacementGroupFactory:
     """Returns what a trial reserves: a bundle for each rank, on one machine if one holds them all.
+
+    It reserves nothing on the machines `without`, by Ray's ids.
 
     With several workers there is an empty bundle too, for their coordinator.
     """
     bundle = {"CPU": trial.cpus, "GPU": trial.gpus}
-    if trial.workers == 1:
-        return tune.PlacementGroupFactory([bundle])
-    return tune.PlacementGroupFactory(
-        [{}, *[bundle] * trial.workers], strategy="STRICT_PACK" if trial.together else "PACK"
-    )
+    bundles = [bundle] if trial.workers == 1 else [{}, *[bundle] * trial.workers]
+    strategy = "STRICT_PACK" if trial.workers > 1 and trial.together else "PACK"
+    if not without:  # Ray's first autoscaler knows no labels
+        return tune.PlacementGroupFactory(bundles, strategy)
+    selector = {NODE_LABEL: f"!in({','.join(without)})"}
+    return tune.PlacementGroupFactory(bundles, strategy, bundle_label_selector=[selector] * len(bundles))
 
 
 class Scratch:
@@ -274,10 +291,28 @@ class LedgerCallback(Scratch, tune.Callback):  # type: ignore[misc]
         """The trials that were paused, and whose checkpoints are kept."""
 
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        self._go_by(self._parking.arrives(trial), trial)
+
+    def on_trial_result(
+        self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **info: Any
+    ) -> None:
+        if self._parking.waits(trial.trial_id):
+            self._go_by(self._parking.heard(trial), trial)
+
+    def _go_by(self, fate: Fate, trial: Trial) -> None:
         number = trial.config["trial"]
-        if self._parking.parks(trial):
-            self._searcher.propose_again(number)
-            return
+        match fate:
+            case "trains":
+                self._begin(number, trial)
+            case "parked":
+                self._searcher.propose_again(number)
+            case "waits":
+                pass
+            case _:
+                assert_never(fate)
+
+    def _begin(self, number: int, trial: Trial) -> None:
+        """Enter that an attempt begins, and where."""
         try:
             done = checkpoints_of(self._prepared, number).epochs()
         except StoreError as error:
@@ -289,13 +324,18 @@ class LedgerCallback(Scratch, tune.Callback):  # type: ignore[misc]
 
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Enters that an attempt failed, and whether another one follows. If no trial is to blame, the whole
-        search stops. A parked process that ends is no attempt."""
+        search stops. A process that ends while it is parked, or waits, was no attempt."""
         trial.run_metadata.pickled_error_filename = None  # Ray would unpickle it when the search ends
         if self._parking.has(trial.trial_id):
             self._parking.leave(trial.trial_id)
             return
+        number = trial.config["trial"]
+        if self._parking.waits(trial.trial_id):
+            self._parking.leave(trial.trial_id)
+            self._searcher.propose_again(number)
+            return
         reason = self._reason(trial)
-        number, cause = trial.config["trial"], cause_of(reason)
+        cause = cause_of(reason)
         if cause == "crash" and not reason.startswith(MemoryLeak.__name__):  # that is the trial's before it
             self._parking.crashed(trial)
         self._parking.leave(trial.trial_id)
@@ -325,6 +365,7 @@ class LedgerCallback(Scratch, tune.Callback):  # type: ignore[misc]
 
     def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
         self._on_progress()
+        self._parking.tell()
         if self._searcher.has_no_room and not any(map(self._trains, trials)):
             self._switch.break_off(f"no place is left to train on: {self._parking}")
 

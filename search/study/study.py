@@ -153,6 +153,14 @@ class Resources(Spec):
         return self
 
 
+class MachinesChoice(Spec):
+    """Says what becomes of machines of a cluster that cannot train: each is asked before the first trial."""
+
+    unfit: Literal["refuse", "leave_out"] = Field(
+        "refuse", description="the search does not start and says why, or the others train without them"
+    )
+
+
 class Limits(Spec):
     step_seconds: Annotated[float, Field(gt=0.0)] = Field(900.0, description="a longer batch counts as hung")
     retries: Annotated[int, Field(ge=0, le=1000)] = Field(
@@ -202,6 +210,7 @@ class Study(Spec):
     )
     resources: Resources = Resources()
     concurrent: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    machines: MachinesChoice = MachinesChoice()
     limits: Limits = Limits()
     objective: Objective = Objective()
     tracking: Tracking = Tracking()

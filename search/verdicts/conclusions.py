@@ -67,9 +67,9 @@ def _where_the_time_went(summary: Summary) -> str:
 
 
 def _machines(summary: Summary) -> str:
-    if len(summary.machines) < 2:
-        return ""
-    return "**Machines**: " + "; ".join(plain(str(each)) for each in summary.machines)
+    did = summary.machines if len(summary.machines) > 1 else ()
+    said = "; ".join(plain(str(each)) for each in (*did, *summary.left_out))
+    return f"**Machines**: {said}" if said else ""
 
 
 def _values(summary: Summary) -> str:

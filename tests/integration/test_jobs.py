@@ -155,8 +155,8 @@ def test_machines_without_a_compiler_are_named_before_any_trial_that_needs_one(
     refused = cluster.tunebook("submit", study, *compiled)
     assert refused.returncode == 1
     said = re.findall(
-        r"machine ([\d.]+): loop.compile needs a compiler: none of no-compiler-here", refused.stdout
+        r"machine (\S+ \([\d.]+\)): loop.compile needs a compiler: none of no-compiler-here", refused.stdout
     )
-    assert len(said) == 1, "both nodes have one address here"
+    assert said == [said[0], said[0]], "both nodes have one address here"
     assert "Traceback" not in refused.stdout
     assert not events_in(tmp_path / "storage" / "compiled")

@@ -12,7 +12,8 @@ from ray import tune
 from torch import distributed
 
 from search.facts.packing import _footprint_of_shared
-from search.running.machines import _answer, _asked
+from search.running.look import Question, look
+from search.running.machines import _Asked
 from tests.integration.small_trials import Listed, Recorder
 from tests.trainable.small_images import write_classes
 from tests.trainable.small_runs import data_set, small_recipe
@@ -83,9 +84,11 @@ def test_ranks_talk_over_the_interface_of_their_machine_s_address(monkeypatch: p
 
 
 def test_a_machine_that_has_gone_is_named_with_its_silence() -> None:
-    gone = "0f" * 28
-    said = _answer(_asked(gone).remote("cpu", True))
-    assert said == "it could not be asked about its driver and compiler: TaskUnschedulableError"
+    gone = {"NodeID": "0f" * 28, "NodeManagerHostname": "host-a", "NodeManagerAddress": "10.0.0.9"}
+    question = Question("/nowhere", "/nowhere/shared", "token", "cpu")
+    said = _Asked(gone, question).seen(look(question, "head"), question)
+    assert (said.name, said.look) == ("host-a (10.0.0.9)", None)
+    assert said.why.startswith("it does not answer (ActorUnschedulableError"), said.why
 
 
 def test_gpu_memory_is_measured_where_the_images_are_brought_to_first(tmp_path: Path) -> None:

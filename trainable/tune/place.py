@@ -40,12 +40,17 @@ class Place(Spec):
     @property
     def on(self) -> str:
         """The machine in words: its name and its address."""
-        return self.machine if self.machine == self.address else f"{self.machine} ({self.address})"
+        return on_machine(self.machine, self.address)
 
     @property
     def kind(self) -> str:
         """What kind of device trains there: the GPUs' names, or that there is none."""
         return " + ".join(each.name or "a GPU" for each in self.gpus) or "no GPU"
+
+
+def on_machine(name: str, address: str) -> str:
+    """Return a machine in words: its name and its address."""
+    return name if name == address else f"{name} ({address})"
 
 
 def this_process(node: str, address: str, numbers: Iterable[str]) -> Place:

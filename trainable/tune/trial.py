@@ -77,8 +77,13 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # ray ships no type
         return self._crew.places if isinstance(self._crew, Team) else ()
 
     def hold(self) -> None:
-        """Has this process keep its GPU and train nothing from now on, so that no other trial comes there."""
+        """Has this process keep its GPU and train nothing until it is released, so that no other trial comes
+        there."""
         self._holds = True
+
+    def release(self) -> None:
+        """Have this process train after all, which was told to hold."""
+        self._holds = False
 
     def let_go(self) -> None:
         """Lets another process write the trial's checkpoints: this one trains it no more, since it pauses."""

@@ -156,6 +156,7 @@ def test_a_finished_search_in_json_has_every_field_that_is_promised() -> None:
         "wall_seconds": 7.0,
         "turnaround": None,
         "machines": [found.machines[0].model_dump(mode="json")],
+        "left_out": [],
     }
     assert found.machines[0].name == "h1 (10.0.0.1)"
 

@@ -1,0 +1,135 @@
+"""Compares some images of a data set as two machines see them, and measures how fast one of them reads."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+
+from trainable.data.dataset import DataSet
+from trainable.data.masks.source import MaskedSource
+from trainable.data.remote_data import data_root
+from trainable.data.source import FileSource, Selection, Source
+from trainable.errors import first_line
+from trainable.files.store import Store, is_uri
+
+OF_EACH_PART = 16
+READ_SECONDS = 2.0  # no more images are decoded then: a machine that is slow is known by few
+
+
+@dataclass(frozen=True)
+class ReadThere:
+    """What one machine read of the images."""
+
+    problem: str = ""  # what keeps it from training on them, in words
+    images_per_second: float | None = None  # read and decoded by one thread; None where it read none
+
+
+@dataclass(frozen=True)
+class DataSample:
+    """Some images of each part of a data set, with digests of what is stored of them on the machine that took
+    the sample. It is cheap to send to others."""
+
+    path: str  # `data.path`
+    images: tuple[Selection, ...]
+    digests: tuple[bytes, ...]  # of the images, one part after the other
+    copies: str | None = None  # the folder of the copies, where the images are behind a URI
+    objects: tuple[
+        tuple[str, str], ...
+    ] = ()  # then some of the stored files: a folder's URI and a name in it
+
+    @classmethod
+    def of(cls, data: DataSet) -> DataSample | None:
+        """Return a sample of a data set; None where its images are in memory, and travel with the trials.
+
+        Images behind a URI are copied to a machine by its first trial, so nothing is compared before.
+        """
+        if data.info.in_memory:
+            return None
+        images = tuple(_some(selection) for selection in data.selections.values())
+        if data.copy is not None:
+            return cls(data.info.path, (), (), str(data.copy.parents[1]), tuple(_objects(data, images)))
+        return cls(data.info.path, images, tuple(map(digest_of, *zip(*_each(images), strict=True))))
+
+    def read(self) -> ReadThere:
+        """Read the images on this machine, and compare them."""
+        if self.copies is not None:
+            return ReadThere(self._problem_of_store(self.copies))
+        differ, why, began, decoded = [], "", time.monotonic(), 0
+        for (source, index), expected in zip(_each(self.images), self.digests, strict=True):
+            try:
+                if digest_of(source, index) != expected:
+                    differ.append(source.name(index))
+                elif time.monotonic() - began < READ_SECONDS:
+                    source.open(index).load()
+                    decoded += 1
+            except Exception as error:  # whatever a decoder raises for a file that is another one there
+                differ.append(source.name(index))
+                why = why or _reason(error)
+        seconds = time.monotonic() - began
+        rate = decoded / seconds if decoded and not differ else None
+        if not differ:
+            return ReadThere(images_per_second=rate)
+        reason = f"cannot be read ({why})" if why else "are other ones there"
+        return ReadThere(
+            f"{len(differ)} of {len(self.digests)} images of data.path {self.path} {reason}, first "
+            f"{differ[0]}: give it the same images at that path, in a shared folder or a copy"
+        )
+
+    def _problem_of_store(self, copies: str) -> str:
+        if str(data_root()) != copies:
+            return (
+                f"it keeps copies of {self.path} in {data_root()} and the search in {copies}: set "
+                "XDG_CACHE_HOME to the same folder on all machines"
+            )
+        for folder, name in self.objects:
+            try:
+                if not Store(folder).sizes_and_times([name]):
+                    return f"{self.path}: {name} is not there as this machine sees it"
+            except Exception as error:  # whatever a store's client raises, for want of a key or a route
+                return f"it cannot read {self.path}: {first_line(error)}: give it the same keys and network"
+        return ""
+
+
+def digest_of(source: Source, index: int) -> bytes:
+    """Return a digest of what is stored of an image, and of its mask. Raises what reading them raises."""
+    found = hashlib.blake2b(source.content(index), digest_size=16)
+    if isinstance(source, MaskedSource):
+        found.update(np.ascontiguousarray(source.class_mask(index)).tobytes())
+    return found.digest()
+
+
+def _reason(error: Exception) -> str:
+    return error.strerror if isinstance(error, OSError) and error.strerror else first_line(error)
+
+
+def _some(selection: Selection) -> Selection:
+    """Return images that lie evenly in a selection; of a folder of files without the other files' paths."""
+    source, indices = selection
+    chosen = indices[np.unique(np.linspace(0, len(indices) - 1, OF_EACH_PART).astype(np.int64))]
+    if not isinstance(source, FileSource):
+        return Selection(source, chosen)
+    paths = [source.paths[index] for index in chosen.tolist()]
+    return Selection(FileSource(source.root, paths, source.labels[chosen]), np.arange(len(chosen)))
+
+
+def _each(images: Iterable[Selection]) -> Iterable[tuple[Source, int]]:
+    return chain.from_iterable(((each.source, index) for index in each.indices.tolist()) for each in images)
+
+
+def _objects(data: DataSet, images: Iterable[Selection]) -> Iterable[tuple[str, str]]:
+    """Yield the place of one stored file: enough to know that a machine reaches the store with its keys."""
+    if data.objects:
+        folder, _, name = data.objects[0].rpartition("/")
+        yield folder, name
+        return
+    for source, indices in images:
+        if isinstance(source, FileSource) and is_uri(data.info.path) and data.copy is not None:
+            file = os.path.join(source.root, source.paths[int(indices[0])])
+            yield data.info.path, os.path.relpath(file, data.copy)
+            return
