@@ -19,6 +19,7 @@ SERVICES = (
     "tests/trainable/files/test_store.py",
 )
 """Their tests share one S3 server, and one cluster."""
+HOSTS = "tests/clusters/"  # there can be one network of hosts
 
 
 class Groups(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
@@ -29,6 +30,9 @@ class Groups(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
 
 
 def group_of(nodeid: str) -> str:
-    """The group of a test: `services`, or its file, whose tests share what was trained or searched once."""
+    """The group of a test: `services`, `hosts`, or its file, whose tests share what was trained or searched
+    once."""
     file = nodeid.partition("::")[0]
+    if file.startswith(HOSTS):
+        return "hosts"
     return "services" if file in SERVICES else file

@@ -35,6 +35,7 @@ RAY_SETTINGS = {
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
     # else Ray itself starts a trial again whose machine was taken back, and the journal does not know why
     "RAY_TRAIN_COUNT_PREEMPTION_AS_FAILURE": "1",
+    "RAY_COLOR_PREFIX": "0",  # what Ray prints to a terminal may be read in a log
     "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # the journal says in one line what happened to a process
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
