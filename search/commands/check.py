@@ -104,9 +104,11 @@ def check_cluster(
     if isinstance(given, Recipe):
         raise UserError(f"{file}: --address needs a study, a search or data; this is a recipe")
     study = Search(given).study if isinstance(given, Path) else resolved_study(given)
+    facts = Search(given).facts if isinstance(given, Path) else None
     began = time.monotonic()
     with joined(address) as hardware:
-        trial = per_trial(study.resources, hardware)
+        decided = (facts.gpus, facts.cpus) if facts is not None else (None, None)
+        trial = per_trial(study.resources, hardware, *decided)
         with asked(trial, study.storage) as machines:
             start = find_start(study, gpu=trial.gpus > 0, cluster=True, download=download)
             base, most = start.recipe(study), hardware.shared_bytes
@@ -135,6 +137,8 @@ def machines_table(machines: Sequence[Seen]) -> Table:
         rate = "-" if each.images_per_second is None else f"{each.images_per_second:,.0f}"
         sizes = (f"{free[name] / 2**30:,.0f} GiB" if name in free else "-" for name in FREE)
         words = Text("; ".join((*each.faults, *each.remarks)) or "can train")
+        if each.look is not None and each.look.compiler and each.look.compiler not in each.faults:
+            words.append(f"; not what is compiled: {each.look.compiler}")
         words.stylize("red" if each.faults else "yellow" if each.remarks else "dim")
         table.add_row(Text(each.name), rate, *sizes, words)
     return table

@@ -56,7 +56,7 @@ class Machine(Spec):
 
 
 class LeftOut(Spec):
-    """A machine, or a GPU of one, that trained no more trials of the driver that found it out."""
+    """A machine, or a GPU of one, that a driver kept trials from."""
 
     where: str  # with the machine's address
     why: str

@@ -62,7 +62,7 @@ class Summary:
     """What the time of its slots was used for; None where an earlier version has driven it."""
     machines: tuple[Machine, ...] = ()
     """What each machine did; empty where an earlier version has driven it."""
-    left_out: tuple[LeftOut, ...] = ()  # machines and GPUs that trained no more trials, or never any
+    left_out: tuple[LeftOut, ...] = ()  # machines and GPUs that the last driver kept trials from
 
     @property
     def best(self) -> Trial | None:

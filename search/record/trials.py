@@ -242,7 +242,7 @@ class Record:
         self._seconds_before = 0.0
         self._slot_time = SlotTime()
         self._machines = Machines()
-        self._left_out: dict[str, str] = {}  # by machine or GPU, why; the last driver that said so counts
+        self._left_out: dict[str, str] = {}  # by machine or GPU, why; of the last driver
         self._extended_after = 0.0
         """The seconds under a driver before the last extension."""
         for event in events:
@@ -335,6 +335,8 @@ class Record:
             case LeftOutEvent():
                 self._left_out[event.where] = event.why
             case PlaceEvent():
+                for place in event.ranks:  # it has come back, and can train
+                    self._left_out.pop(place.on, None)
                 self._change(event.trial, places=(*self.trials[event.trial].places[:-1], event.ranks))
             case CostEvent():
                 self._change(event.trial, cost=event.cost)
@@ -390,6 +392,7 @@ class Record:
             case "started" | "resumed":
                 # a driver that was killed wrote no end: it worked until its last event
                 self._seconds_before, self._driver = self.seconds(self.latest), event
+                self._left_out.clear()
                 self.trials = [replace(trial, trains=False) for trial in self.trials]
             case "finished" | "interrupted" | "failed":
                 self._seconds_before = self.seconds(event.time)

@@ -129,7 +129,7 @@ def _check_answers(address: str) -> None:
     except (OSError, OverflowError) as error:
         raise UserError(f"--address {address}: no Ray cluster answers there: {error}") from None
     token = token_to_send()
-    if not accepts(head, token):
+    if accepts(head, token) is False:
         raise UserError(f"--address {address}: {why_refused()}")
     if token is not None and accepts(head, None):
         raise UserError(

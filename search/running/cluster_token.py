@@ -57,8 +57,8 @@ def head_of(address: str) -> str | None:
     return file.read_text(encoding="utf-8").strip() if file.is_file() else None
 
 
-def accepts(head: str, token: str | None) -> bool:
-    """Say whether the head at HOST:PORT takes a token, or none; also where nothing answers.
+def accepts(head: str, token: str | None) -> bool | None:
+    """Say whether the head at HOST:PORT takes a token, or none; None where nothing answers.
 
     Ray itself would try again for 20 seconds and then report an instance that has crashed.
     """
@@ -69,7 +69,7 @@ def accepts(head: str, token: str | None) -> bool:
         try:
             channel.unary_unary(FIRST_QUESTION)(b"", timeout=ANSWER_SECONDS, metadata=sent)
         except grpc.RpcError as error:
-            return error.code() is not grpc.StatusCode.UNAUTHENTICATED
+            return False if error.code() is grpc.StatusCode.UNAUTHENTICATED else None
     return True
 
 

@@ -262,7 +262,8 @@ def _asked(
     if not hardware.cluster:
         return contextlib.nullcontext(None)
     decided = (None, None) if facts is None else (facts.gpus, facts.cpus)
-    return asked(per_trial(study.resources, hardware, *decided), home, carried_code(code))
+    storage = str(home.folder.parent) if home.store is None else home.store.parent.uri
+    return asked(per_trial(study.resources, hardware, *decided), storage, carried_code(code))
 
 
 def _sends_sample(machines: Machines | None, study: Study) -> Callable[[DataSet], None]:

@@ -104,7 +104,7 @@ def _wrong_with_shared(question: Question, node: str) -> str:
             if not folder.is_dir():
                 return "another folder lies there" if Path(question.storage).is_dir() else "it is not there"
             seen = (folder / TOKEN).read_bytes()
-            (folder / node).write_text(question.token)
+            (folder / node).write_bytes(question.token.encode())
             if not is_locked(folder):
                 return "locks of the head are not seen there: mount it with locks (NFS 4, Lustre -o flock)"
     except (OSError, StoreError, UserError) as error:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import secrets
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,17 +16,18 @@ from typing import Any
 
 from search.facts.hardware import Hardware, PerTrial, concurrent_trials, per_trial
 from search.facts.measured import Say
-from search.record.home import Home
-from search.record.lock import locked
-from search.record.machines import LeftOut
+from search.record.home import LOCK_FILE
+from search.record.lock import is_locked
 from search.running.cluster import machine_of
 from search.running.look import TOKEN, Look, Looker, Question, look
 from search.running.prepare import Prepared
+from search.study import StudyError
 from spaces.domains import counted
 from spaces.space import Space
 from trainable.data import DataSet
 from trainable.data.sample import DataSample, ReadThere
 from trainable.errors import UserError, first_line
+from trainable.files.regular import why
 from trainable.files.store import Store, StoreError, is_uri
 from trainable.recipe.training import COMPILED
 from trainable.stages import stage
@@ -34,8 +36,9 @@ from trainable.tune.place import on_machine
 
 ANSWER_SECONDS = 300.0
 """Importing PyTorch takes a machine seconds, and minutes where its packages come over a slow network."""
-FOLDER = ".machines"  # in a search's folder: what each machine reads, and writes back
+FOLDER = ".machines-"  # so begins the name of the folder that each machine reads, and writes to
 CLOCK_SECONDS = 60.0
+SOON = 2.0  # seconds
 ON_WORKERS = ("torch", "torchvision", "timm", "numpy")  # what trials use; Ray compares its own version
 GIB = 2**30
 LEAST_BYTES = GIB  # of memory, and of the disk with temporary files: a process that trains takes more
@@ -72,22 +75,22 @@ def fit_to_train(prepared: Prepared, machines: Machines | None, say: Say) -> Pre
     """Return what was prepared for the machines that can train: this one, or those of a cluster that do.
 
     Raises UserError where none can, and for a machine of a cluster that cannot, unless the study has such
-    machines left out. It says what else is to be known of them.
+    machines left out.
     """
     trial, study = prepared.per_trial, prepared.study
     if machines is None:
         _check_this_machine(trial, prepared.space, say)
         return prepared
     seen = machines.answers(trial, compiles=_may_compile(prepared.space))
-    for each in seen:
-        for remark in each.remarks:
-            say(f"machine {each.name}: {remark}")
     if study.machines.unfit == "refuse" or all(each.faults for each in seen):
         refuse_unfit(seen)
     if not machines.excluded:
         return prepared
     hardware = machines.hardware()
-    trial = per_trial(study.resources, hardware, gpus=trial.gpus, cpus=trial.cpus)
+    try:
+        trial = per_trial(study.resources, hardware, gpus=trial.gpus, cpus=trial.cpus)
+    except StudyError as error:
+        raise UserError(f"{error}\n{_named(seen)}") from None
     return replace(prepared, per_trial=trial, concurrent=concurrent_trials(study.concurrent, trial, hardware))
 
 
@@ -118,23 +121,25 @@ class Machines:
         self._trial, self._question = trial, question
         self._asked: dict[str, _Asked] = {}
         self._seen: dict[str, Seen] = {}
-        self._sample: DataSample | None = None
+        self._sample: Any = None  # Ray's reference to the sample
         self._compiles = False
         self._told: set[str] = set()
         self.excluded: frozenset[str] = frozenset()
-        """The machines, by Ray's ids, on which nothing is placed: those that could not train at the start."""
+        """The machines, by Ray's ids, that could not train at the start: Ray places nothing there."""
         self._ask_new()
 
     def send_sample(self, data: DataSet, *, refuse: bool = True) -> None:
         """Have the machines read some of the images, unless these travel with the trials. With `refuse` it
         raises UserError for a machine that has already answered, and cannot train."""
-        self._sample = DataSample.of(data)
-        looked = [each for each in self._asked.values() if each.has_looked]
-        if self._sample is not None:
+        import ray
+
+        if refuse:
+            looked = [each for each in self._asked.values() if each.has_looked]
+            refuse_unfit([each.seen(self._here, self._question) for each in looked])
+        if (sample := DataSample.of(data)) is not None:
+            self._sample = ray.put(sample)
             for asked in self._asked.values():
                 asked.send(self._sample)
-        if refuse:
-            refuse_unfit([each.seen(self._here, self._question, reads=False) for each in looked])
 
     def answers(self, trial: PerTrial, *, compiles: bool) -> tuple[Seen, ...]:
         """Return every machine that can hold a worker of such a trial, once all have answered. Those that
@@ -142,19 +147,20 @@ class Machines:
         self._trial, self._compiles = trial, compiles
         self._ask_new()
         with stage(f"asking {counted(len(self._asked), 'machine')} whether they can train"):
+            until = time.monotonic() + ANSWER_SECONDS
             for node in tuple(self._asked):
-                self._hear(node)
+                self._hear(node, max(1.0, until - time.monotonic()))
         self._seen = {each.node: each for each in _compared(self._seen.values())}
         self.excluded = frozenset(each.node for each in self._seen.values() if each.faults)
         return tuple(self._seen.values())
 
     def hardware(self) -> Hardware:
-        """Return the machines on which trials may be placed now, and ask those that have joined meanwhile."""
+        """Return the machines that may train, and those that are being asked; ask those that have joined."""
         self._ask_new()
         for node, asked in tuple(self._asked.items()):
-            if asked.has_answered:
-                self._hear(node)
-        placed = (each for each in _alive() if each["NodeID"] not in self.excluded)
+            if asked.has_answered or asked.is_overdue:
+                self._hear(node, 0.0)
+        placed = (each for each in _alive() if self.may_train(each["NodeID"]) is not False)
         return Hardware(tuple(machine_of(each["Resources"]) for each in placed), cluster=True)
 
     def may_train(self, node: str) -> bool | None:
@@ -162,11 +168,18 @@ class Machines:
         found = self._seen.get(node)
         return None if found is None else not found.faults
 
-    def newly_unfit(self) -> list[LeftOut]:
-        """Return the machines that cannot train, each once."""
-        new = [each for each in self._seen.values() if each.faults and each.node not in self._told]
+    def newly_heard(self) -> list[Seen]:
+        """Return the machines that have answered since the last call."""
+        new = [each for each in self._seen.values() if each.node not in self._told]
         self._told.update(each.node for each in new)
-        return [LeftOut(where=each.name, why=each.why) for each in new]
+        return new
+
+    def keeps_away(self, machine: Seen) -> bool:
+        """Say whether no trial trains on a machine that cannot.
+
+        Of several ranks Ray chooses the machines, and one that joined later may be among them.
+        """
+        return machine.node in self.excluded or self._trial.workers == 1
 
     @cached_property
     def _here(self) -> Look:
@@ -185,9 +198,10 @@ class Machines:
             if self._sample is not None:
                 self._asked[name].send(self._sample)
 
-    def _hear(self, node: str) -> None:
-        """Take in what a machine answers; one that has gone is forgotten."""
-        seen = self._asked.pop(node).seen(self._here, self._question, compiles=self._compiles)
+    def _hear(self, node: str, seconds: float) -> None:
+        """Take in what a machine answers within so many seconds; one that has gone is forgotten."""
+        asked = self._asked.pop(node)
+        seen = asked.seen(self._here, self._question, compiles=self._compiles, seconds=seconds)
         if seen.look is not None or node in {each["NodeID"] for each in _alive()}:
             self._seen[node] = seen
 
@@ -205,9 +219,10 @@ class _Asked:
         self._looker = ray.remote(num_cpus=0, scheduling_strategy=there)(Looker).remote()
         self._look = self._looker.look.remote(question, self._node)
         self._read: Any = None
+        self._began = time.monotonic()
 
-    def send(self, sample: DataSample | None) -> None:
-        """Have the machine read images."""
+    def send(self, sample: Any) -> None:
+        """Have the machine read a sample of the images, by Ray's reference."""
         self._read = self._looker.read.remote(sample)
 
     @property
@@ -218,74 +233,103 @@ class _Asked:
     def has_answered(self) -> bool:
         return _is_there(self._look if self._read is None else self._read)
 
-    def seen(self, here: Look, question: Question, *, compiles: bool = False, reads: bool = True) -> Seen:
-        """Return the machine with all that it has been asked, or without what it reads; wait for it."""
+    @property
+    def is_overdue(self) -> bool:
+        return time.monotonic() - self._began > ANSWER_SECONDS
+
+    def seen(
+        self, here: Look, question: Question, *, compiles: bool = False, seconds: float = ANSWER_SECONDS
+    ) -> Seen:
+        """Return the machine with all that it has been asked; wait for it for so many seconds."""
         import ray
         from ray.exceptions import RayError
 
         seen = Seen(self._node, self._name)
         try:
-            found: Look = ray.get(self._look, timeout=ANSWER_SECONDS)
-            waits = reads and self._read is not None
-            read = ray.get(self._read, timeout=ANSWER_SECONDS) if waits else ReadThere()
-            offset = self._clock_offset()
+            found: Look = ray.get(self._look, timeout=seconds)
+            read = ReadThere() if self._read is None else ray.get(self._read, timeout=seconds)
         except RayError as error:  # the machine has gone, hangs, or has no such tunebook
             return replace(seen, faults=(_unanswered(error),))
         faults = (*_faults(found, here, question, compiles=compiles), *filter(None, [read.problem]))
         seen = replace(seen, look=found, images_per_second=read.images_per_second, faults=faults)
-        return replace(seen, remarks=tuple(_remarks(found, offset)))
+        return replace(seen, remarks=tuple(_remarks(found, self._clock_offset())))
 
     def _clock_offset(self) -> float:
-        """Return by how many seconds the machine's clock is ahead of this one's, at least."""
+        """Return by how many seconds the machine's clock is ahead of this one's, at least.
+
+        It is 0 where the machine does not say so at once.
+        """
         import ray
+        from ray.exceptions import RayError
 
         began = time.time()
-        there: float = ray.get(self._looker.clock.remote(), timeout=ANSWER_SECONDS)
+        try:
+            there: float = ray.get(self._looker.clock.remote(), timeout=SOON)
+        except RayError:
+            return 0.0
         return there - min(max(there, began), time.time())
 
 
 def refuse_unfit(machines: Sequence[Seen]) -> None:
     """Raise UserError that names the machines that cannot train, and why."""
-    unfit = [each for each in machines if each.faults]
-    if not unfit:
-        return
-    lines = "\n".join(f"machine {each.name}: {each.why}" for each in unfit)
-    raise UserError(f"{lines}\n(machines: {{unfit: leave_out}} in the study has the others train without)")
+    if lines := _named(machines):
+        raise UserError(
+            f"{lines}\n(machines: {{unfit: leave_out}} in the study has the others train without)"
+        )
+
+
+def _named(machines: Sequence[Seen]) -> str:
+    return "\n".join(f"machine {each.name}: {each.why}" for each in machines if each.faults)
 
 
 @contextmanager
-def asked(trial: PerTrial, storage: Home | str, code: CarriedCode = NOTHING) -> Iterator[Machines]:
+def asked(trial: PerTrial, storage: str, code: CarriedCode = NOTHING) -> Iterator[Machines]:
     """Ask the machines of the cluster that was joined, for the block.
 
-    Each is seen to share a search's folder, or a storage, of which nothing is left after the block.
+    Each is seen to share a folder in the storage, of which nothing is left after the block. Raises UserError
+    where the storage cannot be written to.
     """
     token = secrets.token_hex(16)
-    if not isinstance(storage, Home):
-        place, name, above = storage, f"{FOLDER}-{token[:8]}", storage
-    elif storage.store is not None:
-        place, name, above = storage.address, FOLDER, storage.store.parent.uri
-    else:
-        place, name, above = storage.address, FOLDER, str(storage.folder.parent)
-    with _shared(place, name, token) as shared:
-        yield Machines(trial, Question(above, shared, token, "cuda" if trial.gpus else "cpu", code))
+    with _shared(storage, f"{FOLDER}{token[:8]}", token) as shared:
+        yield Machines(trial, Question(storage, shared, token, "cuda" if trial.gpus else "cpu", code))
 
 
 @contextmanager
-def _shared(place: str, name: str, token: str) -> Iterator[str]:
+def _shared(storage: str, name: str, token: str) -> Iterator[str]:
     """Give the block a folder with a token that all machines should see, and that is locked, or its URI."""
-    if is_uri(place):
-        store = Store(place)
+    if is_uri(storage):
+        store = Store(storage)
         store.at(name).write(TOKEN, token.encode())
         try:
             yield store.at(name).uri
         finally:
-            store.remove(name)
+            with suppress(StoreError):  # what the search came to counts more
+                store.remove(name)
         return
-    folder = Path(place) / name
-    shutil.rmtree(folder, ignore_errors=True)  # a driver that was killed has left it
-    with locked(folder):
-        (folder / TOKEN).write_text(token, encoding="utf-8")
-        yield str(folder)
+    folder = Path(storage) / name
+    made = [each for each in folder.parents if not each.exists()]
+    _remove_left_over(Path(storage))
+    try:
+        folder.mkdir(parents=True)
+        with (folder / LOCK_FILE).open("wb") as lock:  # closed first: on NFS an open file cannot be removed
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            (folder / TOKEN).write_bytes(token.encode())
+            yield str(folder)
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be written to: {why(error)}") from None
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        for each in made:
+            with suppress(OSError):
+                each.rmdir()
+
+
+def _remove_left_over(storage: Path) -> None:
+    """Remove the folders of drivers that were killed."""
+    for each in storage.glob(f"{FOLDER}*"):
+        with suppress(UserError):
+            if not is_locked(each):
+                shutil.rmtree(each, ignore_errors=True)
 
 
 def _faults(found: Look, here: Look, question: Question, *, compiles: bool) -> Iterator[str]:

@@ -31,33 +31,54 @@ logger = logging.getLogger(__name__)
 class Parking:
     """Knows where the ranks of Ray's trials run, and which of their processes are parked at places left out.
 
-    `leave_out` is told once of each GPU and machine that is left out. `machines` are those of a cluster.
+    `leave_out` is told once of each GPU and machine that is left out, `say` of what else is to be known of a
+    machine. `machines` are those of a cluster.
     """
 
-    def __init__(self, leave_out: Callable[[LeftOut], None], machines: Machines | None = None) -> None:
-        self._leave_out, self._machines = leave_out, machines
+    def __init__(
+        self,
+        leave_out: Callable[[LeftOut], None],
+        say: Callable[[str], None],
+        machines: Machines | None = None,
+    ) -> None:
+        self._leave_out, self._say, self._machines = leave_out, say, machines
+        self._left_out: list[LeftOut] = []
         self._suspects = Suspects()
         self._places: dict[str, tuple[Place, ...]] = {}
-        self._parked: set[str] = set()
+        self._parked: dict[str, bool] = {}  # whether the place is one of a machine that may train
         self._waiting: set[str] = set()
 
     def __str__(self) -> str:
         """Return in words what is left out, and why."""
-        return "; ".join(map(str, self._suspects.why))
+        return "; ".join(map(str, self._left_out))
 
     @property
     def count(self) -> int:
         """The number of processes that are parked."""
         return len(self._parked)
 
+    @property
+    def taken(self) -> int:
+        """How many of the places for trials they take: those of machines that cannot train are none."""
+        return sum(self._parked.values())
+
     def has(self, name: str) -> bool:
         """Says whether the process of a trial is parked; `name` is Ray's name of the trial."""
         return name in self._parked
 
     def tell(self) -> None:
-        """Tell of machines that cannot train, once of each: at first those known, later those that join."""
-        for each in self._machines.newly_unfit() if self._machines is not None else ():
-            self._leave_out(each)
+        """Tell what is to be known of machines, once of each: at first those known, later those that join."""
+        for machine in self._machines.newly_heard() if self._machines is not None else ():
+            for remark in machine.remarks:
+                self._say(f"machine {machine.name}: {remark}")
+            if machine.faults and self._machines is not None and self._machines.keeps_away(machine):
+                self._leave(LeftOut(where=machine.name, why=machine.why))
+            elif machine.faults:
+                self._say(f"machine {machine.name}: {machine.why}; trials may be placed there all the same")
+
+    def _leave(self, each: LeftOut) -> None:
+        self._left_out.append(each)
+        self._leave_out(each)
 
     def waits(self, name: str) -> bool:
         """Say whether the process of a trial waits for what its machine answers; `name` is Ray's."""
@@ -76,7 +97,7 @@ class Parking:
         fate = self._fate(places[0])
         if fate != "trains":
             trial.temporary_state.ray_actor.hold.remote()  # comes before Ray's next call of `train`
-            (self._parked if fate == "parked" else self._waiting).add(trial.trial_id)
+            self._park(trial.trial_id, places[0], fate)
         return fate
 
     def heard(self, trial: Trial) -> Fate:
@@ -86,10 +107,16 @@ class Parking:
             return fate
         self._waiting.discard(trial.trial_id)
         if fate == "parked":
-            self._parked.add(trial.trial_id)
+            self._park(trial.trial_id, self._places[trial.trial_id][0], fate)
         else:
             trial.temporary_state.ray_actor.release.remote()
         return fate
+
+    def _park(self, name: str, place: Place, fate: Fate) -> None:
+        if fate == "waits":
+            self._waiting.add(name)
+        else:
+            self._parked[name] = self._machines is None or bool(self._machines.may_train(place.node))
 
     def _fate(self, place: Place) -> Fate:
         can = self._machines is None or self._machines.may_train(place.node)
@@ -118,12 +145,12 @@ class Parking:
         if len(places := self.places(trial)) != 1:
             return
         for each in self._suspects.failed(trial.config["trial"], places[0]):
-            self._leave_out(each)
+            self._leave(each)
 
     def leave(self, name: str) -> None:
         """Forget a trial of Ray's that has ended, and its process."""
         self._places.pop(name, None)
-        self._parked.discard(name)
+        self._parked.pop(name, None)
         self._waiting.discard(name)
 
 

@@ -78,7 +78,7 @@ def run_trials(
             if switch.fault is None:
                 ledger.leave_out(each)
 
-    parking = Parking(leave_out, machines)
+    parking = Parking(leave_out, say, machines)
     parking.tell()
     searcher = LedgerSearcher(ledger, prepared, switch, room, parking, is_stored)
     callback = LedgerCallback(ledger, prepared, switch, on_progress, searcher, parking)
@@ -148,10 +148,10 @@ def placement(trial: PerTrial, without: Collection[str] = ()) -> tune.PlacementG
     bundle = {"CPU": trial.cpus, "GPU": trial.gpus}
     bundles = [bundle] if trial.workers == 1 else [{}, *[bundle] * trial.workers]
     strategy = "STRICT_PACK" if trial.workers > 1 and trial.together else "PACK"
-    if not without:  # Ray's first autoscaler knows no labels
+    if not without:  # Ray's first autoscaler knows no labels; Tune leaves the empty bundle out
         return tune.PlacementGroupFactory(bundles, strategy)
     selector = {NODE_LABEL: f"!in({','.join(without)})"}
-    return tune.PlacementGroupFactory(bundles, strategy, bundle_label_selector=[selector] * len(bundles))
+    return tune.PlacementGroupFactory(bundles, strategy, bundle_label_selector=[selector] * trial.workers)
 
 
 class Scratch:
@@ -197,7 +197,7 @@ class LedgerSearcher(Scratch, Searcher):  # type: ignore[misc]  # ray ships no t
         Ray asks some ten times a second.
         """
         parked = self._parking.count
-        if len(self._live) - parked >= self._room(parked):
+        if len(self._live) - parked >= self._room(self._parking.taken):
             return None
         if self._next is None:
             with self._switch.stopped_by_disk():
@@ -219,7 +219,7 @@ class LedgerSearcher(Scratch, Searcher):  # type: ignore[misc]  # ray ships no t
     @property
     def has_no_room(self) -> bool:
         """Says whether a parked process is in every place where a trial could train."""
-        return self._parking.count > 0 and self._room(self._parking.count) == 0
+        return self._parking.taken > 0 and self._room(self._parking.taken) == 0
 
     def _proposal(self) -> Proposal | None:
         return self._ledger.propose_again(self._again.pop(0)) if self._again else self._ledger.propose()

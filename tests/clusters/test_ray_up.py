@@ -1,4 +1,4 @@
-"""Starts Ray on three hosts with Ray's own launcher, submits a search from outside, and ends it all."""
+"""Starts Ray on three hosts with Ray's own launcher, searches there, and ends it all."""
 
 from __future__ import annotations
 
@@ -59,6 +59,9 @@ def test_three_hosts_join_a_search_runs_there_and_nothing_is_left(
             PYTHONPATH=str(checkout),
         )
         assert searched.returncode == 0, searched.stdout + searched.stderr
-    finally:
         ray("down", "-y")
+    except BaseException:
+        for host in (1, 2, 3):
+            hosts.run(host, "pkill", "-9", "raylet|gcs_server|ray::")
+        raise
     wait_until(lambda: not any(hosts.processes(host, "raylet") for host in (1, 2, 3)))

@@ -87,6 +87,9 @@ def pair(hosts: Hosts, checkout: Path, tmp_path: Path) -> Iterator[Pair]:
             found.join(host)
         yield found
     finally:
+        for name in ("searches", "pets"):
+            for host in (2, 3):
+                found.show(host, name)
         for host in (3, 2, 1):
             found.leave(host)
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from trainable.data.dataset import DataSet
 from trainable.data.masks.source import MaskedSource
 from trainable.data.remote_data import data_root
 from trainable.data.source import FileSource, Selection, Source
-from trainable.errors import first_line
+from trainable.errors import DataError, first_line
 from trainable.files.store import Store, is_uri
 
 OF_EACH_PART = 16
@@ -38,7 +39,7 @@ class DataSample:
     path: str  # `data.path`
     images: tuple[Selection, ...]
     digests: tuple[bytes, ...]  # of the images, one part after the other
-    copies: str | None = None  # the folder of the copies, where the images are behind a URI
+    copy: Path | None = None  # of the files, on the machine that took it, where they are behind a URI
     objects: tuple[
         tuple[str, str], ...
     ] = ()  # then some of the stored files: a folder's URI and a name in it
@@ -47,27 +48,33 @@ class DataSample:
     def of(cls, data: DataSet) -> DataSample | None:
         """Return a sample of a data set; None where its images are in memory, and travel with the trials.
 
-        Images behind a URI are copied to a machine by its first trial, so nothing is compared before.
+        Images behind a URI are copied to a machine by its first trial, so nothing is compared before. Raises
+        DataError for an image that cannot be read here.
         """
         if data.info.in_memory:
             return None
         images = tuple(_some(selection) for selection in data.selections.values())
         if data.copy is not None:
-            return cls(data.info.path, (), (), str(data.copy.parents[1]), tuple(_objects(data, images)))
-        return cls(data.info.path, images, tuple(map(digest_of, *zip(*_each(images), strict=True))))
+            return cls(data.info.path, (), (), data.copy, tuple(_objects(data, images)))
+        digests = []
+        for source, index in _each(images):
+            try:
+                digests.append(digest_of(source, index))
+            except Exception as error:  # whatever a decoder of masks raises
+                raise DataError(f"{data.info.path}: {source.name(index)}: {_reason(error)}") from error
+        return cls(data.info.path, images, tuple(digests))
 
     def read(self) -> ReadThere:
         """Read the images on this machine, and compare them."""
-        if self.copies is not None:
-            return ReadThere(self._problem_of_store(self.copies))
+        if self.copy is not None:
+            return ReadThere("" if self.copy.exists() else self._problem_of_store(self.copy))
         differ, why, began, decoded = [], "", time.monotonic(), 0
         for (source, index), expected in zip(_each(self.images), self.digests, strict=True):
             try:
                 if digest_of(source, index) != expected:
                     differ.append(source.name(index))
                 elif time.monotonic() - began < READ_SECONDS:
-                    source.open(index).load()
-                    decoded += 1
+                    decoded += _is_decoded(source, index)
             except Exception as error:  # whatever a decoder raises for a file that is another one there
                 differ.append(source.name(index))
                 why = why or _reason(error)
@@ -81,10 +88,10 @@ class DataSample:
             f"{differ[0]}: give it the same images at that path, in a shared folder or a copy"
         )
 
-    def _problem_of_store(self, copies: str) -> str:
-        if str(data_root()) != copies:
+    def _problem_of_store(self, copy: Path) -> str:
+        if data_root() != copy.parents[1]:
             return (
-                f"it keeps copies of {self.path} in {data_root()} and the search in {copies}: set "
+                f"it keeps copies of {self.path} in {data_root()} and the search in {copy.parents[1]}: set "
                 "XDG_CACHE_HOME to the same folder on all machines"
             )
         for folder, name in self.objects:
@@ -102,6 +109,15 @@ def digest_of(source: Source, index: int) -> bytes:
     if isinstance(source, MaskedSource):
         found.update(np.ascontiguousarray(source.class_mask(index)).tobytes())
     return found.digest()
+
+
+def _is_decoded(source: Source, index: int) -> bool:
+    """Decode an image; one that is broken is so on all machines, and named elsewhere."""
+    try:
+        source.open(index).load()
+    except Exception:
+        return False
+    return True
 
 
 def _reason(error: Exception) -> str:

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from search.facts.hardware import PerTrial
 from search.record.lock import locked
 from search.running.look import TOKEN, Look, Question, digest_of_ours, look
-from search.running.machines import LEAST_BYTES, Seen, _compared, _faults, _remarks, refuse_unfit
+from search.running.machines import LEAST_BYTES, Seen, _compared, _faults, _remarks, _shared, refuse_unfit
 from trainable.errors import UserError
 from trainable.tune.carried import Carried, CarriedCode
 
@@ -146,3 +147,36 @@ def test_machines_that_cannot_train_are_refused_by_name() -> None:
     ) as refused:
         refuse_unfit([fit, unfit])
     assert "machines: {unfit: leave_out}" in str(refused.value)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_ray_takes_the_places_of_trials_that_leave_machines_out(workers: int) -> None:
+    from ray.util.placement_group import validate_placement_group
+
+    from search.running.raytune import placement
+
+    wanted = placement(PerTrial(cpus=1, gpus=0.0, workers=workers), without=["0f", "1e"])
+    bound = wanted._bound.arguments
+    validate_placement_group(bundles=bound["bundles"], bundle_label_selector=bound["bundle_label_selector"])
+    assert bound["bundle_label_selector"][0] == {"ray.io/node-id": "!in(0f,1e)"}
+    assert len(bound["bundles"]) == workers
+
+
+def test_nothing_is_left_in_the_storage_and_what_a_killed_driver_left_is_removed(tmp_path: Path) -> None:
+    (tmp_path / "searches" / ".machines-killed").mkdir(parents=True)
+    (tmp_path / "searches" / ".machines-killed" / TOKEN).write_text("old")
+    with _shared(str(tmp_path / "searches"), ".machines-mine", "secret") as first:
+        with _shared(str(tmp_path / "searches"), ".machines-other", "secret") as second:
+            assert Path(first).is_dir(), "another driver is at work there"
+            assert Path(second).is_dir()
+        assert [each.name for each in (tmp_path / "searches").iterdir()] == [".machines-mine"]
+    assert not list((tmp_path / "searches").iterdir())
+    with _shared(str(tmp_path / "new" / "searches"), ".machines-mine", "secret"):
+        pass
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_storage_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot be written to"), _shared(str(tmp_path / "file"), ".m", "t"):
+        pass
