@@ -49,7 +49,7 @@ def test_three_hosts_join_a_search_runs_there_and_nothing_is_left(
     try:
         ray("up", "-y", "--no-config-cache")
         wait_until(lambda: "3 local.cluster.node" in ray("exec", "ray status"), every=2.0)
-        study = digits_study(tmp_path / "searches", budget__trials=3, budget__epochs=1)
+        study = digits_study(tmp_path / "searches", budget__trials=1, budget__epochs=1)
         study.with_values({"scheduler.kind": "none", "concurrent": None}).write(tmp_path)
         searched = hosts.run(
             1,

@@ -86,7 +86,7 @@ def machines_of(events: list[Event]) -> set[str]:
 
 
 def test_a_search_runs_on_both_nodes_and_the_job_ends_with_it(submit: Submit, slurm: Hosts) -> None:
-    job = submit("whole", trials=4)
+    job = submit("whole", trials=2)
     assert job.ends()["JobState"] == "COMPLETED", job.said()
     assert Record(job.events()).state == "finished"
     assert machines_of(job.events()) == {"t1", "t2"}

@@ -126,7 +126,9 @@ def test_machines_that_cannot_train_are_refused_left_out_or_found_as_they_join(p
     search.wait()
     assert machines_of(folder) == {"t2", "t3"}
     shown = pair.hosts.run(1, *TUNEBOOK, "show", folder, **pair.variables).stdout
-    assert "left out, since" in shown
+    assert "t3 (" in shown
+    assert "left out" not in shown, "it has come back with the data"
+    assert log.read_text().count("left out, since") == 2
     assert not [each for each in events_in(folder) if each.event == "retry"], "they cost no trial anything"
 
 
