@@ -31,7 +31,8 @@ def commands(tmp_path: Path) -> Path:
     )
     stand_in(folder, "ray", 'printf "%s\\n" "$@"; [ "$1" = health-check ] || exec sleep 60')
     stand_in(folder, "python", "cat >/dev/null; echo 2 of 2 nodes have started Ray")
-    stand_in(folder, "tunebook", 'printf "%s\\n" tunebook "$@"')
+    started = "until grep -qx start ray.txt; do sleep 0.05; done"
+    stand_in(folder, "tunebook", f'{started}; printf "%s\\n" tunebook "$@"')
     return folder
 
 

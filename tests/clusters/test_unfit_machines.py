@@ -17,6 +17,7 @@ import pytest
 from search.record.journal import LeftOutEvent, PlaceEvent
 from search.study import Study
 from tests.clusters.hosts import Hosts
+from tests.integration.clusters import STARTS
 from tests.integration.small_searches import digits_study, events_in
 from tests.trainable.small_images import write_classes
 from tests.waiting import wait_until
@@ -50,8 +51,12 @@ class Pair:
         role = head if host == 1 else (f"--address={self.address}",)
         cpus = 0 if host == 1 else 1
         own = (f"--node-ip-address={self.hosts.address(host)}", f"--num-cpus={cpus}", "--num-gpus=0")
-        done = self.hosts.run(host, RAY, "start", *role, *own, "--disable-usage-stats", **self.variables)
-        assert done.returncode == 0, done.stdout + done.stderr
+        for _ in range(STARTS):
+            done = self.hosts.run(host, RAY, "start", *role, *own, "--disable-usage-stats", **self.variables)
+            if done.returncode == 0:
+                return
+            self.leave(host)
+        raise AssertionError(done.stdout + done.stderr)
 
     def leave(self, host: int) -> None:
         """End Ray on a host at once."""
