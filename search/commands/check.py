@@ -15,13 +15,14 @@ from rich.table import Table
 from rich.text import Text
 
 from search.commands.inputs import Target, load_target, named_input
-from search.facts.hardware import per_trial
 from search.facts.measured import load_data
 from search.facts.start import find_start
 from search.learning.lessons import LEARN_FROM
 from search.results.report import budget, console, say
 from search.results.search import Search
+from search.study import Study
 from spaces.domains import counted
+from spaces.facts import Facts
 from trainable.checks.check import SECONDS, Tool, check, tools_named
 from trainable.checks.exclusions import check_new_list, exclusions, write_exclusions
 from trainable.checks.finding import Finding, Level, counts
@@ -98,22 +99,25 @@ def check_cluster(
     can. Nothing is left in the storage. Raises UserError."""
     from search.running.cluster import joined
     from search.running.driver import resolved_study
+    from search.running.fresh_splits import most_bytes
     from search.running.machines import asked
 
     given = named_input(file, None, settings)
-    if isinstance(given, Recipe):
-        raise UserError(f"{file}: --address needs a study, a search or data; this is a recipe")
-    study = Search(given).study if isinstance(given, Path) else resolved_study(given)
-    facts = Search(given).facts if isinstance(given, Path) else None
+    facts: Facts | None = None
+    match given:
+        case Recipe():
+            raise UserError(f"{file}: --address needs a study, a search or data; this is a recipe")
+        case Study():
+            study = resolved_study(given)
+        case Path():
+            search = Search(given)
+            study, facts = search.study, search.facts
     began = time.monotonic()
-    with joined(address) as hardware:
-        decided = (facts.gpus, facts.cpus) if facts is not None else (None, None)
-        trial = per_trial(study.resources, hardware, *decided)
-        with asked(trial, study.storage) as machines:
-            start = find_start(study, gpu=trial.gpus > 0, cluster=True, download=download)
-            base, most = start.recipe(study), hardware.shared_bytes
-            machines.send_sample(load_data(base, trial, download=download, most_bytes=most), refuse=False)
-            seen = machines.answers(trial, compiles=study.pinned.get("loop.compile") in COMPILED)
+    with joined(address) as hardware, asked(study, hardware, study.storage, facts=facts) as machines:
+        trial, most = machines.trial, most_bytes(study, hardware)
+        base = find_start(study, gpu=trial.gpus > 0, cluster=True, download=download).recipe(study)
+        machines.send_sample(load_data(base, trial, download=download, most_bytes=most), refuse=False)
+        seen = machines.answers(trial, compiles=study.pinned.get("loop.compile") in COMPILED)
     took = time.monotonic() - began
     if as_json:
         tree = {"schema": SCHEMA, "target": file, "address": address, "seconds": round(took, 1)}
@@ -136,11 +140,11 @@ def machines_table(machines: Sequence[Seen]) -> Table:
         free = {} if each.look is None else each.look.free
         rate = "-" if each.images_per_second is None else f"{each.images_per_second:,.0f}"
         sizes = (f"{free[name] / 2**30:,.0f} GiB" if name in free else "-" for name in FREE)
-        words = Text("; ".join((*each.faults, *each.remarks)) or "can train")
+        words = Text(visible_lines("; ".join((*each.faults, *each.remarks))) or "can train")
         if each.look is not None and each.look.compiler and each.look.compiler not in each.faults:
-            words.append(f"; not what is compiled: {each.look.compiler}")
+            words.append(visible_lines(f"; not what is compiled: {each.look.compiler}"))
         words.stylize("red" if each.faults else "yellow" if each.remarks else "dim")
-        table.add_row(Text(each.name), rate, *sizes, words)
+        table.add_row(Text(visible_lines(each.name)), rate, *sizes, words)
     return table
 
 

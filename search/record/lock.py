@@ -46,9 +46,11 @@ def locked(folder: Path) -> Iterator[None]:
         refuse_links(folder)
         yield
     finally:
-        if not (folder / STUDY_FILE).exists():
-            _leave_as_found(folder, made)
+        gone = None if (folder / STUDY_FILE).exists() else _set_aside(folder, made)
         os.close(lock)
+        if gone is not None:  # closed first: NFS keeps a file that is open, and its folder
+            shutil.rmtree(gone, ignore_errors=True)
+            _remove(made)
 
 
 def is_locked(folder: str | Path) -> bool:
@@ -138,15 +140,14 @@ def _holder(folder: Path) -> str:
         return "another process"
 
 
-def _leave_as_found(folder: Path, made: list[Path]) -> None:
-    """Remove what this process made; rename the folder first, since others may be waiting for its lock."""
+def _set_aside(folder: Path, made: list[Path]) -> Path | None:
+    """Remove the lock from a folder; rename one that this process made, since others may be waiting for its
+    lock, and return its new name."""
     with suppress(OSError):
         if folder in made:
-            gone = folder.rename(folder.with_name(f".{folder.name}-{secrets.token_hex(4)}"))
-            shutil.rmtree(gone)
-            _remove(made)
-        else:
-            (folder / LOCK_FILE).unlink()
+            return folder.rename(folder.with_name(f".{folder.name}-{secrets.token_hex(4)}"))
+        (folder / LOCK_FILE).unlink()
+    return None
 
 
 def _remove(made: list[Path]) -> None:

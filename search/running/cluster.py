@@ -6,7 +6,8 @@ import contextlib
 import logging
 import os
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 from search.facts.hardware import Hardware, Node
 from search.running.cluster_token import (
@@ -73,17 +74,21 @@ def joined(address: str) -> Iterator[Hardware]:
             f"(if {NO_TOKEN})"
         ) from None
     try:
-        yield alive_machines()
+        yield hardware_of(alive_nodes())
     finally:
         leave_ray()
 
 
-def alive_machines() -> Hardware:
-    """Returns the machines of the Ray that this process has joined, with what trials may use of them."""
+def alive_nodes() -> list[dict[str, Any]]:
+    """Return the machines of the Ray that this process has joined, as Ray lists them."""
     import ray
 
-    nodes = tuple(machine_of(each["Resources"]) for each in ray.nodes() if each["Alive"])
-    return Hardware(nodes, cluster=True)
+    return [each for each in ray.nodes() if each["Alive"]]
+
+
+def hardware_of(nodes: Iterable[Mapping[str, Any]]) -> Hardware:
+    """Return what trials may use of a cluster's machines."""
+    return Hardware(tuple(machine_of(each["Resources"]) for each in nodes), cluster=True)
 
 
 def machine_of(has: Mapping[str, float]) -> Node:

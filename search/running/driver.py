@@ -17,7 +17,7 @@ from search.deciding.budget import extended
 from search.deciding.finalists import final_of
 from search.deciding.ledger import Ledger
 from search.deciding.make import make_sampler, make_scheduler
-from search.facts.hardware import Hardware, local_hardware, per_trial
+from search.facts.hardware import Hardware, local_hardware
 from search.facts.installed import git_commit, versions
 from search.followers.consumer import Consumer
 from search.followers.in_store import InStore
@@ -261,9 +261,8 @@ def _asked(
     alone. With `facts` a trial gets what the search has decided."""
     if not hardware.cluster:
         return contextlib.nullcontext(None)
-    decided = (None, None) if facts is None else (facts.gpus, facts.cpus)
     storage = str(home.folder.parent) if home.store is None else home.store.parent.uri
-    return asked(per_trial(study.resources, hardware, *decided), storage, carried_code(code))
+    return asked(study, hardware, storage, carried_code(code), facts)
 
 
 def _sends_sample(machines: Machines | None, study: Study) -> Callable[[DataSet], None]:

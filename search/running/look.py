@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import tempfile
 import time
 from collections.abc import Mapping
@@ -14,15 +13,13 @@ from pathlib import Path
 from search.record.lock import is_locked
 from trainable.data.sample import DataSample, ReadThere
 from trainable.errors import UserError, first_line
-from trainable.files.cache import cache_root
+from trainable.files.cache import cache_root, free_bytes
 from trainable.files.host_memory import available_bytes
 from trainable.files.store import Store, StoreError, is_uri
-from trainable.tune.carried import NOTHING, CarriedCode
+from trainable.tune.carried import NOTHING, OURS, PROJECT, CarriedCode
 
 TOKEN = "token"  # the file that the head has written
 SHARED_MEMORY = Path("/dev/shm")
-PROJECT = Path(__file__).parents[2]
-OURS = ("search", "spaces", "trainable")
 
 
 @dataclass(frozen=True)
@@ -64,7 +61,12 @@ def look(question: Question, node: str) -> Look:
         packages=versions(),
         files=digest_of_ours(),
         written=node,
-        free={"memory": available_bytes(), **_free_disks()},
+        free={
+            "memory": available_bytes(),
+            "/dev/shm": free_bytes(SHARED_MEMORY),
+            "temporary files": free_bytes(Path(os.environ.get("RAY_TMPDIR", tempfile.gettempdir()))),
+            "cache": free_bytes(cache_root()),
+        },
     )
 
 
@@ -78,8 +80,8 @@ class Looker:
         """Return the seconds since 1970 by this machine's clock."""
         return time.time()
 
-    def read(self, sample: DataSample | None) -> ReadThere:
-        return ReadThere() if sample is None else sample.read()
+    def read(self, sample: DataSample) -> ReadThere:
+        return sample.read()
 
 
 def digest_of_ours(root: Path = PROJECT) -> str:
@@ -120,18 +122,3 @@ def _wrong_with_code(code: CarriedCode) -> str:
     except UserError as error:
         return str(error)
     return ""
-
-
-def _free_disks() -> dict[str, int]:
-    """Return the free bytes of shared memory, and of the disks of Ray's files and of the cache."""
-    folders = {
-        "/dev/shm": SHARED_MEMORY,
-        "temporary files": Path(os.environ.get("RAY_TMPDIR", tempfile.gettempdir())),
-        "cache": cache_root(),
-    }
-    found = {}
-    for name, folder in folders.items():
-        there = next((each for each in (folder, *folder.parents) if each.is_dir()), None)
-        if there is not None:
-            found[name] = shutil.disk_usage(there).free
-    return found

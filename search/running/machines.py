@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import secrets
 import shutil
 import time
@@ -16,18 +15,18 @@ from typing import Any
 
 from search.facts.hardware import Hardware, PerTrial, concurrent_trials, per_trial
 from search.facts.measured import Say
-from search.record.home import LOCK_FILE
-from search.record.lock import is_locked
-from search.running.cluster import machine_of
+from search.record.lock import is_locked, locked
+from search.record.machines import LeftOut
+from search.running.cluster import alive_nodes, hardware_of, machine_of
 from search.running.look import TOKEN, Look, Looker, Question, look
 from search.running.prepare import Prepared
-from search.study import StudyError
+from search.study import Study, StudyError
 from spaces.domains import counted
+from spaces.facts import Facts
 from spaces.space import Space
 from trainable.data import DataSet
 from trainable.data.sample import DataSample, ReadThere
 from trainable.errors import UserError, first_line
-from trainable.files.regular import why
 from trainable.files.store import Store, StoreError, is_uri
 from trainable.recipe.training import COMPILED
 from trainable.stages import stage
@@ -64,6 +63,11 @@ class Seen:
         )
         found = {"faults": list(self.faults), "remarks": list(self.remarks)}
         return {"machine": self.name, "images_per_second": self.images_per_second, **look, **found}
+
+    @property
+    def left_out(self) -> LeftOut:
+        """What is noted of it where it cannot train."""
+        return LeftOut(where=self.name, why=self.why)
 
     @property
     def why(self) -> str:
@@ -118,7 +122,7 @@ class Machines:
     """
 
     def __init__(self, trial: PerTrial, question: Question) -> None:
-        self._trial, self._question = trial, question
+        self.trial, self._question = trial, question
         self._asked: dict[str, _Asked] = {}
         self._seen: dict[str, Seen] = {}
         self._sample: Any = None  # Ray's reference to the sample
@@ -144,7 +148,7 @@ class Machines:
     def answers(self, trial: PerTrial, *, compiles: bool) -> tuple[Seen, ...]:
         """Return every machine that can hold a worker of such a trial, once all have answered. Those that
         cannot compile are unfit if trials may be compiled."""
-        self._trial, self._compiles = trial, compiles
+        self.trial, self._compiles = trial, compiles
         self._ask_new()
         with stage(f"asking {counted(len(self._asked), 'machine')} whether they can train"):
             until = time.monotonic() + ANSWER_SECONDS
@@ -156,12 +160,11 @@ class Machines:
 
     def hardware(self) -> Hardware:
         """Return the machines that may train, and those that are being asked; ask those that have joined."""
-        self._ask_new()
+        nodes = self._ask_new()
         for node, asked in tuple(self._asked.items()):
             if asked.has_answered or asked.is_overdue:
                 self._hear(node, 0.0)
-        placed = (each for each in _alive() if self.may_train(each["NodeID"]) is not False)
-        return Hardware(tuple(machine_of(each["Resources"]) for each in placed), cluster=True)
+        return hardware_of(each for each in nodes if self.may_train(each["NodeID"]) is not False)
 
     def may_train(self, node: str) -> bool | None:
         """Say whether a machine may train; None while it has not answered."""
@@ -174,35 +177,38 @@ class Machines:
         self._told.update(each.node for each in new)
         return new
 
+    @property
+    def left_out(self) -> list[LeftOut]:
+        """The machines on which no trial trains, since they cannot."""
+        return [each.left_out for each in self._seen.values() if each.faults and self.keeps_away(each)]
+
     def keeps_away(self, machine: Seen) -> bool:
         """Say whether no trial trains on a machine that cannot.
 
         Of several ranks Ray chooses the machines, and one that joined later may be among them.
         """
-        return machine.node in self.excluded or self._trial.workers == 1
+        return machine.node in self.excluded or self.trial.workers == 1
 
     @cached_property
     def _here(self) -> Look:
         return look(replace(self._question, device="cpu", code=NOTHING), "head")
 
-    def _ask_new(self) -> None:
-        for node in _alive():
-            name = node["NodeID"]
-            if (
-                name in self._seen
-                or name in self._asked
-                or not machine_of(node["Resources"]).fits(self._trial)
-            ):
-                continue
-            self._asked[name] = _Asked(node, self._question)
-            if self._sample is not None:
-                self._asked[name].send(self._sample)
+    def _ask_new(self) -> list[dict[str, Any]]:
+        """Ask the machines that have joined, and return all that are there."""
+        nodes = alive_nodes()
+        for node in nodes:
+            name, can_hold = node["NodeID"], machine_of(node["Resources"]).fits(self.trial)
+            if can_hold and name not in self._seen and name not in self._asked:
+                self._asked[name] = _Asked(node, self._question)
+                if self._sample is not None:
+                    self._asked[name].send(self._sample)
+        return nodes
 
     def _hear(self, node: str, seconds: float) -> None:
         """Take in what a machine answers within so many seconds; one that has gone is forgotten."""
         asked = self._asked.pop(node)
         seen = asked.seen(self._here, self._question, compiles=self._compiles, seconds=seconds)
-        if seen.look is not None or node in {each["NodeID"] for each in _alive()}:
+        if seen.look is not None or node in {each["NodeID"] for each in alive_nodes()}:
             self._seen[node] = seen
 
 
@@ -283,13 +289,20 @@ def _named(machines: Sequence[Seen]) -> str:
 
 
 @contextmanager
-def asked(trial: PerTrial, storage: str, code: CarriedCode = NOTHING) -> Iterator[Machines]:
+def asked(
+    study: Study,
+    hardware: Hardware,
+    storage: str,
+    code: CarriedCode = NOTHING,
+    facts: Facts | None = None,
+) -> Iterator[Machines]:
     """Ask the machines of the cluster that was joined, for the block.
 
-    Each is seen to share a folder in the storage, of which nothing is left after the block. Raises UserError
-    where the storage cannot be written to.
+    With `facts` a trial gets what the search has decided. Each machine is seen to share a folder in the
+    storage, of which nothing is left after the block. Raises UserError where it cannot be written to.
     """
-    token = secrets.token_hex(16)
+    decided = (None, None) if facts is None else (facts.gpus, facts.cpus)
+    trial, token = per_trial(study.resources, hardware, *decided), secrets.token_hex(16)
     with _shared(storage, f"{FOLDER}{token[:8]}", token) as shared:
         yield Machines(trial, Question(storage, shared, token, "cuda" if trial.gpus else "cpu", code))
 
@@ -307,21 +320,10 @@ def _shared(storage: str, name: str, token: str) -> Iterator[str]:
                 store.remove(name)
         return
     folder = Path(storage) / name
-    made = [each for each in folder.parents if not each.exists()]
     _remove_left_over(Path(storage))
-    try:
-        folder.mkdir(parents=True)
-        with (folder / LOCK_FILE).open("wb") as lock:  # closed first: on NFS an open file cannot be removed
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            (folder / TOKEN).write_bytes(token.encode())
-            yield str(folder)
-    except OSError as error:
-        raise UserError(f"{folder}: cannot be written to: {why(error)}") from None
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        for each in made:
-            with suppress(OSError):
-                each.rmdir()
+    with locked(folder):
+        (folder / TOKEN).write_bytes(token.encode())
+        yield str(folder)
 
 
 def _remove_left_over(storage: Path) -> None:
@@ -421,9 +423,3 @@ def _is_there(answer: Any) -> bool:
 
     ready, _ = ray.wait([answer], timeout=0)
     return bool(ready)
-
-
-def _alive() -> list[dict[str, Any]]:
-    import ray
-
-    return [each for each in ray.nodes() if each["Alive"]]

@@ -42,7 +42,6 @@ class Parking:
         machines: Machines | None = None,
     ) -> None:
         self._leave_out, self._say, self._machines = leave_out, say, machines
-        self._left_out: list[LeftOut] = []
         self._suspects = Suspects()
         self._places: dict[str, tuple[Place, ...]] = {}
         self._parked: dict[str, bool] = {}  # whether the place is one of a machine that may train
@@ -50,7 +49,8 @@ class Parking:
 
     def __str__(self) -> str:
         """Return in words what is left out, and why."""
-        return "; ".join(map(str, self._left_out))
+        unfit = [] if self._machines is None else self._machines.left_out
+        return "; ".join(map(str, [*unfit, *self._suspects.why]))
 
     @property
     def count(self) -> int:
@@ -68,17 +68,15 @@ class Parking:
 
     def tell(self) -> None:
         """Tell what is to be known of machines, once of each: at first those known, later those that join."""
-        for machine in self._machines.newly_heard() if self._machines is not None else ():
+        if self._machines is None:
+            return
+        for machine in self._machines.newly_heard():
             for remark in machine.remarks:
                 self._say(f"machine {machine.name}: {remark}")
-            if machine.faults and self._machines is not None and self._machines.keeps_away(machine):
-                self._leave(LeftOut(where=machine.name, why=machine.why))
+            if machine.faults and self._machines.keeps_away(machine):
+                self._leave_out(machine.left_out)
             elif machine.faults:
                 self._say(f"machine {machine.name}: {machine.why}; trials may be placed there all the same")
-
-    def _leave(self, each: LeftOut) -> None:
-        self._left_out.append(each)
-        self._leave_out(each)
 
     def waits(self, name: str) -> bool:
         """Say whether the process of a trial waits for what its machine answers; `name` is Ray's."""
@@ -97,22 +95,21 @@ class Parking:
         fate = self._fate(places[0])
         if fate != "trains":
             trial.temporary_state.ray_actor.hold.remote()  # comes before Ray's next call of `train`
-            self._park(trial.trial_id, places[0], fate)
+            self._hold(trial.trial_id, places[0], fate)
         return fate
 
     def heard(self, trial: Trial) -> Fate:
         """Decide about a trial that waits, as `arrives` does."""
-        fate = self._fate(self._places[trial.trial_id][0])
-        if fate == "waits":
-            return fate
+        (place,) = self._places[trial.trial_id]
+        fate = self._fate(place)
         self._waiting.discard(trial.trial_id)
-        if fate == "parked":
-            self._park(trial.trial_id, self._places[trial.trial_id][0], fate)
-        else:
+        if fate == "trains":
             trial.temporary_state.ray_actor.release.remote()
+        else:
+            self._hold(trial.trial_id, place, fate)
         return fate
 
-    def _park(self, name: str, place: Place, fate: Fate) -> None:
+    def _hold(self, name: str, place: Place, fate: Fate) -> None:
         if fate == "waits":
             self._waiting.add(name)
         else:
@@ -145,7 +142,7 @@ class Parking:
         if len(places := self.places(trial)) != 1:
             return
         for each in self._suspects.failed(trial.config["trial"], places[0]):
-            self._leave(each)
+            self._leave_out(each)
 
     def leave(self, name: str) -> None:
         """Forget a trial of Ray's that has ended, and its process."""

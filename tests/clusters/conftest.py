@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.clusters.hosts import MISSING, PROGRAMS, SLURM_PROGRAMS, Hosts, running, why_not
+from tests.clusters.hosts import PROGRAMS, SLURM_PROGRAMS, Hosts, missing, running, why_not
+from tests.missing import stop_without
 
 ROOT = Path(__file__).parents[2]
 
@@ -19,11 +19,10 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="session")
 def hosts() -> Iterator[Hosts]:
     """Three hosts. They have Slurm where its programs are."""
-    if reason := why_not(PROGRAMS):
-        _skip(reason)
+    _stop_unless(PROGRAMS)
     folder = Path(tempfile.mkdtemp(prefix="hosts-"))
     try:
-        with running(folder, 3, has_slurm=why_not(SLURM_PROGRAMS) is None) as found:
+        with running(folder, 3, has_slurm=missing(SLURM_PROGRAMS) is None) as found:
             yield found
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -31,8 +30,7 @@ def hosts() -> Iterator[Hosts]:
 
 @pytest.fixture
 def slurm(hosts: Hosts) -> Hosts:
-    if reason := why_not(SLURM_PROGRAMS):
-        _skip(reason)
+    _stop_unless(SLURM_PROGRAMS)
     return hosts
 
 
@@ -46,8 +44,9 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def _skip(reason: str) -> None:
-    """Skip a test, unless everything must be tried here and a program alone is missing."""
-    if os.environ.get("TUNEBOOK_ALL_SERVERS") and reason.startswith(MISSING):
-        pytest.fail(reason)
-    pytest.skip(reason)
+def _stop_unless(programs: Mapping[str, str]) -> None:
+    """Skip a test where hosts cannot be made, as `stop_without` does where a program is missing."""
+    if reason := why_not():
+        pytest.skip(reason)
+    if absent := missing(programs):
+        stop_without(absent, programs[absent])

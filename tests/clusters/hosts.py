@@ -10,7 +10,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,9 +23,9 @@ from tests.waiting import PATIENCE_SECONDS, wait_until
 NETWORK = "10.98.7"
 HEAD = f"{NETWORK}.254"  # of Slurm, outside of the hosts
 BRIDGE = "tbtests"
-PROGRAMS = ("ip", "nsenter", "unshare", "sshd", "ssh", "ssh-keygen", "rsync")
-SLURM_PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "scontrol")
-MISSING = "hosts need"
+# By program, Debian's package that has it
+PROGRAMS = {"ip": "iproute2", "sshd": "openssh-server", "ssh": "openssh-client", "rsync": "rsync"}
+SLURM_PROGRAMS = {"slurmctld": "slurm-wlm", "slurmd": "slurm-wlm", "munged": "munge"}
 CPUS = 2  # of each host, as Slurm is told
 
 START = """
@@ -69,16 +69,18 @@ PartitionName=tests Nodes={names} Default=YES MaxTime=INFINITE State=UP
 """
 
 
-def why_not(programs: Sequence[str]) -> str | None:
-    """Why hosts cannot be made here; None if they can."""
+def why_not() -> str | None:
+    """Why hosts cannot be made here, whatever is installed; None if they can."""
     if os.geteuid() != 0:
         return "hosts are namespaces, and only root may make them"
-    path = f"{os.environ['PATH']}:/usr/sbin"
-    missing = [name for name in programs if shutil.which(name, path=path) is None]
-    if missing:
-        return f"{MISSING} {', '.join(missing)}"
     tried = subprocess.run(["unshare", "--net", "--mount", "--pid", "--fork", "true"], capture_output=True)
     return None if tried.returncode == 0 else "namespaces cannot be made here"
+
+
+def missing(programs: Iterable[str]) -> str | None:
+    """The first of some programs that is not installed."""
+    path = f"{os.environ['PATH']}:/usr/sbin"
+    return next((name for name in programs if shutil.which(name, path=path) is None), None)
 
 
 @dataclass

@@ -4,13 +4,13 @@ removed, and none that a process uses."""
 from __future__ import annotations
 
 import fcntl
-import shutil
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO
 
 from trainable.files.alone import alone
+from trainable.files.cache import free_bytes
 
 SHARE = 2
 """The cache may take one part in so many of what it has and what is free on its disk."""
@@ -22,8 +22,7 @@ class NoRoom(Exception):
 
 def limit_of(root: Path) -> int:
     """Returns how many bytes the decoded images below `root` may take on its disk."""
-    free = shutil.disk_usage(next(each for each in (root, *root.parents) if each.exists())).free
-    return (sum(map(taken, sets_of(root))) + free) // SHARE
+    return (sum(map(taken, sets_of(root))) + free_bytes(root)) // SHARE
 
 
 def sets_of(root: Path) -> list[Path]:

@@ -12,7 +12,6 @@ import fcntl
 import hashlib
 import json
 import os
-import shutil
 import sys
 import time
 import zlib
@@ -33,7 +32,7 @@ from trainable.data.measure import Membership, StoredFiles
 from trainable.data.source import Integers, Pixels, Selection, Split, changed_ns
 from trainable.errors import DataError
 from trainable.files.alone import alone
-from trainable.files.cache import SPARE_BYTES, cache_root
+from trainable.files.cache import SPARE_BYTES, cache_root, free_bytes
 from trainable.recipe.yamlfile import write_whole
 
 Say = Callable[[str], None]
@@ -372,7 +371,7 @@ def _between(parts: Sequence[Selection], start: int, end: int) -> Iterator[Selec
 
 def _check_room(needed: int, folder: Path) -> None:
     """Raises NoRoom if so many more bytes would leave less than SPARE_BYTES of the folder's disk free."""
-    free = shutil.disk_usage(next(each for each in (folder, *folder.parents) if each.exists())).free
+    free = free_bytes(folder)
     if needed + SPARE_BYTES > free:
         raise NoRoom(
             f"decoded images need {needed:,} bytes in {folder}, which has {free:,} free, and "

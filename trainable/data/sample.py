@@ -14,9 +14,11 @@ import numpy as np
 
 from trainable.data.dataset import DataSet
 from trainable.data.masks.source import MaskedSource
+from trainable.data.measure import sample
 from trainable.data.remote_data import data_root
 from trainable.data.source import FileSource, Selection, Source
 from trainable.errors import DataError, first_line
+from trainable.files.regular import why
 from trainable.files.store import Store, is_uri
 
 OF_EACH_PART = 16
@@ -40,9 +42,7 @@ class DataSample:
     images: tuple[Selection, ...]
     digests: tuple[bytes, ...]  # of the images, one part after the other
     copy: Path | None = None  # of the files, on the machine that took it, where they are behind a URI
-    objects: tuple[
-        tuple[str, str], ...
-    ] = ()  # then some of the stored files: a folder's URI and a name in it
+    stored: tuple[str, str] | None = None  # then one of the stored files: a folder's URI and its name there
 
     @classmethod
     def of(cls, data: DataSet) -> DataSample | None:
@@ -55,20 +55,20 @@ class DataSample:
             return None
         images = tuple(_some(selection) for selection in data.selections.values())
         if data.copy is not None:
-            return cls(data.info.path, (), (), data.copy, tuple(_objects(data, images)))
+            return cls(data.info.path, (), (), data.copy, _stored(data, images))
         digests = []
         for source, index in _each(images):
             try:
                 digests.append(digest_of(source, index))
             except Exception as error:  # whatever a decoder of masks raises
-                raise DataError(f"{data.info.path}: {source.name(index)}: {_reason(error)}") from error
+                raise DataError(f"{data.info.path}: {source.name(index)}: {why(error)}") from error
         return cls(data.info.path, images, tuple(digests))
 
     def read(self) -> ReadThere:
         """Read the images on this machine, and compare them."""
         if self.copy is not None:
             return ReadThere("" if self.copy.exists() else self._problem_of_store(self.copy))
-        differ, why, began, decoded = [], "", time.monotonic(), 0
+        differ, reason, began, decoded = [], "", time.monotonic(), 0
         for (source, index), expected in zip(_each(self.images), self.digests, strict=True):
             try:
                 if digest_of(source, index) != expected:
@@ -77,14 +77,14 @@ class DataSample:
                     decoded += _is_decoded(source, index)
             except Exception as error:  # whatever a decoder raises for a file that is another one there
                 differ.append(source.name(index))
-                why = why or _reason(error)
+                reason = reason or why(error)
         seconds = time.monotonic() - began
         rate = decoded / seconds if decoded and not differ else None
         if not differ:
             return ReadThere(images_per_second=rate)
-        reason = f"cannot be read ({why})" if why else "are other ones there"
+        wrong = f"cannot be read ({reason})" if reason else "are other ones there"
         return ReadThere(
-            f"{len(differ)} of {len(self.digests)} images of data.path {self.path} {reason}, first "
+            f"{len(differ)} of {len(self.digests)} images of data.path {self.path} {wrong}, first "
             f"{differ[0]}: give it the same images at that path, in a shared folder or a copy"
         )
 
@@ -94,13 +94,14 @@ class DataSample:
                 f"it keeps copies of {self.path} in {data_root()} and the search in {copy.parents[1]}: set "
                 "XDG_CACHE_HOME to the same folder on all machines"
             )
-        for folder, name in self.objects:
-            try:
-                if not Store(folder).sizes_and_times([name]):
-                    return f"{self.path}: {name} is not there as this machine sees it"
-            except Exception as error:  # whatever a store's client raises, for want of a key or a route
-                return f"it cannot read {self.path}: {first_line(error)}: give it the same keys and network"
-        return ""
+        if self.stored is None:
+            return ""
+        folder, name = self.stored
+        try:
+            found = Store(folder).sizes_and_times([name])
+        except Exception as error:  # whatever a store's client raises, for want of a key or a route
+            return f"it cannot read {self.path}: {first_line(error)}: give it the same keys and network"
+        return "" if found else f"{self.path}: {name} is not there as this machine sees it"
 
 
 def digest_of(source: Source, index: int) -> bytes:
@@ -120,32 +121,27 @@ def _is_decoded(source: Source, index: int) -> bool:
     return True
 
 
-def _reason(error: Exception) -> str:
-    return error.strerror if isinstance(error, OSError) and error.strerror else first_line(error)
-
-
 def _some(selection: Selection) -> Selection:
-    """Return images that lie evenly in a selection; of a folder of files without the other files' paths."""
-    source, indices = selection
-    chosen = indices[np.unique(np.linspace(0, len(indices) - 1, OF_EACH_PART).astype(np.int64))]
+    """Return some images of a selection; of a folder of files without the other files' paths."""
+    chosen = sample(selection, OF_EACH_PART)
+    source, indices = chosen
     if not isinstance(source, FileSource):
-        return Selection(source, chosen)
-    paths = [source.paths[index] for index in chosen.tolist()]
-    return Selection(FileSource(source.root, paths, source.labels[chosen]), np.arange(len(chosen)))
+        return chosen
+    paths = [source.paths[index] for index in indices.tolist()]
+    return Selection(FileSource(source.root, paths, source.labels[indices]), np.arange(len(indices)))
 
 
 def _each(images: Iterable[Selection]) -> Iterable[tuple[Source, int]]:
     return chain.from_iterable(((each.source, index) for index in each.indices.tolist()) for each in images)
 
 
-def _objects(data: DataSet, images: Iterable[Selection]) -> Iterable[tuple[str, str]]:
-    """Yield the place of one stored file: enough to know that a machine reaches the store with its keys."""
+def _stored(data: DataSet, images: Iterable[Selection]) -> tuple[str, str] | None:
+    """Return the place of one stored file: enough to know that a machine reaches the store with its keys."""
     if data.objects:
         folder, _, name = data.objects[0].rpartition("/")
-        yield folder, name
-        return
+        return folder, name
     for source, indices in images:
         if isinstance(source, FileSource) and is_uri(data.info.path) and data.copy is not None:
             file = os.path.join(source.root, source.paths[int(indices[0])])
-            yield data.info.path, os.path.relpath(file, data.copy)
-            return
+            return data.info.path, os.path.relpath(file, data.copy)
+    return None

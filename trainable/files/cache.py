@@ -4,10 +4,16 @@ Specification)."""
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 SPARE_BYTES = 2**30
 """So much of a disk stays free beside what is cached there, for checkpoints and the search's own files."""
+
+
+def free_bytes(folder: Path) -> int:
+    """Returns how much is free on the disk of a folder, which need not exist yet."""
+    return shutil.disk_usage(next(each for each in (folder, *folder.parents) if each.exists())).free
 
 
 def cache_root() -> Path:
