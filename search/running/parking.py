@@ -125,6 +125,10 @@ class Parking:
         """Return where a trial of Ray's trains, one place a rank; nothing where that is not known."""
         return self._places.get(trial.trial_id, ())
 
+    def came(self, name: str) -> bool:
+        """Say whether the process of a trial has come to run; `name` is Ray's."""
+        return name in self._places
+
     def started(self, trial: Trial, ranks: tuple[Place, ...]) -> None:
         """Note where the ranks of a trial have started."""
         self._places[trial.trial_id] = ranks

@@ -324,7 +324,8 @@ class LedgerCallback(Scratch, tune.Callback):  # type: ignore[misc]
 
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Enters that an attempt failed, and whether another one follows. If no trial is to blame, the whole
-        search stops. A process that ends while it is parked, or waits, was no attempt."""
+        search stops. A process that ends while it is parked, or waits, was no attempt, nor was one that its
+        machine took away before it came to run."""
         trial.run_metadata.pickled_error_filename = None  # Ray would unpickle it when the search ends
         if self._parking.has(trial.trial_id):
             self._parking.leave(trial.trial_id)
@@ -338,11 +339,13 @@ class LedgerCallback(Scratch, tune.Callback):  # type: ignore[misc]
         cause = cause_of(reason)
         if cause == "crash" and not reason.startswith(MemoryLeak.__name__):  # that is the trial's before it
             self._parking.crashed(trial)
+        was_attempt = self._parking.came(trial.trial_id) or cause in ("crash", "disk")
         self._parking.leave(trial.trial_id)
         if cause == "disk":
             self._switch.break_off(f"trial {number} cannot be saved: {reason.partition(': ')[2]}")
         elif self._retries.again(number, cause):
-            self._enter(self._ledger.retry, number, reason)
+            if was_attempt:
+                self._enter(self._ledger.retry, number, reason)
             self._searcher.propose_again(number)
         else:
             self._enter(self._ledger.fail, number, reason)
