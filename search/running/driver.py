@@ -19,10 +19,9 @@ from search.deciding.ledger import Ledger
 from search.deciding.make import make_sampler, make_scheduler
 from search.facts.hardware import Hardware, local_hardware
 from search.facts.installed import git_commit, versions
-from search.followers.consumer import Consumer
 from search.followers.in_store import InStore
 from search.followers.mirror import Mirror
-from search.followers.tracker import Tracker, deleted_experiment
+from search.followers.tracker import deleted_experiment
 from search.followers.uri import resolve_tracking_uri
 from search.record.folder import read_search
 from search.record.home import BEST_FILE, LOG_FILE, Home
@@ -30,12 +29,11 @@ from search.record.journal import DriverStart, Journal
 from search.record.lease import Lease
 from search.record.storage import driving
 from search.results import report
-from search.results.export import recipe_text
-from search.results.finals_table import winner_line
 from search.results.search import Search
 from search.results.teachers import with_teacher
 from search.running.cluster import joined, local_ray
 from search.running.ending import State, how_it_ended, leave_report, write_results
+from search.running.following import Followed, Following, May, tracker_of
 from search.running.log_file import logging_to
 from search.running.machines import Machines, asked, fit_to_train
 from search.running.networks import what_is_compiled
@@ -49,7 +47,6 @@ from search.running.trial_checkpoints import drop_all_checkpoints
 from search.study import Study, default_name
 from search.study.code import NO_CODE, Code
 from search.study.study import MOST_TRIALS
-from search.verdicts.conclusions import Conclusion, conclusion
 from search.verdicts.pruning_audit import sampled
 from spaces.domains import listed
 from spaces.facts import Facts
@@ -58,7 +55,7 @@ from trainable.errors import UserError
 from trainable.stages import stage, waited_for, waited_seconds
 
 if TYPE_CHECKING:  # torch takes seconds to import
-    from torch.export import ExportedProgram
+    pass
 
 # How a driver ends. Three of the words are for a search that is interrupted, by SIGTERM, by the end of its
 # terminal (SIGHUP) or by a fault.
@@ -198,33 +195,6 @@ def resolved_study(study: Study) -> Study:
     return named.model_copy(update={"tracking": named.tracking.model_copy(update={"uri": uri})})
 
 
-def tracker_of(home: Home, study: Study, code: Code = NO_CODE) -> Tracker:
-    """Returns the consumer that sends the journal of a study's search to MLflow.
-
-    `code` makes the network of the best trial, where it is a person's own.
-    """
-    search = Search(home.folder)  # its space is read once a trial is in the journal
-
-    def program() -> ExportedProgram:
-        from search.results.trained_trial import best_program
-
-        return best_program(Search(home.folder), code)
-
-    def conclude() -> Conclusion:
-        summary = Search(home.folder).summary
-        final = winner_line(summary.finals, summary.objective) if summary.finals is not None else ""
-        return conclusion(summary, final)
-
-    return Tracker(
-        home,
-        study,
-        lambda trial: recipe_text(trial.whole_recipe, search.space),
-        conclude,
-        lambda: search.info,
-        program,
-    )
-
-
 def make_ledger(prepared: Prepared, journal: Journal) -> Ledger:
     """Returns the search's memory, rebuilt from what the journal holds."""
     study = prepared.study
@@ -336,15 +306,13 @@ def _drive(
     """
     study, home, folder = prepared.study, prepared.home, prepared.home.folder
     name = str(study.name)
-    tracker, in_store = tracker_of(home, study, prepared.code), _in_store(home, lease)
+    in_store = _in_store(home, lease)
     switch = StopSwitch(deadline, lease)
     if switch.lost:
         raise UserError(f"{lease}: another driver has taken this search over")
     build, info = prepared.code.model, prepared.data.info
     for line in what_is_compiled(prepared.space, info, build, download=prepared.download):
         report.say(line)
-    followers: list[Consumer] = [tracker, Mirror(folder, study, prepared.space)]
-    followers += [in_store] if in_store is not None else []  # last: it copies what the others wrote
     with Journal(folder) as journal, logging_to(folder / LOG_FILE):
         ledger = make_ledger(prepared, journal)
         installed = versions()
@@ -360,18 +328,18 @@ def _drive(
         final = final_of(prepared.final.finalists, asked, prepared.pruning)
         logger.info("%s on %s, %s", name, hardware, installed)
         view = report.LiveView(asked, prepared.pruning, final, prepared.concurrent, folder)
-        with _following(followers, switch, in_store), switch.listening():
+        with _following(prepared, switch, in_store) as following, switch.listening():
             with view:
                 _train(prepared, hardware, machines, ledger, switch, view, in_store)
             if switch.lost:  # this driver may write nothing of the search any more
                 report.say(f"{lease}: another driver has taken this search over, and goes on with it")
                 return "interrupted"
-            state = _close(prepared, ledger, switch, tracker)
+            state = _close(prepared, ledger, switch, following)
             report.closing(Search(folder), folder / BEST_FILE, switch.fault)
             if state != "interrupted":
                 with stage("writing the report"):
                     leave_report(folder)
-        backlogs = [follower.backlog() for follower in followers]
+        backlogs = [*following.backlogs, *([in_store.backlog()] if in_store is not None else [])]
     report.undelivered(backlogs, home.address)
     return _closing(state, switch)
 
@@ -427,12 +395,12 @@ def _first_epoch_awaited(view: report.LiveView) -> Iterator[Callable[[], None]]:
         yield update
 
 
-def _close(prepared: Prepared, ledger: Ledger, switch: StopSwitch, tracker: Tracker) -> State:
+def _close(prepared: Prepared, ledger: Ledger, switch: StopSwitch, following: Following) -> State:
     """Writes what a search leaves, and its last event, as far as the disk allows; returns its state."""
     folder = prepared.home.folder
     state, reason = how_it_ended(ledger, switch, prepared)
     drop_all_checkpoints(ledger, prepared, switch)
-    tracker.catch_up(CATCH_UP_SECONDS)  # so that the recipe can name its MLflow run
+    following.catch_up(CATCH_UP_SECONDS)  # so that the recipe can name its MLflow run
     with switch.stopped_by_disk():
         write_results(folder, state)
     if switch.fault is not None:
@@ -456,21 +424,27 @@ def _in_store(home: Home, lease: Lease | None) -> InStore | None:
 
 
 @contextlib.contextmanager
-def _following(followers: list[Consumer], switch: StopSwitch, in_store: InStore | None) -> Iterator[None]:
-    """Runs consumers of the journal in the background, and lets them catch up at the end.
+def _following(prepared: Prepared, switch: StopSwitch, in_store: InStore | None) -> Iterator[Following]:
+    """Send what the journal holds to MLflow and others in the block, and lets them catch up at its end.
 
     They do not catch up where another driver has taken the search over: then the journal here is no longer
-    the search's.
+    the search's. A driver that takes over goes on from the store: what MLflow had beyond that would be there
+    twice.
     """
-    stored = (lambda: None) if in_store is None else (lambda: in_store.stored_bytes)
-    for follower in followers:
-        # a driver that takes over goes on from the store: what MLflow had beyond that would be there twice
-        follower.start(lambda: switch.sure, stored if isinstance(follower, Tracker) else lambda: None)
+    home = prepared.home
+    store = None if home.store is None else home.store.uri
+    followed = Followed(home.folder, store, prepared.study, prepared.space, prepared.carried.model)
+    if in_store is None:
+        following = Following(followed)
+    else:
+        in_store.start(lambda: switch.sure)
+        following = Following(followed, lambda: May(switch.sure, in_store.stored_bytes))
     try:
-        yield
+        yield following
     finally:
-        for follower in followers:
-            follower.close(DRAIN_SECONDS, rest=not switch.lost)
+        following.close(DRAIN_SECONDS, rest=not switch.lost)
+        if in_store is not None:  # last: it copies what the others wrote
+            in_store.close(DRAIN_SECONDS, rest=not switch.lost)
 
 
 def _deadline(study: Study, spent: float) -> float | None:

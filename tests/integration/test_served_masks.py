@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from search.record.home import Home
-from search.running.driver import tracker_of
+from search.running.following import tracker_of
 from search.study import read_study
 from tests.search.results.trained_masks import trained_mask_search
 from trainable.data.masks.planes import image_planes

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from search.record.home import Home
-from search.running.driver import tracker_of
+from search.running.following import tracker_of
 from search.study import read_study
 from tests.integration.clusters import free_port
 from tests.search.results.trained_search import trained_search

@@ -1,0 +1,259 @@
+"""Measures a driver that serves many slots: 16, 64 and 256 of them, in searches whose trials only sleep.
+
+    python benchmarks/slots.py [--slots 64 --trials 5000]
+
+A slot is a process of Ray's on this machine, which Ray is told has so many processors. An epoch sleeps half
+a second, a trial has at most six, and ASHA compares trials at two rungs. Journal, ledger, live view, MLflow
+(SQLite) and the copy for optuna-dashboard are as in a search. Measured, once all slots have started:
+
+* **decision**: seconds from the end of an epoch in the slot to the driver's decision about it;
+* **next epoch**, **next trial**: seconds that a slot waits from the end of an epoch to the beginning of its
+  next one, of the same trial and of another one;
+* **driver**: processor seconds of the driver and of the process that sends, for each second of the search;
+* **MLflow**: how old the oldest event is that MLflow lacks, each second, and when it has all after the end.
+
+The slots' own work, Ray's daemons and the driver share this machine, which holds 256 slots up, too. Searches
+that are in the result already are not run again: remove the result to measure anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ray import tune
+
+import psutil
+from epoch_results import epoch_result
+from noop import prepared_search
+from report import described, measure_missing
+from search.facts.hardware import Hardware, Node
+from search.record.cursor import read_cursor
+from search.record.journal import Journal
+from search.results.report import LiveView
+from search.running import raytune
+from search.running.cluster import local_ray
+from search.running.driver import make_ledger
+from search.running.following import Followed, Following
+from search.running.room import FixedRoom
+from search.running.switch import StopSwitch
+from trainable.tune.place import Place
+
+SLOTS, TRIALS = (16, 64, 256), 5_000
+EPOCHS, RUNGS = 6, [2, 4]
+EPOCH_SECONDS = 0.5
+STARTED_BY_FOURS = {
+    "RAY_worker_register_timeout_seconds": "1200",
+    "RAY_worker_maximum_startup_concurrency": "4",
+}
+    "RAY_worker_register_timeout_seconds": "1200",
+    "RAY_worker_maximum_startup_concurrency": "4",
+}
+CATCH_UP_SECONDS = 1200.0
+
+
+def sleeping(epoch: Mapping[str, Any], gate: Path, place: Mapping[str, Any]) -> type[tune.Trainable]:
+    """Return what a slot runs: it reports copies of `epoch`, the first when there is a file `gate`/go.
+
+    A class of a function travels by value, so a slot imports Ray alone, and 256 of them fit this machine.
+    """
+
+    class Sleeping(tune.Trainable):  # type: ignore[misc]  # ray ships no types
+        def setup(self, config: dict[str, Any], seat: None = None) -> None:
+            self._returned: float | None = None
+            self.reset_config(config)
+
+        def reset_config(self, new_config: dict[str, Any]) -> bool:
+            self._epoch, self._trial = 0, new_config["trial"]
+            return True
+
+        def places(self) -> tuple[Any, ...]:
+            return (Place(**{**place, "process": os.getpid()}),)
+
+        def let_go(self) -> None:
+            pass
+
+        def step(self) -> dict[str, Any]:
+            waited = None if self._returned is None else time.time() - self._returned
+            if waited is None:
+                (gate / str(os.getpid())).touch()
+                while not (gate / "go").exists():
+                    time.sleep(0.1)
+            time.sleep(EPOCH_SECONDS)
+            self._epoch += 1
+            score = random.Random(1000 * self._trial + self._epoch).random()
+            tree = {**epoch, "epoch": self._epoch, "val_accuracy": score}
+            was = "next trial" if self._epoch == 1 else "next epoch"
+            self._returned = time.time()
+            return {"epochs": [tree], "sent": self._returned, "waited": waited, "was": was}
+
+    return Sleeping
+
+
+@dataclass
+class Seen:
+    """Holds the seconds that were measured, by what was waited for."""
+
+    seconds: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+
+    def scheduler(self) -> type[raytune.LedgerScheduler]:
+        """Return the scheduler that notes when each decision was made."""
+        seconds = self.seconds
+
+        class NotesDecisions(raytune.LedgerScheduler):
+            def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
+                decision = super().on_trial_result(tune_controller, trial, result)
+                seconds["decision"].append(time.time() - result["sent"])
+                if result["waited"] is not None:
+                    seconds[result["was"]].append(result["waited"])
+                return decision
+
+        return NotesDecisions
+
+
+@contextmanager
+def lag_watched(folder: Path, times: Sequence[float], found: list[float]) -> Iterator[None]:
+    """Note each second, until the block ends, how old the oldest event is that MLflow lacks."""
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(1.0):
+            found.append(lag(folder, times))
+
+    watching = threading.Thread(target=watch, name="lag", daemon=True)
+    watching.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watching.join()
+
+
+def lag(folder: Path, times: Sequence[float]) -> float:
+    """Return how many seconds old the oldest event is that MLflow lacks; 0 where it has all."""
+    cursor = read_cursor(folder)
+    known = 0 if cursor is None else cursor.events
+    return time.time() - times[known] if known < len(times) else 0.0
+
+
+def measured(slots: int, trials: int, folder: Path) -> dict[str, Any]:
+    """Return the figures of one search."""
+    study: dict[str, Any] = {"sampler": {"kind": "random"}, "scheduler": {"kind": "asha", "rungs": RUNGS}}
+    study |= {"finalists": "none", "tracking": {"uri": f"sqlite:///{folder}/mlflow.db"}}
+    prepared, _ = prepared_search(folder, trials, EPOCHS, **study)
+    home = prepared.home
+    seen, times, lags = Seen(), list[float](), list[float]()
+    raytune.seat_of = lambda prepared: None
+    raytune.LedgerScheduler = seen.scheduler()  # type: ignore[misc]
+    with Journal(home.folder) as journal:
+        append = journal.append
+
+        def noted(event: Any) -> Any:
+            written = append(event)
+            times.append(written.time)
+            return written
+
+        journal.append = noted  # type: ignore[method-assign]
+        ledger = make_ledger(prepared, journal)
+        ledger.begin("slots")
+        following = Following(Followed(home.folder, None, prepared.study, prepared.space, None))
+        view = LiveView(prepared.study, prepared.pruning, prepared.final, slots, home.folder)
+        gate = folder / "gate"
+        gate.mkdir()
+        began, spent = math.inf, dict[str, float]()
+
+        def progress() -> None:
+            nonlocal began, spent
+            if began == math.inf and len(os.listdir(gate)) == slots:
+                began, spent = time.monotonic(), seconds_spent(following)
+                times.clear()
+                (gate / "go").touch()
+            view.update()
+
+        trial = sleeping(
+            epoch_result().tree(), gate, {"machine": "here", "address": "127.0.0.1", "node": "n"}
+        )
+        with local_ray(Hardware((Node(slots, 0),)), StopSwitch()), lag_watched(home.folder, times, lags):
+            raytune.run_trials(prepared, ledger, StopSwitch(), progress, FixedRoom(slots, slots), trial)
+            wall = time.monotonic() - began
+            spent = {name: seconds - spent.get(name, 0.0) for name, seconds in seconds_spent(following).items()}
+        ended, at_the_end = time.monotonic(), lag(home.folder, times)
+        following.close(CATCH_UP_SECONDS)
+        caught_up = time.monotonic() - ended
+        if not all(backlog.complete for backlog in following.backlogs):
+            sys.exit(f"not all was delivered: {'; '.join(map(str, following.backlogs))}")
+    return {
+        "wall_seconds": wall,
+        "results": len(seen.seconds["decision"]),
+        "cpu_seconds": spent,
+        "waits": {name: summary(each) for name, each in seen.seconds.items()},
+        "mlflow": {"lag": summary(lags), "at_the_end": at_the_end, "caught_up_seconds": caught_up},
+    }
+
+
+def summary(seconds: Sequence[float]) -> dict[str, float]:
+    """Return the median, the 99th of a hundred, and the worst."""
+    ordered = sorted(seconds)
+    return {
+        "median": statistics.median(ordered),
+        "p99": ordered[int(0.99 * (len(ordered) - 1))],
+        "worst": ordered[-1],
+    }
+
+
+def seconds_spent(following: Following) -> dict[str, float]:
+    """Return the processor seconds of the driver, of its thread that decides, and of what follows it."""
+    decides = time.clock_gettime(time.pthread_getcpuclockid(threading.main_thread().ident or 0))
+    used = psutil.Process(following.process_id).cpu_times()
+    return {"decisions": decides, "driver": time.process_time(), "followers": used.user + used.system}
+
+
+def in_own_process(slots: int, trials: int) -> dict[str, Any]:
+    """Return the figures of a search in a process of its own."""
+    command = [sys.executable, __file__, "--one", str(slots), "--trials", str(trials)]
+    settings = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **STARTED_BY_FOURS}
+    done = subprocess.run(command, env={**os.environ, **settings}, check=True, stdout=subprocess.PIPE)
+    found: dict[str, Any] = json.loads(done.stdout.decode().splitlines()[-1])
+    return found
+
+
+def page(runs: Sequence[Mapping[str, Any]], where: Mapping[str, Any]) -> str:
+    """Return the page of all searches."""
+    return described(where)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Measure what a driver does with many slots.")
+    parser.add_argument("--slots", type=lambda text: [int(each) for each in text.split(",")], default=SLOTS)
+    parser.add_argument("--trials", type=int, default=TRIALS)
+    parser.add_argument("--one", type=int, help="run the search of so many slots alone")
+    options = parser.parse_args()
+    if options.one:
+        with tempfile.TemporaryDirectory() as folder:
+            print(json.dumps(measured(options.one, options.trials, Path(folder))))
+        return
+    runs = [
+        ({"slots": slots, "trials": options.trials}, partial(in_own_process, slots, options.trials))
+        for slots in options.slots
+    ]
+    measure_missing("slots", runs, page)
+
+
+if __name__ == "__main__":
+    main()
