@@ -91,7 +91,8 @@ def tunebook(case: Case, trials: int, folder: Path) -> float:
     from noop import NoopTrial, prepared_search
     from search.record.journal import Journal
     from search.running.cluster import local_ray
-    from search.running.driver import make_ledger, tracker_of
+    from search.running.driver import make_ledger
+    from search.running.following import tracker_of
     from search.running.raytune import run_trials
     from search.running.switch import StopSwitch
 

@@ -52,7 +52,7 @@ from search.followers.mirror import Mirror
 from search.record.journal import Journal, Outcome
 from search.results.report import LiveView
 from search.running.cluster import local_ray
-from search.running.driver import tracker_of
+from search.running.following import tracker_of
 from search.running.prepare import Prepared
 from search.running.raytune import run_trials
 from search.running.switch import StopSwitch

@@ -39,7 +39,6 @@ from typing import Any
 
 from ray import tune
 
-import psutil
 from epoch_results import epoch_result
 from noop import prepared_search
 from report import described, measure_missing
@@ -59,9 +58,6 @@ SLOTS, TRIALS = (16, 64, 256), 5_000
 EPOCHS, RUNGS = 6, [2, 4]
 EPOCH_SECONDS = 0.5
 STARTED_BY_FOURS = {
-    "RAY_worker_register_timeout_seconds": "1200",
-    "RAY_worker_maximum_startup_concurrency": "4",
-}
     "RAY_worker_register_timeout_seconds": "1200",
     "RAY_worker_maximum_startup_concurrency": "4",
 }
@@ -159,8 +155,7 @@ def measured(slots: int, trials: int, folder: Path) -> dict[str, Any]:
     prepared, _ = prepared_search(folder, trials, EPOCHS, **study)
     home = prepared.home
     seen, times, lags = Seen(), list[float](), list[float]()
-    raytune.seat_of = lambda prepared: None
-    raytune.LedgerScheduler = seen.scheduler()  # type: ignore[misc]
+    vars(raytune).update(seat_of=lambda prepared: None, LedgerScheduler=seen.scheduler())
     with Journal(home.folder) as journal:
         append = journal.append
 
@@ -192,7 +187,7 @@ def measured(slots: int, trials: int, folder: Path) -> dict[str, Any]:
         with local_ray(Hardware((Node(slots, 0),)), StopSwitch()), lag_watched(home.folder, times, lags):
             raytune.run_trials(prepared, ledger, StopSwitch(), progress, FixedRoom(slots, slots), trial)
             wall = time.monotonic() - began
-            spent = {name: seconds - spent.get(name, 0.0) for name, seconds in seconds_spent(following).items()}
+            used = {name: each - spent[name] for name, each in seconds_spent(following).items()}
         ended, at_the_end = time.monotonic(), lag(home.folder, times)
         following.close(CATCH_UP_SECONDS)
         caught_up = time.monotonic() - ended
@@ -201,7 +196,7 @@ def measured(slots: int, trials: int, folder: Path) -> dict[str, Any]:
     return {
         "wall_seconds": wall,
         "results": len(seen.seconds["decision"]),
-        "cpu_seconds": spent,
+        "cpu_seconds": used,
         "waits": {name: summary(each) for name, each in seen.seconds.items()},
         "mlflow": {"lag": summary(lags), "at_the_end": at_the_end, "caught_up_seconds": caught_up},
     }
@@ -220,8 +215,9 @@ def summary(seconds: Sequence[float]) -> dict[str, float]:
 def seconds_spent(following: Following) -> dict[str, float]:
     """Return the processor seconds of the driver, of its thread that decides, and of what follows it."""
     decides = time.clock_gettime(time.pthread_getcpuclockid(threading.main_thread().ident or 0))
-    used = psutil.Process(following.process_id).cpu_times()
-    return {"decisions": decides, "driver": time.process_time(), "followers": used.user + used.system}
+    user, system = Path(f"/proc/{following.process_id}/stat").read_text().rpartition(")")[2].split()[11:13]
+    followers = (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+    return {"decisions": decides, "driver": time.process_time(), "followers": followers}
 
 
 def in_own_process(slots: int, trials: int) -> dict[str, Any]:

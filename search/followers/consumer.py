@@ -144,13 +144,15 @@ class Consumer(ABC):
         """Report that a delivery has failed; the Backlog says so too, and another delivery follows."""
 
     def _follow(self) -> None:
-        failures = 0
+        failures, took = 0, 0.0
         while True:
-            self._wake.wait(_pause(failures))
+            self._wake.wait(_pause(failures, took))
             self._wake.clear()
             if self._closing:
                 break
+            began = time.monotonic()
             failures = 0 if self._attempt() else failures + 1
+            took = time.monotonic() - began
         self._drain()
 
     def _drain(self) -> None:
@@ -205,6 +207,10 @@ def error_line(error: BaseException) -> str:
     return text if len(text) <= MESSAGE_LENGTH else f"{text[: MESSAGE_LENGTH - 3]}..."
 
 
-def _pause(failures: int) -> float:
-    """Returns a second, doubled by each failure in a row up to the longest pause."""
-    return min(POLL_SECONDS * 2.0 ** min(failures, 16), LONGEST_PAUSE_SECONDS)
+def _pause(failures: int, took: float) -> float:
+    """Returns a second, doubled by each failure in a row, or else as long as the last delivery took.
+
+    A receiver that is slower than the search gets more together then, which is less work for it: ten results
+    of a trial are one request, as one result is.
+    """
+    return min(max(took, POLL_SECONDS * 2.0 ** min(failures, 16)), LONGEST_PAUSE_SECONDS)

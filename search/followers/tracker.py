@@ -130,7 +130,8 @@ class Tracker(Consumer):
             store = self._store or self._connect(self._outbox.record.search_id)
             self._send(store)
             self._measure_system(store)
-            self._cursor = self._cursor.model_copy(update={"events": self._events_read})
+            sent = {"events": self._events_read, "until": self._outbox.record.latest}
+            self._cursor = self._cursor.model_copy(update=sent)
             self._save()
         except Exception:
             self._save()

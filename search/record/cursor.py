@@ -33,6 +33,8 @@ class Cursor(Spec):
     """The MLflow run of each trial, by trial number."""
     events: int = 0
     """This number of events from the journal's beginning need not be sent again."""
+    until: float | None = None
+    """The time of the last of them, in unix seconds; None where an earlier version has written this."""
     files: dict[str, str] = Field(default_factory=dict)
     """The digests of the parent run's files as they were sent."""
     refused: int = 0
@@ -53,10 +55,13 @@ def read_cursor(folder: Path) -> Cursor | None:
         raise UserError(f"{file}: cannot be read: {why(error)}") from None
 
 
-def run_ids(folder: Path) -> dict[int, str]:
-    """Returns the MLflow run of each trial, as far as it is known, without asking MLflow."""
-    cursor = read_cursor(folder)
-    return dict(cursor.run_ids) if cursor is not None else {}
+def lacking_seconds(cursor: Cursor | None, began: float | None, latest: float) -> float | None:
+    """Returns of how many of its last seconds, up to its `latest` event, MLflow has nothing of a search.
+
+    None where an earlier version has sent it, and before it `began`.
+    """
+    until = began if cursor is None else cursor.until
+    return None if until is None else max(0.0, latest - until)
 
 
 def write_cursor(folder: Path, cursor: Cursor) -> None:

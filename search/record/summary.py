@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
+from search.record.cursor import Cursor, lacking_seconds
 from search.record.finalists import best_first, finalists_of, missing_runs
 from search.record.finals import Finals, finals_of
 from search.record.journal import EpochEvent
@@ -62,6 +62,8 @@ class Summary:
     """What the time of its slots was used for; None where an earlier version has driven it."""
     machines: tuple[Machine, ...] = ()
     """What each machine did; empty where an earlier version has driven it."""
+    mlflow_lacks_seconds: float | None = None
+    """Of how many of the search's last seconds MLflow has nothing yet; None where that is not known."""
     left_out: tuple[LeftOut, ...] = ()  # machines and GPUs that the last driver kept trials from
 
     @property
@@ -218,6 +220,7 @@ class Summary:
             "turnaround": self.turnaround.model_dump() if self.turnaround is not None else None,
             "machines": [each.model_dump(mode="json") for each in self.machines],
             "left_out": [each.model_dump() for each in self.left_out],
+            "mlflow_lacks_seconds": self.mlflow_lacks_seconds,
         }
 
 
@@ -228,14 +231,15 @@ def summarise(
     objective: str,
     epochs: int,
     locked: bool,
-    mlflow_run_ids: Mapping[int, str] | None = None,
+    sent: Cursor | None = None,
 ) -> Summary:
-    """Returns the summary of a record at `now` (unix seconds); `locked` says whether a driver is alive.
+    """Returns the summary of a record at `now` (unix seconds); `locked` says whether a driver is alive,
+    and `sent` what MLflow has.
 
     Look for the lock before reading the journal: a search that ends in between is then shown as it ended.
     """
     state = _state(record, locked)
-    run_ids, until = mlflow_run_ids or {}, now if state == "running" else record.latest
+    run_ids, until = {} if sent is None else sent.run_ids, now if state == "running" else record.latest
     trials = [
         replace(trial, trains=trial.trains and state == "running", mlflow_run_id=run_ids.get(trial.id))
         for trial in record.trials
@@ -257,6 +261,7 @@ def summarise(
         turnaround=record.turnaround(until),
         machines=record.machines(until),
         left_out=record.left_out,
+        mlflow_lacks_seconds=lacking_seconds(sent, record.began, record.latest),
     )
 
 

@@ -47,6 +47,7 @@ from trainable.terminal import encodable, tell_json, visible_lines
 from trainable.tune.place import in_words
 
 REFRESH_SECONDS = 0.5
+USUAL_LAG_SECONDS = 5.0  # MLflow is sent what is new once a second
 PAUSE_SECONDS = 10.0  # the view is updated some times a second; after so long without, the driver was halted
 MOST_SHARE = 0.05
 """Drawing takes at most this share of the driver's time: it looks at every trial."""
@@ -362,6 +363,9 @@ def _print(search: Search) -> None:
         say(f"  {machine}")
     for left_out in summary.left_out:
         say(f"  {left_out}")
+    if behind := mlflow_lags(summary):
+        sync = f"; `{command()} sync {quote(search.home.address)}` sends it"
+        say(behind if summary.state == "running" else f"{behind}{sync}")
     _print_finals(summary)
     if search.pruning_audit is not None:
         print_audit(search.pruning_audit, search.pruning.rungs)
@@ -370,6 +374,13 @@ def _print(search: Search) -> None:
     if line := since_when_nothing_was_gained(summary):
         say(f"\n{line}; `{command()} refine {quote(search.home.address)}` says what may gain more")
     _print_verdicts(summary, quote(search.home.address))
+
+
+def mlflow_lags(summary: Summary) -> str:
+    """Returns in words how far MLflow is behind a search; empty where it is not, or by seconds as it runs."""
+    lacks = summary.mlflow_lacks_seconds or 0.0
+    usual = USUAL_LAG_SECONDS if summary.state == "running" else 0.0
+    return f"MLflow lacks the last {duration(max(lacks, 1.0))} of the search" if lacks > usual else ""
 
 
 def rows_table(title: str, rows: Sequence[Row]) -> Rows:

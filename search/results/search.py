@@ -20,7 +20,7 @@ from search.deciding.pruning import Pruning, choose_pruning
 from search.learning.learned_space import space_of
 from search.record.chain import JournalError
 from search.record.code import CodeRecord
-from search.record.cursor import run_ids
+from search.record.cursor import read_cursor
 from search.record.folder import (
     home_in,
     is_driven,
@@ -143,7 +143,7 @@ class Search:
             objective=self.study.objective.metric,
             epochs=self.study.budget.epochs,
             locked=driven,
-            mlflow_run_ids=run_ids(self.folder),
+            sent=read_cursor(self.folder),
         )
 
     def ended_as(self, state: State) -> Search:

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from search.followers.tracker import Tracker
-from search.record.cursor import run_ids
 from search.record.home import Home
 from search.record.journal import EndEvent, Event, Journal, SearchEvent, StartEvent, TrialEvent
 from search.study import Study
 from tests.integration.mlflow_server import Server
+from tests.search.followers.small_tracking import run_ids
 from tests.search.small_events import NO_FIELDS, epoch, settled
 from tests.waiting import PATIENCE_SECONDS, wait_until
 

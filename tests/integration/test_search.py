@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from ray.tune.experiment import Trial
 
-from search.record.cursor import read_cursor, run_ids
+from search.record.cursor import read_cursor
 from search.record.journal import EndEvent, RetryEvent
 from search.record.turnaround import IN_WORDS
 from search.results.audit import audit
@@ -20,6 +20,7 @@ from search.results.search import Search
 from search.running import driver
 from search.running.switch import StopSwitch
 from tests.integration.small_searches import BASE, digits_study, epochs_by_trial, events_in
+from tests.search.followers.small_tracking import run_ids
 from trainable.recipe.yamlfile import read_recipe
 from trainable.train import train
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from search.followers.consumer import Backlog
 from search.followers.tracker import Tracker
+from search.record.cursor import read_cursor
 from search.record.home import Home
 from search.record.journal import EndEvent, Event, Journal, SearchEvent, StartEvent, TrialEvent
 from search.record.trials import Trial
@@ -34,6 +35,12 @@ def storage_with_database(factory: pytest.TempPathFactory) -> Path:
     storage = factory.mktemp("the searches")  # a space, since artifacts' addresses are escaped
     shutil.copy(template, storage / "mlflow.db")
     return storage
+
+
+def run_ids(folder: Path) -> dict[int, str]:
+    """Returns the MLflow run of each trial, as the cursor has it."""
+    cursor = read_cursor(folder)
+    return {} if cursor is None else dict(cursor.run_ids)
 
 
 def client_of(storage: Path) -> MlflowClient:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from search.record.cursor import read_cursor, run_ids
+from search.record.cursor import read_cursor
 from search.record.home import CURSOR_FILE, EVENTS_FILE
 from search.record.journal import EndEvent, EpochEvent, Journal, StartEvent
 from search.record.trials import Trial
@@ -20,6 +20,7 @@ from tests.search.followers.small_tracking import (
     delivered,
     epochs,
     recipe_text,
+    run_ids,
     runs_of,
     scored,
     search_event,

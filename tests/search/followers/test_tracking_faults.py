@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from search.followers.tracker import deleted_experiment
-from search.record.cursor import read_cursor, run_ids
+from search.record.cursor import read_cursor
 from search.record.home import CURSOR_FILE, EVENTS_FILE, SYNCED_FILE
 from search.record.journal import EndEvent, Journal
 from tests.search.followers.small_tracking import (
@@ -22,6 +22,7 @@ from tests.search.followers.small_tracking import (
     begun,
     contents,
     epochs,
+    run_ids,
     runs_of,
     search_event,
     study_in,

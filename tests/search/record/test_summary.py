@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from epoch_results import epoch_result
 from search.record.chain import JournalError
+from search.record.cursor import Cursor
 from search.record.journal import (
     CostEvent,
     EndEvent,
@@ -105,7 +106,7 @@ def test_a_finished_search_in_json_has_every_field_that_is_promised() -> None:
         objective="val_accuracy",
         epochs=EPOCHS,
         locked=False,
-        mlflow_run_ids={0: "abc"},
+        sent=Cursor(uri="", experiment="", run_ids={0: "abc"}, until=3.0),
     )
     metrics = epoch_result(1, 0.25).metrics()
     trial: dict[str, Any] = {
@@ -157,6 +158,7 @@ def test_a_finished_search_in_json_has_every_field_that_is_promised() -> None:
         "turnaround": None,
         "machines": [found.machines[0].model_dump(mode="json")],
         "left_out": [],
+        "mlflow_lacks_seconds": 4.0,
     }
     assert found.machines[0].name == "h1 (10.0.0.1)"
 

@@ -15,17 +15,20 @@ import pytest
 from epoch_results import epoch_result
 from search.followers.consumer import Backlog
 from search.record.code import CodeRecord
+from search.record.cursor import Cursor
 from search.record.folder import facts_text
 from search.record.home import FACTS_FILE
-from search.record.journal import EndEvent, EpochEvent, Journal, SearchState, StartEvent
+from search.record.journal import EndEvent, EpochEvent, Event, Journal, SearchState, StartEvent
 from search.record.lock import locked
+from search.record.summary import summarise
+from search.record.trials import Record
 from search.results import report
 from search.results.search import Search
 from search.running.ending import leave_report
 from search.study import Study
 from search.study.space import build_space
 from tests.golden_pages import assert_page
-from tests.search.small_events import TURNAROUND, begun_in, drawn, session
+from tests.search.small_events import TURNAROUND, begun, begun_in, drawn, session
 from tests.spaces.small_facts import digits_facts
 from trainable.data import DataInfo
 from trainable.training.metrics import EpochResult
@@ -280,3 +283,26 @@ def test_the_end_of_a_search_says_what_was_not_delivered_and_what_was_refused(
         "MLflow lacks 2 events: down; send it with `tunebook sync 'my searches/one'`",
         "MLflow has every event; 1 refused for good, the last: trial 3: model: its MLflow is too old",
     ]
+
+
+@pytest.mark.parametrize(
+    ("running", "sent_until", "words"),
+    [
+        (True, 8.0, ""),
+        (True, 2.0, "MLflow lacks the last 7 s of the search"),
+        (False, 8.0, "MLflow lacks the last 1 s of the search"),
+        (False, 9.0, ""),
+        (False, None, "MLflow lacks the last 8 s of the search"),
+    ],
+)
+def test_how_far_mlflow_is_behind(running: bool, sent_until: float | None, words: str) -> None:
+    first, second = begun()
+    events: list[Event] = [
+        first.model_copy(update={"sequence": 0, "time": 1.0}),
+        second.model_copy(update={"sequence": 1, "time": 9.0}),
+    ]
+    cursor = None if sent_until is None else Cursor(uri="", experiment="", until=sent_until)
+    summary = summarise(
+        Record(events), 99.0, objective="val_accuracy", epochs=EPOCHS, locked=running, sent=cursor
+    )
+    assert report.mlflow_lags(summary) == words
