@@ -231,7 +231,31 @@ def in_own_process(slots: int, trials: int) -> dict[str, Any]:
 
 def page(runs: Sequence[Mapping[str, Any]], where: Mapping[str, Any]) -> str:
     """Return the page of all searches."""
-    return described(where)
+    rows = "".join(map(row, sorted(runs, key=lambda run: run["setting"]["slots"])))
+    return (
+        "# What a driver does with many slots\n\n"
+        f"Searches of trials that sleep {EPOCH_SECONDS:g} s an epoch, once all slots have started. Seconds are "
+        "median / 99th of a hundred / worst; shares are of one processor. Asked is how many results a second "
+        "the slots would give if they never waited.\n\n"
+        "| slots | trials | results a second (asked) | driver | of it, decides | sends | decision | next epoch "
+        "| next trial | MLflow behind | has all after the end |\n"
+        f"|{'-|' * 11}\n{rows}\n{described(where)}"
+    )
+
+
+def row(run: Mapping[str, Any]) -> str:
+    wall, used, waits, setting = run["wall_seconds"], run["cpu_seconds"], run["waits"], run["setting"]
+    shares = (f"{used[name] / wall:.0%}" for name in ("driver", "decisions", "followers"))
+    seconds = (waits["decision"], waits["next epoch"], waits["next trial"], run["mlflow"]["lag"])
+    cells = (
+        str(setting["slots"]),
+        f"{setting['trials']:,}",
+        f"{run['results'] / wall:.0f} ({setting['slots'] / EPOCH_SECONDS:.0f})",
+        *shares,
+        *(f"{each['median']:.3g} / {each['p99']:.3g} / {each['worst']:.3g}" for each in seconds),
+        f"{run['mlflow']['caught_up_seconds']:.0f} s",
+    )
+    return f"| {' | '.join(cells)} |\n"
 
 
 def main() -> None:

@@ -350,6 +350,9 @@ def show(search: Search, *, as_json: bool) -> None:
     line = f"{summary.search}: {summary.state}, {duration(summary.wall_seconds)}{why}"
     console().print(line, soft_wrap=True)
     _print(search)
+    if behind := mlflow_lags(summary):
+        sync = f"; `{command()} sync {quote(search.home.address)}` sends it"
+        say(behind if summary.state == "running" else f"{behind}{sync}")
 
 
 def _print(search: Search) -> None:
@@ -363,9 +366,6 @@ def _print(search: Search) -> None:
         say(f"  {machine}")
     for left_out in summary.left_out:
         say(f"  {left_out}")
-    if behind := mlflow_lags(summary):
-        sync = f"; `{command()} sync {quote(search.home.address)}` sends it"
-        say(behind if summary.state == "running" else f"{behind}{sync}")
     _print_finals(summary)
     if search.pruning_audit is not None:
         print_audit(search.pruning_audit, search.pruning.rungs)
