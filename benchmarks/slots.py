@@ -232,14 +232,25 @@ def in_own_process(slots: int, trials: int) -> dict[str, Any]:
 def page(runs: Sequence[Mapping[str, Any]], where: Mapping[str, Any]) -> str:
     """Return the page of all searches."""
     rows = "".join(map(row, sorted(runs, key=lambda run: run["setting"]["slots"])))
+    head = (
+        "slots",
+        "trials",
+        "results a second (asked)",
+        "driver",
+        "of it, decides",
+        "sends",
+        "decision",
+        "next epoch",
+        "next trial",
+        "MLflow behind",
+        "has all after the end",
+    )
     return (
         "# What a driver does with many slots\n\n"
-        f"Searches of trials that sleep {EPOCH_SECONDS:g} s an epoch, once all slots have started. Seconds are "
-        "median / 99th of a hundred / worst; shares are of one processor. Asked is how many results a second "
-        "the slots would give if they never waited.\n\n"
-        "| slots | trials | results a second (asked) | driver | of it, decides | sends | decision | next epoch "
-        "| next trial | MLflow behind | has all after the end |\n"
-        f"|{'-|' * 11}\n{rows}\n{described(where)}"
+        f"Searches of trials that sleep {EPOCH_SECONDS:g} s an epoch, once all slots have started. Seconds "
+        "are median / 99th of a hundred / worst; shares are of one processor. Asked is how many results a "
+        "second the slots would give if they never waited.\n\n"
+        f"| {' | '.join(head)} |\n|{'-|' * len(head)}\n{rows}\n{described(where)}"
     )
 
 

@@ -23,6 +23,8 @@ class S3Server:
     """A server with one empty bucket, at a URI."""
 
     uri: str
+    address: str
+    """It answers as Amazon does, for other services too."""
     process: subprocess.Popen[bytes]
 
     @contextmanager
@@ -52,7 +54,7 @@ def s3_server() -> Iterator[S3Server]:
     try:
         wait_until(lambda: _answers(port))
         _make_bucket(query)
-        yield S3Server(f"s3://{BUCKET}?{query}", server)
+        yield S3Server(f"s3://{BUCKET}?{query}", f"127.0.0.1:{port}", server)
     finally:
         server.kill()
         server.wait()

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from search.jobs.client import ENDED, FOLDER, POLL_SECONDS, SEARCH, Jobs
 from search.jobs.package import check_for_cluster, entrypoint, pack, variables
-from search.jobs.parcel import unpacked
+from search.jobs.parcel import REPORT_FILE, unpacked
 from search.record.home import Home
 from search.results import report
 from search.study import STUDY_FILE, Study, default_name
@@ -96,7 +96,10 @@ def logs(address: str, name: str) -> None:
 
 
 def status(address: str, name: str | None = None) -> None:
-    """Print a table of the cluster's searches; for one job, also its last line."""
+    """Print a table of the cluster's searches.
+
+    For one job also its last line, and what `tunebook show` prints there: trials and machines.
+    """
     jobs = Jobs(address)
     found = jobs.all() if name is None else [jobs.one(name)]
     if not found:
@@ -121,6 +124,11 @@ def status(address: str, name: str | None = None) -> None:
         last = jobs.log(name).strip().splitlines()[-1:]
         for line in last or [job.message or ""]:
             report.say(line)
+        if (there := (job.metadata or {}).get(FOLDER)) is not None:
+            # one that has not begun has no folder yet, and nothing to show
+            with temporary_folder() as folder, contextlib.suppress(UserError):
+                _copy(jobs, job, there, folder / SEARCH)
+                print(visible_lines((folder / SEARCH / REPORT_FILE).read_text(encoding="utf-8")), end="")
 
 
 def stop(address: str, name: str) -> str:
@@ -152,6 +160,14 @@ def fetch(address: str, name: str, out: Path | None = None, there: str | None = 
     folder = out or Path(name_in(there))
     if folder.exists() and (folder.is_file() or any(folder.iterdir())):
         raise UserError(f"{folder}: exists already; name another folder with -o")
+    names = _copy(jobs, job, there, folder)
+    report.say(f"{folder}: {', '.join(sorted(names))}; `tunebook show {quote(str(folder))}` shows the search")
+    return folder
+
+
+def _copy(jobs: Jobs, job: Any, there: str, folder: Path) -> list[str]:
+    """Copy a search, without its checkpoints, to a new folder here; return the files' names."""
+    name = job.submission_id
     fetch_job = f"{name}-fetch-{secrets.token_hex(3)}"
     with temporary_folder() as folder_sent:
         pack(folder_sent)
@@ -165,8 +181,7 @@ def fetch(address: str, name: str, out: Path | None = None, there: str | None = 
         raise UserError(f"{name}: packing its search took more than {FETCH_SECONDS:g} s: {ended.message}")
     names = unpacked(jobs.log(fetch_job), folder)
     jobs.forget(fetch_job)
-    report.say(f"{folder}: {', '.join(sorted(names))}; `tunebook show {quote(str(folder))}` shows the search")
-    return folder
+    return names
 
 
 def _clock(milliseconds: int | None) -> str:

@@ -41,6 +41,8 @@ if TYPE_CHECKING:  # torch takes seconds to import
 RECEIVERS = (Tracker.receiver, Mirror.receiver)
 TOLD_SECONDS = 0.5
 """So often the process is told what it may send, where that changes."""
+BEHIND_THE_DRIVER = 10
+"""Its niceness: slots wait for decisions, and nobody for MLflow. Ray's processes that train have 15."""
 MARGIN_SECONDS = 10.0
 """For so long it is waited for beyond the time that it was given."""
 
@@ -215,6 +217,7 @@ def main(handle: int) -> None:
     """Follow what is asked for through a file handle that the driver has opened."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # the driver is told, too, and closes
         signal.signal(number, signal.SIG_IGN)
+    os.nice(BEHIND_THE_DRIVER)
     with contextlib.suppress(EOFError, OSError):
         follow(Connection(handle))
     os._exit(0)  # the driver has died: what it has left is sent when the search goes on

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.clusters.hosts import PROGRAMS, SLURM_PROGRAMS, Hosts, missing, running, why_not
+from tests.clusters.pair import Pair
 from tests.missing import stop_without
+from tests.trainable.small_images import write_classes
 
 ROOT = Path(__file__).parents[2]
 
@@ -42,6 +44,22 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("deploy", "search", "spaces", "trainable"):
         (folder / name).symlink_to(ROOT / name)
     return folder
+
+
+@pytest.fixture
+def pair(hosts: Hosts, checkout: Path, tmp_path: Path) -> Iterator[Pair]:
+    """Hosts on which a test starts Ray; all that is left of it ends."""
+    write_classes(tmp_path / "pets", {"cat": 80, "dog": 80})
+    (tmp_path / "searches").mkdir()
+    found = Pair(hosts, checkout, tmp_path)
+    try:
+        yield found
+    finally:
+        for name in ("searches", "pets"):
+            for host in (2, 3):
+                found.show(host, name)
+        for host in (3, 2, 1):
+            found.leave(host)
 
 
 def _stop_unless(programs: Mapping[str, str]) -> None:

@@ -1,10 +1,15 @@
-"""Starts Ray on three hosts with Ray's own launcher, searches there, and ends it all."""
+"""Starts Ray on three hosts with Ray's own launcher, searches there through a tunnel, and ends it all."""
 
 from __future__ import annotations
 
 import os
+import re
+import signal
+import socket
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,11 +17,13 @@ import yaml
 
 from tests.clusters.hosts import Hosts
 from tests.deploy_files import DEPLOY
+from tests.integration.clusters import free_port
 from tests.integration.small_searches import digits_study
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.ssh]
 
+RAY = str(Path(sys.executable).with_name("ray"))
 TOKEN = "0123456789abcdef" * 4
 
 
@@ -33,35 +40,53 @@ def test_three_hosts_join_a_search_runs_there_and_nothing_is_left(
     tree["auth"] = {"ssh_user": "root", "ssh_private_key": str(hosts.key)}
     launcher.write_text(yaml.safe_dump(tree))
 
-    def ray(*words: str) -> str:
-        command = [str(Path(sys.executable).with_name("ray")), words[0], str(launcher), *words[1:]]
+    port = free_port()
+    person = {**os.environ, "HOME": str(home), "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": TOKEN}
+
+    def run(*command: str) -> str:
         done = subprocess.run(
-            command,
-            env={**os.environ, "HOME": str(home), "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": TOKEN},
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_SECONDS,
-            check=False,
+            command, env=person, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
+    def ray(*words: str) -> str:
+        return run(RAY, words[0], str(launcher), *words[1:])
+
+    def tunebook(*words: str) -> str:
+        return run(sys.executable, "-m", "search", *words, "--address", f"http://127.0.0.1:{port}")
+
     try:
         ray("up", "-y", "--no-config-cache")
         wait_until(lambda: "3 local.cluster.node" in ray("exec", "ray status"), every=2.0)
-        study = digits_study(tmp_path / "searches", budget__trials=1, budget__epochs=1)
+        study = digits_study(tmp_path / "searches", name="sent", budget__trials=1, budget__epochs=1)
         study.with_values({"scheduler.kind": "none", "concurrent": None}).write(tmp_path)
-        searched = hosts.run(
-            1,
-            *(sys.executable, "-m", "search", "search", tmp_path / "study.yaml", "--address", "auto"),
-            RAY_AUTH_MODE="token",
-            RAY_AUTH_TOKEN=TOKEN,
-            PYTHONPATH=str(checkout),
-        )
-        assert searched.returncode == 0, searched.stdout + searched.stderr
+        with tunnel(RAY, "dashboard", str(launcher), f"--port={port}", env=person):
+            wait_until(lambda: answers(port))
+            sent = tunebook("submit", str(tmp_path / "study.yaml"))
+            job = re.search(r"^job (\S+):", sent, re.MULTILINE)
+            assert job is not None, sent
+            tunebook("fetch", job[1], "--out", str(tmp_path / "fetched"))
+        assert (tmp_path / "fetched" / "best.yaml").exists()
         ray("down", "-y")
     except BaseException:
         for host in (1, 2, 3):
             hosts.run(host, "pkill", "-9", "raylet|gcs_server|ray::")
         raise
     wait_until(lambda: not any(hosts.processes(host, "raylet") for host in (1, 2, 3)))
+
+
+@contextmanager
+def tunnel(*command: str, env: Mapping[str, str]) -> Iterator[None]:
+    """Run a command for the block, with the SSH that it starts."""
+    forwards = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, start_new_session=True)
+    try:
+        yield
+    finally:
+        os.killpg(forwards.pid, signal.SIGTERM)
+        forwards.wait()
+
+
+def answers(port: int) -> bool:
+    with socket.socket() as tried:
+        return tried.connect_ex(("127.0.0.1", port)) == 0

@@ -1,105 +1,23 @@
-"""Machines that do not share the storage, or lack the data, are found before they train.
-
-Ray is started by hand on three hosts; what a test mounts on one of them hides the files below, there alone.
-"""
+"""Machines that do not share the storage, or lack the data, are found before they train."""
 
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from search.record.journal import LeftOutEvent, PlaceEvent
-from search.study import Study
-from tests.clusters.hosts import Hosts
-from tests.integration.clusters import STARTS
-from tests.integration.small_searches import digits_study, events_in
-from tests.trainable.small_images import write_classes
+from tests.clusters.pair import TUNEBOOK, Pair
+from tests.integration.small_searches import events_in
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.ssh]
 
-TUNEBOOK = (sys.executable, "-m", "search")
-RAY = Path(sys.executable).with_name("ray")
-
-
-@dataclass
-class Pair:
-    """Host 1 is the head and trains nothing, hosts 2 and 3 have one processor each."""
-
-    hosts: Hosts
-    checkout: Path
-    folder: Path
-
-    @property
-    def address(self) -> str:
-        return f"{self.hosts.address(1)}:6379"
-
-    @property
-    def variables(self) -> dict[str, str]:
-        own = {"RAY_AUTH_MODE": "disabled", "PYTHONPATH": str(self.checkout), "COLUMNS": "400"}
-        return {**own, "XDG_CACHE_HOME": str(self.folder / "cache")}
-
-    def join(self, host: int) -> None:
-        """Start Ray on a host."""
-        head = ("--head", "--port=6379", "--include-dashboard=false")
-        role = head if host == 1 else (f"--address={self.address}",)
-        cpus = 0 if host == 1 else 1
-        own = (f"--node-ip-address={self.hosts.address(host)}", f"--num-cpus={cpus}", "--num-gpus=0")
-        for _ in range(STARTS):
-            done = self.hosts.run(host, RAY, "start", *role, *own, "--disable-usage-stats", **self.variables)
-            if done.returncode == 0:
-                return
-            self.leave(host)
-        raise AssertionError(done.stdout + done.stderr)
-
-    def leave(self, host: int) -> None:
-        """End Ray on a host at once."""
-        self.hosts.run(host, "pkill", "-9", "raylet|gcs_server|ray::")
-
-    def tunebook(self, *words: str | Path) -> subprocess.CompletedProcess[str]:
-        return self.hosts.run(1, *TUNEBOOK, *words, "--address", self.address, **self.variables)
-
-    def starts(self, *words: str | Path, log: Path) -> subprocess.Popen[bytes]:
-        command = (*TUNEBOOK, *words, "--address", self.address)
-        return self.hosts.popen(1, *command, out=log, **self.variables)
-
-    def study(self, name: str, **values: object) -> Study:
-        """A study of image files, which lie in a folder that hosts share."""
-        study = digits_study(self.folder / "searches", name=name, concurrent=None, **values)
-        data = {"data.path": str(self.folder / "pets"), "data.in_memory": False, "data.image_size": 16}
-        return study.with_values({**data, "scheduler.kind": "none"})
-
-    def hide(self, host: int, name: str) -> None:
-        self.hosts.run(host, "mount", "-t", "tmpfs", "none", self.folder / name)
-
-    def show(self, host: int, name: str) -> None:
-        self.hosts.run(host, "umount", self.folder / name)
-
-
-@pytest.fixture
-def pair(hosts: Hosts, checkout: Path, tmp_path: Path) -> Iterator[Pair]:
-    write_classes(tmp_path / "pets", {"cat": 80, "dog": 80})
-    (tmp_path / "searches").mkdir()
-    found = Pair(hosts, checkout, tmp_path)
-    try:
-        for host in (1, 2, 3):
-            found.join(host)
-        yield found
-    finally:
-        for name in ("searches", "pets"):
-            for host in (2, 3):
-                found.show(host, name)
-        for host in (3, 2, 1):
-            found.leave(host)
-
 
 def test_machines_that_cannot_train_are_refused_left_out_or_found_as_they_join(pair: Pair) -> None:
+    for host in (1, 2, 3):
+        pair.join(host)
     pair.hide(2, "searches")
     pair.hide(3, "pets")
     pair.study("both", budget__trials=1).write(pair.folder)

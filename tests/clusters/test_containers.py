@@ -1,0 +1,156 @@
+"""Builds the image of deploy/Dockerfile, searches in containers of it, and runs the pods of rayjob.yaml.
+
+No registry is asked: an image of Debian's Python must be there, as docs/cluster.md says how to make one.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.deploy_files import DEPLOY, ROOT, read
+from tests.integration.small_searches import digits_study
+from tests.missing import stop_without
+from tests.waiting import PATIENCE_SECONDS, wait_until
+
+pytestmark = [pytest.mark.integration, pytest.mark.containers]
+
+PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+BASE = f"docker.io/library/python:{PYTHON}-slim-bookworm"
+IMAGE = "localhost/tunebook:tests"
+BUILD_SECONDS = 900.0
+TOKEN = "0123456789abcdef" * 4
+# No network or limit is made that a container of a CI machine could not have
+RUN = ("--network=host", "--ulimit=nofile=1024:4096", "--ulimit=nproc=30000:30000")
+PORT = 26379
+START = {
+    "head": f"ray start --head --port={PORT} --num-cpus=0 --include-dashboard=false --block",
+    "worker": f"ray start --address=127.0.0.1:{PORT} --num-cpus=1 --block",
+}
+CERTIFICATES = Path("/usr/local/share/ca-certificates")
+
+
+def podman(*words: str | Path, seconds: float = PATIENCE_SECONDS, given: str | None = None) -> str:
+    done = subprocess.run(
+        ["podman", *words], input=given, capture_output=True, text=True, timeout=seconds, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def image() -> str:
+    if shutil.which("podman") is None:
+        stop_without("podman", "podman")
+    if subprocess.run(["podman", "image", "exists", BASE], check=False).returncode != 0:
+        pytest.skip(f"no image {BASE} to build on")
+    ours = "".join(each.read_text() for each in sorted(CERTIFICATES.glob("*.crt")))
+    podman(
+        *("build", "--isolation=chroot", "--network=host", "--tag", IMAGE),
+        *("--build-arg", f"PYTHON={PYTHON}", "--build-arg", f"CERTIFICATE={ours}"),
+        *("--file", DEPLOY / "Dockerfile", "--ignorefile", DEPLOY / "Dockerfile.dockerignore", ROOT),
+        seconds=BUILD_SECONDS,
+    )
+    return IMAGE
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Path:
+    """A folder that every container mounts as /shared, to which user 1000 may write."""
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    folder.chmod(0o777)
+    study = digits_study(Path("/shared/searches"), name="mine", budget__trials=2, budget__epochs=1)
+    own = {"scheduler.kind": "none", "concurrent": None, "tracking.uri": "sqlite:////home/tunebook/mlflow.db"}
+    study.with_values(own).write(folder)
+    return folder
+
+
+@pytest.fixture
+def started(image: str) -> Iterator[list[str]]:
+    """The containers that a test starts, which end with it."""
+    names: list[str] = []
+    yield names
+    for name in names:
+        podman("rm", "--force", "--time=1", name)
+
+
+def test_a_search_in_one_container_is_owned_by_its_user(image: str, shared: Path) -> None:
+    mounts = (*RUN, f"--volume={shared}:/shared")
+    said = podman("run", "--rm", *mounts, image, "tunebook", "search", "/shared/study.yaml")
+    assert "[2/2]" in said
+    assert (shared / "searches/mine/best.yaml").stat().st_uid == 1000
+
+
+def test_a_search_over_two_containers(image: str, shared: Path, started: list[str]) -> None:
+    secret = ("--env=RAY_AUTH_MODE=token", f"--env=RAY_AUTH_TOKEN={TOKEN}")
+    for name, command in START.items():
+        own = ("--name", f"tb-{name}", *RUN, *secret, f"--volume={shared}:/shared")
+        podman("run", "--detach", *own, image, *command.split())
+        started.append(f"tb-{name}")
+    wait_until(lambda: nodes("tb-head") == 2, every=1.0, fault=lambda: podman("logs", "tb-head"))
+    search = ("search", "/shared/study.yaml", "--address", f"127.0.0.1:{PORT}")
+    assert "[2/2]" in podman("exec", "tb-head", "tunebook", *search)
+
+
+def test_the_pods_of_the_ray_job_run_as_they_are_written(image: str, shared: Path) -> None:
+    """What KubeRay adds to a pod is added here: the command, the address of the head, and the token."""
+    cluster = read("kubernetes/rayjob.yaml")["spec"]["rayClusterSpec"]
+    study = {"study.yaml": (shared / "study.yaml").read_text()}
+    trees: list[dict[str, Any]] = [
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "tunebook-study"}, "data": study}
+    ]
+    groups = {"head": cluster["headGroupSpec"], "worker": cluster["workerGroupSpecs"][0]}
+    for name, group in groups.items():
+        trees.append(pod(f"tb-{name}", group["template"]["spec"], START[name], image, shared))
+    podman("kube", "play", "-", given=yaml.safe_dump_all(trees))
+    head = "tb-head-ray-head"
+    try:
+        wait_until(lambda: nodes(head) == 2, every=1.0, fault=lambda: podman("logs", head))
+        search = ("search", "/etc/tunebook/study.yaml", "--address", f"127.0.0.1:{PORT}")
+        assert "[2/2]" in podman("exec", head, "tunebook", *search)
+        assert podman("exec", head, "id", "--user").strip() == "1000"
+    finally:
+        podman("kube", "down", "-", given=yaml.safe_dump_all(trees))
+    assert (shared / "searches/mine/best.yaml").stat().st_uid == 1000
+
+
+def pod(name: str, spec: Mapping[str, Any], command: str, image: str, shared: Path) -> dict[str, Any]:
+    """Return a pod as KubeRay would make it, on a machine of two processors without a GPU."""
+    (container,) = spec["containers"]
+    token = [{"name": "RAY_AUTH_MODE", "value": "token"}, {"name": "RAY_AUTH_TOKEN", "value": TOKEN}]
+    own = {
+        "image": image,
+        "imagePullPolicy": "Never",
+        "command": ["bash", "-lc", f"ulimit -n 4096; {command}"],
+    }
+    limits = {"cpu": "1", "memory": "6Gi"}
+    made = {**container, **own, "env": [*container["env"], *token], "resources": {"limits": limits}}
+    volumes = [
+        {"name": each["name"], "hostPath": {"path": str(shared), "type": "Directory"}}
+        if "persistentVolumeClaim" in each
+        else each
+        for each in spec["volumes"]
+    ]
+    host = {"hostNetwork": True, "securityContext": spec["securityContext"]}
+    whole = {**host, "containers": [made], "volumes": volumes}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": whole}
+
+
+def nodes(head: str) -> int:
+    """Return how many machines the cluster of a container has."""
+    asked = subprocess.run(
+        ["podman", "exec", head, "ray", "status", f"--address=127.0.0.1:{PORT}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return len(re.findall(r"^ 1 node_", asked.stdout, re.MULTILINE))
