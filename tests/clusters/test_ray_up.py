@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,10 +16,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from search.record.journal import PlaceEvent
 from tests.clusters.hosts import Hosts
 from tests.deploy_files import DEPLOY
 from tests.integration.clusters import free_port
-from tests.integration.small_searches import digits_study
+from tests.integration.small_searches import digits_study, events_in
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.ssh]
@@ -60,7 +62,8 @@ def test_three_hosts_join_a_search_runs_there_and_nothing_is_left(
         ray("up", "-y", "--no-config-cache")
         wait_until(lambda: "3 local.cluster.node" in ray("exec", "ray status"), every=2.0)
         study = digits_study(tmp_path / "searches", name="sent", budget__trials=1, budget__epochs=1)
-        study.with_values({"scheduler.kind": "none", "concurrent": None}).write(tmp_path)
+        ranks = {"resources.workers": 3, "resources.cpus": 1}  # a host has two processors
+        study.with_values({"scheduler.kind": "none", "concurrent": None, **ranks}).write(tmp_path)
         with tunnel(RAY, "dashboard", str(launcher), f"--port={port}", env=person):
             wait_until(lambda: answers(port))
             sent = tunebook("submit", str(tmp_path / "study.yaml"))
@@ -68,6 +71,9 @@ def test_three_hosts_join_a_search_runs_there_and_nothing_is_left(
             assert job is not None, sent
             tunebook("fetch", job[1], "--out", str(tmp_path / "fetched"))
         assert (tmp_path / "fetched" / "best.yaml").exists()
+        (place,) = [each for each in events_in(tmp_path / "fetched") if isinstance(each, PlaceEvent)]
+        machines = Counter(rank.machine for rank in place.ranks)
+        assert sorted(machines.values()) == [1, 2], "three ranks of a trial train on two hosts"
         ray("down", "-y")
     except BaseException:
         for host in (1, 2, 3):

@@ -16,8 +16,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.ssh]
 
 
 def test_machines_that_cannot_train_are_refused_left_out_or_found_as_they_join(pair: Pair) -> None:
-    for host in (1, 2, 3):
-        pair.join(host)
+    for host, cpus in ((1, 0), (2, 2), (3, 1)):
+        pair.join(host, cpus)
     pair.hide(2, "searches")
     pair.hide(3, "pets")
     pair.study("both", budget__trials=1).write(pair.folder)

@@ -26,6 +26,7 @@ LOST = "The actor died unexpectedly before finishing this task: its node has die
 BROKEN = 'Traceback (most recent call last):\n  File "a.py", line 1\nRuntimeError: no such layer'
 
 
+@pytest.mark.slow("it prepares a search")
 @pytest.mark.parametrize(("came", "said", "retried"), [(False, LOST, 0), (True, LOST, 1), (False, BROKEN, 1)])
 def test_only_an_attempt_that_began_or_a_crash_is_one_that_failed(
     tmp_path: Path, *, came: bool, said: str, retried: int
