@@ -30,7 +30,7 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -124,13 +124,16 @@ class Seen:
 
 
 @contextmanager
-def lag_watched(folder: Path, times: Sequence[float], found: list[float]) -> Iterator[None]:
-    """Note each second, until the block ends, how old the oldest event is that MLflow lacks."""
+def lag_watched(
+    folder: Path, times: Sequence[float], has_begun: Callable[[], bool], found: list[float]
+) -> Iterator[None]:
+    """Note each second of the block, once it `has_begun`, how old the oldest event is that MLflow lacks."""
     over = threading.Event()
 
     def watch() -> None:
         while not over.wait(1.0):
-            found.append(lag(folder, times))
+            if has_begun():
+                found.append(lag(folder, times))
 
     watching = threading.Thread(target=watch, name="lag", daemon=True)
     watching.start()
@@ -175,16 +178,18 @@ def measured(slots: int, trials: int, folder: Path) -> dict[str, Any]:
 
         def progress() -> None:
             nonlocal began, spent
-            if began == math.inf and len(os.listdir(gate)) == slots:
+            if began == math.inf and len(os.listdir(gate)) >= slots:
                 began, spent = time.monotonic(), seconds_spent(following)
-                times.clear()
                 (gate / "go").touch()
             view.update()
 
         trial = sleeping(
             epoch_result().tree(), gate, {"machine": "here", "address": "127.0.0.1", "node": "n"}
         )
-        with local_ray(Hardware((Node(slots, 0),)), StopSwitch()), lag_watched(home.folder, times, lags):
+        with (
+            local_ray(Hardware((Node(slots, 0),)), StopSwitch()),
+            lag_watched(home.folder, times, lambda: began < math.inf, lags),
+        ):
             raytune.run_trials(prepared, ledger, StopSwitch(), progress, FixedRoom(slots, slots), trial)
             wall = time.monotonic() - began
             used = {name: each - spent[name] for name, each in seconds_spent(following).items()}
@@ -275,6 +280,8 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=TRIALS)
     parser.add_argument("--one", type=int, help="run the search of so many slots alone")
     options = parser.parse_args()
+    if options.trials < max(options.slots):
+        parser.error("fewer trials than slots never fill these")
     if options.one:
         with tempfile.TemporaryDirectory() as folder:
             print(json.dumps(measured(options.one, options.trials, Path(folder))))

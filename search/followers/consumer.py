@@ -1,4 +1,4 @@
-"""Follows a journal and delivers it to others: in the background, once a second, without delaying the search.
+"""Follows a journal and delivers it to others in the background, without delaying the search.
 
 The journal is the queue. Events that could not be delivered are read again by the next process, so a delivery
 must be safe to repeat.
@@ -20,8 +20,7 @@ from search.record.journal import Event, read_from
 from trainable.errors import UserError
 
 POLL_SECONDS = 1.0
-"""Events of one second are delivered together: this needs fewer requests, and less of the driver's
-processor."""
+"""Events of one second are delivered together: this needs fewer requests."""
 LONGEST_PAUSE_SECONDS = 30.0
 LAST_ATTEMPTS = 2
 """The last delivery is tried at most so many times: nobody waits for a server that is down."""
@@ -60,6 +59,8 @@ class Consumer(ABC):
     """
 
     receiver: str
+    is_paced: bool = False
+    """Whether a delivery is as long after another one as that took: a slow receiver gets more together."""
 
     def __init__(self, folder: Path) -> None:
         self._journal = folder / EVENTS_FILE
@@ -152,7 +153,7 @@ class Consumer(ABC):
                 break
             began = time.monotonic()
             failures = 0 if self._attempt() else failures + 1
-            took = time.monotonic() - began
+            took = time.monotonic() - began if self.is_paced else 0.0
         self._drain()
 
     def _drain(self) -> None:
@@ -208,9 +209,8 @@ def error_line(error: BaseException) -> str:
 
 
 def _pause(failures: int, took: float) -> float:
-    """Returns a second, doubled by each failure in a row, or else as long as the last delivery took.
+    """Returns a second, doubled by each failure in a row, or longer if the last delivery took longer.
 
-    A receiver that is slower than the search gets more together then, which is less work for it: ten results
-    of a trial are one request, as one result is.
+    Ten results of a trial are one request to MLflow, as one result is.
     """
     return min(max(took, POLL_SECONDS * 2.0 ** min(failures, 16)), LONGEST_PAUSE_SECONDS)

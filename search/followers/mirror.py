@@ -36,7 +36,7 @@ class Mirror(Consumer):
     `study` and `space` are the search's. A delivery that fails is tried again, and one warning is logged.
     """
 
-    receiver = MIRROR_FILE
+    receiver, is_paced = MIRROR_FILE, True
 
     def __init__(self, folder: Path, study: Study, space: Space) -> None:
         super().__init__(folder)

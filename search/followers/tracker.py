@@ -55,7 +55,7 @@ class Tracker(Consumer):
     sends: another one's delivery fails and says so.
     """
 
-    receiver = "MLflow"
+    receiver, is_paced = "MLflow", True
 
     def __init__(
         self,
@@ -130,7 +130,8 @@ class Tracker(Consumer):
             store = self._store or self._connect(self._outbox.record.search_id)
             self._send(store)
             self._measure_system(store)
-            sent = {"events": self._events_read, "until": self._outbox.record.latest}
+            record = self._outbox.record
+            sent = {"events": self._events_read, "seconds": record.seconds(record.latest)}
             self._cursor = self._cursor.model_copy(update=sent)
             self._save()
         except Exception:

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from search.jobs.client import ENDED, FOLDER, POLL_SECONDS, SEARCH, Jobs
 from search.jobs.package import check_for_cluster, entrypoint, pack, variables
-from search.jobs.parcel import REPORT_FILE, unpacked
+from search.jobs.parcel import unpacked
 from search.record.home import Home
 from search.results import report
 from search.study import STUDY_FILE, Study, default_name
@@ -28,7 +28,7 @@ from trainable.terminal import visible_lines
 STOP = {"RAY_JOB_STOP_SIGNAL": "SIGINT", "RAY_JOB_STOP_WAIT_TIME_S": "60"}
 """The variables that tell Ray to stop a job by one Ctrl-C, then a minute in which the search ends cleanly."""
 STOP_SECONDS = 75.0
-FETCH_SECONDS = 300.0
+FETCH_SECONDS, STATUS_SECONDS = 300.0, 60.0
 
 
 def submit(study: Study, address: str, *, environment: Sequence[str] = (), download: bool = False) -> str:
@@ -125,10 +125,7 @@ def status(address: str, name: str | None = None) -> None:
         for line in last or [job.message or ""]:
             report.say(line)
         if (there := (job.metadata or {}).get(FOLDER)) is not None:
-            # one that has not begun has no folder yet, and nothing to show
-            with temporary_folder() as folder, contextlib.suppress(UserError):
-                _copy(jobs, job, there, folder / SEARCH)
-                print(visible_lines((folder / SEARCH / REPORT_FILE).read_text(encoding="utf-8")), end="")
+            print(visible_lines(_printed(jobs, job, "show", STATUS_SECONDS, "search", "show", there)), end="")
 
 
 def stop(address: str, name: str) -> str:
@@ -160,28 +157,34 @@ def fetch(address: str, name: str, out: Path | None = None, there: str | None = 
     folder = out or Path(name_in(there))
     if folder.exists() and (folder.is_file() or any(folder.iterdir())):
         raise UserError(f"{folder}: exists already; name another folder with -o")
-    names = _copy(jobs, job, there, folder)
+    names = unpacked(_printed(jobs, job, "fetch", FETCH_SECONDS, "search.jobs.parcel", there), folder)
     report.say(f"{folder}: {', '.join(sorted(names))}; `tunebook show {quote(str(folder))}` shows the search")
     return folder
 
 
-def _copy(jobs: Jobs, job: Any, there: str, folder: Path) -> list[str]:
-    """Copy a search, without its checkpoints, to a new folder here; return the files' names."""
-    name = job.submission_id
-    fetch_job = f"{name}-fetch-{secrets.token_hex(3)}"
+def _printed(jobs: Jobs, job: Any, what: str, seconds: float, *words: str) -> str:
+    """Return what `python -m WORDS` prints on the cluster of a search's job, as a job of its own.
+
+    Raises UserError where it takes more than so many seconds.
+    """
+    name = f"{job.submission_id}-{what}-{secrets.token_hex(3)}"
     with temporary_folder() as folder_sent:
         pack(folder_sent)
         runtime_env = {
             "working_dir": str(folder_sent),
             "env_vars": (job.runtime_env or {}).get("env_vars", {}),
         }
-        jobs.submit(entrypoint("search.jobs.parcel", there), fetch_job, runtime_env, {})
-    ended = jobs.ended(fetch_job, FETCH_SECONDS)
+        jobs.submit(entrypoint(*words), name, runtime_env, {})
+    ended = jobs.ended(name, seconds)
     if str(ended.status) not in ENDED:
-        raise UserError(f"{name}: packing its search took more than {FETCH_SECONDS:g} s: {ended.message}")
-    names = unpacked(jobs.log(fetch_job), folder)
-    jobs.forget(fetch_job)
-    return names
+        jobs.stop(name)
+        raise UserError(
+            f"{job.submission_id}: `{words[-2]}` of its search took more than {seconds:g} s on the cluster: "
+            f"{ended.message}"
+        )
+    text = jobs.log(name)
+    jobs.forget(name)
+    return text
 
 
 def _clock(milliseconds: int | None) -> str:

@@ -33,8 +33,8 @@ class Cursor(Spec):
     """The MLflow run of each trial, by trial number."""
     events: int = 0
     """This number of events from the journal's beginning need not be sent again."""
-    until: float | None = None
-    """The time of the last of them, in unix seconds; None where an earlier version has written this."""
+    seconds: float | None = None
+    """So long drivers had been at work then; None where an earlier version has written this."""
     files: dict[str, str] = Field(default_factory=dict)
     """The digests of the parent run's files as they were sent."""
     refused: int = 0
@@ -55,13 +55,13 @@ def read_cursor(folder: Path) -> Cursor | None:
         raise UserError(f"{file}: cannot be read: {why(error)}") from None
 
 
-def lacking_seconds(cursor: Cursor | None, began: float | None, latest: float) -> float | None:
-    """Returns of how many of its last seconds, up to its `latest` event, MLflow has nothing of a search.
+def lacking_seconds(cursor: Cursor | None, seconds: float) -> float | None:
+    """Returns of how many of the last of a search's seconds MLflow has nothing, all its drivers' together.
 
-    None where an earlier version has sent it, and before it `began`.
+    None where an earlier version has sent it.
     """
-    until = began if cursor is None else cursor.until
-    return None if until is None else max(0.0, latest - until)
+    sent = 0.0 if cursor is None else cursor.seconds
+    return None if sent is None else max(0.0, seconds - sent)
 
 
 def write_cursor(folder: Path, cursor: Cursor) -> None:

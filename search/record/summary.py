@@ -261,7 +261,7 @@ def summarise(
         turnaround=record.turnaround(until),
         machines=record.machines(until),
         left_out=record.left_out,
-        mlflow_lacks_seconds=lacking_seconds(sent, record.began, record.latest),
+        mlflow_lacks_seconds=lacking_seconds(sent, record.seconds(record.latest)),
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from search.deciding.budget import extended
 from search.deciding.finalists import final_of
@@ -53,9 +53,6 @@ from spaces.facts import Facts
 from trainable.data import DataSet
 from trainable.errors import UserError
 from trainable.stages import stage, waited_for, waited_seconds
-
-if TYPE_CHECKING:  # torch takes seconds to import
-    pass
 
 # How a driver ends. Three of the words are for a search that is interrupted, by SIGTERM, by the end of its
 # terminal (SIGHUP) or by a fault.
@@ -307,6 +304,9 @@ def _drive(
     study, home, folder = prepared.study, prepared.home, prepared.home.folder
     name = str(study.name)
     in_store = _in_store(home, lease)
+    store = None if home.store is None else home.store.uri
+    followed = Followed(folder, store, study, prepared.space, prepared.carried.model)
+    followed.tracker()  # its faults are told before anything begins
     switch = StopSwitch(deadline, lease)
     if switch.lost:
         raise UserError(f"{lease}: another driver has taken this search over")
@@ -328,7 +328,7 @@ def _drive(
         final = final_of(prepared.final.finalists, asked, prepared.pruning)
         logger.info("%s on %s, %s", name, hardware, installed)
         view = report.LiveView(asked, prepared.pruning, final, prepared.concurrent, folder)
-        with _following(prepared, switch, in_store) as following, switch.listening():
+        with _following(followed, switch, in_store) as following, switch.listening():
             with view:
                 _train(prepared, hardware, machines, ledger, switch, view, in_store)
             if switch.lost:  # this driver may write nothing of the search any more
@@ -424,16 +424,13 @@ def _in_store(home: Home, lease: Lease | None) -> InStore | None:
 
 
 @contextlib.contextmanager
-def _following(prepared: Prepared, switch: StopSwitch, in_store: InStore | None) -> Iterator[Following]:
-    """Send what the journal holds to MLflow and others in the block, and lets them catch up at its end.
+def _following(followed: Followed, switch: StopSwitch, in_store: InStore | None) -> Iterator[Following]:
+    """Send what the journal holds to MLflow and others in the block, and let them catch up at its end.
 
     They do not catch up where another driver has taken the search over: then the journal here is no longer
     the search's. A driver that takes over goes on from the store: what MLflow had beyond that would be there
     twice.
     """
-    home = prepared.home
-    store = None if home.store is None else home.store.uri
-    followed = Followed(home.folder, store, prepared.study, prepared.space, prepared.carried.model)
     if in_store is None:
         following = Following(followed)
     else:

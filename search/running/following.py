@@ -1,7 +1,7 @@
 """Sends a search to MLflow and to optuna-dashboard's database, from a process of its own.
 
-What is sent is read from the journal, so the driver has no part in it: at a hundred results a second MLflow
-takes more than a processor, and in the driver's process each decision would wait for it.
+What is sent is read from the journal, so the driver has no part in it: MLflow takes a processor at 30
+to 60 results a second, and in the driver's process each decision would wait for it.
 """
 
 from __future__ import annotations
@@ -9,17 +9,18 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import signal
+import select
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from search.followers.consumer import Backlog, Consumer
+from search.followers.consumer import Backlog
 from search.followers.mirror import Mirror
 from search.followers.tracker import Tracker
 from search.record.home import LOG_FILE, MIRROR_FILE, Home
@@ -41,8 +42,18 @@ if TYPE_CHECKING:  # torch takes seconds to import
 RECEIVERS = (Tracker.receiver, Mirror.receiver)
 TOLD_SECONDS = 0.5
 """So often the process is told what it may send, where that changes."""
-BEHIND_THE_DRIVER = 10
-"""Its niceness: slots wait for decisions, and nobody for MLflow. Ray's processes that train have 15."""
+STARTS = 3
+BEHIND_THE_DRIVER = 10  # its niceness: slots wait for decisions, nobody for MLflow; Ray's that train have 15
+ENDED, SILENT = "the process that sends has ended", "the process that sends has not answered in time"
+INSTALLED = str(Path(__file__).parents[2])  # where this program is, for a script that found it in its own way
+PROGRAM = """
+import signal, sys
+for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # they are for the driver, which then closes
+    signal.signal(each, signal.SIG_IGN)
+sys.path.append(sys.argv[2])
+from search.running.following import follow
+follow(int(sys.argv[1]))
+"""
 MARGIN_SECONDS = 10.0
 """For so long it is waited for beyond the time that it was given."""
 
@@ -79,7 +90,7 @@ def tracker_of(home: Home, study: Study, model: Carried | None = None) -> Tracke
 
 @dataclass(frozen=True)
 class Followed:
-    """Says what is followed: the first message to the process."""
+    """A search as its followers need it."""
 
     folder: Path
     store: str | None
@@ -87,143 +98,180 @@ class Followed:
     space: Space
     model: Carried | None
 
-    def followers(self) -> list[Consumer]:
+    def tracker(self) -> Tracker:
         home = Home(self.folder, None if self.store is None else Store(self.store))
-        return [tracker_of(home, self.study, self.model), Mirror(self.folder, self.study, self.space)]
+        return tracker_of(home, self.study, self.model)
+
+    def mirror(self) -> Mirror:
+        return Mirror(self.folder, self.study, self.space)
 
 
 @dataclass(frozen=True)
 class May:
-    """Says whether anything may be sent now, and of how many of the journal's first bytes."""
+    """Whether MLflow may be sent anything now, and of how many of the journal's first bytes."""
 
     send: bool = True
     until: int | None = None
 
 
 @dataclass(frozen=True)
-class Ask:
-    """Asks to send what the journal holds now, in so many seconds for each receiver.
+class Question:
+    """Asks MLflow to catch up with the journal, or, at the end, both receivers to get the `rest` of it."""
 
-    The answer is what is lacking then. One that is the `last` ends the process; without `rest`, at once.
-    """
-
-    seconds: float
-    last: bool = False
+    number: int
+    seconds: float  # for each receiver
+    is_last: bool = False
     rest: bool = True
 
 
 class Following:
-    """Runs the followers of a search in a process of their own until it is closed.
+    """Keeps a process at work that runs the followers of a search, until it is closed.
 
-    `may` says what may be sent, now; without it, everything may. No method raises: what went wrong is in the
-    backlogs, as what the receivers lacked when that was asked last.
+    `may` says what MLflow may be sent now; without it, everything. A process that ends is started again,
+    twice. Nothing raises: what went wrong is in the backlogs, which are known when it is closed.
     """
 
-    def __init__(self, followed: Followed, may: Callable[[], May] | None = None) -> None:
+    def __init__(self, followed: Followed, may: Callable[[], May] = May) -> None:
         self.backlogs: list[Backlog] = []
-        self._line, theirs = Pipe()
-        self._over = threading.Event()
-        self._says = threading.Lock()
+        self._followed, self._may = followed, may
+        self._told = May()
         self._process: subprocess.Popen[bytes] | None = None
-        command = [sys.executable, "-m", __name__, str(theirs.fileno())]
+        self._line: Connection | None = None
+        self._starts = self._questions = 0
+        self._is_over, self._has_begun = threading.Event(), threading.Event()
+        self._uses = threading.Lock()  # of the line and the process
+        self._keeper = threading.Thread(target=self._keep, name="keeps what follows", daemon=True)
+        self._keeper.start()
+
+    @property
+    def process_id(self) -> int | None:
+        """The process that sends; None before it has been started."""
+        return None if self._process is None else self._process.pid
+
+    def catch_up(self, seconds: float) -> None:
+        """Wait until MLflow has what the journal holds now, or has failed to get it."""
+        self._ask(seconds)
+
+    def close(self, seconds: float, *, rest: bool = True) -> None:
+        """Have the rest sent, and end the process; a slow receiver gets so many seconds, a dead one less."""
+        answer = self._ask(seconds, is_last=True, rest=rest)
+        self._is_over.set()
+        self._keeper.join(MARGIN_SECONDS)
+        if isinstance(answer, str):
+            answer = [Backlog(receiver, 0, answer) for receiver in RECEIVERS]
+        self.backlogs = answer
+        if self._line is not None:
+            self._line.close()
+        if self._process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(MARGIN_SECONDS)
+            self._process.kill()
+            self._process.wait()
+
+    def _ask(self, seconds: float, *, is_last: bool = False, rest: bool = True) -> list[Backlog] | str:
+        """Return what the receivers lack, or in words why nobody has answered."""
+        deadline = time.monotonic() + seconds * (len(RECEIVERS) if is_last else 1) + MARGIN_SECONDS
+        if not (self._has_begun.wait(MARGIN_SECONDS) and self._uses.acquire(timeout=MARGIN_SECONDS)):
+            return SILENT
         try:
+            if self._line is None:
+                return ENDED
+            self._questions += 1
+            self._say(Question(self._questions, seconds, is_last, rest))
+            while self._line.poll(max(0.0, deadline - time.monotonic())):
+                number, answer = self._line.recv()
+                if number == self._questions:  # else it is that of an earlier one, which was not waited for
+                    return list(answer)
+        except (OSError, EOFError):
+            return ENDED
+        else:
+            return SILENT
+        finally:
+            self._uses.release()
+
+    def _say(self, message: object) -> None:
+        """Send the process something small; raise OSError where it has ended, or reads nothing any more."""
+        if self._line is not None:
+            if not select.select([], [self._line], [], MARGIN_SECONDS)[1]:
+                raise OSError(SILENT)
+            self._line.send(message)
+
+    def _keep(self) -> None:
+        """Start the process, again if it ends, and tell it what may be sent."""
+        while not self._is_over.is_set():
+            if self._uses.acquire(timeout=TOLD_SECONDS):  # else a question is being answered
+                try:
+                    if self._process is None or self._process.poll() is not None:
+                        self._start()
+                    elif (now := self._may()) != self._told:
+                        self._say(now)
+                        self._told = now
+                except Exception as error:  # the search goes on
+                    logger.error("MLflow and %s: %s", MIRROR_FILE, error)
+                finally:
+                    self._has_begun.set()
+                    self._uses.release()
+            self._is_over.wait(TOLD_SECONDS)
+
+    def _start(self) -> None:
+        """Start the process, unless that has been done too often."""
+        if self._process is not None:
+            words = f"the process that sends has ended, with code {self._process.returncode}"
+            logger.error("MLflow and %s: %s", MIRROR_FILE, words)
+        if self._starts == STARTS:
+            self._is_over.set()
+            self._line = None
+            return
+        self._starts += 1
+        self._line, theirs = Pipe()
+        with theirs:  # closed before anything is sent: else nobody would notice that the process has ended
             self._process = subprocess.Popen(
-                command,
+                [sys.executable, "-P", "-c", PROGRAM, str(theirs.fileno()), INSTALLED],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
+                start_new_session=True,  # Ctrl-C is for the driver, which then closes
             )
-            self._say(followed)
-        except OSError as error:
-            self._lacks(f"no process that sends could be started: {error.strerror}")
-        finally:
-            theirs.close()
-        if may is not None:
-            threading.Thread(target=self._tell, args=(may,), name="what may be sent", daemon=True).start()
-
-    @property
-    def process_id(self) -> int | None:
-        """The process that sends; None where it could not be started."""
-        return None if self._process is None else self._process.pid
-
-    def catch_up(self, seconds: float) -> None:
-        """Wait until the receivers have what the journal holds now, or have failed to get it."""
-        self._ask(Ask(seconds))
-
-    def close(self, seconds: float, *, rest: bool = True) -> None:
-        """Have the rest sent, and end the process; a slow receiver gets so many seconds, a dead one less."""
-        self._over.set()
-        self._ask(Ask(seconds, last=True, rest=rest))
-        self._line.close()
-        if self._process is not None:
-            try:
-                self._process.wait(MARGIN_SECONDS)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-
-    def _ask(self, question: Ask) -> None:
-        try:
-            self._say(question)
-            if self._line.poll(question.seconds * len(RECEIVERS) + MARGIN_SECONDS):
-                self.backlogs = self._line.recv()
-            else:
-                self._lacks("has not answered in time")
-        except (OSError, EOFError):
-            self._lacks("the process that sends has ended")
-
-    def _say(self, message: Followed | May | Ask) -> None:
-        with self._says:
-            self._line.send(message)
-
-    def _lacks(self, why: str) -> None:
-        if not any(backlog.error for backlog in self.backlogs):
-            logger.error("MLflow and %s: %s", MIRROR_FILE, why)
-            self.backlogs = [Backlog(each, 0, why) for each in RECEIVERS]
-
-    def _tell(self, may: Callable[[], May]) -> None:
-        told = None
-        while not self._over.wait(TOLD_SECONDS):
-            if (now := may()) != told:
-                told = now
-                with contextlib.suppress(OSError):  # the next question says that the process has ended
-                    self._say(now)
+        self._told = self._may()
+        self._line.send((self._followed, self._told))
 
 
-def follow(line: Connection) -> None:
-    """Do the work of `Following` in its process: it ends when the driver says so, or has died."""
-    followed: Followed = line.recv()
-    may, followers = May(), followed.followers()
+def follow(handle: int) -> None:
+    """Do the work of `Following` in its process, through a file handle that the driver has opened.
 
-    def answer(question: Ask) -> None:
-        if question.last:
-            line.send([each.close(question.seconds, rest=question.rest) for each in followers])
-            os._exit(0)  # a delivery that has not ended by now is left to `tunebook sync`
-        line.send([each.catch_up(question.seconds) for each in followers])
-
-    with logging_to(followed.folder / LOG_FILE):
-        for each in followers:
-            each.start(lambda: may.send, lambda: may.until)
-        while True:
-            match line.recv():
-                case May() as may:
-                    pass
-                case Ask() as question:  # what may be sent may change before it is answered
-                    threading.Thread(target=answer, args=(question,), daemon=True).start()
-
-
-def main(handle: int) -> None:
-    """Follow what is asked for through a file handle that the driver has opened."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # the driver is told, too, and closes
-        signal.signal(number, signal.SIG_IGN)
+    It ends when the driver says so, or has died: then the next driver, or `tunebook sync`, sends the rest.
+    """
     os.nice(BEHIND_THE_DRIVER)
+    line = Connection(handle)
     with contextlib.suppress(EOFError, OSError):
-        follow(Connection(handle))
-    os._exit(0)  # the driver has died: what it has left is sent when the search goes on
+        followed, may = line.recv()
+        with logging_to(followed.folder / LOG_FILE):
+            try:
+                _follow(line, followed, may)
+            except (EOFError, OSError):
+                raise
+            except Exception:
+                logger.exception("MLflow and %s", MIRROR_FILE)
+    os._exit(0)
 
 
-if __name__ == "__main__":
-    from search.running import following  # messages are of its classes
+def _follow(line: Connection, followed: Followed, may: May) -> None:
+    tracker, mirror = followed.tracker(), followed.mirror()
 
-    following.main(int(sys.argv[1]))
+    def answer(question: Question) -> None:
+        if not question.is_last:
+            line.send((question.number, [tracker.catch_up(question.seconds)]))
+            return
+        left = [each.close(question.seconds, rest=question.rest) for each in (tracker, mirror)]
+        line.send((question.number, left))
+        os._exit(0)  # a delivery that has not ended by now is left to `tunebook sync`
+
+    tracker.start(lambda: may.send, lambda: may.until)
+    mirror.start(lambda: may.send)
+    while True:
+        match line.recv():
+            case May() as may:
+                pass
+            case Question() as question:  # what may be sent may change before it is answered
+                threading.Thread(target=answer, args=(question,), daemon=True).start()

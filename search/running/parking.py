@@ -126,7 +126,7 @@ class Parking:
         return self._places.get(trial.trial_id, ())
 
     def came(self, name: str) -> bool:
-        """Say whether the process of a trial has come to run; `name` is Ray's."""
+        """Whether the process of a trial has come to run, also if it did not answer; `name` is Ray's."""
         return name in self._places
 
     def started(self, trial: Trial, ranks: tuple[Place, ...]) -> None:

@@ -325,7 +325,7 @@ class LedgerCallback(Scratch, tune.Callback):  # type: ignore[misc]
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         """Enters that an attempt failed, and whether another one follows. If no trial is to blame, the whole
         search stops. A process that ends while it is parked, or waits, was no attempt, nor was one that its
-        machine took away before it came to run."""
+        machine took away before it came to run; that counts as a loss of its machine."""
         trial.run_metadata.pickled_error_filename = None  # Ray would unpickle it when the search ends
         if self._parking.has(trial.trial_id):
             self._parking.leave(trial.trial_id)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +44,12 @@ def amazon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str
     monkeypatch.setenv("MOTO_IAM_LOAD_MANAGED_POLICIES", "true")  # Amazon's own, which the head's role gets
     (tmp_path / ".ray").mkdir()
     (tmp_path / ".ray" / "auth_token").write_text("0123456789abcdef" * 4)
-    own = {"AWS_DEFAULT_REGION": REGION, "HOME": str(tmp_path), "RAY_AUTH_MODE": "token"}
+    ssh = tmp_path / "bin" / "ssh"  # the addresses of these machines are those of others
+    ssh.parent.mkdir()
+    ssh.write_text("#!/bin/sh\nexit 255\n")
+    ssh.chmod(0o755)
+    path = f"{ssh.parent}:{os.environ['PATH']}"
+    own = {"PATH": path, "AWS_DEFAULT_REGION": REGION, "HOME": str(tmp_path), "RAY_AUTH_MODE": "token"}
     with s3_server() as server:
         yield {**os.environ, **own, "AWS_ENDPOINT_URL": f"http://{server.address}"}
 
@@ -57,11 +64,14 @@ def test_machines_are_asked_for_as_the_file_says(
     log = tmp_path / "up.log"
     with log.open("w") as said:
         command = [str(Path(sys.executable).with_name("ray")), "up", "-y", "--no-config-cache", str(LAUNCHER)]
-        up = subprocess.Popen(command, env=amazon, stdout=said, stderr=subprocess.STDOUT)
+        up = subprocess.Popen(
+            command, env=amazon, stdout=said, stderr=subprocess.STDOUT, start_new_session=True
+        )
     try:
         wait_until(lambda: "SSH" in log.read_text() or up.poll() is not None, fault=log.read_text)
     finally:
-        up.kill()
+        with suppress(ProcessLookupError):
+            os.killpg(up.pid, signal.SIGKILL)
         up.wait()
     subprocess.run([sys.executable, "-c", ADD_WORKER, str(LAUNCHER)], env=amazon, check=True)
     machines = by_kind(ec2)

@@ -81,7 +81,10 @@ def parse_setting(text: str, example: str = "optimizer.lr=0.1") -> tuple[str, An
 
 
 def to_yaml(tree: Mapping[str, Any], comments: Mapping[str, str]) -> str:
-    """Returns nested plain data as YAML, with a comment beside each value whose dotted path has one."""
+    """Returns nested plain data as YAML, with a comment beside each value whose dotted path has one.
+
+    Names are words, and values what JSON has.
+    """
     return "".join(_entries(tree, comments, ())) or "{}\n"
 
 

@@ -106,7 +106,7 @@ def test_a_finished_search_in_json_has_every_field_that_is_promised() -> None:
         objective="val_accuracy",
         epochs=EPOCHS,
         locked=False,
-        sent=Cursor(uri="", experiment="", run_ids={0: "abc"}, until=3.0),
+        sent=Cursor(uri="", experiment="", run_ids={0: "abc"}, seconds=3.0),
     )
     metrics = epoch_result(1, 0.25).metrics()
     trial: dict[str, Any] = {
