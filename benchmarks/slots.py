@@ -52,6 +52,7 @@ from search.running.driver import make_ledger
 from search.running.following import Followed, Following
 from search.running.room import FixedRoom
 from search.running.switch import StopSwitch
+from tests.integration.processes import processor_seconds
 from trainable.tune.place import Place
 
 SLOTS, TRIALS = (16, 64, 256), 5_000
@@ -220,8 +221,7 @@ def summary(seconds: Sequence[float]) -> dict[str, float]:
 def seconds_spent(following: Following) -> dict[str, float]:
     """Return the processor seconds of the driver, of its thread that decides, and of what follows it."""
     decides = time.clock_gettime(time.pthread_getcpuclockid(threading.main_thread().ident or 0))
-    user, system = Path(f"/proc/{following.process_id}/stat").read_text().rpartition(")")[2].split()[11:13]
-    followers = (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+    followers = processor_seconds(following.process_id or 0)
     return {"decisions": decides, "driver": time.process_time(), "followers": followers}
 
 
@@ -280,12 +280,12 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=TRIALS)
     parser.add_argument("--one", type=int, help="run the search of so many slots alone")
     options = parser.parse_args()
-    if options.trials < max(options.slots):
-        parser.error("fewer trials than slots never fill these")
     if options.one:
         with tempfile.TemporaryDirectory() as folder:
             print(json.dumps(measured(options.one, options.trials, Path(folder))))
         return
+    if options.trials < max(options.slots):
+        parser.error("fewer trials than slots never fill these")
     runs = [
         ({"slots": slots, "trials": options.trials}, partial(in_own_process, slots, options.trials))
         for slots in options.slots

@@ -179,8 +179,7 @@ def _printed(jobs: Jobs, job: Any, what: str, seconds: float, *words: str) -> st
     if str(ended.status) not in ENDED:
         jobs.stop(name)
         raise UserError(
-            f"{job.submission_id}: `{words[-2]}` of its search took more than {seconds:g} s on the cluster: "
-            f"{ended.message}"
+            f"{job.submission_id}: `{what}` took more than {seconds:g} s on the cluster: {ended.message}"
         )
     text = jobs.log(name)
     jobs.forget(name)

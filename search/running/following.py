@@ -177,7 +177,7 @@ class Following:
             if self._line is None:
                 return ENDED
             self._questions += 1
-            self._say(Question(self._questions, seconds, is_last, rest))
+            _say(self._line, Question(self._questions, seconds, is_last, rest))
             while self._line.poll(max(0.0, deadline - time.monotonic())):
                 number, answer = self._line.recv()
                 if number == self._questions:  # else it is that of an earlier one, which was not waited for
@@ -189,13 +189,6 @@ class Following:
         finally:
             self._uses.release()
 
-    def _say(self, message: object) -> None:
-        """Send the process something small; raise OSError where it has ended, or reads nothing any more."""
-        if self._line is not None:
-            if not select.select([], [self._line], [], MARGIN_SECONDS)[1]:
-                raise OSError(SILENT)
-            self._line.send(message)
-
     def _keep(self) -> None:
         """Start the process, again if it ends, and tell it what may be sent."""
         while not self._is_over.is_set():
@@ -203,8 +196,8 @@ class Following:
                 try:
                     if self._process is None or self._process.poll() is not None:
                         self._start()
-                    elif (now := self._may()) != self._told:
-                        self._say(now)
+                    elif self._line is not None and (now := self._may()) != self._told:
+                        _say(self._line, now)
                         self._told = now
                 except Exception as error:  # the search goes on
                     logger.error("MLflow and %s: %s", MIRROR_FILE, error)
@@ -235,6 +228,13 @@ class Following:
             )
         self._told = self._may()
         self._line.send((self._followed, self._told))
+
+
+def _say(line: Connection, message: May | Question) -> None:
+    """Send the process something small; raise OSError where it has ended, or reads nothing any more."""
+    if not select.select([], [line], [], MARGIN_SECONDS)[1]:
+        raise OSError(SILENT)
+    line.send(message)
 
 
 def follow(handle: int) -> None:

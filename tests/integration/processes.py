@@ -32,6 +32,11 @@ def processor_seconds(pid: int) -> float:
     return (int(times[11]) + int(times[12])) / os.sysconf("SC_CLK_TCK") if times else 0.0
 
 
+def has_ended(pid: int) -> bool:
+    """Returns whether a process is gone, or dead and not yet waited for."""
+    return _read(pid, "stat").rpartition(")")[2].split()[:1] in ([], ["Z"])
+
+
 def is_below(pid: int, ancestor: int) -> bool:
     """Says whether a process was started by another one, or by what that one started."""
     while pid > 1 and pid != ancestor:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from search.retraining.processes import in_processes
+from tests.integration.processes import has_ended
 from tests.waiting import wait_until
 from trainable.processes import ended_by_signals
 from trainable.recipe import Recipe
@@ -153,14 +154,6 @@ def test_runs_end_with_the_process_that_trains_them_and_leave_nothing(
     assert trains.wait() == code
     wait_until(lambda: has_ended(int(begun.read_text())))
     assert not list((tmp_path / "temporary").iterdir())
-
-
-def has_ended(pid: int) -> bool:
-    """Returns whether a process is gone, or dead and not yet waited for."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
 
 
 @pytest.mark.slow("starts processes")

@@ -13,6 +13,7 @@ import pytest
 from search.record.cursor import read_cursor
 from search.running import following as following_module
 from search.running.following import RECEIVERS, Followed, Following, May, Question
+from tests.integration.processes import has_ended
 from tests.search.followers.small_tracking import a_search, storage_with_database, study_in, write
 from tests.search.reporting.test_importances import small_space
 from tests.waiting import wait_until
@@ -59,7 +60,8 @@ def test_what_the_journal_holds_is_sent_and_the_process_ends(
     assert cursor is not None
     assert cursor.events == len(events)
     assert cursor.seconds == pytest.approx(events[-1].time - events[0].time)
-    assert not is_alive(following.process_id)
+    assert following.process_id is not None
+    assert has_ended(following.process_id)
 
 
 def test_nothing_is_sent_that_may_not_be(folder: Path, follow: Callable[..., Following]) -> None:
@@ -110,7 +112,8 @@ def test_an_answer_that_was_not_waited_for_is_none_to_the_next_question(
     started(following)
     with following._uses:
         following._questions += 1
-        following._say(Question(following._questions, 0.0))
+        assert following._line is not None
+        following._line.send(Question(following._questions, 0.0))
     write(folder, a_search(folder))
     following.close(60.0)
     assert following.backlogs[0].complete
@@ -124,22 +127,10 @@ def test_a_driver_that_dies_takes_the_process_with_it(folder: Path, follow: Call
     following._keeper.join()
     assert following._line is not None
     following._line.close()  # as its end does
-    wait_until(lambda: not is_alive(process))
+    wait_until(lambda: has_ended(process))
 
 
 def started(following: Following) -> int:
     """Return the process that sends, once there is one."""
     wait_until(lambda: following.process_id is not None)
     return following.process_id or -1
-
-
-def is_alive(process: int | None) -> bool:
-    """Return whether a child of this process goes on; one that has ended and was not waited for does not."""
-    try:
-        return f"{process} (" in Path(f"/proc/{process}/stat").read_text() and not is_zombie(process)
-    except FileNotFoundError:
-        return False
-
-
-def is_zombie(process: int | None) -> bool:
-    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
