@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
+from search.study import STUDY_FILE
 from tests.deploy_files import DEPLOY, ROOT, read
 from tests.integration.small_searches import digits_study
 from tests.waiting import PATIENCE_SECONDS, wait_until
@@ -29,11 +30,8 @@ BUILD_SECONDS = 800.0
 TOKEN = "0123456789abcdef" * 4
 # No network or limit is made that a container of a CI machine could not have
 RUN = ("--network=host", "--ulimit=nofile=1024:4096", "--ulimit=nproc=30000:30000")
-PORT = 26379
-START = {
-    "head": f"ray start --head --port={PORT} --num-cpus=0 --include-dashboard=false --block",
-    "worker": f"ray start --address=127.0.0.1:{PORT} --num-cpus=1 --block",
-}
+PORT = 26379  # Ray's own may be taken on this machine
+
 CERTIFICATES = Path("/usr/local/share/ca-certificates")
 
 
@@ -70,6 +68,7 @@ def shared(tmp_path: Path) -> Path:
     study = digits_study(Path("/shared/searches"), name="mine", budget__trials=2, budget__epochs=1)
     own = {"scheduler.kind": "none", "concurrent": None, "tracking.uri": "sqlite:////home/tunebook/mlflow.db"}
     study.with_values(own).write(folder)
+    (folder / STUDY_FILE).chmod(0o644)  # a study may name a secret, so only its owner reads it
     return folder
 
 
@@ -91,11 +90,11 @@ def test_a_search_in_one_container_is_owned_by_its_user(image: str, shared: Path
 
 def test_a_search_over_two_containers(image: str, shared: Path, started: list[str]) -> None:
     secret = ("--env=RAY_AUTH_MODE=token", f"--env=RAY_AUTH_TOKEN={TOKEN}")
-    for name, command in START.items():
+    for name, command in start(PORT, "127.0.0.1").items():
         own = ("--name", f"tb-{name}", *RUN, *secret, f"--volume={shared}:/shared")
         started.append(f"tb-{name}")
         podman("run", "--detach", *own, image, *command.split())
-    wait_until(lambda: nodes("tb-head") == 2, every=1.0, fault=lambda: podman("logs", "tb-head"))
+    wait_until(lambda: nodes("tb-head", PORT) == 2, every=1.0, fault=lambda: podman("logs", "tb-head"))
     search = ("search", "/shared/study.yaml", "--address", f"127.0.0.1:{PORT}")
     assert "[2/2]" in podman("exec", "tb-head", "tunebook", *search)
 
@@ -108,17 +107,19 @@ def test_the_pods_of_the_ray_job_run_as_they_are_written(image: str, shared: Pat
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "tunebook-study"}, "data": study}
     ]
     groups = {"head": cluster["headGroupSpec"], "worker": cluster["workerGroupSpecs"][0]}
-    for name, group in groups.items():
-        trees.append(pod(f"tb-{name}", group["template"]["spec"], START[name], image, shared))
+    (port,) = (each["containerPort"] for each in ports(groups["head"]) if each["name"] == "gcs-server")
+    for name, command in start(port, "tb-head").items():
+        trees.append(pod(f"tb-{name}", groups[name]["template"]["spec"], command, image, shared))
     head = "tb-head-ray-head"
     try:
         podman("kube", "play", "-", given=yaml.safe_dump_all(trees))
-        wait_until(lambda: nodes(head) == 2, every=1.0, fault=lambda: podman("logs", head))
-        search = ("search", "/etc/tunebook/study.yaml", "--address", f"127.0.0.1:{PORT}")
+        wait_until(lambda: nodes(head, port) == 2, every=1.0, fault=lambda: podman("logs", head))
+        search = ("search", "/etc/tunebook/study.yaml", "--address", f"tb-head:{port}")
         assert "[2/2]" in podman("exec", head, "tunebook", *search)
         assert podman("exec", head, "id", "--user").strip() == "1000"
     finally:
-        podman("kube", "down", "-", given=yaml.safe_dump_all(trees))
+        subprocess.run(["podman", "pod", "rm", "--force", "--ignore", "tb-head", "tb-worker"], check=False)
+        subprocess.run(["podman", "volume", "rm", "--force", "tunebook-study"], check=False)
     assert (shared / "searches/mine/best.yaml").stat().st_uid == 1000
 
 
@@ -139,15 +140,28 @@ def pod(name: str, spec: Mapping[str, Any], command: str, image: str, shared: Pa
         else each
         for each in spec["volumes"]
     ]
-    host = {"hostNetwork": True, "securityContext": spec["securityContext"]}
-    whole = {**host, "containers": [made], "volumes": volumes}
+    whole = {"securityContext": spec["securityContext"], "containers": [made], "volumes": volumes}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": whole}
 
 
-def nodes(head: str) -> int:
+def start(port: int, head: str) -> dict[str, str]:
+    """Return how Ray starts on a head and on a worker that finds it at this address."""
+    return {
+        "head": f"ray start --head --port={port} --num-cpus=0 --include-dashboard=false --block",
+        "worker": f"ray start --address={head}:{port} --num-cpus=1 --block",
+    }
+
+
+def ports(group: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the ports that a group's pods open."""
+    opened: list[dict[str, Any]] = group["template"]["spec"]["containers"][0]["ports"]
+    return opened
+
+
+def nodes(head: str, port: int) -> int:
     """Return how many machines the cluster of a container has."""
     asked = subprocess.run(
-        ["podman", "exec", head, "ray", "status", f"--address=127.0.0.1:{PORT}"],
+        ["podman", "exec", head, "bash", "-c", f"ray status --address=$(hostname -i | cut -d' ' -f1):{port}"],
         capture_output=True,
         text=True,
         check=False,
