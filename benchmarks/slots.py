@@ -63,6 +63,19 @@ STARTED_BY_FOURS = {
     "RAY_worker_maximum_startup_concurrency": "4",
 }
 CATCH_UP_SECONDS = 1200.0
+BENDS: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
+    "MLflow is half a minute behind, or more": lambda run: run["mlflow"]["lag"]["worst"] >= 30,
+    "driver and sender together need a processor, or more": lambda run: (
+        run["cpu_seconds"]["driver"] + run["cpu_seconds"]["followers"] >= run["wall_seconds"]
+    ),
+    "a decision takes a tenth of an epoch or more, in the median": lambda run: (
+        run["waits"]["decision"]["median"] >= EPOCH_SECONDS / 10
+    ),
+    "slots give less than nine tenths of their results": lambda run: (
+        run["results"] / run["wall_seconds"] < 0.9 * run["setting"]["slots"] / EPOCH_SECONDS
+    ),
+}
+"""What is too much of a search, in words."""
 
 
 def sleeping(epoch: Mapping[str, Any], gate: Path, place: Mapping[str, Any]) -> type[tune.Trainable]:
@@ -236,7 +249,7 @@ def in_own_process(slots: int, trials: int) -> dict[str, Any]:
 
 def page(runs: Sequence[Mapping[str, Any]], where: Mapping[str, Any]) -> str:
     """Return the page of all searches."""
-    rows = "".join(map(row, sorted(runs, key=lambda run: run["setting"]["slots"])))
+    ordered = sorted(runs, key=lambda run: run["setting"]["slots"])
     head = (
         "slots",
         "trials",
@@ -255,8 +268,19 @@ def page(runs: Sequence[Mapping[str, Any]], where: Mapping[str, Any]) -> str:
         f"Searches of trials that sleep {EPOCH_SECONDS:g} s an epoch, once all slots have started. Seconds "
         "are median / 99th of a hundred / worst; shares are of one processor. Asked is how many results a "
         "second the slots would give if they never waited.\n\n"
-        f"| {' | '.join(head)} |\n|{'-|' * len(head)}\n{rows}\n{described(where)}"
+        f"| {' | '.join(head)} |\n|{'-|' * len(head)}\n{''.join(map(row, ordered))}\n"
+        f"## What bends first\n\n{''.join(bends(ordered))}\n{described(where)}"
     )
+
+
+def bends(ordered: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a line for each thing that may be too much, those that few slots bend first."""
+    least = {
+        what: next((run["setting"]["slots"] for run in ordered if is_so(run)), math.inf)
+        for what, is_so in BENDS.items()
+    }
+    for what, slots in sorted(least.items(), key=lambda pair: pair[1]):
+        yield f"- {what}: {'at none of these' if slots == math.inf else f'from {slots} slots on'}\n"
 
 
 def row(run: Mapping[str, Any]) -> str:

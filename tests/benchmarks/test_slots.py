@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slots import page, row, summary
+from slots import bends, page, row, summary
 
 
 def run(slots: int) -> dict[str, object]:
@@ -32,3 +32,14 @@ def test_searches_are_in_the_order_of_their_slots() -> None:
 
 def test_a_summary_is_the_median_the_99th_and_the_worst() -> None:
     assert summary([float(each) for each in range(101)]) == {"median": 50.0, "p99": 99.0, "worst": 100.0}
+
+
+def test_what_few_slots_bend_comes_first() -> None:
+    quick, slow = run(16), {**run(64), "results": 6000}
+    slow["mlflow"] = {"lag": {"median": 1.0, "p99": 30.0, "worst": 31.0}}
+    assert list(bends([quick, slow])) == [
+        "- driver and sender together need a processor, or more: from 16 slots on\n",
+        "- MLflow is half a minute behind, or more: from 64 slots on\n",
+        "- slots give less than nine tenths of their results: from 64 slots on\n",
+        "- a decision takes a tenth of an epoch or more, in the median: at none of these\n",
+    ]
