@@ -82,7 +82,7 @@ BENDS: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
 def sleeping(epoch: Mapping[str, Any], gate: Path, place: Mapping[str, Any]) -> type[tune.Trainable]:
     """Return what a slot runs: it reports copies of `epoch`, the first when there is a file `gate`/go.
 
-    A class of a function travels by value, so a slot imports Ray alone, and 256 of them fit this machine.
+    A class of a function travels by value, so a slot imports Ray alone, and takes about 0.1 GB.
     """
 
     class Sleeping(tune.Trainable):  # type: ignore[misc]  # ray ships no types

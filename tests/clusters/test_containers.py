@@ -1,6 +1,7 @@
 """Builds the image of deploy/Dockerfile, searches in containers of it, and runs the pods of rayjob.yaml.
 
-No registry is asked: the image that it builds on must be there, such as `podman pull` brings it.
+No registry is asked: the image that it builds on must be there, such as `podman pull` brings it; so nothing
+here fails where podman is missing. Pods need netavark and catatonit, which podman's packages recommend.
 """
 
 from __future__ import annotations
@@ -31,7 +32,6 @@ TOKEN = "0123456789abcdef" * 4
 # No network or limit is made that a container of a CI machine could not have
 RUN = ("--network=host", "--ulimit=nofile=1024:4096", "--ulimit=nproc=30000:30000")
 PORT = 26379  # Ray's own may be taken on this machine
-
 CERTIFICATES = Path("/usr/local/share/ca-certificates")
 
 
@@ -90,12 +90,13 @@ def test_a_search_in_one_container_is_owned_by_its_user(image: str, shared: Path
 
 def test_a_search_over_two_containers(image: str, shared: Path, started: list[str]) -> None:
     secret = ("--env=RAY_AUTH_MODE=token", f"--env=RAY_AUTH_TOKEN={TOKEN}")
-    for name, command in start(PORT, "127.0.0.1").items():
+    address = f"127.0.0.1:{PORT}"
+    for name, command in start(address).items():
         own = ("--name", f"tb-{name}", *RUN, *secret, f"--volume={shared}:/shared")
         started.append(f"tb-{name}")
         podman("run", "--detach", *own, image, *command.split())
-    wait_until(lambda: nodes("tb-head", PORT) == 2, every=1.0, fault=lambda: podman("logs", "tb-head"))
-    search = ("search", "/shared/study.yaml", "--address", f"127.0.0.1:{PORT}")
+    wait_until(lambda: nodes("tb-head", address) == 2, every=1.0, fault=lambda: podman("logs", "tb-head"))
+    search = ("search", "/shared/study.yaml", "--address", address)
     assert "[2/2]" in podman("exec", "tb-head", "tunebook", *search)
 
 
@@ -107,17 +108,19 @@ def test_the_pods_of_the_ray_job_run_as_they_are_written(image: str, shared: Pat
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "tunebook-study"}, "data": study}
     ]
     groups = {"head": cluster["headGroupSpec"], "worker": cluster["workerGroupSpecs"][0]}
-    (port,) = (each["containerPort"] for each in ports(groups["head"]) if each["name"] == "gcs-server")
-    for name, command in start(port, "tb-head").items():
+    (container,) = groups["head"]["template"]["spec"]["containers"]
+    (port,) = (each["containerPort"] for each in container["ports"] if each["name"] == "gcs-server")
+    address = f"tb-head:{port}"
+    for name, command in start(address).items():
         trees.append(pod(f"tb-{name}", groups[name]["template"]["spec"], command, image, shared))
     head = "tb-head-ray-head"
     try:
         podman("kube", "play", "-", given=yaml.safe_dump_all(trees))
-        wait_until(lambda: nodes(head, port) == 2, every=1.0, fault=lambda: podman("logs", head))
-        search = ("search", "/etc/tunebook/study.yaml", "--address", f"tb-head:{port}")
+        wait_until(lambda: nodes(head, address) == 2, every=1.0, fault=lambda: podman("logs", head))
+        search = ("search", "/etc/tunebook/study.yaml", "--address", address)
         assert "[2/2]" in podman("exec", head, "tunebook", *search)
         assert podman("exec", head, "id", "--user").strip() == "1000"
-    finally:
+    finally:  # where `kube play` has failed, some are not there
         subprocess.run(["podman", "pod", "rm", "--force", "--ignore", "tb-head", "tb-worker"], check=False)
         subprocess.run(["podman", "volume", "rm", "--force", "tunebook-study"], check=False)
     assert (shared / "searches/mine/best.yaml").stat().st_uid == 1000
@@ -144,24 +147,19 @@ def pod(name: str, spec: Mapping[str, Any], command: str, image: str, shared: Pa
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": whole}
 
 
-def start(port: int, head: str) -> dict[str, str]:
+def start(address: str) -> dict[str, str]:
     """Return how Ray starts on a head and on a worker that finds it at this address."""
+    port = address.partition(":")[2]
     return {
         "head": f"ray start --head --port={port} --num-cpus=0 --include-dashboard=false --block",
-        "worker": f"ray start --address={head}:{port} --num-cpus=1 --block",
+        "worker": f"ray start --address={address} --num-cpus=1 --block",
     }
 
 
-def ports(group: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the ports that a group's pods open."""
-    opened: list[dict[str, Any]] = group["template"]["spec"]["containers"][0]["ports"]
-    return opened
-
-
-def nodes(head: str, port: int) -> int:
-    """Return how many machines the cluster of a container has."""
+def nodes(head: str, address: str) -> int:
+    """Return how many machines the cluster of a container has, which finds it at this address."""
     asked = subprocess.run(
-        ["podman", "exec", head, "bash", "-c", f"ray status --address=$(hostname -i | cut -d' ' -f1):{port}"],
+        ["podman", "exec", head, "ray", "status", f"--address={address}"],
         capture_output=True,
         text=True,
         check=False,
