@@ -36,8 +36,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
-from ray import tune
+import ray
+from ray.air.execution._internal import RayActorManager
+from ray.tune.execution import tune_controller
 
 from epoch_results import epoch_result
 from noop import prepared_search
@@ -79,28 +82,23 @@ BENDS: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
 """What is too much of a search, in words."""
 
 
-def sleeping(epoch: Mapping[str, Any], gate: Path, place: Mapping[str, Any]) -> type[tune.Trainable]:
+def sleeping(epoch: Mapping[str, Any], gate: Path) -> type:
     """Return what a slot runs: it reports copies of `epoch`, the first when there is a file `gate`/go.
 
-    A class of a function travels by value, so a slot imports Ray alone, and takes about 0.1 GB.
+    It has what Tune calls of a Trainable, and is none: a class of a function travels by value, so a slot
+    imports neither Tune nor torch, and 256 of them fit into a machine's memory.
     """
 
-    class Sleeping(tune.Trainable):  # type: ignore[misc]  # ray ships no types
-        def setup(self, config: dict[str, Any], seat: None = None) -> None:
+    class Sleeping:
+        def __init__(self, trial: int) -> None:
             self._returned: float | None = None
-            self.reset_config(config)
+            self.reset(trial)
 
-        def reset_config(self, new_config: dict[str, Any]) -> bool:
-            self._epoch, self._trial = 0, new_config["trial"]
+        def reset(self, trial: int) -> bool:
+            self._epoch, self._trial = 0, trial
             return True
 
-        def places(self) -> tuple[Any, ...]:
-            return (Place(**{**place, "process": os.getpid()}),)
-
-        def let_go(self) -> None:
-            pass
-
-        def step(self) -> dict[str, Any]:
+        def train(self) -> dict[str, Any]:
             waited = None if self._returned is None else time.time() - self._returned
             if waited is None:
                 (gate / str(os.getpid())).touch()
@@ -112,9 +110,36 @@ def sleeping(epoch: Mapping[str, Any], gate: Path, place: Mapping[str, Any]) -> 
             tree = {**epoch, "epoch": self._epoch, "val_accuracy": score}
             was = "next trial" if self._epoch == 1 else "next epoch"
             self._returned = time.time()
-            return {"epochs": [tree], "sent": self._returned, "waited": waited, "was": was}
+            told = {"epochs": [tree], "sent": self._returned, "waited": waited, "was": was}
+            return {**told, "done": False, "training_iteration": self._epoch}
+
+        def places(self) -> tuple[Place, ...]:
+            return (Place(machine="here", address="127.0.0.1", node="n", process=os.getpid()),)
+
+        def get_auto_filled_metrics(self, debug_metrics_only: bool) -> dict[str, Any]:
+            return {}
+
+        def stop(self) -> None:
+            pass
 
     return Sleeping
+
+
+def starts(slot: type) -> type[RayActorManager]:
+    """Return what starts a `slot` for each trial, and sends it nothing that would import Tune there."""
+    process = ray.remote(slot)
+
+    class Starts(RayActorManager):  # type: ignore[misc]  # ray ships no types
+        def add_actor(self, cls: Any, kwargs: Mapping[str, Any], resource_request: Any, **then: Any) -> Any:
+            return super().add_actor(process, {"trial": kwargs["config"]["trial"]}, resource_request, **then)
+
+        def schedule_actor_task(
+            self, tracked_actor: Any, method_name: str, args: Any = (), kwargs: Any = None, **then: Any
+        ) -> Any:
+            args = tuple(config["trial"] for config in args)
+            return super().schedule_actor_task(tracked_actor, method_name, args, **then)
+
+    return Starts
 
 
 @dataclass
@@ -198,14 +223,12 @@ def measured(slots: int, trials: int, folder: Path) -> dict[str, Any]:
                 (gate / "go").touch()
             view.update()
 
-        trial = sleeping(
-            epoch_result().tree(), gate, {"machine": "here", "address": "127.0.0.1", "node": "n"}
-        )
         with (
+            patch.object(tune_controller, "RayActorManager", starts(sleeping(epoch_result().tree(), gate))),
             local_ray(Hardware((Node(slots, 0),)), StopSwitch()),
             lag_watched(home.folder, times, lambda: began < math.inf, lags),
         ):
-            raytune.run_trials(prepared, ledger, StopSwitch(), progress, FixedRoom(slots, slots), trial)
+            raytune.run_trials(prepared, ledger, StopSwitch(), progress, FixedRoom(slots, slots))
             wall = time.monotonic() - began
             used = {name: each - spent[name] for name, each in seconds_spent(following).items()}
         ended, at_the_end = time.monotonic(), lag(home.folder, times)

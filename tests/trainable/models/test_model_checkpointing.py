@@ -21,7 +21,9 @@ CASES = [
     (SMALL, 32, 6),
     (specs.TorchvisionModel(name="resnet18"), 32, 8),
     (specs.TorchvisionModel(name="mobilenet_v3_small"), 32, 11),
-    (specs.TorchvisionModel(name="densenet121"), 32, 58),
+    pytest.param(
+        specs.TorchvisionModel(name="densenet121"), 32, 58, marks=pytest.mark.slow("58 blocks, 8 passes")
+    ),
     (specs.TimmModel(name="test_vit", stochastic_depth=0.2), 32, 6),
     (specs.TimmModel(name="test_resnet"), 32, 4),
     (specs.TimmModel(name="test_efficientnet"), 32, 5),
