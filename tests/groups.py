@@ -19,7 +19,12 @@ SERVICES = (
     "tests/trainable/files/test_store.py",
 )
 """Their tests share one S3 server, and one cluster."""
-HOSTS = "tests/clusters/"  # there can be one network of hosts
+HOSTS = (
+    "tests/clusters/test_ray_up.py",
+    "tests/clusters/test_slurm.py",
+    "tests/clusters/test_unfit_machines.py",
+)
+"""There can be one network of hosts."""
 
 
 class Groups(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
@@ -33,6 +38,6 @@ def group_of(nodeid: str) -> str:
     """The group of a test: `services`, `hosts`, or its file, whose tests share what was trained or searched
     once."""
     file = nodeid.partition("::")[0]
-    if file.startswith(HOSTS):
+    if file in HOSTS:
         return "hosts"
     return "services" if file in SERVICES else file

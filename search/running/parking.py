@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import ray
 from ray.exceptions import RayError
@@ -44,6 +44,8 @@ class Parking:
         self._leave_out, self._say, self._machines = leave_out, say, machines
         self._suspects = Suspects()
         self._places: dict[str, tuple[Place, ...]] = {}
+        self._one_rank: dict[object, Place] = {}
+        """By Ray's id of a process that trains alone, where it is."""
         self._parked: dict[str, bool] = {}  # whether the place is one of a machine that may train
         self._waiting: set[str] = set()
 
@@ -88,7 +90,7 @@ class Parking:
 
         Of several ranks none is parked, and none waits: they have not started yet.
         """
-        places = self._places[trial.trial_id] = _places_of(trial.temporary_state.ray_actor)
+        places = self._places[trial.trial_id] = self._places_of(trial.temporary_state.ray_actor)
         if len(places) != 1:
             return "trains"
         self._suspects.saw(places[0])
@@ -97,6 +99,23 @@ class Parking:
             trial.temporary_state.ray_actor.hold.remote()  # comes before Ray's next call of `train`
             self._hold(trial.trial_id, places[0], fate)
         return fate
+
+    def _places_of(self, process: Any) -> tuple[Place, ...]:
+        """Return the places of a trial's process; none where it does not answer, since it or its host died.
+
+        The driver decides nothing while it waits for the answer, so a process of one rank, which stays where
+        it is, is asked for its first trial alone.
+        """
+        if known := self._one_rank.get(process._actor_id):
+            return (known,)
+        try:
+            found: tuple[Place, ...] = ray.get(process.places.remote(), timeout=ANSWER_SECONDS)
+        except RayError as error:
+            logger.warning("a trial's process does not say where it is: %s", error)
+            return ()
+        if len(found) == 1:
+            self._one_rank[process._actor_id] = found[0]
+        return found
 
     def heard(self, trial: Trial) -> Fate:
         """Decide about a trial that waits, as `arrives` does."""
@@ -153,13 +172,3 @@ class Parking:
         self._places.pop(name, None)
         self._parked.pop(name, None)
         self._waiting.discard(name)
-
-
-def _places_of(process: object) -> tuple[Place, ...]:
-    """Return the places of a trial's process; none where it does not answer, since it or its machine died."""
-    try:
-        found: tuple[Place, ...] = ray.get(process.places.remote(), timeout=ANSWER_SECONDS)  # type: ignore[attr-defined]
-    except RayError as error:
-        logger.warning("a trial's process does not say where it is: %s", error)
-        return ()
-    return found

@@ -30,7 +30,7 @@ def hosts() -> Iterator[Hosts]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def slurm(hosts: Hosts) -> Hosts:
     _stop_unless(SLURM_PROGRAMS)
     return hosts

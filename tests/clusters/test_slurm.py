@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -58,58 +59,80 @@ def slurm_says(hosts: Hosts, *command: str) -> str:
 
 
 class Submit(Protocol):
-    def __call__(self, name: str, *flags: str, trials: int = 3, epochs: int = 1) -> Job: ...
+    def __call__(self, name: str, *, trials: int, epochs: int = 1) -> Job: ...
 
 
-@pytest.fixture
-def submit(slurm: Hosts, checkout: Path, tmp_path: Path) -> Submit:
-    """Submits a search of some trials on digits, each on one processor."""
+@pytest.fixture(scope="module")
+def submit(slurm: Hosts, checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Submit:
+    """Submits a search on digits to two nodes; it takes one processor of each."""
+    folder = tmp_path_factory.mktemp("slurm")
 
-    def submitted(name: str, *flags: str, trials: int = 3, epochs: int = 1) -> Job:
-        study = digits_study(tmp_path / "unused", budget__trials=trials, budget__epochs=epochs)
-        file = tmp_path / f"{name}.yaml"
+    def submitted(name: str, *, trials: int, epochs: int = 1) -> Job:
+        study = digits_study(folder / "unused", budget__trials=trials, budget__epochs=epochs)
+        file = folder / f"{name}.yaml"
         file.write_text(study.with_values({"scheduler.kind": "none", "concurrent": None}).yaml())
-        variables = f"TUNEBOOK_HOME={checkout},PATH,HOME,LANG"
-        words = ("--parsable", f"--export={variables}", "--gpus-per-node=0", "--cpus-per-task=1", *flags)
-        script = str(checkout / "deploy/slurm/tunebook.sbatch")
-        where = f"--chdir={tmp_path}"
-        searched = (str(file), str(tmp_path / "searches"), name)
-        uri = f"sqlite:///{tmp_path}/mlflow.db"
-        number = slurm_says(slurm, "sbatch", where, *words, script, *searched, "--tracking-uri", uri).strip()
-        return Job(slurm, number, tmp_path / "searches" / name, tmp_path / f"tunebook-{number}.log")
+        variables = f"--export=TUNEBOOK_HOME={checkout},PATH,HOME,LANG"
+        needs = ("--nodelist=t1,t2", "--gpus-per-node=0", "--cpus-per-task=1")
+        script = checkout / "deploy/slurm/tunebook.sbatch"
+        search = (
+            str(file),
+            str(folder / "searches"),
+            name,
+            "--tracking-uri",
+            f"sqlite:///{folder}/{name}.db",
+        )
+        command = ("sbatch", "--parsable", f"--chdir={folder}", variables, *needs, str(script), *search)
+        number = slurm_says(slurm, *command).strip()
+        return Job(slurm, number, folder / "searches" / name, folder / f"tunebook-{number}.log")
 
     return submitted
+
+
+@pytest.fixture(scope="module")
+def long(submit: Submit, slurm: Hosts) -> Iterator[Job]:
+    """A job that trains until a test ends it."""
+    job = submit("long", trials=3, epochs=LONG)
+    try:
+        yield job
+    finally:
+        slurm_says(slurm, "scancel", job.number)
 
 
 def machines_of(events: list[Event]) -> set[str]:
     return {rank.machine for each in events if isinstance(each, PlaceEvent) for rank in each.ranks}
 
 
-def test_a_search_runs_on_both_nodes_and_the_job_ends_with_it(submit: Submit, slurm: Hosts) -> None:
-    job = submit("whole", trials=2)
+def test_a_job_trains_on_both_nodes_and_its_end_is_not_that_of_another_one(
+    long: Job, submit: Submit, slurm: Hosts
+) -> None:
+    job = submit("short", trials=2)
+    long.waits_for_epochs(1)
+    assert job.asked()["JobState"] in ("PENDING", "RUNNING"), "its end comes while the other one trains"
     assert job.ends()["JobState"] == "COMPLETED", job.said()
     assert Record(job.events()).state == "finished"
     assert machines_of(job.events()) == {"t1", "t2"}
     assert "2 of 2 nodes have started Ray" in job.said()
     assert "\x1b" not in job.said(), "colours are not for a log"
     assert "Traceback" not in job.said()
-    wait_until(lambda: not any(slurm.processes(host, "raylet") for host in (1, 2)))
+    wait_until(lambda: all(len(slurm.processes(host, "raylet/raylet ")) == 1 for host in (1, 2)))
+    done = len(long.events())
+    wait_until(lambda: len(long.events()) > done + 2, fault=long.said)
+    assert not [each for each in long.events() if isinstance(each, EndEvent)]
 
 
 def test_a_signal_ends_it_cleanly_it_goes_on_and_a_node_that_is_lost_costs_a_retry(
-    submit: Submit, slurm: Hosts
+    long: Job, submit: Submit, slurm: Hosts
 ) -> None:
-    job = submit("going-on", trials=3, epochs=LONG)
-    job.waits_for_epochs(3)
-    slurm_says(slurm, "scancel", "--batch", "--signal=USR1", job.number)
-    assert job.ends()["ExitCode"] == "143:0"
-    assert Record(job.events()).state == "interrupted"
-    assert "Told to stop: the search ends, and goes on when this job is submitted again." in job.said()
+    long.waits_for_epochs(3)
+    slurm_says(slurm, "scancel", "--batch", "--signal=USR1", long.number)
+    assert long.ends()["ExitCode"] == "143:0"
+    assert Record(long.events()).state == "interrupted"
+    assert "Told to stop: the search ends, and goes on when this job is submitted again." in long.said()
 
-    again = submit("going-on", trials=3, epochs=LONG)
-    done = len(job.events())
-    again.waits_for_epochs(sum(each.event == "epoch" for each in job.events()) + 2)
+    done = len(long.events())
+    again = submit("long", trials=3, epochs=LONG)
     wait_until(lambda: machines_of(again.events()[done:]) == {"t1", "t2"}, fault=again.said)
+    again.waits_for_epochs(sum(each.event == "epoch" for each in again.events()) + 2)
     slurm.cut_off(2)
     try:
         wait_until(lambda: "failed on t2" in again.said(), fault=again.said)
@@ -119,17 +142,3 @@ def test_a_signal_ends_it_cleanly_it_goes_on_and_a_node_that_is_lost_costs_a_ret
     finally:
         slurm_says(slurm, "scancel", again.number)
         slurm.start(2)
-
-
-def test_the_end_of_one_job_is_not_that_of_another_on_the_same_node(submit: Submit, slurm: Hosts) -> None:
-    other = submit("other", "--nodes=1", "--nodelist=t3", trials=1, epochs=LONG)
-    try:
-        job = submit("short", "--nodes=1", "--nodelist=t3", trials=1)
-        other.waits_for_epochs(1)
-        assert job.asked()["JobState"] in ("PENDING", "RUNNING"), "its end comes while the other one trains"
-        assert job.ends()["JobState"] == "COMPLETED", job.said()
-        done = len(other.events())
-        wait_until(lambda: len(other.events()) > done + 2, fault=other.said)
-        assert not [each for each in other.events() if isinstance(each, EndEvent)]
-    finally:
-        slurm_says(slurm, "scancel", other.number)
