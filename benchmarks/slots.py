@@ -2,9 +2,10 @@
 
     python benchmarks/slots.py [--slots 64 --trials 5000]
 
-A slot is a process of Ray's on this machine, which Ray is told has so many processors. An epoch sleeps half
-a second, a trial has at most six, and ASHA compares trials at two rungs. Journal, ledger, live view, MLflow
-(SQLite) and the copy for optuna-dashboard are as in a search. Measured, once all slots have started:
+The slots are made up: a process of Ray's has 32 of them, each with a thread of its own, on a machine that
+Ray is told has so many processors. An epoch sleeps half a second, a trial has at most six, and ASHA compares
+trials at two rungs. Journal, ledger, live view, MLflow (SQLite) and the copy for optuna-dashboard are as in a
+search, and so is all that Tune does but for starting processes. Measured from the first result on:
 
 * **decision**: seconds from the end of an epoch in the slot to the driver's decision about it;
 * **next epoch**, **next trial**: seconds that a slot waits from the end of an epoch to the beginning of its
@@ -12,13 +13,14 @@ a second, a trial has at most six, and ASHA compares trials at two rungs. Journa
 * **driver**: processor seconds of the driver and of the process that sends, for each second of the search;
 * **MLflow**: how old the oldest event is that MLflow lacks, each second, and when it has all after the end.
 
-The slots' own work, Ray's daemons and the driver share this machine, which holds 256 slots up, too. Searches
-that are in the result already are not run again: remove the result to measure anew.
+The slots, Ray's daemons and the driver share this machine. Searches that are in the result already are not
+run again: remove the result to measure anew.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import os
@@ -35,6 +37,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -61,11 +64,7 @@ from trainable.tune.place import Place
 SLOTS, TRIALS = (16, 64, 256), 5_000
 EPOCHS, RUNGS = 6, [2, 4]
 EPOCH_SECONDS = 0.5
-MANY_ON_ONE_MACHINE = {  # started by fours; Ray would end some at 95 % of the memory, where the system swaps
-    "RAY_worker_register_timeout_seconds": "1200",
-    "RAY_worker_maximum_startup_concurrency": "4",
-    "RAY_memory_monitor_refresh_ms": "0",
-}
+SLOTS_A_PROCESS = 32
 CATCH_UP_SECONDS = 1200.0
 BENDS: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
     "MLflow is half a minute behind, or more": lambda run: run["mlflow"]["lag"]["worst"] >= 30,
@@ -82,62 +81,91 @@ BENDS: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
 """What is too much of a search, in words."""
 
 
-def sleeping(epoch: Mapping[str, Any], gate: Path) -> type:
-    """Return what a slot runs: it reports copies of `epoch`, the first when there is a file `gate`/go.
+def made_up_slots(epoch: Mapping[str, Any]) -> type:
+    """Return what has many slots in one process: each reports copies of `epoch`.
 
-    It has what Tune calls of a Trainable, and is none: a class of a function travels by value, so a slot
-    imports neither Tune nor torch, and 256 of them fit into a machine's memory.
+    A class of a function travels by value, so such a process imports neither Tune nor torch.
     """
 
-    class Sleeping:
-        def __init__(self, trial: int) -> None:
-            self._returned: float | None = None
-            self.reset(trial)
+    class MadeUpSlots:
+        def __init__(self) -> None:
+            self._trial, self._epoch, self._returned = dict[int, int](), dict[int, int](), dict[int, float]()
 
-        def reset(self, trial: int) -> bool:
-            self._epoch, self._trial = 0, trial
+        def reset(self, slot: int, trial: int) -> bool:
+            self._trial[slot], self._epoch[slot] = trial, 0
             return True
 
-        def train(self) -> dict[str, Any]:
-            waited = None if self._returned is None else time.time() - self._returned
-            if waited is None:
-                (gate / str(os.getpid())).touch()
-                while not (gate / "go").exists():
-                    time.sleep(0.1)
+        def places(self, slot: int) -> tuple[Place, ...]:
+            return (Place(machine="here", address="127.0.0.1", node="n", process=slot),)
+
+        def train(self, slot: int) -> dict[str, Any]:
+            returned = self._returned.get(slot)
+            waited = None if returned is None else time.time() - returned
             time.sleep(EPOCH_SECONDS)
-            self._epoch += 1
-            score = random.Random(1000 * self._trial + self._epoch).random()
-            tree = {**epoch, "epoch": self._epoch, "val_accuracy": score}
-            was = "next trial" if self._epoch == 1 else "next epoch"
-            self._returned = time.time()
-            told = {"epochs": [tree], "sent": self._returned, "waited": waited, "was": was}
-            return {**told, "done": False, "training_iteration": self._epoch}
+            trial, number = self._trial[slot], self._epoch[slot] + 1
+            self._epoch[slot] = number
+            tree = {**epoch, "epoch": number, "val_accuracy": random.Random(1000 * trial + number).random()}
+            was = "next trial" if number == 1 else "next epoch"
+            self._returned[slot] = time.time()
+            told = {"epochs": [tree], "sent": self._returned[slot], "waited": waited, "was": was}
+            return {**told, "done": False, "training_iteration": number}
 
-        def places(self) -> tuple[Place, ...]:
-            return (Place(machine="here", address="127.0.0.1", node="n", process=os.getpid()),)
-
-        def get_auto_filled_metrics(self, debug_metrics_only: bool) -> dict[str, Any]:
+        def get_auto_filled_metrics(self, slot: int, debug_metrics_only: bool) -> dict[str, Any]:
             return {}
 
-        def stop(self) -> None:
+        def stop(self, slot: int) -> None:
             pass
 
-    return Sleeping
+    return MadeUpSlots
 
 
-def starts(slot: type) -> type[RayActorManager]:
-    """Return what starts a `slot` for each trial, and sends it nothing that would import Tune there."""
-    process = ray.remote(slot)
+class Slot:
+    """Has the methods of a process of Ray's, and is one of the slots that a process has."""
+
+    def __init__(self, process: Any, number: int, trial: int) -> None:
+        self._process, self._number = process, number
+        self._actor_id = number
+        self.__ray_ready__ = SimpleNamespace(remote=partial(process.reset.remote, number, trial))
+
+    def __getattr__(self, name: str) -> Any:
+        return SimpleNamespace(remote=partial(getattr(self._process, name).remote, self._number))
+
+
+def starts(slots: int, kind: type) -> type[RayActorManager]:
+    """Return what gives each trial a slot where Tune would start a process, on the resources that Tune has
+    reserved, and sends it nothing but the number of its trial."""
+    processes = -(-slots // SLOTS_A_PROCESS)
+    process = ray.remote(num_cpus=0, max_concurrency=2 * SLOTS_A_PROCESS)(kind)
 
     class Starts(RayActorManager):  # type: ignore[misc]  # ray ships no types
+        def __init__(self, resource_manager: Any) -> None:
+            super().__init__(resource_manager)
+            running = [process.remote() for _ in range(processes)]
+            numbers, acquire = itertools.count(), resource_manager.acquire_resources
+
+            def start(trial: int) -> Slot:
+                number = next(numbers)
+                return Slot(running[number % processes], number, trial)
+
+            def acquire_for_a_slot(request: Any) -> Any:
+                acquired = acquire(request)
+                acquired.annotate_remote_entities = lambda entities: [SimpleNamespace(remote=start)]
+                return acquired
+
+            resource_manager.acquire_resources = acquire_for_a_slot
+
         def add_actor(self, cls: Any, kwargs: Mapping[str, Any], resource_request: Any, **then: Any) -> Any:
-            return super().add_actor(process, {"trial": kwargs["config"]["trial"]}, resource_request, **then)
+            return super().add_actor(cls, {"trial": kwargs["config"]["trial"]}, resource_request, **then)
 
         def schedule_actor_task(
             self, tracked_actor: Any, method_name: str, args: Any = (), kwargs: Any = None, **then: Any
         ) -> Any:
             args = tuple(config["trial"] for config in args)
             return super().schedule_actor_task(tracked_actor, method_name, args, **then)
+
+        def cleanup(self) -> None:
+            self._live_actors_to_ray_actors_resources.clear()  # no process is to be killed for a slot
+            super().cleanup()
 
     return Starts
 
@@ -212,19 +240,18 @@ def measured(slots: int, trials: int, folder: Path) -> dict[str, Any]:
         ledger.begin("slots")
         following = Following(Followed(home.folder, None, prepared.study, prepared.space, None))
         view = LiveView(prepared.study, prepared.pruning, prepared.final, slots, home.folder)
-        gate = folder / "gate"
-        gate.mkdir()
         began, spent = math.inf, dict[str, float]()
 
         def progress() -> None:
             nonlocal began, spent
-            if began == math.inf and len(os.listdir(gate)) >= slots:
+            if began == math.inf and seen.seconds["decision"]:
                 began, spent = time.monotonic(), seconds_spent(following)
-                (gate / "go").touch()
             view.update()
 
         with (
-            patch.object(tune_controller, "RayActorManager", starts(sleeping(epoch_result().tree(), gate))),
+            patch.object(
+                tune_controller, "RayActorManager", starts(slots, made_up_slots(epoch_result().tree()))
+            ),
             local_ray(Hardware((Node(slots, 0),)), StopSwitch()),
             lag_watched(home.folder, times, lambda: began < math.inf, lags),
         ):
@@ -265,7 +292,7 @@ def seconds_spent(following: Following) -> dict[str, float]:
 def in_own_process(slots: int, trials: int) -> dict[str, Any]:
     """Return the figures of a search in a process of its own."""
     command = [sys.executable, __file__, "--one", str(slots), "--trials", str(trials)]
-    settings = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **MANY_ON_ONE_MACHINE}
+    settings = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(command, env={**os.environ, **settings}, check=True, stdout=subprocess.PIPE)
     found: dict[str, Any] = json.loads(done.stdout.decode().splitlines()[-1])
     return found
@@ -289,7 +316,7 @@ def page(runs: Sequence[Mapping[str, Any]], where: Mapping[str, Any]) -> str:
     )
     return (
         "# What a driver does with many slots\n\n"
-        f"Searches of trials that sleep {EPOCH_SECONDS:g} s an epoch, once all slots have started. Seconds "
+        f"Searches of trials that sleep {EPOCH_SECONDS:g} s an epoch, from the first result on. Seconds "
         "are median / 99th of a hundred / worst; shares are of one processor. Asked is how many results a "
         "second the slots would give if they never waited.\n\n"
         f"| {' | '.join(head)} |\n|{'-|' * len(head)}\n{''.join(map(row, ordered))}\n"

@@ -73,14 +73,9 @@ def submit(slurm: Hosts, checkout: Path, tmp_path_factory: pytest.TempPathFactor
         file.write_text(study.with_values({"scheduler.kind": "none", "concurrent": None}).yaml())
         variables = f"--export=TUNEBOOK_HOME={checkout},PATH,HOME,LANG"
         needs = ("--nodelist=t1,t2", "--gpus-per-node=0", "--cpus-per-task=1")
+        runs = f"sqlite:///{folder}/unused/mlflow.db"
         script = checkout / "deploy/slurm/tunebook.sbatch"
-        search = (
-            str(file),
-            str(folder / "searches"),
-            name,
-            "--tracking-uri",
-            f"sqlite:///{folder}/{name}.db",
-        )
+        search = (str(file), str(folder / "searches"), name, "--tracking-uri", runs)
         command = ("sbatch", "--parsable", f"--chdir={folder}", variables, *needs, str(script), *search)
         number = slurm_says(slurm, *command).strip()
         return Job(slurm, number, folder / "searches" / name, folder / f"tunebook-{number}.log")
