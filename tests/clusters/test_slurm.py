@@ -18,7 +18,7 @@ from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.slurm]
 
-LONG = 200
+LONG = 2000
 """Epochs of a trial that does not end while a test looks at it."""
 
 
@@ -97,6 +97,10 @@ def machines_of(events: list[Event]) -> set[str]:
     return {rank.machine for each in events if isinstance(each, PlaceEvent) for rank in each.ranks}
 
 
+def raylets(slurm: Hosts) -> list[list[str]]:
+    return [slurm.processes(host, "raylet/raylet ") for host in (1, 2)]
+
+
 def test_a_job_trains_on_both_nodes_and_its_end_is_not_that_of_another_one(
     long: Job, submit: Submit, slurm: Hosts
 ) -> None:
@@ -109,7 +113,7 @@ def test_a_job_trains_on_both_nodes_and_its_end_is_not_that_of_another_one(
     assert "2 of 2 nodes have started Ray" in job.said()
     assert "\x1b" not in job.said(), "colours are not for a log"
     assert "Traceback" not in job.said()
-    wait_until(lambda: all(len(slurm.processes(host, "raylet/raylet ")) == 1 for host in (1, 2)))
+    wait_until(lambda: all(len(each) == 1 for each in raylets(slurm)), fault=lambda: str(raylets(slurm)))
     done = len(long.events())
     wait_until(lambda: len(long.events()) > done + 2, fault=long.said)
     assert not [each for each in long.events() if isinstance(each, EndEvent)]
