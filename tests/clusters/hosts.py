@@ -133,7 +133,9 @@ class Hosts:
     def processes(self, host: int, name: str) -> list[str]:
         """The command lines on a host that hold a text, whole, whatever COLUMNS says."""
         found = self.run(host, "ps", "-ewwo", "stat=,args=").stdout.splitlines()
-        return [each for each in found if name in each and not each.startswith("Z") and "ps -ewwo" not in each]
+        return [
+            each for each in found if name in each and not each.startswith("Z") and "ps -ewwo" not in each
+        ]
 
     def start(self, host: int) -> None:
         """Start a host, also again after it was cut off."""
