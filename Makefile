@@ -3,7 +3,7 @@
 #   make demo       set up, then search a recipe for scikit-learn's digits (bundled: no download of data)
 #   make install    the set-up alone: .venv with the pinned packages and the project, editable
 #   make test       set up if needed, then lint, types, import contracts, quick tests: 8 minutes on 2 cores
-#   make test-all   the same with all tests: 45 minutes on 2 cores
+#   make test-all   the same with all tests: an hour on 2 cores
 #   make near       the quick tests of what differs from the last commit, and of what imports it (SINCE=main: from main)
 #   make lint       without the tests           make format    apply ruff's formatting and fixes
 #   make lock       write requirements.lock again after pyproject.toml changed (ARGS=--upgrade: newest versions)
