@@ -39,7 +39,6 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import patch
 
 import ray
 from ray.air.execution._internal import RayActorManager
@@ -123,12 +122,11 @@ class Slot:
     """Has the methods of a process of Ray's, and is one of the slots that a process has."""
 
     def __init__(self, process: Any, number: int, trial: int) -> None:
-        self._process, self._number = process, number
-        self._actor_id = number
+        self._process, self._actor_id = process, number
         self.__ray_ready__ = SimpleNamespace(remote=partial(process.reset.remote, number, trial))
 
     def __getattr__(self, name: str) -> Any:
-        return SimpleNamespace(remote=partial(getattr(self._process, name).remote, self._number))
+        return SimpleNamespace(remote=partial(getattr(self._process, name).remote, self._actor_id))
 
 
 def starts(slots: int, kind: type) -> type[RayActorManager]:
@@ -227,6 +225,7 @@ def measured(slots: int, trials: int, folder: Path) -> dict[str, Any]:
     home = prepared.home
     seen, times, lags = Seen(), list[float](), list[float]()
     vars(raytune).update(seat_of=lambda prepared: None, LedgerScheduler=seen.scheduler())
+    vars(tune_controller).update(RayActorManager=starts(slots, made_up_slots(epoch_result().tree())))
     with Journal(home.folder) as journal:
         append = journal.append
 
@@ -249,9 +248,6 @@ def measured(slots: int, trials: int, folder: Path) -> dict[str, Any]:
             view.update()
 
         with (
-            patch.object(
-                tune_controller, "RayActorManager", starts(slots, made_up_slots(epoch_result().tree()))
-            ),
             local_ray(Hardware((Node(slots, 0),)), StopSwitch()),
             lag_watched(home.folder, times, lambda: began < math.inf, lags),
         ):

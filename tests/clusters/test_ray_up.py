@@ -26,7 +26,8 @@ from tests.waiting import PATIENCE_SECONDS, wait_until
 pytestmark = [pytest.mark.integration, pytest.mark.ssh]
 
 RAY = str(Path(sys.executable).with_name("ray"))
-HEAD_GONE_SECONDS = "RAY_gcs_rpc_server_reconnect_timeout_s"  # until a worker's Ray ends itself
+# Seconds until the Ray of a worker ends itself, which has lost its head: a minute by default
+IMPATIENT = "export RAY_gcs_rpc_server_reconnect_timeout_s=5"
 TOKEN = "0123456789abcdef" * 4
 
 
@@ -38,8 +39,7 @@ def test_three_hosts_join_a_search_runs_there_and_nothing_is_left(
     (home / ".ray" / "auth_token").write_text(TOKEN)
     launcher = tmp_path / "on-premise.yaml"
     text = (DEPLOY / "ray/on-premise.yaml").read_text().replace("/shared/tunebook", str(checkout))
-    impatient = f"export {HEAD_GONE_SECONDS}=5; ulimit"  # a minute by default
-    tree = yaml.safe_load(text.replace("ulimit", impatient))
+    tree = yaml.safe_load(text.replace("ulimit", f"{IMPATIENT}; ulimit"))
     tree["provider"] |= {"head_ip": hosts.address(1), "worker_ips": [hosts.address(2), hosts.address(3)]}
     tree["auth"] = {"ssh_user": "root", "ssh_private_key": str(hosts.key)}
     launcher.write_text(yaml.safe_dump(tree))
