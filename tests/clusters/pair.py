@@ -35,12 +35,13 @@ class Pair:
 
     def join(self, host: int, cpus: int = 1) -> None:
         """Start Ray on a host, of so many processors."""
-        head = ("--head", "--port=6379", "--include-dashboard=false")
+        head = ("--head", "--port=6379", "--include-dashboard=false", "--no-monitor")
         role = head if host == 1 else (f"--address={self.address}",)
         own = (
             f"--node-ip-address={self.hosts.address(host)}",
             f"--num-cpus={0 if host == 1 else cpus}",
             "--num-gpus=0",
+            "--include-log-monitor=false",  # nothing is read from it
         )
         for _ in range(STARTS):
             done = self.hosts.run(host, RAY, "start", *role, *own, "--disable-usage-stats", **self.variables)

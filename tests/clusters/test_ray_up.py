@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from search.record.journal import PlaceEvent
 from tests.clusters.hosts import Hosts
+from tests.clusters.trials import places_of
 from tests.deploy_files import DEPLOY
 from tests.integration.clusters import free_port
 from tests.integration.small_searches import digits_study, events_in
@@ -60,8 +60,12 @@ def test_three_hosts_join_a_search_runs_there_and_nothing_is_left(
     def tunebook(*words: str) -> str:
         return run(sys.executable, "-m", "search", *words, "--address", f"http://127.0.0.1:{port}")
 
+    def raylets() -> list[list[str]]:
+        return [hosts.processes(host, "raylet") for host in (1, 2, 3)]
+
     try:
         ray("up", "-y", "--no-config-cache")
+        wait_until(lambda: all(raylets()), every=1.0)  # asking Ray is seconds of computing each time
         wait_until(lambda: "3 local.cluster.node" in ray("exec", "ray status"), every=2.0)
         study = digits_study(tmp_path / "searches", name="sent", budget__trials=1, budget__epochs=1)
         ranks = {"resources.workers": 3, "resources.cpus": 1}  # a host has two processors
@@ -73,15 +77,14 @@ def test_three_hosts_join_a_search_runs_there_and_nothing_is_left(
             assert job is not None, sent
             tunebook("fetch", job[1], "--out", str(tmp_path / "fetched"))
         assert (tmp_path / "fetched" / "best.yaml").exists()
-        (place,) = [each for each in events_in(tmp_path / "fetched") if isinstance(each, PlaceEvent)]
-        machines = Counter(rank.machine for rank in place.ranks)
+        machines = Counter(place.machine for place in places_of(events_in(tmp_path / "fetched")))
         assert sorted(machines.values()) == [1, 2], "three ranks of a trial train on two hosts"
         ray("down", "-y")
     except BaseException:
         for host in (1, 2, 3):
             hosts.run(host, "pkill", "-9", "raylet|gcs_server|ray::")
         raise
-    wait_until(lambda: not any(hosts.processes(host, "raylet") for host in (1, 2, 3)))
+    wait_until(lambda: not any(raylets()))
 
 
 @contextmanager

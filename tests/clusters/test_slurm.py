@@ -10,9 +10,10 @@ from typing import Protocol
 
 import pytest
 
-from search.record.journal import EndEvent, Event, PlaceEvent
+from search.record.journal import EndEvent, Event
 from search.record.trials import Record
 from tests.clusters.hosts import Hosts
+from tests.clusters.trials import machines_of, resting
 from tests.integration.small_searches import digits_study, events_in
 from tests.waiting import wait_until
 
@@ -37,6 +38,10 @@ class Job:
     def events(self) -> list[Event]:
         return events_in(self.folder)
 
+    def waits_for_both_nodes(self, since: int = 0) -> None:
+        """Wait until trials train on both nodes, of which no event before `since` tells."""
+        wait_until(lambda: machines_of(self.events()[since:]) == {"t1", "t2"}, fault=self.said)
+
     def waits_for_epochs(self, count: int) -> None:
         wait_until(lambda: sum(each.event == "epoch" for each in self.events()) >= count, fault=self.said)
 
@@ -48,6 +53,7 @@ class Job:
     def ends(self) -> dict[str, str]:
         wait_until(
             lambda: self.asked()["JobState"] not in ("RUNNING", "PENDING", "CONFIGURING", "COMPLETING"),
+            every=1.0,
             fault=self.said,
         )
         return self.asked()
@@ -93,10 +99,6 @@ def long(submit: Submit, slurm: Hosts) -> Iterator[Job]:
         slurm_says(slurm, "scancel", job.number)
 
 
-def machines_of(events: list[Event]) -> set[str]:
-    return {rank.machine for each in events if isinstance(each, PlaceEvent) for rank in each.ranks}
-
-
 def raylets(slurm: Hosts) -> list[list[str]]:
     return [slurm.processes(host, "raylet/raylet ") for host in (1, 2)]
 
@@ -105,9 +107,11 @@ def test_a_job_trains_on_both_nodes_and_its_end_is_not_that_of_another_one(
     long: Job, submit: Submit, slurm: Hosts
 ) -> None:
     job = submit("short", trials=2)
+    long.waits_for_both_nodes()
     long.waits_for_epochs(1)
     assert job.asked()["JobState"] in ("PENDING", "RUNNING"), "its end comes while the other one trains"
-    assert job.ends()["JobState"] == "COMPLETED", job.said()
+    with resting(slurm, long.events()):
+        assert job.ends()["JobState"] == "COMPLETED", job.said()
     assert Record(job.events()).state == "finished"
     assert machines_of(job.events()) == {"t1", "t2"}
     assert "2 of 2 nodes have started Ray" in job.said()
@@ -130,7 +134,7 @@ def test_a_signal_ends_it_cleanly_it_goes_on_and_a_node_that_is_lost_costs_a_ret
 
     done = len(long.events())
     again = submit("long", trials=3, epochs=LONG)
-    wait_until(lambda: machines_of(again.events()[done:]) == {"t1", "t2"}, fault=again.said)
+    again.waits_for_both_nodes(since=done)
     again.waits_for_epochs(sum(each.event == "epoch" for each in again.events()) + 2)
     slurm.cut_off(2)
     try:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from search.record.journal import LeftOutEvent, PlaceEvent
+from search.record.journal import LeftOutEvent
 from tests.clusters.pair import TUNEBOOK, Pair
+from tests.clusters.trials import machines_of, resting
 from tests.integration.small_searches import events_in
 from tests.waiting import wait_until
 
@@ -38,16 +39,17 @@ def test_machines_that_cannot_train_are_refused_left_out_or_found_as_they_join(p
     search = pair.starts("search", pair.folder / "study.yaml", log=log)
     folder = pair.folder / "searches" / "others"
     wait_until(lambda: any(each.event == "epoch" for each in events_in(folder)), fault=log.read_text)
-    pair.leave(3)
-    pair.join(3)  # another machine for Ray, which is still without the data
-    wait_until(lambda: left_out_count(folder) == 2, fault=log.read_text)
-    pair.leave(3)
-    pair.show(3, "pets")
-    pair.join(3)
-    wait_until(lambda: "t3" in machines_of(folder), fault=log.read_text)
+    with resting(pair.hosts, events_in(folder)):
+        pair.leave(3)
+        pair.join(3)  # another machine for Ray, which is still without the data
+        wait_until(lambda: left_out_count(folder) == 2, fault=log.read_text)
+        pair.leave(3)
+        pair.show(3, "pets")
+        pair.join(3)
+        wait_until(lambda: "t3" in machines_of(events_in(folder)), fault=log.read_text)
     search.terminate()
     search.wait()
-    assert machines_of(folder) == {"t2", "t3"}
+    assert machines_of(events_in(folder)) == {"t2", "t3"}
     shown = pair.hosts.run(1, *TUNEBOOK, "show", folder, **pair.variables).stdout
     assert "t3 (" in shown
     assert "left out" not in shown, "it has come back with the data"
@@ -57,8 +59,3 @@ def test_machines_that_cannot_train_are_refused_left_out_or_found_as_they_join(p
 
 def left_out_count(folder: Path) -> int:
     return sum(isinstance(each, LeftOutEvent) for each in events_in(folder))
-
-
-def machines_of(folder: Path) -> set[str]:
-    places = [each for each in events_in(folder) if isinstance(each, PlaceEvent)]
-    return {rank.machine for each in places for rank in each.ranks}
