@@ -218,16 +218,21 @@ class Following:
         self._starts += 1
         self._line, theirs = Pipe()
         with theirs:  # closed before anything is sent: else nobody would notice that the process has ended
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", PROGRAM, str(theirs.fileno()), INSTALLED],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,  # Ctrl-C is for the driver, which then closes
-            )
+            self._process = start_process(theirs.fileno())
         self._told = self._may()
         self._line.send((self._followed, self._told))
+
+
+def start_process(handle: int) -> subprocess.Popen[bytes]:
+    """Start the process that runs `follow` with a file handle of this one."""
+    return subprocess.Popen(
+        [sys.executable, "-P", "-c", PROGRAM, str(handle), INSTALLED],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        pass_fds=[handle],
+        start_new_session=True,  # Ctrl-C is for the driver, which then closes
+    )
 
 
 def _say(line: Connection, message: May | Question) -> None:

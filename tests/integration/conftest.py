@@ -8,8 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from search.running import following
+from tests.integration import followers
 from tests.integration.clusters import NODES, Cluster, running
 from tests.integration.drivers import STARTED
+
+
+@pytest.fixture(scope="module", autouse=True)
+def followers_are_forked() -> Iterator[None]:
+    """What follows a search of this process is forked, too, also where tests of a module share a search."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(following, "start_process", followers.started_by(followers.address))
+        yield
 
 
 @pytest.fixture(autouse=True)

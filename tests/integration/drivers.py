@@ -7,26 +7,16 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from search.record.journal import Event
+from tests.integration import followers
+from tests.integration.forks import FORKS
 from tests.integration.processes import everyone, is_trial
-from tests.integration.small_searches import POLL_SECONDS, events_in
+from tests.integration.small_searches import events_in
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
-FORKS = get_context("forkserver")
-FORKS.set_forkserver_preload(
-    [
-        *("search.running.driver", "search.deciding.prior_tpe", "search.deciding.surrogate"),
-        *("search.followers.mlflow_runs", "search.followers.logged_model", "search.reporting.page"),
-        *("search.refining.refine", "trainable.checks.parts_alike", "trainable.train"),
-        *("matplotlib.figure", "networkx", "ray.dashboard.optional_deps", "sklearn.linear_model"),
-        *("mlflow.store.tracking.sqlalchemy_store", "sqlalchemy", "timm", "torch.export"),
-    ]
-)
-"""Drivers are forked from one process that has imported this, which is most of what a driver computes."""
 STARTED: list[Driver] = []
 """The drivers of the test that runs; those that a failed test leaves are ended after it."""
 
@@ -38,7 +28,8 @@ class Driver:
         self.log = log
         words = [str(each) for each in arguments]
         environment = {**os.environ, **variables}
-        self.process = FORKS.Process(target=_drive, args=(words, log, first, environment), daemon=True)
+        given = (words, log, first, environment, followers.address())
+        self.process = FORKS.Process(target=_drive, args=given, daemon=True)
         self.process.start()
         STARTED.append(self)
 
@@ -98,7 +89,7 @@ class Driver:
         def holds_or_ends() -> bool:
             return holds() or self.exit_code is not None
 
-        wait_until(holds_or_ends, every=POLL_SECONDS, fault=self.log.read_text)
+        wait_until(holds_or_ends, fault=self.log.read_text)
         assert self.exit_code is None or holds(), f"the driver ended early:\n{self.log.read_text()}"
 
 
@@ -120,7 +111,7 @@ def machine(folder: Path) -> dict[str, str]:
     return {"XDG_CACHE_HOME": str(folder / "cache"), "XDG_STATE_HOME": str(folder / "state")}
 
 
-def _drive(words: list[str], log: Path, first: str, environment: dict[str, str]) -> None:
+def _drive(words: list[str], log: Path, first: str, environment: dict[str, str], server: str) -> None:
     os.setsid()
     with log.open("ab") as out:
         os.dup2(out.fileno(), 1)
@@ -130,8 +121,10 @@ def _drive(words: list[str], log: Path, first: str, environment: dict[str, str])
     exec(first)
     sys.argv = ["tunebook", *words]
     from search.program import main
+    from search.running import following
     from trainable.probes import speed
 
+    following.start_process = followers.started_by(lambda: server)  # type: ignore[assignment]
     speed.SECONDS = 0.0  # as tests/conftest.py has it
 
     main()

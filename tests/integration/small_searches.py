@@ -12,8 +12,6 @@ from search.record.home import EVENTS_FILE
 from search.record.journal import EpochEvent, Event, read
 from search.study import Study
 
-POLL_SECONDS = 0.25
-"""Reading a journal or listing a store more often takes the processor from what is waited for."""
 BASE: dict[str, Any] = {"model.width": 8, "loop.batch_size": 64, "precision.kind": "fp32"}
 
 

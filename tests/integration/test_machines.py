@@ -10,7 +10,7 @@ from search.record.journal import EndEvent, Event, RetryEvent, StartEvent
 from search.record.lock import is_locked
 from tests.integration.clusters import NODES, Cluster
 from tests.integration.drivers import assert_all_agree, tunebook
-from tests.integration.small_searches import POLL_SECONDS, digits_study, epochs_by_trial, events_in
+from tests.integration.small_searches import digits_study, epochs_by_trial, events_in
 from tests.waiting import wait_until
 from trainable.tune.causes import cause_of
 
@@ -36,7 +36,6 @@ def test_machines_that_join_add_trials_and_one_that_is_taken_back_costs_no_retry
     def wait_for_epochs(trial: int, count: int) -> list[Event]:
         wait_until(
             lambda: len(epochs_by_trial(events_in(folder)).get(trial, [])) >= count,
-            every=POLL_SECONDS,
             fault=lambda: cluster.tunebook("logs", job, *at).stdout,
         )
         return events_in(folder)
@@ -51,7 +50,7 @@ def test_machines_that_join_add_trials_and_one_that_is_taken_back_costs_no_retry
     cluster.take_back(NODES[1])
     cluster.start_nodes()
     done = len(epochs_by_trial(events_in(folder))[1])
-    wait_until(lambda: len(starts(events_in(folder))) == 3, every=POLL_SECONDS)
+    wait_until(lambda: len(starts(events_in(folder))) == 3)
     events = wait_for_epochs(1, done + 1)
     cluster.tunebook("stop", job, *at)
     (retry,) = [each for each in events if isinstance(each, RetryEvent)]

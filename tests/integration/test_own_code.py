@@ -23,7 +23,7 @@ from search.running import driver
 from spaces.domains import Choice
 from tests.integration.drivers import Driver, assert_all_agree, tunebook
 from tests.integration.own_scripts import small_study, write_script
-from tests.integration.small_searches import POLL_SECONDS, digits_study, epochs_by_trial, events_in
+from tests.integration.small_searches import digits_study, epochs_by_trial, events_in
 from tests.waiting import wait_until
 from trainable.checkpoints import checkpoint
 from trainable.errors import ModelError, UserError
@@ -69,7 +69,7 @@ def test_a_killed_script_goes_on_when_it_is_run_again_and_no_epoch_is_lost(
     first = Driver("--help", log=tmp_path / "log", first=as_main)
     first.wait_for(folder, half_way)
     first.send(signal.SIGKILL)
-    wait_until(lambda: not first.trial_processes(), every=POLL_SECONDS)
+    wait_until(lambda: not first.trial_processes())
     before = events_in(folder)
     covered = {}
     for trial in epochs_by_trial(before):
@@ -184,7 +184,7 @@ def test_ctrl_c_saves_the_search_and_a_changed_function_is_named_when_it_goes_on
         return nn.Sequential(Slowly(), nn.Linear(64, 64), nn.Linear(64, classes))
 
     def press() -> None:
-        wait_until(lambda: half_way(events_in(folder)), every=POLL_SECONDS)
+        wait_until(lambda: half_way(events_in(folder)))
         os.kill(os.getpid(), signal.SIGINT)
 
     keys = threading.Thread(target=press)

@@ -21,7 +21,6 @@ from search.study import Study
 from tests.integration.drivers import Driver, assert_all_agree
 from tests.integration.processes import everyone, is_below, is_trial
 from tests.integration.small_searches import (
-    POLL_SECONDS,
     digits_study,
     epochs_by_trial,
     events_in,
@@ -134,7 +133,6 @@ def test_a_signal_stops_cleanly_and_resume_goes_on_even_while_killed_trials_stil
         typed = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
     wait_until(
         lambda: len(epochs_by_trial(events_in(folder)).get(0, [])) >= 2 or typed.poll() is not None,
-        every=POLL_SECONDS,
     )
     os.killpg(typed.pid, signal.SIGINT)  # so a terminal's Ctrl-C arrives: at all that was started
     assert_stopped_cleanly(folder, typed.wait(PATIENCE_SECONDS), tmp_path / "log-search")
@@ -206,7 +204,6 @@ def kill_a_trial(folder: Path) -> None:
     """Kills the process of the first trial that has trained three epochs, as soon as Ray has named one."""
     wait_until(
         lambda: any(len(epochs) >= 3 for epochs in epochs_by_trial(events_in(folder)).values()),
-        every=POLL_SECONDS,
     )
     victims: list[int] = []
 
@@ -214,6 +211,6 @@ def kill_a_trial(folder: Path) -> None:
         victims[:] = [pid for pid in filter(is_trial, everyone()) if is_below(pid, os.getpid())]
         return bool(victims)
 
-    wait_until(appear, every=POLL_SECONDS)
+    wait_until(appear)
     for victim in victims:
         os.kill(victim, signal.SIGKILL)
