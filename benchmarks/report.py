@@ -134,8 +134,8 @@ def measure_missing(
     for setting, measure in runs:
         if any(each["setting"] == setting for each in found):
             continue
-        found.append({"setting": setting, **measure()})
         where = environment(1)
+        found.append({"setting": setting, **measure()})
         write(name, {"environment": where, "runs": found}, page(found, where))
 
 

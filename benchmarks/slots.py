@@ -119,7 +119,7 @@ def made_up_slots(epoch: Mapping[str, Any]) -> type:
 
 
 class Slot:
-    """Has the methods of a process of Ray's, and is one of the slots that a process has."""
+    """One of the slots that a process has, with the methods of a process of Ray's."""
 
     def __init__(self, process: Any, number: int, trial: int) -> None:
         self._process, self._actor_id = process, number
@@ -169,8 +169,8 @@ def starts(slots: int, kind: type) -> type[RayActorManager]:
 
 
 @dataclass
-class Seen:
-    """Holds the seconds that were measured, by what was waited for."""
+class Waits:
+    """The seconds measured, by what was waited for."""
 
     seconds: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
 
@@ -223,8 +223,8 @@ def measured(slots: int, trials: int, folder: Path) -> dict[str, Any]:
     study |= {"finalists": "none", "tracking": {"uri": f"sqlite:///{folder}/mlflow.db"}}
     prepared, _ = prepared_search(folder, trials, EPOCHS, **study)
     home = prepared.home
-    seen, times, lags = Seen(), list[float](), list[float]()
-    vars(raytune).update(seat_of=lambda prepared: None, LedgerScheduler=seen.scheduler())
+    waits, times, lags = Waits(), list[float](), list[float]()
+    vars(raytune).update(seat_of=lambda prepared: None, LedgerScheduler=waits.scheduler())
     vars(tune_controller).update(RayActorManager=starts(slots, made_up_slots(epoch_result().tree())))
     with Journal(home.folder) as journal:
         append = journal.append
@@ -243,7 +243,7 @@ def measured(slots: int, trials: int, folder: Path) -> dict[str, Any]:
 
         def progress() -> None:
             nonlocal began, spent
-            if began == math.inf and seen.seconds["decision"]:
+            if began == math.inf and waits.seconds["decision"]:
                 began, spent = time.monotonic(), seconds_spent(following)
             view.update()
 
@@ -261,9 +261,9 @@ def measured(slots: int, trials: int, folder: Path) -> dict[str, Any]:
             sys.exit(f"not all was delivered: {'; '.join(map(str, following.backlogs))}")
     return {
         "wall_seconds": wall,
-        "results": len(seen.seconds["decision"]),
+        "results": len(waits.seconds["decision"]),
         "cpu_seconds": used,
-        "waits": {name: summary(each) for name, each in seen.seconds.items()},
+        "waits": {name: summary(each) for name, each in waits.seconds.items()},
         "mlflow": {"lag": summary(lags), "at_the_end": at_the_end, "caught_up_seconds": caught_up},
     }
 
@@ -314,7 +314,9 @@ def page(runs: Sequence[Mapping[str, Any]], where: Mapping[str, Any]) -> str:
         "# What a driver does with many slots\n\n"
         f"Searches of trials that sleep {EPOCH_SECONDS:g} s an epoch, from the first result on. Seconds "
         "are median / 99th of a hundred / worst; shares are of one processor. Asked is how many results a "
-        "second the slots would give if they never waited.\n\n"
+        "second the slots would give if they never waited. Slots are made up: threads that sleep, "
+        f"{SLOTS_A_PROCESS} in a process of Ray's, which share the {where['cores']} cores with the driver, "
+        "with what sends to MLflow, and with Ray. n=1 each.\n\n"
         f"| {' | '.join(head)} |\n|{'-|' * len(head)}\n{''.join(map(row, ordered))}\n"
         f"## What bends first\n\n{''.join(bends(ordered))}\n{described(where)}"
     )

@@ -101,6 +101,7 @@ def test_each_node_starts_a_ray_that_is_the_head_or_finds_it(
     assert parsed["head"] is is_head
     if is_head:
         assert (parsed["node_ip_address"], parsed["port"]) == ("192.0.2.1", 23456)
+        assert parsed["ray_client_server_port"] == 33456, "another job may be on this node"
         assert parsed["no_monitor"], "nothing scales here, and its end would be a traceback"
     else:
         assert parsed["address"] == "192.0.2.1:23456"
@@ -129,6 +130,15 @@ def test_a_ray_that_does_not_start_is_said_with_its_log(
     stand_in(commands, "ray", "exit 1")
     _, said = (script := run()).communicate(timeout=60)
     assert (script.returncode, said) == (1, "Ray did not start: see tunebook-123456-ray.log\n")
+
+
+def test_a_head_that_does_not_start_in_three_tries_ends_the_step(
+    run: Callable[..., subprocess.Popen[str]], commands: Path, tmp_path: Path
+) -> None:
+    stand_in(commands, "ray", "echo $1; exit 1")
+    stand_in(commands, "scancel", 'echo "scancel $1"')
+    run(SLURM_STEP_ID="0").communicate(timeout=60)
+    assert (tmp_path / "ray.txt").read_text().split("\n") == [*["start"] * 3, "scancel 123456.0", ""]
 
 
 def test_the_slurm_script_passes_the_warning_before_the_time_limit_on_to_the_search(

@@ -115,7 +115,7 @@ class May:
 
 
 @dataclass(frozen=True)
-class Question:
+class Request:
     """Asks MLflow to catch up with the journal, or, at the end, both receivers to get the `rest` of it."""
 
     number: int
@@ -137,7 +137,7 @@ class Following:
         self._told = May()
         self._process: subprocess.Popen[bytes] | None = None
         self._line: Connection | None = None
-        self._starts = self._questions = 0
+        self._starts = self._requests = 0
         self._is_over, self._has_begun = threading.Event(), threading.Event()
         self._uses = threading.Lock()  # of the line and the process
         self._keeper = threading.Thread(target=self._keep, name="keeps what follows", daemon=True)
@@ -176,11 +176,11 @@ class Following:
         try:
             if self._line is None:
                 return ENDED
-            self._questions += 1
-            _say(self._line, Question(self._questions, seconds, is_last, rest))
+            self._requests += 1
+            _say(self._line, Request(self._requests, seconds, is_last, rest))
             while self._line.poll(max(0.0, deadline - time.monotonic())):
                 number, answer = self._line.recv()
-                if number == self._questions:  # else it is that of an earlier one, which was not waited for
+                if number == self._requests:  # else it is that of an earlier one, which was not waited for
                     return list(answer)
         except (OSError, EOFError):
             return ENDED
@@ -192,7 +192,7 @@ class Following:
     def _keep(self) -> None:
         """Start the process, again if it ends, and tell it what may be sent."""
         while not self._is_over.is_set():
-            if self._uses.acquire(timeout=TOLD_SECONDS):  # else a question is being answered
+            if self._uses.acquire(timeout=TOLD_SECONDS):  # else a request is being answered
                 try:
                     if self._process is None or self._process.poll() is not None:
                         self._start()
@@ -235,7 +235,7 @@ def start_process(handle: int) -> subprocess.Popen[bytes]:
     )
 
 
-def _say(line: Connection, message: May | Question) -> None:
+def _say(line: Connection, message: May | Request) -> None:
     """Send the process something small; raise OSError where it has ended, or reads nothing any more."""
     if not select.select([], [line], [], MARGIN_SECONDS)[1]:
         raise OSError(SILENT)
@@ -264,12 +264,12 @@ def follow(handle: int) -> None:
 def _follow(line: Connection, followed: Followed, may: May) -> None:
     tracker, mirror = followed.tracker(), followed.mirror()
 
-    def answer(question: Question) -> None:
-        if not question.is_last:
-            line.send((question.number, [tracker.catch_up(question.seconds)]))
+    def answer(request: Request) -> None:
+        if not request.is_last:
+            line.send((request.number, [tracker.catch_up(request.seconds)]))
             return
-        left = [each.close(question.seconds, rest=question.rest) for each in (tracker, mirror)]
-        line.send((question.number, left))
+        left = [each.close(request.seconds, rest=request.rest) for each in (tracker, mirror)]
+        line.send((request.number, left))
         os._exit(0)  # a delivery that has not ended by now is left to `tunebook sync`
 
     tracker.start(lambda: may.send, lambda: may.until)
@@ -278,5 +278,5 @@ def _follow(line: Connection, followed: Followed, may: May) -> None:
         match line.recv():
             case May() as may:
                 pass
-            case Question() as question:  # what may be sent may change before it is answered
-                threading.Thread(target=answer, args=(question,), daemon=True).start()
+            case Request() as request:  # what may be sent may change before it is answered
+                threading.Thread(target=answer, args=(request,), daemon=True).start()

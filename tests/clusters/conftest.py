@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.clusters.by_hand import ByHand
 from tests.clusters.hosts import PROGRAMS, SLURM_PROGRAMS, Hosts, missing, running, why_not
-from tests.clusters.pair import Pair
 from tests.missing import stop_without
 from tests.trainable.small_images import write_classes
 
@@ -47,11 +47,11 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def pair(hosts: Hosts, checkout: Path, tmp_path: Path) -> Iterator[Pair]:
+def by_hand(hosts: Hosts, checkout: Path, tmp_path: Path) -> Iterator[ByHand]:
     """Hosts on which a test starts Ray; all that is left of it ends."""
     write_classes(tmp_path / "pets", {"cat": 80, "dog": 80})
     (tmp_path / "searches").mkdir()
-    found = Pair(hosts, checkout, tmp_path)
+    found = ByHand(hosts, checkout, tmp_path)
     try:
         yield found
     finally:

@@ -130,6 +130,12 @@ class Hosts:
                 start_new_session=True,
             )
 
+    def end(self, started: subprocess.Popen[bytes]) -> None:
+        """Tell a command that was started on a host to end, and wait for it."""
+        for child in psutil.Process(started.pid).children():  # it waits for this one, and passes no signal on
+            child.terminate()
+        started.wait(PATIENCE_SECONDS)
+
     def processes(self, host: int, name: str) -> list[str]:
         """The command lines on a host that hold a text, whole, whatever COLUMNS says."""
         found = self.run(host, "ps", "-ewwo", "stat=,args=").stdout.splitlines()
@@ -145,7 +151,7 @@ class Hosts:
         first = START.format(name=name, folder=folder, last=last)
         namespaces = ("--uts", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
         self._started[host] = subprocess.Popen(
-            ["nsenter", f"--net=/run/netns/{name}", "unshare", *namespaces, "sh", "-c", first],
+            ["nsenter", f"--net=/run/netns/{_network(host)}", "unshare", *namespaces, "sh", "-c", first],
             stdout=(folder / f"{name}.out").open("wb"),
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -242,10 +248,10 @@ def _make_network(hosts: Hosts) -> None:
     _ip("addr add", f"{HEAD}/24 dev {BRIDGE}")
     _ip("link set", f"{BRIDGE} up")
     for host in range(1, hosts.count + 1):
-        name = f"t{host}"
+        name = _network(host)
         _ip("netns add", name)
-        _ip("link add", f"tv{host} type veth peer name eth0 netns {name}")
-        _ip("link set", f"tv{host} master {BRIDGE} up")
+        _ip("link add", f"{name} type veth peer name eth0 netns {name}")
+        _ip("link set", f"{name} master {BRIDGE} up")
         _ip(f"-n {name} addr add", f"{hosts.address(host)}/24 dev eth0")
         for device in ("eth0", "lo"):
             _ip(f"-n {name} link set", f"{device} up")
@@ -256,11 +262,16 @@ def _remove_network() -> None:
     """Remove what an earlier run left, too, that was killed."""
     for host in range(1, 10):
         with suppress(subprocess.CalledProcessError):
-            _ip("netns del", f"t{host}")
+            _ip("netns del", _network(host))
         with suppress(subprocess.CalledProcessError):
-            _ip("link del", f"tv{host}")
+            _ip("link del", _network(host))
     with suppress(subprocess.CalledProcessError):
         _ip("link del", BRIDGE)
+
+
+def _network(host: int) -> str:
+    """The name of a host's network, and of its end on this machine: no other program's."""
+    return f"{BRIDGE}{host}"
 
 
 def _ip(*words: str) -> None:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
 
 from tests.deploy_files import DEPLOY
@@ -57,7 +58,6 @@ def amazon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str
 def test_machines_are_asked_for_as_the_file_says(
     amazon: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    boto3 = pytest.importorskip("boto3")
     for name, value in amazon.items():
         monkeypatch.setenv(name, value)
     ec2 = boto3.client("ec2", region_name=REGION)

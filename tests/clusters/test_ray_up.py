@@ -34,7 +34,7 @@ TOKEN = "0123456789abcdef" * 4
 def test_three_hosts_join_a_search_runs_there_and_nothing_is_left(
     hosts: Hosts, checkout: Path, tmp_path: Path
 ) -> None:
-    home = tmp_path / "home"  # of the person, and of root on each host
+    home = tmp_path / "home"  # of the person
     (home / ".ray").mkdir(parents=True)
     (home / ".ray" / "auth_token").write_text(TOKEN)
     launcher = tmp_path / "on-premise.yaml"
@@ -80,11 +80,11 @@ def test_three_hosts_join_a_search_runs_there_and_nothing_is_left(
         machines = Counter(place.machine for place in places_of(events_in(tmp_path / "fetched")))
         assert sorted(machines.values()) == [1, 2], "three ranks of a trial train on two hosts"
         ray("down", "-y")
+        wait_until(lambda: not any(raylets()))
     except BaseException:
         for host in (1, 2, 3):
             hosts.run(host, "pkill", "-9", "raylet|gcs_server|ray::")
         raise
-    wait_until(lambda: not any(raylets()))
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from tests.waiting import wait_until
 
 
 class Forked:
-    """Is what `Following` asks of a `subprocess.Popen`, for a process that is no child of this one."""
+    """What `Following` asks of a `subprocess.Popen`, for a process that is no child of this one."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid

@@ -17,8 +17,8 @@ RAY = Path(sys.executable).with_name("ray")
 
 
 @dataclass
-class Pair:
-    """Host 1 is the head and trains nothing, hosts 2 and 3 train."""
+class ByHand:
+    """Ray on three hosts: 1 is the head and trains nothing, 2 and 3 train."""
 
     hosts: Hosts
     checkout: Path
@@ -39,7 +39,7 @@ class Pair:
         role = head if host == 1 else (f"--address={self.address}",)
         own = (
             f"--node-ip-address={self.hosts.address(host)}",
-            f"--num-cpus={0 if host == 1 else cpus}",
+            f"--num-cpus={cpus}",
             "--num-gpus=0",
             "--include-log-monitor=false",  # nothing is read from it
         )
