@@ -125,7 +125,8 @@ def check_cluster(
     else:
         console().print(machines_table(seen))
         unfit = sum(bool(each.faults) for each in seen)
-        say(f"{counted(len(seen), 'machine')}, {unfit} of which cannot train, in {took:.0f} s")
+        result = f"{unfit} cannot train" if unfit else "all can train"
+        say(f"{counted(len(seen), 'machine')}: {result} (asked in {took:.0f} s)")
     return not any(each.faults for each in seen)
 
 

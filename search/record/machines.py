@@ -5,13 +5,22 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Annotated
 
 from pydantic import Field
 
-from search.record.journal import EndEvent, EpochEvent, Event, PlaceEvent, RetryEvent, SearchEvent, StartEvent
+from search.record.journal import (
+    EndEvent,
+    EpochEvent,
+    Event,
+    PlaceEvent,
+    PromotionEvent,
+    RetryEvent,
+    SearchEvent,
+    StartEvent,
+)
 from spaces.domains import counted
 from trainable.recipe.base import Spec
 from trainable.tune.place import Place
@@ -98,12 +107,14 @@ class Machines:
     def __init__(self) -> None:
         self._hosts: dict[str, _Host] = {}  # by name and address: one that starts again is the same
         self._under_way: dict[int, _Attempt] = {}
+        self._paused: tuple[int, _Attempt] | None = None  # that of the last event, if it paused a trial
         self._clock = 0.0
 
     def apply(self, event: Event, seconds: float, work: str = "") -> None:
         """Take in the journal's next event, with the seconds under a driver at it; of a place, `work` is what
         the trial's speed depends on."""
         self._clock = seconds
+        paused, self._paused = self._paused, None
         match event:
             case SearchEvent():
                 for trial in tuple(self._under_way):
@@ -114,8 +125,12 @@ class Machines:
                 self._begin(event, work)
             case EpochEvent() if event.trial in self._under_way:
                 self._epoch(event)
+            case PromotionEvent() if paused is not None and paused[0] == event.trial:
+                self._go_on(*paused)
             case RetryEvent():
                 self._leave(event.trial, failed=True)
+            case EndEvent() if event.trial not in self._under_way:
+                self._paused = paused  # the ledger ends others between a trial's pause and its promotion
             case EndEvent():
                 self._leave(event.trial, failed=event.state == "failed")
             case _:
@@ -148,6 +163,13 @@ class Machines:
                 self._hosts[name].rates[attempt.kind].append(event.result.images_per_second)
         if event.pauses:
             self._leave(event.trial)
+            self._paused = event.trial, attempt
+
+    def _go_on(self, trial: int, attempt: _Attempt) -> None:
+        """Take up the attempt of a trial that was promoted at once: it never left its process."""
+        self._under_way[trial] = replace(attempt, began=self._clock)
+        for name in attempt.machines:
+            self._hosts[name].now += 1
 
     def _leave(self, trial: int, *, failed: bool = False) -> None:
         if (attempt := self._under_way.pop(trial, None)) is None:

@@ -234,8 +234,9 @@ class LiveView:
                 say(f"{line}; {left}" if left else line)
 
     def _retry_line(self, event: RetryEvent) -> str:
-        places = self._record.trials[event.trial].places
-        where = in_words(places[-1]) if places else ""
+        trial = self._record.trials[event.trial]
+        # an attempt whose process did not start has no place: the last one is that of the attempt before
+        where = in_words(trial.places[-1]) if trial.places and trial.trains else ""
         return (
             f"trial {event.trial} failed{f' on {where}' if where else ''} and is tried again: {event.reason}"
         )

@@ -46,7 +46,7 @@ from search.running.taken_names import is_same_study, refuse_existing
 from search.running.trial_checkpoints import drop_all_checkpoints
 from search.study import Study, default_name
 from search.study.code import NO_CODE, Code
-from search.study.study import MOST_TRIALS
+from search.study.study import MOST_TRIALS, MachinesChoice
 from search.verdicts.pruning_audit import sampled
 from spaces.domains import listed
 from spaces.facts import Facts
@@ -88,7 +88,7 @@ def search(
     home = Home.of(study)
     with driving(home, report.say) as lease:
         if again and is_same_study(home, study):
-            return _go_on(home, lease, address=address, download=download, code=code)
+            return _go_on(home, lease, address=address, download=download, code=code, choice=study.machines)
         refuse_existing(home, study)
         with _hardware(address) as hardware, _asked(study, home, hardware, code) as machines:
             prepared = prepare(
@@ -247,8 +247,12 @@ def _go_on(
     code: Code = NO_CODE,
     audited: Sequence[int] = (),
     extended_to: int | None = None,
+    choice: MachinesChoice | None = None,
 ) -> Closing:
-    """Does the work of `resume`, `extend` and an audit of pruning, once this process is the only driver."""
+    """Do the work of `resume`, `extend` and an audit of pruning, once this process is the only driver.
+
+    `choice` says what becomes of unfit machines, in place of the search's study.
+    """
     search = Search(home.folder)
     for change in search.code.changes(code) if search.code is not None else ():
         report.say(change)
@@ -258,6 +262,8 @@ def _go_on(
         _sync(home, lease)
         return "finished"
     study = read_search(home.folder)
+    if choice is not None:
+        study = study.model_copy(update={"machines": choice})
     with _hardware(address) as hardware, _asked(study, home, hardware, code, search.facts) as machines:
         prepared = prepare_again(study, home, search, hardware, download=download, say=report.say, code=code)
         if machines is not None:

@@ -176,9 +176,14 @@ class Following:
         try:
             if self._line is None:
                 return ENDED
+            if is_last:
+                self._is_over.set()  # a process that ends now is not started again
             self._requests += 1
             _say(self._line, Request(self._requests, seconds, is_last, rest))
-            while self._line.poll(max(0.0, deadline - time.monotonic())):
+            while (left := deadline - time.monotonic()) > 0.0:
+                if not self._line.poll(min(left, TOLD_SECONDS)):
+                    self._tell()  # the answer may wait for what arrives in a store meanwhile
+                    continue
                 number, answer = self._line.recv()
                 if number == self._requests:  # else it is that of an earlier one, which was not waited for
                     return list(answer)
@@ -189,16 +194,23 @@ class Following:
         finally:
             self._uses.release()
 
+    def _tell(self) -> None:
+        """Tell the process what it may send, where that has changed."""
+        if self._line is not None and (now := self._may()) != self._told:
+            _say(self._line, now)
+            self._told = now
+
     def _keep(self) -> None:
         """Start the process, again if it ends, and tell it what may be sent."""
         while not self._is_over.is_set():
             if self._uses.acquire(timeout=TOLD_SECONDS):  # else a request is being answered
                 try:
+                    if self._is_over.is_set():
+                        return
                     if self._process is None or self._process.poll() is not None:
                         self._start()
-                    elif self._line is not None and (now := self._may()) != self._told:
-                        _say(self._line, now)
-                        self._told = now
+                    else:
+                        self._tell()
                 except Exception as error:  # the search goes on
                     logger.error("MLflow and %s: %s", MIRROR_FILE, error)
                 finally:
@@ -218,21 +230,22 @@ class Following:
         self._starts += 1
         self._line, theirs = Pipe()
         with theirs:  # closed before anything is sent: else nobody would notice that the process has ended
-            self._process = start_process(theirs.fileno())
+            self._process = start_process(theirs.fileno(), self._followed.folder / LOG_FILE)
         self._told = self._may()
         self._line.send((self._followed, self._told))
 
 
-def start_process(handle: int) -> subprocess.Popen[bytes]:
-    """Start the process that runs `follow` with a file handle of this one."""
-    return subprocess.Popen(
-        [sys.executable, "-P", "-c", PROGRAM, str(handle), INSTALLED],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        pass_fds=[handle],
-        start_new_session=True,  # Ctrl-C is for the driver, which then closes
-    )
+def start_process(handle: int, log: Path) -> subprocess.Popen[bytes]:
+    """Start the process that runs `follow` with a file handle of this one; `log` gets why, if it fails."""
+    with log.open("ab") as said:
+        return subprocess.Popen(
+            [sys.executable, "-P", "-c", PROGRAM, str(handle), INSTALLED],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=said,
+            pass_fds=[handle],
+            start_new_session=True,  # Ctrl-C is for the driver, which then closes
+        )
 
 
 def _say(line: Connection, message: May | Request) -> None:

@@ -26,7 +26,7 @@ class _Failures:
 
 @dataclass
 class Suspects:
-    """Holds the GPUs and machines that train no more trials of this driver; each trial has one process.
+    """The GPUs and machines that train no more trials of this driver; each trial has one process.
 
     A GPU joins them when `TRIALS` different trials have failed on it and none has trained an epoch there in
     between. A machine joins them at a failure, if another machine trains and no epoch has been trained there

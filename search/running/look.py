@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import tempfile
 import time
 from collections.abc import Mapping
@@ -64,10 +63,20 @@ def look(question: Question, node: str) -> Look:
         free={
             "memory": available_bytes(),
             "/dev/shm": free_bytes(SHARED_MEMORY),
-            "temporary files": free_bytes(Path(os.environ.get("RAY_TMPDIR", tempfile.gettempdir()))),
+            "temporary files": free_bytes(_folder_of_ray()),
             "cache": free_bytes(cache_root()),
         },
     )
+
+
+def _folder_of_ray() -> Path:
+    """Return where Ray keeps its files on this machine, images that do not fit into memory among them."""
+    import ray
+
+    node = ray._private.worker._global_node
+    if node is None:  # there is no Ray
+        return Path(tempfile.gettempdir())
+    return Path(node.get_temp_dir_path())
 
 
 class Looker:

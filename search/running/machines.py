@@ -41,7 +41,15 @@ SOON = 2.0  # seconds
 ON_WORKERS = ("torch", "torchvision", "timm", "numpy")  # what trials use; Ray compares its own version
 GIB = 2**30
 LEAST_BYTES = GIB  # of memory, and of the disk with temporary files: a process that trains takes more
+REMEDIES = {
+    "memory": "end what else runs there, or give its container more",
+    "temporary files": "make room on the disk where Ray keeps its files, or give RAY_TMPDIR another one",
+}
 LITTLE_SHARED_MEMORY = 2**27  # Docker gives a container 64 MiB; Ray then keeps what is shared on the disk
+GO_ON = (
+    "(`--set machines.unfit=leave_out`, or that field in the study, has the others train without, also in a "
+    "search that goes on by `tunebook search STUDY --resume`)"
+)
 SLOW_READING = 0.25  # of the other machines' rate; a few dozen images say no more
 
 
@@ -87,7 +95,7 @@ def fit_to_train(prepared: Prepared, machines: Machines | None, say: Say) -> Pre
         return prepared
     seen = machines.answers(trial, compiles=_may_compile(prepared.space))
     if study.machines.unfit == "refuse" or all(each.faults for each in seen):
-        refuse_unfit(seen)
+        refuse_unfit(seen, others_can=not all(each.faults for each in seen))
     if not machines.excluded:
         return prepared
     hardware = machines.hardware()
@@ -128,6 +136,7 @@ class Machines:
         self._sample: Any = None  # Ray's reference to the sample
         self._compiles = False
         self._told: set[str] = set()
+        self._asked_again: set[str] = set()
         self.excluded: frozenset[str] = frozenset()
         """The machines, by Ray's ids, that could not train at the start: Ray places nothing there."""
         self._ask_new()
@@ -164,6 +173,7 @@ class Machines:
         for node, asked in tuple(self._asked.items()):
             if asked.has_answered or asked.is_overdue:
                 self._hear(node, 0.0)
+                self._ask_again(node)
         return hardware_of(each for each in nodes if self.may_train(each["NodeID"]) is not False)
 
     def may_train(self, node: str) -> bool | None:
@@ -210,6 +220,21 @@ class Machines:
         seen = asked.seen(self._here, self._question, compiles=self._compiles, seconds=seconds)
         if seen.look is not None or node in {each["NodeID"] for each in alive_nodes()}:
             self._seen[node] = seen
+
+    def _ask_again(self, node: str) -> None:
+        """Ask a machine that joined later once more, if it did not answer: Ray may have ended the process, or
+        packages come slowly over its network."""
+        if node in self._seen and self._seen[node].look is None and node not in self._asked_again:
+            self._asked_again.add(node)
+            del self._seen[node]
+            self._ask_new()
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether Ray may place a process on a machine that has not answered yet, or cannot train."""
+        return bool(self._asked) or any(
+            each.faults and each.node not in self.excluded for each in self._seen.values()
+        )
 
 
 class _Asked:
@@ -276,12 +301,10 @@ class _Asked:
         return there - min(max(there, began), time.time())
 
 
-def refuse_unfit(machines: Sequence[Seen]) -> None:
-    """Raise UserError that names the machines that cannot train, and why."""
+def refuse_unfit(machines: Sequence[Seen], *, others_can: bool = True) -> None:
+    """Raise UserError that names the machines that cannot train, and why; and how others train without."""
     if lines := _named(machines):
-        raise UserError(
-            f"{lines}\n(machines: {{unfit: leave_out}} in the study has the others train without)"
-        )
+        raise UserError(f"{lines}\n{GO_ON}" if others_can else lines)
 
 
 def _named(machines: Sequence[Seen]) -> str:
@@ -336,14 +359,14 @@ def _remove_left_over(storage: Path) -> None:
 
 def _faults(found: Look, here: Look, question: Question, *, compiles: bool) -> Iterator[str]:
     """Yield what keeps a machine from training, and what to do."""
-    if found.files != here.files or found.packages.get("tunebook") != here.packages.get("tunebook"):
-        yield (
-            f"its tunebook {found.packages.get('tunebook', '')} is not the head's "
-            f"{here.packages.get('tunebook', '')}: install the same on all machines"
-        )
+    if found.files != here.files:
+        ours, its = (each.packages.get("tunebook", "") for each in (here, found))
+        other = f"is not the head's {ours}" if its != ours else "has other files than the head's"
+        yield f"its tunebook {its} {other}: install the same on all machines"
     for name in ON_WORKERS:
         there, known = found.packages.get(name, "missing"), here.packages.get(name)
-        if known is not None and there != known:
+        # 2.15.0+cpu on a head without a GPU is the same version as 2.15.0+cu130
+        if known is not None and there.partition("+")[0] != known.partition("+")[0]:
             yield f"its {name} is {there} and the head's {known}: install the same on all machines"
     if found.device:
         yield found.device
@@ -355,9 +378,9 @@ def _faults(found: Look, here: Look, question: Question, *, compiles: bool) -> I
         yield _not_shared(question, found.shared)
     elif not _is_written_back(question, found):
         yield _not_shared(question, "the head does not see what it writes")
-    for name in ("memory", "temporary files"):
+    for name, remedy in REMEDIES.items():
         if (free := found.free.get(name, GIB)) < LEAST_BYTES:
-            yield f"{free / GIB:.1f} GiB are free for {name}, and a process that trains takes more"
+            yield f"{free / GIB:.1f} GiB are free for {name}, and a process that trains takes more: {remedy}"
 
 
 def _not_shared(question: Question, what: str) -> str:

@@ -21,7 +21,7 @@ from search.running.machines import Machines
 from trainable.tune.place import Place
 
 ANSWER_SECONDS = 10.0
-"""A process that has just started answers within milliseconds; one that does not is not asked again."""
+"""A process that has just started answers within milliseconds; else it is asked again for its next trial."""
 
 Fate = Literal["trains", "parked", "waits"]
 
@@ -147,6 +147,11 @@ class Parking:
     def came(self, name: str) -> bool:
         """Whether the process of a trial has come to run, also if it did not answer; `name` is Ray's."""
         return name in self._places
+
+    def is_the_machines(self, name: str) -> bool:
+        """Whether the end of a trial's process is no fault of the trial: it did not start, and may have been
+        placed on a machine that cannot train. `name` is Ray's."""
+        return not self.came(name) and self._machines is not None and self._machines.in_doubt
 
     def started(self, trial: Trial, ranks: tuple[Place, ...]) -> None:
         """Note where the ranks of a trial have started."""

@@ -337,6 +337,8 @@ class LedgerCallback(Scratch, tune.Callback):  # type: ignore[misc]
             return
         reason = self._reason(trial)
         cause = cause_of(reason)
+        if cause == "crash" and self._parking.is_the_machines(trial.trial_id):
+            cause = "infrastructure"
         if cause == "crash" and not reason.startswith(MemoryLeak.__name__):  # that is the trial's before it
             self._parking.crashed(trial)
         was_attempt = self._parking.came(trial.trial_id) or cause in ("crash", "disk")

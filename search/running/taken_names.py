@@ -39,6 +39,9 @@ def refuse_existing(home: Home, study: Study) -> None:
 
 
 def is_same_study(home: Home, study: Study) -> bool:
-    """Says whether this very study is there already. Raises StudyError where its file cannot be read."""
+    """Say whether this very study is there already; what becomes of unfit machines may change.
+
+    Raises StudyError where its file cannot be read.
+    """
     file = home.folder / STUDY_FILE
-    return file.exists() and read_study(file) == study
+    return file.exists() and read_study(file).model_copy(update={"machines": study.machines}) == study

@@ -57,12 +57,12 @@ def address() -> str:
     return f"{folder}/socket"
 
 
-def started_by(server: Callable[[], str]) -> Callable[[int], Forked]:
+def started_by(server: Callable[[], str]) -> Callable[[int, Path], Forked]:
     """Return what takes the place of `following.start_process`; `server` returns where it is asked for."""
 
-    def start_process(handle: int) -> Forked:
+    def start_process(handle: int, log: Path) -> Forked:
         with Client(server(), "AF_UNIX") as line:
-            line.send((dict(os.environ), os.getcwd()))
+            line.send((dict(os.environ), os.getcwd(), log))
             send_handle(line, handle, None)
             return Forked(line.recv())
 
@@ -74,16 +74,16 @@ def _serve(server: str) -> None:
     with Listener(server, "AF_UNIX") as door:
         while True:
             with door.accept() as line:
-                variables, folder = line.recv()
+                variables, folder, log = line.recv()
                 handle = recv_handle(line)
                 if (pid := os.fork()) == 0:
                     line.close()
-                    _follow(handle, variables, folder)
+                    _follow(handle, variables, folder, log)
                 os.close(handle)
                 line.send(pid)
 
 
-def _follow(handle: int, variables: Mapping[str, str], folder: str) -> None:
+def _follow(handle: int, variables: Mapping[str, str], folder: str, log: Path) -> None:
     """Become what `following.PROGRAM` is."""
     os.setsid()
     os.chdir(folder)
@@ -92,7 +92,7 @@ def _follow(handle: int, variables: Mapping[str, str], folder: str) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(each, signal.SIG_IGN)
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for standard in (0, 1, 2):
-        os.dup2(nowhere, standard)
+    nowhere, said = os.open(os.devnull, os.O_RDWR), os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    for standard, file in enumerate((nowhere, nowhere, said)):
+        os.dup2(file, standard)
     following.follow(handle)

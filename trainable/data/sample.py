@@ -46,12 +46,12 @@ class DataSample:
 
     @classmethod
     def of(cls, data: DataSet) -> DataSample | None:
-        """Return a sample of a data set; None where its images are in memory, and travel with the trials.
+        """Return a sample of a data set; None where its images travel with the trials.
 
         Images behind a URI are copied to a machine by its first trial, so nothing is compared before. Raises
         DataError for an image that cannot be read here.
         """
-        if data.info.in_memory:
+        if data.info.in_memory or any(each.source.travels for each in data.selections.values()):
             return None
         images = tuple(_some(selection) for selection in data.selections.values())
         if data.copy is not None:

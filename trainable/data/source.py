@@ -101,6 +101,8 @@ class Source(abc.ABC):
     """Images are used in the order of their classes, as those of a folder lie."""
     encoded = True
     """Images are stored as files are, and decoded each time they are opened."""
+    travels = False
+    """Where the source is sent, all its images are: they are no files that a machine reads for itself."""
 
     @abc.abstractmethod
     def open(self, index: int) -> Image.Image:
@@ -127,7 +129,7 @@ class Source(abc.ABC):
 class ArraySource(Source):
     """Holds images of one size in an array, uint8 [N, H, W] or [N, H, W, C] with 1 or 3 channels."""
 
-    encoded = False
+    encoded, travels = False, True
 
     def __init__(self, images: Pixels, labels: Integers, *, by_class: bool = False) -> None:
         self.by_class = by_class

@@ -62,7 +62,7 @@ FILES = ("_image_files", "_images", "samples", "_samples")
 class TorchvisionSource(Source):
     """Reads one part of a torchvision data set that is stored in arrays."""
 
-    encoded = False
+    encoded, travels = False, True
 
     def __init__(self, dataset: Any, labels: Integers) -> None:
         self.dataset = dataset

@@ -47,7 +47,7 @@ def problem_here(kind: str, may_compile: bool) -> str | None:
     With `may_compile` it needs the compiler that torch.compile calls.
     """
     if kind == "cuda" and not torch.cuda.is_available():
-        return driver_problem() or "PyTorch sees no GPU here"
+        return driver_problem() or "PyTorch sees no GPU here: look at `nvidia-smi` and CUDA_VISIBLE_DEVICES"
     return _compiler_problem(kind) if may_compile else None
 
 

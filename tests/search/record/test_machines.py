@@ -10,6 +10,7 @@ from search.record.journal import (
     EpochEvent,
     Event,
     PlaceEvent,
+    PromotionEvent,
     RetryEvent,
     StartEvent,
 )
@@ -116,6 +117,21 @@ def test_idle_is_the_share_of_a_machines_places_without_a_trial_and_time_between
     again = [(1000.0, session("resumed")), *attempt(1000.0, 1, place(), number=2), end(1010.0, 1)]
     later = machines((0.0, BEGINS), *two, end(10.0, 0), (10.0, session("interrupted")), *again)
     assert later["h1"].idle == pytest.approx(0.25), "10 of 2 x 20 s"
+
+
+def test_a_trial_that_is_promoted_at_once_goes_on_where_it_is_and_one_that_waits_does_not() -> None:
+    (pause,) = epochs(0.0, 0, 100.0, 1)
+    pauses = pause[0], pause[1].model_copy(update={"pauses": True})
+    promoted = 1.0, PromotionEvent(trial=0, rung=1)
+    failed = 10.0, RetryEvent(trial=0, reason="the disk is gone")
+    began = [(0.0, BEGINS), *attempt(0.0, 0, place()), pauses]
+    found = machines(*began, promoted, *epochs(1.0, 0, 200.0, 4), failed)["h1"]
+    assert (found.attempts, found.failed, found.idle) == (1, 1, 0.0)
+    assert found.images_per_second == 200.0
+    other = 1.0, EndEvent(trial=7, state="stopped")  # the ledger ends others in between
+    assert machines(*began, other, promoted, failed)["h1"].failed == 1
+    later = machines(*began, *attempt(1.0, 1, place()), promoted, failed)["h1"]
+    assert later.failed == 0, "another one took its process meanwhile"
 
 
 def test_a_driver_that_was_killed_ends_its_attempts_and_one_at_work_counts_until_now() -> None:

@@ -88,6 +88,10 @@ def test_a_retry_is_a_line_with_the_machine_and_the_cause(
         journal.append(RetryEvent(trial=0, reason="the disk is gone"))
         journal.append(StartEvent(trial=0, attempt=2, epoch=0))
         journal.append(RetryEvent(trial=0, reason="again"))
+        journal.append(StartEvent(trial=0, attempt=3, epoch=0))
+        journal.append(PlaceEvent(trial=0, ranks=(place("h1", "0"),)))
+        journal.append(RetryEvent(trial=0, reason="once more"))
+        journal.append(RetryEvent(trial=0, reason="its process did not start"))
         view.update()
     said = capsys.readouterr().out.splitlines()[1:]
     with view_of(journal) as later:
@@ -96,6 +100,8 @@ def test_a_retry_is_a_line_with_the_machine_and_the_cause(
     assert said == [
         "trial 0 failed on h2 (10.0.0.2), GPU 3 and is tried again: the disk is gone",
         "trial 0 failed and is tried again: again",
+        "trial 0 failed on h1 (10.0.0.1), GPU 0 and is tried again: once more",
+        "trial 0 failed and is tried again: its process did not start",
     ]
 
 

@@ -15,7 +15,7 @@ from search.record.journal import Journal, SearchEvent, read
 from search.record.lock import LockedError, is_locked, locked
 from search.running import driver
 from search.running.prepare import prepare, write_facts
-from search.running.taken_names import refuse_existing
+from search.running.taken_names import is_same_study, refuse_existing
 from search.study import STUDY_FILE, Study
 from tests.search.followers.small_tracking import client_of, storage_with_database
 from tests.search.planted_searches import Images
@@ -131,6 +131,14 @@ def test_a_search_that_exists_is_to_be_resumed_and_another_study_needs_another_n
         driver.search(study)
     with pytest.raises(UserError, match="another study has this name; choose another --name"):
         driver.search(study.model_copy(update={"seed": 7}))
+
+
+def test_a_search_goes_on_with_another_choice_of_what_becomes_of_unfit_machines(
+    study: Study, folder: Path
+) -> None:
+    changed = driver.resolved_study(study.with_values({"machines.unfit": "leave_out"}))
+    assert is_same_study(Home.of(study), changed)
+    assert not is_same_study(Home.of(study), changed.with_values({"seed": 7}))
 
 
 def test_a_search_of_the_first_version_is_not_to_be_resumed(study: Study, folder: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from search.record.cursor import read_cursor
+from search.record.home import LOG_FILE
 from search.running import following as following_module
-from search.running.following import RECEIVERS, Followed, Following, May, Question
+from search.running.following import RECEIVERS, Followed, Following, May, Request
 from tests.integration.processes import has_ended
 from tests.search.followers.small_tracking import a_search, storage_with_database, study_in, write
 from tests.search.reporting.test_importances import small_space
@@ -74,6 +76,17 @@ def test_nothing_is_sent_that_may_not_be(folder: Path, follow: Callable[..., Fol
     wait_until(lambda: sent(folder) == len(events))
 
 
+def test_what_arrives_in_the_store_meanwhile_is_sent_before_the_answer(
+    folder: Path, follow: Callable[..., Following]
+) -> None:
+    events, allowed = write(folder, a_search(folder)), [May(until=0)]
+    following = follow(lambda: allowed[0])
+    started(following)
+    threading.Timer(3.0, lambda: allowed.__setitem__(0, May())).start()
+    following.catch_up(60.0)
+    assert sent(folder) == len(events)
+
+
 def test_a_process_that_was_killed_is_started_again(folder: Path, follow: Callable[..., Following]) -> None:
     following = follow()
     first = started(following)
@@ -87,10 +100,11 @@ def test_a_process_that_was_killed_is_started_again(folder: Path, follow: Callab
 def test_one_that_ends_again_and_again_is_told(
     folder: Path, follow: Callable[..., Following], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(following_module, "PROGRAM", "raise SystemExit(3)")
+    monkeypatch.setattr(following_module, "PROGRAM", "raise SystemExit('nothing works')")
     following = follow()
     following._keeper.join(60.0)
     following.close(60.0)
+    assert "nothing works" in (folder / LOG_FILE).read_text(), "why it did not start"
     assert [str(each) for each in following.backlogs] == [
         f"{receiver}: the process that sends has ended" for receiver in RECEIVERS
     ]
@@ -111,9 +125,9 @@ def test_an_answer_that_was_not_waited_for_is_none_to_the_next_question(
     following = follow()
     started(following)
     with following._uses:
-        following._questions += 1
+        following._requests += 1
         assert following._line is not None
-        following._line.send(Question(following._questions, 0.0))
+        following._line.send(Request(following._requests, 0.0))
     write(folder, a_search(folder))
     following.close(60.0)
     assert following.backlogs[0].complete

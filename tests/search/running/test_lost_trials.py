@@ -13,6 +13,7 @@ from search.facts.hardware import Hardware, Node
 from search.record.home import Home
 from search.record.journal import Journal
 from search.running.driver import make_ledger
+from search.running.machines import Machines
 from search.running.parking import Parking
 from search.running.prepare import prepare
 from search.running.raytune import LedgerCallback, LedgerSearcher
@@ -27,17 +28,22 @@ BROKEN = 'Traceback (most recent call last):\n  File "a.py", line 1\nRuntimeErro
 
 
 @pytest.mark.slow("it prepares a search")
-@pytest.mark.parametrize(("came", "said", "retried"), [(False, LOST, 0), (True, LOST, 1), (False, BROKEN, 1)])
+@pytest.mark.parametrize(
+    ("came", "said", "in_doubt", "retried"),
+    [(False, LOST, False, 0), (True, LOST, False, 1), (False, BROKEN, False, 1), (False, BROKEN, True, 0)],
+)
 def test_only_an_attempt_that_began_or_a_crash_is_one_that_failed(
-    tmp_path: Path, *, came: bool, said: str, retried: int
+    tmp_path: Path, *, came: bool, said: str, in_doubt: bool, retried: int
 ) -> None:
+    """Unless it may have been placed on a machine that is not known to be able to train."""
     study = digits_study(tmp_path, name="mine", limits__retries=1)
     prepared = prepare(study, Home(tmp_path / "mine"), Hardware((Node(2, 0),)))
     prepared.home.folder.mkdir()
     (tmp_path / "error.txt").write_text(said, encoding="utf-8")
     with Journal(prepared.home.folder) as journal:
         ledger, switch = make_ledger(prepared, journal), StopSwitch()
-        parking = Parking(lambda _: None, lambda _: None)
+        machines = cast(Machines, SimpleNamespace(in_doubt=in_doubt))
+        parking = Parking(lambda _: None, lambda _: None, machines)
         searcher = LedgerSearcher(ledger, prepared, switch, FixedRoom(1, 1), parking)
         callback = LedgerCallback(ledger, prepared, switch, lambda: None, searcher, parking)
         ledger.begin("mine")

@@ -13,7 +13,16 @@ import pytest
 from search.facts.hardware import PerTrial
 from search.record.lock import locked
 from search.running.look import TOKEN, Look, Question, digest_of_ours, look
-from search.running.machines import LEAST_BYTES, Seen, _compared, _faults, _remarks, _shared, refuse_unfit
+from search.running.machines import (
+    LEAST_BYTES,
+    REMEDIES,
+    Seen,
+    _compared,
+    _faults,
+    _remarks,
+    _shared,
+    refuse_unfit,
+)
 from trainable.errors import UserError
 from trainable.tune.carried import Carried, CarriedCode
 
@@ -80,7 +89,6 @@ def test_a_store_is_shared_by_its_address(tmp_path: Path) -> None:
     [
         ("torch", "its torch is 1.0 and the head's"),
         ("timm", "its timm is 1.0 and the head's"),
-        ("tunebook", "its tunebook 1.0 is not the head's"),
     ],
 )
 def test_packages_must_be_the_head_s(question: Question, name: str, words: str) -> None:
@@ -91,9 +99,20 @@ def test_packages_must_be_the_head_s(question: Question, name: str, words: str) 
     assert said.endswith("install the same on all machines")
 
 
+def test_builds_for_other_devices_are_one_version_and_what_counts_of_tunebook_are_its_files(
+    question: Question,
+) -> None:
+    here = look(question, "node-1")
+    built = {name: f"{here.packages[name].partition('+')[0]}+cpu" for name in ("torch", "torchvision")}
+    assert faults(replace(here, packages={**here.packages, **built}), question, here) == []
+    older = replace(here, packages={**here.packages, "tunebook": "0.1.0"})
+    assert faults(older, question, here) == [], "a job brings the modules of the laptop"
+    assert "0.1.0 is not the head's" in faults(replace(older, files="0f"), question, here)[0]
+
+
 def test_other_modules_of_the_same_version_are_another_tunebook(question: Question, tmp_path: Path) -> None:
     here = look(question, "node-1")
-    assert faults(replace(here, files="0f"), question, here)[0].startswith("its tunebook ")
+    assert "has other files than the head's" in faults(replace(here, files="0f"), question, here)[0]
     (tmp_path / "search").mkdir()
     before = digest_of_ours(tmp_path)
     (tmp_path / "search" / "new.py").write_text("")
@@ -115,7 +134,8 @@ def test_a_function_that_cannot_be_used_there_is_named(question: Question) -> No
 @pytest.mark.parametrize("what", ["memory", "temporary files"])
 def test_too_little_room_is_a_fault(question: Question, what: str) -> None:
     full = replace(look(question, "node-1"), free={what: LEAST_BYTES - 1})
-    assert faults(full, question) == [f"1.0 GiB are free for {what}, and a process that trains takes more"]
+    (said,) = faults(full, question)
+    assert said == f"1.0 GiB are free for {what}, and a process that trains takes more: {REMEDIES[what]}"
 
 
 def test_a_clock_that_is_minutes_off_and_little_shared_memory_are_said(question: Question) -> None:
@@ -146,7 +166,10 @@ def test_machines_that_cannot_train_are_refused_by_name() -> None:
         UserError, match=re.escape("machine host-b (10.0.0.2): no driver; no disk\n")
     ) as refused:
         refuse_unfit([fit, unfit])
-    assert "machines: {unfit: leave_out}" in str(refused.value)
+    assert "--set machines.unfit=leave_out" in str(refused.value)
+    with pytest.raises(UserError) as all_refused:
+        refuse_unfit([unfit], others_can=False)
+    assert "leave_out" not in str(all_refused.value), "nobody would be left"
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -7,6 +7,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.trainable.small_images import write_classes
@@ -45,6 +46,13 @@ def test_a_sample_is_small_and_of_each_part(pets: Path) -> None:
 
 def test_images_that_travel_need_not_be_there(pets: Path) -> None:
     assert DataSample.of(load(Data(path=str(pets), in_memory=True))) is None
+
+
+def test_images_in_one_array_travel_with_whatever_names_them(tmp_path: Path) -> None:
+    labels = np.arange(80) % 2
+    images = np.zeros((80, 8, 8), np.uint8)
+    np.savez(tmp_path / "set.npz", train_images=images, train_labels=labels)
+    assert DataSample.of(load(Data(path=str(tmp_path / "set.npz"), in_memory=False))) is None
 
 
 def test_a_machine_without_the_images_names_one(pets: Path) -> None:

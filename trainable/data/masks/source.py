@@ -24,7 +24,7 @@ class MaskedSource(Source):
         self.masks = masks
         self.code = code
         self.labels = labels
-        self.encoded = images.encoded
+        self.encoded, self.travels = images.encoded, images.travels
 
     def open(self, index: int) -> Image.Image:
         return self.images.open(index)
