@@ -77,7 +77,7 @@ def submit(slurm: Hosts, checkout: Path, tmp_path_factory: pytest.TempPathFactor
         study = digits_study(folder / "unused", budget__trials=trials, budget__epochs=epochs)
         file = folder / f"{name}.yaml"
         file.write_text(study.with_values({"scheduler.kind": "none", "concurrent": None}).yaml())
-        variables = f"--export=TUNEBOOK_HOME={checkout},PATH,HOME,LANG,RAY_TMPDIR=/tmp/ray"
+        variables = f"--export=TUNEBOOK_HOME={checkout},PATH,HOME,LANG,RAY_TMPDIR=/tmp/ray/jobs"
         needs = ("--nodelist=t1,t2", "--gpus-per-node=0", "--cpus-per-task=1")
         runs = f"sqlite:///{folder}/unused/mlflow.db"
         script = checkout / "deploy/slurm/tunebook.sbatch"
@@ -119,7 +119,7 @@ def test_a_job_trains_on_both_nodes_and_its_end_is_not_that_of_another_one(
     assert "Traceback" not in job.said()
     wait_until(lambda: all(len(each) == 1 for each in raylets(slurm)), fault=lambda: str(raylets(slurm)))
     for host in (1, 2):  # so jobs of two persons may share a node
-        files = slurm.run(host, "ls", "/tmp/ray").stdout.split()
+        files = slurm.run(host, "ls", "/tmp/ray/jobs").stdout.split()
         assert set(files) == {f"tunebook-{each.number}" for each in (long, job)}
     done = len(long.events())
     wait_until(lambda: len(long.events()) > done + 2, fault=long.said)
