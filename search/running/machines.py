@@ -94,8 +94,9 @@ def fit_to_train(prepared: Prepared, machines: Machines | None, say: Say) -> Pre
         _check_this_machine(trial, prepared.space, say)
         return prepared
     seen = machines.answers(trial, compiles=_may_compile(prepared.space))
-    if study.machines.unfit == "refuse" or all(each.faults for each in seen):
-        refuse_unfit(seen, others_can=not all(each.faults for each in seen))
+    none_can = all(each.faults for each in seen)
+    if none_can or study.machines.unfit == "refuse":
+        refuse_unfit(seen, others_can=not none_can)
     if not machines.excluded:
         return prepared
     hardware = machines.hardware()

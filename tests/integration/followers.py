@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -84,15 +85,14 @@ def _serve(server: str) -> None:
 
 
 def _follow(handle: int, variables: Mapping[str, str], folder: str, log: Path) -> None:
-    """Become what `following.PROGRAM` is."""
+    """Become the process that `following.start_process` starts."""
     os.setsid()
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(variables)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(each, signal.SIG_IGN)
     nowhere, said = os.open(os.devnull, os.O_RDWR), os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     for standard, file in enumerate((nowhere, nowhere, said)):
         os.dup2(file, standard)
-    following.follow(handle)
+    sys.argv[1:] = [str(handle), following.INSTALLED]
+    exec(following.PROGRAM, {})
