@@ -21,8 +21,8 @@ from search.learning.lessons import LEARN_FROM
 from search.results.report import budget, console, say
 from search.results.search import Search
 from search.study import Study
+from spaces.catalog.overrides import Fixed, parse
 from spaces.domains import counted
-from spaces.facts import Facts
 from trainable.checks.check import SECONDS, Tool, check, tools_named
 from trainable.checks.exclusions import check_new_list, exclusions, write_exclusions
 from trainable.checks.finding import Finding, Level, counts
@@ -100,34 +100,50 @@ def check_cluster(
     from search.running.cluster import joined
     from search.running.driver import resolved_study
     from search.running.fresh_splits import most_bytes
-    from search.running.machines import asked
+    from search.running.machines import asked, may_compile
 
     given = named_input(file, None, settings)
-    facts: Facts | None = None
     match given:
         case Recipe():
             raise UserError(f"{file}: --address needs a study, a search or data; this is a recipe")
         case Study():
             study = resolved_study(given)
+            storage, facts, compiles = study.storage, None, _asks_to_compile(study)
         case Path():
             search = Search(given)
-            study, facts = search.study, search.facts
+            study, storage, facts = search.study, search.home.storage, search.facts
+            compiles = may_compile(search.space)
     began = time.monotonic()
-    with joined(address) as hardware, asked(study, hardware, study.storage, facts=facts) as machines:
+    with joined(address) as hardware, asked(study, hardware, storage, facts=facts) as machines:
         trial, most = machines.trial, most_bytes(study, hardware)
         base = find_start(study, gpu=trial.gpus > 0, cluster=True, download=download).recipe(study)
         machines.send_sample(load_data(base, trial, download=download, most_bytes=most), refuse=False)
-        seen = machines.answers(trial, compiles=study.pinned.get("loop.compile") in COMPILED)
+        seen, too_small = machines.answers(trial, compiles=compiles), machines.too_small()
     took = time.monotonic() - began
     if as_json:
         tree = {"schema": SCHEMA, "target": file, "address": address, "seconds": round(took, 1)}
-        tell_json(json.dumps({**tree, "machines": [each.tree() for each in seen]}, indent=2, allow_nan=False))
+        tree |= {"machines": [each.tree() for each in seen], "too_small": too_small}
+        tell_json(json.dumps(tree, indent=2, allow_nan=False))
     else:
         console().print(machines_table(seen))
+        for name in too_small:
+            say(f"{name}: not asked, too small for a worker of a trial ({trial.worker_in_words})")
         unfit = sum(bool(each.faults) for each in seen)
         result = f"{unfit} cannot train" if unfit else "all can train"
         say(f"{counted(len(seen), 'machine')}: {result} (asked in {took:.0f} s)")
     return not any(each.faults for each in seen)
+
+
+def _asks_to_compile(study: Study) -> bool:
+    """Say whether a study itself has trials compiled; a rule may do it once steps are timed."""
+    written = study.space.overrides.get("loop.compile")
+    match None if written is None else parse(written):
+        case None:
+            return study.pinned.get("loop.compile") in COMPILED
+        case Fixed(value):
+            return value in COMPILED
+        case varying:
+            return varying.domain is None or any(each in varying.domain for each in COMPILED)
 
 
 def machines_table(machines: Sequence[Seen]) -> Table:
@@ -143,7 +159,7 @@ def machines_table(machines: Sequence[Seen]) -> Table:
         sizes = (f"{free[name] / 2**30:,.0f} GiB" if name in free else "-" for name in FREE)
         words = Text(visible_lines("; ".join((*each.faults, *each.remarks))) or "can train")
         if each.look is not None and each.look.compiler and each.look.compiler not in each.faults:
-            words.append(visible_lines(f"; not what is compiled: {each.look.compiler}"))
+            words.append(visible_lines(f"; not if trials are compiled: {each.look.compiler}"))
         words.stylize("red" if each.faults else "yellow" if each.remarks else "dim")
         table.add_row(Text(visible_lines(each.name)), rate, *sizes, words)
     return table

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from search.study import Resources, StudyError
+from spaces.domains import counted
 from trainable.errors import Fault
 
 MOST_CPUS = 16
@@ -23,6 +24,12 @@ class PerTrial:
     workers: int = 1
     together: bool = False
     """Whether all workers must be on one machine: where one holds them all, they should not be spread."""
+
+    @property
+    def worker_in_words(self) -> str:
+        """What one worker gets, in words."""
+        gpus = f"{self.gpus:g} of a GPU" if 0.0 < self.gpus < 1.0 else counted(self.gpus, "GPU")
+        return f"{counted(self.cpus, 'CPU')} and {gpus}" if self.gpus else counted(self.cpus, "CPU")
 
 
 @dataclass(frozen=True)

@@ -93,6 +93,16 @@ def refuse_foreign(file: Path) -> None:
             )
 
 
+def experiment_in(file: Path, name: str) -> tuple[str, str] | None:
+    """Return the id and the lifecycle stage of an experiment; None where there is none, or the file cannot be
+    read now. MLflow, which takes seconds to import, is not asked."""
+    with suppress(sqlite3.Error), _opened(file, "ro") as database:
+        asked = "SELECT experiment_id, lifecycle_stage FROM experiments WHERE name = ? ORDER BY 2"
+        found = database.execute(asked, (name,)).fetchone()  # an active one comes before a deleted one
+        return None if found is None else (str(found[0]), str(found[1]))
+    return None
+
+
 def refuse_damaged(file: Path, helps: str = OTHER_DATABASE) -> None:
     """Raise UserError, with what helps, for a file that is no database of SQLite, or a damaged one."""
     try:

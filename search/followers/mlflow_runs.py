@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mlflow import MlflowClient
-from mlflow.entities import DatasetInput, Experiment, Metric, Param, RunTag, ViewType
+from mlflow.entities import DatasetInput, Metric, Param, RunTag, ViewType
 from mlflow.exceptions import MlflowException
 from requests import HTTPError
 
 from search.followers.consumer import error_line
 from search.followers.database import make_database, refuse_foreign
+from search.followers.experiment import refuse_deleted
 from search.followers.run_updates import SEARCH_ID, TRIAL, Run, RunUpdate
 from search.followers.uri import database_file
 from trainable.errors import UserError
@@ -147,7 +148,7 @@ class RunStore:
                 found = self.client.get_experiment_by_name(name)  # another search has just created it
         if found is None:
             raise UserError(f"MLflow's experiment {name!r} can be neither created nor found")
-        refuse_deleted(found)
+        refuse_deleted(name, found.experiment_id, found.lifecycle_stage)
         return str(found.experiment_id)
 
     def _find_runs(self) -> dict[Run, str]:
@@ -223,16 +224,6 @@ class RunStore:
             if not is_refusal(error):
                 raise
             self._refuse(what, error_line(error))
-
-
-def refuse_deleted(experiment: Experiment) -> None:
-    """Raise UserError for an experiment that a person has deleted: MLflow takes no runs for it."""
-    if experiment.lifecycle_stage == "deleted":
-        raise UserError(
-            f"MLflow's experiment {experiment.name!r} is deleted: restore it (`mlflow experiments restore -x "
-            f"{experiment.experiment_id}`, with MLFLOW_TRACKING_URI set), or search with another, "
-            "--experiment OTHER of `tunebook search` (tracking.experiment)"
-        )
 
 
 def is_refusal(error: Exception) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, assert_never
 
@@ -32,6 +32,7 @@ from search.record.turnaround import IN_WORDS
 from spaces.domains import Value, listed
 from trainable.recipe.metrics import Mode
 from trainable.training.metrics import OBJECTIVES
+from trainable.tune.place import Place, in_full
 
 Run = int | None
 """A trial's number; None is the search's own run, the parent of all."""
@@ -120,7 +121,7 @@ class Outbox:
                 taught = {} if digest is None else {TEACHER_DIGEST: digest}
                 self._tag(event.trial, {STATE: "running", "tunebook.attempts": str(event.attempt), **taught})
             case PlaceEvent():
-                self._tag(event.trial, _place_tags(event))
+                self._tag(event.trial, _place_tags(event, self.record.trials[event.trial].places))
             case CostEvent():
                 at = milliseconds(event.time)
                 costs = event.cost.model_dump().items()
@@ -314,13 +315,18 @@ class Outbox:
         self._update(run).tags.update(shortened)
 
 
-def _place_tags(event: PlaceEvent) -> dict[str, str]:
-    """Return where a trial's last attempt trains: its machines, each once, and by rank GPUs and processes."""
-    gpus = [f"{gpu} ({gpu.name})" if gpu.name else str(gpu) for each in event.ranks for gpu in each.gpus]
+def _place_tags(event: PlaceEvent, attempts: Sequence[Sequence[Place]]) -> dict[str, str]:
+    """Return where a trial's last attempt trains: its machines, each once, and by rank GPUs and processes;
+    and a line on each of its attempts, the last first, since a long tag is cut."""
+    gpus = [gpu.in_full for each in event.ranks for gpu in each.gpus]
     return {
         "tunebook.machine": listed(dict.fromkeys(each.on for each in event.ranks)),
         "tunebook.gpu": ", ".join(gpus) or "none",
         "tunebook.process": ", ".join(str(each.process) for each in event.ranks),
+        "tunebook.places": "\n".join(
+            f"attempt {number}: {in_full(attempts[number - 1]) or 'not known'}"
+            for number in range(len(attempts), 0, -1)
+        ),
     }
 
 

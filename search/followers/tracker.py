@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import getpass
 import os
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from search.followers.attachments import Attachments
 from search.followers.consumer import Backlog, Consumer
-from search.followers.database import is_half_made, refuse_foreign
 from search.followers.quiet import quiet_mlflow
 from search.followers.repeat_runs import run_name
 from search.followers.run_updates import (
@@ -27,7 +25,7 @@ from search.followers.run_updates import (
     clip,
     written,
 )
-from search.followers.uri import artifact_location, database_file, readable, without_password
+from search.followers.uri import artifact_location, readable, without_password
 from search.record.cursor import Cursor, hold_lock, read_cursor, write_cursor
 from search.record.home import Home
 from search.record.journal import Event
@@ -43,8 +41,6 @@ if TYPE_CHECKING:  # MLflow and torch take 2 s each to import
 
     from search.followers.mlflow_runs import RunStore
     from search.followers.system_metrics import SystemMetrics
-
-ANSWER_SECONDS = 10.0  # so long the start of a search waits for what MLflow says of its experiment
 
 
 class Tracker(Consumer):
@@ -234,44 +230,6 @@ def open_store(study: Study, search_id: str, refuse: Callable[[str, str], None])
 
     uri = str(study.tracking.uri)
     return RunStore(uri, study.tracking.experiment, artifact_location(uri, study.storage), search_id, refuse)
-
-
-def deleted_experiment(study: Study) -> str | None:
-    """Return in words that a person has deleted the study's experiment, or that its database is not MLflow's,
-    and what to do.
-
-    None: it is there or not made yet, or MLflow does not answer in ANSWER_SECONDS; a search goes on without.
-    """
-    uri = str(study.tracking.uri)
-    if (file := database_file(uri)) is not None:
-        if not file.exists():
-            return None  # nothing is created before the search
-        try:
-            refuse_foreign(file)
-        except UserError as error:
-            return str(error)
-        if is_half_made(file):
-            return None
-    quiet_mlflow()
-    from mlflow import MlflowClient
-
-    from search.followers.mlflow_runs import refuse_deleted
-
-    found: list[str] = []
-
-    def ask() -> None:
-        with suppress(Exception):  # what else is wrong is said when the search is sent
-            try:
-                experiment = MlflowClient(tracking_uri=uri).get_experiment_by_name(study.tracking.experiment)
-                if experiment is not None:
-                    refuse_deleted(experiment)
-            except UserError as error:
-                found.append(str(error))
-
-    asked = threading.Thread(target=ask, name="MLflow's experiment", daemon=True)
-    asked.start()
-    asked.join(ANSWER_SECONDS)
-    return next(iter(found), None)
 
 
 def _params(study: Study) -> dict[str, str]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -17,7 +18,7 @@ from rich.table import Table
 from search.jobs.client import ENDED, FOLDER, POLL_SECONDS, SEARCH, Jobs
 from search.jobs.package import check_for_cluster, entrypoint, pack, variables
 from search.jobs.parcel import unpacked
-from search.record.home import Home
+from search.record.home import NO_SEARCH, Home
 from search.results import report
 from search.study import STUDY_FILE, Study, default_name
 from trainable.errors import UserError
@@ -29,6 +30,8 @@ STOP = {"RAY_JOB_STOP_SIGNAL": "SIGINT", "RAY_JOB_STOP_WAIT_TIME_S": "60"}
 """The variables that tell Ray to stop a job by one Ctrl-C, then a minute in which the search ends cleanly."""
 STOP_SECONDS = 75.0
 FETCH_SECONDS, STATUS_SECONDS = 300.0, 60.0
+RAYS_OWN = re.compile(r"\d{4}-\d\d-\d\d [\d:,]+\s+[A-Z]+ \w+\.py:\d+ -- ")
+"""So begins a line that Ray writes into a job's log, as while it prepares the job's environment."""
 
 
 def submit(study: Study, address: str, *, environment: Sequence[str] = (), download: bool = False) -> str:
@@ -121,11 +124,23 @@ def status(address: str, name: str | None = None) -> None:
     report.console().print(table)
     if name is not None:
         (job,) = found
-        last = jobs.log(name).strip().splitlines()[-1:]
-        for line in last or [job.message or ""]:
+        for line in _without_rays(jobs.log(name))[-1:] or [job.message or ""]:
             report.say(line)
         if (there := (job.metadata or {}).get(FOLDER)) is not None:
-            print(visible_lines(_printed(jobs, job, "show", STATUS_SECONDS, "search", "show", there)), end="")
+            report.say(_shown(jobs, job, there))
+
+
+def _shown(jobs: Jobs, job: Any, there: str) -> str:
+    """Return what `tunebook show` prints of a search on the cluster, as wide as it would be here; or that it
+    has not begun."""
+    width = {"COLUMNS": str(report.console().width)}
+    try:
+        text = _printed(jobs, job, "show", STATUS_SECONDS, "search", "show", there, variables=width)
+    except UserError as error:
+        if NO_SEARCH not in str(error):
+            raise
+        return f"nothing to show yet: {error}"
+    return "\n".join(_without_rays(text))
 
 
 def stop(address: str, name: str) -> str:
@@ -162,17 +177,20 @@ def fetch(address: str, name: str, out: Path | None = None, there: str | None = 
     return folder
 
 
-def _printed(jobs: Jobs, job: Any, what: str, seconds: float, *words: str) -> str:
+def _printed(
+    jobs: Jobs, job: Any, what: str, seconds: float, *words: str, variables: Mapping[str, str] = {}
+) -> str:
     """Return what `python -m WORDS` prints on the cluster of a search's job, as a job of its own.
 
-    Raises UserError where it takes more than so many seconds.
+    `variables` join those of the search's job. Raises UserError where it fails, or takes more than so many
+    seconds.
     """
     name = f"{job.submission_id}-{what}-{secrets.token_hex(3)}"
     with temporary_folder() as folder_sent:
         pack(folder_sent)
         runtime_env = {
             "working_dir": str(folder_sent),
-            "env_vars": (job.runtime_env or {}).get("env_vars", {}),
+            "env_vars": {**(job.runtime_env or {}).get("env_vars", {}), **variables},
         }
         jobs.submit(entrypoint(*words), name, runtime_env, {})
     ended = jobs.ended(name, seconds)
@@ -183,7 +201,16 @@ def _printed(jobs: Jobs, job: Any, what: str, seconds: float, *words: str) -> st
         )
     text = jobs.log(name)
     jobs.forget(name)
+    if str(ended.status) != "SUCCEEDED":
+        said = _without_rays(text)[-1:] or [ended.message or "no output"]
+        raise UserError(f"{job.submission_id}: `{what}` failed on the cluster: {said[0]}")
     return text
+
+
+def _without_rays(log: str) -> list[str]:
+    """Return the lines of a job's log that are not Ray's own, nor empty at the beginning or the end."""
+    own = [line for line in log.splitlines() if not RAYS_OWN.match(line)]
+    return "\n".join(own).strip("\n").splitlines()
 
 
 def _clock(milliseconds: int | None) -> str:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from search.record.chain import JournalError
 from search.record.code import CodeRecord
-from search.record.home import ELSEWHERE_FILE, EVENTS_FILE, FACTS_FILE, TRIALS_FOLDER, Home
+from search.record.home import ELSEWHERE_FILE, EVENTS_FILE, FACTS_FILE, NO_SEARCH, TRIALS_FOLDER, Home
 from search.record.journal import check_format, read
 from search.record.lock import is_locked
 from search.record.synced import synced_lines
@@ -39,7 +39,7 @@ def read_search(folder: Path) -> Study:
     Raises UserError where the folder holds no search, JournalError where another version wrote the search.
     """
     if not (folder / STUDY_FILE).exists():
-        raise UserError(f"{folder}: not a search folder (no {STUDY_FILE} in it); give STORAGE/NAME")
+        raise UserError(f"{folder}: {NO_SEARCH} (no {STUDY_FILE} in it); give STORAGE/NAME")
     check_format(folder / EVENTS_FILE)
     return read_study(folder / STUDY_FILE)
 
@@ -47,7 +47,7 @@ def read_search(folder: Path) -> Study:
 def read_facts(folder: Path) -> tuple[Facts, DataInfo]:
     """Returns what was measured when the search began. Raises UserError where the file is missing."""
     if not (folder / FACTS_FILE).exists():
-        raise UserError(f"{folder}: not a search folder (no {FACTS_FILE} in it)")
+        raise UserError(f"{folder}: {NO_SEARCH} (no {FACTS_FILE} in it)")
     return facts_in(folder / FACTS_FILE)
 
 

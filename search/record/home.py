@@ -14,6 +14,7 @@ FACTS_FILE = "facts.json"
 EVENTS_FILE = "events.jsonl"
 SYNCED_FILE = ".synced"
 """It says how many lines of the journal are safe on the disk: a journal with fewer lines was cut."""
+NO_SEARCH = "not a search folder"  # so it is said of one
 LOG_FILE = "search.log"
 UI_LOG_FILE = "mlflow-ui.log"
 BEST_FILE = "best.yaml"
@@ -96,6 +97,11 @@ class Home:
         store = Store(str(address))
         storage = hashlib.sha256(store.parent.at().uri.encode()).hexdigest()[:12]
         return cls(copies_of_stored() / storage / store.name, store)
+
+    @property
+    def storage(self) -> str:
+        """The folder or the URI that contains the search's own one."""
+        return str(self.folder.parent) if self.store is None else self.store.parent.uri
 
     @property
     def address(self) -> str:

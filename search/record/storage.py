@@ -19,6 +19,7 @@ from search.record.home import (
     EVENTS_FILE,
     IN_STORE,
     MIRROR_FILE,
+    NO_SEARCH,
     SYNCED_FILE,
     TRIALS_FOLDER,
     Home,
@@ -41,7 +42,7 @@ def local_folder(address: str) -> Path:
     if home.store is None:
         return home.folder
     if STUDY_FILE not in home.store.names():
-        raise UserError(f"{home.store}: not a search folder (no {STUDY_FILE} in it); give STORAGE/NAME")
+        raise UserError(f"{home.store}: {NO_SEARCH} (no {STUDY_FILE} in it); give STORAGE/NAME")
     with suppress(LockedError), locked(home.folder):
         copy_from(home.store, home.folder)
     if not is_locked(home.folder):

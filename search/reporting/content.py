@@ -155,6 +155,8 @@ class TrialRow(Spec):
     seconds: float
     """Of all its epochs."""
     attempts: int
+    places: tuple[str, ...] = ()
+    """By attempt, the machines, GPUs and processes of its ranks; empty where they are not known."""
     reason: str | None
     costs: dict[str, float]
     on_frontier: bool

@@ -256,7 +256,7 @@ def _card(trial: TrialRow, paths: Sequence[str]) -> list[Any]:
     return [
         trial.state, trial.own, trial.epochs, _rounded(trial.score), _rounded(trial.place), values, curves,
         round(trial.seconds, 1), trial.attempts, trial.reason, trial.digest, trial.mlflow_run_id, costs,
-        trial.first,
+        trial.first, trial.places,
     ]  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from search.results.report import command
 from spaces.catalog.explain import recipe_rows
 from spaces.space import Space
 from trainable.recipe.sources import with_guide_names
+from trainable.tune.place import in_full
 
 
 def trial_rows(summary: Summary, places: Mapping[int, float]) -> tuple[TrialRow, ...]:
@@ -51,6 +52,7 @@ def _trial_row(trial: Trial, summary: Summary, place: float | None, *, on_fronti
         val_loss=_by_epoch(trial, "val_loss"),
         seconds=sum(each.epoch_seconds for each in trial.results),
         attempts=trial.attempts,
+        places=tuple(map(in_full, trial.places)),
         reason=trial.outcome_reason,
         costs=dict(trial.costs),
         on_frontier=on_frontier,

@@ -13,6 +13,7 @@ from typing import Any
 
 from search.followers.consumer import error_line
 from search.followers.database import refuse_damaged, refuse_foreign, refuse_half_made
+from search.followers.experiment import refuse_deleted
 from search.followers.mirror import OTHER_MIRROR
 from search.followers.quiet import quiet_mlflow
 from search.followers.run_updates import SEARCH_ID, TRIAL, status_of
@@ -112,9 +113,7 @@ def _runs(search: Search) -> tuple[Any, list[Any]]:
     experiment = client.get_experiment_by_name(name)
     if experiment is None:
         return client, []
-    from search.followers.mlflow_runs import refuse_deleted
-
-    refuse_deleted(experiment)
+    refuse_deleted(name, experiment.experiment_id, experiment.lifecycle_stage)
     wanted = f"tags.`{SEARCH_ID}` = '{search.record.search_id}'"
     runs: list[Any] = []
     token = None

@@ -14,9 +14,11 @@ from search.record.summary import Summary
 from search.record.trials import Trial
 from spaces.domains import counted, shown
 from trainable.recipe import LEARNING_RATES, REFERENCE_BATCH
+from trainable.tune.place import in_words
 
 WIDEST = 10_000
 """The columns of a screen on which any table fits."""
+WHERE = "where"  # a column beside those of values
 COLOURS = {
     "finished": "green",
     "running": "cyan",
@@ -30,12 +32,15 @@ COLOURS = {
 
 
 def trials_table(summary: Summary, trials: Sequence[Trial], width: int) -> Group:
-    """Returns one row for each trial: its epochs, its score, and a column for each value that was searched.
+    """Returns one row for each trial: its epochs, its score, and a column for each value that was searched;
+    of several machines also where it trained last.
 
     A number cut in two would be read as two wrong ones. So where the screen is too narrow, columns are left
     out from the right, and a line says how many.
     """
     paths = list(dict.fromkeys(path for trial in summary.trials for path in trial.values))
+    if len(summary.machines) > 1:
+        paths.append(WHERE)
     fitting, table = paths, _trials_table(summary, trials, paths, brief=False)
     for number in range(len(paths), -1, -1):
         if _width_of(table) <= width:
@@ -59,10 +64,16 @@ def _trials_table(summary: Summary, trials: Sequence[Trial], paths: Sequence[str
             _state(trial, is_best=is_best, brief=brief),
             str(trial.epochs),
             "" if value is None else f"{value:.4f}",
-            *(_short(trial.values[path]) if path in trial.values else "" for path in paths),
+            *(_cell(trial, path) for path in paths),
             style="bold" if is_best else "",
         )
     return table
+
+
+def _cell(trial: Trial, path: str) -> str:
+    if path == WHERE:
+        return in_words(trial.places[-1]) if trial.places else ""
+    return _short(trial.values[path]) if path in trial.values else ""
 
 
 def _state(trial: Trial, *, is_best: bool, brief: bool) -> Text:

@@ -19,9 +19,9 @@ from search.deciding.ledger import Ledger
 from search.deciding.make import make_sampler, make_scheduler
 from search.facts.hardware import Hardware, local_hardware
 from search.facts.installed import git_commit, versions
+from search.followers.experiment import deleted_experiment
 from search.followers.in_store import InStore
 from search.followers.mirror import Mirror
-from search.followers.tracker import deleted_experiment
 from search.followers.uri import resolve_tracking_uri
 from search.record.folder import read_search
 from search.record.home import BEST_FILE, LOG_FILE, Home
@@ -228,8 +228,7 @@ def _asked(
     alone. With `facts` a trial gets what the search has decided."""
     if not hardware.cluster:
         return contextlib.nullcontext(None)
-    storage = str(home.folder.parent) if home.store is None else home.store.parent.uri
-    return asked(study, hardware, storage, carried_code(code), facts)
+    return asked(study, hardware, home.storage, carried_code(code), facts)
 
 
 def _sends_sample(machines: Machines | None, study: Study) -> Callable[[DataSet], None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from search.record.machines import LeftOut
@@ -26,7 +27,7 @@ class _Failures:
 
 @dataclass
 class Suspects:
-    """The GPUs and machines that train no more trials of this driver; each trial has one process.
+    """The GPUs and machines that train no more trials of this driver; each trial is on one machine.
 
     A GPU joins them when `TRIALS` different trials have failed on it and none has trained an epoch there in
     between. A machine joins them at a failure, if another machine trains and no epoch has been trained there
@@ -52,6 +53,14 @@ class Suspects:
         return place.node in self._out or any(
             (place.node, gpu.number) in self._out_gpus for gpu in place.gpus
         )
+
+    def has_machine(self, node: str) -> bool:
+        """Say whether a whole machine is left out, by Ray's id."""
+        return node in self._out
+
+    def forget_others(self, nodes: Collection[str]) -> None:
+        """Forget that machines train which are none of these, by Ray's ids: they have gone."""
+        self._train.intersection_update(nodes)
 
     def finished_epoch(self, trial: int, place: Place) -> None:
         """Note that a trial has trained an epoch at a place: what failed there before counts no more."""

@@ -93,7 +93,7 @@ def fit_to_train(prepared: Prepared, machines: Machines | None, say: Say) -> Pre
     if machines is None:
         _check_this_machine(trial, prepared.space, say)
         return prepared
-    seen = machines.answers(trial, compiles=_may_compile(prepared.space))
+    seen = machines.answers(trial, compiles=may_compile(prepared.space))
     none_can = all(each.faults for each in seen)
     if none_can or study.machines.unfit == "refuse":
         refuse_unfit(seen, others_can=not none_can)
@@ -104,6 +104,7 @@ def fit_to_train(prepared: Prepared, machines: Machines | None, say: Say) -> Pre
         trial = per_trial(study.resources, hardware, gpus=trial.gpus, cpus=trial.cpus)
     except StudyError as error:
         raise UserError(f"{error}\n{_named(seen)}") from None
+    machines.trial = trial  # smaller machines may hold it: they are asked like those that join
     return replace(prepared, per_trial=trial, concurrent=concurrent_trials(study.concurrent, trial, hardware))
 
 
@@ -112,13 +113,13 @@ def _check_this_machine(trial: PerTrial, space: Space, say: Say) -> None:
     GPU since PyTorch cannot use its driver."""
     from trainable.training.devices import driver_problem, problem_here
 
-    if (problem := problem_here("cuda" if trial.gpus else "cpu", _may_compile(space))) is not None:
+    if (problem := problem_here("cuda" if trial.gpus else "cpu", may_compile(space))) is not None:
         raise UserError(f"this machine: {problem}")
     if not trial.gpus and (problem := driver_problem()) is not None:
         say(f"trials train without a GPU: {problem}")
 
 
-def _may_compile(space: Space) -> bool:
+def may_compile(space: Space) -> bool:
     """Say whether a trial's network may be compiled."""
     return any(space.may_have("loop.compile", each) for each in COMPILED)
 
@@ -138,6 +139,10 @@ class Machines:
         self._compiles = False
         self._told: set[str] = set()
         self._asked_again: set[str] = set()
+        self._stopped: set[str] = set()  # those on which trials failed
+        self._gone: set[str] = set()  # those that went before they answered
+        self.there: frozenset[str] = frozenset()
+        """The machines that are there, by Ray's ids, as they were last counted."""
         self.excluded: frozenset[str] = frozenset()
         """The machines, by Ray's ids, that could not train at the start: Ray places nothing there."""
         self._ask_new()
@@ -169,7 +174,7 @@ class Machines:
         return tuple(self._seen.values())
 
     def hardware(self) -> Hardware:
-        """Return the machines that may train, and those that are being asked; ask those that have joined."""
+        """Return the machines that train, and those that are being asked; ask those that have joined."""
         nodes = self._ask_new()
         for node, asked in tuple(self._asked.items()):
             if asked.has_answered or asked.is_overdue:
@@ -177,10 +182,31 @@ class Machines:
                 self._ask_again(node)
         return hardware_of(each for each in nodes if self.may_train(each["NodeID"]) is not False)
 
+    def too_small(self) -> list[str]:
+        """Return the machines that hold no worker of a trial; they are not asked."""
+        return [
+            on_machine(each["NodeManagerHostname"], each["NodeManagerAddress"])
+            for each in alive_nodes()
+            if not machine_of(each["Resources"]).fits(self.trial)
+        ]
+
     def may_train(self, node: str) -> bool | None:
-        """Say whether a machine may train; None while it has not answered."""
+        """Say whether a machine may train; None while it has not answered. What ranks on others lose by one
+        that has gone is found when they meet, so there it is True."""
+        if node in self._gone:
+            return True
         found = self._seen.get(node)
-        return None if found is None else not found.faults
+        return None if found is None else not found.faults and node not in self._stopped
+
+    @property
+    def none_trains(self) -> bool:
+        """Whether no machine that may train, or is being asked, is there."""
+        known = self.there & (self._asked.keys() | self._seen.keys())
+        return all(self.may_train(node) is False for node in known)
+
+    def stop_training_on(self, node: str) -> None:
+        """Count a machine no more among those that train, for as long as this driver runs."""
+        self._stopped.add(node)
 
     def newly_heard(self) -> list[Seen]:
         """Return the machines that have answered since the last call."""
@@ -196,9 +222,9 @@ class Machines:
     def keeps_away(self, machine: Seen) -> bool:
         """Say whether no trial trains on a machine that cannot.
 
-        Of several ranks Ray chooses the machines, and one that joined later may be among them.
+        Ranks may be spread over several machines, and one that joined later may be among them.
         """
-        return machine.node in self.excluded or self.trial.workers == 1
+        return machine.node in self.excluded or self.trial.workers == 1 or self.trial.together
 
     @cached_property
     def _here(self) -> Look:
@@ -207,6 +233,7 @@ class Machines:
     def _ask_new(self) -> list[dict[str, Any]]:
         """Ask the machines that have joined, and return all that are there."""
         nodes = alive_nodes()
+        self.there = frozenset(str(each["NodeID"]) for each in nodes)
         for node in nodes:
             name, can_hold = node["NodeID"], machine_of(node["Resources"]).fits(self.trial)
             if can_hold and name not in self._seen and name not in self._asked:
@@ -221,6 +248,8 @@ class Machines:
         seen = asked.seen(self._here, self._question, compiles=self._compiles, seconds=seconds)
         if seen.look is not None or node in {each["NodeID"] for each in alive_nodes()}:
             self._seen[node] = seen
+        else:
+            self._gone.add(node)
 
     def _ask_again(self, node: str) -> None:
         """Ask a machine that joined later once more, if it did not answer: Ray may have ended the process, or

@@ -78,7 +78,7 @@ def run_trials(
             if switch.fault is None:
                 ledger.leave_out(each)
 
-    parking = Parking(leave_out, say, machines)
+    parking = Parking(leave_out, say, machines, prepared.per_trial.workers)
     parking.tell()
     searcher = LedgerSearcher(ledger, prepared, switch, room, parking, is_stored)
     callback = LedgerCallback(ledger, prepared, switch, on_progress, searcher, parking)
@@ -197,7 +197,7 @@ class LedgerSearcher(Scratch, Searcher):  # type: ignore[misc]  # ray ships no t
         Ray asks some ten times a second.
         """
         parked = self._parking.count
-        if len(self._live) - parked >= self._room(self._parking.taken):
+        if len(self._live) - parked - self._parking.leaving >= self._room(self._parking.taken):
             return None
         if self._next is None:
             with self._switch.stopped_by_disk():
@@ -254,9 +254,6 @@ class LedgerScheduler(Scratch, FIFOScheduler):  # type: ignore[misc]
         number, decision = trial.config["trial"], Decision.CONTINUE
         before = self._ledger.epochs_done(number)
         with self._switch.stopped_by_disk():
-            if "places" in result and self._switch.fault is None:
-                self._parking.started(trial, ranks := tuple(Place(**tree) for tree in result["places"]))
-                self._ledger.place(number, ranks)
             for tree in result.get("costs", ()) if self._switch.fault is None else ():
                 decision = self._ledger.cost(number, NetworkCost(**tree))
             for tree in result["epochs"] if self._switch.fault is None else ():
@@ -296,7 +293,10 @@ class LedgerCallback(Scratch, tune.Callback):  # type: ignore[misc]
     def on_trial_result(
         self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **info: Any
     ) -> None:
-        if self._parking.waits(trial.trial_id):
+        if "places" in result:
+            ranks = tuple(Place(**tree) for tree in result["places"])
+            self._go_by(self._parking.started(trial, ranks), trial)
+        elif self._parking.waits(trial.trial_id):
             self._go_by(self._parking.heard(trial), trial)
 
     def _go_by(self, fate: Fate, trial: Trial) -> None:
@@ -306,7 +306,7 @@ class LedgerCallback(Scratch, tune.Callback):  # type: ignore[misc]
                 self._begin(number, trial)
             case "parked":
                 self._searcher.propose_again(number)
-            case "waits":
+            case "waits" | "starts":
                 pass
             case _:
                 assert_never(fate)
@@ -335,6 +335,8 @@ class LedgerCallback(Scratch, tune.Callback):  # type: ignore[misc]
             self._parking.leave(trial.trial_id)
             self._searcher.propose_again(number)
             return
+        if self._parking.starts(trial.trial_id):
+            self._begin(number, trial)
         reason = self._reason(trial)
         cause = cause_of(reason)
         if cause == "crash" and self._parking.is_the_machines(trial.trial_id):

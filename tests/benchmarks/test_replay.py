@@ -104,7 +104,7 @@ def test_the_sampler_hears_the_values_of_the_row_that_it_got() -> None:
 def test_the_same_seed_gives_the_same_search(kind: str) -> None:
     def search(seed: int) -> Replayed:
         sampler = make_sampler(SPACE, "tpe" if kind == "tpe" else "random", seed, "max")
-        return Replay(bowl().begin(), EPOCHS, sampler, Asha((1, 3), 3, "max")).run(20 * EPOCHS, workers=4)
+        return Replay(bowl().begin(), EPOCHS, sampler, Asha((1, 3), 3, "max")).run(12 * EPOCHS, workers=4)
 
     assert search(3) == search(3)
     assert search(3) != search(4)

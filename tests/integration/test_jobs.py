@@ -47,6 +47,7 @@ def test_a_submitted_search_runs_on_the_cluster_and_is_fetched(
     stands = one_node.tunebook("status", job, RAY_API_SERVER_ADDRESS=one_node.dashboard)
     assert f"{job}  mine    succeeded" in stands.stdout
     assert "where the time went" in stands.stdout, "it shows the search, too"
+    assert ".py:" not in stands.stdout, "no line of Ray's"
     fetched = one_node.tunebook("fetch", job, "--address", one_node.dashboard, "-o", tmp_path / "here")
     assert fetched.returncode == 0, fetched.stderr
     there = tmp_path / "storage" / "mine"

@@ -54,7 +54,7 @@ class OneBadGpu(OnTheCpu):
     """Crashes on GPU 1; on the other one, trials wait until a process is parked on GPU 1."""
 
     def is_bad(self) -> bool:
-        ((gpu,),) = (place.gpus for place in self.places())
+        (gpu,) = self.place().gpus
         if gpu.number != "1":
             wait_until((self.searched / "parked").exists)
         return gpu.number == "1"
@@ -68,14 +68,14 @@ class OneBadMachine(OnTheCpu):
     """Crashes on one machine; on the other one, a trial waits until one has crashed, and those after it until
     a process is parked."""
 
-    def places(self) -> tuple[Place, ...]:
-        ((gpu,),) = (place.gpus for place in super().places())
+    def place(self) -> Place:
+        (gpu,) = super().place().gpus
         name = "bad" if gpu.number == "1" else "good"
-        return (Place(machine=name, address=name, node=name, process=os.getpid()),)
+        return Place(machine=name, address=name, node=name, process=os.getpid())
 
     def is_bad(self) -> bool:
         crashed, trains = self.searched / "crashed", self.searched / "trains"
-        if self.places()[0].machine == "bad":
+        if self.place().machine == "bad":
             crashed.touch()
             return True
         wait_until((self.searched / "parked" if trains.exists() else crashed).exists)

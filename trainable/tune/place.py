@@ -23,6 +23,11 @@ class Gpu(Spec):
     def __str__(self) -> str:
         return f"GPU {self.number}"
 
+    @property
+    def in_full(self) -> str:
+        """The GPU with its name, where that is known."""
+        return f"{self} ({self.name})" if self.name else str(self)
+
 
 class Place(Spec):
     """Where one rank trains."""
@@ -36,6 +41,11 @@ class Place(Spec):
     def __str__(self) -> str:
         """The machine and the GPUs, in words."""
         return ", ".join([self.on, *map(str, self.gpus)])
+
+    @property
+    def in_full(self) -> str:
+        """The machine, the GPUs with their names, and the process, in words."""
+        return ", ".join([self.on, *(each.in_full for each in self.gpus), f"process {self.process}"])
 
     @property
     def on(self) -> str:
@@ -67,6 +77,11 @@ def this_process(node: str, address: str, numbers: Iterable[str]) -> Place:
 def in_words(ranks: Iterable[Place]) -> str:
     """Return where the ranks of a trial train, each place once; nothing where that is not known."""
     return " and ".join(dict.fromkeys(map(str, ranks)))
+
+
+def in_full(ranks: Iterable[Place]) -> str:
+    """Return where each rank of a trial trains, with the GPUs' names and its process."""
+    return "; ".join(each.in_full for each in ranks)
 
 
 @cache

@@ -67,14 +67,11 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # ray ships no type
         self._leak = ""
         self._holds = False
         self._assigned = config
-        self._has_measured = False
+        self._has_measured = self._has_placed = False
 
-    def places(self) -> tuple[Place, ...]:
-        """Return where each rank trains; nothing of several ranks that have not started, whose places come
-        with a result of their own."""
-        if self._seat.workers == 1:
-            return (ray_place(),)
-        return self._crew.places if isinstance(self._crew, Team) else ()
+    def place(self) -> Place:
+        """Return where this process is; where several ranks are comes with a result of their own."""
+        return ray_place()
 
     def hold(self) -> None:
         """Has this process keep its GPU and train nothing until it is released, so that no other trial comes
@@ -103,7 +100,7 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # ray ships no type
             else:
                 self._leak = problem
         self._assigned = new_config
-        self._has_measured, self._crew_seconds = False, 0.0
+        self._has_measured, self._has_placed, self._crew_seconds = False, False, 0.0
         return True
 
     @refusals_named()
@@ -111,8 +108,8 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # ray ships no type
         """Trains one epoch: `epochs` holds the EpochResults that this process has not reported yet.
 
         The first step of an assignment that `measures` trains nothing: `costs` holds what the network costs,
-        in a list, since Ray takes mappings apart. So does the step that starts several ranks: `places` holds
-        where they are.
+        in a list, since Ray takes mappings apart. So it is with the first step of several ranks, which starts
+        those that are not there: `places` holds where they are.
 
         Raises MemoryLeak, RankLost if a process of the trial has died, DiskRefused if a disk is full, and
         what `Worker.step` raises. After `hold` there are none, and nothing is trained.
@@ -127,9 +124,11 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # ray ships no type
         if self._crew is None:
             began = time.monotonic()
             self._crew = self._make_crew(folder)
-            self._crew_seconds = time.monotonic() - began
-            if isinstance(self._crew, Team):
-                return {"epochs": [], "places": [each.model_dump() for each in self._crew.places]}
+            if not isinstance(self._crew, Team):  # a team's attempt begins when it has started
+                self._crew_seconds = time.monotonic() - began
+        if isinstance(self._crew, Team) and not self._has_placed:
+            self._has_placed = True
+            return {"epochs": [], "places": [each.model_dump() for each in self._crew.places]}
         if isinstance(self._crew, Team) and not self._crew.has_joined:
             began = time.monotonic()
             self._crew.join()

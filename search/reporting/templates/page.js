@@ -120,7 +120,7 @@ function table(rows) {
 }
 
 function cardOf(t) {
-  const [state, own, epochs, score, place, values, curves, seconds, attempts, reason, digest, run, costs, first] = data.trials[t];
+  const [state, own, epochs, score, place, values, curves, seconds, attempts, reason, digest, run, costs, first, places] = data.trials[t];
   const title = element("h2", {tabindex: "-1"}, `Trial ${t}`);
   const buttons = element("div", {class: "buttons"},
     element("button", {type: "button", "data-step": -1, "aria-label": "The trial before"}, "←"),
@@ -129,6 +129,7 @@ function cardOf(t) {
   const facts = [["state", state + (t === data.best ? ", the best" : "") + (own ? ", the documented recipe" : "")],
     [data.objective, score ?? "none"], ["epochs", `${epochs} of ${data.epochs}`], ["beats of 100 others", place ?? "not compared"],
     ["seconds of training", seconds], ["attempts", attempts], ...Object.entries(costs)];
+  places.forEach((where, at) => { if (where) facts.push([`where${places.length > 1 ? `, attempt ${at + 1}` : ""}`, where]); });
   if (first) facts.push(["asked for by", first]);
   if (reason) facts.push(["why", reason]);
   if (digest) facts.push(["recipe", digest]);

@@ -6,12 +6,15 @@ import io
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from rich.console import Console
 
-from search.commands.check import closing, findings_table
+from search.commands.check import _asks_to_compile, closing, findings_table
+from search.study import Study
+from spaces.domains import Value
 from tests.trainable.small_segmentations import mask_recipe, write_masks
 from trainable.checks.finding import Finding
 from trainable.recipe.yamlfile import write_recipe
@@ -200,3 +203,24 @@ def test_a_recipe_that_learns_masks_is_checked(tunebook: Run, tmp_path: Path) ->
     found = {each["check"] for each in json.loads(out)["findings"]}
     assert {"mask values", "mask position", "window", "decoding", "learning", "one batch"} <= found
     assert not {"shuffled labels", "label"} & found
+
+
+@pytest.mark.parametrize(
+    ("base", "override", "compiles"),
+    [
+        ({}, None, False),
+        ({"loop.compile": True}, None, True),
+        ({"loop.compile": "blocks"}, None, True),
+        ({}, {"choice": [False, "blocks"]}, True),
+        ({}, {"choice": [False]}, False),
+        ({}, {"fixed": True}, True),
+    ],
+)
+def test_a_study_that_may_compile_asks_machines_for_a_compiler(
+    base: dict[str, Value], override: dict[str, Any] | None, *, compiles: bool
+) -> None:
+    overrides = {} if override is None else {"loop.compile": override}
+    study = Study.model_validate(
+        {"data": {"path": "digits"}, "base": base, "space": {"overrides": overrides}}
+    )
+    assert _asks_to_compile(study) is compiles

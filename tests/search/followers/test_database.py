@@ -14,7 +14,7 @@ import pytest
 
 from search.commands.ui import serve
 from search.followers.database import MAKING_SECONDS, is_half_made, make_database
-from search.followers.tracker import deleted_experiment
+from search.followers.experiment import deleted_experiment
 from search.results.audit import audit
 from search.results.search import Search
 from tests.full_disk import files_of_at_most

@@ -129,6 +129,17 @@ def test_the_tags_of_a_trial_say_where_its_last_attempt_trains() -> None:
     assert tags["tunebook.process"] == "7, 8"
 
 
+def test_the_tags_of_a_trial_have_a_line_on_where_each_attempt_trains() -> None:
+    begin = [StartEvent(trial=0, attempt=number, epoch=0) for number in (1, 2, 3)]
+    first, last = (PlaceEvent(trial=0, ranks=(place(each, "0"),)) for each in ("h1", "h2"))
+    tags = outbox(*STARTED, trial(0), begin[0], first, begin[1], begin[2], last).updates[0].tags
+    assert tags["tunebook.places"].splitlines() == [
+        "attempt 3: h2 (10.0.0.2), GPU 0 (NVIDIA H200), process 7",
+        "attempt 2: not known",
+        "attempt 1: h1 (10.0.0.1), GPU 0 (NVIDIA H200), process 7",
+    ]
+
+
 def test_what_a_network_costs_is_points_before_its_first_epoch() -> None:
     first, second = STARTED
     limits = Constraints.model_validate({"latency_ms": {"max": 20.0}})

@@ -124,10 +124,10 @@ def data_in(text: str) -> Any:
 
 def test_a_card_is_found_by_its_trials_number_also_behind_runs_of_finalists(whole: Report) -> None:
     *before, last = whole.trials
-    later = last.model_copy(update={"id": 99, "first": "old.yaml"})
+    later = last.model_copy(update={"id": 99, "first": "old.yaml", "places": ("h1 (10.0.0.1), process 7",)})
     found = data_of(whole.model_copy(update={"trials": (*before, later)}))["trials"]
     assert list(found) == [*(each.id for each in before), 99]
-    assert found[99][-1] == "old.yaml"
+    assert found[99][-2:] == ["old.yaml", ("h1 (10.0.0.1), process 7",)]
 
 
 def test_the_command_of_a_card_can_be_pasted(whole: Report) -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from rich.console import Console
 
+from search.record.machines import Machine
 from search.record.summary import Summary
 from search.record.trials import Trial
 from search.results.trials_table import trials_table
 from spaces.domains import Value
-from tests.search.small_events import epoch
+from tests.search.small_events import epoch, place
 
 VALUES: dict[str, Value] = {
     "optimizer.kind": "sgd",
@@ -50,11 +52,32 @@ def printed(width: int, **changes: Any) -> str:
     return out.file.getvalue()
 
 
+def machine(name: str) -> Machine:
+    return Machine(
+        name=name, devices=("no GPU",), trials=1, attempts=1, failed=0, images_per_second=None, speed=None,
+        idle=0.0, is_slow=False,
+    )  # fmt: skip
+
+
 def test_a_wide_screen_has_every_value_and_the_best_by_its_state() -> None:
     text = printed(130)
     assert text.count("0.9877") == 2
     assert set(text.split()) >= {*NUMBERS, "finished,", "best", "diverged"}
     assert "columns: see" not in text
+
+
+def test_where_each_trial_trained_last_is_said_of_several_machines() -> None:
+    """Of one machine it would be the same in each row."""
+    places = ((place("h1", "0"),), (place("h2", "1"),))
+    found = summary()
+    trials = (replace(found.trials[0], places=places), found.trials[1])
+    machines = (machine("h1"), machine("h2"))
+    for many in (machines, machines[:1]):
+        out = Console(file=io.StringIO(), width=200, highlight=False)
+        out.print(trials_table(replace(found, trials=trials, machines=many), trials, out.width))
+        assert isinstance(out.file, io.StringIO)
+        assert ("h2 (10.0.0.2), GPU 1" in out.file.getvalue()) is (len(many) > 1)
+        assert "h1 (10.0.0.1)" not in out.file.getvalue()
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100])

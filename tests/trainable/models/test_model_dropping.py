@@ -105,11 +105,11 @@ def test_branches_survive_with_a_probability_that_falls_from_block_to_block(
         for each in branches
     ]
     with torch.no_grad():
-        model(torch.rand(1500, 3, 8, 8))
+        model(torch.rand(1000, 3, 4, 4))
     for hook in hooks:
         hook.remove()
     expected = [1 - 0.6 * index / (len(branches) - 1) for index in range(len(branches))]
-    assert kept == pytest.approx(expected, abs=0.06)
+    assert kept == pytest.approx(expected, abs=0.07)  # more than four standard deviations
     torch.testing.assert_close(
         model.eval()(torch.ones(1, 3, 8, 8)), make(spec).eval()(torch.ones(1, 3, 8, 8))
     )

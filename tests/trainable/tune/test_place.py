@@ -10,7 +10,7 @@ import pynvml
 import pytest
 
 from trainable.tune import place
-from trainable.tune.place import Gpu, Place, in_words, this_process
+from trainable.tune.place import Gpu, Place, in_full, in_words, this_process
 
 
 @pytest.fixture(autouse=True)
@@ -52,3 +52,12 @@ def test_a_place_in_words_has_the_machine_once_and_its_gpus() -> None:
     assert (str(no_name), no_name.kind) == ("10.0.0.5", "no GPU")
     assert in_words([on_gpu, no_name, no_name]) == "h1 (10.0.0.4), GPU 3 and 10.0.0.5"
     assert in_words([]) == ""
+
+
+def test_a_place_in_full_names_its_gpus_and_each_process() -> None:
+    gpus = (Gpu(number="0", name="NVIDIA H200"), Gpu(number="MIG-1"))
+    first = Place(machine="h1", address="10.0.0.4", node="n", process=11, gpus=gpus)
+    second = Place(machine="h1", address="10.0.0.4", node="n", process=12)
+    assert in_full([first, second]) == (
+        "h1 (10.0.0.4), GPU 0 (NVIDIA H200), GPU MIG-1, process 11; h1 (10.0.0.4), process 12"
+    )
