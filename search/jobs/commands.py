@@ -8,7 +8,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -131,11 +131,9 @@ def status(address: str, name: str | None = None) -> None:
 
 
 def _shown(jobs: Jobs, job: Any, there: str) -> str:
-    """Return what `tunebook show` prints of a search on the cluster, as wide as it would be here; or that it
-    has not begun."""
-    width = {"COLUMNS": str(report.console().width)}
+    """Return what `tunebook show` prints of a search on the cluster, or that it has not begun."""
     try:
-        text = _printed(jobs, job, "show", STATUS_SECONDS, "search", "show", there, variables=width)
+        text = _printed(jobs, job, "show", STATUS_SECONDS, "search", "show", there)
     except UserError as error:
         if NO_SEARCH not in str(error):
             raise
@@ -177,20 +175,17 @@ def fetch(address: str, name: str, out: Path | None = None, there: str | None = 
     return folder
 
 
-def _printed(
-    jobs: Jobs, job: Any, what: str, seconds: float, *words: str, variables: Mapping[str, str] = {}
-) -> str:
+def _printed(jobs: Jobs, job: Any, what: str, seconds: float, *words: str) -> str:
     """Return what `python -m WORDS` prints on the cluster of a search's job, as a job of its own.
 
-    `variables` join those of the search's job. Raises UserError where it fails, or takes more than so many
-    seconds.
+    Raises UserError where it fails, or takes more than so many seconds.
     """
     name = f"{job.submission_id}-{what}-{secrets.token_hex(3)}"
     with temporary_folder() as folder_sent:
         pack(folder_sent)
         runtime_env = {
             "working_dir": str(folder_sent),
-            "env_vars": {**(job.runtime_env or {}).get("env_vars", {}), **variables},
+            "env_vars": (job.runtime_env or {}).get("env_vars", {}),
         }
         jobs.submit(entrypoint(*words), name, runtime_env, {})
     ended = jobs.ended(name, seconds)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import shutil
 import sys
 import time
@@ -71,9 +70,8 @@ class Screen(Console):
 
 
 def console() -> Screen:
-    """Returns where tables are printed; a pipe gets lines of 140 columns, or as wide as COLUMNS says."""
-    asked = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return Screen(width=None if asked else 140, highlight=False, markup=False, emoji=False)
+    """Returns where tables are printed; a narrow pipe still gets whole lines."""
+    return Screen(width=None if sys.stdout.isatty() else 140, highlight=False, markup=False, emoji=False)
 
 
 def command() -> str:

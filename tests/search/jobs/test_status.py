@@ -35,7 +35,7 @@ class FakeJobs:
         self, entrypoint: str, name: str, runtime_env: dict[str, dict[str, str]], metadata: object
     ) -> None:
         self.submitted = runtime_env["env_vars"]
-        assert self.submitted == {"KEY": "value", "COLUMNS": "133"}, "as wide as the terminal here"
+        assert self.submitted == {"KEY": "value"}
 
     def ended(self, name: str, seconds: float) -> SimpleNamespace:
         return SimpleNamespace(status=self.state, message="")
@@ -50,7 +50,6 @@ class FakeJobs:
 @pytest.fixture(autouse=True)
 def fake(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commands, "Jobs", FakeJobs)
-    monkeypatch.setenv("COLUMNS", "133")
 
 
 def test_a_job_s_last_words_and_its_search_are_printed_without_what_ray_writes(
