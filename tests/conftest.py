@@ -78,9 +78,10 @@ def pytest_unconfigure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What waits for other processes comes first, then what is slow: so no process has one of them last."""
+    """What waits for other processes comes first, then what takes minutes, then what is slow: so no process
+    has one of them last."""
     items.sort(
-        key=lambda item: [not item.get_closest_marker(name) for name in ("integration", "slow", "fuzz")]
+        key=lambda item: [not item.get_closest_marker(name) for name in ("integration", "fuzz", "slow")]
     )
 
 
