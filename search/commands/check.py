@@ -21,7 +21,7 @@ from search.learning.lessons import LEARN_FROM
 from search.results.report import budget, console, say
 from search.results.search import Search
 from search.study import Study
-from spaces.catalog.overrides import Fixed, parse
+from spaces.catalog.overrides import Fixed, Varying, parse
 from spaces.domains import counted
 from trainable.checks.check import SECONDS, Tool, check, tools_named
 from trainable.checks.exclusions import check_new_list, exclusions, write_exclusions
@@ -136,14 +136,13 @@ def check_cluster(
 
 def _asks_to_compile(study: Study) -> bool:
     """Say whether a study itself has trials compiled; a rule may do it once steps are timed."""
-    written = study.space.overrides.get("loop.compile")
-    match None if written is None else parse(written):
-        case None:
-            return study.pinned.get("loop.compile") in COMPILED
+    if (written := study.space.overrides.get("loop.compile")) is None:
+        return study.pinned.get("loop.compile") in COMPILED
+    match parse(written):
         case Fixed(value):
             return value in COMPILED
-        case varying:
-            return varying.domain is None or any(each in varying.domain for each in COMPILED)
+        case Varying(domain):
+            return domain is None or any(each in domain for each in COMPILED)
 
 
 def machines_table(machines: Sequence[Seen]) -> Table:

@@ -121,7 +121,7 @@ class Outbox:
                 taught = {} if digest is None else {TEACHER_DIGEST: digest}
                 self._tag(event.trial, {STATE: "running", "tunebook.attempts": str(event.attempt), **taught})
             case PlaceEvent():
-                self._tag(event.trial, _place_tags(event, self.record.trials[event.trial].places))
+                self._tag(event.trial, _place_tags(self.record.trials[event.trial].places))
             case CostEvent():
                 at = milliseconds(event.time)
                 costs = event.cost.model_dump().items()
@@ -315,14 +315,15 @@ class Outbox:
         self._update(run).tags.update(shortened)
 
 
-def _place_tags(event: PlaceEvent, attempts: Sequence[Sequence[Place]]) -> dict[str, str]:
+def _place_tags(attempts: Sequence[Sequence[Place]]) -> dict[str, str]:
     """Return where a trial's last attempt trains: its machines, each once, and by rank GPUs and processes;
     and a line on each of its attempts, the last first, since a long tag is cut."""
-    gpus = [gpu.in_full for each in event.ranks for gpu in each.gpus]
+    last = attempts[-1]
+    gpus = [gpu.in_full for each in last for gpu in each.gpus]
     return {
-        "tunebook.machine": listed(dict.fromkeys(each.on for each in event.ranks)),
+        "tunebook.machine": listed(dict.fromkeys(each.on for each in last)),
         "tunebook.gpu": ", ".join(gpus) or "none",
-        "tunebook.process": ", ".join(str(each.process) for each in event.ranks),
+        "tunebook.process": ", ".join(str(each.process) for each in last),
         "tunebook.places": "\n".join(
             f"attempt {number}: {in_full(attempts[number - 1]) or 'not known'}"
             for number in range(len(attempts), 0, -1)

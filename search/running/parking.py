@@ -106,12 +106,13 @@ class Parking:
                     f"machine {machine.name}: {machine.why}; ranks may be placed there all the same, beside "
                     "others"
                 )
-        if self._machines.none_trains and not self._says_that_none_trains:
+        none_trains = self._machines.none_trains
+        if none_trains and not self._says_that_none_trains:
             self._say(
                 "no machine that may train is left, and the search waits for one to join; Ctrl-C ends it, "
                 "and those left out are asked again when it is resumed"
             )
-        self._says_that_none_trains = self._machines.none_trains
+        self._says_that_none_trains = none_trains
 
     def arrives(self, trial: Trial) -> Fate:
         """Decide about a trial that is about to begin. Its process is parked if its place is left out, and
@@ -119,7 +120,7 @@ class Parking:
         if self._ranks > 1:
             self._places[trial.trial_id], self._fates[trial.trial_id] = (), "starts"
             return "starts"
-        return self._decide(trial, self._places_of(trial.temporary_state.ray_actor))
+        return self.started(trial, self._places_of(trial.temporary_state.ray_actor))
 
     def _places_of(self, process: Any) -> tuple[Place, ...]:
         """Return the place of a trial's process; none where it does not answer, since it or its host died.
@@ -139,13 +140,10 @@ class Parking:
 
     def started(self, trial: Trial, ranks: tuple[Place, ...]) -> Fate:
         """Decide about a trial whose ranks have started there, as `arrives` does."""
-        return self._decide(trial, ranks)
-
-    def _decide(self, trial: Trial, places: tuple[Place, ...]) -> Fate:
-        self._places[trial.trial_id] = places
-        if (one := _on_one_machine(places)) is not None:
+        self._places[trial.trial_id] = ranks
+        if (one := _on_one_machine(ranks)) is not None:
             self._suspects.saw(one)
-        fate = self._fates[trial.trial_id] = self._fate(places)
+        fate = self._fates[trial.trial_id] = self._fate(ranks)
         if fate != "trains":
             trial.temporary_state.ray_actor.hold.remote()  # comes before Ray's next call of `train`
         return fate
