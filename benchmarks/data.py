@@ -38,8 +38,9 @@ from torchvision.datasets import ImageFolder
 from torchvision.transforms.v2 import Compose, PILToTensor, Resize
 
 from report import described, environment, in_rounds, plain, ratio, write
-from trainable.data import DataSet, FilePart, load
+from trainable.data import DataSet, FilePart
 from trainable.data.arrays import as_tensor
+from trainable.data.assembly import load
 from trainable.data.decode import square, to_array, upright
 from trainable.data.jpeg import jpeg_pixels
 from trainable.data.jpeg_decoder import decode as decode_jpeg

@@ -23,7 +23,8 @@ import numpy as np
 import torch
 
 from report import described, environment, write
-from trainable.data import ArrayPart, DataSet, from_arrays, load
+from trainable.data import ArrayPart, DataSet
+from trainable.data.assembly import from_arrays, load
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data
 from trainable.train import train

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
 from report import described, environment, refuse_busy_machine, write
-from trainable.data import ArrayPart, DataSet, from_arrays, load
+from trainable.data import ArrayPart, DataSet
+from trainable.data.assembly import from_arrays, load
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data
 from trainable.training.run import Run

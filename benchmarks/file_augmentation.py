@@ -28,7 +28,8 @@ from torch import Tensor
 
 from report import Slice, described, environment, in_rounds, plain, ratio, write
 from trainable.augmentation.geometry import padding
-from trainable.data import ArrayPart, DataSet, FilePart, load
+from trainable.data import ArrayPart, DataSet, FilePart
+from trainable.data.assembly import load
 from trainable.data.decode import Form, upright
 from trainable.data.loading import train_side
 from trainable.data.readers import Augmented, FileBatch, FileImages

@@ -31,7 +31,7 @@ from recipe_table import BASE, TABLE
 from report import RESULTS, described, environment, portable, write
 from search.record.finals import Interval, estimated
 from search.results.search import Search
-from trainable.data import load
+from trainable.data.assembly import load
 from trainable.data.dataset import DataSet
 from trainable.recipe import Recipe
 from trainable.training.run import Run

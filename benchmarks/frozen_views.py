@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from report import described, measure_missing
-from trainable.data import DataSet, from_arrays
+from trainable.data import DataSet
+from trainable.data.assembly import from_arrays
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data
 from trainable.training.run import Run

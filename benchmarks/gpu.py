@@ -33,7 +33,8 @@ from loops import Epoch, bare_loop, our_run, pure_step
 from report import described, environment, in_rounds, plain, ratio, refuse_busy_machine, write
 from sharing import sharing
 from small_networks import small
-from trainable.data import DataSet, from_arrays, load
+from trainable.data import DataSet
+from trainable.data.assembly import from_arrays, load
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data
 from trainable.training.run import Run

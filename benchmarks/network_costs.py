@@ -22,7 +22,7 @@ from search.deciding.make import make_sampler
 from search.record.journal import Outcome
 from spaces.domains import Float
 from spaces.space import Dimension, Space
-from trainable.data import from_arrays
+from trainable.data.assembly import from_arrays
 from trainable.probes.network_cost import measure_cost, times_to_answer
 from trainable.recipe import Recipe
 from trainable.training.run import Run

@@ -18,7 +18,7 @@ import torch
 
 from network_costs import NETS as COSTED
 from report import described, environment, write
-from trainable.data import from_arrays
+from trainable.data.assembly import from_arrays
 from trainable.models.make import make_model
 from trainable.probes.speed import measure_speeds
 from trainable.recipe import Recipe

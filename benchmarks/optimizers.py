@@ -21,7 +21,8 @@ import torch
 
 from real_searches import IMAGES, make_set_of
 from report import described, measure_missing
-from trainable.data import DataSet, load
+from trainable.data import DataSet
+from trainable.data.assembly import load
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data
 from trainable.train import train

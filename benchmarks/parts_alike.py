@@ -34,7 +34,8 @@ from trainable.checks.image_statistics import statistics_of
 from trainable.checks.label_shares import check_label_shares
 from trainable.checks.parts_alike import MEDIUM, check_parts_alike, some_of_each
 from trainable.checks.two_samples import Sample, ToldApart, tell_apart
-from trainable.data import ArrayPart, DataSet, FilePart, Split, from_arrays, load
+from trainable.data import ArrayPart, DataSet, FilePart, Split
+from trainable.data.assembly import from_arrays, load
 from trainable.data.split import stratified_split
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data

@@ -24,7 +24,7 @@ def ray_train(trials: int, folder: Path) -> float:
     from ray.train.torch import TorchConfig, TorchTrainer
     from ray.tune.integration.ray_train import TuneReportCallback
 
-    from trainable.data import load
+    from trainable.data.assembly import load
     from trainable.recipe.data import Data
 
     ray.init(address="local", num_cpus=WORKERS + 1, log_to_driver=False)

@@ -39,8 +39,9 @@ from report import (
     refuse_busy_machine,
     write,
 )
-from trainable.data import ArrayPart, DataSet, from_arrays, load
-from trainable.data.loading import make_loader
+from trainable.data import ArrayPart, DataSet
+from trainable.data.assembly import from_arrays, load
+from trainable.data.loaders import make_loader
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data
 

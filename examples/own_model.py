@@ -15,7 +15,7 @@ from torch import nn
 
 from trainable.checks.check import check
 from trainable.checks.finding import Finding
-from trainable.data import from_arrays
+from trainable.data.assembly import from_arrays
 from trainable.recipe import Recipe
 from trainable.training.metrics import EpochResult
 from trainable.training.run import Run

@@ -13,6 +13,7 @@ from spaces.priors import Prior, Uniform, check_prior, quantile_value
 from spaces.tables import Table, answer, answers, read_paths
 from trainable.errors import Fault
 from trainable.recipe import Recipe
+from trainable.recipe.models import network_fields
 
 
 @dataclass(frozen=True)
@@ -130,6 +131,14 @@ class Space:
         """Returns whether a recipe of this space may have a value at a path, in its base or by a draw."""
         drawn = any(value in each.domain for each in self.dimensions if each.path == path)
         return drawn or bool(self.base.get(path) == value)
+
+    @property
+    def networks_differ(self) -> bool:
+        """Whether which network a trial has, or how large it is, is drawn.
+
+        Arguments of a person's own network do not count: nothing is known of what they change.
+        """
+        return bool(network_fields(each.path for each in self.dimensions) - {"arguments"})
 
     def decides(self, path: str) -> bool:
         """Returns whether the value at a path says which other dimensions exist, or what is believed of

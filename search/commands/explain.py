@@ -19,7 +19,7 @@ from search.facts.start import Start, find_start
 from search.learning.learned_space import space_of
 from search.results.report import console, rows_table, say
 from search.results.search import Search
-from search.results.teachers import teacher_path
+from search.results.teachers import first_of, teacher_path
 from search.results.verdict_tables import full_table
 from search.study import Resources, Study
 from search.study.first import First
@@ -79,7 +79,7 @@ def _of_search(folder: Path, everything: bool) -> Iterator[RenderableType]:
         facts,
         measured,
         everything,
-        first=search.first,
+        first=first_of(search),
         learned=search.learned,
     )
     if search.verdicts:

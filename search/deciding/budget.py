@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from search.record.summary import Summary
+from search.record.record import Record
 
 MOST_INFEASIBLE = 3
 """For each trial of the budget, so many may break a constraint and be replaced by others: measuring one takes
@@ -36,16 +36,16 @@ class TrialBudget:
         return self.proposed - min(self.infeasible, MOST_INFEASIBLE * self.trials)
 
 
-def extended(summary: Summary, trials: int, more: int) -> int:
-    """Returns the new budget of a search of `trials` that goes on with so many more.
+def extended(record: Record, trials: int, more: int) -> int:
+    """Return the new budget of a search of `trials` that goes on with so many more.
 
     Where the search is over, they come on top of the trials that it has: if the hours ended it, the rest of
     its old budget is not made up for. One that was interrupted still has that rest.
     """
-    if not summary.was_finished and summary.state != "failed":
+    if not record.was_finished and record.state != "failed":
         return trials + more
-    proposed = len(summary.trials)
-    infeasible = sum(trial.end == "infeasible" for trial in summary.trials)
+    proposed = len(record.trials) - record.repeats
+    infeasible = sum(trial.end == "infeasible" for trial in record.trials)
     if_all_are_replaced = proposed - infeasible + more
     if_too_many_are_infeasible = math.ceil((proposed + more) / (1 + MOST_INFEASIBLE))
     return max(if_all_are_replaced, if_too_many_are_infeasible)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from search.deciding.sampler import Sampler
 from search.deciding.scheduler import Scheduler
 from search.record.journal import Outcome, TrialEvent
-from search.record.trials import Record
+from search.record.record import Record
 from spaces.domains import Value
 
 

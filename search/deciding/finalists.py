@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from search.deciding.pruning import Pruning
 from search.deciding.scheduler import expected_share
 from search.record.finalists import best_first, finalists_of, missing_runs
+from search.record.record import Record
 from search.record.repeats import Repeat
-from search.record.trials import Record
 from search.study import Study
 from search.study.finalists import Finalists
 from trainable.recipe.metrics import Mode

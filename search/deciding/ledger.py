@@ -38,8 +38,9 @@ from search.record.journal import (
     TrialEvent,
 )
 from search.record.machines import LeftOut
+from search.record.record import Record
 from search.record.repeats import Repeat
-from search.record.trials import HOURS_SPENT, Record
+from search.record.trials import HOURS_SPENT
 from search.study.constraints import NO_CONSTRAINTS, Constraints
 from search.study.finalists import Finalists
 from search.study.first import FirstTrial

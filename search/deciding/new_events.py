@@ -12,7 +12,6 @@ from search.record.trials import Trial
 from search.study.constraints import Constraints
 from search.study.finalists import Finalists
 from search.study.first import FirstTrial
-from search.study.space import networks_differ
 from spaces.domains import Value
 from spaces.settled import tree_of
 from spaces.space import Space
@@ -42,7 +41,7 @@ def settled_search(
         mode=None if metric in OBJECTIVES else scheduler.direction,
         epochs=epochs,
         constraints=constraints,
-        networks_differ=networks_differ(space),
+        networks_differ=space.networks_differ,
         first=tuple(first),
         finalists=finalists,
         version=version("tunebook"),

@@ -11,7 +11,8 @@ from search.facts.hardware import PerTrial
 from search.facts.teacher import teacher_parameters
 from search.study import FACT_OF_PROBE, Probe, Study
 from spaces.facts import Facts, Network
-from trainable.data import DataInfo, DataSet, load
+from trainable.data import DataInfo, DataSet
+from trainable.data.assembly import load
 from trainable.data.measure import DeviceKind
 from trainable.data.own import MakeData, make_own
 from trainable.errors import UserError

@@ -16,7 +16,8 @@ from search.followers.run_updates import OUTCOME, REASON, TRIAL
 from search.followers.uri import check_locks_work
 from search.record.home import EVENTS_FILE, MIRROR_FILE
 from search.record.journal import EndEvent, Event
-from search.record.trials import Record, Trial
+from search.record.record import Record
+from search.record.trials import Trial
 from search.study import Study
 from spaces.space import Space
 

@@ -26,8 +26,9 @@ from search.record.journal import (
     StartEvent,
     TrialEvent,
 )
+from search.record.record import Record
 from search.record.summary import Summary, summarise
-from search.record.trials import Record, Trial
+from search.record.trials import Trial
 from search.record.turnaround import IN_WORDS
 from spaces.domains import Value, listed
 from trainable.recipe.metrics import Mode

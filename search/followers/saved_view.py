@@ -15,7 +15,7 @@ from typing import Any
 
 from search.followers.repeat_runs import ESTIMATE, FINAL_NUMBERS, PURPOSE, REPEAT_OF, SEED, SPLIT
 from search.followers.run_updates import SEARCH_ID, STATE
-from search.record.trials import Record
+from search.record.record import Record
 from trainable.recipe.metrics import Mode
 from trainable.recipe.network_cost import NetworkCost
 

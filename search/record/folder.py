@@ -15,8 +15,8 @@ from search.record.code import CodeRecord
 from search.record.home import ELSEWHERE_FILE, EVENTS_FILE, FACTS_FILE, NO_SEARCH, TRIALS_FOLDER, Home
 from search.record.journal import check_format, read
 from search.record.lock import is_locked
+from search.record.record import Record
 from search.record.synced import synced_lines
-from search.record.trials import Record
 from search.study import STUDY_FILE, Study, read_study
 from spaces.facts import Facts
 from trainable.data import DataInfo

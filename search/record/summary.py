@@ -11,7 +11,8 @@ from search.record.finalists import best_first, finalists_of, missing_runs
 from search.record.finals import Finals, finals_of
 from search.record.journal import EpochEvent
 from search.record.machines import LeftOut, Machine
-from search.record.trials import Record, Trial
+from search.record.record import Record
+from search.record.trials import Trial
 from search.record.turnaround import Turnaround
 from search.record.verdicts import Verdicts
 from search.study.constraints import NO_CONSTRAINTS, Constraints, above_limits

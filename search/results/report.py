@@ -27,8 +27,9 @@ from search.record.clock import duration
 from search.record.code import METRICS, CodeRecord
 from search.record.home import EVENTS_FILE
 from search.record.journal import EndEvent, EpochEvent, RetryEvent, read_from
+from search.record.record import Record
 from search.record.summary import Summary, summarise
-from search.record.trials import Record, Trial
+from search.record.trials import Trial
 from search.results.finals_table import finals_table, winner_line
 from search.results.frontier import frontier_table
 from search.results.pruning_table import audit_lines, graces_table, rungs_table

@@ -31,14 +31,13 @@ from search.record.folder import (
     read_search,
 )
 from search.record.home import Home
+from search.record.record import Record
 from search.record.storage import local_folder
 from search.record.summary import State, Summary, summarise
-from search.record.trials import Record, Trial
+from search.record.trials import Trial
 from search.record.verdicts import Verdicts
 from search.record.verification import Verified, read_verification
 from search.study import Study
-from search.study.first import FirstTrial
-from search.study.first_trials import first_trials
 from search.verdicts.diagnosis import diagnosis_of
 from search.verdicts.judging import verdicts_of
 from search.verdicts.pruning_audit import PruningAudit, audit_of
@@ -102,15 +101,6 @@ class Search:
     def space(self) -> Space:
         """The search's settled space; before that is recorded, the space that this version would build."""
         return self.record.space() or space_of(self.study, self.facts, self.info).space
-
-    @cached_property
-    def first(self) -> tuple[FirstTrial, ...]:
-        """The first trials that the study asks for; before they are recorded, as its files are now."""
-        from search.results.teachers import teacher_path  # it opens searches itself
-
-        if (settled := self.record.settled) is not None:
-            return settled.first
-        return first_trials(self.study, self.space, self.info, teacher_path)
 
     @cached_property
     def pruning(self) -> Pruning:

@@ -9,6 +9,8 @@ from search.results.export import chosen_trial, recipe_of
 from search.results.search import Search
 from search.study import STUDY_FILE, Study
 from search.study.address import absolute
+from search.study.first import FirstTrial
+from search.study.first_trials import first_trials
 from trainable.errors import UserError
 from trainable.files.paths import without_tilde
 from trainable.files.regular import refuse_links
@@ -69,6 +71,16 @@ def teacher_folder(address: str, number: int | None) -> Path:
     write_whole(folder / MODEL_FILE, model_file(scored_weights(state), recipe, search.info))
     write_recipe(folder / RECIPE_FILE, recipe)  # the last one: with it the folder is whole
     return folder
+
+
+def first_of(search: Search) -> tuple[FirstTrial, ...]:
+    """Return the first trials that a search's study asks for; before they are recorded, as its files are now.
+
+    Raises StudyError and UserError as `first_trials` does.
+    """
+    if (settled := search.record.settled) is not None:
+        return settled.first
+    return first_trials(search.study, search.space, search.info, teacher_path)
 
 
 def _trial_named(named: str) -> tuple[str, int | None] | None:

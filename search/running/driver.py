@@ -159,7 +159,7 @@ def extend(
     home = _home_to_write(folder.absolute())
     with driving(home, report.say) as lease:
         search = Search(home.folder)
-        budget = extended(search.progress, search.study.budget.trials, trials)
+        budget = extended(search.record, search.study.budget.trials, trials)
         if budget > MOST_TRIALS:
             raise UserError(f"--trials {trials}: expected at most {MOST_TRIALS:,} in all, got {budget:,}")
         if search.code is not None and (lacks := search.code.lacking(code)):

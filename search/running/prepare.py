@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -32,7 +32,7 @@ from search.record.folder import facts_text
 from search.record.home import FACTS_FILE, Home
 from search.record.trials import recipe_key
 from search.results.search import Search
-from search.results.teachers import teacher_path
+from search.results.teachers import first_of, teacher_path
 from search.running.fresh_splits import fresh_splits, most_bytes
 from search.running.networks import (
     check_first_networks,
@@ -210,8 +210,9 @@ def prepare_again(
     check_trials(study, search.space, facts)
     with stage("building the networks"):
         check_networks(search.space, data.info, code.model, download=download)
-    weights = weights_of(search.space, search.first)
-    _check_weights(search, weights, say)
+    first = first_of(search)
+    weights = weights_of(search.space, first)
+    _check_weights(search, teachers_of(search.space, first), weights, say)
     check_teacher(search.space, data.info, code.model, download=download)
     prepared = Prepared(
         study=study,
@@ -222,7 +223,7 @@ def prepare_again(
         per_trial=trial,
         concurrent=concurrent_trials(study.concurrent, trial, hardware),
         pruning=search.pruning,
-        first=search.first,
+        first=first,
         final=search.final,
         download=download,
         code=code,
@@ -353,12 +354,14 @@ def _check_first(prepared: Prepared, build: BuildModel | None, say: Say, *, down
     check_first_networks(prepared.first, prepared.data.info, build, download=download)
 
 
-def _check_weights(search: Search, weights: Mapping[str, str], say: Say) -> None:
+def _check_weights(
+    search: Search, teachers_named: Iterable[str], weights: Mapping[str, str], say: Say
+) -> None:
     """Says which networks begin from other weights than before. Raises UserError for another teacher: it has
     a share in the loss, so trials that learnt from two of them cannot be compared."""
     teachers = {
         name: (path, what)
-        for path in teachers_of(search.space, search.first)
+        for path in teachers_named
         for name, what in ((path, "weights"), (recipe_key(path), "recipe"))
     }
     before = {name: digest for each in search.record.trials for name, digest in each.weights.items()}

@@ -50,14 +50,6 @@ def build_space(study: Study, facts: Facts, info: DataInfo) -> Space:
     return space
 
 
-def networks_differ(space: Space) -> bool:
-    """Returns whether a space draws which network a trial has, or how large it is.
-
-    Arguments of a person's own network do not count: nothing is known of what they change.
-    """
-    return bool(network_fields(each.path for each in space.dimensions) - {"arguments"})
-
-
 def size_faults(constraints: Constraints, space: Space, facts: Facts) -> Iterator[Fault]:
     """Yields a fault where each network that a trial can have has more parameters than are allowed."""
     limit, varying = constraints.parameters, network_fields(each.path for each in space.dimensions)

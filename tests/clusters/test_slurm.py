@@ -11,7 +11,7 @@ from typing import Protocol
 import pytest
 
 from search.record.journal import EndEvent, Event
-from search.record.trials import Record
+from search.record.record import Record
 from tests.clusters.hosts import Hosts
 from tests.clusters.trials import machines_of, resting
 from tests.integration.small_searches import digits_study, events_in

@@ -20,9 +20,10 @@ from PIL import Image
 
 from tests.fuzz import mutations
 from tests.fuzz.bounds import Tally
-from trainable.data import DataSet, load
+from trainable.data import DataSet
+from trainable.data.assembly import load
 from trainable.data.fingerprint import fingerprint
-from trainable.data.loading import make_loader
+from trainable.data.loaders import make_loader
 from trainable.errors import UserError
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data

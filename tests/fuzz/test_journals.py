@@ -17,6 +17,7 @@ from search.record.home import CURSOR_FILE, EVENTS_FILE, FACTS_FILE, SYNCED_FILE
 from search.record.journal import ExtendEvent, Journal, SearchEvent
 from search.results import report
 from search.results.search import Search
+from search.results.teachers import first_of
 from search.study import STUDY_FILE
 from tests.fuzz import mutations
 from tests.fuzz.bounds import Tally
@@ -124,7 +125,7 @@ def replayed(search: Search) -> None:
             make_sampler(space, study.sampler.kind, study.seed, direction),
             make_scheduler(space, pruning, direction),
             trials=study.budget.trials,
-            first=search.first,
+            first=first_of(search),
             epochs=study.budget.epochs,
             metric=study.objective.metric,
             why=pruning.why,

@@ -12,7 +12,7 @@ from torch import nn
 
 from tests.fuzz import mutations
 from tests.fuzz.bounds import Tally
-from trainable.data import load
+from trainable.data.assembly import load
 from trainable.errors import FaultyInput, UserError
 from trainable.recipe import Recipe
 from trainable.recipe.models import OwnModel, ResNetSmall

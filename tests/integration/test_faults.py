@@ -40,7 +40,7 @@ from trainable.tune.causes import cause_of
 
 pytestmark = pytest.mark.integration
 
-EPOCHS = 24
+EPOCHS = 16
 """So many epochs last through all drivers of a test, each of which trains a few."""
 MPS = {"CUDA_MPS_PIPE_DIRECTORY": "/tmp/mps-of-mine"}  # what CUDA's MPS needs to be found
 
@@ -110,10 +110,10 @@ def test_a_search_on_a_read_only_disk_is_refused_in_one_line(tmp_path: Path) -> 
 def test_whatever_ends_ray_or_the_driver_a_search_goes_on_and_nothing_is_left(
     tmp_path: Path, temporary: Path
 ) -> None:
-    """In turn Ray's head and its node are killed, the start of Ray is terminated, the driver is killed."""
+    """In turn Ray's head, its node and the driver are killed."""
     study, folder = written_study(tmp_path, trials=1, epochs=EPOCHS), tmp_path / "storage" / "mine"
 
-    logs = iter(tmp_path / f"log-{number}" for number in range(5))
+    logs = iter(tmp_path / f"log-{number}" for number in range(4))
 
     def begin(*words: str | Path) -> Driver:
         return Driver(*words, log=next(logs), RAY_TMPDIR=str(temporary), **MPS)
@@ -135,14 +135,6 @@ def test_whatever_ends_ray_or_the_driver_a_search_goes_on_and_nothing_is_left(
     assert_broken_off(second, folder, "Ray has died on this machine: its process raylet has ended")
     assert_nothing_left(temporary)
 
-    starting = begin("resume", folder)
-    starting.wait_until(lambda: bool(own_processes(temporary)))
-    starting.send(signal.SIGTERM)
-    assert starting.wait() == 143, starting.log.read_text()
-    assert f"resume {folder}" in starting.log.read_text()
-    assert "Traceback" not in starting.log.read_text()
-    assert_nothing_left(temporary)
-
     third = begin_and_train("resume", folder)
     third.send(signal.SIGKILL)
     wait_until(lambda: not own_processes(temporary) and not list(temporary.glob(f"{PREFIX}*")))
@@ -153,7 +145,7 @@ def test_whatever_ends_ray_or_the_driver_a_search_goes_on_and_nothing_is_left(
     assert epochs_by_trial(events) == {0: list(range(1, EPOCHS + 1))}
     states = [each.state for each in events if isinstance(each, SearchEvent)]
     assert states == [
-        *("started", "interrupted", "resumed", "interrupted", "resumed", "interrupted"),
+        *("started", "interrupted", "resumed", "interrupted"),
         *("resumed", "resumed", "finished"),
     ]
     assert_all_agree(folder)

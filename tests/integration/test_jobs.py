@@ -66,7 +66,7 @@ def test_a_search_that_is_stopped_goes_on_when_it_is_submitted_again_and_is_list
 ) -> None:
     folder = tmp_path / "storage" / "mine"
     at = ("--address", cluster.dashboard)
-    values = ("budget.epochs=30", "scheduler.kind=none", "base.model.width=16")
+    values = ("budget.epochs=20", "scheduler.kind=none", "base.model.width=16")
     longer = (*(word for value in values for word in ("--set", value)), *at)
     job = job_in(cluster.tunebook("submit", study, *longer, "--detach").stdout)
     wait_until(
@@ -82,7 +82,7 @@ def test_a_search_that_is_stopped_goes_on_when_it_is_submitted_again_and_is_list
     assert again.returncode == 0, again.stdout
     events = events_in(folder)
     assert events[: len(before)] == before
-    assert epochs_by_trial(events) == {trial: list(range(1, 31)) for trial in range(2)}
+    assert epochs_by_trial(events) == {trial: list(range(1, 21)) for trial in range(2)}
     assert_all_agree(folder)
 
     job = job_in(again.stdout)

@@ -22,9 +22,9 @@ from trainable.files.store import Store
 SOON = "from search.record import lease; lease.SILENCE_SECONDS = 5.0"
 """For a driver that has to wait until another one counts as dead."""
 
-EPOCHS = 40
-HALF_WAY = range(3, 31)
-"""After each of these epochs of 40 a trial surely trains on."""
+EPOCHS = 20
+HALF_WAY = range(2, 13)
+"""After each of these epochs of 20 a trial surely trains on."""
 
 pytestmark = pytest.mark.integration
 
@@ -106,7 +106,7 @@ def test_another_machine_goes_on_and_the_first_one_comes_too_late(
 def test_a_store_that_is_silent_for_a_while_costs_no_trial(
     s3: S3Server, storage: Store, tmp_path: Path
 ) -> None:
-    study = written_study(storage, "patient", tmp_path, epochs=16)
+    study = written_study(storage, "patient", tmp_path, epochs=12)
     driver = Driver("search", study, log=tmp_path / "log", **machine(tmp_path / "machine"))
     folder = folder_in(driver, tmp_path / "machine", "patient")
     driver.wait_for(folder, lambda events: bool(epochs_by_trial(events)))

@@ -28,13 +28,14 @@ from tests.integration.small_searches import (
 from tests.trainable.data_forms import write_csv
 from tests.waiting import PATIENCE_SECONDS, wait_until
 from trainable.checkpoints import checkpoint
-from trainable.data import ArrayPart, load
+from trainable.data import ArrayPart
+from trainable.data.assembly import load
 from trainable.recipe.data import Data
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_session")]
 
 TRIALS, EPOCHS = 4, 12
-LONG = 50
+LONG = 30
 """So many epochs last through three drivers on any machine."""
 
 

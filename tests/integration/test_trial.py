@@ -18,7 +18,7 @@ from tests.integration.small_trials import Listed, Recorder
 from tests.trainable.small_images import write_classes
 from tests.trainable.small_runs import data_set, small_recipe
 from trainable.checkpoints import checkpoint
-from trainable.data import load
+from trainable.data.assembly import load
 from trainable.errors import DataError, RecipeError
 from trainable.recipe.data import Data
 from trainable.training.run import Run

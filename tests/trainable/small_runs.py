@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from trainable.data import DataSet, from_arrays
+from trainable.data import DataSet
+from trainable.data.assembly import from_arrays
 from trainable.data.source import Split
 from trainable.recipe import Recipe
 from trainable.training.metrics import EpochResult

@@ -14,7 +14,8 @@ from trainable.checks.sampling import pixels
 from trainable.data import DataInfo, DataSet, FilePart
 from trainable.data.dataset import LOST_DETAIL, MARKS_ASIDE, SCALE_ALL
 from trainable.data.decode import REPAIR, Broken, Form, decode
-from trainable.data.loading import make_loader, statistics_of
+from trainable.data.loaders import make_loader
+from trainable.data.loading import statistics_of
 from trainable.data.measure import FEW_LEVELS, count_values, some, span
 from trainable.data.parts import MaskedFilePart
 from trainable.data.source import Pixels, Selection

@@ -14,7 +14,7 @@ from trainable.checks.mask_association import MaskAssociation, associate_masks, 
 from trainable.checks.mask_sampling import window_sample
 from trainable.checks.subject import PLAIN, Subject, train
 from trainable.data import DataSet, resolve
-from trainable.data.loading import make_loader
+from trainable.data.loaders import make_loader
 from trainable.data.masks.loading import PIXELS_AT_ONCE
 from trainable.data.measure import some
 from trainable.data.source import Flip, Split

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from trainable.data import DataSet
-from trainable.data.loading import make_loader
+from trainable.data.loaders import make_loader
 from trainable.recipe import Recipe
 from trainable.recipe.distillation import SECTION
 from trainable.training import seeds

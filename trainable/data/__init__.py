@@ -1,6 +1,8 @@
-"""Reads images: data sets by name or path, split, decoded, and loaded in batches."""
+"""Reads images: data sets by name or path, split, decoded, and loaded in batches.
 
-from trainable.data.assembly import from_arrays, load
+This hands out the values alone; what reads them is `trainable.data.assembly`.
+"""
+
 from trainable.data.dataset import DataInfo, DataSet, resolve
 from trainable.data.parts import ArrayPart, FilePart, Part
 from trainable.data.source import Split
@@ -12,7 +14,5 @@ __all__ = [
     "FilePart",
     "Part",
     "Split",
-    "from_arrays",
-    "load",
     "resolve",
 ]

@@ -20,12 +20,19 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import ValidationError, model_validator
 
 from trainable.errors import Fault, RecipeError, faults_of
-from trainable.recipe import version1
+from trainable.recipe import augmentations, metrics, models, version1
 from trainable.recipe.augmentations import Augmentation
 from trainable.recipe.base import Purpose, Spec
 from trainable.recipe.data import Data, decisive
-from trainable.recipe.distillation import DEFAULT_KIND, MODEL, OF_ANY_KIND, SECTION, TEACHER, Distillation
-from trainable.recipe.fitting import misfits
+from trainable.recipe.distillation import (
+    DEFAULT_KIND,
+    MODEL,
+    OF_ANY_KIND,
+    SECTION,
+    TEACHER,
+    Distillation,
+    FeaturesTaught,
+)
 from trainable.recipe.models import Model, ResNetSmall, UNetSmall
 from trainable.recipe.optimizers import SGD, Optimizer
 from trainable.recipe.provenance import Provenance
@@ -40,6 +47,7 @@ LEARNING_RATES = ("optimizer.lr", "optimizer.sgd_lr")
 """The fields that hold a learning rate at this batch."""
 OPTIONAL = (SECTION, "provenance")
 """A recipe without these sections has no trace of them."""
+NO_MASKS = ("digits", "idx", "datasets")  # formats of data
 
 
 class Recipe(Spec):
@@ -76,7 +84,7 @@ class Recipe(Spec):
             raise ValueError(
                 f"loop.micro_batch {self.loop.micro_batch} is above loop.batch_size {self.loop.batch_size}"
             )
-        if problems := list(misfits(self)):
+        if problems := list(_misfits(self)):
             raise ValueError("; ".join(problems))
         return self
 
@@ -138,6 +146,34 @@ class Recipe(Spec):
         `distillation` stays. Raises RecipeError with every fault.
         """
         return Recipe.from_tree(tree_with_values(self.tree(), values))
+
+
+def _misfits(recipe: Recipe) -> Iterator[str]:
+    """Yields what is wrong with fields that the recipe's task, or what its teacher says, cannot have: which
+    one, what was expected, and what was got."""
+    dense = isinstance(recipe.task, Segmentation)
+    found = (
+        ("model.kind", recipe.model.kind, models.kinds_for(dense)),
+        ("augmentation.mixing.kind", recipe.augmentation.mixing.kind, augmentations.mixings_for(dense)),
+        ("augmentation.crop.kind", recipe.augmentation.crop.kind, augmentations.crops_for(dense)),
+        *(("evaluation.metrics", each.kind, metrics.kinds_for(dense)) for each in recipe.evaluation.metrics),
+    )
+    for path, kind, known in found:
+        if kind not in known:
+            yield f"{path} {kind} does not go with task.kind {recipe.task.kind}: expected {', '.join(known)}"
+    if dense:
+        yield from _of_masks(recipe)
+    if isinstance(recipe.distillation, FeaturesTaught) and recipe.loop.compile:
+        yield "loop.compile: distillation.kind features reads what a compiled network hides; set it to false"
+
+
+def _of_masks(recipe: Recipe) -> Iterator[str]:
+    if recipe.data.format in NO_MASKS:
+        yield f"data.format {recipe.data.format}: these data have no masks, which a segmentation needs"
+    if recipe.evaluation.resize.kind != "stretch":
+        yield "evaluation.resize: images with masks keep their size; leave it out"
+    if recipe.model.frozen_views is not None:
+        yield "model.frozen_views: features of pixels are not kept; leave it out"
 
 
 def digest_of(recipe: Tree) -> str:

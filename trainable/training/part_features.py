@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from trainable.data import DataSet, Split
-from trainable.data.loading import Loader, make_loader
+from trainable.data.loaders import make_loader
+from trainable.data.loading import Loader
 from trainable.data.source import Integers
 from trainable.models.cut import Cut, cut_before_head
 from trainable.recipe import Recipe

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import torch
 
-from trainable.data import DataInfo, DataSet, load, resolve
+from trainable.data import DataInfo, DataSet, resolve
+from trainable.data.assembly import load
 from trainable.data.measure import DeviceKind
 from trainable.errors import ModelError
 from trainable.models.libraries import title_of

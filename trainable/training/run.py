@@ -23,7 +23,8 @@ from torch import Tensor, nn
 
 from trainable.data import DataSet, Split
 from trainable.data.arrays import as_tensor
-from trainable.data.loading import PORTION_BATCHES, Batch, make_loader
+from trainable.data.loaders import make_loader
+from trainable.data.loading import PORTION_BATCHES, Batch
 from trainable.errors import StateError, crashes_named
 from trainable.models.cut import head_layers
 from trainable.models.norm_statistics import SMALLEST, average_buffers, measure_norm

@@ -24,7 +24,8 @@ from tests.trainable.lessons import LESSONS, Lesson, asked
 from tests.trainable.small_runs import CLASSES, SIZE, data_set, small_recipe
 from tests.trainable.training.test_synchronisation import CASES
 from tests.trainable.tune.in_process import InProcess
-from trainable.data import DataSet, from_arrays
+from trainable.data import DataSet
+from trainable.data.assembly import from_arrays
 from trainable.models.small_resnet import SmallResNet
 from trainable.probes.speed import measure_speeds
 from trainable.ranks import Ranks

@@ -18,7 +18,7 @@ from search.results.search import Search
 from tests.search.planted_searches import Run as PlantedRun
 from tests.search.planted_searches import planted
 from trainable.checkpoints import checkpoint
-from trainable.data import load
+from trainable.data.assembly import load
 from trainable.data.measure import DIGEST_FORM
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data

@@ -9,8 +9,9 @@ from search.deciding.budget import MOST_INFEASIBLE, extended
 from search.deciding.ledger import Ledger
 from search.record.home import EVENTS_FILE
 from search.record.journal import Event, SearchState, TrialEvent, read
+from search.record.record import Record
 from search.record.summary import Summary, summarise
-from search.record.trials import Record, Trial
+from search.record.trials import Trial
 from search.study import SamplerKind
 from search.study.finalists import Finalists
 from tests.search.deciding.small_ledgers import SMALL, TRIALS, Open, cost, drive, essence, result
@@ -193,7 +194,7 @@ def test_a_search_that_is_over_goes_on_from_the_trials_that_it_has(
             ledger.close(state)
         case _:
             ledger.begin("test")
-    assert extended(summary_of(tmp_path), TRIALS, 8) == expected
+    assert extended(record_of(tmp_path), TRIALS, 8) == expected
 
 
 @pytest.mark.parametrize("more", [1, 8, 40])
@@ -205,7 +206,7 @@ def test_an_extension_has_as_many_trials_as_asked_for_where_all_before_broke_a_c
         ledger.cost(proposal.trial, cost({"loop.batch_size": 256}))
     ledger.close("failed")
     assert ledger.trials == (1 + MOST_INFEASIBLE) * TRIALS
-    budget = extended(summary_of(tmp_path), TRIALS, more)
+    budget = extended(record_of(tmp_path), TRIALS, more)
     ledger.begin("test")
     ledger.extend(budget)
     proposed = 0
@@ -220,7 +221,7 @@ def test_infeasible_trials_do_not_count_in_the_budget_of_an_extension(
     finish(open_ledger(constraints=SMALL, begun=False))
     infeasible = sum(trial.end == "infeasible" for trial in record_of(tmp_path).trials)
     assert 0 < infeasible < MOST_INFEASIBLE * TRIALS
-    assert extended(summary_of(tmp_path), TRIALS, 8) == MORE
+    assert extended(record_of(tmp_path), TRIALS, 8) == MORE
     drive_on(open_ledger(constraints=SMALL))
     trained = [trial for trial in record_of(tmp_path).trials if trial.end != "infeasible"]
     assert len(trained) == MORE

@@ -10,9 +10,10 @@ from search.deciding.pruning import Pruning
 from search.record.chain import JournalError
 from search.record.home import EVENTS_FILE
 from search.record.journal import EpochEvent, TrialEvent, read
+from search.record.record import Record
 from search.record.repeats import Repeat
 from search.record.summary import summarise
-from search.record.trials import Record, Trial
+from search.record.trials import Trial
 from search.running.ending import why_out_of_time
 from search.study import SamplerKind, Study
 from search.study.finalists import Finalists

@@ -13,8 +13,9 @@ from search.deciding.proposal import Decision
 from search.record.chain import JournalError
 from search.record.home import EVENTS_FILE
 from search.record.journal import read
+from search.record.record import Record
 from search.record.summary import summarise
-from search.record.trials import Record, Trial
+from search.record.trials import Trial
 from search.results.trials_table import trials_table
 from search.study import SamplerKind
 from search.study.finalists import Finalists

@@ -188,7 +188,7 @@ def test_the_sampler_learns_from_a_trial_while_it_is_paused(tmp_path: Path, smal
 
 @pytest.mark.parametrize("left_out", [b'{"event":"promotion"', b'"pauses":true'])
 def test_an_epoch_after_a_pause_needs_a_promotion(open_ledger: Open, tmp_path: Path, left_out: bytes) -> None:
-    from search.record.trials import Record
+    from search.record.record import Record
 
     ledger = open_ledger(scheduler="promotion")
     proposed(ledger, 3)

@@ -10,7 +10,7 @@ from search.deciding.make import make_sampler
 from search.deciding.proposal import Decision
 from search.deciding.scheduler import Asha, PromotionAsha, Scheduler
 from search.record.journal import Journal
-from search.record.trials import Record
+from search.record.record import Record
 from spaces.space import Space
 from tests.search.deciding.small_ledgers import Open, drive, result
 

@@ -10,7 +10,8 @@ import torch
 
 from search.facts.backbones import _cache_file
 from tests.trainable.small_images import write_classes
-from trainable.data import DataSet, load
+from trainable.data import DataSet
+from trainable.data.assembly import load
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data
 

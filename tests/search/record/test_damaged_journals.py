@@ -16,8 +16,8 @@ from search.record.chain import JournalError
 from search.record.folder import read_record
 from search.record.home import EVENTS_FILE, SYNCED_FILE
 from search.record.journal import Event, TrialEvent, read
+from search.record.record import Record
 from search.record.synced import open_synced, write_synced
-from search.record.trials import Record
 from tests.search.planted_searches import Run, planted
 
 MUTATIONS = 3_000

@@ -23,8 +23,9 @@ from search.record.journal import (
     StartEvent,
     TrialEvent,
 )
+from search.record.record import Record
 from search.record.summary import Summary, summarise
-from search.record.trials import HOURS_SPENT, Record
+from search.record.trials import HOURS_SPENT
 from search.study.constraints import Constraints
 from tests.search.small_events import epoch, place, session, settled
 from trainable.recipe import Recipe

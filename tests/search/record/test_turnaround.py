@@ -23,8 +23,8 @@ from search.record.journal import (
     StartEvent,
     TrialEvent,
 )
+from search.record.record import Record
 from search.record.repeats import Repeat
-from search.record.trials import Record
 from search.record.turnaround import IN_WORDS, SlotTime, Turnaround
 from tests.search.small_events import session
 

@@ -20,8 +20,8 @@ from search.record.folder import facts_text
 from search.record.home import FACTS_FILE
 from search.record.journal import EndEvent, EpochEvent, Event, Journal, SearchState, StartEvent
 from search.record.lock import locked
+from search.record.record import Record
 from search.record.summary import summarise
-from search.record.trials import Record
 from search.results import report
 from search.results.search import Search
 from search.running.ending import leave_report

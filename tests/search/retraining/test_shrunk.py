@@ -15,7 +15,8 @@ from torch import nn
 from search.record.finals import student
 from search.retraining.shrunk import compared, difference
 from trainable.bundle.trained import Trained
-from trainable.data import DataSet, Split, from_arrays
+from trainable.data import DataSet, Split
+from trainable.data.assembly import from_arrays
 from trainable.models.widths import Widths
 from trainable.probes.flops import Flops
 from trainable.recipe import Recipe

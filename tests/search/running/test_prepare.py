@@ -26,7 +26,8 @@ from spaces.space import Space
 from tests.spaces.small_facts import digits_facts
 from tests.trainable.small_images import write_classes, write_image, write_noise_jpeg
 from tests.trainable.small_runs import data_set
-from trainable.data import ArrayPart, DataSet, load
+from trainable.data import ArrayPart, DataSet
+from trainable.data.assembly import load
 from trainable.data.measure import DIGEST_FORM
 from trainable.errors import DataError, ModelError, UserError
 from trainable.models.make import make_model

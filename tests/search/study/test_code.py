@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from search.record.code import CodeRecord, record_of
 from search.study import Study, read_study
 from search.study.code import Code, check_code, study_with_code
-from search.study.space import build_space, networks_differ
+from search.study.space import build_space
 from spaces.domains import Choice, Float, Integer
 from spaces.settled import space_from, tree_of
 from tests.spaces.small_facts import digits_facts
@@ -77,7 +77,7 @@ def test_arguments_are_dimensions_as_others_are() -> None:
     drawn = space.sample(lambda dimension: 0.01)
     assert space.recipe(drawn).get(WIDTH) == 4
     assert space_from(tree_of(space)) == space
-    assert not networks_differ(space), "what an argument changes is not known"
+    assert not space.networks_differ, "what an argument changes is not known"
 
 
 def data_info() -> DataInfo:

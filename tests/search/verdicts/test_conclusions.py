@@ -18,8 +18,8 @@ from search.followers.note import plan
 from search.record.folder import facts_text
 from search.record.home import FACTS_FILE
 from search.record.journal import EndEvent, Journal, StartEvent
+from search.record.record import Record
 from search.record.summary import Summary, summarise
-from search.record.trials import Record
 from search.results.search import Search
 from search.study import Study
 from search.study.space import build_space

@@ -24,7 +24,8 @@ from trainable.checks.labels import check_labels
 from trainable.checks.sampling import in_memory, largest_classes, pixels
 from trainable.checks.shuffled_labels import check_shuffled
 from trainable.checks.subject import make_subject
-from trainable.data import ArrayPart, DataSet, FilePart, from_arrays, load
+from trainable.data import ArrayPart, DataSet, FilePart
+from trainable.data.assembly import from_arrays, load
 from trainable.errors import listed
 from trainable.models.pretrained_input import pretrained_input
 from trainable.recipe import Recipe

@@ -19,7 +19,8 @@ from tests.trainable.small_runs import CLASSES, data_set, plain_net, small_recip
 from trainable.checks.check import check, check_data, check_lessons, check_network, guarded
 from trainable.checks.finding import CheckName, Finding, passed, unchecked
 from trainable.checks.subject import make_subject
-from trainable.data import ArrayPart, DataSet, load
+from trainable.data import ArrayPart, DataSet
+from trainable.data.assembly import load
 from trainable.data.loading import Loader
 from trainable.errors import DataError
 from trainable.recipe import Recipe

@@ -14,8 +14,7 @@ from tests.full_disk import files_of_at_most
 from tests.trainable.checks.test_near_duplicates import scenes
 from trainable.checks.duplicates import check_duplicates
 from trainable.checks.exclusions import Exclusion, _are_apart, check_new_list, exclusions, write_exclusions
-from trainable.data import load
-from trainable.data.assembly import stored_parts
+from trainable.data.assembly import load, stored_parts
 from trainable.errors import DataError, UserError
 from trainable.recipe.data import Data
 

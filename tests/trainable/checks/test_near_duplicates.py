@@ -14,7 +14,8 @@ from PIL import Image, ImageEnhance
 from trainable.checks.duplicates import check_duplicates
 from trainable.checks.finding import Finding
 from trainable.checks.leaks import chosen_positions
-from trainable.data import ArrayPart, DataSet, from_arrays
+from trainable.data import ArrayPart, DataSet
+from trainable.data.assembly import from_arrays
 
 SIDE = 32
 Pixels = NDArray[np.uint8]

@@ -18,7 +18,8 @@ from tests.trainable.small_runs import small_recipe
 from trainable.checks.finding import Finding
 from trainable.checks.parts_alike import check_parts_alike, known_images, some_of_each
 from trainable.checks.subject import Subject, make_subject
-from trainable.data import ArrayPart, DataSet, from_arrays, load
+from trainable.data import ArrayPart, DataSet
+from trainable.data.assembly import from_arrays, load
 from trainable.models.make import make_model
 from trainable.recipe.data import Data
 

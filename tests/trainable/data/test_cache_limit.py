@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from tests.trainable.small_images import write_noise_jpeg
-from trainable.data import DataSet, cache_limit, image_cache, load
+from trainable.data import DataSet, cache_limit, image_cache
+from trainable.data.assembly import load
 from trainable.data.cache_limit import NoRoom, keep_within, limit_of, sets_of, taken
 from trainable.data.loading import ArrayLoader
 from trainable.files.alone import alone

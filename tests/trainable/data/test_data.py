@@ -10,7 +10,8 @@ import pytest
 from sklearn.datasets import load_digits
 
 from tests.trainable.small_images import truncate, write_classes, write_image, write_noise_jpeg
-from trainable.data import ArrayPart, DataInfo, DataSet, FilePart, digits, from_arrays, load, resolve
+from trainable.data import ArrayPart, DataInfo, DataSet, FilePart, digits, resolve
+from trainable.data.assembly import from_arrays, load
 from trainable.data.source import ArraySource
 from trainable.errors import DataError
 from trainable.recipe.data import Data

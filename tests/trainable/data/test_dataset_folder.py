@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.trainable.small_images import write_classes, write_image
-from trainable.data import load
+from trainable.data.assembly import load
 from trainable.data.folder import read
 from trainable.data.part_names import PartChoice
 from trainable.errors import DataError

@@ -12,7 +12,8 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.trainable.small_images import write_image
-from trainable.data import FilePart, image_cache, load
+from trainable.data import FilePart, image_cache
+from trainable.data.assembly import load
 from trainable.data.decode import square
 from trainable.data.torchvision_sets import LAYOUTS, read
 from trainable.errors import DataError

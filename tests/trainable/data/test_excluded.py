@@ -9,8 +9,7 @@ import pytest
 
 from tests.trainable.data_forms import FORMS, labelled, write_csv, write_forms
 from tests.trainable.small_masks import bands, write_mask, write_pairs
-from trainable.data import load
-from trainable.data.assembly import stored_parts
+from trainable.data.assembly import load, stored_parts
 from trainable.data.excluded import names_in_list
 from trainable.errors import DataError
 from trainable.recipe.data import Data

@@ -13,8 +13,9 @@ import torch
 
 from tests.trainable.data_forms import FORMS, labelled, write_datasets, write_forms
 from tests.trainable.small_runs import numbers
-from trainable.data import ArrayPart, DataSet, FilePart, load
-from trainable.data.loading import make_loader
+from trainable.data import ArrayPart, DataSet, FilePart
+from trainable.data.assembly import load
+from trainable.data.loaders import make_loader
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data
 from trainable.training.run import Run

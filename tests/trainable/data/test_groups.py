@@ -16,8 +16,8 @@ from tests.trainable.data_forms import labelled, write_csv, write_datasets, writ
 from tests.trainable.small_images import write_image
 from trainable.checks.duplicates import Comparison, by_fingerprint, check_duplicates
 from trainable.checks.groups import check_groups
-from trainable.data import DataSet, load
-from trainable.data.assembly import from_arrays
+from trainable.data import DataSet
+from trainable.data.assembly import from_arrays, load
 from trainable.data.group_split import grouped_split
 from trainable.data.groups import capture_in, captured
 from trainable.data.members import members_of

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trainable.data import load
 from trainable.data.arrays import collect
+from trainable.data.assembly import load
 from trainable.data.idx import read_file
 from trainable.data.kept import kept
 from trainable.data.npz import read

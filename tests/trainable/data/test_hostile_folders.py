@@ -12,7 +12,8 @@ import pytest
 from PIL import Image
 
 from tests.trainable.small_images import write_classes, write_image
-from trainable.data import FilePart, load
+from trainable.data import FilePart
+from trainable.data.assembly import load
 from trainable.data.fingerprint import fingerprint
 from trainable.data.folder import read
 from trainable.data.source import FORMATS, FileSource

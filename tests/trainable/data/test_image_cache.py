@@ -20,9 +20,11 @@ from PIL import Image
 
 from tests.trainable.small_images import truncate, write_noise_jpeg
 from tests.waiting import wait_until
-from trainable.data import DataSet, image_cache, load
+from trainable.data import DataSet, image_cache
+from trainable.data.assembly import load
 from trainable.data.image_cache import ImageCache, StoredArray
-from trainable.data.loading import ArrayLoader, FileLoader, make_loader
+from trainable.data.loaders import make_loader
+from trainable.data.loading import ArrayLoader, FileLoader
 from trainable.data.prefetch import prefetched
 from trainable.data.source import FileSource
 from trainable.errors import DataError, RecipeError

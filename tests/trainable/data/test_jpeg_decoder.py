@@ -16,8 +16,8 @@ from trainable.data import jpeg_decoder
 ROOT = Path(__file__).parents[3]
 READ = """
 import sys, torch
-from trainable.data import load
-from trainable.data.loading import make_loader
+from trainable.data.assembly import load
+from trainable.data.loaders import make_loader
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data
 from trainable.recipe.training import Loop

@@ -13,7 +13,8 @@ from PIL import Image
 
 from tests.trainable.data_forms import FORMS, Labelled, labelled, write_csv, write_forms, write_npz
 from tests.trainable.small_images import write_classes, write_image
-from trainable.data import DataSet, from_arrays, load
+from trainable.data import DataSet
+from trainable.data.assembly import from_arrays, load
 from trainable.data.masks.folder import read as read_masked
 from trainable.data.part_names import PartChoice
 from trainable.errors import DataError, RecipeError

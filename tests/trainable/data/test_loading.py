@@ -11,7 +11,9 @@ import torch
 from tests.trainable.small_images import write_noise_jpeg
 from trainable.augmentation.change import Change
 from trainable.augmentation.draws import Draws
-from trainable.data import ArrayPart, DataSet, from_arrays, load
+from trainable.data import ArrayPart, DataSet
+from trainable.data.assembly import from_arrays, load
+from trainable.data.loaders import make_loader
 from trainable.data.loading import (
     PORTION_BATCHES,
     ArrayLoader,
@@ -19,7 +21,6 @@ from trainable.data.loading import (
     FileLoader,
     Loader,
     in_portions,
-    make_loader,
     may_reside,
 )
 from trainable.errors import DataError

@@ -14,7 +14,8 @@ import pytest
 
 from tests.trainable.data_forms import write_csv
 from tests.trainable.small_images import write_image
-from trainable.data import DataSet, load
+from trainable.data import DataSet
+from trainable.data.assembly import load
 from trainable.data.manifest import fingerprint
 from trainable.errors import DataError
 from trainable.recipe.data import Columns, Data

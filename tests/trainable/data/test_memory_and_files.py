@@ -8,8 +8,9 @@ import pytest
 import torch
 from PIL import Image
 
-from trainable.data import load
-from trainable.data.loading import ArrayLoader, FileLoader, make_loader
+from trainable.data.assembly import load
+from trainable.data.loaders import make_loader
+from trainable.data.loading import ArrayLoader, FileLoader
 from trainable.recipe import Recipe
 from trainable.recipe.augmentations import (
     Augmentation,

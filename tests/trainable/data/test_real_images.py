@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from tests.trainable.data_forms import write_csv
-from trainable.data import load
-from trainable.data.loading import make_loader
+from trainable.data.assembly import load
+from trainable.data.loaders import make_loader
 from trainable.errors import DataError
 from trainable.recipe import Recipe
 from trainable.recipe.data import Columns, Data

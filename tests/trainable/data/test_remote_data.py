@@ -14,7 +14,8 @@ import pytest
 from tests.s3_server import S3Server
 from tests.trainable.data_forms import write_csv
 from tests.trainable.small_images import write_classes
-from trainable.data import ArrayPart, DataSet, load, manifest, remote_data
+from trainable.data import ArrayPart, DataSet, manifest, remote_data
+from trainable.data.assembly import load
 from trainable.data.remote_data import cached
 from trainable.errors import DataError
 from trainable.files.store import Store

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.trainable.small_images import write_classes
-from trainable.data import load
+from trainable.data.assembly import load
 from trainable.data.sample import DataSample
 from trainable.recipe.data import Data
 

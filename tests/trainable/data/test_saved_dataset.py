@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from tests.trainable.data_forms import IMAGES, saved_by_path, saved_table
-from trainable.data import load
+from trainable.data.assembly import load
 from trainable.data.saved_dataset import INFO_FILE, STATE_FILE, read
 from trainable.errors import DataError
 from trainable.recipe.data import Data

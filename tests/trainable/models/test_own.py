@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from trainable.data import from_arrays
+from trainable.data.assembly import from_arrays
 from trainable.data.own import make_own
 from trainable.errors import DataError, ModelError
 from trainable.models.groups import rate_factors

@@ -12,8 +12,9 @@ from safetensors.torch import load_file, save_file
 
 from tests.lite_weights import LITE0, write_weights
 from tests.trainable.small_runs import data_set, small_recipe
-from trainable.data import DataSet, from_arrays
-from trainable.data.loading import make_loader
+from trainable.data import DataSet
+from trainable.data.assembly import from_arrays
+from trainable.data.loaders import make_loader
 from trainable.errors import ModelError
 from trainable.models.make import make_model
 from trainable.models.pretrained_input import pretrained_input

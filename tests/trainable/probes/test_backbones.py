@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.trainable.small_runs import data_set, plain_net, small_recipe
-from trainable.data import from_arrays
+from trainable.data.assembly import from_arrays
 from trainable.errors import ModelError
 from trainable.probes.backbones import (
     Features,

@@ -15,8 +15,10 @@ from torch.utils.data import WeightedRandomSampler
 
 from tests.trainable.small_images import write_image
 from tests.trainable.small_runs import HELD, LABELS, SIZE, curve, plain_net, small_recipe, unequal_set
-from trainable.data import ArrayPart, load
-from trainable.data.loading import ArrayLoader, FileLoader, make_loader
+from trainable.data import ArrayPart
+from trainable.data.assembly import load
+from trainable.data.loaders import make_loader
+from trainable.data.loading import ArrayLoader, FileLoader
 from trainable.ranks import Ranks
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data

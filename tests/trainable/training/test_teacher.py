@@ -15,7 +15,8 @@ from torch import nn
 from tests.trainable.small_runs import CLASSES, SIZE, data_set, small_recipe
 from tests.trainable.teachers import taught_recipe, write_teacher
 from trainable.augmentation.sizes import resized
-from trainable.data import ArrayPart, DataSet, from_arrays
+from trainable.data import ArrayPart, DataSet
+from trainable.data.assembly import from_arrays
 from trainable.errors import ModelError
 from trainable.recipe import Recipe
 from trainable.recipe.yamlfile import read_recipe, write_recipe

@@ -15,8 +15,7 @@ from search.results.formats.images import FOLDERS, write_parts
 from search.results.formats.script import script_sheet
 from search.results.formats.script_text import script_text
 from tests.search.results.formats.winners import recipe_of, winner_of
-from trainable.data import load
-from trainable.data.assembly import stored_parts
+from trainable.data.assembly import load, stored_parts
 from trainable.data.decode import upright
 from trainable.errors import UserError
 from trainable.recipe import Recipe

@@ -20,8 +20,7 @@ from search.results.formats.winner import Winner
 from tests.search.results.formats.known_calls import unknown_calls
 from tests.search.results.formats.test_every_field import KINDS
 from tests.search.results.formats.winners import recipe_of, winner_of
-from trainable.data import load
-from trainable.data.assembly import stored_parts
+from trainable.data.assembly import load, stored_parts
 from trainable.errors import UserError
 from trainable.recipe import Recipe
 from trainable.training.run import Run

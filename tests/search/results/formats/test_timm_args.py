@@ -25,7 +25,8 @@ from search.results.formats.winner import Winner
 from tests.search.results.formats.winners import CLASSES, recipe_of, winner_of
 from trainable.augmentation.augment import make_augment
 from trainable.augmentation.draws import Draws
-from trainable.data import DataSet, from_arrays
+from trainable.data import DataSet
+from trainable.data.assembly import from_arrays
 from trainable.data.decode import Form, square
 from trainable.models.ema import Ema
 from trainable.recipe import Recipe

@@ -15,7 +15,7 @@ from search.results.export import Exported
 from search.results.formats.write import Format, export_as
 from tests.search.results.formats.winners import recipe_of, winner_of
 from tests.trainable.small_images import write_classes
-from trainable.data import load
+from trainable.data.assembly import load
 from trainable.data.measure import DIGEST_FORM
 from trainable.errors import UserError
 from trainable.recipe.yamlfile import parse_tree, read_recipe, read_tree, to_yaml

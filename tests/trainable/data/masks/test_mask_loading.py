@@ -13,7 +13,8 @@ from torch import Tensor
 from tests.trainable.small_segmentations import mask_data, mask_recipe, write_masks
 from trainable.augmentation.operations import Operation, apply
 from trainable.data import DataSet
-from trainable.data.loading import Loader, make_loader
+from trainable.data.loaders import make_loader
+from trainable.data.loading import Loader
 from trainable.data.parts import MaskedFilePart, MaskedPart
 from trainable.recipe import Recipe
 from trainable.recipe.tasks import IGNORED

@@ -12,7 +12,7 @@ import pytest
 from tests.s3_server import S3Server
 from tests.trainable.data_forms import write_csv
 from tests.trainable.small_masks import bands, write_mask, write_pairs
-from trainable.data import load
+from trainable.data.assembly import load
 from trainable.data.manifest import fingerprint
 from trainable.data.masks.source import MaskedSource
 from trainable.data.reading import read

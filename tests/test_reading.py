@@ -1,0 +1,28 @@
+"""How many files somebody opens to understand one: what it imports, and what that imports, here."""
+
+from __future__ import annotations
+
+import grimp
+import pytest
+
+PACKAGES = ("search", "spaces", "trainable")
+CEILINGS = {
+    "trainable.training.run": 170,
+    "search.deciding.ledger": 69,
+    "search.running.driver": 468,
+}
+"""They may only fall: docs/decisions/0015-rooms.md."""
+SLACK = 4  # so many fewer files need no new ceiling
+
+
+@pytest.fixture(scope="module")
+def graph() -> grimp.ImportGraph:
+    return grimp.build_graph(*PACKAGES, cache_dir=None)
+
+
+@pytest.mark.parametrize("file", CEILINGS)
+def test_whoever_reads_a_file_opens_no_more_others_than_before(graph: grimp.ImportGraph, file: str) -> None:
+    opened = 1 + len(graph.find_upstream_modules(file))
+    ceiling = CEILINGS[file]
+    assert opened <= ceiling, f"{file} reaches {opened} files: look for the import that leads so far"
+    assert opened >= ceiling - SLACK, f"{file} reaches {opened} files: lower its ceiling to that"
