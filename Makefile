@@ -19,13 +19,12 @@ READY := $(VENV)/.ready
 INSTALLED := $(VENV)/.installed
 PROCESSES := 3
 PYTEST = $(PY) -m pytest --numprocesses $(PROCESSES)
-FULL_LENGTH = TUNEBOOK_FUZZ=$${TUNEBOOK_FUZZ:-2000}
 
 # Bytecode is compiled once at the set-up: without it every worker process compiles torch and ray again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test test-slow test-all near lint format lock clean
+.PHONY: help demo install test test-all near lint format lock clean
 
 help:
 	@sed -n 's/^#   make/make/p' Makefile
@@ -52,12 +51,9 @@ $(INSTALLED): $(READY) requirements.lock pyproject.toml
 test: lint
 	$(PYTEST) -m "smoke or not (slow or integration)"
 
-# What `make test` leaves out; inputs are fuzzed at full length.
-test-slow: install
-	$(FULL_LENGTH) $(PYTEST) -m "(slow or integration or fuzz) and not smoke"
-
+# Inputs are fuzzed at full length.
 test-all: lint
-	$(FULL_LENGTH) $(PYTEST)
+	TUNEBOOK_FUZZ=$${TUNEBOOK_FUZZ:-2000} $(PYTEST)
 
 near: install
 	@PROCESSES=$(PROCESSES) $(PY) tests/near.py $(SINCE) || [ $$? = 5 ]  # 5: all the tests there are slow

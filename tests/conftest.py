@@ -77,9 +77,15 @@ def pytest_unconfigure() -> None:
     gc.unfreeze()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What waits for other processes comes first, then what takes minutes, then what is slow: so no process
-    has one of them last."""
+    has one of them last. TUNEBOOK_SCENARIOS=1/2 leaves out every second scenario, and 0/2 the others."""
+    if share := os.environ.get("TUNEBOOK_SCENARIOS"):
+        part, of = map(int, share.split("/"))
+        scenarios = sorted(item.nodeid for item in items if item.get_closest_marker("scenario"))
+        others = set(scenarios) - set(scenarios[part::of])
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in others])
+        items[:] = [item for item in items if item.nodeid not in others]
     items.sort(
         key=lambda item: [not item.get_closest_marker(name) for name in ("integration", "fuzz", "slow")]
     )

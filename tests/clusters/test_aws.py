@@ -55,6 +55,7 @@ def amazon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str
         yield {**os.environ, **own, "AWS_ENDPOINT_URL": f"http://{server.address}"}
 
 
+@pytest.mark.scenario
 def test_machines_are_asked_for_as_the_file_says(
     amazon: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -76,6 +76,7 @@ def shared(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.scenario
 def test_a_search_in_one_container_is_owned_by_its_user(image: str, shared: Path) -> None:
     mounts = (*RUN, f"--volume={shared}:/shared")
     said = podman("run", "--rm", *mounts, image, "tunebook", "search", "/shared/study.yaml")
@@ -83,6 +84,7 @@ def test_a_search_in_one_container_is_owned_by_its_user(image: str, shared: Path
     assert (shared / "searches/mine/best.yaml").stat().st_uid == 1000
 
 
+@pytest.mark.scenario
 def test_a_search_over_the_pods_of_the_ray_job_as_they_are_written(image: str, shared: Path) -> None:
     """What KubeRay adds to a pod is added here: the command, the address of the head, and the token."""
     if absent := [name for name in FOR_PODS if not any((folder / name).exists() for folder in HELPERS)]:

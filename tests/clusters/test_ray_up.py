@@ -31,6 +31,7 @@ IMPATIENT = "export RAY_gcs_rpc_server_reconnect_timeout_s=5"
 TOKEN = "0123456789abcdef" * 4
 
 
+@pytest.mark.scenario
 def test_three_hosts_join_a_search_runs_there_and_nothing_is_left(
     hosts: Hosts, checkout: Path, tmp_path: Path
 ) -> None:

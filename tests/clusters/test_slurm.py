@@ -103,6 +103,7 @@ def raylets(slurm: Hosts) -> list[list[str]]:
     return [slurm.processes(host, "raylet/raylet ") for host in (1, 2)]
 
 
+@pytest.mark.scenario
 def test_a_job_trains_on_both_nodes_and_its_end_is_not_that_of_another_one(
     long: Job, submit: Submit, slurm: Hosts
 ) -> None:
@@ -126,6 +127,7 @@ def test_a_job_trains_on_both_nodes_and_its_end_is_not_that_of_another_one(
     assert not [each for each in long.events() if isinstance(each, EndEvent)]
 
 
+@pytest.mark.scenario
 def test_a_signal_ends_it_cleanly_it_goes_on_and_a_node_that_is_lost_costs_a_retry(
     long: Job, submit: Submit, slurm: Hosts
 ) -> None:

@@ -17,6 +17,7 @@ from tests.waiting import wait_until
 pytestmark = [pytest.mark.integration, pytest.mark.ssh]
 
 
+@pytest.mark.scenario
 def test_machines_that_cannot_train_are_refused_left_out_or_found_as_they_join(by_hand: ByHand) -> None:
     for host, cpus in ((1, 0), (2, 2), (3, 1)):
         by_hand.join(host, cpus)

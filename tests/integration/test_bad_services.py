@@ -40,6 +40,7 @@ def flaky(s3: S3Server, tmp_path: Path) -> Iterator[tuple[Store, Moods]]:
         yield Store(s3.uri.replace(f":{port}", f":{new}")).at(tmp_path.name, "searches"), moods
 
 
+@pytest.mark.scenario
 def test_a_search_outlives_its_store_its_tracker_and_its_machine(
     flaky: tuple[Store, Moods], server: Server, tmp_path: Path
 ) -> None:

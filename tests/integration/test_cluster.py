@@ -55,6 +55,7 @@ def study(tmp_path: Path, s3: S3Server, mlflow_server: Server) -> Study:
     return there
 
 
+@pytest.mark.scenario
 def test_a_search_over_all_of_them_outlives_a_node(
     cluster: Cluster, study: Study, mlflow_server: Server, tmp_path: Path
 ) -> None:

@@ -37,6 +37,7 @@ def constrained(storage: Path, widths: tuple[int, ...]) -> Study:
     )
 
 
+@pytest.mark.scenario
 def test_a_search_trains_only_networks_that_meet_its_constraints(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -111,6 +111,7 @@ def test_after_a_stop_the_next_trial_needs_no_new_process_twenty_times_in_a_row(
     assert max(gaps) < first, "for the first one the processes are started, for no other one"
 
 
+@pytest.mark.scenario
 @pytest.mark.parametrize(
     "signals",
     [[(signal.SIGKILL, 0), (signal.SIGKILL, 1)], [(signal.SIGSTOP, 0)]],

@@ -73,6 +73,7 @@ def assert_broken_off(driver: Driver, folder: Path, fault: str) -> None:
     assert Search(folder).state == "interrupted"
 
 
+@pytest.mark.scenario
 def test_a_full_disk_interrupts_the_search_and_costs_no_trial(tmp_path: Path) -> None:
     """MLflow's database and files, and Optuna's copy, are on the same disk."""
     with small_disk(megabytes=40) as disk:
@@ -107,6 +108,7 @@ def test_a_search_on_a_read_only_disk_is_refused_in_one_line(tmp_path: Path) -> 
                 go_on(disk / "mine")
 
 
+@pytest.mark.scenario
 def test_whatever_ends_ray_or_the_driver_a_search_goes_on_and_nothing_is_left(
     tmp_path: Path, temporary: Path
 ) -> None:
@@ -213,6 +215,7 @@ def test_a_search_that_is_terminated_while_ray_starts_does_not_start_it_again(
     assert_all_agree(folder)
 
 
+@pytest.mark.scenario
 def test_a_rank_that_is_killed_in_a_collective_costs_no_epoch_that_was_saved(
     tmp_path: Path, ray_session: None
 ) -> None:

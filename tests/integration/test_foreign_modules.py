@@ -40,6 +40,7 @@ def called(folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.scenario
 def test_a_search_and_its_ranks_import_nothing_from_the_folder_where_it_runs(folder: Path) -> None:
     study = digits_study(
         folder / "storage", budget__trials=1, budget__epochs=1, resources__workers=2, name="s"

@@ -61,6 +61,7 @@ def assert_same(fetched: Path, there: Path) -> None:
         assert (fetched / name).read_bytes() == (there / name).read_bytes()
 
 
+@pytest.mark.scenario
 def test_a_search_that_is_stopped_goes_on_when_it_is_submitted_again_and_is_listed(
     cluster: Cluster, study: Path, tmp_path: Path
 ) -> None:
@@ -96,6 +97,7 @@ def test_a_search_that_is_stopped_goes_on_when_it_is_submitted_again_and_is_list
     assert (once_more.returncode, "exists already" in once_more.stderr) == (2, True)
 
 
+@pytest.mark.scenario
 def test_a_driver_outside_of_the_cluster_trains_a_trial_over_two_nodes(
     cluster: Cluster, wide: Path, tmp_path: Path
 ) -> None:

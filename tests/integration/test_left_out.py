@@ -123,6 +123,7 @@ def machine() -> str:
     return f"{socket.gethostname()} ({ray.util.get_node_ip_address()})"
 
 
+@pytest.mark.scenario
 def test_a_gpu_on_which_three_trials_crashed_is_kept_from_the_others_which_finish(tmp_path: Path) -> None:
     """The trial that comes to that GPU afterwards has not begun there: it loses nothing, without a retry."""
     ran = run(tmp_path, 5, OneBadGpu, PerTrial(1, 1.0))
@@ -133,6 +134,7 @@ def test_a_gpu_on_which_three_trials_crashed_is_kept_from_the_others_which_finis
     assert ran.fault is None
 
 
+@pytest.mark.scenario
 def test_a_machine_that_fails_all_trials_gets_no_more_and_the_other_one_trains_the_rest(
     tmp_path: Path,
 ) -> None:
@@ -144,6 +146,7 @@ def test_a_machine_that_fails_all_trials_gets_no_more_and_the_other_one_trains_t
     assert ran.fault is None
 
 
+@pytest.mark.scenario
 def test_a_search_that_has_no_gpu_left_says_so_and_harms_no_other_trial(tmp_path: Path) -> None:
     """Each trial has both GPUs."""
     ran = run(tmp_path, 20, OnTheCpu, PerTrial(1, 2.0))

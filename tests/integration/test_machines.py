@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from search.record.journal import EndEvent, Event, RetryEvent, StartEvent
+from search.record.journal import EndEvent, Event, PlaceEvent, RetryEvent, StartEvent
 from search.record.lock import is_locked
 from tests.integration.clusters import NODES, Cluster
 from tests.integration.drivers import assert_all_agree, tunebook
@@ -20,6 +24,7 @@ EPOCHS = 2000
 """No trial comes to its end: the test stops the search when it has seen what it looks for."""
 
 
+@pytest.mark.scenario
 def test_machines_that_join_add_trials_and_one_that_is_taken_back_costs_no_retry(
     one_node: Cluster, tmp_path: Path
 ) -> None:
@@ -42,16 +47,19 @@ def test_machines_that_join_add_trials_and_one_that_is_taken_back_costs_no_retry
 
     begun = wait_for_epochs(0, 3)
     assert starts(begun) == [(0, 1)], "one node holds one trial"
-    cluster.start_nodes()
+    with resting(begun):
+        cluster.start_nodes()
+        wait_for_epochs(1, 1)
     both = epochs_by_trial(wait_for_epochs(1, 3))
     wait_for_epochs(0, len(both[0]) + 1)
     assert starts(events_in(folder)) == [(0, 1), (1, 1)], "the first goes on beside the second"
 
-    cluster.take_back(NODES[1])
-    cluster.start_nodes()
-    done = len(epochs_by_trial(events_in(folder))[1])
-    wait_until(lambda: len(starts(events_in(folder))) == 3)
-    events = wait_for_epochs(1, done + 1)
+    with resting(begun):
+        cluster.take_back(NODES[1])
+        cluster.start_nodes()
+        done = len(epochs_by_trial(events_in(folder))[1])
+        wait_until(lambda: len(starts(events_in(folder))) == 3)
+        events = wait_for_epochs(1, done + 1)
     cluster.tunebook("stop", job, *at)
     (retry,) = [each for each in events if isinstance(each, RetryEvent)]
     assert (retry.trial, cause_of(retry.reason)) == (1, "preempted"), retry.reason
@@ -62,6 +70,20 @@ def test_machines_that_join_add_trials_and_one_that_is_taken_back_costs_no_retry
     code, said = tunebook("sync", folder)  # the cluster kills a job soon after it has asked it to stop
     assert code == 0, said
     assert_all_agree(folder)
+
+
+@contextmanager
+def resting(events: list[Event]) -> Iterator[None]:
+    """Stop the trials for the block: they would keep the processors from what the test waits for."""
+    places = [rank.process for each in events if isinstance(each, PlaceEvent) for rank in each.ranks]
+    assert places
+    for process in places:
+        os.kill(process, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for process in places:
+            os.kill(process, signal.SIGCONT)
 
 
 def starts(events: list[Event]) -> list[tuple[int, int]]:

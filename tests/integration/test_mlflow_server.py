@@ -65,6 +65,7 @@ def runs_of(client: Any, folder: Path, experiment: str = "tunebook") -> dict[str
     return found
 
 
+@pytest.mark.scenario
 def test_a_server_that_starts_late_and_dies_in_mid_search_gets_everything_once(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -61,6 +61,7 @@ def there(store: Store) -> list[str]:
     return (store.read("events.jsonl") or b"").decode().splitlines()
 
 
+@pytest.mark.scenario
 def test_another_machine_goes_on_and_the_first_one_comes_too_late(
     storage: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,6 +104,7 @@ def test_another_machine_goes_on_and_the_first_one_comes_too_late(
     assert_all_agree(mine.uri, **machine(machines[2]))
 
 
+@pytest.mark.scenario
 def test_a_store_that_is_silent_for_a_while_costs_no_trial(
     s3: S3Server, storage: Store, tmp_path: Path
 ) -> None:

@@ -59,6 +59,7 @@ def half_way(events: list[Event]) -> bool:
     return any(len(epochs) >= 3 for trial, epochs in begun.items() if trial not in ended)
 
 
+@pytest.mark.scenario
 def test_a_killed_script_goes_on_when_it_is_run_again_and_no_epoch_is_lost(
     tmp_path: Path, storage: Path
 ) -> None:

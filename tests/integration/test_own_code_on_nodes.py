@@ -18,6 +18,7 @@ from tests.waiting import PATIENCE_SECONDS
 pytestmark = pytest.mark.integration
 
 
+@pytest.mark.scenario
 def test_a_script_s_functions_reach_machines_without_its_files(cluster: Cluster, tmp_path: Path) -> None:
     """All nodes share this machine's disk, but none has the folder of the script's module in its path."""
     digits_study(tmp_path / "storage")  # brings a database of MLflow

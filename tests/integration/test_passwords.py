@@ -17,6 +17,7 @@ pytestmark = pytest.mark.integration
 PASSWORD = "hunter2"
 
 
+@pytest.mark.scenario
 def test_no_command_shows_the_password_of_the_tracking_uri(tmp_path: Path) -> None:
     """Nothing answers at its address: so every command has an error to report."""
     uri = f"http://me:{PASSWORD}@127.0.0.1:{free_port()}"

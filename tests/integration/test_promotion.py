@@ -48,6 +48,7 @@ def with_checkpoints(folder: Path) -> set[int]:
     }
 
 
+@pytest.mark.scenario
 def test_paused_trials_go_on_after_a_kill_from_their_checkpoints(tmp_path: Path) -> None:
     study = digits_study(tmp_path / "storage", name="mine", budget__trials=TRIALS, budget__epochs=EPOCHS)
     promotion = {"kind": "promotion", "rungs": RUNGS, "reduction_factor": 3}

@@ -15,6 +15,7 @@ from tests.integration.small_searches import digits_study
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_session")]
 
 
+@pytest.mark.scenario
 def test_the_study_that_follows_from_a_search_too_short_is_longer_and_can_be_searched(
     tmp_path: Path,
 ) -> None:

@@ -124,6 +124,7 @@ def wait_until_quiet(killed: Driver, folder: Path) -> None:
     wait_until(nothing_changes, every=0.5)
 
 
+@pytest.mark.scenario
 def test_a_signal_stops_cleanly_and_resume_goes_on_even_while_killed_trials_still_die(tmp_path: Path) -> None:
     """One search is stopped by Ctrl-C, a closed terminal and SIGKILL, and then resumed at once."""
     study_in(tmp_path, **{"budget.trials": 1, "budget.epochs": LONG, "scheduler.kind": "none"})
@@ -148,6 +149,7 @@ def test_a_signal_stops_cleanly_and_resume_goes_on_even_while_killed_trials_stil
     assert_all_agree(folder)
 
 
+@pytest.mark.scenario
 def test_a_signal_in_a_long_epoch_saves_what_is_trained_of_it(tmp_path: Path) -> None:
     """An epoch has 700 steps: a trial can be saved twice in it, and saves itself after a minute only."""
     long = {"budget.trials": 1, "budget.epochs": 2, "scheduler.grace_epochs": 1}
@@ -184,6 +186,7 @@ def after_two_more_epochs(folder: Path, log: Path) -> Driver:
     return begun
 
 
+@pytest.mark.scenario
 def test_a_trial_whose_process_is_killed_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     folder = tmp_path / "storage" / "mine"
     study = study_in(tmp_path, **{"budget.trials": 2, "scheduler.kind": "none"})

@@ -20,6 +20,7 @@ from trainable.train import train
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_session")]
 
 
+@pytest.mark.scenario
 def test_trials_learn_from_a_trial_and_the_best_recipe_trains_again_from_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -26,6 +26,7 @@ def driver_with_seed(storage: Path, seed: int) -> Driver:
     return Driver("search", folder / "study.yaml", log=folder / "log")
 
 
+@pytest.mark.scenario
 def test_the_second_is_refused_at_once_and_the_first_can_be_resumed(tmp_path: Path) -> None:
     folder = tmp_path / "storage" / "mine"
     drivers = {seed: driver_with_seed(folder.parent, seed) for seed in (1, 2)}

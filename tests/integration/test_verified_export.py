@@ -20,6 +20,7 @@ from trainable.training.pixels import load_for
 pytestmark = pytest.mark.integration
 
 
+@pytest.mark.scenario
 def test_a_test_part_of_another_kind_is_said_and_the_recipe_written_though_it_is_not_verified(
     tmp_path: Path,
 ) -> None:
@@ -45,6 +46,7 @@ def test_a_test_part_of_another_kind_is_said_and_the_recipe_written_though_it_is
     assert [line for line in lines if line.startswith("not verified: test_accuracy")]
 
 
+@pytest.mark.scenario
 def test_what_was_tried_in_vain_is_in_the_provenance_and_the_claim_stays(tmp_path: Path) -> None:
     write_parts(tmp_path / "parts.npz", other_kind=False)
     recipe = small_recipe({"data.path": str(tmp_path / "parts.npz"), "optimizer.lr": 0.02})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, assert_never
+from typing import Any, TypeVar, assert_never
 
 import torch
 from torch import nn, optim
@@ -28,6 +28,25 @@ SinglePhase = (
     | optimizers.LAMB
     | optimizers.Timm
 )
+
+
+Kind = TypeVar("Kind", bound=optim.Optimizer)
+
+
+def _eager(kind: type[Kind]) -> type[Kind]:
+    """Return one of torch's optimizers without what a compiled step needs; here no optimizer is compiled.
+
+    Torch's own methods first import torch._dynamo: four seconds of a processor in every process that trains.
+    """
+    for method in (kind.add_param_group, kind.zero_grad, kind.state_dict, kind.load_state_dict):
+        if (plain := getattr(method, "__wrapped__", None)) is not None:
+            plain.__dynamo_disable = plain  # what torch._compile._disable_dynamo would put there
+    step = getattr(kind.step, "__wrapped__", None)
+    return kind if step is None else type(kind.__name__, (kind,), {"step": torch.no_grad()(step)})
+
+
+Adadelta, Adam, AdamW = _eager(optim.Adadelta), _eager(optim.Adam), _eager(optim.AdamW)
+RMSprop, SGD = _eager(optim.RMSprop), _eager(optim.SGD)
 
 
 @dataclass(frozen=True)
@@ -148,13 +167,13 @@ def _make_optimizer(spec: SinglePhase, groups: list[Group], lr: float) -> optim.
         case optimizers.SGD():
             return _fused_sgd(spec, groups, lr)
         case optimizers.RMSProp():
-            return optim.RMSprop(groups, lr=lr, alpha=spec.alpha, eps=spec.eps, momentum=spec.momentum)
+            return RMSprop(groups, lr=lr, alpha=spec.alpha, eps=spec.eps, momentum=spec.momentum)
         case optimizers.Adam():
-            return optim.Adam(groups, lr=lr, betas=(spec.beta1, spec.beta2), eps=spec.eps, fused=True)
+            return Adam(groups, lr=lr, betas=(spec.beta1, spec.beta2), eps=spec.eps, fused=True)
         case optimizers.AdamW():
-            return optim.AdamW(groups, lr=lr, betas=(spec.beta1, spec.beta2), eps=spec.eps, fused=True)
+            return AdamW(groups, lr=lr, betas=(spec.beta1, spec.beta2), eps=spec.eps, fused=True)
         case optimizers.Adadelta():
-            return optim.Adadelta(groups, lr=lr, rho=spec.rho, eps=spec.eps)
+            return Adadelta(groups, lr=lr, rho=spec.rho, eps=spec.eps)
         case optimizers.LARS():
             return _lars(spec, groups, lr)
         case optimizers.LAMB():
@@ -172,7 +191,7 @@ def _fused_sgd(spec: optimizers.SGD, groups: list[Group], lr: float) -> optim.Op
     overflows, as steps with a loss scaler may, and a TypeError is raised if a layer gets its first gradient
     later than others.
     """
-    optimizer = optim.SGD(groups, lr=lr, momentum=spec.momentum, nesterov=spec.nesterov, fused=True)
+    optimizer = SGD(groups, lr=lr, momentum=spec.momentum, nesterov=spec.nesterov, fused=True)
     for group in groups:
         for each in group["params"]:
             optimizer.state[each]["momentum_buffer"] = torch.zeros_like(each)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import copy
 import math
+import subprocess
+import sys
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -345,3 +348,19 @@ def lamb_by_hand(
             update = update + spec.weight_decay * weights
             update = update * weights.square().sum().sqrt() / update.square().sum().sqrt()
         parameter.data = weights - lr * update
+
+
+@pytest.mark.slow("trains in a process of its own")
+def test_training_without_compiling_imports_no_compiler() -> None:
+    program = """
+import sys
+from tests.trainable.small_runs import data_set, small_recipe
+from trainable.training.run import Run
+
+for kind in ("sgd", "rmsprop", "adam", "adamw", "adadelta"):
+    run = Run(small_recipe({"optimizer.kind": kind}), data=data_set())
+    run.step()
+    run.load_state_dict(run.state_dict())
+assert "torch._dynamo" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[3])
