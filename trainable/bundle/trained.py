@@ -19,7 +19,6 @@ from trainable.models.widths import Widths, make_narrow, read_widths
 from trainable.recipe import Recipe
 from trainable.recipe.distillation import SECTION
 from trainable.recipe.models import OwnModel, network_name
-from trainable.recipe.tasks import Segmentation
 from trainable.recipe.trained_files import MODEL_FILE, RECIPE_FILE, TRAINING_FILE
 from trainable.recipe.yamlfile import read_recipe
 from trainable.train import images_of
@@ -118,7 +117,7 @@ def network_in(folder: Path, *, model: BuildModel | None = None) -> nn.Module:
         channels=data.channels,
         image_size=data.image_size,
         build=model,
-        dense=isinstance(recipe.task, Segmentation),
+        task=recipe.task,
     )
     return _with_weights(network, _weights_in(folder), read_widths(folder)).eval()
 

@@ -22,6 +22,7 @@ from trainable.errors import DataError, listed
 from trainable.files.paths import without_tilde
 from trainable.files.store import is_uri
 from trainable.recipe.data import Data, Interpolation
+from trainable.recipe.tasks import Classification, Segmentation, Task
 from trainable.recipe.training import Stretch
 
 
@@ -78,6 +79,11 @@ class DataInfo:
             raise ValueError("expected images to train and to validate on, with pixels")
         if not len(self.mean) == len(self.std) == self.channels or not min(self.std) > 0.0:
             raise ValueError(f"expected mean and deviation of {self.channels} channels, deviations above 0")
+
+    @property
+    def task(self) -> Task:
+        """The task that these labels are of, with its defaults."""
+        return Segmentation() if self.pixel_counts else Classification()
 
     @property
     def dense(self) -> bool:

@@ -17,6 +17,7 @@ from trainable.models.libraries import (
     unfit,
 )
 from trainable.recipe import models as specs
+from trainable.recipe.tasks import Segmentation
 
 Answers = Tensor | tuple[Tensor, Tensor]
 """Logits [B, classes, h, w] or, in training, a pair of them: the head's, and those of an auxiliary head."""
@@ -93,12 +94,12 @@ def dense_from_torchvision(
     from torchvision import models
     from torchvision.models.segmentation import LRASPP
 
-    check_torchvision_name(spec.name, dense=True)
+    check_torchvision_name(spec.name, Segmentation())
     options = torchvision_options(spec.name, image_size)
     try:
         made: Any = models.get_model(spec.name, weights=None, num_classes=classes, **options)
     except (ValueError, RuntimeError, AssertionError) as error:
-        raise unfit(spec, channels, image_size, error, dense=True) from error
+        raise unfit(spec, channels, image_size, error, Segmentation()) from error
     if channels != RGB:
         replace_first_convolution(made, channels)
     if isinstance(made, LRASPP):

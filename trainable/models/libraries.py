@@ -10,6 +10,7 @@ from torch import nn
 from trainable.errors import ModelError, first_line
 from trainable.models.timm_names import configuration_of, located, unknown
 from trainable.recipe import models as specs
+from trainable.recipe.tasks import CLASSIFICATION, Segmentation, Task
 
 RGB = 3
 
@@ -33,14 +34,13 @@ def from_torchvision(
     return model
 
 
-def check_torchvision_name(name: str, *, dense: bool = False) -> None:
-    """Raises ModelError unless torchvision has a model of this name for segmentation (`dense`), or else for
-    classification."""
+def check_torchvision_name(name: str, task: Task = CLASSIFICATION) -> None:
+    """Raise ModelError unless torchvision has a model of this name for the task."""
     from torchvision import models
 
-    known = models.list_models(module=models.segmentation if dense else models)
+    known = models.list_models(module=models.segmentation if isinstance(task, Segmentation) else models)
     if name not in known:
-        raise unknown("torchvision", name, known, dense=dense)
+        raise unknown("torchvision", name, known, task=task)
 
 
 def is_dense_name(name: str) -> bool:
@@ -122,14 +122,13 @@ def title_of(spec: specs.Model) -> str:
 
 
 def unfit(
-    spec: specs.Model, channels: int, image_size: int, error: Exception, *, dense: bool = False
+    spec: specs.Model, channels: int, image_size: int, error: Exception, task: Task = CLASSIFICATION
 ) -> ModelError:
     """Returns the fault of a network that refuses the images of the data, with its own reason."""
-    small = "unet_small" if dense else "resnet_small"
     return ModelError(
         f"{title_of(spec)} cannot take images of {channels} x {image_size} x {image_size} (data.channels, "
-        f"data.image_size): {first_line(error)}; most such models need larger images, {small} takes "
-        "small ones"
+        f"data.image_size): {first_line(error)}; most such models need larger images, {task.networks[0]} "
+        "takes small ones"
     )
 
 

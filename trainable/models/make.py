@@ -20,6 +20,7 @@ from trainable.models.small_unet import SmallUNet
 from trainable.models.smp import from_smp
 from trainable.models.weights import load_weights, read_weights, weights_file
 from trainable.recipe import models as specs
+from trainable.recipe.tasks import CLASSIFICATION, Segmentation, Task
 
 __all__ = ["BasicBlock", "SmallResNet", "count_parameters", "make_model"]
 
@@ -32,23 +33,23 @@ def make_model(
     image_size: int,
     build: BuildModel | None = None,
     download: bool = False,
-    dense: bool = False,
+    task: Task = CLASSIFICATION,
 ) -> nn.Module:
     """Returns a network that maps images [B, channels, image_size, image_size] to logits [B, classes], or
-    with `dense` to logits [B, classes, h, w] of their pixels, h and w at most `image_size`.
+    for a segmentation to logits [B, classes, h, w] of their pixels, h and w at most `image_size`.
 
-    In training mode a dense network with an auxiliary head gives a pair of them, the main ones first. Weights
+    In training mode a network with an auxiliary head gives a pair of them, the main ones first. Weights
     are drawn from torch's global generator; those of `spec.weights` then replace all but the head's, which
     begin small.
     Nothing is fetched without `download`. `build` makes a network of a person's own. Raises ModelError for an
     unknown name (naming close ones), for a network of the other task, for images that the network cannot
     take, for weights that do not fit it, for a field that it lacks, and for an error of a person's own code.
     """
-    _check_kind(spec, dense=dense)
+    _check_kind(spec, task)
     model = _construct(
-        spec, build, classes=classes, channels=channels, image_size=image_size, download=download, dense=dense
+        spec, build, classes=classes, channels=channels, image_size=image_size, download=download, task=task
     )
-    _try_one_image(model, spec, classes, channels, image_size, dense=dense)
+    _try_one_image(model, spec, classes, channels, image_size, task)
     initialise(model, spec.initialisation)
     if spec.weights is not None and spec.initialisation == "default":
         draw_new_head(model)
@@ -69,13 +70,11 @@ def count_parameters(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
 
 
-def _check_kind(spec: specs.Model, *, dense: bool) -> None:
-    known = specs.kinds_for(dense)
-    if spec.kind not in known:
-        task, ours = ("segmentation", "unet_small") if dense else ("classification", "resnet_small")
+def _check_kind(spec: specs.Model, task: Task) -> None:
+    if spec.kind not in task.networks:
         raise ModelError(
-            f"model.kind: for a {task} expected one of {', '.join(known)}, got {spec.kind}; {ours} needs no "
-            "other field"
+            f"model.kind: for a {task.kind} expected one of {', '.join(task.networks)}, got {spec.kind}; "
+            f"{task.networks[0]} needs no other field"
         )
 
 
@@ -87,7 +86,7 @@ def _construct(
     channels: int,
     image_size: int,
     download: bool,
-    dense: bool,
+    task: Task,
 ) -> nn.Module:
     match spec:
         case specs.ResNetSmall():
@@ -101,7 +100,7 @@ def _construct(
         case specs.UNetSmall():
             return SmallUNet(levels=spec.levels, width=spec.width, classes=classes, channels=channels)
         case specs.TorchvisionModel():
-            make = dense_from_torchvision if dense else from_torchvision
+            make = dense_from_torchvision if isinstance(task, Segmentation) else from_torchvision
             return make(spec, classes=classes, channels=channels, image_size=image_size)
         case specs.TimmModel():
             return from_timm(
@@ -140,7 +139,7 @@ def _part(
 
 
 def _try_one_image(
-    model: nn.Module, spec: specs.Model, classes: int, channels: int, image_size: int, *, dense: bool
+    model: nn.Module, spec: specs.Model, classes: int, channels: int, image_size: int, task: Task
 ) -> None:
     """Runs one blank image forward, so that a misfit is an error before any data are trained on."""
     model.eval()
@@ -149,10 +148,10 @@ def _try_one_image(
         with torch.no_grad(), own_code_named(spec):
             logits = model(torch.zeros(1, channels, image_size, image_size))
     except (RuntimeError, ValueError, AssertionError) as error:
-        raise unfit(spec, channels, image_size, error, dense=dense) from error
+        raise unfit(spec, channels, image_size, error, task) from error
     finally:
         model.train()
-    if dense:
+    if isinstance(task, Segmentation):
         check_answers(title_of(spec), logits, classes, image_size)
     elif not isinstance(logits, Tensor) or logits.shape != (1, classes):
         got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__

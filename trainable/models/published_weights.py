@@ -24,6 +24,7 @@ from trainable.models.libraries import (
 from trainable.models.timm_names import configuration_of, located, weights_in
 from trainable.models.weights import read_weights
 from trainable.recipe import models as specs
+from trainable.recipe.tasks import Classification, Segmentation
 
 
 def torchvision_weights(spec: specs.TorchvisionModel, *, download: bool) -> dict[str, Tensor]:
@@ -56,15 +57,15 @@ def published_entry(spec: specs.TorchvisionModel) -> Any:
     """
     from torchvision import models
 
-    dense = is_dense_name(spec.name)
-    check_torchvision_name(spec.name, dense=dense)
+    has_backbone = is_dense_name(spec.name)
+    check_torchvision_name(spec.name, Segmentation() if has_backbone else Classification())
     published = models.get_model_weights(spec.name)
     if not list(published):
         return None
     asked = spec.weights or specs.OWN_WEIGHTS
     if asked == specs.OWN_WEIGHTS or not specs.is_published(asked):
         return published.DEFAULT
-    below = _with_prefix(models.get_model_weights(backbone_of_name(spec.name))) if dense else {}
+    below = _with_prefix(models.get_model_weights(backbone_of_name(spec.name))) if has_backbone else {}
     known = {**published.__members__, **_with_prefix(published), **below}
     if asked not in known:
         names = ", ".join([*published.__members__, *below])

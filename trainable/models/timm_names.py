@@ -16,6 +16,7 @@ from trainable.errors import ModelError, first_line
 from trainable.files.paths import without_tilde
 from trainable.files.regular import read_regular
 from trainable.recipe.models import LOCAL_FOLDER, MODEL_NAME
+from trainable.recipe.tasks import CLASSIFICATION, Segmentation, Task
 
 HUB, FOLDER = "hf-hub:", LOCAL_FOLDER
 CONFIGURATION = "config.json"
@@ -90,17 +91,16 @@ def check_known(name: str, field: str = MODEL_NAME) -> None:
 
 
 def unknown(
-    library: str, name: str, known: list[str], *, field: str = MODEL_NAME, dense: bool = False
+    library: str, name: str, known: list[str], *, field: str = MODEL_NAME, task: Task = CLASSIFICATION
 ) -> ModelError:
-    """Returns the fault of a name that a library does not have, with close ones: a model for segmentation if
-    `dense`."""
-    task, ours = ("segmentation", "unet_small") if dense else ("classification", "resnet_small")
-    examples = "fcn_resnet50, deeplabv3_resnet50" if dense else "resnet18, resnet50"
+    """Return the fault of a name that a library does not have for a task, with close ones."""
+    ours = task.networks[0]
+    examples = "fcn_resnet50, deeplabv3_resnet50" if isinstance(task, Segmentation) else "resnet18, resnet50"
     close = difflib.get_close_matches(name.partition(".")[0], [*known, ours], n=5, cutoff=0.5)
     hint = f"did you mean {', '.join(close)}?" if close else f"it has {len(known)}, such as {examples}"
     if library == "timm" and "/" in name:
         hint = f"write {HUB}{name} for a network of the Hugging Face Hub, {FOLDER}{name} for a folder"
-    return ModelError(f"{field}: {library} has no {task} model {name!r}; {hint}")
+    return ModelError(f"{field}: {library} has no {task.kind} model {name!r}; {hint}")
 
 
 def _snapshot(name: str, *, download: bool) -> Path:

@@ -293,27 +293,11 @@ Mixing = Annotated[
     Field(discriminator="kind"),
     Purpose("mixes pairs of images and labels", "003:70-77"),
 ]
-_OF_MASKS = (NoMixing, CutMix, ClassMix)
-_OF_LABELS = (NoMixing, Mixup, CutMix)
 Size = Annotated[
     FixedSize | MultiScale | Progressive,
     Field(discriminator="kind"),
     Purpose("the size of training images: fixed, mixed, or growing", "001:208, 000:49"),
 ]
-
-
-def mixings_for(dense: bool) -> tuple[str, ...]:
-    """Returns the kinds of mixing that masks have, if `dense`, or labels of images.
-
-    Two labels of a pixel cannot be mixed in a mask, as mixup does; and an image's label does not say where
-    its class is, as classmix asks.
-    """
-    return tuple(each.model_fields["kind"].default for each in (_OF_MASKS if dense else _OF_LABELS))
-
-
-def crops_for(dense: bool) -> tuple[str, ...]:
-    """Returns the kinds of crop that images with masks have, if `dense`, or others."""
-    return ("none", "pad", "resized", "scaled") if dense else ("none", "pad", "resized")
 
 
 class Augmentation(Spec):

@@ -1,7 +1,7 @@
 """Describes what a run may measure of a part of the data, beside loss and accuracies.
 
 Each metric is named by its kind, after the part that it was measured on: `val_macro_f1`, `test_macro_f1`.
-`kinds_for` says which are of labels of images, and which of masks.
+A task's class says which of them it has.
 "One against rest" means that each class in turn is the positive one, scored by its probability; the result is
 the mean over the classes. Classes of which a part has no image are left out of every mean.
 """
@@ -142,15 +142,8 @@ class BoundaryF1(_Share):
 Kind = MacroF1 | AUROC | AveragePrecision | RecallAtPrecision | Cost | CalibrationError | BoundaryF1
 
 KINDS = get_args(Kind)
-_OF_MASKS = (BoundaryF1,)
 MODES: dict[str, Mode] = {each.model_fields["kind"].default: each.mode for each in KINDS}
 """The direction in which each kind is better."""
-
-
-def kinds_for(dense: bool) -> tuple[str, ...]:
-    """Returns the kinds that can be measured of masks, if `dense`, or of labels of images."""
-    names = {each: each.model_fields["kind"].default for each in KINDS}
-    return tuple(name for each, name in names.items() if (each in _OF_MASKS) == dense)
 
 
 def _as_section(written: object) -> object:

@@ -351,13 +351,6 @@ Model = Annotated[
 ]
 
 
-def kinds_for(dense: bool) -> tuple[str, ...]:
-    """Returns the kinds of `model` that answer for each pixel (`dense`), or else for each image."""
-    if dense:
-        return ("unet_small", "torchvision", "smp", "own")
-    return ("resnet_small", "torchvision", "timm", "own")
-
-
 def network_name(spec: Model) -> str:
     """Returns the name of a model's network; that of its kind where it has no other."""
     match spec:

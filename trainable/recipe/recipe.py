@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import ValidationError, model_validator
 
 from trainable.errors import Fault, RecipeError, faults_of
-from trainable.recipe import augmentations, metrics, models, version1
+from trainable.recipe import version1
 from trainable.recipe.augmentations import Augmentation
 from trainable.recipe.base import Purpose, Spec
 from trainable.recipe.data import Data, decisive
@@ -33,11 +33,11 @@ from trainable.recipe.distillation import (
     Distillation,
     FeaturesTaught,
 )
-from trainable.recipe.models import Model, ResNetSmall, UNetSmall
+from trainable.recipe.models import Model, ResNetSmall
 from trainable.recipe.optimizers import SGD, Optimizer
 from trainable.recipe.provenance import Provenance
 from trainable.recipe.schedules import Cosine, Schedule
-from trainable.recipe.tasks import Classification, Segmentation, Task
+from trainable.recipe.tasks import TASKS, Classification, Segmentation, Task
 from trainable.recipe.training import Evaluation, Loop, Precision, Regularisation
 from trainable.recipe.trees import NoSuchPath, NotPlain, Tree, as_json, leaves, value_at, with_value
 
@@ -151,17 +151,17 @@ class Recipe(Spec):
 def _misfits(recipe: Recipe) -> Iterator[str]:
     """Yields what is wrong with fields that the recipe's task, or what its teacher says, cannot have: which
     one, what was expected, and what was got."""
-    dense = isinstance(recipe.task, Segmentation)
+    task = recipe.task
     found = (
-        ("model.kind", recipe.model.kind, models.kinds_for(dense)),
-        ("augmentation.mixing.kind", recipe.augmentation.mixing.kind, augmentations.mixings_for(dense)),
-        ("augmentation.crop.kind", recipe.augmentation.crop.kind, augmentations.crops_for(dense)),
-        *(("evaluation.metrics", each.kind, metrics.kinds_for(dense)) for each in recipe.evaluation.metrics),
+        ("model.kind", recipe.model.kind, task.networks),
+        ("augmentation.mixing.kind", recipe.augmentation.mixing.kind, task.mixings),
+        ("augmentation.crop.kind", recipe.augmentation.crop.kind, task.crops),
+        *(("evaluation.metrics", each.kind, task.metrics) for each in recipe.evaluation.metrics),
     )
     for path, kind, known in found:
         if kind not in known:
-            yield f"{path} {kind} does not go with task.kind {recipe.task.kind}: expected {', '.join(known)}"
-    if dense:
+            yield f"{path} {kind} does not go with task.kind {task.kind}: expected {', '.join(known)}"
+    if isinstance(task, Segmentation):
         yield from _of_masks(recipe)
     if isinstance(recipe.distillation, FeaturesTaught) and recipe.loop.compile:
         yield "loop.compile: distillation.kind features reads what a compiled network hides; set it to false"
@@ -190,11 +190,12 @@ def digest_of(recipe: Tree) -> str:
 
 
 def _with_defaults(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a copy with the kinds that are left out, among them the network of a segmentation."""
+    """Return a copy with the kinds that are left out, among them the first network of the task."""
     task = tree.get("task")
-    if not isinstance(task, Mapping) or task.get("kind") != Segmentation().kind:
+    kind = task.get("kind") if isinstance(task, Mapping) else None
+    if not isinstance(kind, str) or kind not in TASKS:
         return _with_kinds(tree, _DEFAULTS)
-    return _with_kinds({"model": {}, **tree}, {**_DEFAULTS, "model": {"kind": UNetSmall().kind}})
+    return _with_kinds({"model": {}, **tree}, {**_DEFAULTS, "model": {"kind": TASKS[kind].networks[0]}})
 
 
 def _with_kinds(tree: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ classification holds nothing of it.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self, get_args
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -20,8 +20,26 @@ MOST_CLASSES = IGNORED
 """A label is a byte, and one value of it is for pixels that are ignored."""
 
 
+Names = tuple[str, ...]
+
+
 class Classification(Spec):
-    """Learns one label for each image, scored by cross-entropy."""
+    """One label for each image, scored by cross-entropy.
+
+    What goes with a task stands on its class: kinds of other sections, of which the first network needs no
+    other field, and the metrics that a search may optimise, of which the first is the default.
+    """
+
+    networks: ClassVar[Names] = ("resnet_small", "torchvision", "timm", "own")
+    crops: ClassVar[Names] = ("none", "pad", "resized")
+    mixings: ClassVar[Names] = ("none", "mixup", "cutmix")  # a label does not say where its class is
+    metrics: ClassVar[Names] = (
+        *("macro_f1", "auroc", "average_precision", "recall_at_precision", "cost", "calibration_error"),
+    )
+    objectives: ClassVar[Names] = (
+        *("val_accuracy", "val_balanced_accuracy", "val_top5_accuracy", "val_loss"),
+        *(f"val_{kind}" for kind in metrics),
+    )
 
     kind: Literal["classification"] = "classification"
 
@@ -145,11 +163,21 @@ class MaskLoss(Spec):
 
 
 class Segmentation(Spec):
-    """Learns a label for each pixel, scored by the mean IoU over classes.
+    """A label for each pixel, scored by the mean IoU over classes, by which published segmentations are
+    compared (arXiv 1411.4038, section 5; the PASCAL VOC challenge).
 
     `data.image_size` is the side of the square windows that are trained on; larger images are scored in
     windows of that side, too.
     """
+
+    networks: ClassVar[Names] = ("unet_small", "torchvision", "smp", "own")
+    crops: ClassVar[Names] = ("none", "pad", "resized", "scaled")
+    mixings: ClassVar[Names] = ("none", "cutmix", "classmix")  # a pixel cannot have shares of two labels
+    metrics: ClassVar[Names] = ("boundary_f1",)
+    objectives: ClassVar[Names] = (
+        *("val_mean_iou", "val_mean_dice", "val_accuracy", "val_balanced_accuracy", "val_loss"),
+        *(f"val_{kind}" for kind in metrics),
+    )
 
     kind: Literal["segmentation"] = "segmentation"
     masks: Masks = Masks()
@@ -164,13 +192,16 @@ class Segmentation(Spec):
     ] = 1 / 3
 
 
+AnyTask = Classification | Segmentation
+CLASSIFICATION = Classification()
+TASKS: dict[str, type[AnyTask]] = {each().kind: each for each in get_args(AnyTask)}
 Task = Annotated[
-    Classification | Segmentation,
+    AnyTask,
     Field(discriminator="kind"),
     Purpose("one label an image, or one a pixel", "003:43, 000:42"),
 ]
 
 
-def masks_of(task: Classification | Segmentation) -> Masks | None:
+def masks_of(task: AnyTask) -> Masks | None:
     """Returns where the masks of a task's images are; None for a task whose images have none."""
     return task.masks if isinstance(task, Segmentation) else None

@@ -25,7 +25,7 @@ from trainable.shrinking.prune import Pruned, prune
 from trainable.train import model_file, threads_of
 from trainable.training.devices import default_device
 from trainable.training.evaluate import Scores
-from trainable.training.metrics import OBJECTIVES, objectives_for, sign_of
+from trainable.training.metrics import OBJECTIVES, sign_of
 from trainable.training.network import make_network
 from trainable.training.origins import Origins
 from trainable.training.run import Run
@@ -176,7 +176,7 @@ def metric_of(trained: Trained, scores: Scores) -> str:
     known = (trained.whole_training or trained.recipe).provenance
     objective = known.objective if known is not None else None
     measured = scores.metrics("val")
-    default = objectives_for(trained.data.info.dense)[0]
+    default = trained.recipe.task.objectives[0]
     return objective if objective in OBJECTIVES and objective in measured else default
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Self
 
-from trainable.recipe.metrics import MODES, Mode, kinds_for
+from trainable.recipe.metrics import MODES, Mode
 
 ALWAYS: dict[str, Mode] = {
     "val_accuracy": "max",
@@ -23,14 +23,6 @@ OBJECTIVES: dict[str, Mode] = ALWAYS | OF_MASKS | {f"val_{kind}": mode for kind,
 
 CLEAN_IOU = "clean_train_mean_iou"
 """Where masks are learnt, this is measured with `clean_train_accuracy`, and is among the extra metrics."""
-
-
-def objectives_for(dense: bool) -> tuple[str, ...]:
-    """Returns the metrics that a search may optimise whose images have masks, if `dense`, or labels."""
-    found = tuple(f"val_{kind}" for kind in kinds_for(dense))
-    if not dense:
-        return (*ALWAYS, *found)
-    return (*OF_MASKS, *(name for name in ALWAYS if name != "val_top5_accuracy"), *found)
 
 
 def sign_of(direction: Mode) -> float:

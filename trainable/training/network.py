@@ -29,7 +29,7 @@ def make_network(
         image_size=info.image_size,
         build=build,
         download=download,
-        dense=info.dense,
+        task=info.task,
     )
 
 

@@ -10,7 +10,7 @@ from spaces.rules.mask_augmentations import window
 from spaces.rules.rules import RULES
 from tests.spaces.rules.rule_facts import TUNED_MASKS, TUNED_UNET, asked, centre, settled, shares, silent
 from tests.spaces.small_facts import base_recipe, digits_facts, imagenet_facts, masks_facts
-from trainable.recipe import augmentations as specs
+from trainable.recipe.tasks import Segmentation
 
 LONG = masks_facts(train_images=10_582, epochs=50)
 
@@ -105,7 +105,7 @@ def test_scales_are_near_to_1_in_short_runs_and_the_papers_own_in_long_ones() ->
 def test_mixing_and_hiding_are_rare_and_only_what_masks_can_have() -> None:
     facts = masks_facts(epochs=200, train_images=2_000, parameters=25_000_000)
     mixing, masking = (shares(asked(f"augmentation.{each}.kind", facts)) for each in ("mixing", "masking"))
-    assert tuple(mixing) == specs.mixings_for(dense=True)
+    assert tuple(mixing) == Segmentation.mixings
     assert mixing["none"] == pytest.approx(0.7)
     assert masking["none"] > 0.85
     assert silent("augmentation.mixing.kind", masks_facts(epochs=9))

@@ -11,8 +11,8 @@ from torch import Tensor
 from tests.trainable.training.test_synchronisation import Watch
 from trainable.augmentation.mask_mixing import in_box, make_mask_mixing, of_half
 from trainable.augmentation.mixing import Draw, cut_box, make_mixing
-from trainable.recipe.augmentations import ClassMix, CutMix, Mixup, NoMixing, mixings_for
-from trainable.recipe.tasks import IGNORED, MOST_CLASSES
+from trainable.recipe.augmentations import ClassMix, CutMix, Mixup, NoMixing
+from trainable.recipe.tasks import IGNORED, MOST_CLASSES, Classification, Segmentation
 
 GENERATOR = torch.Generator().manual_seed(0)
 MASKS = torch.randint(0, 6, (5, 9, 12), generator=GENERATOR)
@@ -38,8 +38,8 @@ def test_no_mixing_is_none() -> None:
 
 
 def test_each_task_has_its_own_kinds_and_its_recipe_refuses_the_others() -> None:
-    assert mixings_for(dense=True) == ("none", "cutmix", "classmix")
-    assert mixings_for(dense=False) == ("none", "mixup", "cutmix")
+    assert Segmentation.mixings == ("none", "cutmix", "classmix")
+    assert Classification.mixings == ("none", "mixup", "cutmix")
     with pytest.raises(AssertionError, match="mixup mixes labels"):
         make_mask_mixing(Mixup())
     with pytest.raises(AssertionError, match="classmix mixes masks"):

@@ -16,16 +16,18 @@ from trainable.models.dense import DenseNetwork
 from trainable.models.lint import lints
 from trainable.models.make import make_model
 from trainable.recipe import models as specs
+from trainable.recipe.tasks import CLASSIFICATION, Segmentation, Task
 
 MOBILE = specs.TorchvisionModel(name="deeplabv3_mobilenet_v3_large")
 LITE = specs.TorchvisionModel(name="lraspp_mobilenet_v3_large")
+MASKS = Segmentation()
 FCN = specs.TorchvisionModel(name="fcn_resnet50")
 SMP = specs.SmpModel(name="fpn", encoder="mobilenetv3_small_050")
 
 
 def make(spec: specs.Model, *, channels: int = 3, side: int = 64) -> nn.Module:
     torch.manual_seed(0)
-    return make_model(spec, classes=5, channels=channels, image_size=side, dense=True)
+    return make_model(spec, classes=5, channels=channels, image_size=side, task=MASKS)
 
 
 def theirs(spec: specs.TorchvisionModel) -> nn.Module:
@@ -97,20 +99,28 @@ def test_a_copy_and_a_saved_state_answer_alike(spec: specs.Model) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "dense", "fault"),
+    ("spec", "task", "fault"),
     [
-        (specs.TorchvisionModel(name="resnet50"), True, "no segmentation model 'resnet50'; .*fcn_resnet50"),
-        (specs.TorchvisionModel(name="unet"), True, "no segmentation model 'unet'; .*unet_small"),
-        (specs.TorchvisionModel(name="alexnet"), True, "it has 6, such as fcn_resnet50"),
-        (FCN, False, "no classification model 'fcn_resnet50'; .*resnet50"),
-        (specs.TimmModel(name="resnet18"), True, r"model\.kind: for a segmentation expected one of unet_"),
-        (specs.ResNetSmall(), True, "got resnet_small; unet_small needs no other field"),
-        (SMP, False, r"model\.kind: for a classification expected one of resnet_small, .*got smp"),
+        (
+            specs.TorchvisionModel(name="resnet50"),
+            Segmentation(),
+            "no segmentation model 'resnet50'; .*fcn_resnet50",
+        ),
+        (specs.TorchvisionModel(name="unet"), MASKS, "no segmentation model 'unet'; .*unet_small"),
+        (specs.TorchvisionModel(name="alexnet"), MASKS, "it has 6, such as fcn_resnet50"),
+        (FCN, CLASSIFICATION, "no classification model 'fcn_resnet50'; .*resnet50"),
+        (
+            specs.TimmModel(name="resnet18"),
+            Segmentation(),
+            r"model\.kind: for a segmentation expected one of unet_",
+        ),
+        (specs.ResNetSmall(), MASKS, "got resnet_small; unet_small needs no other field"),
+        (SMP, CLASSIFICATION, r"model\.kind: for a classification expected one of resnet_small, .*got smp"),
     ],
 )
-def test_a_network_of_the_other_task_is_refused(spec: specs.Model, dense: bool, fault: str) -> None:
+def test_a_network_of_the_other_task_is_refused(spec: specs.Model, task: Task, fault: str) -> None:
     with pytest.raises(ModelError, match=fault):
-        make_model(spec, classes=5, channels=3, image_size=64, dense=dense)
+        make_model(spec, classes=5, channels=3, image_size=64, task=task)
 
 
 class Own(nn.Module):
@@ -128,7 +138,7 @@ class Own(nn.Module):
 @pytest.mark.parametrize(("scale", "side"), [(1.0, 24), (0.5, 12)])
 def test_a_network_of_ones_own_may_answer_at_any_smaller_size(scale: float, side: int) -> None:
     spec = specs.OwnModel(name="Own", arguments={"scale": scale})
-    net = make_model(spec, classes=4, channels=3, image_size=24, build=Own, dense=True)
+    net = make_model(spec, classes=4, channels=3, image_size=24, build=Own, task=MASKS)
     assert net(torch.rand(2, 3, 24, 24)).shape == (2, 4, side, side)
 
 
@@ -139,13 +149,13 @@ def test_a_network_of_ones_own_may_answer_at_any_smaller_size(scale: float, side
 def test_what_is_no_answer_for_each_pixel_is_refused(arguments: dict[str, specs.Argument], got: str) -> None:
     spec = specs.OwnModel(name="Own", arguments=arguments)
     with pytest.raises(ModelError, match=rf"your Own: expected logits of shape \(1, 4, h, w\) .*got {got}"):
-        make_model(spec, classes=4, channels=3, image_size=24, build=Own, dense=True)
+        make_model(spec, classes=4, channels=3, image_size=24, build=Own, task=MASKS)
 
 
 def test_images_that_are_too_small_are_an_error_that_names_unet_small() -> None:
     spec = specs.SmpModel(name="unet", encoder="inception_v3")
     with pytest.raises(ModelError, match=r"smp's unet over inception_v3 cannot take .* unet_small takes"):
-        make_model(spec, classes=5, channels=3, image_size=32, dense=True)
+        make_model(spec, classes=5, channels=3, image_size=32, task=MASKS)
 
 
 @pytest.mark.parametrize("spec", [MOBILE, SMP], ids=lambda spec: spec.name)

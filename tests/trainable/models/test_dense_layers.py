@@ -13,6 +13,7 @@ from trainable.models.groups import head_parameters, layer_groups, new_parameter
 from trainable.models.initialise import residual_scales
 from trainable.models.make import make_model
 from trainable.recipe import models as specs
+from trainable.recipe.tasks import Segmentation
 
 FCN = specs.TorchvisionModel(name="fcn_resnet50")
 DEEPLAB = specs.TorchvisionModel(name="deeplabv3_mobilenet_v3_large")
@@ -30,7 +31,7 @@ def named(spec: object) -> str | None:
 
 def make(spec: specs.Model, side: int = 32) -> nn.Module:
     torch.manual_seed(0)
-    return make_model(spec, classes=5, channels=3, image_size=side, dense=True)
+    return make_model(spec, classes=5, channels=3, image_size=side, task=Segmentation())
 
 
 def with_fields(spec: specs.Model, **fields: object) -> specs.Model:

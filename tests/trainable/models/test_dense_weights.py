@@ -21,6 +21,7 @@ from trainable.models.pretrained_input import pretrained_input
 from trainable.models.published_weights import published_entry
 from trainable.models.weights import weights_digest, weights_file
 from trainable.recipe import models as specs
+from trainable.recipe.tasks import Segmentation
 
 LITE = specs.TorchvisionModel(name="lraspp_mobilenet_v3_large")
 DEEPLAB = specs.TorchvisionModel(name="deeplabv3_mobilenet_v3_large")
@@ -33,7 +34,7 @@ BACKBONE = "MobileNet_V3_Large_Weights.IMAGENET1K_V1"
 def make(spec: specs.Model, weights: str | None = None, **options: Any) -> nn.Module:
     torch.manual_seed(0)
     given = {"classes": 5, "channels": 3, "image_size": 32, **options}
-    return make_model(spec.model_copy(update={"weights": weights}), dense=True, **given)
+    return make_model(spec.model_copy(update={"weights": weights}), task=Segmentation(), **given)
 
 
 def raised(state: Mapping[str, Tensor]) -> dict[str, Tensor]:

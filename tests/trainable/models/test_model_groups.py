@@ -16,6 +16,7 @@ from trainable.models.groups import head_of, head_parameters, layer_groups, rate
 from trainable.models.layers import BATCH_NORMS, parameters_in
 from trainable.models.make import make_model
 from trainable.recipe import models as specs
+from trainable.recipe.tasks import Segmentation
 
 SMALL = specs.ResNetSmall(width=8)
 RESNET = specs.TorchvisionModel(name="resnet18")
@@ -203,7 +204,7 @@ def test_frozen_norms_keep_their_statistics_in_training(norm: bool, body: bool) 
     ids=["smp", "torchvision"],
 )
 def test_frozen_norms_of_a_segmentation_are_those_of_its_backbone(spec: specs.Model) -> None:
-    model = make_model(spec, classes=3, channels=3, image_size=64, dense=True)
+    model = make_model(spec, classes=3, channels=3, image_size=64, task=Segmentation())
     assert isinstance(model, DenseNetwork)
     backbone, norms = f"{model.backbone_name}.", parameters_in(model, BATCH_NORMS)
     new = {name for name in norms if not name.startswith(backbone)}

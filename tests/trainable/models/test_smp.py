@@ -11,6 +11,7 @@ from torch.nn import functional
 from trainable.errors import ModelError
 from trainable.models.make import make_model
 from trainable.recipe import models as specs
+from trainable.recipe.tasks import Segmentation
 
 SMALL = "mobilenetv3_small_050"
 QUARTER = ("fpn", "deeplabv3plus", "segformer")
@@ -24,7 +25,7 @@ def spec_of(name: str, encoder: str = SMALL, **fields: object) -> specs.SmpModel
 
 def make(spec: specs.SmpModel, *, side: int = 64, channels: int = 3) -> nn.Module:
     torch.manual_seed(0)
-    return make_model(spec, classes=5, channels=channels, image_size=side, dense=True)
+    return make_model(spec, classes=5, channels=channels, image_size=side, task=Segmentation())
 
 
 @pytest.mark.parametrize("name", DECODERS)

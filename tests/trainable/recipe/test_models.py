@@ -9,6 +9,7 @@ import pytest
 from trainable.errors import RecipeError
 from trainable.recipe import Recipe
 from trainable.recipe import models as specs
+from trainable.recipe.tasks import Classification, Segmentation
 from trainable.recipe.yamlfile import parse_tree, to_yaml
 
 DENSE = {"task.kind": "segmentation"}
@@ -17,8 +18,8 @@ SMP = {**DENSE, "model.kind": "smp", "model.encoder": "resnet18"}
 
 def test_every_kind_of_network_is_for_one_of_the_tasks() -> None:
     kinds = [spec.model_fields["kind"].default for spec in get_args(get_args(specs.Model)[0])]
-    assert sorted({*specs.kinds_for(dense=False), *specs.kinds_for(dense=True)}) == sorted(kinds)
-    assert set(specs.kinds_for(dense=False)) & set(specs.kinds_for(dense=True)) == {"torchvision", "own"}
+    assert sorted({*Classification.networks, *Segmentation.networks}) == sorted(kinds)
+    assert set(Classification.networks) & set(Segmentation.networks) == {"torchvision", "own"}
 
 
 def test_the_digest_of_the_default_recipe_is_what_it_was() -> None:

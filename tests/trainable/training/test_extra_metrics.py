@@ -18,13 +18,14 @@ from tests.trainable.small_runs import CLASSES, data_set, numbers, plain_net, sm
 from tests.trainable.training.small_metrics import EVERY, NAMES, accuracy, answers, specs
 from trainable.errors import RecipeError, UserError
 from trainable.recipe import Recipe
-from trainable.recipe.metrics import MODES, kinds_for
+from trainable.recipe.metrics import MODES
+from trainable.recipe.tasks import Classification
 from trainable.training.answers import Answers
 from trainable.training.extra_metrics import Metric, Own, make_extra_metrics, measured
 from trainable.training.metrics import OBJECTIVES
 from trainable.training.run import Run
 
-KINDS = kinds_for(dense=False)
+KINDS = Classification.metrics
 
 
 def value(metric: Any, found: Answers) -> float:

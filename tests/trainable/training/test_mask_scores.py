@@ -13,8 +13,8 @@ from torch.nn import functional
 from tests.trainable.training.test_synchronisation import Watch
 from trainable.errors import UserError
 from trainable.ranks import Ranks
-from trainable.recipe.metrics import BoundaryF1, kinds_for
-from trainable.recipe.tasks import IGNORED
+from trainable.recipe.metrics import BoundaryF1
+from trainable.recipe.tasks import IGNORED, Classification, Segmentation
 from trainable.training.answers import Answers
 from trainable.training.boundaries import boundary_f1
 from trainable.training.evaluate import Scores
@@ -170,9 +170,9 @@ def test_boundary_scores_are_means_over_images_of_a_class_then_over_classes(batc
 
 
 def test_boundary_scores_are_of_masks_and_all_other_kinds_of_labels() -> None:
-    assert kinds_for(dense=True) == ("boundary_f1",)
-    assert "macro_f1" in kinds_for(dense=False)
-    assert "boundary_f1" not in kinds_for(dense=False)
+    assert Segmentation.metrics == ("boundary_f1",)
+    assert "macro_f1" in Classification.metrics
+    assert "boundary_f1" not in Classification.metrics
     answers = Answers.of_logits(torch.zeros(1, 2), torch.zeros(1, dtype=torch.int64))
     with pytest.raises(AssertionError, match="boundary_f1 is measured of masks"):
         measured(BoundaryF1(), answers, ("a", "b"))
