@@ -7,17 +7,17 @@ whatever the data and the model; every option is as likely as any other.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from spaces.domains import Choice, Domain, Float, Integer
 from spaces.facts import Facts
 from spaces.priors import Uniform
 from spaces.rules import timm_optimizers
 from spaces.rules.optimizers import KINDS
-from spaces.rules.rules import HINTED, SOFTENED, Rule
-from spaces.rules.rulings import Distribution, Heuristic, heuristic
+from spaces.rules.rules import HINTED, OF_LABELS, OF_MASKS, SOFTENED, Rule
+from spaces.rules.rulings import Distribution, heuristic
 from spaces.rules.schedules import WARMED, longest_warmup
 from spaces.space import Values, When
+from trainable.recipe.tasks import TASKS
 
 STATED = "none: what somebody writes who knows no rule"
 DECOUPLED = ("adamw", "lamb", "adam_then_sgd", "timm")
@@ -29,34 +29,26 @@ ALPHAS = Float(0.01, 10.0, log=True)
 MASKS = ("erasing", "cutout", "gridmask", "hide_and_seek")
 
 
-def _uniform(path: str, domain: Domain, when: When | None = None, variant: str = "") -> Rule:
+def _uniform(
+    path: str,
+    domain: Domain,
+    when: When | None = None,
+    variant: str = "",
+    tasks: tuple[str, ...] = tuple(TASKS),
+) -> Rule:
     found = Distribution(domain, Uniform(), "a wide range, drawn from uniformly: nothing is believed", STATED)
 
     @heuristic("Values are drawn uniformly from a wide range, whatever the facts.")
     def of(facts: Facts, values: Values) -> Distribution:
         return found
 
-    return Rule(path, of, when, variant)
-
-
-def _of_images(rule: Rule) -> Rule:
-    """Returns the rule, silent in a segmentation."""
-    return replace(
-        rule, of=Heuristic(lambda facts, values: None if facts.dense else rule.of(facts, values), rule.words)
-    )
-
-
-def _of_masks(rule: Rule) -> Rule:
-    """Returns the rule, silent in a classification."""
-    return replace(
-        rule, of=Heuristic(lambda facts, values: rule.of(facts, values) if facts.dense else None, rule.words)
-    )
+    return Rule(path, of, when, variant, tasks=tasks)
 
 
 def _by_task(path: str, of_images: Domain, of_masks: Domain) -> Iterator[Rule]:
     """Yields rules with uniform draws for a field whose range depends on the task."""
-    yield _of_images(_uniform(path, of_images))
-    yield _of_masks(_uniform(path, of_masks))
+    yield _uniform(path, of_images, tasks=OF_LABELS)
+    yield _uniform(path, of_masks, tasks=OF_MASKS)
 
 
 def _of_kind(path: str, kinds: tuple[str, ...], *domains: tuple[str, Domain]) -> Iterator[Rule]:
@@ -128,17 +120,20 @@ WIDE: tuple[Rule, ...] = (
     Rule("model.freeze_epochs", frozen_epochs),
     _uniform("model.freeze_norm", Choice((False, True))),
     _uniform(f"{_LAYERS}.lowest", Float(1e-4, 1.0, log=True), When(f"{_LAYERS}.kind", ("geometric",))),
-    _of_images(_uniform(f"{_LAYERS}.factor", Float(0.3, 1.0), When(f"{_LAYERS}.kind", ("decayed",)))),
-    _of_masks(
-        _uniform(f"{_LAYERS}.factor", Float(0.01, 1.0, log=True), When(f"{_LAYERS}.kind", ("backbone",)))
+    _uniform(f"{_LAYERS}.factor", Float(0.3, 1.0), When(f"{_LAYERS}.kind", ("decayed",)), tasks=OF_LABELS),
+    _uniform(
+        f"{_LAYERS}.factor",
+        Float(0.01, 1.0, log=True),
+        When(f"{_LAYERS}.kind", ("backbone",)),
+        tasks=OF_MASKS,
     ),
-    _of_masks(_uniform("model.output_stride", Choice((8, 16)))),
-    _of_masks(_uniform("task.loss.dice", Float(0.0, 2.0))),
-    _of_masks(_uniform("task.loss.lovasz", Float(0.0, 2.0))),
+    _uniform("model.output_stride", Choice((8, 16)), tasks=OF_MASKS),
+    _uniform("task.loss.dice", Float(0.0, 2.0), tasks=OF_MASKS),
+    _uniform("task.loss.lovasz", Float(0.0, 2.0), tasks=OF_MASKS),
     _uniform(f"{_CROP}.fraction", Float(0.02, 0.5), When(f"{_CROP}.kind", ("pad",))),
-    _of_images(_uniform(f"{_CROP}.scale_min", Float(0.05, 1.0), When(f"{_CROP}.kind", ("resized",)))),
-    _of_masks(_uniform(f"{_CROP}.scale_min", Float(0.2, 1.0), When(f"{_CROP}.kind", ("scaled",)))),
-    _of_masks(_uniform(f"{_CROP}.scale_max", Float(1.0, 5.0), When(f"{_CROP}.kind", ("scaled",)))),
+    _uniform(f"{_CROP}.scale_min", Float(0.05, 1.0), When(f"{_CROP}.kind", ("resized",)), tasks=OF_LABELS),
+    _uniform(f"{_CROP}.scale_min", Float(0.2, 1.0), When(f"{_CROP}.kind", ("scaled",)), tasks=OF_MASKS),
+    _uniform(f"{_CROP}.scale_max", Float(1.0, 5.0), When(f"{_CROP}.kind", ("scaled",)), tasks=OF_MASKS),
     _uniform(f"{_POLICY}.magnitude", Integer(0, 30), When(f"{_POLICY}.kind", ("randaugment",))),
     _uniform(f"{_MASKING}.probability", Float(0.0, 1.0), When(f"{_MASKING}.kind", MASKS)),
     *_of_kind(f"{_MIXING}.alpha", ("mixup", "cutmix"), ("", ALPHAS)),

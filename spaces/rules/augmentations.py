@@ -74,7 +74,7 @@ def crop_fraction(facts: Facts) -> Ruling[float]:
     ),
 )
 def crop_kinds(facts: Facts, values: Values) -> Distribution | None:
-    if facts.dense or crop_kind(facts).what != "pad":
+    if crop_kind(facts).what != "pad":
         return None
     seen = images_seen(facts)
     shifted = log_log_interpolated(seen, (SHORT_RUN, 0.6), (LONG_RUN, 0.8))
@@ -119,9 +119,7 @@ def crop_scale(facts: Facts) -> Ruling[float]:
     """,
     silent="in a segmentation, whose windows have factors of the image's size",
 )
-def crop_scales(facts: Facts, values: Values) -> Distribution | None:
-    if facts.dense:
-        return None
+def crop_scales(facts: Facts, values: Values) -> Distribution:
     rule = crop_scale(facts)
     return Distribution(Float(0.08, 0.8, log=True), Normal(rule.what, "medium"), rule.reason, rule.source)
 
@@ -253,7 +251,7 @@ def mixing(facts: Facts) -> Ruling[str]:
     silent="in runs of under 10 epochs, and in a segmentation",
 )
 def mixings(facts: Facts, values: Values) -> Distribution | None:
-    if facts.dense or not long_enough(facts):
+    if not long_enough(facts):
         return None
     on = log_log_interpolated(facts.epochs, (LONG_ENOUGH, 0.4), (LONG, 1.0))
     cutmix = on * log_log_interpolated(facts.parameters, (MIXED_NET, 0.05), (25 * MILLION, 0.4))
@@ -273,9 +271,7 @@ def mixings(facts: Facts, values: Values) -> Distribution | None:
     """,
     silent="in a segmentation: a mask cannot hold two labels of a pixel",
 )
-def mixup_alphas(facts: Facts, values: Values) -> Distribution | None:
-    if facts.dense:
-        return None
+def mixup_alphas(facts: Facts, values: Values) -> Distribution:
     by_images = log_log_interpolated(facts.train_images, (50_000, 1.0), (IMAGENET_IMAGES, 0.2))
     by_size = log_log_interpolated(facts.parameters, (3 * MILLION, 0.1), (11 * MILLION, 1.0))
     reason = f"0.2 on ImageNet, 1 on CIFAR; {facts.train_images:,} images and {size_of(facts)} here"

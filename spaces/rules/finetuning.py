@@ -134,7 +134,7 @@ def lowest_rates(facts: Facts, values: Values) -> Distribution | None:
     silent="for a model without pretrained weights, and in a segmentation",
 )
 def layer_factors(facts: Facts, values: Values) -> Distribution | None:
-    if not facts.pretrained or facts.dense:
+    if not facts.pretrained:
         return None
     reason = "0.65 to 0.9 from layer to layer is usual for transformers"
     return Distribution(
@@ -163,7 +163,7 @@ def backbone_factor(facts: Facts) -> Ruling[float]:
     silent="for a model without pretrained weights, and in a classification",
 )
 def backbone_factors(facts: Facts, values: Values) -> Distribution | None:
-    if not (facts.dense and facts.pretrained):
+    if not facts.pretrained:
         return None
     rule = backbone_factor(facts)
     domain, prior = Float(0.01, 1.0, log=True), Normal(rule.what, "medium")

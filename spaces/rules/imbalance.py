@@ -52,7 +52,7 @@ def corrected(facts: Facts) -> bool:
     silent=SILENT_OF_MASKS,
 )
 def logit_adjustments(facts: Facts, values: Values) -> Distribution | None:
-    if facts.dense or not corrected(facts):
+    if not corrected(facts):
         return None
     domain, prior = weighted_choice({0.0: 0.25, 0.5: 0.2, 1.0: 0.4, 1.5: 0.15})
     return Distribution(domain, prior, _ratio(facts), "arXiv 2007.07314, section 5.2; the shares are ours")
@@ -71,7 +71,7 @@ def logit_adjustments(facts: Facts, values: Values) -> Distribution | None:
     silent=SILENT_OF_MASKS,
 )
 def samplings(facts: Facts, values: Values) -> Distribution | None:
-    if facts.dense or not corrected(facts):
+    if not corrected(facts):
         return None
     domain, prior = weighted_choice({"natural": 0.3, "sqrt": 0.5, "balanced": 0.2})
     return Distribution(domain, prior, _ratio(facts), "arXiv 1910.09217, section 4.1; the shares are ours")
@@ -106,7 +106,7 @@ def class_weights(facts: Facts, values: Values) -> Distribution | None:
     silent=SILENT_OF_MASKS,
 )
 def betas(facts: Facts, values: Values) -> Distribution | None:
-    if facts.dense or not corrected(facts):
+    if not corrected(facts):
         return None
     domain, prior = weighted_choice({0.9: 0.1, 0.99: 0.25, 0.999: 0.4, 0.9999: 0.25})
     reason = "1 / (1 - beta) is how many different images a class can have"

@@ -81,9 +81,7 @@ def scales(facts: Facts) -> Rulings:
     """,
     silent=ONLY_MASKS,
 )
-def crop_kinds(facts: Facts, values: Values) -> Distribution | None:
-    if not facts.dense:
-        return None
+def crop_kinds(facts: Facts, values: Values) -> Distribution:
     seen = images_seen(facts)
     scaled = log_log_interpolated(seen, (SHORT_RUN, 0.5), (PUBLISHED_RUN, 0.8))
     rest = 1.0 - scaled
@@ -97,9 +95,7 @@ def crop_kinds(facts: Facts, values: Values) -> Distribution | None:
     "0.5 is the papers' value, and 0.8 was better in short runs (see `augmentation.crop.kind`). {silent}",
     silent=ONLY_MASKS,
 )
-def scale_mins(facts: Facts, values: Values) -> Distribution | None:
-    if not facts.dense:
-        return None
+def scale_mins(facts: Facts, values: Values) -> Distribution:
     centre = log_log_interpolated(
         images_seen(facts), (SHORT_RUN, NEAR_LEAST_SCALE), (PUBLISHED_RUN, LEAST_SCALE)
     )
@@ -112,9 +108,7 @@ def scale_mins(facts: Facts, values: Values) -> Distribution | None:
     "2 is the papers' value, and 1.25 was better in short runs (see `augmentation.crop.kind`). {silent}",
     silent=ONLY_MASKS,
 )
-def scale_maxima(facts: Facts, values: Values) -> Distribution | None:
-    if not facts.dense:
-        return None
+def scale_maxima(facts: Facts, values: Values) -> Distribution:
     centre = log_log_interpolated(
         images_seen(facts), (SHORT_RUN, NEAR_LARGEST_SCALE), (PUBLISHED_RUN, LARGEST_SCALE)
     )
@@ -135,7 +129,7 @@ def scale_maxima(facts: Facts, values: Values) -> Distribution | None:
     silent=f"in runs of under 10 epochs, and {ONLY_MASKS}",
 )
 def mixings(facts: Facts, values: Values) -> Distribution | None:
-    if not facts.dense or not long_enough(facts):
+    if not long_enough(facts):
         return None
     on = log_log_interpolated(facts.epochs, (LONG_ENOUGH, 0.05), (LONG, 0.3))
     weights: dict[Value, float] = {"none": 1.0 - on, "cutmix": 0.5 * on, "classmix": 0.5 * on}

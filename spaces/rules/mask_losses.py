@@ -39,9 +39,7 @@ def losses(facts: Facts, values: Values) -> Rulings:
     """,
     silent=ONLY_MASKS,
 )
-def dices(facts: Facts, values: Values) -> Distribution | None:
-    if not facts.dense:
-        return None
+def dices(facts: Facts, values: Values) -> Distribution:
     domain, prior = weighted_choice({0.0: 0.3, 0.5: 0.2, 1.0: 0.5})
     reason = "it counts a class as much as another, as the mean IoU does"
     return Distribution(domain, prior, reason, f"{_DICE}; {BOTH_MEASURED}; the shares are ours")
@@ -57,9 +55,7 @@ def dices(facts: Facts, values: Values) -> Distribution | None:
     """,
     silent=ONLY_MASKS,
 )
-def lovaszes(facts: Facts, values: Values) -> Distribution | None:
-    if not facts.dense:
-        return None
+def lovaszes(facts: Facts, values: Values) -> Distribution:
     domain, prior = weighted_choice({0.0: 0.75, 1.0: 0.25})
     reason = "a bound of 1 - IoU, which sorts all pixels"
     return Distribution(domain, prior, reason, f"arXiv 1705.08790; {BOTH_MEASURED}; the shares are ours")

@@ -68,7 +68,7 @@ def label_smoothing(facts: Facts) -> Ruling[float]:
     silent="for smaller nets, and in a segmentation, whose published recipes have none",
 )
 def label_smoothings(facts: Facts, values: Values) -> Distribution | None:
-    return _smoothings(facts) if facts.parameters >= RESNET18 and not facts.dense else None
+    return _smoothings(facts) if facts.parameters >= RESNET18 else None
 
 
 @heuristic(
@@ -80,7 +80,7 @@ def label_smoothings(facts: Facts, values: Values) -> Distribution | None:
     silent="for larger nets, and in a segmentation",
 )
 def label_smoothings_of_small_nets(facts: Facts, values: Values) -> Distribution | None:
-    return _smoothings(facts) if facts.parameters < RESNET18 and not facts.dense else None
+    return _smoothings(facts) if facts.parameters < RESNET18 else None
 
 
 def _smoothings(facts: Facts) -> Distribution:
@@ -143,7 +143,7 @@ def clip_norms(facts: Facts, values: Values) -> Distribution:
     ),
 )
 def dropouts(facts: Facts, values: Values) -> Distribution | None:
-    if facts.dense or facts.epochs < LONG_ENOUGH or values["model.kind"] == "timm":
+    if facts.epochs < LONG_ENOUGH or values["model.kind"] == "timm":
         return None
     centre = log_log_interpolated(facts.train_images, (1_000, 0.35), (100_000, 0.05))
     spread = 0.2

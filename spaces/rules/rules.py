@@ -22,26 +22,32 @@ from spaces.rules import (
 from spaces.rules.optimizers import OptimizerKind
 from spaces.rules.rulings import Distribution, Heuristic, Words
 from spaces.space import Values, When
+from trainable.recipe.tasks import TASKS, Classification, Segmentation
 
 
 @dataclass(frozen=True)
 class Rule:
-    """Holds what one heuristic says of one field.
+    """What one heuristic says of one field, in the tasks that it speaks for.
 
-    `of` returns the distribution for the facts and for the values settled or drawn before, by dotted path, or
-    None if the field has the documents' own value. An `optional` rule applies only if a person asks for it.
+    An `optional` rule applies only if a person asks for it.
     """
 
     path: str
-    of: Heuristic[[Facts, Values], Distribution | None]
+    heuristic: Heuristic[[Facts, Values], Distribution | None]
     when: When | None = None
     variant: str = ""
     optional: bool = False
+    tasks: tuple[str, ...] = tuple(TASKS)
+
+    def of(self, facts: Facts, values: Values) -> Distribution | None:
+        """Return the distribution for the facts and for the values settled or drawn before, by dotted path;
+        None if the field has the documents' own value, as in a task that the rule does not speak for."""
+        return self.heuristic(facts, values) if facts.task in self.tasks else None
 
     @property
     def words(self) -> Words:
         """Returns the words in which the rule describes itself."""
-        return self.of.words
+        return self.heuristic.words
 
     @property
     def name(self) -> str:
@@ -60,6 +66,7 @@ def _of_kind(
     return Heuristic(of, heuristic.words)
 
 
+OF_LABELS, OF_MASKS = (Classification().kind,), (Segmentation().kind,)
 _OPTIMIZER, _SCHEDULE = "optimizer.kind", "schedule.kind"
 _CROP, _POLICY, _MASKING, _MIXING = (
     f"augmentation.{section}.kind" for section in ("crop", "policy", "masking", "mixing")
@@ -82,14 +89,14 @@ _KINDS: tuple[Rule, ...] = (
     Rule(_OPTIMIZER, optimizers.kinds),
     Rule(timm_optimizers.NAME, timm_optimizers.names, _TIMM),
     Rule(_SCHEDULE, schedules.kinds, optional=True),
-    Rule(_CROP, augmentations.crop_kinds),
-    Rule(_CROP, mask_augmentations.crop_kinds),
+    Rule(_CROP, augmentations.crop_kinds, tasks=OF_LABELS),
+    Rule(_CROP, mask_augmentations.crop_kinds, tasks=OF_MASKS),
     Rule(_POLICY, augmentations.policies),
     Rule(_MASKING, augmentations.maskings),
-    Rule(_MIXING, augmentations.mixings),
-    Rule(_MIXING, mask_augmentations.mixings),
+    Rule(_MIXING, augmentations.mixings, tasks=OF_LABELS),
+    Rule(_MIXING, mask_augmentations.mixings, tasks=OF_MASKS),
     Rule(_LAYERS, finetuning.layer_rates),
-    Rule("loop.sampling", imbalance.samplings),
+    Rule("loop.sampling", imbalance.samplings, tasks=OF_LABELS),
     Rule(f"{_WEIGHTS}.kind", imbalance.class_weights),
     Rule(f"{_AVERAGING}.kind", regularisation.averagings),
     Rule(f"{_AVERAGING}.decay", regularisation.ema_decays, When(f"{_AVERAGING}.kind", ("ema",))),
@@ -121,30 +128,36 @@ _NUMBERS: tuple[Rule, ...] = (
     Rule("optimizer.sgd_weight_decay", _of_kind(optimizers.weight_decays, "sgd"), _BOTH),
     Rule("schedule.warmup_epochs", schedules.warmups, When(_SCHEDULE, schedules.WARMED)),
     Rule("schedule.gamma", schedules.falls, When(_SCHEDULE, ("exp",))),
-    Rule(_SMOOTHING, regularisation.label_smoothings),
-    Rule(_SMOOTHING, regularisation.label_smoothings_of_small_nets, optional=True),
-    Rule(f"{_WEIGHTS}.beta", imbalance.betas, When(f"{_WEIGHTS}.kind", ("effective_number",))),
-    Rule("regularisation.logit_adjustment", imbalance.logit_adjustments),
+    Rule(_SMOOTHING, regularisation.label_smoothings, tasks=OF_LABELS),
+    Rule(_SMOOTHING, regularisation.label_smoothings_of_small_nets, optional=True, tasks=OF_LABELS),
+    Rule(
+        f"{_WEIGHTS}.beta", imbalance.betas, When(f"{_WEIGHTS}.kind", ("effective_number",)), tasks=OF_LABELS
+    ),
+    Rule("regularisation.logit_adjustment", imbalance.logit_adjustments, tasks=OF_LABELS),
     Rule(f"{_CLIPPING}.kind", regularisation.clippings),
-    Rule("model.dropout", regularisation.dropouts),
+    Rule("model.dropout", regularisation.dropouts, tasks=OF_LABELS),
     Rule("model.freeze_epochs", finetuning.frozen_epochs),
     Rule("model.layer_rates.lowest", finetuning.lowest_rates, When(_LAYERS, ("geometric",))),
-    Rule("model.layer_rates.factor", finetuning.layer_factors, When(_LAYERS, ("decayed",))),
-    Rule("model.layer_rates.factor", finetuning.backbone_factors, When(_LAYERS, ("backbone",))),
+    Rule("model.layer_rates.factor", finetuning.layer_factors, When(_LAYERS, ("decayed",)), tasks=OF_LABELS),
+    Rule(
+        "model.layer_rates.factor", finetuning.backbone_factors, When(_LAYERS, ("backbone",)), tasks=OF_MASKS
+    ),
     Rule("model.output_stride", mask_losses.output_strides, optional=True),
-    Rule("task.loss.dice", mask_losses.dices),
-    Rule("task.loss.lovasz", mask_losses.lovaszes),
+    Rule("task.loss.dice", mask_losses.dices, tasks=OF_MASKS),
+    Rule("task.loss.lovasz", mask_losses.lovaszes, tasks=OF_MASKS),
     Rule("augmentation.crop.fraction", augmentations.crop_fractions, When(_CROP, ("pad",))),
-    Rule("augmentation.crop.scale_min", augmentations.crop_scales, When(_CROP, ("resized",))),
-    Rule("augmentation.crop.scale_min", mask_augmentations.scale_mins, _SCALED),
-    Rule("augmentation.crop.scale_max", mask_augmentations.scale_maxima, _SCALED),
+    Rule(
+        "augmentation.crop.scale_min", augmentations.crop_scales, When(_CROP, ("resized",)), tasks=OF_LABELS
+    ),
+    Rule("augmentation.crop.scale_min", mask_augmentations.scale_mins, _SCALED, tasks=OF_MASKS),
+    Rule("augmentation.crop.scale_max", mask_augmentations.scale_maxima, _SCALED, tasks=OF_MASKS),
     Rule("augmentation.policy.magnitude", augmentations.magnitudes, When(_POLICY, ("randaugment",))),
     Rule(
         "augmentation.masking.probability",
         augmentations.erasing_probabilities,
         When(_MASKING, ("erasing",)),
     ),
-    Rule(_ALPHA, augmentations.mixup_alphas, When(_MIXING, ("mixup",)), "mixup"),
+    Rule(_ALPHA, augmentations.mixup_alphas, When(_MIXING, ("mixup",)), "mixup", tasks=OF_LABELS),
     Rule(_ALPHA, augmentations.cutmix_alphas, When(_MIXING, ("cutmix",)), "cutmix"),
     Rule(f"{_CLIPPING}.max_norm", regularisation.clip_norms, When(f"{_CLIPPING}.kind", ("norm",))),
     Rule("distillation.temperature", distillation.temperatures, SOFTENED),

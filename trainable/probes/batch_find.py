@@ -281,7 +281,7 @@ class Steps:
         """
         if self.speed(SMALLEST) is None:
             return None
-        teaching = self._run.teaching
+        teaching = self._run.distilled
         teacher = {} if teaching is None else teaching.teacher.network.state_dict()
         return draw_line(self.take, held_bytes([self._run.state_dict(), teacher]), limit, most_images)
 

@@ -20,10 +20,8 @@ from trainable.data.loading import Batch
 from trainable.files.host_memory import available_bytes
 from trainable.ranks import Ranks
 from trainable.recipe import Recipe
-from trainable.recipe.distillation import FeaturesTaught
 from trainable.training.evaluate import Room, in_parts
 from trainable.training.frozen_features import MEMORY_SHARE, augments, views_of
-from trainable.training.teaching import TaughtBatch, Teaching
 
 logger = logging.getLogger(__name__)
 
@@ -31,9 +29,21 @@ Read = Callable[[Sequence[Tensor], int], Iterator[Batch]]
 """A read maps (blocks of positions, view) to the images there, as the network takes them, augmented so."""
 
 
+class TaughtBatch(tuple[Tensor, Tensor]):
+    """A batch of images and labels, with what the teacher answered to these images before."""
+
+    answers: Tensor
+
+    @classmethod
+    def of(cls, batch: tuple[Tensor, Tensor], answers: Tensor) -> TaughtBatch:
+        found = cls(batch)
+        found.answers = answers
+        return found
+
+
 @final
 class Lessons:
-    """Asks the teacher once about each image of each view, when an epoch first shows it.
+    """Asks the teacher once, by `ask`, about each image of each view, when an epoch first shows it.
 
     The answers are a function of the recipe and the data alone, so that resuming equals never stopping:
     images are read in fixed blocks, of which each rank computes a share. They take images * views * answers *
@@ -45,13 +55,14 @@ class Lessons:
         self,
         recipe: Recipe,
         info: DataInfo,
-        teaching: Teaching,
+        ask: Callable[[Tensor], Tensor],
         *,
+        device: torch.device,
         ranks: Ranks,
         read: Read,
     ) -> None:
-        self._info, self._teaching = info, teaching
-        self._ranks, self._read, self._room = ranks, read, Room(pads=teaching.device.type == "cuda")
+        self._info, self._ask, self._device = info, ask, device
+        self._ranks, self._read, self._room = ranks, read, Room(pads=device.type == "cuda")
         self._block = recipe.evaluation.batch_size
         self._epochs, self._views = _epochs_and_views(recipe, info)
         self._answers: dict[int, Tensor] = {}
@@ -77,18 +88,12 @@ class Lessons:
         answers = self.of(epoch)
         return batches if answers is None else _with_answers(batches, order, answers)
 
-    def allow_features(self, epoch: int) -> bool:
-        """Returns whether an epoch may be given features instead of images: the teacher has answered to the
-        images before, and no features of the student are compared with its own."""
-        hints = isinstance(self._teaching.spec, FeaturesTaught)
-        return not hints and self.of(epoch) is not None
-
     def _computed(self, view: int) -> Tensor | None:
         """Returns the answers to all images of a view; None on every rank if one lacks the memory."""
         count = self._info.train_images
         side = self._info.image_size
-        blank = torch.zeros(1, self._info.channels, side, side, device=self._teaching.device)
-        row = self._teaching.asked(blank).to("cpu")
+        blank = torch.zeros(1, self._info.channels, side, side, device=self._device)
+        row = self._ask(blank).to("cpu")
         (short,) = self._ranks.any_of([not self._fits(row)])
         if short:
             return None
@@ -96,7 +101,7 @@ class Lessons:
         blocks = torch.arange(count).tensor_split(math.ceil(count / self._block))
         mine = blocks[self._ranks.rank :: self._ranks.world]
         for rows, (images, _) in zip(mine, self._read(mine, view), strict=True):
-            answers[rows] = in_parts(self._teaching.asked, images, self._room).to("cpu")
+            answers[rows] = in_parts(self._ask, images, self._room).to("cpu")
         return self._ranks.reduce(answers) if self._ranks.world > 1 else answers
 
     def _fits(self, row: Tensor) -> bool:
@@ -108,13 +113,6 @@ class Lessons:
                 *(f"{needed:,}", MEMORY_SHARE, f"{free:,}"),
             )
         return needed * MEMORY_SHARE <= free
-
-
-def make_lessons(
-    recipe: Recipe, info: DataInfo, teaching: Teaching | None, ranks: Ranks, read: Read
-) -> Lessons | None:
-    """Returns the lessons of a run with a teacher, and None for any other."""
-    return None if teaching is None else Lessons(recipe, info, teaching, ranks=ranks, read=read)
 
 
 def _epochs_and_views(recipe: Recipe, info: DataInfo) -> tuple[int, int]:

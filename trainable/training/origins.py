@@ -64,7 +64,7 @@ class Origins:
     def of_run(cls, run: Run, code: Mapping[str, str] | None = None) -> Origins:
         """Return what a new run has loaded, with the digests of the sources of a person's own functions: the
         file of weights is read once more."""
-        teacher, info = None if run.teaching is None else run.teaching.teacher, run.data.info
+        teacher, info = None if run.distilled is None else run.distilled.teacher, run.data.info
         return cls(
             info.digest,
             info.files,

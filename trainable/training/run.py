@@ -34,11 +34,12 @@ from trainable.recipe import Recipe
 from trainable.training import precision, seeds
 from trainable.training.compiling import compile_in_place, eagerly, forget_compiled, while_training
 from trainable.training.devices import default_device, peak_memory_bytes
+from trainable.training.distilled import Distilled, distilled
 from trainable.training.epoch_result import epoch_result
 from trainable.training.evaluate import Scores
 from trainable.training.extra_metrics import Own, make_extra_metrics
 from trainable.training.frozen_features import FrozenFeatures, shown
-from trainable.training.lessons import make_lessons
+from trainable.training.lessons import Lessons
 from trainable.training.metrics import EpochResult
 from trainable.training.network import (
     as_taken,
@@ -55,7 +56,6 @@ from trainable.training.scoring import Scoring, Take
 from trainable.training.seeds import Use
 from trainable.training.task import Task
 from trainable.training.tasks import task_of
-from trainable.training.teaching import make_teaching
 from trainable.training.totals import Trained
 from trainable.training.trainer import Trainer
 
@@ -128,8 +128,8 @@ class Run:
         self._as_taken = partial(
             as_taken, model=self.model, layout=layout_of(self.recipe), device=self.device, on_batch=on_batch
         )
-        teaching = partial(make_teaching, self.recipe, self.model, info, self.precision)
-        self.teaching = teaching(task=self._task, given=model)
+        student = (self.recipe, self.model, info, self.precision)
+        self._task = distilled(self._task, *student, given=model)
         self._trainer = self._make_trainer(fewest)
         one_size = self.recipe.augmentation.size.kind == "fixed"
         self.compiled = compile_in_place(self.model, self.recipe.loop.compile, one_size=one_size)
@@ -138,12 +138,21 @@ class Run:
             self.data.be_here()
         self._loader = make_loader(self.data, self.recipe, self.device, gpu_share)
         self._scoring, self._frozen = self._make_scoring(), self._make_frozen()
-        self._lessons = make_lessons(self.recipe, info, self.teaching, ranks, self._frozen.read_train)
+        if (taught := self.distilled) is not None:
+            read = self._frozen.read_train
+            taught.remember(
+                Lessons(self.recipe, info, taught.ask, device=self.device, ranks=ranks, read=read)
+            )
         self._history, self._name = tuple[EpochResult, ...](), f"recipe {self.recipe.digest()}"
         self._first_epoch = 0  # the first that is trained in this process
         self._probe: tuple[int, torch.Generator] | None = None
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
+
+    @property
+    def distilled(self) -> Distilled | None:
+        """The task with its teacher; None where the run learns from labels alone."""
+        return self._task if isinstance(self._task, Distilled) else None
 
     @property
     def history(self) -> tuple[EpochResult, ...]:
@@ -303,20 +312,19 @@ class Run:
             clean=clean,
             evaluation=time.perf_counter() - trained_at,
             memory=peak_memory_bytes(self.device),
-            teacher_seconds=None if self.teaching is None else self.teaching.take_seconds(),
+            teacher_seconds=self._task.take_teacher_seconds(),
             is_first=self.epoch == self._first_epoch,
         )
 
     def _train(self) -> Trained:
-        epoch, began, lessons = self.epoch, time.perf_counter(), self._lessons
-        may = lessons is None or lessons.allow_features(epoch)
-        features = self._frozen.train(epoch) if may else None
+        epoch, began = self.epoch, time.perf_counter()
+        features = self._frozen.train(epoch) if self._task.takes_features(epoch) else None
         head = None if features is None else head_layers(self.model)
 
         def opened(first: int) -> Iterator[Batch]:
             order = self._trainer.order(epoch, first)
             batches = self._opened(epoch, order) if features is None else features.batches(order)
-            return batches if lessons is None else lessons.beside(batches, order, epoch)
+            return self._task.beside(batches, order, epoch)
 
         with precision.kernel_search(self._searches_kernels()):
             return self._trainer.epoch(epoch, opened, self._pause, head=head, began=began)
@@ -375,7 +383,6 @@ class Run:
             device=self.device,
             number_format=self.precision,
             ranks=self._ranks,
-            teaching=self.teaching,
             fewest_at_once=fewest,
         )
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import abc
 import sys
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from trainable.augmentation.sizes import resized
+from trainable.data.loading import Batch
 from trainable.recipe import augmentations as specs
 from trainable.training.answers import Rows
 from trainable.training.evaluate import Outputs, Scores, Tally, View, answers
@@ -40,6 +41,15 @@ class Compared(NamedTuple):
 
 Comparison = Callable[[Tensor, Tensor, Tensor], Compared]
 """A comparison maps (output of the network's main head, targets, the teacher's logits) to both logits."""
+
+
+class TrainingBatch(NamedTuple):
+    """A micro-batch as the network is shown it."""
+
+    raw: Batch  # as it was read: before images are resized and mixed
+    inputs: Tensor  # images [B, C, H, W], or features of them
+    targets: Tensor  # of the inputs
+    answers: Tensor | None = None  # what a teacher says of the inputs
 
 
 class Task(abc.ABC):
@@ -75,6 +85,38 @@ class Task(abc.ABC):
         """Returns how a teacher's logits are compared with the network's; None where its outputs are no
         logits of classes, so that it can learn a teacher's features alone."""
         return None
+
+    def learner(self, model: nn.Module) -> nn.Module:
+        """Return what a run trains: its model, or that with what learns beside it."""
+        return model
+
+    def takes_features(self, epoch: int) -> bool:
+        """Return whether an epoch, counted from 0, may be given features of a frozen body."""
+        return True
+
+    def beside(self, batches: Iterator[Batch], order: Sequence[Tensor], epoch: int) -> Iterator[Batch]:
+        """Return an epoch's batches, whose positions are `order`, with what is known of their images."""
+        return batches
+
+    def prepared(self, batch: TrainingBatch) -> TrainingBatch:
+        """Return a batch with what the loss needs of it; called before the network computes anything."""
+        return batch
+
+    def loss_of(self, batch: TrainingBatch, outputs: Outputs) -> Tensor:
+        """Return the mean loss of a prepared batch, given the outputs of the learner."""
+        return self.loss(outputs, batch.targets)
+
+    def take_teacher_seconds(self) -> float | None:
+        """Return how long a teacher has answered since this was last called; None without one."""
+        return None
+
+    def state_dict(self) -> dict[str, Any] | None:
+        """Return what a resumed run needs of the task: tensors and plain values; None for nothing."""
+        return None
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from such a state. Raises ValueError where the task has none."""
+        raise ValueError(f"{type(self).__name__} keeps no state")
 
     @abc.abstractmethod
     def right(self, output: Tensor, targets: Tensor) -> Tensor:

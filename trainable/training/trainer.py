@@ -31,8 +31,7 @@ from trainable.training.optim import Phase, make_phases
 from trainable.training.order import Order, parts_of
 from trainable.training.reduction import Agreement, Reduction
 from trainable.training.seeds import Use
-from trainable.training.task import Task, Weight
-from trainable.training.teaching import Teaching
+from trainable.training.task import Task, TrainingBatch, Weight
 from trainable.training.totals import Batches, Running, Stopwatch, Totals, Trained
 
 CHECK_EVERY = 32
@@ -72,10 +71,9 @@ class Trainer:
         device: torch.device,
         number_format: Format,
         ranks: Ranks,
-        teaching: Teaching | None = None,
         fewest_at_once: int = 1,
     ) -> None:
-        self._recipe, self._model, self._task, self._teaching = recipe, model, task, teaching
+        self._recipe, self._model, self._task = recipe, model, task
         self._ranks, self._device = ranks, device
         self._order, self._image_size, self._batch = order, image_size, recipe.loop.batch_size
         self.steps = order.steps
@@ -93,8 +91,7 @@ class Trainer:
         self._norm_every = 1 if self._scaled or self._clips_norm else NORM_EVERY
         if recipe.model.freeze_norm:
             freeze_norm(model)
-        learner = model if teaching is None else teaching.learner
-        self._guessing = task.guessing if teaching is None else teaching.guessing(task.guessing)
+        learner = task.learner(model)
         self._reduction = Reduction(learner, ranks, in_bf16=recipe.loop.bf16_gradients)
         self._parameters = [each for each in learner.parameters() if each.requires_grad]
         self._below_head = below_head(model) if isinstance(self._clipping, AdaptiveClipping) else []
@@ -235,7 +232,7 @@ class Trainer:
             "micro_batches": self.micro_batches,
             "finds_unused": self._reduction.finds_unused,
             "running": self._running.state_dict() if self._running is not None else None,
-            "teaching": self._teaching.state_dict() if self._teaching is not None else None,
+            "teaching": self._task.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -245,8 +242,8 @@ class Trainer:
             self._scaler.load_state_dict(state["scaler"])
         if self.ema is not None:
             self.ema.load_state_dict(state["ema"])
-        if self._teaching is not None:
-            self._teaching.load_state_dict(state["teaching"])
+        if (of_task := state.get("teaching")) is not None:  # missing before version 0.2.0
+            self._task.load_state_dict(of_task)
         self.micro_batches = state["micro_batches"]
         self._reduction.finds_unused |= state.get("finds_unused", False)  # missing before version 0.2.0
         running = state.get("running")  # None between epochs, and before version 0.2.0
@@ -355,14 +352,11 @@ class Trainer:
             (inputs, targets), network = self._task.resized(*batch, size), self._reduction.model
             if self._mixing is not None:
                 inputs, targets = self._mixing(inputs, targets, generator)
-        lesson = None if self._teaching is None else self._teaching.lesson(batch, inputs)
+        shown = self._task.prepared(TrainingBatch(batch, inputs, targets))
         with self._autocast:
             outputs = network(inputs)
         outputs = full_precision(outputs)
-        if lesson is None:
-            loss = self._task.loss(outputs, targets)
-        else:
-            outputs, loss = lesson(self._task, outputs, targets)
+        loss = self._task.loss_of(shown, outputs)
         share = self._task.weight(batch[1]) / window
         if not isinstance(share, float) or share != 1.0:
             loss = loss * share
@@ -389,7 +383,7 @@ class Trainer:
         return self._ranks.reduce(totals.of_images()[0]).item() / steps
 
     def _is_lost(self, loss: float) -> bool:
-        return not loss <= LOST_FACTOR * self._guessing  # also true of nan
+        return not loss <= LOST_FACTOR * self._task.guessing  # also true of nan
 
     def _trained(self, totals: Totals, steps: int, lr: float, clock: Stopwatch) -> Trained:
         """Returns what the epoch measured; its time ends when the device is read, which only queues steps."""

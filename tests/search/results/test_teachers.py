@@ -77,8 +77,8 @@ def test_a_trial_of_a_search_teaches_with_the_weights_that_it_was_scored_with(
     path = Path(teacher_path(named.format(folder)))
     assert path == folder / "teachers" / "trial-0-epoch-1"
     student = Run(Recipe().with_values({"distillation.teacher": str(path), "precision.kind": "fp32"}))
-    assert student.teaching is not None
-    theirs, ours = student.teaching.teacher.network.state_dict(), run.weights()
+    assert student.distilled is not None
+    theirs, ours = student.distilled.teacher.network.state_dict(), run.weights()
     assert all(torch.equal(theirs[name], ours[name]) for name in ours)
     recipe = read_recipe(path / "recipe.yaml")
     assert recipe.provenance is not None

@@ -35,7 +35,7 @@ def network_of(values: dict[str, Any], *, channels: int, size: int) -> nn.Module
 
 def assert_taught_by(run: Run, folder: Path, images: Tensor) -> None:
     """Asserts that the teacher of a run answers as the pruned network in a folder."""
-    assert run.teaching is not None
+    assert run.distilled is not None
     with torch.no_grad():
-        answers = run.teaching.teacher.answers(images)
+        answers = run.distilled.teacher.answers(images)
         torch.testing.assert_close(answers, network_in(folder)(images), rtol=1e-4, atol=1e-4)

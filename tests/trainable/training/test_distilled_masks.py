@@ -16,10 +16,11 @@ from trainable.errors import ModelError
 from trainable.recipe import Recipe
 from trainable.recipe.tasks import IGNORED, Segmentation
 from trainable.train import train
+from trainable.training.distilled import Distilled
 from trainable.training.run import Run
 from trainable.training.segmentation import SegmentationTask
+from trainable.training.task import TrainingBatch
 from trainable.training.teacher import Teacher
-from trainable.training.teaching import Teaching
 
 KINDS = ("logits", "dkd", "features")
 
@@ -80,9 +81,9 @@ def test_pixels_that_are_ignored_and_outputs_of_another_size_are_compared_right(
     task = SegmentationTask(Segmentation(), 3, 8)
     recipe = small_recipe({"distillation.teacher": "t", "distillation.weight": 1.0})
     assert recipe.distillation is not None
-    teaching = Teaching(recipe.distillation, known(torch.randn(2, 3, 2, 2)), nn.Linear(1, 1), nn.Linear(1, 1))
-    _, loss = teaching.lesson((torch.zeros(2, 3, 8, 8), masks), torch.zeros(2, 3, 8, 8))(task, student, masks)
-    loss.backward()
+    teacher, images = known(torch.randn(2, 3, 2, 2)), torch.zeros(2, 3, 8, 8)
+    taught = Distilled(task, recipe.distillation, teacher, nn.Linear(1, 1))
+    taught.loss_of(taught.prepared(TrainingBatch((images, masks), images, masks)), student).backward()
     assert student.grad is not None
     assert torch.equal(student.grad[:, :, :, :2], torch.zeros(2, 3, 4, 2)), "nothing is learnt there"
     assert student.grad[:, :, :, 2:].abs().sum() > 0.0

@@ -26,9 +26,11 @@ from trainable.probes.endings import endings_of, measure_endings
 from trainable.probes.network_cost import key_of_cost
 from trainable.recipe import Recipe
 from trainable.training import lessons, trainer
+from trainable.training.distilled import Distilled
 from trainable.training.hints import Learner
 from trainable.training.metrics import EpochResult
 from trainable.training.run import Run
+from trainable.training.task import Task
 
 KINDS: dict[str, dict[str, Any]] = {
     "logits": {},
@@ -59,9 +61,15 @@ def assert_alike(ours: Run, theirs: Run, tolerance: float = 1e-5) -> None:
 def asked_of(run: Run) -> list[int]:
     """Returns a list to which the numbers of images are added that the run's teacher answers to."""
     counts: list[int] = []
-    assert run.teaching is not None
-    run.teaching.teacher.network.register_forward_pre_hook(lambda _, inputs: counts.append(len(inputs[0])))
+    assert run.distilled is not None
+    run.distilled.teacher.network.register_forward_pre_hook(lambda _, inputs: counts.append(len(inputs[0])))
     return counts
+
+
+def test_a_task_with_a_teacher_leaves_no_member_to_the_default(teacher: Path) -> None:
+    taught = Run(taught_recipe(teacher), data=data_set()).distilled
+    members = {name for name in (*vars(Task), *Task.__annotations__) if not name.startswith("_")}
+    assert members <= vars(Distilled).keys() | vars(taught).keys()
 
 
 # --- the loss -----------------------------------------------------------------------------------------
@@ -81,11 +89,11 @@ def first_loss(recipe: Recipe) -> tuple[float, Run, Tensor, Tensor]:
 def test_the_loss_is_shared_between_the_labels_and_the_teacher(teacher: Path, weight: float) -> None:
     recipe = taught_recipe(teacher, distillation__weight=weight, distillation__temperature=3.0)
     loss, run, images, labels = first_loss(recipe)
-    assert run.teaching is not None
+    assert run.distilled is not None
     with torch.no_grad():
         run.model.train()
         logits = run.model(images)
-        answers = run.teaching.teacher.network(images)
+        answers = run.distilled.teacher.network(images)
     of_labels = functional.cross_entropy(logits, labels)
     softened = functional.kl_div(
         (logits / 3.0).log_softmax(1), (answers / 3.0).log_softmax(1), reduction="batchmean", log_target=True
@@ -97,8 +105,8 @@ def test_the_loss_is_shared_between_the_labels_and_the_teacher(teacher: Path, we
 def test_the_teacher_sees_the_mixed_pixels_and_the_labels_share_their_mixture(teacher: Path) -> None:
     run = Run(taught_recipe(teacher, **MIXUP, augmentation__mixing__alpha=1.0), data=data_set())
     shown: dict[str, Tensor] = {}
-    assert run.teaching is not None
-    run.teaching.teacher.network.register_forward_pre_hook(
+    assert run.distilled is not None
+    run.distilled.teacher.network.register_forward_pre_hook(
         lambda _, inputs: shown.update(teacher=inputs[0].clone())
     )
     run.model.register_forward_pre_hook(lambda _, inputs: shown.update(student=inputs[0].clone()))
@@ -138,7 +146,7 @@ def test_a_small_student_learns_from_a_larger_teacher(teacher: Path, kind: str) 
 
 def test_a_run_without_a_teacher_says_nothing_of_one_and_one_with_it_says_its_time(teacher: Path) -> None:
     plain, taught = finished(small_recipe()), finished(taught_recipe(teacher, **PAD))
-    assert plain.teaching is None
+    assert plain.distilled is None
     assert "teacher_seconds" not in plain.history[0].metrics()
     for each in taught.history:
         assert each.teacher_seconds is not None
@@ -163,8 +171,8 @@ def test_a_loss_that_only_a_sure_teacher_makes_large_is_not_lost(teacher: Path, 
 
 def test_the_map_of_features_is_trained_and_is_no_part_of_the_network(teacher: Path) -> None:
     run = Run(taught_recipe(teacher, **KINDS["features"]), data=data_set())
-    assert run.teaching is not None
-    learner = run.teaching.learner
+    assert run.distilled is not None
+    learner = run.distilled.taught
     assert isinstance(learner, Learner)
     assert learner.regressor.weight.shape == (64, 32), "from the 32 features of width 8 to the 64 of width 16"
     before = learner.regressor.weight.detach().clone()
@@ -323,7 +331,7 @@ def test_students_of_other_kinds_are_taught(teacher: Path, net: Callable[[], nn.
 def test_the_checks_of_a_network_and_its_ways_of_use_ask_no_teacher(teacher: Path) -> None:
     recipe, data = taught_recipe(teacher, distillation__weight=1.0), data_set()
     subject = make_subject(recipe, data, None, torch.device("cpu"), download=False)
-    assert subject.plain_run(8).teaching is None
+    assert subject.plain_run(8).distilled is None
     assert in_fp32(recipe).distillation is None
     found = list(measure_endings(recipe, data=data))
     assert len(found) == len(endings_of(recipe))
@@ -338,6 +346,6 @@ def test_what_a_step_costs_follows_from_the_teacher_and_not_from_its_weight(teac
 
 def test_the_memory_of_a_step_counts_the_teacher(teacher: Path) -> None:
     large, plain = (Run(each, data=data_set()) for each in (taught_recipe(teacher), small_recipe()))
-    assert large.teaching is not None
-    held = sum(each.nbytes for each in large.teaching.teacher.network.parameters())
+    assert large.distilled is not None
+    held = sum(each.nbytes for each in large.distilled.teacher.network.parameters())
     assert step_bytes(large) - step_bytes(plain) >= held

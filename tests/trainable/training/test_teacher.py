@@ -31,8 +31,8 @@ def teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def loaded(recipe: Recipe, data: DataSet | None = None) -> Teacher:
     run = Run(recipe, data=data or data_set())
-    assert run.teaching is not None
-    return run.teaching.teacher
+    assert run.distilled is not None
+    return run.distilled.teacher
 
 
 def seen(data: DataSet) -> torch.Tensor:
