@@ -37,7 +37,7 @@ Found = Mapping[str, Sequence[Sequence[float]]]
 
 
 def ask_seconds(kind: SamplerKind, seed: int, trials: int) -> Iterator[float]:
-    """Yields the processor seconds of one search's proposals, from trial 1 on."""
+    """Yield the processor seconds of one search's proposals, from trial 1 on."""
     space, luck = space_of_rules(), random.Random(seed)
     sampler = make_sampler(space, kind, seed, "max")
     running: list[int] = []
@@ -63,7 +63,7 @@ def _end(sampler: Sampler, number: int, luck: random.Random) -> None:
 
 
 def page(found: Found, sizes: Sequence[int]) -> str:
-    """Returns the tables: what a proposal costs at each size, and whether that is flat."""
+    """Return the tables: what a proposal costs at each size, and whether that is flat."""
     rows = [_row(kind, size, near(searches, size)) for kind, searches in found.items() for size in sizes]
     head = "| sampler | trials | ms a proposal, mean | standard deviation | from, to | n proposals |\n"
     wholes = "\n".join(
@@ -75,7 +75,7 @@ def page(found: Found, sizes: Sequence[int]) -> str:
 
 
 def near(searches: Sequence[Sequence[float]], size: int) -> list[float]:
-    """Returns the seconds of the proposals around a size."""
+    """Return the seconds of the proposals around a size."""
     around = round(AROUND * size)
     return [each for asks in searches for each in asks[size - around : size + around]]
 

@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def tables() -> dict[str, Curves]:
-    """Returns whole curves of accuracy, [recipes, epochs]; from where a run diverged they are 0."""
+    """Return whole curves of accuracy, [recipes, epochs]; from where a run diverged they are 0."""
     clothes = [json.loads(line) for line in TABLE.read_text().splitlines()]
     photographs = [json.loads(line) for line in PHOTOGRAPHS.read_text().splitlines()]
     halves = {
@@ -63,7 +63,7 @@ def _curves(lines: list[dict[str, Any]]) -> Curves:
 def compared(
     curves: Curves, rungs: tuple[int, ...], trials: int, share: float, searches: int
 ) -> dict[str, float]:
-    """Returns how often a better trial was stopped, and what the audits of such searches say of it."""
+    """Return how often a better trial was stopped, and what the audits of such searches say of it."""
     random, rows = np.random.default_rng(0), []
     for _ in range(searches):
         finished, stopped = searched(curves, random.permutation(len(curves))[:trials], rungs)
@@ -102,14 +102,14 @@ def compared(
 
 
 def counted(audited: int, stopped: int) -> float:
-    """Returns the chance that counting gives (Brown, Cai and DasGupta 2001, section 3.2)."""
+    """Return the chance that counting gives (Brown, Cai and DasGupta 2001, section 3.2)."""
     return 1.0 - math.exp(betaln(0.5, stopped + 0.5) - betaln(0.5, audited + 0.5))
 
 
 def searched(
     curves: Curves, order: np.ndarray, rungs: tuple[int, ...]
 ) -> tuple[list[int], dict[int, list[int]]]:
-    """Returns the trials that finish, and those that are stopped at each rung, `WORKERS` at a time."""
+    """Return the trials that finish, and those that are stopped at each rung, `WORKERS` at a time."""
     asha, stops = Asha(rungs, FACTOR, "max"), (*rungs, curves.shape[1])
     waiting, finished, stopped = [int(each) for each in order], [], dict[int, list[int]]()
     running = [(waiting.pop(0), 0) for _ in range(WORKERS)]

@@ -95,7 +95,7 @@ def main() -> None:
 
 
 def photographs(data: Path, folder: Path, count: int) -> DataSet:
-    """Writes enlarged images with noise, without which a JPEG is too cheap, and loads them."""
+    """Write enlarged images with noise, without which a JPEG is too cheap, and load them."""
     found = sorted((data / "sign-language-digits" / "Dataset").glob("*/*"))
     for number, small in enumerate(found[:: len(found) // count]):
         large = Image.open(small).convert("RGB").resize((500, 375), Image.Resampling.BICUBIC)
@@ -133,7 +133,7 @@ def with_cache(data: DataSet, folder: Path, crops: bool) -> DataSet:
 
 
 def batches(data: DataSet) -> Iterator[tuple[Any, Integers]]:
-    """Yields an epoch's batches: the training part in random order, then the validation part."""
+    """Yield an epoch's batches: the training part in random order, then the validation part."""
     order = np.random.default_rng(0).permutation(data.info.train_images)
     for name, positions in (("train", order), ("validation", np.arange(data.info.validation_images))):
         for start in range(0, len(positions), BATCH):
@@ -141,7 +141,7 @@ def batches(data: DataSet) -> Iterator[tuple[Any, Integers]]:
 
 
 def from_files(data: DataSet, square_of: Callable[[Image.Image], Pixels]) -> float:
-    """Makes an epoch's batches from files by a function of one image."""
+    """Make an epoch's batches from files by a function of one image."""
     done = 0
     for name, positions in batches(data):
         part = data.parts[name]
@@ -155,7 +155,7 @@ def from_files(data: DataSet, square_of: Callable[[Image.Image], Pixels]) -> flo
 
 
 def from_image_folder(data: DataSet, photos: Path) -> float:
-    """Makes an epoch's batches as a person would by hand."""
+    """Make an epoch's batches as a person would by hand."""
     images = ImageFolder(photos, Compose([Resize((SIDE, SIDE)), PILToTensor()]))
     chosen = ((data.selections[name].indices[positions]) for name, positions in batches(data))
     return float(sum(len(torch.stack([images[index][0] for index in each.tolist()])) for each in chosen))
@@ -183,7 +183,7 @@ def decoded_and_resized(files: list[bytes]) -> float:
 
 
 def contents(data: DataSet) -> list[bytes]:
-    """Returns the files of an epoch."""
+    """Return the files of an epoch."""
     return [
         Path(source.root, source.paths[index]).read_bytes()
         for source, indices in data.selections.values()
@@ -198,7 +198,7 @@ def first_epoch(data: DataSet, side: int) -> float:
 
 
 def from_cache(data: DataSet, side: int) -> float:
-    """Gathers an epoch's batches, as on their way to a GPU: training images of `side` pixels."""
+    """Gather an epoch's batches, as on their way to a GPU: training images of `side` pixels."""
     views, done, found = data.decoded_views(), 0, list(batches(data))
     for name, at in (("train", side), ("validation", SIDE)):
         wanted = [positions for part, positions in found if part == name]
@@ -208,12 +208,12 @@ def from_cache(data: DataSet, side: int) -> float:
 
 
 def gathered(held: torch.Tensor, wanted: list[Integers]) -> Iterator[torch.Tensor]:
-    """Gathers batches into a ring of buffers, without the copy to a device, which a GPU makes by itself."""
+    """Gather batches into a ring of buffers, without the copy to a device, which a GPU makes by itself."""
     return prefetched(held, wanted, torch.device("cpu"))
 
 
 def parity(data: DataSet) -> str:
-    """Says how far the decoders and the resizing are apart on these images."""
+    """Say how far the decoders and the resizing are apart on these images."""
     decoded, resized = 0, 0
     source, indices = data.selections["train"]
     for index in indices.tolist():

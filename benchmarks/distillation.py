@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def some_of(path: str, count: int, seed: int) -> DataSet:
-    """Returns Fashion-MNIST with so many random training images, and its test part whole."""
+    """Return Fashion-MNIST with so many random training images, and its test part whole."""
     whole = load(Data(path=path, format="idx"))
     assert isinstance(whole.train, ArrayPart)
     assert isinstance(whole.validation, ArrayPart)
@@ -76,7 +76,7 @@ def some_of(path: str, count: int, seed: int) -> DataSet:
 
 
 def compared(data: DataSet, epochs: int, seed: int) -> Iterator[tuple[str, tuple[float, float]]]:
-    """Yields the accuracy on the test part, and the seconds, of the teacher and of each arm."""
+    """Yield the accuracy on the test part, and the seconds, of the teacher and of each arm."""
     small = data.info.image_size <= SMALL
     plain = Recipe().with_values(
         {
@@ -98,7 +98,7 @@ def compared(data: DataSet, epochs: int, seed: int) -> Iterator[tuple[str, tuple
 
 
 def scored(recipe: Recipe, data: DataSet, out: Path | None = None) -> tuple[float, float]:
-    """Returns the accuracy on the test part and the seconds of one run."""
+    """Return the accuracy on the test part and the seconds of one run."""
     began = time.process_time()
     outcome = train(recipe, data=data, out=out, test=True, device=torch.device("cpu"))
     assert outcome.test is not None
@@ -125,7 +125,7 @@ def page(found: dict[str, Scores], options: argparse.Namespace, where: dict[str,
 
 
 def _cells(scores: Scores, arm: str) -> str:
-    """Returns the accuracy of an arm, its gain over the student alone, and its seconds."""
+    """Return the accuracy of an arm, its gain over the student alone, and its seconds."""
     ours = [100.0 * accuracy for accuracy, _ in scores[arm]]
     gains = [each - 100.0 * other for each, (other, _) in zip(ours, scores[ALONE], strict=False)]
     gain = "" if arm in (ALONE, TEACHER) else f"{statistics.fmean(gains):+.1f} ± {_error(gains):.1f}"

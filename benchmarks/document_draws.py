@@ -45,7 +45,7 @@ def drawn(space: Space, random: np.random.Generator) -> Values:
 
 
 def curve(prepared: Prepared, values: Values) -> list[float]:
-    """Returns the validation accuracy after each epoch; fewer than all where the run diverged."""
+    """Return the validation accuracy after each epoch; fewer than all where the run diverged."""
     run = Run(prepared.space.recipe(values), data=prepared.data)
     points = []
     while not run.finished and not (result := run.step()).diverged:

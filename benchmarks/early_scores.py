@@ -57,7 +57,7 @@ def draw(random: np.random.Generator) -> dict[str, float]:
 
 
 def curves(values: dict[str, float], data: DataSet, epochs: int) -> list[tuple[float, float]]:
-    """Returns, after each epoch, the validation accuracy with lagging and with measured statistics."""
+    """Return, after each epoch, the validation accuracy with lagging and with measured statistics."""
     plainly: dict[str, Any] = {
         "loop.batch_size": 64,
         "loop.epochs": epochs,
@@ -78,7 +78,7 @@ def curves(values: dict[str, float], data: DataSet, epochs: int) -> list[tuple[f
 
 
 def correlation(early: Scores, final: Scores) -> tuple[float, float, float]:
-    """Returns Spearman's rank correlation, with the ends of its interval."""
+    """Return Spearman's rank correlation, with the ends of its interval."""
     random = np.random.default_rng(0)
     picks = random.integers(len(final), size=(RESAMPLES, len(final)))
     resampled = [spearmanr(early[pick], final[pick]).statistic for pick in picks]

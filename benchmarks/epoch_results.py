@@ -8,7 +8,7 @@ from trainable.training.metrics import EpochResult
 
 
 def epoch_result(epoch: int = 1, accuracy: float = 0.8, **measured: Any) -> EpochResult:
-    """Returns a sound epoch with this validation accuracy; `measured` gives other fields of EpochResult."""
+    """Return a sound epoch with this validation accuracy; `measured` gives other fields of EpochResult."""
     usual: dict[str, Any] = {
         "train_loss": 0.5,
         "train_accuracy": 0.8,

@@ -79,7 +79,7 @@ def main() -> None:
 
 
 def image_sets(data: Path, folder: Path, count: int) -> Iterator[tuple[str, Path, int]]:
-    """Yields what is read, where it is, and the requested side in pixels; files are written first."""
+    """Yield what is read, where it is, and the requested side in pixels; files are written first."""
     yield "Fashion-MNIST as PNG of 28 x 28, at 28", fashion_files(data, folder / "fashion", 2 * count), 28
     digits = data / "sign-language-digits" / "Dataset"
     for side in (64, 96, 100):
@@ -98,7 +98,7 @@ def fashion_files(data: Path, folder: Path, count: int) -> Path:
 
 
 def photographs(digits: Path, folder: Path) -> Path:
-    """Writes every eighth image, enlarged, with noise of 6 grey levels: a JPEG without it is too cheap."""
+    """Write every eighth image, enlarged, with noise of 6 grey levels: a JPEG without it is too cheap."""
     for number, small in enumerate(sorted(digits.glob("*/*"))[::8]):
         large = Image.open(small).convert("RGB").resize((500, 375), Image.Resampling.BICUBIC)
         noise = np.random.default_rng(number).normal(0.0, 6.0, (375, 500, 3))
@@ -110,7 +110,7 @@ def photographs(digits: Path, folder: Path) -> Path:
 
 
 def compared(title: str, data: DataSet, options: argparse.Namespace) -> tuple[dict[str, Any], str]:
-    """Returns rates with each augmentation, and our rates over torchvision's, by processor time."""
+    """Return rates with each augmentation, and our rates over torchvision's, by processor time."""
     count = min(options.count, data.info.train_images)
     figures, rows = {}, []
     for name, augmentation in CASES.items():
@@ -139,7 +139,7 @@ def compared(title: str, data: DataSet, options: argparse.Namespace) -> tuple[di
 
 
 def ours(data: DataSet, recipe: Recipe, count: int, at_once: int) -> Callable[[], float]:
-    """Makes batches as a worker does now, copied once, as on their way into shared memory."""
+    """Make batches as a worker does now, copied once, as on their way into shared memory."""
     images, side = FileImages(data.selections, data.form), train_side(data, recipe)
 
     def read(epoch: int, positions: Integers) -> Tensor:
@@ -151,7 +151,7 @@ def ours(data: DataSet, recipe: Recipe, count: int, at_once: int) -> Callable[[]
 
 
 def theirs(data: DataSet, recipe: Recipe, count: int) -> Callable[[], float]:
-    """Makes batches as a worker did before: torchvision's v2 augments each image, then they are stacked."""
+    """Make batches as a worker did before: torchvision's v2 augments each image, then they are stacked."""
     assert isinstance(data.train, FilePart)
     source, indices = data.train.selection
     form = Form(data.info.channels, data.info.image_size, data.resize)
@@ -169,12 +169,12 @@ def theirs(data: DataSet, recipe: Recipe, count: int) -> Callable[[], float]:
 
 
 def square_of(image: Image.Image, form: Form) -> Image.Image:
-    """Returns the image stretched to the square, as Pillow does it."""
+    """Return the image stretched to the square, as Pillow does it."""
     return upright(image, form.channels).resize((form.side, form.side), Image.Resampling.BILINEAR)
 
 
 def epochs(count: int, read: Callable[[int, Integers], Tensor]) -> Callable[[], float]:
-    """Reads the first training images in batches, the same ones each time, in one epoch after another."""
+    """Read the first training images in batches, the same ones each time, in one epoch after another."""
     numbers = iter(range(10**9))
     batches = np.split(np.arange(count), range(BATCH, count, BATCH))
 
@@ -186,7 +186,7 @@ def epochs(count: int, read: Callable[[int, Integers], Tensor]) -> Callable[[], 
 
 
 def torchvision_chain(spec: Augmentation, side: int) -> Callable[[Any], Tensor]:
-    """Returns crop and flips of a PIL image of mode L or RGB, then the policy on uint8 [C, side, side]."""
+    """Return crop and flips of a PIL image of mode L or RGB, then the policy on uint8 [C, side, side]."""
     from torchvision.transforms import v2
 
     flip = [v2.RandomHorizontalFlip(spec.flip_probability)] if spec.flip_probability > 0.0 else []

@@ -85,7 +85,7 @@ def _table_file(data: str) -> Path:
 
 
 def _fill_table(data: str) -> None:
-    """Trains what a table lacks: a line for each recipe and seed, with its last validation accuracy."""
+    """Train what a table lacks: a line for each recipe and seed, with its last validation accuracy."""
     file = _table_file(data)
     lines = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
     done = {(line["recipe"], line["seed"]) for line in lines}
@@ -101,7 +101,7 @@ def _fill_table(data: str) -> None:
 
 
 def _recipes() -> tuple[list[Recipe], DataSet]:
-    """Returns recipes around the documents' rules, as the table of recipes draws them, and their images."""
+    """Return recipes around the documents' rules, as the table of recipes draws them, and their images."""
     lines = [json.loads(line) for line in TABLE.read_text().splitlines()]
     drawn = [line["values"] for line in lines if line["half"] == "rules"][:RECIPES]
     shorter = {"loop.epochs": 8}
@@ -119,7 +119,7 @@ def _accuracy(recipe: Recipe, images: DataSet) -> float:
 
 
 def replayed(table: Scores, replays: int, seed: int = 0) -> dict[str, float]:
-    """Returns how the finalists of replayed searches do on a table, [recipes, seeds]: see `summary`."""
+    """Return how the finalists of replayed searches do on a table, [recipes, seeds]: see `summary`."""
     random, rows = np.random.default_rng(seed), []
     for _ in range(replays):
         recipes = random.permutation(len(table))[:TRIALS]
@@ -134,7 +134,7 @@ def replayed(table: Scores, replays: int, seed: int = 0) -> dict[str, float]:
 
 
 def summary(rows: Scores) -> dict[str, float]:
-    """Returns in how many searches the interval has the truth, and by how much figures are above it.
+    """Return in how many searches the interval has the truth, and by how much figures are above it.
 
     A row holds a search's own figure, the estimate, the interval's half width and the truth, which is itself
     a mean of several runs: that makes the share a little too low.
@@ -153,7 +153,7 @@ def summary(rows: Scores) -> dict[str, float]:
 
 
 def run(data: str, splits: str, seed: int) -> dict[str, Any]:
-    """Runs one search to its end, trains its winner with more seeds, and returns what came out."""
+    """Run one search to its end, train its winner with more seeds, and return what came out."""
     with tempfile.TemporaryDirectory() as storage:
         final = f"finalists={{top: {TOP}, seeds: {RUNS_EACH}, splits: {splits}}}"
         flags = ["--trials", str(TRIALS), "--set", final, "--set", f"seed={seed}", "--set", "concurrent=1"]
@@ -193,7 +193,7 @@ def run(data: str, splits: str, seed: int) -> dict[str, Any]:
 
 
 def _scores(recipe: Recipe, splits: str, k: int) -> tuple[float, float]:
-    """Returns the validation and test accuracy of a recipe with its k-th seed, and k-th split if fresh."""
+    """Return the validation and test accuracy of a recipe with its k-th seed, and k-th split if fresh."""
     split = {"data.validation_seed": k} if splits == "fresh" else {}
     run = Run(recipe.with_values({"loop.seed": recipe.loop.seed + k, **split}))
     try:
@@ -222,7 +222,7 @@ def _scores_of(data: str) -> Scores:
 
 
 def summaries(runs: Sequence[dict[str, Any]]) -> dict[str, dict[str, float]]:
-    """Returns the summary of real searches, by data set and kind of split."""
+    """Return the summary of real searches, by data set and kind of split."""
     found = {}
     for data, splits in SEARCHES:
         mine = [each for each in runs if (each["data"], each["splits"]) == (data, splits)]

@@ -112,7 +112,7 @@ def pretrained(case: Case) -> Record:
 
 
 def scratch(case: Case) -> Record:
-    """Trains from scratch in the processor time that the same seed took from pretrained weights; two shorter
+    """Train from scratch in the processor time that the same seed took from pretrained weights; two shorter
     runs say what an epoch takes, and what a run takes beside its epochs."""
     file = RUNS / f"{case.name}-start-pretrained-{case.seed}.json"
     seconds = json.loads(file.read_text())["cpu_seconds"]
@@ -133,7 +133,7 @@ def frozen_at_same_rate(case: Case) -> Record:
 
 
 def loop(case: Case) -> Record:
-    """Trains the loop that anybody writes on the same images; its scores have no interval."""
+    """Train the loop that anybody writes on the same images; its scores have no interval."""
     images = _prepared(case, EPOCHS, case.lite0).data
     train_images, labels = _array(images.train)
     torch.manual_seed(case.seed)
@@ -164,7 +164,7 @@ def loop(case: Case) -> Record:
 
 
 def _array(part: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """Returns a part's images [N, 3, H, W] as EfficientNet-Lite's weights know them, and its labels."""
+    """Return a part's images [N, 3, H, W] as EfficientNet-Lite's weights know them, and its labels."""
     pixels = torch.from_numpy(np.asarray(part.images)).float()
     colour = pixels.expand(-1, 3, -1, -1)
     return (colour - 127.5) / 127.5, torch.from_numpy(np.asarray(part.labels)).long()
@@ -173,7 +173,7 @@ def _array(part: Any) -> tuple[torch.Tensor, torch.Tensor]:
 def _prepared(
     case: Case, epochs: int, weights: Path | None, pins: Mapping[str, Any] | None = None
 ) -> Prepared:
-    """Returns a search of one trial, which has the documented recipe around pins, from weights or scratch."""
+    """Return a search of one trial, which has the documented recipe around pins, from weights or scratch."""
     written = {
         "data.image_size": SIDE,
         "budget.epochs": epochs,
@@ -217,7 +217,7 @@ def _searching(space: str) -> Callable[[Case], Record]:
 
 
 def _searched(case: Case, weights: Path, part: str, space: str = "finetune") -> Record:
-    """Runs one search to its end; returns its course, and the test score of its best recipe. In `wide` one
+    """Run one search to its end; return its course, and the test score of its best recipe. In `wide` one
     trial more runs, and the course is that of the drawn ones; the best of all stands beside it."""
     wide = space == "wide"
     with tempfile.TemporaryDirectory() as storage:
@@ -255,7 +255,7 @@ def _searched(case: Case, weights: Path, part: str, space: str = "finetune") -> 
 
 
 def _drawn(events: Sequence[Event]) -> list[Event]:
-    """Returns the events without those of the documented recipe."""
+    """Return the events without those of the documented recipe."""
     own = {each.trial for each in events if isinstance(each, TrialEvent) and each.own}
     return [
         each
@@ -296,7 +296,7 @@ ARMS: dict[str, dict[str, Callable[[Case], Record]]] = {
 
 
 def _sets(options: argparse.Namespace, part: str) -> dict[str, Path]:
-    """Returns the sets by name: those that are given, or photographs of signs and some of our own making."""
+    """Return the sets by name: those that are given, or photographs of signs and some of our own making."""
     if options.data:
         pairs = [each.partition("=") for each in options.data]
         return {name: Path(path) for name, _, path in pairs}
@@ -309,7 +309,7 @@ def _sets(options: argparse.Namespace, part: str) -> dict[str, Path]:
 
 
 def _made(name: str, folder: Path, made: Path) -> Path:
-    """Writes a set of `tuning_sets` in three parts, once, and returns its file."""
+    """Write a set of `tuning_sets` in three parts, once, and return its file."""
     file = made / f"{name}.npz"
     if not file.exists():
         made.mkdir(parents=True, exist_ok=True)

@@ -39,7 +39,7 @@ def page(runs: Sequence[Record]) -> str:
 
 
 def _where(runs: Sequence[Record]) -> Iterator[str]:
-    """Yields the commit of each part's runs, and the machine and versions of the last one."""
+    """Yield the commit of each part's runs, and the machine and versions of the last one."""
     for part in PARTS:
         commits = sorted({each["environment"]["commit"] for each in runs if each["part"] == part})
         if commits:

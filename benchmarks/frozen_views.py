@@ -80,7 +80,7 @@ def _small(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def trained(setting: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
-    """Returns the validation accuracy after each epoch, and the seconds of each."""
+    """Return the validation accuracy after each epoch, and the seconds of each."""
     values: dict[str, Any] = {
         "data.path": setting["data"],
         "data.normalisation": {"mean": [0.5] * 3, "std": [0.5] * 3},
@@ -107,7 +107,7 @@ def trained(setting: dict[str, Any], options: argparse.Namespace) -> dict[str, A
 
 
 def page(runs: Sequence[dict[str, Any]], where: dict[str, Any]) -> str:
-    """Returns the results as a page of Markdown."""
+    """Return the results as a page of Markdown."""
     lines = [
         "# Fixed views while the head alone is trained",
         "",

@@ -85,7 +85,7 @@ def resnet50(options: argparse.Namespace, device: torch.device) -> tuple[dict[st
 def compared(
     title: str, base: dict[str, Any], data: DataSet, device: torch.device, rounds: int
 ) -> tuple[dict[str, Any], str]:
-    """Compares Run, pure compute and a bare loop in bf16; then Run in other formats, layouts and compiled."""
+    """Compare Run, pure compute and a bare loop in bf16; then Run in other formats, layouts and compiled."""
     plainly = {
         **base,
         "augmentation.crop.kind": "none",
@@ -136,7 +136,7 @@ def compared(
 
 
 def compiled(options: argparse.Namespace, device: torch.device) -> tuple[dict[str, Any], str]:
-    """Compares compiled steps with steps as they are; each measurement has a process of its own."""
+    """Compare compiled steps with steps as they are; each measurement has a process of its own."""
     from first_steps import CASES, OVER, Found, in_process, spread
 
     batch = options.batch or 128
@@ -175,7 +175,7 @@ def small_step(options: argparse.Namespace, device: torch.device) -> tuple[dict[
 
 
 def pure_compute(recipe: Recipe, data: DataSet, device: torch.device) -> Epoch:
-    """Takes the bare step on one batch on the device, as often as an epoch has steps."""
+    """Take the bare step on one batch on the device, as often as an epoch has steps."""
     step, batch = pure_step(recipe, data, device), recipe.loop.batch_size
     steps = data.info.train_images // batch
 
@@ -188,7 +188,7 @@ def pure_compute(recipe: Recipe, data: DataSet, device: torch.device) -> Epoch:
 
 
 def synchronised(epoch: Epoch, device: torch.device) -> Epoch:
-    """Returns an epoch that ends only when the device is done."""
+    """Return an epoch that ends only when the device is done."""
 
     def whole() -> float:
         done = epoch()
@@ -200,7 +200,7 @@ def synchronised(epoch: Epoch, device: torch.device) -> Epoch:
 
 
 def _peak_bytes(arm: Epoch, device: torch.device) -> int:
-    """Returns the most device memory that an epoch adds to what the other arms hold."""
+    """Return the most device memory that an epoch adds to what the other arms hold."""
     if device.type != "cuda":
         arm()
         return 0
@@ -229,7 +229,7 @@ FAST = {
 
 
 def accuracy(options: argparse.Namespace, device: torch.device) -> tuple[dict[str, Any], str]:
-    """Measures where the documented recipe ends, and how long a short one takes to reach 0.98 of it."""
+    """Measure where the documented recipe ends, and how long a short one takes to reach 0.98 of it."""
     data = cifar_images(options, validation_fraction=0.1)
     warmup = min(5.0, options.epochs / 10)
     documented = {**DOCUMENTED, "loop.epochs": options.epochs, "schedule.warmup_epochs": warmup}
@@ -283,7 +283,7 @@ def cifar_images(options: argparse.Namespace, validation_fraction: float) -> Dat
 
 
 def noise(count: int, *, side: int) -> DataSet:
-    """Returns so many random images to train on, and one of each class, the fewest, to validate on."""
+    """Return so many random images to train on, and one of each class, the fewest, to validate on."""
     generator = np.random.default_rng(0)
     images = generator.integers(0, 256, (count + CLASSES, side, side, 3), dtype=np.uint8)
     labels = np.arange(count + CLASSES, dtype=np.int64) % CLASSES

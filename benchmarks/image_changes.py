@@ -45,7 +45,7 @@ def _levels(change: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> Cal
 
 
 def elsewhere(images: Images) -> Images:
-    """Returns photographs as of another camera in another room: softer, paler, warmer, saved smaller."""
+    """Return photographs as of another camera in another room: softer, paler, warmer, saved smaller."""
     soft = each_of(lambda image: image.filter(ImageFilter.GaussianBlur(0.8)))(images)
     tint = np.array([25.0, 0.0, -20.0])[:, None, None]
     pale = _levels(lambda values: 128 + 0.8 * (values - 128) + tint)(soft)

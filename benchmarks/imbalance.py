@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def unequal(whole: DataSet, largest: int, ratio: int, seed: int) -> DataSet:
-    """Returns a training part with classes of `largest * ratio ** -(class / last)` images, and the test part
+    """Return a training part with classes of `largest * ratio ** -(class / last)` images, and the test part
     whole."""
     assert isinstance(whole.train, ArrayPart)
     assert isinstance(whole.validation, ArrayPart)
@@ -85,7 +85,7 @@ def unequal(whole: DataSet, largest: int, ratio: int, seed: int) -> DataSet:
 def scored(
     data: DataSet, values: dict[str, Any], seed: int, options: argparse.Namespace
 ) -> tuple[float, float]:
-    """Returns the balanced and the natural score of one run on the test part."""
+    """Return the balanced and the natural score of one run on the test part."""
     recipe = Recipe().with_values(
         {
             "data.path": "arrays",
@@ -128,7 +128,7 @@ def page(found: dict[int, Found], options: argparse.Namespace, where: dict[str, 
 
 
 def _cells(scores: Found, arm: str, which: int) -> str:
-    """Returns the score of an arm, and its gain over no correction."""
+    """Return the score of an arm, and its gain over no correction."""
     ours = [100.0 * each[which] for each in scores[arm]]
     gains = [each - 100.0 * other[which] for each, other in zip(ours, scores["none"], strict=False)]
     gain = (

@@ -57,7 +57,7 @@ class Heard(Replay):
 
 @cache
 def taught(name: str, seed: int, settings: Settings, *, worst: bool) -> Mapping[str, Optimum]:
-    """Returns where a first search of a task found the best values to lie, or the worst."""
+    """Return where a first search of a task found the best values to lie, or the worst."""
     chosen = task(name)
     train = chosen.begin()
 
@@ -71,7 +71,7 @@ def taught(name: str, seed: int, settings: Settings, *, worst: bool) -> Mapping[
 
 
 def learned(name: str, names: Sequence[str], source: Source, seed: int, settings: Settings) -> BareSpace:
-    """Returns a task's space with what searches teach, and the likeliest values as its first trial."""
+    """Return a task's space with what searches teach, and the likeliest values as its first trial."""
     at, space = names.index(name), task(name).space
     if source == "nothing":
         return space
@@ -88,7 +88,7 @@ def learned(name: str, names: Sequence[str], source: Source, seed: int, settings
 
 
 def regrets(names: Sequence[str], seeds: int, settings: Settings) -> dict[Source, dict[str, Array]]:
-    """Returns the regrets at `SHARES`, by source and task, one seed a row."""
+    """Return the regrets at `SHARES`, by source and task, one seed a row."""
     found: dict[Source, dict[str, Array]] = {source: {} for source in SOURCES}
     for name in names:
         chosen = task(name)
@@ -106,7 +106,7 @@ def regrets(names: Sequence[str], seeds: int, settings: Settings) -> dict[Source
 
 
 def page(found: Mapping[Source, Mapping[str, Array]], settings: Settings) -> str:
-    """Returns the table of mean regrets, with the difference to a search that learns nothing."""
+    """Return the table of mean regrets, with the difference to a search that learns nothing."""
     plain = over_tasks(found["nothing"])
     rows = (f"| {source} | {' | '.join(_cells(over_tasks(runs), plain))} |" for source, runs in found.items())
     return (

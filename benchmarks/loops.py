@@ -58,7 +58,7 @@ class Setting:
         self.autocast = autocast(resolve(recipe.precision, device), device)
 
     def batches(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yields normalised batches in a new order."""
+        """Yield normalised batches in a new order."""
         for chosen in torch.randperm(len(self.labels))[: self.steps * self.batch].split(self.batch):
             chosen = chosen.to(self.device)
             images = self.images[chosen].to(torch.float32).sub_(self.mean).div_(self.std)
@@ -70,7 +70,7 @@ class Setting:
 
 
 def bare_loop(recipe: Recipe, data: DataSet, device: torch.device) -> Epoch:
-    """Returns the loop that one would write by hand: every metric on the device, one reading per epoch."""
+    """Return the loop that one would write by hand: every metric on the device, one reading per epoch."""
     at = Setting(recipe, data, device)
     decayed = [weight for weight in at.model.parameters() if weight.ndim > 1]
     rest = [weight for weight in at.model.parameters() if weight.ndim <= 1]
@@ -104,7 +104,7 @@ def bare_loop(recipe: Recipe, data: DataSet, device: torch.device) -> Epoch:
 
 
 def pure_step(recipe: Recipe, data: DataSet, device: torch.device) -> Callable[[], None]:
-    """Returns a step on one batch on the device: forward, backward and the optimizer's, nothing else."""
+    """Return a step on one batch on the device: forward, backward and the optimizer's, nothing else."""
     info, batch = data.info, recipe.loop.batch_size
     torch.manual_seed(0)
     model = make_network(recipe.model, info).to(device).to(memory_format=torch.channels_last).train()
@@ -125,7 +125,7 @@ def pure_step(recipe: Recipe, data: DataSet, device: torch.device) -> Callable[[
 
 
 def timm_pieces(recipe: Recipe, data: DataSet, device: torch.device) -> Epoch:
-    """Returns a loop of the pieces of timm's training script: its optimizer factory, scheduler and meters."""
+    """Return a loop of the pieces of timm's training script: its optimizer factory, scheduler and meters."""
     from timm.optim._optim_factory import create_optimizer_v2
     from timm.scheduler.cosine_lr import CosineLRScheduler
     from timm.utils.metrics import AverageMeter, accuracy
@@ -158,7 +158,7 @@ def timm_pieces(recipe: Recipe, data: DataSet, device: torch.device) -> Epoch:
 
 
 def torchvision_steps(recipe: Recipe, data: DataSet, device: torch.device) -> Epoch:
-    """Returns the steps of torchvision's reference script, which reads loss and accuracy at each step."""
+    """Return the steps of torchvision's reference script, which reads loss and accuracy at each step."""
     at = Setting(recipe, data, device)
     optimizer = torch.optim.SGD(
         at.model.parameters(), lr=at.lr, momentum=0.9, weight_decay=1e-4, nesterov=True
@@ -185,7 +185,7 @@ def torchvision_steps(recipe: Recipe, data: DataSet, device: torch.device) -> Ep
 
 
 def file_loop(recipe: Recipe, data: DataSet, device: torch.device, workers: int) -> Epoch:
-    """Returns a bare loop over a DataLoader with torchvision's v2 transforms, one image at a time."""
+    """Return a bare loop over a DataLoader with torchvision's v2 transforms, one image at a time."""
     loader = v2_loader(data, recipe.loop.batch_size, workers)
     at = Setting(recipe, data, device)
     optimizer = torch.optim.SGD(at.model.parameters(), lr=at.lr, momentum=0.9, nesterov=True)
@@ -206,7 +206,7 @@ def file_loop(recipe: Recipe, data: DataSet, device: torch.device, workers: int)
 
 
 def v2_loader(data: DataSet, batch: int, workers: int) -> torch.utils.data.DataLoader[Any]:
-    """Returns a loader of PIL images in memory: crop, flip, normalisation, erasing by torchvision's v2."""
+    """Return a loader of PIL images in memory: crop, flip, normalisation, erasing by torchvision's v2."""
     from torchvision.transforms import v2
 
     assert isinstance(data.train, ArrayPart)

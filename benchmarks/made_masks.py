@@ -27,7 +27,7 @@ NOISE = 14.0
 
 
 def shapes(random: np.random.Generator) -> tuple[Pixels, Pixels]:
-    """Returns an image uint8 [H, W, 3] and its mask uint8 [H, W]."""
+    """Return an image uint8 [H, W, 3] and its mask uint8 [H, W]."""
     width, height = (int(each) for each in random.integers(SMALLEST, LARGEST + 1, 2))
     image = Image.new("RGB", (width, height), _colour(random))
     mask = Image.new("L", (width, height), 0)
@@ -42,7 +42,7 @@ def shapes(random: np.random.Generator) -> tuple[Pixels, Pixels]:
 
 
 def textures(random: np.random.Generator) -> tuple[Pixels, Pixels]:
-    """Returns an image uint8 [H, W, 3] and its mask uint8 [H, W]: each pixel belongs to the nearest of a few
+    """Return an image uint8 [H, W, 3] and its mask uint8 [H, W]: each pixel belongs to the nearest of a few
     points."""
     width, height = (int(each) for each in random.integers(SMALLEST, LARGEST + 1, 2))
     points = random.uniform((0, 0), (height, width), (int(random.integers(4, 9)), 2))
@@ -58,7 +58,7 @@ def textures(random: np.random.Generator) -> tuple[Pixels, Pixels]:
 
 
 def write_set(kind: str, folder: Path, images: int, seed: int = 0) -> Path:
-    """Writes `images/`, `masks/` and `classes.txt` under a folder. Returns the folder."""
+    """Write `images/`, `masks/` and `classes.txt` under a folder. Return the folder."""
     render, names = KINDS[kind]
     for name in ("images", "masks"):
         (folder / name).mkdir(parents=True, exist_ok=True)

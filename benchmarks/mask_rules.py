@@ -99,7 +99,7 @@ def main() -> None:
 
 
 def settings(part: str) -> Iterator[dict[str, Any]]:
-    """Yields what the runs of a part are: every setting with the first seed, then with the next."""
+    """Yield what the runs of a part are: every setting with the first seed, then with the next."""
     if part == "pretrained":
         yield from ({**each, "seed": seed} for seed in SEEDS for each in tuned_settings())
         return
@@ -116,7 +116,7 @@ def settings(part: str) -> Iterator[dict[str, Any]]:
 
 
 def tuned_settings() -> Iterator[dict[str, Any]]:
-    """Yields what is compared from pretrained weights, and a run from scratch of the same windows."""
+    """Yield what is compared from pretrained weights, and a run from scratch of the same windows."""
     for frozen in (False, True):
         for rate in TUNED_RATES:
             yield {"start": "pretrained", "lr": rate, "frozen": frozen, "encoder": "a tenth"}
@@ -125,7 +125,7 @@ def tuned_settings() -> Iterator[dict[str, Any]]:
 
 
 def tuned(setting: dict[str, Any], folder: str) -> dict[str, Any]:
-    """Returns the mean IoU at the end of one run of windows that are whole images."""
+    """Return the mean IoU at the end of one run of windows that are whole images."""
     pretrained = setting["start"] == "pretrained"
     weights = f"{folder}/weights/{LITE0}.safetensors" if pretrained else None
     smp = {"kind": "smp", "name": "unet", "encoder": LITE0, "weights": weights}
@@ -151,7 +151,7 @@ def _result(run: Run) -> dict[str, Any]:
 
 
 def trained(setting: dict[str, Any], folder: str) -> dict[str, Any]:
-    """Returns the mean IoU at the end of one run."""
+    """Return the mean IoU at the end of one run."""
     if "start" in setting:
         return tuned(setting, folder)
     fields, _ = OPTIMIZERS[setting["optimizer"]]
@@ -211,7 +211,7 @@ def _save(image: Image.Image, path: Path) -> None:
 
 
 def drawn(random: np.random.Generator, side: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Returns an image uint8 [side, side, 3] with a shape of each class, and its mask."""
+    """Return an image uint8 [side, side, 3] with a shape of each class, and its mask."""
     mask = Image.new("L", (side, side))
     for label in random.permutation(np.arange(1, len(CLASSES))).tolist():
         radius = random.uniform(side / 10, side / 5)
@@ -235,7 +235,7 @@ def drawn(random: np.random.Generator, side: int) -> tuple[NDArray[np.uint8], ND
 
 
 def page(runs: Sequence[dict[str, Any]], where: dict[str, Any]) -> str:
-    """Returns the results as a page of Markdown."""
+    """Return the results as a page of Markdown."""
     tables = [_rates(runs), _others(runs), _tuned(runs)]
     return f"{HEAD}{chr(10).join(tables)}\n{described(where)}"
 
@@ -250,7 +250,7 @@ def _rates(runs: Sequence[dict[str, Any]]) -> str:
 
 
 def _others(runs: Sequence[dict[str, Any]]) -> str:
-    """Returns the other settings, each with its gain over the plain recipe of the same seed."""
+    """Return the other settings, each with its gain over the plain recipe of the same seed."""
     named: dict[str, dict[str, Any]] = {f"batch {batch}": {"batch": batch} for batch in (4, 16)}
     named |= {arm: {"arm": arm} for arm in ARMS if arm != "none"}
     rows = [
@@ -284,7 +284,7 @@ def _gain(runs: Sequence[dict[str, Any]], data: str, changes: dict[str, Any]) ->
 
 
 def _found(runs: Sequence[dict[str, Any]], wanted: dict[str, Any]) -> dict[int, float]:
-    """Returns the mean IoU by seed."""
+    """Return the mean IoU by seed."""
     return {
         each["setting"]["seed"]: each["val_mean_iou"]
         for each in runs

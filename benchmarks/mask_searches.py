@@ -61,7 +61,7 @@ def _run(name: str, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _masks_of(name: str, folder: Path, options: argparse.Namespace) -> list[str]:
-    """Returns the options that name a set, after it is made."""
+    """Return the options that name a set, after it is made."""
     if name == "nuclei":
         masks = "{kind: segmentation, masks: {values: binary}}"
         return ["--data", str(options.nuclei.absolute()), "--set", f"base.task={masks}"]

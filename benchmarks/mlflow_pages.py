@@ -70,7 +70,7 @@ DIGITS = DataInfo(
 
 
 def events(trials: int) -> Iterator[Event]:
-    """Yields the events of a search: one trial in three goes on from the only rung."""
+    """Yield the events of a search: one trial in three goes on from the only rung."""
     draw = random.Random(0)
     yield SearchEvent(state="started", search_id=SEARCH, name=SEARCH)
     yield SettledEvent(
@@ -104,7 +104,7 @@ def events(trials: int) -> Iterator[Event]:
 
 
 def sent(folder: Path, trials: int, metrics: str) -> float:
-    """Sends a search to `folder/mlflow.db`, whose tables are made before; returns the seconds it took."""
+    """Send a search to `folder/mlflow.db`, whose tables are made before; return the seconds it took."""
     home = Home(folder / SEARCH)
     home.folder.mkdir(parents=True)
     with Journal(home.folder) as journal:
@@ -153,7 +153,7 @@ def _answers(address: str) -> bool:
 
 
 def asked(address: str, body: dict[str, Any] | None = None) -> tuple[float, dict[str, Any]]:
-    """Returns the seconds of one request, until its answer is read, and the answer."""
+    """Return the seconds of one request, until its answer is read, and the answer."""
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(address, data, {"Content-Type": "application/json"})
     began = time.perf_counter()
@@ -163,7 +163,7 @@ def asked(address: str, body: dict[str, Any] | None = None) -> tuple[float, dict
 
 
 def pages(api: str) -> dict[str, Callable[[], float]]:
-    """Returns the requests of MLflow's pages that grow with a search, by what a person sees."""
+    """Return the requests of MLflow's pages that grow with a search, by what a person sees."""
     wanted = f"tags.`tunebook.search_id` = '{SEARCH}' AND tags.`tunebook.trial` LIKE '%'"
     search = {"experiment_ids": ["1"], "run_view_type": "ACTIVE_ONLY", "max_results": 100}
     view = {**search, "filter": wanted, "order_by": ["metrics.`val_accuracy` DESC"]}

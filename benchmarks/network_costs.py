@@ -39,7 +39,7 @@ DRAWS = 50
 
 
 def small_run(channels: int, side: int, values: dict[str, Any]) -> Run:
-    """Returns a run on noise in fp32."""
+    """Return a run on noise in fp32."""
     random = np.random.default_rng(0)
     shape = (4 * BATCH, side, side) if channels == 1 else (4 * BATCH, side, side, channels)
     part = random.integers(0, 255, shape, dtype=np.uint8), np.arange(4 * BATCH) % 4
@@ -50,7 +50,7 @@ def small_run(channels: int, side: int, values: dict[str, Any]) -> Run:
 
 
 def latency_row(name: str, run: Run, times: int) -> tuple[str, dict[str, Any]]:
-    """Returns a row of the page, and what it was made of."""
+    """Return a row of the page, and what it was made of."""
     passes = [times_to_answer(run) for _ in range(times)]
     found = {
         "quickest_ms": [1e3 * min(each) for each in passes],
@@ -74,7 +74,7 @@ def _spread(values: Sequence[float]) -> str:
 
 
 def allowed_draws(part: float, outcome: Outcome, seed: int) -> int:
-    """Returns how many draws are allowed; others end so, and tell their excess if they are infeasible."""
+    """Return how many draws are allowed; others end so, and tell their excess if they are infeasible."""
     rates = Float(1e-4, 10.0, log=True)
     space = Space(Recipe(), (Dimension("optimizer.lr", rates, "drawn", "none"),), {"optimizer.lr": 0.01})
     sampler, limit, count = make_sampler(space, "tpe", seed, "max"), 1e-4 * 10.0 ** (5.0 * part), 0

@@ -44,11 +44,11 @@ class NoopTrial(TrialTrainable):
         return {"epochs": [epoch_result(self._epoch).tree()]}
 
     def cleanup(self) -> None:
-        """Does nothing: there is nothing to close."""
+        """Do nothing: there is nothing to close."""
 
 
 def prepared_search(folder: Path, trials: int, epochs: int, **study: Any) -> tuple[Prepared, Hardware]:
-    """Returns a search on digits of `trials` trials, two at once, ready to run; unpruned unless the other
+    """Return a search on digits of `trials` trials, two at once, ready to run; unpruned unless the other
     fields of the `study` say more."""
     hardware = Hardware((Node(cpus=2, gpus=0),))
     resolved = resolved_study(

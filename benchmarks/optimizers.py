@@ -91,7 +91,7 @@ def loaded(data: str, folder: str) -> DataSet:
 
 
 def trained(setting: dict[str, Any], folder: str) -> dict[str, Any]:
-    """Returns the accuracies at the end of one run."""
+    """Return the accuracies at the end of one run."""
     fields, _ = OPTIMIZERS[setting["optimizer"]]
     epochs, batch = RUNS[setting["data"]]
     images = loaded(setting["data"], folder)
@@ -111,7 +111,7 @@ def trained(setting: dict[str, Any], folder: str) -> dict[str, Any]:
 
 
 def page(runs: Sequence[dict[str, Any]], where: dict[str, Any]) -> str:
-    """Returns the results as a page of Markdown."""
+    """Return the results as a page of Markdown."""
     best, every = [], []
     for data in FILES:
         for optimizer, (_, rates) in OPTIMIZERS.items():
@@ -130,7 +130,7 @@ def page(runs: Sequence[dict[str, Any]], where: dict[str, Any]) -> str:
 
 
 def _of_batches(runs: Sequence[dict[str, Any]]) -> list[str]:
-    """Returns the rows of smaller batches, at the same rate for 256 images."""
+    """Return the rows of smaller batches, at the same rate for 256 images."""
     rows = []
     for data, (epochs, batch) in RUNS.items():
         images = IMAGES_OF[data]
@@ -150,7 +150,7 @@ def _table(title: str, columns: str, rows: Sequence[str]) -> str:
 def _of(
     runs: Sequence[dict[str, Any]], data: str, optimizer: str, rate: tuple[float, float], part: int = 1
 ) -> list[dict[str, Any]]:
-    """Returns the runs with this optimizer at this rate and decay, and with this part of the rule's batch."""
+    """Return the runs with this optimizer at this rate and decay, and with this part of the rule's batch."""
     wanted = {"data": data, "optimizer": optimizer, "lr": rate[0], "decay": rate[1]}
     found = [each for each in runs if wanted.items() <= each["setting"].items()]
     return [each for each in found if each["setting"].get("part", 1) == part]

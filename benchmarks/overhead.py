@@ -56,7 +56,7 @@ CASES = {
 
 
 def plain_ray(case: Case, trials: int, folder: Path, *, reuse: bool) -> float:
-    """Returns the seconds of `Tuner.fit` for a function trainable as in Ray's documentation."""
+    """Return the seconds of `Tuner.fit` for a function trainable as in Ray's documentation."""
     import ray
     from ray import tune
     from ray.air.integrations.mlflow import MLflowLoggerCallback
@@ -87,7 +87,7 @@ def plain_ray(case: Case, trials: int, folder: Path, *, reuse: bool) -> float:
 
 
 def tunebook(case: Case, trials: int, folder: Path) -> float:
-    """Returns the seconds of a search whose trials do nothing, with journal, sampler and MLflow."""
+    """Return the seconds of a search whose trials do nothing, with journal, sampler and MLflow."""
     from noop import NoopTrial, prepared_search
     from search.record.journal import Journal
     from search.running.cluster import local_ray
@@ -148,7 +148,7 @@ def _report(
     where: dict[str, Any],
     options: argparse.Namespace,
 ) -> None:
-    """Measures some cases and writes their page."""
+    """Measure some cases and write their page."""
     measured = {
         case: {arm: {size: _measure(arm, case, size, options) for size in sizes} for arm in arms}
         for case, arms in arms_by_case.items()
@@ -159,12 +159,12 @@ def _report(
 
 
 def _run(arm: str, case: str, trials: int, folder: Path) -> float:
-    """Returns the seconds of one arm's trials."""
+    """Return the seconds of one arm's trials."""
     return rank_starts.ARMS[arm](trials, folder) if case == RANKS else ARMS[arm](CASES[case], trials, folder)
 
 
 def _measure(arm: str, case: str, size: int, options: argparse.Namespace) -> list[float]:
-    """Returns the wall seconds of each repetition, each in a process of its own."""
+    """Return the wall seconds of each repetition, each in a process of its own."""
     command = [sys.executable, __file__, "--arm", arm, "--case", case, "--trials", str(size)]
     variables = {"TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "0", "MLFLOW_DISABLE_TELEMETRY": "true"}
     seconds = []
@@ -182,7 +182,7 @@ def _measure(arm: str, case: str, size: int, options: argparse.Namespace) -> lis
 
 
 def _fit(times: dict[int, list[float]]) -> dict[str, float]:
-    """Fits F + c N to every run by least squares."""
+    """Fit F + c N to every run by least squares."""
     points = [(size, seconds) for size, runs in times.items() for seconds in runs]
     sizes, seconds = np.array(points, dtype=float).T
     slope, start = np.polyfit(sizes, seconds, 1)

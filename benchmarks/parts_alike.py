@@ -100,7 +100,7 @@ def _data() -> Path:
 
 
 def _whole(data: DataSet) -> Labelled:
-    """Returns all images of a set that tunebook has split."""
+    """Return all images of a set that tunebook has split."""
     chosen = [part.tensors() for part in data.parts.values() if isinstance(part, ArrayPart)]
     return Labelled(
         torch.cat([images for images, _ in chosen]).numpy(), torch.cat([each for _, each in chosen]).numpy()
@@ -108,7 +108,7 @@ def _whole(data: DataSet) -> Labelled:
 
 
 def _signs() -> Labelled:
-    """Returns the photographs of hands; `groups` are None, and their order is that of their numbers."""
+    """Return the photographs of hands; `groups` are None, and their order is that of their numbers."""
     folder = str(_data() / "sign-language-digits" / "Dataset")
     files = load(Data(path=folder, in_memory=False, image_size=SIDE, cache="off"))
     names = [
@@ -152,7 +152,7 @@ SETS: Mapping[str, Callable[[], Labelled]] = {
 
 
 def _split(whole: Labelled, seed: int) -> list[Integers]:
-    """Returns the positions of a random split: stratified, or by groups."""
+    """Return the positions of a random split: stratified, or by groups."""
     if whole.groups is None:
         classes = tuple(map(str, range(int(whole.labels.max()) + 1)))
         return list(stratified_split(whole.labels, classes, 0.15, 0.15, seed))
@@ -162,7 +162,7 @@ def _split(whole: Labelled, seed: int) -> list[Integers]:
 
 
 def one_kind(whole: Labelled, splits: int) -> dict[str, Any]:
-    """Returns how often random splits bring a warning, and the interval's lower ends."""
+    """Return how often random splits bring a warning, and the interval's lower ends."""
     sample = whole.sample()
     found = list[ToldApart]()
     for seed in range(splits):
@@ -194,7 +194,7 @@ def _of(sample: Sample, chosen: Integers) -> Sample:
 
 
 def another_kind(whole: Labelled, splits: int) -> dict[str, dict[str, Any]]:
-    """Returns how often each change of a test part of each size is found, and the median AUC."""
+    """Return how often each change of a test part of each size is found, and the median AUC."""
     sample, rows = whole.sample(), {}
     for name, change in CHANGES.items():
         changed = whole.sample(change)
@@ -217,7 +217,7 @@ def another_kind(whole: Labelled, splits: int) -> dict[str, dict[str, Any]]:
 
 
 def in_the_wild(sets: Mapping[str, Labelled], weights: str | None) -> dict[str, str]:
-    """Returns the AUC of pairs of parts that nobody made for this."""
+    """Return the AUC of pairs of parts that nobody made for this."""
     signs, clothes = sets["signs"], sets["clothes"]
     earlier, later = np.split(np.arange(len(signs.labels)), [len(signs.labels) * 3 // 4])
     found = {
@@ -232,7 +232,7 @@ def in_the_wild(sets: Mapping[str, Labelled], weights: str | None) -> dict[str, 
 
 
 def varieties(weights: str | None) -> dict[str, tuple[Sample, Sample]]:
-    """Returns animals and vehicles of five of CIFAR-10's classes, and those of the other five: by simple
+    """Return animals and vehicles of five of CIFAR-10's classes, and those of the other five: by simple
     statistics, and by features of a network besides."""
     made = make_set("photographs", _data())
     kinds, images = made.train_labels[:1_500], made.train[:1_500]
@@ -269,7 +269,7 @@ def varieties(weights: str | None) -> dict[str, tuple[Sample, Sample]]:
 def in_splits(
     signs: Labelled, splits: int, measure: Callable[[DataSet, int], dict[str, Any]]
 ) -> dict[str, dict[str, list[Any]]]:
-    """Returns what is measured of data sets whose test parts are of three kinds, in each split."""
+    """Return what is measured of data sets whose test parts are of three kinds, in each split."""
     small = Labelled(np.ascontiguousarray(signs.images[:, :, ::2, ::2]), signs.labels)
     count = len(small.labels)
     rows: dict[str, dict[str, list[Any]]] = {}
@@ -292,14 +292,14 @@ def in_splits(
 
 
 def checked(data: DataSet, seed: int) -> dict[str, Any]:
-    """Returns whether `check` warns of images and of shares of classes."""
+    """Return whether `check` warns of images and of shares of classes."""
     found = (*check_label_shares(data), *check_parts_alike(data, some_of_each(data)))
     warned = {each.check for each in found if each.level == "warning"}
     return {"images_differ": "parts alike" in warned, "shares_differ": "label shares" in warned}
 
 
 def trained(data: DataSet, seed: int) -> dict[str, Any]:
-    """Returns what a network scores, and whether `train --test` says that scores differ."""
+    """Return what a network scores, and whether `train --test` says that scores differ."""
     recipe = Recipe().with_values(
         {
             "data.path": "hands",

@@ -18,7 +18,7 @@ from offline.peer_arms import PEERS, folder_of, pins
 
 
 def make(environment: str) -> None:
-    """Makes an environment, unless it is there."""
+    """Make an environment, unless it is there."""
     folder = folder_of(environment)
     if (folder / "bin" / "python").exists():
         print(f"{environment}: {folder}")

@@ -46,7 +46,7 @@ def settings() -> Iterator[dict[str, Any]]:
 
 
 def measured(setting: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
-    """Returns test accuracies by network, one for each fine-tuning."""
+    """Return test accuracies by network, one for each fine-tuning."""
     known = whole(setting, options)
     recipe = fine_tuning(known.recipe)
     taught = taught_by(recipe, folder_of(setting, options).absolute())
@@ -59,7 +59,7 @@ def measured(setting: dict[str, Any], options: argparse.Namespace) -> dict[str, 
 
 
 def page(runs: Runs, where: dict[str, Any]) -> str:
-    """Returns the results as a page of Markdown."""
+    """Return the results as a page of Markdown."""
     lines = [
         "# Pruned networks that learn from the unpruned one",
         "",

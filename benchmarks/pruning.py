@@ -102,7 +102,7 @@ def belongs(line: dict[str, Any], draws: Draws) -> bool:
 
 
 def accuracies(lines: Sequence[dict[str, Any]]) -> Curves:
-    """Returns the validation accuracy after each epoch; 0 from the epoch in which a run diverged."""
+    """Return the validation accuracy after each epoch; 0 from the epoch in which a run diverged."""
     epochs = max(len(line["curve"]) for line in lines)
     return np.array(
         [[score for score, _ in line["curve"]] + [0.0] * (epochs - len(line["curve"])) for line in lines]
@@ -110,7 +110,7 @@ def accuracies(lines: Sequence[dict[str, Any]]) -> Curves:
 
 
 def correlations(curves: Curves) -> list[dict[str, Any]]:
-    """Returns Spearman's correlation of each epoch's scores with the last one's, also of the best third."""
+    """Return Spearman's correlation of each epoch's scores with the last one's, also of the best third."""
     finals = curves[:, -1]
     best = curves[finals >= np.quantile(finals, 2 / 3)]
     return [
@@ -120,7 +120,7 @@ def correlations(curves: Curves) -> list[dict[str, Any]]:
 
 
 def interval(curves: Curves, epoch: int) -> tuple[float, float, float]:
-    """Returns the correlation, with the ends of its 95 % bootstrap interval over recipes."""
+    """Return the correlation, with the ends of its 95 % bootstrap interval over recipes."""
     random = np.random.default_rng(0)
     picks = random.integers(len(curves), size=(RESAMPLES, len(curves)))
     resampled = [_correlation(curves[pick], epoch) for pick in picks]
@@ -129,7 +129,7 @@ def interval(curves: Curves, epoch: int) -> tuple[float, float, float]:
 
 
 def schedules(lines: Sequence[dict[str, Any]], curves: Curves) -> dict[str, Any]:
-    """Returns by schedule how much better its recipes rank at the end than at an epoch, as a share of all.
+    """Return by schedule how much better its recipes rank at the end than at an epoch, as a share of all.
 
     It also returns the correlation of an epoch's scores with the last one's among recipes of one schedule, on
     average.
@@ -155,7 +155,7 @@ def _correlation(curves: Curves, epoch: int) -> float:
 
 
 def _mean(values: Curves) -> tuple[float, float, float]:
-    """Returns the mean with the ends of its 95 % bootstrap interval."""
+    """Return the mean with the ends of its 95 % bootstrap interval."""
     random = np.random.default_rng(0)
     means = values[random.integers(len(values), size=(RESAMPLES, len(values)))].mean(axis=1)
     low, high = np.percentile(means, [2.5, 97.5])
@@ -178,12 +178,12 @@ def grid(curves: Curves, graces: Sequence[int], factors: Sequence[int], count: i
 
 
 def photographs() -> Curves:
-    """Returns draws of the space `document` on photographs (document_draws.py): accuracies by epoch."""
+    """Return draws of the space `document` on photographs (document_draws.py): accuracies by epoch."""
     return np.array([json.loads(line)["curve"] for line in PHOTOGRAPHS.read_text().splitlines()])
 
 
 def again(name: str, tables: Sequence[Curves], first: int, count: int) -> list[dict[str, Any]]:
-    """Compares alike trials once, or at a second rung too; returns means over the tables."""
+    """Compare alike trials once, or at a second rung too; return means over the tables."""
     cells = []
     for trials in (16, 32):
         for steps, factor in (((first,), 3), ((first, 3 * first), 3), ((first, 2 * first), 2)):
@@ -195,7 +195,7 @@ def again(name: str, tables: Sequence[Curves], first: int, count: int) -> list[d
 
 
 def chosen_for(draws: Draws, curves: Curves, trials: int, count: int) -> dict[str, Any]:
-    """Returns the product's choice for such draws, and its results with intervals over resampled tables."""
+    """Return the product's choice for such draws, and its results with intervals over resampled tables."""
     epochs, uneven = curves.shape[1], not SAME_SHAPE.issuperset(draws.schedules)
     suggestion = suggested(epochs, draws.warmup, draws.bits, uneven=uneven)
     factor, steps = suggestion.factor, suggestion.rungs(suggestion.factor, epochs)
@@ -224,7 +224,7 @@ def orders_of(recipes: int, trials: int, count: int) -> list[Order]:
 
 
 def lcbench_curves(task: SearchTask, prior: str) -> Curves:
-    """Returns curves of draws that are even, or from priors around the best of 25 even ones."""
+    """Return curves of draws that are even, or from priors around the best of 25 even ones."""
     train, confidence = task.begin(), LCBENCH_PRIORS[prior]
     priors: dict[str, Prior] = {each.path: Uniform() for each in task.space.dimensions}
     if confidence is not None:
@@ -244,7 +244,7 @@ def lcbench_curves(task: SearchTask, prior: str) -> Curves:
 def lcbench_grid(
     found: Sequence[Curves], graces: Sequence[int], factors: Sequence[int], count: int
 ) -> list[dict[str, Any]]:
-    """Returns the grid's means over tasks; losses have no common unit, so only their worth is returned."""
+    """Return the grid's means over tasks; losses have no common unit, so only their worth is returned."""
     grids = [grid(curves, graces, factors, count) for curves in found]
     return [
         {

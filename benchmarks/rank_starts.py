@@ -18,7 +18,7 @@ SMALL = {"model.width": 4, "loop.batch_size": 64, "loop.epochs": 1}
 
 
 def ray_train(trials: int, folder: Path) -> float:
-    """Returns the seconds of trials whose ranks Ray Train starts, as in Ray's documentation for Ray Tune."""
+    """Return the seconds of trials whose ranks Ray Train starts, as in Ray's documentation for Ray Tune."""
     import ray
     from ray import train, tune
     from ray.train.torch import TorchConfig, TorchTrainer
@@ -55,7 +55,7 @@ def ray_train(trials: int, folder: Path) -> float:
 
 
 def tunebook(trials: int, folder: Path) -> float:
-    """Returns the seconds of a search's trials of two ranks, with journal and sampler, without MLflow."""
+    """Return the seconds of a search's trials of two ranks, with journal and sampler, without MLflow."""
     from search.facts.hardware import Hardware, Node
     from search.record.home import Home
     from search.record.journal import Journal
@@ -90,7 +90,7 @@ def tunebook(trials: int, folder: Path) -> float:
 
 
 def _one_rank(config: dict[str, Any]) -> None:
-    """Trains one epoch of a Run in each of Ray Train's workers, as one of the ranks."""
+    """Train one epoch of a Run in each of Ray Train's workers, as one of the ranks."""
     import ray
     import torch
     from ray import train

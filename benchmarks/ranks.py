@@ -99,7 +99,7 @@ def arms(model: nn.Module, ranks: Ranks) -> dict[str, Any]:
 
 
 def stepping(reduction: Any, model: nn.Module) -> Callable[[], float]:
-    """Returns a function that takes STEPS steps, without an optimizer, which every arm needs alike."""
+    """Return a function that takes STEPS steps, without an optimizer, which every arm needs alike."""
     images = torch.rand(BATCH, 3, SIDE, SIDE).to(memory_format=torch.channels_last)
     labels = torch.randint(0, CLASSES, (BATCH,))
 
@@ -116,7 +116,7 @@ def stepping(reduction: Any, model: nn.Module) -> Callable[[], float]:
 
 
 def work(rank: int, world: int, rounds: int, bytes_a_second: float, folder: str) -> None:
-    """Times all arms as one of the ranks; rank 0 writes what it measured."""
+    """Time all arms as one of the ranks; rank 0 writes what it measured."""
     torch.set_num_threads(1)
     distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world)
     network = Network(of_process_group(), bytes_a_second)
@@ -137,7 +137,7 @@ def work(rank: int, world: int, rounds: int, bytes_a_second: float, folder: str)
 
 
 def _round(steps: Callable[[], float], network: Network) -> tuple[float, float, float]:
-    """Returns the seconds of a step, the seconds of its exchanges and their bytes. Ranks begin together."""
+    """Return the seconds of a step, the seconds of its exchanges and their bytes. Ranks begin together."""
     distributed.barrier()
     network.exchanged_bytes, network.exchange_seconds = 0, 0.0
     seconds = report.timed(steps).wall_seconds
@@ -152,7 +152,7 @@ def measured_in(world: int, rounds: int, bytes_a_second: float) -> Measured:
 
 
 def rows(measured: Measured) -> list[dict[str, Any]]:
-    """Returns each arm's medians, and the least and most of its steps."""
+    """Return each arm's medians, and the least and most of its steps."""
     alone = statistics.median(seconds for seconds, _, _ in measured["no exchange"])
     found = []
     for name, rounds in measured.items():

@@ -81,7 +81,7 @@ def _run_missing(gpus: float | None, data: str, arm: str, seed: int) -> None:
 
 
 def run(data: str, arm: str, seed: int, gpus: float | None = None) -> Record:
-    """Runs one search to its end, each trial on such a share of a GPU; returns its course, and what its best
+    """Run one search to its end, each trial on such a share of a GPU; return its course, and what its best
     trial scores with fresh seeds."""
     space, sampler = ARMS[arm]
     with tempfile.TemporaryDirectory() as storage:
@@ -116,7 +116,7 @@ def run(data: str, arm: str, seed: int, gpus: float | None = None) -> Record:
 
 
 def course(events: Sequence[Event], metric: str = "val_accuracy") -> dict[str, Any]:
-    """Returns the epochs spent at each better final score, the score and its trial, in order of time; the
+    """Return the epochs spent at each better final score, the score and its trial, in order of time; the
     best trial, its score and values; all ends."""
     epochs, best, trial = 0, 0.0, 0
     steps: list[tuple[int, float, int]] = []
@@ -141,7 +141,7 @@ def course(events: Sequence[Event], metric: str = "val_accuracy") -> dict[str, A
 
 
 def make_set_of(data: str, folder: Path) -> None:
-    """Writes a set that no folder holds."""
+    """Write a set that no folder holds."""
     if data == "photographs":
         images, labels = photographs(IMAGES, TRAIN + OTHERS, side=32)
         made = TuningSet(images[:TRAIN], labels[:TRAIN], images[TRAIN:], labels[TRAIN:])
@@ -153,7 +153,7 @@ def make_set_of(data: str, folder: Path) -> None:
 
 
 def fresh(folder: Path, trial: int, seeds: int = FRESH) -> dict[str, Sequence[float]]:
-    """Returns the scores of a trial's recipe, trained from its YAML with fresh seeds."""
+    """Return the scores of a trial's recipe, trained from its YAML with fresh seeds."""
     kept = ["--trial", str(trial), "--verify", str(seeds), "--out", str(folder / f"{trial}.yaml")]
     tunebook(folder.parent, "export", str(folder), *kept, fails=True)
     verified = read_verification(folder)
@@ -163,7 +163,7 @@ def fresh(folder: Path, trial: int, seeds: int = FRESH) -> dict[str, Sequence[fl
 
 
 def tunebook(folder: Path, *arguments: str, fails: bool = False) -> None:
-    """Runs a command there. With `fails` it may exit with 1, as `--verify` does where the figure does not
+    """Run a command there. With `fails` it may exit with 1, as `--verify` does where the figure does not
     hold."""
     command = [sys.executable, "-m", "search", *arguments]
     code = subprocess.run(command, stdout=subprocess.DEVNULL, cwd=folder).returncode

@@ -89,7 +89,7 @@ def page(found: Runs) -> str:
 
 
 def _machines(found: Runs) -> Iterator[str]:
-    """Yields each machine that runs were on, as of its last run, with their sets."""
+    """Yield each machine that runs were on, as of its last run, with their sets."""
     machines = {(each["environment"]["processor"], each["environment"]["gpu"]): each for each in found}
     for machine, last in machines.items():
         sets = {
@@ -146,7 +146,7 @@ def _gained(runs: Runs) -> str:
 
 
 def _different(run: Record) -> list[Record]:
-    """Returns the fresh runs of its best recipe and of the one of the halfway point, once if they are one."""
+    """Return the fresh runs of its best recipe and of the one of the halfway point, once if they are one."""
     halves = [run["fresh"][which] for which in ("best", "halfway")]
     return list({tuple(each["test"]): each for each in halves}.values())
 
@@ -157,31 +157,31 @@ def _mean(run: Record, which: str, part: str) -> float:
 
 
 def halfway(run: Record) -> tuple[float, int] | None:
-    """Returns the best final score when half of the epochs were spent, and its trial; None before any."""
+    """Return the best final score when half of the epochs were spent, and its trial; None before any."""
     steps = [(best, trial) for epochs, best, trial in run["course"] if epochs <= run["epochs"] / 2]
     return steps[-1] if steps else None
 
 
 def _pairs(found: Runs, data: str, ours: str, other: str) -> list[tuple[Record, Record]]:
-    """Returns the runs of two arms on a set that have the same seed."""
+    """Return the runs of two arms on a set that have the same seed."""
     by_seed = {(each["arm"], each["seed"]): each for each in found if each["data"] == data}
     seeds = sorted(seed for arm, seed in by_seed if arm == ours and (other, seed) in by_seed)
     return [(by_seed[ours, seed], by_seed[other, seed]) for seed in seeds]
 
 
 def epochs_to(found: Record, score: float) -> int | None:
-    """Returns after how many epochs a search had a finished trial as good; None where it never had one."""
+    """Return after how many epochs a search had a finished trial as good; None where it never had one."""
     return next((epochs for epochs, best, *_ in found["course"] if best >= score), None)
 
 
 def standard_error(run: Record) -> float:
-    """Returns the standard error of a run's best accuracy, from the number of its validation images."""
+    """Return the standard error of a run's best accuracy, from the number of its validation images."""
     best: float = run["best"]
     return math.sqrt(best * (1.0 - best) / DATA[run["data"]])
 
 
 def _share(ours: Record, other: Record, less: float) -> float:
-    """Returns our epochs to the other's best less so much, over its epochs; infinite if never reached."""
+    """Return our epochs to the other's best less so much, over its epochs; infinite if never reached."""
     reached = epochs_to(ours, other["best"] - less)
     return math.inf if reached is None else reached / other["epochs"]
 

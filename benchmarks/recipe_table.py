@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def wide(random: np.random.Generator) -> dict[str, Any]:
-    """Draws a point of the table's box: what a person writes who knows nothing of the rules."""
+    """Draw a point of the table's box: what a person writes who knows nothing of the rules."""
     sgd = bool(random.random() < 0.5)
     return _complete(
         kind="sgd" if sgd else "adamw",
@@ -74,7 +74,7 @@ def wide(random: np.random.Generator) -> dict[str, Any]:
 
 
 def around_the_rules(random: np.random.Generator) -> dict[str, Any]:
-    """Draws around what the documents say for 4,000 images, 9 epochs and 20,000 parameters."""
+    """Draw around what the documents say for 4,000 images, 9 epochs and 20,000 parameters."""
     sgd = bool(random.random() < 0.7)
     return _complete(
         kind="sgd" if sgd else "adamw",
@@ -89,7 +89,7 @@ def around_the_rules(random: np.random.Generator) -> dict[str, Any]:
 
 
 def curve(values: dict[str, Any], data: DataSet) -> list[list[float]]:
-    """Returns validation accuracy and loss after each epoch; fewer than 9 where the run diverged."""
+    """Return validation accuracy and loss after each epoch; fewer than 9 where the run diverged."""
     run = Run(Recipe().with_values({**BASE, **values}), data=data)
     points = []
     while not run.finished:
@@ -110,7 +110,7 @@ def _complete(
     smoothing: float,
     crop: str,
 ) -> dict[str, Any]:
-    """Returns values by path within the box; those that the kinds lack are left out."""
+    """Return values by path within the box; those that the kinds lack are left out."""
     low, high = (1e-6, 1e-2) if kind == "sgd" else (1e-5, 1.0)
     values: dict[str, Any] = {
         "optimizer.kind": kind,

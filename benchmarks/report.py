@@ -35,17 +35,17 @@ class Slice:
 
     @property
     def rate(self) -> float:
-        """Returns the work per second of wall clock."""
+        """The work per second of wall clock."""
         return self.work / self.wall_seconds
 
     @property
     def thrift(self) -> float:
-        """Returns the work per second of processor time. It is steadier than the rate on a shared machine."""
+        """The work per second of processor time. It is steadier than the rate on a shared machine."""
         return self.work / self.cpu_seconds
 
 
 def environment(threads: int) -> dict[str, Any]:
-    """Returns hardware, versions, commit and load, without which a figure means nothing."""
+    """Return hardware, versions, commit and load, without which a figure means nothing."""
     return {
         "processor": _processor(),
         "cores": os.cpu_count(),
@@ -61,21 +61,21 @@ def environment(threads: int) -> dict[str, Any]:
 
 
 def portable(text: str) -> str:
-    """Returns a command or path as others can use it: without the folders of this machine."""
+    """Return a command or path as others can use it: without the folders of this machine."""
     text = text.replace(f"{Path.cwd()}{os.sep}", "")
     folder = os.environ.get("TUNEBOOK_DATA")
     return text.replace(str(Path(folder).absolute()), "$TUNEBOOK_DATA") if folder else text
 
 
 def refuse_busy_machine(threads: int) -> None:
-    """Ends the benchmark when the load of the last minute would decide the result."""
+    """End the benchmark when the load of the last minute would decide the result."""
     load = os.getloadavg()[0]
     if load > MOST_LOAD_PER_THREAD * max(threads, os.cpu_count() or 1):
         sys.exit(f"load {load:.1f} is too high to measure anything; try again on a quiet machine")
 
 
 def flatness(means: Mapping[int, float], least: int) -> str:
-    """Says whether mean costs by number of trials, of at least so many, are flat."""
+    """Say whether mean costs by number of trials, of at least so many, are flat."""
     means = {size: mean for size, mean in means.items() if size >= least}
     if len(means) < 2:
         return f"no two sizes from {least:,} trials on to compare"
@@ -87,14 +87,14 @@ def flatness(means: Mapping[int, float], least: int) -> str:
 
 
 def timed(work: Callable[[], float]) -> Slice:
-    """Runs `work` once; it returns how much it did."""
+    """Run `work` once; it returns how much it did."""
     wall, cpu = time.perf_counter(), time.process_time()
     done = work()
     return Slice(done, time.perf_counter() - wall, time.process_time() - cpu)
 
 
 def in_rounds(arms: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, list[Slice]]:
-    """Runs each arm once a round, in rotating order (A B C, B C A, ...), after one warm-up round."""
+    """Run each arm once a round, in rotating order (A B C, B C A, ...), after one warm-up round."""
     names = list(arms)
     for name in names:
         arms[name]()
@@ -109,13 +109,13 @@ def in_rounds(arms: Mapping[str, Callable[[], float]], rounds: int) -> dict[str,
 def ratio(
     ours: Sequence[Slice], theirs: Sequence[Slice], figure: Callable[[Slice], float]
 ) -> dict[str, float]:
-    """Returns our figure over theirs, round by round: median, least and most."""
+    """Return our figure over theirs, round by round: median, least and most."""
     ratios = [figure(a) / figure(b) for a, b in zip(ours, theirs, strict=True)]
     return {"median": statistics.median(ratios), "min": min(ratios), "max": max(ratios), "n": len(ratios)}
 
 
 def write(name: str, record: Mapping[str, Any], page: str) -> None:
-    """Writes a result as JSON and as a page of Markdown under benchmarks/results/."""
+    """Write a result as JSON and as a page of Markdown under benchmarks/results/."""
     RESULTS.mkdir(parents=True, exist_ok=True)
     (RESULTS / f"{name}.json").write_text(json.dumps(record, indent=2) + "\n")
     (RESULTS / f"{name}.md").write_text(page)
@@ -127,7 +127,7 @@ def measure_missing(
     runs: Iterable[tuple[dict[str, Any], Callable[[], dict[str, Any]]]],
     page: Callable[[Sequence[dict[str, Any]], dict[str, Any]], str],
 ) -> None:
-    """Measures each setting that a result does not have yet, and writes the result after each, so that it may
+    """Measure each setting that a result does not have yet, and write the result after each, so that it may
     be stopped at any time."""
     file = RESULTS / f"{name}.json"
     found = json.loads(file.read_text())["runs"] if file.exists() else []
@@ -140,7 +140,7 @@ def measure_missing(
 
 
 def described(environment: Mapping[str, Any]) -> str:
-    """Returns the environment as the last paragraph of a page."""
+    """Return the environment as the last paragraph of a page."""
     versions = ", ".join(f"{name} {version}" for name, version in environment["versions"].items())
     return (
         f"{environment['processor']}, {environment['cores']} cores, {environment['threads']} thread(s)"
@@ -158,7 +158,7 @@ def plain(slices: Mapping[str, Sequence[Slice]]) -> dict[str, list[dict[str, flo
 
 
 def _versions() -> Iterator[tuple[str, str]]:
-    """Yields the versions of what is installed: a machine that only trains need not have what searches."""
+    """Yield the versions of what is installed: a machine that only trains need not have what searches."""
     for name in PACKAGES:
         with suppress(metadata.PackageNotFoundError):
             yield name, metadata.version(name)
@@ -172,7 +172,7 @@ def _processor() -> str:
 
 
 def _gpu() -> str | None:
-    """Returns the name of the first GPU that torch may use."""
+    """Return the name of the first GPU that torch may use."""
     import torch
 
     return torch.cuda.get_device_name() if torch.cuda.is_available() else None
@@ -185,7 +185,7 @@ def _bytecode_compiled() -> bool:
 
 
 def _commit() -> str:
-    """Returns the commit, with `-dirty` if any file but the results was changed since."""
+    """Return the commit, with `-dirty` if any file but the results was changed since."""
     hash_of_head = _git("rev-parse", "--short=12", "HEAD")
     changed = _git("status", "--porcelain", "--untracked-files=no", "--", ":/", ":!results")
     return f"{hash_of_head or 'unknown'}{'-dirty' if changed else ''}"

@@ -56,7 +56,7 @@ class Way(NamedTuple):
 
 
 def content(seed: int = 0) -> Content:
-    """Returns invented trials: curves rise to an end that depends on the first two fields."""
+    """Return invented trials: curves rise to an end that depends on the first two fields."""
     luck = np.random.default_rng(seed)
     values = luck.random((TRIALS, FIELDS))
     ends = 0.9 - 0.6 * np.abs(values[:, 0] - 0.5) - 0.1 * values[:, 1] + luck.normal(0, 0.02, TRIALS)
@@ -215,7 +215,7 @@ def _page(body: str) -> str:
 
 
 def measure(way: Way, browser: Browser, folder: Path, rounds: int) -> dict[str, Any]:
-    """Returns the bytes of a way's page, and the seconds of each round."""
+    """Return the bytes of a way's page, and the seconds of each round."""
     found, writing, drawing, hovering = content(), [], [], []
     file = folder / "page.html"
     for _ in range(rounds):
@@ -261,7 +261,7 @@ def _hover_seconds(page: Page, way: Way) -> float:
 
 
 def page_of(runs: dict[str, dict[str, Any]], rounds: int, where: dict[str, Any]) -> str:
-    """Returns the results as Markdown."""
+    """Return the results as Markdown."""
     lines = [
         "# Ways to draw the report",
         "",
@@ -281,7 +281,7 @@ def page_of(runs: dict[str, dict[str, Any]], rounds: int, where: dict[str, Any])
 
 
 def spread(seconds: Sequence[float]) -> str:
-    """Returns the median of measured seconds, with the least and the most."""
+    """Return the median of measured seconds, with the least and the most."""
     return f"{statistics.median(seconds):.2f} ({min(seconds):.2f} to {max(seconds):.2f})"
 
 

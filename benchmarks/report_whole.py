@@ -40,14 +40,14 @@ KINDS: Mapping[str, dict[str, Any]] = {
 
 
 def landscape(at: Mapping[str, float], luck: random.Random) -> Run:
-    """Makes trials the better, the nearer their values are to the middle of their ranges."""
+    """Make trials the better, the nearer their values are to the middle of their ranges."""
     lost = statistics.fmean(abs(each - 0.5) for each in at.values()) if at else 0.0
     accuracy = 0.98 - 0.5 * lost + luck.gauss(0.0, 0.01)
     return Run(accuracy, accuracy + 0.01, diverges=luck.random() < 0.02)
 
 
 def answers(trial: int) -> Answers:
-    """Returns scores of ten classes, and as many mistakes as a report has."""
+    """Return scores of ten classes, and as many mistakes as a report has."""
     draws, confusion = np.random.default_rng(0), np.full((CLASSES, CLASSES), 3).tolist()
     true, predicted = np.indices((CLASSES, CLASSES)).reshape(2, -1)
     pixels = draws.integers(0, 256, (WORST, 3, THUMBNAIL_PIXELS, THUMBNAIL_PIXELS), dtype=np.uint8)
@@ -66,7 +66,7 @@ def answers(trial: int) -> Answers:
 
 
 def measure(kind: str, browser: Browser, rounds: int) -> dict[str, Any]:
-    """Returns the bytes of one kind of search's page, and the seconds of each round."""
+    """Return the bytes of one kind of search's page, and the seconds of each round."""
     with tempfile.TemporaryDirectory() as storage:
         folder = planted(Path(storage), landscape, sampler__kind="random", **KINDS[kind])
         began = time.process_time()
@@ -87,7 +87,7 @@ def measure(kind: str, browser: Browser, rounds: int) -> dict[str, Any]:
 
 
 def page_of(runs: Mapping[str, dict[str, Any]], rounds: int, where: Mapping[str, Any]) -> str:
-    """Returns the results as Markdown."""
+    """Return the results as Markdown."""
     lines = [
         "# The whole report",
         "",

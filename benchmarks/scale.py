@@ -114,7 +114,7 @@ class Costs:
     _seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     def timed(self, part: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        """Returns the call, which adds its thread's seconds to a part."""
+        """Return the call, which adds its thread's seconds to a part."""
 
         def and_time(*arguments: Any, **named: Any) -> Any:
             began = time.thread_time()
@@ -126,12 +126,12 @@ class Costs:
         return and_time
 
     def mark(self, trial: int) -> None:
-        """Remembers what was spent before this trial, if it is asked for."""
+        """Remember what was spent before this trial, if it is asked for."""
         if trial in self.marked and trial not in self.marks:
             self.marks[trial] = self.now()
 
     def now(self) -> Mark:
-        """Returns what was spent so far."""
+        """Return what was spent so far."""
         return Mark(self.results, {**self._seconds, **self.others()}, resident_bytes())
 
 
@@ -162,7 +162,7 @@ class SparinglyAsked(Sampler):
 
 
 def measured(arm: Arm, trials: int, seed: int, folder: Path) -> dict[str, Any]:
-    """Returns the figures of one search."""
+    """Return the figures of one search."""
     study: dict[str, Any] = {"seed": seed, "sampler": {"kind": arm.sampler}}
     study["scheduler"] = {"kind": "asha", "rungs": RUNGS}
     with database(arm.store, folder) as uri:
@@ -187,7 +187,7 @@ def measured(arm: Arm, trials: int, seed: int, folder: Path) -> dict[str, Any]:
 
 
 def _apart(seconds: dict[str, float]) -> dict[str, float]:
-    """Returns the seconds by part, each without those of the parts inside it."""
+    """Return the seconds by part, each without those of the parts inside it."""
     seconds["ledger"] -= seconds.get("sampler", 0.0) + seconds["journal"]
     if (driver := seconds.pop("driver", None)) is not None:
         seconds["ray"] = driver - sum(seconds.values())
@@ -195,7 +195,7 @@ def _apart(seconds: dict[str, float]) -> dict[str, float]:
 
 
 def timed_ledger(prepared: Prepared, journal: Journal, costs: Costs, asked_from: int) -> Ledger:
-    """Returns the ledger of a search whose calls are timed, and those that it makes."""
+    """Return the ledger of a search whose calls are timed, and those that it makes."""
     study, direction = prepared.study, prepared.study.objective.direction
     sampler = SparinglyAsked(
         make_sampler(prepared.space, study.sampler.kind, study.seed, direction),
@@ -235,13 +235,13 @@ def _time(owner: object, costs: Costs, part: str, names: Sequence[str]) -> None:
 
 
 def followers_of(prepared: Prepared) -> list[Consumer]:
-    """Returns who follows the journal of a search in threads of the driver."""
+    """Return who follows the journal of a search in threads of the driver."""
     home, study = prepared.home, prepared.study
     return [tracker_of(home, study), Mirror(home.folder, study, prepared.space)]
 
 
 def simulate(ledger: Ledger, costs: Costs, followers: Sequence[Consumer], seed: int) -> None:
-    """Runs a search with made-up scores, its trials in turn, and its followers beside it."""
+    """Run a search with made-up scores, its trials in turn, and its followers beside it."""
     luck, running = random.Random(seed), list[int]()
     for follower in followers:
         follower.start()
@@ -261,14 +261,14 @@ def simulate(ledger: Ledger, costs: Costs, followers: Sequence[Consumer], seed: 
 
 
 def catch_up(followers: Sequence[Consumer]) -> None:
-    """Waits until all that was journaled is delivered."""
+    """Wait until all that was journaled is delivered."""
     for follower in followers:
         if not (backlog := follower.catch_up(120.0)).complete:
             sys.exit(f"not all was delivered: {backlog}")
 
 
 def run_on_ray(prepared: Prepared, hardware: Hardware, ledger: Ledger, costs: Costs) -> None:
-    """Runs a search whose trials are real processes that do nothing, with the live view."""
+    """Run a search whose trials are real processes that do nothing, with the live view."""
     view = LiveView(prepared.study, prepared.pruning, prepared.final, 2, prepared.home.folder)
     update = costs.timed("view", view.update)
     with local_ray(hardware, StopSwitch()):
@@ -276,12 +276,12 @@ def run_on_ray(prepared: Prepared, hardware: Hardware, ledger: Ledger, costs: Co
 
 
 def driver_seconds() -> dict[str, float]:
-    """Returns the processor seconds of all threads of this process."""
+    """Return the processor seconds of all threads of this process."""
     return {"driver": time.process_time()}
 
 
 def thread_seconds() -> dict[str, float]:
-    """Returns the processor seconds of the followers' threads."""
+    """Return the processor seconds of the followers' threads."""
     return {
         THREADS[each.name]: time.clock_gettime(time.pthread_getcpuclockid(each.ident))
         for each in threading.enumerate()
@@ -290,13 +290,13 @@ def thread_seconds() -> dict[str, float]:
 
 
 def resident_bytes() -> int:
-    """Returns the memory that this process has, without what was swapped out."""
+    """Return the memory that this process has, without what was swapped out."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 @contextmanager
 def database(store: str | None, folder: Path) -> Iterator[str | None]:
-    """Gives the URI of an empty database for MLflow."""
+    """Give the URI of an empty database for MLflow."""
     if store == "postgresql":
         from tests.integration.postgresql_server import postgresql_server
 
@@ -307,7 +307,7 @@ def database(store: str | None, folder: Path) -> Iterator[str | None]:
 
 
 def runs(arms: Sequence[Arm], sizes: Sequence[int]) -> Iterator[Run]:
-    """Yields each search that is to be measured, the quickest first, with what measures it."""
+    """Yield each search that is to be measured, the quickest first, with what measures it."""
     for size in sizes:
         for arm in arms:
             alone = arm.store is None and not arm.ray
@@ -319,7 +319,7 @@ def runs(arms: Sequence[Arm], sizes: Sequence[int]) -> Iterator[Run]:
 
 
 def in_own_process(arm: Arm, trials: int, seed: int) -> dict[str, Any]:
-    """Returns the figures of a search in a process of its own."""
+    """Return the figures of a search in a process of its own."""
     command = [sys.executable, __file__, "--one", arm.name, str(trials), str(seed)]
     single = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(command, env={**os.environ, **single}, check=True, stdout=subprocess.PIPE)

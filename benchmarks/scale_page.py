@@ -20,7 +20,7 @@ Searches = Sequence[Mapping[str, Any]]
 
 
 def page(runs: Searches, where: Mapping[str, Any], last: int) -> str:
-    """Returns the tables of all arms: what a result costs at each size, by part, and whether that is flat."""
+    """Return the tables of all arms: what a result costs at each size, by part, and whether that is flat."""
     arms = {name: _by_size(runs, name) for name in dict.fromkeys(run["setting"]["arm"] for run in runs)}
     tables = "\n".join(_arm(name, sizes) for name, sizes in arms.items())
     loads = [run["load"] for run in runs]
@@ -61,7 +61,7 @@ def _row(size: int, searches: Searches, parts: Sequence[str]) -> str:
 
 
 def _mean(searches: Searches, parts: Sequence[str] | None = None) -> float:
-    """Returns the mean seconds a result, of some parts or all."""
+    """Return the mean seconds a result, of some parts or all."""
     found: float = statistics.mean(
         sum(seconds for part, seconds in each["seconds"].items() if parts is None or part in parts)
         for each in searches
@@ -70,7 +70,7 @@ def _mean(searches: Searches, parts: Sequence[str] | None = None) -> float:
 
 
 def _whole(arms: Mapping[str, Mapping[int, Searches]]) -> str:
-    """Returns what all that the driver of a usual search does costs, where every arm has a size; beyond
+    """Return what all that the driver of a usual search does costs, where every arm has a size; beyond
     that, Ray's part is that of its largest search."""
     if not all(name in arms for name in WHOLE_DRIVER):
         return ""

@@ -86,7 +86,7 @@ def main() -> None:
 def finished(
     jobs: list[Job], settings: Settings, runs_file: Path, processes: int
 ) -> dict[Job, dict[str, Any]]:
-    """Returns every job's result; what the file lacks is run now and written there."""
+    """Return every job's result; what the file lacks is run now and written there."""
     done = dict(_read_runs(runs_file))
     wanted = [job for job in jobs if job not in done]
     print(f"{len(jobs) - len(wanted)} runs kept in {runs_file}, {len(wanted)} to do", file=sys.stderr)
@@ -102,7 +102,7 @@ def finished(
 
 
 def searched(job: Job, settings: Settings) -> dict[str, Any]:
-    """Runs one search; returns its result as plain data."""
+    """Run one search; return its result as plain data."""
     began = _cpu_seconds()
     found = asdict(run(arm_of(job.arm), job.task, job.seed, settings))
     best = [list(each) for each in found["best"]]  # as it is read back
@@ -112,7 +112,7 @@ def searched(job: Job, settings: Settings) -> dict[str, Any]:
 def regrets(
     jobs: list[Job], runs: Mapping[Job, dict[str, Any]], settings: Settings, shares: Array
 ) -> dict[str, dict[str, Array]]:
-    """Returns the regret at each share of the budget, by arm and task, one run a row.
+    """Return the regret at each share of the budget, by arm and task, one run a row.
 
     The best score known of a task is that of its rows or even draws, or of any search here that beat it.
     """
@@ -146,12 +146,12 @@ def _run_all(jobs: list[Job], settings: Settings, processes: int) -> Iterator[tu
 
 
 def _cpu_seconds() -> float:
-    """Returns the processor seconds of this process and of its children that have ended."""
+    """Return the processor seconds of this process and of its children that have ended."""
     return sum(os.times()[:4])
 
 
 def _read_runs(path: Path) -> Iterator[tuple[Job, dict[str, Any]]]:
-    """Yields what the file holds, without lines that were cut short."""
+    """Yield what the file holds, without lines that were cut short."""
     for line in path.read_text().splitlines() if path.exists() else ():
         with suppress(json.JSONDecodeError):
             *job, result = json.loads(line)

@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def _run(name: str, seed: int) -> dict[str, Any]:
-    """Runs one search to its end; returns its results and the exported recipe's score on the test part."""
+    """Run one search to its end; return its results and the exported recipe's score on the test part."""
     with tempfile.TemporaryDirectory() as storage:
         flags = ["--storage", storage, "--name", name, "--set", f"seed={seed}"]
         began = time.perf_counter()

@@ -117,7 +117,7 @@ def main() -> None:
 
 
 def _begun(options: argparse.Namespace) -> dict[str, Any]:
-    """Returns what an earlier call has measured, which is not measured again."""
+    """Return what an earlier call has measured, which is not measured again."""
     file = RESULTS / f"{options.name}.json"
     earlier = json.loads(file.read_text()) if file.exists() else {"rates": {}, "runs": []}
     return {**earlier, "environment": environment(1)}
@@ -147,7 +147,7 @@ def page(tree: dict[str, Any], options: argparse.Namespace) -> str:
 
 
 def _cells(runs: Sequence[dict[str, Any]], name: str, arm: str, seeds: int) -> str:
-    """Returns the score of an arm, and its gain over the base; with so few seeds as there are."""
+    """Return the score of an arm, and its gain over the base; with so few seeds as there are."""
     ours, base = (
         {
             each["seed"]: 100 * each["test"][which]
@@ -179,7 +179,7 @@ def _deviation(numbers: Sequence[float]) -> float:
 
 
 def _best_rates(recipes: dict[str, Recipe], pool: Pool) -> dict[str, dict[str, float]]:
-    """Returns the rate with the best score on validation, from weights and from scratch, by another seed."""
+    """Return the rate with the best score on validation, from weights and from scratch, by another seed."""
     starts: dict[str, dict[str, Any]] = {"weights": {}, "scratch": {"model.weights": None}}
     keys = [(name, start, rate) for name in recipes for start in starts for rate in RATES]
     jobs = [

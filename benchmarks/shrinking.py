@@ -89,7 +89,7 @@ def settings() -> Iterator[dict[str, Any]]:
 
 
 def measured(setting: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
-    """Returns test accuracies by network, and costs where the setting is that of the command."""
+    """Return test accuracies by network, and costs where the setting is that of the command."""
     known = whole(setting, options)
     if (setting["ranking"], setting["lr_factor"]) == (RANKING, LR_FACTOR):
         return as_the_command(known, setting["share"])
@@ -111,7 +111,7 @@ def measured(setting: dict[str, Any], options: argparse.Namespace) -> dict[str, 
 
 
 def whole(setting: dict[str, Any], options: argparse.Namespace) -> Trained:
-    """Returns the network that is pruned, trained unless an earlier run left it."""
+    """Return the network that is pruned, trained unless an earlier run left it."""
     folder = folder_of(setting, options)
     path = {} if setting["data"] == "digits" else {"data.path": str(options.data / setting["data"])}
     if not (folder / MODEL_FILE).is_file():
@@ -121,7 +121,7 @@ def whole(setting: dict[str, Any], options: argparse.Namespace) -> Trained:
 
 
 def folder_of(setting: dict[str, Any], options: argparse.Namespace) -> Path:
-    """Returns the folder of the network that is pruned."""
+    """Return the folder of the network that is pruned."""
     folder: Path = options.work / f"{setting['data']}-{setting['seed']}"
     return folder
 
@@ -141,7 +141,7 @@ def as_the_command(known: Trained, share: float) -> dict[str, Any]:
 
 
 def page(runs: Runs, where: dict[str, Any]) -> str:
-    """Returns the results as a page of Markdown."""
+    """Return the results as a page of Markdown."""
     lines = [
         "# Pruned networks",
         "",
@@ -223,7 +223,7 @@ def _latency(run: dict[str, Any], batch: str) -> float:
 
 
 def with_interval(gains: Sequence[float]) -> str:
-    """Returns the mean of differences, with its interval where it is of two or three."""
+    """Return the mean of differences, with its interval where it is of two or three."""
     mean = statistics.mean(gains)
     if len(gains) not in STUDENT:
         return f"{mean:+.1f}"

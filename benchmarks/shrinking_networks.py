@@ -66,7 +66,7 @@ def settings() -> Iterator[dict[str, Any]]:
 
 
 def measured(setting: dict[str, Any]) -> dict[str, Any]:
-    """Returns the share of the operations that is left, or why none; or latencies by step, in turns."""
+    """Return the share of the operations that is left, or why none; or latencies by step, in turns."""
     torch.manual_seed(0)
     values = {"model": {"kind": setting["library"], "name": setting["network"]}, "precision.kind": "fp32"}
     recipe = Recipe().with_values(values)
@@ -84,7 +84,7 @@ def measured(setting: dict[str, Any]) -> dict[str, Any]:
 
 
 def lines(runs: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Yields what was found, as Markdown."""
+    """Yield what was found, as Markdown."""
     of_networks = [each for each in runs if "network" in each["setting"]]
     tried = [each for each in of_networks if "time" not in each["setting"]]
     yield from (f"## Networks, to {SHARE:g} of their operations at {SHAPE[1]} px", "")

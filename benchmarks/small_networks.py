@@ -59,7 +59,7 @@ MakeData = Callable[[], DataSet]
 def small(
     options: argparse.Namespace, device: torch.device, make_data: MakeData
 ) -> tuple[dict[str, Any], str]:
-    """Returns what each network's arms measured, and a page of it."""
+    """Return what each network's arms measured, and a page of it."""
     record, rows = {}, []
     for name, network in NETWORKS.items():
         base = {**network, "loop.batch_size": options.batch or 128}
@@ -123,7 +123,7 @@ def _repeated(step: Callable[[], None], recipe: Recipe, data: DataSet) -> Callab
 
 
 def captured(step: Callable[[], None]) -> Callable[[], None]:
-    """Returns a step that replays what one step launched (torch's notes on CUDA graphs)."""
+    """Return a step that replays what one step launched (torch's notes on CUDA graphs)."""
     torch.set_autocast_cache_enabled(False)  # weights cast once, before the capture, would never change
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
@@ -139,7 +139,7 @@ def captured(step: Callable[[], None]) -> Callable[[], None]:
 
 
 def _together(values: dict[str, Any], make_data: MakeData, options: argparse.Namespace) -> list[float]:
-    """Returns the images a second of several processes, in each of as many epochs as there are rounds."""
+    """Return the images a second of several processes, in each of as many epochs as there are rounds."""
     context = multiprocessing.get_context("spawn")
     start, answers = context.Barrier(options.processes), context.Queue()
     arguments = (values, make_data, options.device, options.rounds, start, answers)

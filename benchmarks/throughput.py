@@ -113,7 +113,7 @@ def main() -> None:
 
 
 def steps(data: DataSet, options: argparse.Namespace) -> tuple[dict[str, Any], str]:
-    """Compares Run with loops that do the same work on the same batches."""
+    """Compare Run with loops that do the same work on the same batches."""
     recipe = make_recipe({})
     arms = {
         "Run": our_run(recipe, data, CPU),
@@ -134,7 +134,7 @@ def steps(data: DataSet, options: argparse.Namespace) -> tuple[dict[str, Any], s
 
 
 def loaders(data: DataSet, options: argparse.Namespace) -> tuple[dict[str, Any], str]:
-    """Compares batches alone, then whole epochs, from memory and through a DataLoader."""
+    """Compare batches alone, then whole epochs, from memory and through a DataLoader."""
     recipe = make_recipe(AUGMENTED)
     rounds = max(3, options.rounds // 4)
     alone = in_rounds(
@@ -186,7 +186,7 @@ def v2_batches(data: DataSet, workers: int) -> Epoch:
 
 
 def techniques(data: DataSet, options: argparse.Namespace) -> tuple[dict[str, Any], str]:
-    """Measures an epoch's time with each technique over an epoch's without."""
+    """Measure an epoch's time with each technique over an epoch's without."""
     rounds = max(3, options.rounds // 4)
     figures = {}
     for name, values in TECHNIQUES.items():
@@ -208,7 +208,7 @@ def techniques(data: DataSet, options: argparse.Namespace) -> tuple[dict[str, An
 
 
 def frozen(_: DataSet, options: argparse.Namespace) -> tuple[dict[str, Any], str]:
-    """Compares epochs of the head alone with remembered features, with features computed anew in each epoch,
+    """Compare epochs of the head alone with remembered features, with features computed anew in each epoch,
     and epochs of all layers."""
     data = photographs()
     values = {
@@ -236,7 +236,7 @@ def frozen(_: DataSet, options: argparse.Namespace) -> tuple[dict[str, Any], str
 
 
 def photographs() -> DataSet:
-    """Returns noise in the form of 640 small photographs, a fifth of which validate."""
+    """Return noise in the form of 640 small photographs, a fifth of which validate."""
     generator = np.random.default_rng(0)
     images = generator.integers(0, 256, (640, 64, 64, 3), dtype=np.uint8)
     labels = np.arange(640, dtype=np.int64) % CLASSES
@@ -247,7 +247,7 @@ def photographs() -> DataSet:
 
 
 def make_recipe(values: dict[str, Any]) -> Recipe:
-    """Returns a recipe of ResNet-8 in fp32, without augmentation except what `values` set."""
+    """Return a recipe of ResNet-8 in fp32, without augmentation except what `values` set."""
     plainly: dict[str, Any] = {
         "augmentation.crop.kind": "none",
         "augmentation.flip_probability": 0.5 if "augmentation.masking.kind" in values else 0.0,
@@ -261,7 +261,7 @@ def make_recipe(values: dict[str, Any]) -> Recipe:
 
 
 def images_of(options: argparse.Namespace) -> DataSet:
-    """Returns so many training images, which may be flipped, and two of each class to validate on."""
+    """Return so many training images, which may be flipped, and two of each class to validate on."""
     if options.data is None:
         generator = np.random.default_rng(0)
         images = generator.integers(0, 256, (options.images + 20, 28, 28), dtype=np.uint8)
@@ -286,7 +286,7 @@ def images_of(options: argparse.Namespace) -> DataSet:
 def _compared(
     title: str, ours: str, slices: dict[str, list[Slice]], about: str
 ) -> tuple[dict[str, Any], str]:
-    """Returns the rates of all arms, and the ratio of one to each other one, as data and as a page."""
+    """Return the rates of all arms, and the ratio of one to each other one, as data and as a page."""
     compare = partial(ratio, slices[ours])
     figures = {
         name: {

@@ -65,7 +65,7 @@ class Setting:
 
 
 def settings() -> Iterator[Setting]:
-    """Yields all runs, the most telling first."""
+    """Yield all runs, the most telling first."""
     for data, images in SIZES:
         for optimizer, rates in RATES.items():
             yield from (Setting(data, images, optimizer, rate) for rate in rates)
@@ -113,7 +113,7 @@ def loaded(name: str, folder: Path) -> TuningSet:
 
 
 def trained(setting: Setting, options: argparse.Namespace) -> dict[str, float]:
-    """Returns the accuracy on test images after a run; 0 for a loss that is not finite."""
+    """Return the accuracy on test images after a run; 0 for a loss that is not finite."""
     torch.manual_seed(setting.seed)
     data = loaded(setting.data, options.data)
     network: Any = timm.create_model(LITE0)
@@ -221,7 +221,7 @@ def _cropped(images: Tensor, generator: torch.Generator, mirrored: bool) -> Tens
 
 
 def page(runs: Sequence[dict[str, Any]], where: dict[str, Any]) -> str:
-    """Returns the results as a page of Markdown."""
+    """Return the results as a page of Markdown."""
     found = {Setting(**each["setting"]): each["accuracy"] for each in runs}
     lines = [
         "# Rates for pretrained weights",

@@ -44,7 +44,7 @@ class TuningSet:
 
 
 def make_set(name: str, folder: Path) -> TuningSet:
-    """Returns the set of this name, one of SETS."""
+    """Return the set of this name, one of SETS."""
     return SETS[name](folder)
 
 
@@ -61,7 +61,7 @@ def _photographs(folder: Path) -> TuningSet:
 
 
 def photographs(folder: Path, count: int, side: int = SIDE) -> tuple[Images, Labels]:
-    """Returns so many of CIFAR-10's training images, in random order, and their labels."""
+    """Return so many of CIFAR-10's training images, in random order, and their labels."""
     names, contents = [], []
     with tarfile.open(folder / "cifar10-jpg.tar.xz") as archive:
         for member in archive:
@@ -94,7 +94,7 @@ def _nuclei(folder: Path) -> TuningSet:
 
 
 def nuclei_squares(folder: Path, random: np.random.Generator) -> tuple[Images, Labels, Labels]:
-    """Returns squares of microscope images, their labels, and the number of the image that each is from."""
+    """Return squares of microscope images, their labels, and the number of the image that each is from."""
     images, labels, numbers = [], [], []
     for number, file in enumerate(sorted((folder / "nuclei" / "images").iterdir())):
         pixels = np.asarray(Image.open(file).convert("RGB"))
@@ -111,7 +111,7 @@ def nuclei_squares(folder: Path, random: np.random.Generator) -> tuple[Images, L
 
 
 def write_parts(made: TuningSet, file: Path, *, train: int) -> None:
-    """Writes the first images of the training part, and the test part in two: a third of it validates.
+    """Write the first images of the training part, and the test part in two: a third of it validates.
 
     So training, validation and test squares of `nuclei` come from different microscope images.
     """

@@ -83,7 +83,7 @@ def main() -> None:
 
 
 def simulated_verdicts(kind: SamplerKind, trials: int, seeds: range, gain: Gain) -> Iterator[Rules]:
-    """Yields the verdicts of each simulated search, by rule."""
+    """Yield the verdicts of each simulated search, by rule."""
     space = space_of_rules()
     for seed in seeds:
         yield {each.rule: each for each in judge(space, search(space, kind, trials, seed, gain)).rules}
@@ -112,7 +112,7 @@ def planting(kind: SamplerKind, trials: int, size: float, chosen: Collection[str
 
 
 def powers(trials: int, count: int) -> Iterator[Power]:
-    """Yields how often a rule that alone matters is found, by the size of its effect."""
+    """Yield how often a rule that alone matters is found, by the size of its effect."""
     cells = [_Cell.of(trials, count, rule, size) for rule in PLANTED for size in ALONE]
     for low, high in BANDS:
         inside = [each for each in cells if len(each.verdicts) >= LEAST_TESTED and low <= each.effect < high]
@@ -137,13 +137,13 @@ class _Cell:
 
     @property
     def effect(self) -> float:
-        """Returns the mean effect in places of 100; above 0 it points the right way."""
+        """The mean effect in places of 100; above 0 it points the right way."""
         mean = fmean(each.effect for each in self.verdicts if each.effect is not None)
         return mean if self.right == "supported" else -mean
 
 
 def real(worth: Worth, trials: int) -> Real:
-    """Counts the verdicts on priors of known worth, from curves that were trained."""
+    """Count the verdicts on priors of known worth, from curves that were trained."""
     chosen = task("fashion-mnist")
     found = []
     for seed in range(REAL_SEARCHES):
@@ -157,7 +157,7 @@ def real(worth: Worth, trials: int) -> Real:
 
 
 def _summary(drawn: Sequence[Trained], chosen: SearchTask) -> Summary:
-    """Returns the summary of trials without pruning, to be compared at the first rung and at the end."""
+    """Return the summary of trials without pruning, to be compared at the first rung and at the end."""
     trials = tuple(
         Trial(
             id=number,
@@ -175,7 +175,7 @@ def _summary(drawn: Sequence[Trained], chosen: SearchTask) -> Summary:
 
 
 def _counted(found: Sequence[Rules]) -> tuple[int, int, int]:
-    """Returns how many rules were tested, supported and contradicted, over all searches."""
+    """Return how many rules were tested, supported and contradicted, over all searches."""
     words = [each.word for rules in found for each in rules.values() if each.effect is not None]
     return len(words), words.count("supported"), words.count("contradicted")
 
@@ -189,7 +189,7 @@ def _clear(rules: Rules) -> int:
 
 
 def _error(values: Sequence[float]) -> float:
-    """Returns the standard error of the mean of these values."""
+    """Return the standard error of the mean of these values."""
     return stdev(values) / math.sqrt(len(values))
 
 

@@ -22,13 +22,13 @@ from trainable.training.run import Run
 
 
 def my_images() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Returns 1,797 handwritten digits as grey images, uint8 [N, 8, 8], with their labels [N] from 0 to 9."""
+    """Return 1,797 handwritten digits as grey images, uint8 [N, 8, 8], with their labels [N] from 0 to 9."""
     images, labels = load_digits(return_X_y=True)
     return (images.reshape(-1, 8, 8) * 255 / 16).astype(np.uint8), labels.astype(np.int64)
 
 
 def my_network() -> nn.Module:
-    """Returns a network that turns images [B, 1, 8, 8] into logits [B, 10]."""
+    """Return a network that turns images [B, 1, 8, 8] into logits [B, 10]."""
     return nn.Sequential(
         nn.Conv2d(1, 32, kernel_size=3, padding=1, bias=False),
         nn.BatchNorm2d(32),
@@ -54,7 +54,7 @@ def my_recipe(epochs: int = 10) -> Recipe:
 
 
 def look_first(seconds: float = 20.0) -> list[Finding]:
-    """Finds what is wrong with the images, the network or its gradients, before hours are spent."""
+    """Find what is wrong with the images, the network or its gradients, before hours are spent."""
     images, network = from_arrays(my_images()), my_network()
     findings = check(my_recipe(), data=images, model=network, debug=["gradcheck"], seconds=seconds)
     for each in findings:
@@ -64,7 +64,7 @@ def look_first(seconds: float = 20.0) -> list[Finding]:
 
 
 def train(epochs: int = 10) -> tuple[EpochResult, dict[str, float]]:
-    """Returns the last epoch's numbers, and the scores on the test part, which training never sees."""
+    """Return the last epoch's numbers, and the scores on the test part, which training never sees."""
     run = Run(my_recipe(epochs), data=from_arrays(my_images()), model=my_network())
     while not run.finished:
         result = run.step()

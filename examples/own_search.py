@@ -25,7 +25,7 @@ DEPTH, WIDTH = "model.arguments.depth", "model.arguments.width"
 
 
 def build_model(classes: int, channels: int, depth: int = 2, width: int = 32) -> nn.Module:
-    """Returns a network that turns images [B, channels, H, W] into logits [B, classes]."""
+    """Return a network that turns images [B, channels, H, W] into logits [B, classes]."""
     sides = [channels] + [width] * depth
     blocks = [
         nn.Sequential(nn.Conv2d(before, after, 3, padding=1), nn.BatchNorm2d(after), nn.ReLU())
@@ -35,13 +35,13 @@ def build_model(classes: int, channels: int, depth: int = 2, width: int = 32) ->
 
 
 def make_data() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Returns 1,797 handwritten digits, uint8 [N, 8, 8], with their labels [N]."""
+    """Return 1,797 handwritten digits, uint8 [N, 8, 8], with their labels [N]."""
     images, labels = load_digits(return_X_y=True)
     return (images.reshape(-1, 8, 8) * 255 / 16).astype(np.uint8), labels.astype(np.int64)
 
 
 def run(trials: int = 8, epochs: int = 10) -> Search:
-    """Returns the search when it is finished; its best recipe is `best.yaml` in its folder."""
+    """Return the search when it is finished; its best recipe is `best.yaml` in its folder."""
     return search(
         {"name": "own-digits", "budget": {"trials": trials, "epochs": epochs}},
         model=build_model,
@@ -51,7 +51,7 @@ def run(trials: int = 8, epochs: int = 10) -> Search:
 
 
 def train_best(found: Search, out: str) -> float:
-    """Trains the best recipe again, with the same functions, and returns its score on the test part."""
+    """Train the best recipe again, with the same functions, and return its score on the test part."""
     best = read_recipe(found.folder / "best.yaml")
     outcome = train(best, model=build_model, data=make_data, out=out, test=True)
     return float(outcome.scores()["test_accuracy"])

@@ -13,7 +13,7 @@ __all__ = ["SearchFailed", "extend", "search"]
 
 
 def __getattr__(name: str) -> object:
-    """Imports what is asked for when it is: the command line imports this package, too, and is fast."""
+    """Import what is asked for when it is: the command line imports this package, too, and is fast."""
     if name in __all__:
         from search import from_python
 

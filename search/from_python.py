@@ -118,7 +118,7 @@ def _check_thread(called: str) -> None:
 
 
 def _returned(ended: Closing, address: str) -> Search:
-    """Returns the search at an address, unless the driver ended otherwise than finished."""
+    """Return the search at an address, unless the driver ended otherwise than finished."""
     from search.results.search import Search
 
     found = Search(address)

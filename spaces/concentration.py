@@ -15,7 +15,7 @@ DRAWS, POINTS = 64, 64
 
 
 def concentration(space: Space) -> float:
-    """Returns the number of bits by which the priors narrow the space; 0 if every prior is uniform.
+    """Return the number of bits by which the priors narrow the space; 0 if every prior is uniform.
 
     This is the relative entropy of draws from the priors to uniform draws: 3 bits mean that trials lie as
     close together as if the space were an eighth of its size. A prior may depend on values drawn before it,
@@ -26,7 +26,7 @@ def concentration(space: Space) -> float:
 
 @lru_cache(maxsize=1024)
 def narrowing(domain: Domain, prior: Prior) -> float:
-    """Returns the bits by which a prior narrows its domain:
+    """Return the bits by which a prior narrows its domain:
     about 1 for a range with high confidence, 0.2 with medium."""
     match prior:
         case Uniform():
@@ -41,7 +41,7 @@ def narrowing(domain: Domain, prior: Prior) -> float:
 
 
 def _bits(space: Space, rng: random.Random) -> float:
-    """Returns the sum of the bits of the dimensions that one trial has."""
+    """Return the sum of the bits of the dimensions that one trial has."""
     bits = 0.0
 
     def draw(dimension: Dimension, prior: Prior) -> Value:

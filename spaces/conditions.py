@@ -13,12 +13,12 @@ from trainable.recipe import Recipe
 
 
 def scalars_of(recipe: Recipe) -> dict[str, Value]:
-    """Returns every scalar of a recipe, by dotted path."""
+    """Return every scalar of a recipe, by dotted path."""
     return {path: value for path, value in recipe.leaves() if isinstance(value, Value)}
 
 
 def has(recipe: Recipe, path: str, values: Mapping[str, Value] | None = None) -> bool:
-    """Returns whether the recipe, with `values` set in it, has a field at `path`."""
+    """Return whether the recipe, with `values` set in it, has a field at `path`."""
     try:
         (recipe.with_values(values) if values else recipe).get(path)
     except RecipeError:
@@ -27,22 +27,22 @@ def has(recipe: Recipe, path: str, values: Mapping[str, Value] | None = None) ->
 
 
 def holds(when: When | None, recipe: Recipe) -> bool:
-    """Returns whether a recipe meets a condition; None is always met."""
+    """Return whether a recipe meets a condition; None is always met."""
     return when is None or (has(recipe, when.path) and recipe.get(when.path) in when.values)
 
 
 def value_of(recipe: Recipe, path: str) -> Any:
-    """Returns the recipe's value at `path`, or None if the kind of its section has no such field."""
+    """Return the recipe's value at `path`, or None if the kind of its section has no such field."""
     return recipe.get(path) if has(recipe, path) else None
 
 
 def options_of(dimensions: Iterable[Dimension]) -> dict[str, tuple[Value, ...]]:
-    """Returns the options of all dimensions that are choices, by path."""
+    """Return the options of all dimensions that are choices, by path."""
     return {each.path: each.domain.options for each in dimensions if isinstance(each.domain, Choice)}
 
 
 def domains_of(dimensions: Iterable[Dimension]) -> dict[str, list[Domain]]:
-    """Returns the domains of all dimensions, by path: one for each variant of a path."""
+    """Return the domains of all dimensions, by path: one for each variant of a path."""
     found: dict[str, list[Domain]] = {}
     for each in dimensions:
         found.setdefault(each.path, []).append(each.domain)
@@ -50,7 +50,7 @@ def domains_of(dimensions: Iterable[Dimension]) -> dict[str, list[Domain]]:
 
 
 def kind_of(path: str) -> str:
-    """Returns the path of the `kind` field in the section of the field at `path`."""
+    """Return the path of the `kind` field in the section of the field at `path`."""
     return f"{path.rpartition('.')[0]}.kind"
 
 

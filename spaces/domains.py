@@ -40,7 +40,7 @@ class Float:
         return is_number(value) and self.low <= value <= self.high
 
     def extremes(self) -> tuple[Value, ...]:
-        """Returns the values that are tried on a Recipe when the space is built."""
+        """Return the values that are tried on a Recipe when the space is built."""
         return (self.low, self.high)
 
     def __str__(self) -> str:
@@ -112,7 +112,7 @@ Domain = Float | Integer | Choice
 
 
 def hull(domains: Sequence[Domain]) -> Domain:
-    """Returns the range that holds all of these ranges, which are of one kind; of options the first."""
+    """Return the range that holds all of these ranges, which are of one kind; of options the first."""
     ends = [end for each in domains for end in each.extremes() if is_number(end)]
     match domains[0]:
         case Float(log=log):
@@ -126,7 +126,7 @@ def hull(domains: Sequence[Domain]) -> Domain:
 
 
 def domain_tree(domain: Domain) -> dict[str, Any]:
-    """Returns a domain as a study and the journal write it, such as {log: [0.001, 1.0]}."""
+    """Return a domain as a study and the journal write it, such as {log: [0.001, 1.0]}."""
     match domain:
         case Float(low=low, high=high, log=log):
             return {"log" if log else "uniform": [low, high]}
@@ -139,7 +139,7 @@ def domain_tree(domain: Domain) -> dict[str, Any]:
 
 
 def value_at(domain: Domain, fraction: float) -> Value:
-    """Returns the value at a fraction in [0, 1) of a domain's (log-)length; options have equal shares."""
+    """Return the value at a fraction in [0, 1) of a domain's (log-)length; options have equal shares."""
     match domain:
         case Float(low=low, high=high, log=log):
             return min(max(_between(low, high, fraction, log), low), high)
@@ -152,7 +152,7 @@ def value_at(domain: Domain, fraction: float) -> Value:
 
 
 def fraction_of(domain: Domain, value: Value) -> float:
-    """Returns the position of a value in its domain, as a share in [0, 1] of the domain's (log-)length.
+    """Return the position of a value in its domain, as a share in [0, 1] of the domain's (log-)length.
 
     An option lies in the middle of its share. Raises SpaceError for a value that is not in the domain.
     """
@@ -168,19 +168,19 @@ def fraction_of(domain: Domain, value: Value) -> float:
 
 
 def cell_of(domain: Integer, value: int) -> tuple[float, float]:
-    """Returns the part of [0, 1] that `value_at` rounds to this whole number of the domain."""
+    """Return the part of [0, 1] that `value_at` rounds to this whole number of the domain."""
     low, high = domain.low - 0.5, domain.high + 0.5
     return _share(low, high, value - 0.5, domain.log), _share(low, high, value + 0.5, domain.log)
 
 
 def index_of(choice: Choice, value: Value) -> int:
-    """Returns the index of an option; `true` is not 1. Raises ValueError for a value that is no option."""
+    """Return the index of an option; `true` is not 1. Raises ValueError for a value that is no option."""
     same = [each == value and isinstance(each, bool) == isinstance(value, bool) for each in choice.options]
     return same.index(True)
 
 
 def shown(value: object) -> str:
-    """Returns a scalar as YAML writes it."""
+    """Return a scalar as YAML writes it."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
@@ -190,18 +190,18 @@ def shown(value: object) -> str:
 
 
 def listed(words: Iterable[str]) -> str:
-    """Joins words into a list such as `a, b and c`."""
+    """Join words into a list such as `a, b and c`."""
     *head, last = words
     return f"{', '.join(head)} and {last}" if head else last
 
 
 def counted(number: float, noun: str, nouns: str = "") -> str:
-    """Returns a number with its noun, as in 1 trial, 2 trials, 1,259 images."""
+    """Return a number with its noun, as in 1 trial, 2 trials, 1,259 images."""
     return f"1 {noun}" if number == 1 else f"{number:,.12g} {nouns or noun + 's'}"
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Returns whether a value is an int or a float; `true` is neither."""
+    """Return whether a value is an int or a float; `true` is neither."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -218,7 +218,7 @@ def _share(low: float, high: float, value: float, log: bool) -> float:
 
 
 def _among(value: object, options: tuple[Value, ...]) -> bool:
-    """Returns whether a value is one of the options; `true` does not equal 1, as it does in Python."""
+    """Return whether a value is one of the options; `true` does not equal 1, as it does in Python."""
     return any(value == each and isinstance(value, bool) == isinstance(each, bool) for each in options)
 
 

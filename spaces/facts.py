@@ -21,14 +21,14 @@ OPTIMIZERS: tuple[str, ...] = tuple(
 
 
 def rising(band: tuple[float, float]) -> tuple[float, float]:
-    """Returns the band unchanged. Raises ValueError unless its first end is below its second."""
+    """Return the band unchanged. Raises ValueError unless its first end is below its second."""
     if band[0] >= band[1]:
         raise ValueError(f"expected a band [low, high] with low < high, got {list(band)}")
     return band
 
 
 def known_optimizer(kind: str) -> str:
-    """Returns the kind unchanged. Raises ValueError for a kind that no recipe can have."""
+    """Return the kind unchanged. Raises ValueError for a kind that no recipe can have."""
     if kind not in OPTIMIZERS:
         raise ValueError(f"expected one of {', '.join(OPTIMIZERS)}, got {kind!r}")
     return kind
@@ -142,7 +142,7 @@ class Facts(Spec):
 
     @classmethod
     def from_tree(cls, tree: Mapping[str, Any], where: str = "") -> Facts:
-        """Returns the facts from plain data, as `tree` writes them. Raises FactsError with every fault."""
+        """Return the facts from plain data, as `tree` writes them. Raises FactsError with every fault."""
         try:
             return cls.model_validate_json(json.dumps(tree))
         except (TypeError, ValueError) as error:
@@ -155,18 +155,18 @@ class Facts(Spec):
 
     @property
     def dense(self) -> bool:
-        """Says whether each pixel has a label."""
+        """Whether each pixel has a label."""
         return self.task == "segmentation"
 
     def of_network(self, name: object) -> Facts:
-        """Returns the facts of the trials that have this network; the same where it is none of `networks`."""
+        """Return the facts of the trials that have this network; the same where it is none of `networks`."""
         found = next((each for each in self.networks if each.name == name), None)
         if found is None:
             return self
         return self.model_copy(update=found.model_dump(exclude={"name"}))
 
     def tree(self) -> dict[str, Any]:
-        """Returns the facts as plain data, ready for JSON."""
+        """Return the facts as plain data, ready for JSON."""
         return self.model_dump(mode="json")
 
 
@@ -183,5 +183,5 @@ class WrittenFacts(Spec):
     lr_band_kind: OptimizerName | None = None
 
     def values(self) -> dict[str, Any]:
-        """Returns the facts that are written, by name."""
+        """Return the facts that are written, by name."""
         return {name: value for name, value in self if value is not None}

@@ -17,7 +17,7 @@ RANGES = ("uniform: [low, high]", "log: [low, high]", "int: [low, high]", "int_l
 
 
 def purpose_of(path: str) -> Purpose:
-    """Returns what a field is for, in every kind that has it.
+    """Return what a field is for, in every kind that has it.
 
     A `kind` that says nothing has its section's purpose. Raises LookupError for what is no field, and where
     kinds do not say the same.
@@ -38,18 +38,18 @@ def purpose_of(path: str) -> Purpose:
 
 
 def types_of(path: str) -> tuple[Any, ...]:
-    """Returns the types, words and numbers that any kind allows in a field; empty for an unknown field."""
+    """Return the types, words and numbers that any kind allows in a field; empty for an unknown field."""
     return tuple(dict.fromkeys(part for field in _fields_at(path) for part in _parts(field.annotation)))
 
 
 def fields_of(path: str) -> tuple[str, ...]:
-    """Returns the paths of a section's fields, over all its kinds; empty if there is no such section."""
+    """Return the paths of a section's fields, over all its kinds; empty if there is no such section."""
     names = [name for spec in _specs_at(path) for name in spec.model_fields]
     return tuple(f"{path}.{name}" for name in dict.fromkeys(names))
 
 
 def kinds_having(path: str) -> tuple[str, ...]:
-    """Returns the kinds of a section that have a field which other kinds lack; empty if all have it."""
+    """Return the kinds of a section that have a field which other kinds lack; empty if all have it."""
     section, _, name = path.rpartition(".")
     specs = _specs_at(section)
     having = [spec for spec in specs if name in spec.model_fields]
@@ -57,13 +57,13 @@ def kinds_having(path: str) -> tuple[str, ...]:
 
 
 def allowed(path: str, value: Value) -> bool:
-    """Returns whether a value is allowed by the field's list of words or numbers, if it has such a list."""
+    """Return whether a value is allowed by the field's list of words or numbers, if it has such a list."""
     words = _words_in(types_of(path))
     return not words or value in words
 
 
 def forms(path: str) -> tuple[str, ...]:
-    """Returns the ranges that an override of a field may write, the usual one first; empty for a list."""
+    """Return the ranges that an override of a field may write, the usual one first; empty for a list."""
     types = types_of(path)
     if path.startswith(f"{ARGUMENTS}."):
         return (*RANGES, "choice: [option, ...]")
@@ -81,18 +81,18 @@ def forms(path: str) -> tuple[str, ...]:
 
 
 def _words_in(types: tuple[Any, ...]) -> list[Value]:
-    """Returns the words and numbers that a field's types list; empty where some kind allows any text."""
+    """Return the words and numbers that a field's types list; empty where some kind allows any text."""
     return [] if str in types else [each for each in types if isinstance(each, Value)]
 
 
 def form_like(domain: Domain) -> str:
-    """Returns how a domain of the same form is written in an override."""
+    """Return how a domain of the same form is written in an override."""
     (form,) = domain_tree(domain)
     return f"{form}: [option, ...]" if isinstance(domain, Choice) else f"{form}: [low, high]"
 
 
 def _fields_at(path: str) -> list[FieldInfo]:
-    """Returns a field as each kind of its section declares it; empty for what is no field."""
+    """Return a field as each kind of its section declares it; empty for what is no field."""
     section, _, name = path.rpartition(".")
     return [spec.model_fields[name] for spec in _specs_at(section) if name in spec.model_fields]
 
@@ -102,7 +102,7 @@ def _purpose_in(field: FieldInfo) -> Purpose | None:
 
 
 def _specs_at(section: str) -> list[type[BaseModel]]:
-    """Returns the specs that a section may be, one for each of its kinds; empty for an unknown section."""
+    """Return the specs that a section may be, one for each of its kinds; empty for an unknown section."""
     found: list[type[BaseModel]] = [Recipe]
     for name in section.split(".") if section else []:
         fields = [spec.model_fields[name] for spec in found if name in spec.model_fields]
@@ -112,7 +112,7 @@ def _specs_at(section: str) -> list[type[BaseModel]]:
 
 
 def _parts(annotation: Any) -> Iterator[Any]:
-    """Yields the types and literal values of an annotation, at any depth of unions and Annotated."""
+    """Yield the types and literal values of an annotation, at any depth of unions and Annotated."""
     arguments = get_args(annotation)
     if get_origin(annotation) is Literal:
         yield from arguments

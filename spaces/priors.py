@@ -51,7 +51,7 @@ class Normal:
 
     @property
     def spread(self) -> float:
-        """Returns the standard deviation, as a share of the domain's length."""
+        """The standard deviation, as a share of the domain's length."""
         return SPREADS[self.confidence]
 
 
@@ -76,7 +76,7 @@ class Weights:
 
     @property
     def shares(self) -> tuple[float, ...]:
-        """Returns the weights, scaled to a sum of 1."""
+        """The weights, scaled to a sum of 1."""
         total = sum(self.weights)
         return tuple(weight / total for weight in self.weights)
 
@@ -85,7 +85,7 @@ Prior = Uniform | Normal | Weights
 
 
 def believed(domain: Domain, value: Value, confidence: Confidence = "medium") -> Normal | Weights:
-    """Returns the prior for an expected value. Raises SpaceError for a value outside the domain."""
+    """Return the prior for an expected value. Raises SpaceError for a value outside the domain."""
     if value not in domain:
         raise SpaceError.at("", f"expected a prior within {domain}, got {shown(value)}")
     match domain:
@@ -119,7 +119,7 @@ def check_prior(domain: Domain, prior: Prior) -> None:
 
 
 def clamped(domain: Domain, prior: Prior) -> Prior:
-    """Returns the prior; a centre outside the domain is moved to the nearer end."""
+    """Return the prior; a centre outside the domain is moved to the nearer end."""
     match domain, prior:
         case Float() | Integer(), Normal(centre=centre, confidence=confidence):
             return Normal(min(max(centre, domain.low), domain.high), confidence)
@@ -128,7 +128,7 @@ def clamped(domain: Domain, prior: Prior) -> Prior:
 
 
 def quantile_value(domain: Domain, prior: Prior, fraction: float) -> Value:
-    """Returns the prior's quantile at `fraction` in [0, 1); uniform fractions draw values from the prior."""
+    """Return the prior's quantile at `fraction` in [0, 1); uniform fractions draw values from the prior."""
     match prior:
         case Uniform():
             return value_at(domain, fraction)
@@ -145,7 +145,7 @@ def quantile_value(domain: Domain, prior: Prior, fraction: float) -> Value:
 
 
 def density(domain: Domain, prior: Prior, value: Value) -> float:
-    """Returns how much likelier a value is than in uniform draws: 1 on average in the domain, 0 outside."""
+    """Return how much likelier a value is than in uniform draws: 1 on average in the domain, 0 outside."""
     if value not in domain:
         return 0.0
     match prior:
@@ -161,7 +161,7 @@ def density(domain: Domain, prior: Prior, value: Value) -> float:
 
 
 def likeliest(domain: Domain, prior: Prior) -> Value:
-    """Returns the likeliest value: with a uniform prior the middle of a range, or the first option."""
+    """Return the likeliest value: with a uniform prior the middle of a range, or the first option."""
     match prior:
         case Uniform():
             return value_at(domain, 0.0 if isinstance(domain, Choice) else 0.5)
@@ -175,7 +175,7 @@ def likeliest(domain: Domain, prior: Prior) -> Value:
 
 
 def describe(domain: Domain, prior: Prior) -> str:
-    """Describes the domain and the prior in words."""
+    """Describe the domain and the prior in words."""
     match prior:
         case Uniform():
             return str(domain)
@@ -191,14 +191,14 @@ def describe(domain: Domain, prior: Prior) -> str:
 
 @lru_cache(maxsize=4096)
 def _truncation(domain: Domain, prior: Normal) -> tuple[float, float, float]:
-    """Returns the centre in [0, 1], and the shares of the untruncated normal below the domain's two ends."""
+    """Return the centre in [0, 1], and the shares of the untruncated normal below the domain's two ends."""
     centre = fraction_of(domain, prior.centre)
     low, high = (_STANDARD.cdf((each - centre) / prior.spread) for each in (0.0, 1.0))
     return centre, low, high
 
 
 def _normal_density(domain: Domain, prior: Normal, value: Value) -> float:
-    """Returns the density of a number. For a whole number it is the mean over the interval that is rounded to
+    """Return the density of a number. For a whole number it is the mean over the interval that is rounded to
     it, since a narrow prior may lie inside one such interval."""
     centre, low, high = _truncation(domain, prior)
     if isinstance(domain, Integer):

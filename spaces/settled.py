@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 def tree_of(space: Space) -> dict[str, Any]:
-    """Returns the space as plain data, ready for JSON; `space_from` reads an equal space from it."""
+    """Return the space as plain data, ready for JSON; `space_from` reads an equal space from it."""
     return {
         "base": space.base.tree(),
         "pins": sorted(space.pins),
@@ -34,7 +34,7 @@ def tree_of(space: Space) -> dict[str, Any]:
 
 
 def space_from(tree: Any, where: str = "") -> Space:
-    """Reads a space from plain data that `tree_of` wrote, and asks no rule.
+    """Read a space from plain data that `tree_of` wrote, and ask no rule.
 
     Raises SpaceError for anything else, with the path of the first fault; `where` names the source.
     """
@@ -92,7 +92,7 @@ class _Node:
     path: str = ""
 
     def fields(self, *names: str) -> list[_Node]:
-        """Returns the parts with these names. Raises SpaceError unless these are the names of all parts."""
+        """Return the parts with these names. Raises SpaceError unless these are the names of all parts."""
         found = self.entries()
         if found.keys() != set(names):
             raise self.expected(f"the fields {', '.join(names)}", f"{', '.join(found) or 'none'}")
@@ -126,7 +126,7 @@ class _Node:
         return tuple(each.value() for each in self.items())
 
     def built(self, make: Callable[[], T]) -> T:
-        """Returns what `make` makes. Raises SpaceError with its faults,
+        """Return what `make` makes. Raises SpaceError with its faults,
         their paths extended by this part's path."""
         try:
             return make()
@@ -202,7 +202,7 @@ def _domain(node: _Node) -> Domain:
 
 
 def _ends(node: _Node) -> tuple[Any, Any]:
-    """Returns two numbers, which the domain itself checks."""
+    """Return two numbers, which the domain itself checks."""
     match node.items():
         case (low, high):
             return low.content, high.content

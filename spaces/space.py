@@ -58,15 +58,15 @@ class Dimension:
 
     @property
     def name(self) -> str:
-        """Returns a unique name in a space: the path, or `optimizer.lr[sgd]` if a path has several."""
+        """A unique name in a space: the path, or `optimizer.lr[sgd]` if a path has several."""
         return f"{self.path}[{self.variant}]" if self.variant else self.path
 
     def prior(self, values: Values) -> Prior:
-        """Returns what is believed of the field after `values` are drawn."""
+        """Return what is believed of the field after `values` are drawn."""
         return answer(self.beliefs, values).prior
 
     def reason_for(self, values: Values) -> str:
-        """Returns the reason for that belief after `values` are drawn."""
+        """Return the reason for that belief after `values` are drawn."""
         reason = answer(self.beliefs, values).reason
         return self.reason if reason is None else reason
 
@@ -87,7 +87,7 @@ class RuleValue:
     unswept: Value = None
 
     def holds(self, values: Values) -> bool:
-        """Returns whether a recipe with these values meets every condition."""
+        """Return whether a recipe with these values meets every condition."""
         return all(each.path in values and values[each.path] in each.values for each in self.when)
 
 
@@ -117,7 +117,7 @@ class Space:
                 raise SpaceError(faults)
 
     def define(self, draw: Callable[[Dimension, Prior], Value]) -> dict[str, Value]:
-        """Returns values by path, drawn in order, for the dimensions that exist with the values drawn before.
+        """Return values by path, drawn in order, for the dimensions that exist with the values drawn before.
 
         `draw` receives each dimension and its prior after those values.
         """
@@ -128,7 +128,7 @@ class Space:
         return values
 
     def may_have(self, path: str, value: Value) -> bool:
-        """Returns whether a recipe of this space may have a value at a path, in its base or by a draw."""
+        """Return whether a recipe of this space may have a value at a path, in its base or by a draw."""
         drawn = any(value in each.domain for each in self.dimensions if each.path == path)
         return drawn or bool(self.base.get(path) == value)
 
@@ -141,19 +141,19 @@ class Space:
         return bool(network_fields(each.path for each in self.dimensions) - {"arguments"})
 
     def decides(self, path: str) -> bool:
-        """Returns whether the value at a path says which other dimensions exist, or what is believed of
+        """Return whether the value at a path says which other dimensions exist, or what is believed of
         them."""
         conditions = {each.when.path for each in self.dimensions if each.when is not None}
         return path in conditions or any(path in read_paths(each.beliefs) for each in self.dimensions)
 
     def sample(self, fraction: Callable[[Dimension], float]) -> dict[str, Value]:
-        """Draws values from the priors, by path; `fraction` gives each dimension's quantile, in [0, 1)."""
+        """Draw values from the priors, by path; `fraction` gives each dimension's quantile, in [0, 1)."""
         return self.define(
             lambda dimension, prior: quantile_value(dimension.domain, prior, fraction(dimension))
         )
 
     def encode(self, values: Values) -> dict[str, float]:
-        """Returns each value's position in its domain, in [0, 1], by dimension name,
+        """Return each value's position in its domain, in [0, 1], by dimension name,
         for the dimensions that exist.
 
         Raises SpaceError unless there is one value within its domain for each dimension that exists.
@@ -162,7 +162,7 @@ class Space:
         return {each.name: self._fraction(each, values[each.path]) for each in self._active(values)}
 
     def priors(self, values: Values) -> dict[str, Prior]:
-        """Returns the prior of each dimension that exists, by name, after the values drawn before it."""
+        """Return the prior of each dimension that exists, by name, after the values drawn before it."""
         found: dict[str, Prior] = {}
         before: dict[str, Value] = {}
         for dimension in self._active(values):
@@ -171,11 +171,11 @@ class Space:
         return found
 
     def recipe(self, values: Values) -> Recipe:
-        """Returns the base with the values set. Raises RecipeError if the Recipe refuses them."""
+        """Return the base with the values set. Raises RecipeError if the Recipe refuses them."""
         return self.base.with_values(self.set_in_base(values))
 
     def set_in_base(self, values: Values) -> dict[str, Value]:
-        """Returns the values, and the pins of sections whose kind they switch: else defaults would apply."""
+        """Return the values, and the pins of sections whose kind they switch: else defaults would apply."""
         switched = {
             path.removesuffix("kind")
             for path, value in values.items()
@@ -187,12 +187,12 @@ class Space:
         return {**carried, **values}
 
     def values_by_rule(self, values: Values) -> dict[str, RuleValue]:
-        """Returns what rules give to the fields of a recipe, by path.
+        """Return what rules give to the fields of a recipe, by path.
         `values` holds every scalar of that recipe; a field that its kinds lack is left out."""
         return {each.path: each for each in self.rule_values if each.path in values and each.holds(values)}
 
     def named(self, values: Values) -> dict[str, Value]:
-        """Turns values by path into values by dimension name.
+        """Turn values by path into values by dimension name.
 
         Raises SpaceError unless there is one value for each dimension that exists, and no other.
         """
@@ -213,7 +213,7 @@ class Space:
         return [each for each in self.dimensions if self._exists(each, values)]
 
     def base_meets(self, when: When) -> bool:
-        """Returns whether a trial that draws nothing at the condition's path meets it by its base."""
+        """Return whether a trial that draws nothing at the condition's path meets it by its base."""
         return self._in_base(when.path) in when.values
 
     def _exists(self, dimension: Dimension, values: Values) -> bool:
@@ -222,7 +222,7 @@ class Space:
         return values[when.path] in when.values if when.path in values else self.base_meets(when)
 
     def _in_base(self, path: str) -> Any:
-        """Returns the base's value. Raises RecipeError if it has none."""
+        """Return the base's value. Raises RecipeError if it has none."""
         return self._base_values[path] if path in self._base_values else self.base.get(path)
 
     @cached_property

@@ -38,7 +38,7 @@ class ByValue(Generic[T]):
     cases: tuple[Case[T], ...]
 
     def case_of(self, values: Values) -> Table[T]:
-        """Returns the answer for these values. Raises SpaceError for a value that the table does not hold."""
+        """Return the answer for these values. Raises SpaceError for a value that the table does not hold."""
         value = values.get(self.path, self.default)
         try:
             return self._by_value[_key(value)]
@@ -51,20 +51,20 @@ class ByValue(Generic[T]):
 
 
 def answer(table: Table[T], values: Values) -> T:
-    """Returns the answer for these values. Raises SpaceError for a value that the table does not hold."""
+    """Return the answer for these values. Raises SpaceError for a value that the table does not hold."""
     while isinstance(table, ByValue):
         table = table.case_of(values)
     return table
 
 
 def answers(table: Table[T]) -> Iterator[T]:
-    """Yields every answer of a table."""
+    """Yield every answer of a table."""
     for _, each in with_conditions(table):
         yield each
 
 
 def with_conditions(table: Table[T], before: Conditions = ()) -> Iterator[tuple[Conditions, T]]:
-    """Yields every answer with its conditions."""
+    """Yield every answer with its conditions."""
     if not isinstance(table, ByValue):
         yield before, table
         return
@@ -73,12 +73,12 @@ def with_conditions(table: Table[T], before: Conditions = ()) -> Iterator[tuple[
 
 
 def read_paths(table: Table[T]) -> frozenset[str]:
-    """Returns the paths on whose values the answers depend."""
+    """Return the paths on whose values the answers depend."""
     return frozenset(path for conditions, _ in with_conditions(table) for path, _ in conditions)
 
 
 def mapped(table: Table[T], function: Callable[[T], U]) -> Table[U]:
-    """Returns the table with `function` applied to each answer; equal results share one case."""
+    """Return the table with `function` applied to each answer; equal results share one case."""
     if not isinstance(table, ByValue):
         return function(table)
     return _by_value(
@@ -91,7 +91,7 @@ def mapped(table: Table[T], function: Callable[[T], U]) -> Table[U]:
 def written_out(
     ask: Callable[[Values], T], defaults: Values, domains: Mapping[str, Sequence[Domain]]
 ) -> Table[T]:
-    """Returns the answers of `ask` for `defaults`,
+    """Return the answers of `ask` for `defaults`,
     and for all values in `domains` that may replace them.
 
     It is called again for each value of a path that it was seen to read. Raises SpaceError if the domain of
@@ -129,7 +129,7 @@ class _ReadValues(Mapping[str, Value]):
 
 
 def _by_value(path: str, default: Value, found: Iterable[tuple[Value, Table[T]]]) -> Table[T]:
-    """Returns a tree in which values with equal answers share a case, or the answer if all are equal."""
+    """Return a tree in which values with equal answers share a case, or the answer if all are equal."""
     cases: list[tuple[list[Value], Table[T]]] = []
     for value, then in found:
         for values, same in reversed(cases):  # neighbours among numbers are mostly alike
@@ -144,7 +144,7 @@ def _by_value(path: str, default: Value, found: Iterable[tuple[Value, Table[T]]]
 
 
 def _values(path: str, domains: Sequence[Domain], default: Value) -> Iterable[Value]:
-    """Returns all values of a path's domains, and the default, which may lie outside them."""
+    """Return all values of a path's domains, and the default, which may lie outside them."""
     found = {_key(each): each for domain in domains for each in _values_in(path, domain)}
     return {**found, _key(default): default}.values()
 
@@ -164,5 +164,5 @@ def _values_in(path: str, domain: Domain) -> Iterable[Value]:
 
 
 def _key(value: Value) -> tuple[bool, Value]:
-    """Returns a key in which `true` does not equal 1."""
+    """Return a key in which `true` does not equal 1."""
     return isinstance(value, bool), value

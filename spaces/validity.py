@@ -43,7 +43,7 @@ class _Trials:
         self._sections = dict(space.base)
 
     def recipe(self, values: Mapping[str, Value]) -> Recipe:
-        """Returns the recipe with the values set. Raises RecipeError if there is none."""
+        """Return the recipe with the values set. Raises RecipeError if there is none."""
         whole = self.space.set_in_base(values)
         try:
             tree = tree_with_values({**self._sections, **self._trees(whole)}, whole)
@@ -52,7 +52,7 @@ class _Trials:
             return self.space.base.with_values(whole)  # this call raises RecipeError with the faults in words
 
     def refusals(self, values: Mapping[str, Value]) -> tuple[Fault, ...]:
-        """Returns the faults that the Recipe finds in the values; empty if it accepts them."""
+        """Return the faults that the Recipe finds in the values; empty if it accepts them."""
         try:
             self.recipe(values)
         except RecipeError as error:
@@ -60,14 +60,14 @@ class _Trials:
         return ()
 
     def _trees(self, values: Mapping[str, Value]) -> dict[str, Any]:
-        """Returns the sections that values lie in, as data that may be changed."""
+        """Return the sections that values lie in, as data that may be changed."""
         names = {path.partition(".")[0] for path in values}
         sections = {name: self._sections[name] for name in names if name in self._sections}
         return {name: each.model_dump() for name, each in sections.items() if isinstance(each, Spec)}
 
 
 def _end_faults(trials: _Trials) -> Iterator[Fault]:
-    """Yields what the Recipe refuses, in its words: numbers inside a domain, its ends, and pairs of ends."""
+    """Yield what the Recipe refuses, in its words: numbers inside a domain, its ends, and pairs of ends."""
     space = trials.space
     ends: list[_End] = []
     alone = list(_gap_faults(trials))
@@ -80,7 +80,7 @@ def _end_faults(trials: _Trials) -> Iterator[Fault]:
 
 
 def _gap_faults(trials: _Trials) -> Iterator[Fault]:
-    """Yields a fault for each range whose ends the Recipe accepts, but not all numbers between, such as the
+    """Yield a fault for each range whose ends the Recipe accepts, but not all numbers between, such as the
     depths of a residual net."""
     for dimension in trials.space.dimensions:
         domain = dimension.domain
@@ -94,7 +94,7 @@ def _gap_faults(trials: _Trials) -> Iterator[Fault]:
 
 
 def _inner(domain: Float | Integer) -> Sequence[Value]:
-    """Returns every number of a short range of whole numbers, or else one number that is in no list of
+    """Return every number of a short range of whole numbers, or else one number that is in no list of
     allowed values."""
     if isinstance(domain, Integer):
         return range(domain.low, domain.high + 1)[:MOST_TRIED]
@@ -102,7 +102,7 @@ def _inner(domain: Float | Integer) -> Sequence[Value]:
 
 
 def _accepts(trials: _Trials, dimension: Dimension, value: Value) -> bool:
-    """Returns whether a dimension may have a value under every condition in which it exists."""
+    """Return whether a dimension may have a value under every condition in which it exists."""
     return not any(
         trials.refusals({**condition, dimension.path: value}) for condition in _conditions(dimension)
     )
@@ -122,13 +122,13 @@ class _End:
 
     @cached_property
     def sections(self) -> frozenset[str]:
-        """Returns the sections that the chosen values lie in, each with its dot, such as
+        """The sections that the chosen values lie in, each with its dot, such as
         `augmentation.crop.`."""
         return frozenset(path[: path.rfind(".") + 1] for path in self.chosen)
 
     @cached_property
     def heads(self) -> frozenset[str]:
-        """Returns the Recipe's own sections that the chosen values lie in, such as `augmentation`."""
+        """The Recipe's own sections that the chosen values lie in, such as `augmentation`."""
         return frozenset(path.partition(".")[0] for path in self.chosen)
 
 
@@ -140,13 +140,13 @@ def _chosen(space: Space) -> Iterator[tuple[Dimension, dict[str, Value]]]:
 
 
 def _conditions(dimension: Dimension) -> list[dict[str, Value]]:
-    """Returns, one by one, the values under which a dimension exists."""
+    """Return, one by one, the values under which a dimension exists."""
     when = dimension.when
     return [{when.path: met} for met in when.values] if when else [{}]
 
 
 def _pair_faults(trials: _Trials, ends: Sequence[_End]) -> Iterator[Fault]:
-    """Yields a fault for two ends that exclude each other, such as a crop's least and largest scale."""
+    """Yield a fault for two ends that exclude each other, such as a crop's least and largest scale."""
     compared = frozenset(name for end in ends for name in _compared(end.recipe))
     for one, other in combinations(ends, 2):
         if one.dimension.path == other.dimension.path or not _agree(one.chosen, other.chosen):
@@ -162,7 +162,7 @@ def _agree(one: Mapping[str, Value], other: Mapping[str, Value]) -> bool:
 
 
 def _join(one: _End, other: _End, compared: Set[str]) -> bool:
-    """Returns whether two ends in different sections make a valid recipe;
+    """Return whether two ends in different sections make a valid recipe;
     False if only a full trial of both can say.
 
     Each section is valid by itself. So only the Recipe's own validator is called, and only for sections that
@@ -183,7 +183,7 @@ def _join(one: _End, other: _End, compared: Set[str]) -> bool:
 
 
 def _compared(recipe: Recipe) -> Set[str]:
-    """Returns the sections that the Recipe's validator reads."""
+    """Return the sections that the Recipe's validator reads."""
     read = _ReadSections(recipe)
     Recipe.fields_agree(read)  # type: ignore[operator]
     return read.sections
@@ -202,7 +202,7 @@ class _ReadSections:
 
 
 def _with_section(node: S, path: Sequence[str], other: S) -> S:
-    """Returns a copy of `node` in which one section, at any depth, is that of `other`."""
+    """Return a copy of `node` in which one section, at any depth, is that of `other`."""
     name, *rest = path
     mine, its = getattr(node, name), getattr(other, name)
     return node.model_copy(update={name: _with_section(mine, rest, its) if rest else its})

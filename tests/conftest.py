@@ -65,7 +65,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Groups:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Pauses the garbage collector until all tests are imported; it never looks at what they imported."""
+    """Pause the garbage collector until all tests are imported; it never looks at what they imported."""
     with paused():
         collected = yield
         gc.freeze()
@@ -103,7 +103,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Tests that ask for what this machine lacks are skipped, and say so."""
+    """Test that ask for what this machine lacks are skipped, and say so."""
     if fault := fault_of_marks([(mark.name, mark.args) for mark in item.iter_markers()]):
         pytest.fail(fault, pytrace=False)
     if item.get_closest_marker("data") and not os.environ.get("TUNEBOOK_DATA"):
@@ -170,6 +170,6 @@ def networks_are_timed_briefly() -> Iterator[None]:
 
 @pytest.fixture
 def few_passes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Times a bundle's files in as few passes as can be, of small batches: no test depends on their time."""
+    """Time a bundle's files in as few passes as can be, of small batches: no test depends on their time."""
     monkeypatch.setattr("trainable.bundle.latency.SECONDS", 0.0)
     monkeypatch.setattr("trainable.bundle.latency.BATCHES", (1, 2))

@@ -12,14 +12,14 @@ DEPLOY = ROOT / "deploy"
 
 
 def read(path: str) -> dict[str, Any]:
-    """Returns a file of deploy/ as plain data; refuses a key that is written twice."""
+    """Return a file of deploy/ as plain data; refuses a key that is written twice."""
     tree = YAML(typ="safe", pure=True).load((DEPLOY / path).read_text())
     assert isinstance(tree, dict)
     return tree
 
 
 def asked_of_search(words: list[str]) -> dict[str, Any]:
-    """Returns what `tunebook WORDS` asks of a search, as the command line reads it."""
+    """Return what `tunebook WORDS` asks of a search, as the command line reads it."""
     import typer
 
     from search.__main__ import app

@@ -44,7 +44,7 @@ def make_read_only(disk: Path) -> None:
 
 
 def fill(folder: Path) -> Path:
-    """Returns a file that takes all the room there is, to the last page."""
+    """Return a file that takes all the room there is, to the last page."""
     ballast = folder / "ballast"
     with ballast.open("wb", buffering=0) as file:
         try:

@@ -10,7 +10,7 @@ WRITE = "TUNEBOOK_WRITE_PAGES"
 
 
 def assert_page(name: str, printed: str) -> None:
-    """Asserts that the page was printed; with TUNEBOOK_WRITE_PAGES=1 writes it anew first, for `git diff`."""
+    """Assert that the page was printed; with TUNEBOOK_WRITE_PAGES=1 writes it anew first, for `git diff`."""
     page = "".join(f"{line.rstrip()}\n" for line in printed.splitlines())
     if os.environ.get(WRITE):
         (PAGES / name).write_text(page)

@@ -14,7 +14,7 @@ LITE0 = "tf_efficientnet_lite0"
 
 
 def write_weights(folder: Path, number: int = 0) -> str:
-    """Writes `NAME.safetensors` of timm's `tf_efficientnet_lite{number}`, and returns the name.
+    """Write `NAME.safetensors` of timm's `tf_efficientnet_lite{number}`, and return the name.
 
     The package's tensors stand in timm's order under other names. Raises ValueError if a shape differs.
     """

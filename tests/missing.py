@@ -9,7 +9,7 @@ import pytest
 
 
 def stop_without(program: str, package: str) -> NoReturn:
-    """Skips the test that runs; fails it where TUNEBOOK_ALL_SERVERS is set, as in `.ci/run`."""
+    """Skip the test that runs; fails it where TUNEBOOK_ALL_SERVERS is set, as in `.ci/run`."""
     message = f"{program} is not installed (Debian: apt-get install {package})"
     if os.environ.get("TUNEBOOK_ALL_SERVERS"):
         pytest.fail(message)

@@ -86,7 +86,7 @@ WORKER_FIELDS = {
 
 
 def leaves(value: object) -> Iterator[object]:
-    """Yields every value of a tree that is neither a mapping nor a list."""
+    """Yield every value of a tree that is neither a mapping nor a list."""
     if isinstance(value, Mapping):
         for part in value.values():
             yield from leaves(part)

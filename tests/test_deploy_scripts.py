@@ -20,7 +20,7 @@ SCRIPT = DEPLOY / "slurm/tunebook.sbatch"
 
 @pytest.fixture
 def commands(tmp_path: Path) -> Path:
-    """Makes a folder of stand-ins for commands that are not here, or take long.
+    """Make a folder of stand-ins for commands that are not here, or take long.
 
     `srun` runs what it is given as on the first node; `ray` prints how it was called and waits.
     """
@@ -43,7 +43,7 @@ def stand_in(folder: Path, name: str, does: str) -> None:
 
 @pytest.fixture
 def run(commands: Path, tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts the script for Slurm, as in an allocation of two nodes with one GPU each."""
+    """Start the script for Slurm, as in an allocation of two nodes with one GPU each."""
     started: list[subprocess.Popen[str]] = []
 
     def start(**variables: str) -> subprocess.Popen[str]:

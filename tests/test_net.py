@@ -41,7 +41,7 @@ TIMES = re.compile(r"seconds|per_second|memory")  # measured, and other each tim
 
 
 def assert_unchanged(name: str, found: str) -> None:
-    """Fails unless this is what tests/net/expected has."""
+    """Fail unless this is what tests/net/expected has."""
     file = NET / "expected" / name
     if os.environ.get(WRITE):
         file.parent.mkdir(exist_ok=True)
@@ -82,7 +82,7 @@ def arithmetic() -> str:
 
 
 def assert_same_losses(name: str, history: list[dict[str, Any]]) -> None:
-    """Fails unless a run's numbers are those that are kept: exactly with the same arithmetic, else nearly."""
+    """Fail unless a run's numbers are those that are kept: exactly with the same arithmetic, else nearly."""
     found = [{key: each[key] for key in sorted(each) if not TIMES.search(key)} for each in history]
     file = NET / "expected" / "losses.json"
     kept = json.loads(file.read_text()) if file.exists() else {}
@@ -309,7 +309,7 @@ def stored(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 def tunebook(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., tuple[int, str]]:
-    """Calls the command line; returns the exit code, and what it prints."""
+    """Call the command line; return the exit code, and what it prints."""
     from search.__main__ import main
 
     monkeypatch.setenv("COLUMNS", "120")

@@ -23,7 +23,7 @@ HEAVY = ("torch", "torchvision", "timm", "ray", "optuna", "mlflow", "pandas", "m
 
 
 def python(code: str) -> str:
-    """Returns what a fresh interpreter in the project's folder prints."""
+    """Return what a fresh interpreter in the project's folder prints."""
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=ROOT,
@@ -100,7 +100,7 @@ def test_the_command_is_called_tunebook_and_its_function_exists() -> None:
 
 
 def pins() -> dict[str, set[str]]:
-    """Returns the pinned versions by canonical name; a name has several where they depend on the Python."""
+    """Return the pinned versions by canonical name; a name has several where they depend on the Python."""
     pinned: dict[str, set[str]] = {}
     for line in LOCK.splitlines():
         if line and not line.lstrip().startswith("#"):
@@ -122,7 +122,7 @@ def test_the_lock_satisfies_each_dependency(line: str) -> None:
 
 
 def third_party(folder: str) -> set[str]:
-    """Returns the top-level modules that a package imports anywhere, without ours and Python's."""
+    """Return the top-level modules that a package imports anywhere, without ours and Python's."""
     trees = [ast.walk(ast.parse(path.read_text())) for path in (ROOT / folder).rglob("*.py")]
     nodes = [node for tree in trees for node in tree]
     names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
@@ -204,7 +204,7 @@ def find_python(*candidates: str, path: str) -> subprocess.CompletedProcess[str]
 
 
 def python_called(folder: Path, name: str, *, works: bool = True, venv: bool = True) -> None:
-    """Puts a command into a folder: the running interpreter, perhaps without venv, or one that only fails."""
+    """Put a command into a folder: the running interpreter, perhaps without venv, or one that only fails."""
     hidden = folder / "without_venv"
     hidden.mkdir(exist_ok=True)
     (hidden / "ensurepip.py").write_text("raise ModuleNotFoundError('as on Debian')")
@@ -255,7 +255,7 @@ def documents() -> list[Path]:
 
 
 def relative_links(document: Path) -> Iterator[str]:
-    """Yields the targets of links and images that are neither addresses nor in a block of code."""
+    """Yield the targets of links and images that are neither addresses nor in a block of code."""
     prose = re.sub(r"^```.*?^```", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
     for target in re.findall(r"\]\(([^)\s]+)\)", prose):
         if not re.match(r"[a-z]+:", target):
@@ -263,7 +263,7 @@ def relative_links(document: Path) -> Iterator[str]:
 
 
 def anchors(document: Path) -> set[str]:
-    """Returns the anchors of a document's headings, made as GitHub makes them."""
+    """Return the anchors of a document's headings, made as GitHub makes them."""
     headings = re.findall(r"^#+ (.+)$", document.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

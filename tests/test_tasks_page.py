@@ -17,7 +17,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "tasks.md"
 
 @pytest.fixture(scope="module")
 def page() -> dict[str, Any]:
-    """Returns what the page's code defines."""
+    """Return what the page's code defines."""
     names: dict[str, Any] = {"__name__": "page"}
     for number, block in enumerate(re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)):
         exec(compile(block, f"{PAGE.name}, block {number}", "exec"), names)

@@ -46,7 +46,7 @@ MASKS = Recipe.from_tree({"task": {"kind": "segmentation"}})
 
 
 def of_kind(path: str, kind: str) -> Iterator[Recipe]:
-    """Yields the recipes of each task that may have a kind."""
+    """Yield the recipes of each task that may have a kind."""
     teacher = {"distillation.teacher": "teacher"} if path == "distillation.kind" else {}
     for recipe in (Recipe(), MASKS):
         with suppress(RecipeError):

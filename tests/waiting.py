@@ -12,7 +12,7 @@ PATIENCE_SECONDS = 600.0
 def wait_until(
     holds: Callable[[], bool], *, every: float = 0.25, fault: Callable[[], str] = lambda: "waited in vain"
 ) -> None:
-    """Asks `every` so many seconds; fails with `fault` where that takes too long.
+    """Ask `every` so many seconds; fails with `fault` where that takes too long.
 
     To read a journal or to list processes more often takes the processor from what is waited for.
     """

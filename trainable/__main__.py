@@ -31,7 +31,7 @@ from trainable.train import train, with_settings
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Trains as the command line says, and returns the exit code."""
+    """Train as the command line says, and return the exit code."""
     options = _parser().parse_args(arguments)
     try:
         with ended_by_signals():
@@ -67,7 +67,7 @@ def train_file(
     as_json: bool = False,
     debug: Sequence[str] = (),
 ) -> int:
-    """Trains the recipe in a file, as `prepared` makes it ready, and prints the result. Returns 0 if it is
+    """Train the recipe in a file, as `prepared` makes it ready, and print the result. Return 0 if it is
     done, 1 if it crashed or diverged. Raises UserError."""
     progress = partial(tell, to=sys.stderr if as_json else None)
     written = read_recipe(recipe)

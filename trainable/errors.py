@@ -63,7 +63,7 @@ class FaultyInput(UserError):
 
     @classmethod
     def at(cls, path: str, message: str) -> Self:
-        """Returns the error of one fault; an empty path stands for the whole."""
+        """Return the error of one fault; an empty path stands for the whole."""
         return cls([Fault(path, message)])
 
     def __reduce__(self) -> tuple[type[Self], tuple[tuple[Fault, ...], str]]:
@@ -100,7 +100,7 @@ class RunError(Exception):
 
 @contextmanager
 def crashes_named(where: str) -> Iterator[None]:
-    """Turns a crash into a RunError that says which run it was, and where.
+    """Turn a crash into a RunError that says which run it was, and where.
     UserErrors pass unchanged: they are clear."""
     try:
         yield
@@ -112,7 +112,7 @@ def crashes_named(where: str) -> Iterator[None]:
 
 @contextmanager
 def code_named(what: str, kind: type[UserError]) -> Iterator[None]:
-    """Turns an error of a person's own code into one message of this kind: the error, and its line."""
+    """Turn an error of a person's own code into one message of this kind: the error, and its line."""
     try:
         yield
     except UserError:
@@ -122,7 +122,7 @@ def code_named(what: str, kind: type[UserError]) -> Iterator[None]:
 
 
 def _line_of(error: Exception) -> str:
-    """Returns where a person's own code raised an error: the last line that is in no installed package."""
+    """Return where a person's own code raised an error: the last line that is in no installed package."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [each for each in frames if not _is_installed(Path(each.filename))]
     if not own:
@@ -136,12 +136,12 @@ def _is_installed(file: Path) -> bool:
 
 
 def first_line(error: Exception) -> str:
-    """Returns the first line of an error's message, or the error's type if it has no message."""
+    """Return the first line of an error's message, or the error's type if it has no message."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 def shown(text: str, most: int = LONGEST_LINE) -> str:
-    """Returns a line for a terminal: its middle is left out if it is longer than `most`, and characters that
+    """Return a line for a terminal: its middle is left out if it is longer than `most`, and characters that
     a terminal would obey, or that are in no encoding, are escaped."""
     if len(text) > most:
         text = f"{text[: most // 2]} [...] {text[-most // 2 :]}"
@@ -166,18 +166,18 @@ def one_line(text: str) -> str:
 
 
 def quoted(value: object) -> str:
-    """Returns a value as Python writes it, without its middle where that is long."""
+    """Return a value as Python writes it, without its middle where that is long."""
     return shown(repr(value), LONGEST_QUOTE)
 
 
 def listed(names: Sequence[str], most: int = 5) -> str:
-    """Lists the first of some names, and says how many more there are."""
+    """List the first of some names, and say how many more there are."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 
 
 def faults_of(error: ValidationError, tree: Any, model: type[BaseModel]) -> list[Fault]:
-    """Turns pydantic's errors into Faults with the paths that the person wrote (without union tags)."""
+    """Turn pydantic's errors into Faults with the paths that the person wrote (without union tags)."""
     return [_fault(dict(item), tree, model) for item in error.errors(include_url=False)]
 
 
@@ -207,7 +207,7 @@ def _fault(item: dict[str, Any], tree: Any, model: type[BaseModel]) -> Fault:
 
 
 def _example(item: Mapping[str, Any], model: type[BaseModel]) -> str:
-    """Returns how the mapping may look that a person wrote as a name alone."""
+    """Return how the mapping may look that a person wrote as a name alone."""
     written, fields = item["input"], known_fields(item["loc"], model)
     if isinstance(written, str) and "kind" in fields:
         return f", such as {{kind: {shown(written, LONGEST_QUOTE)}}}"
@@ -215,7 +215,7 @@ def _example(item: Mapping[str, Any], model: type[BaseModel]) -> str:
 
 
 def _without_tags(location: Sequence[str | int], tree: Any) -> Iterator[str | int]:
-    """Yields pydantic's location without union tags, which are not in what the person wrote."""
+    """Yield pydantic's location without union tags, which are not in what the person wrote."""
     node = tree
     for part in location:
         if str(part).startswith(UNION) or part == KEY:
@@ -243,7 +243,7 @@ def _unknown_key(name: str, location: Sequence[str | int], model: type[BaseModel
 
 
 def known_fields(location: Sequence[str | int], model: type[BaseModel]) -> list[str]:
-    """Returns the field names of the section at a pydantic location,
+    """Return the field names of the section at a pydantic location,
     in which union tags select the member."""
     candidates: list[type[BaseModel]] = [model]
     for part in location:

@@ -40,12 +40,12 @@ class Outcome:
         return self.recipe.provenance.class_names if self.recipe.provenance is not None else ()
 
     def tree(self) -> dict[str, Any]:
-        """Returns what `train --json` prints:
+        """Return what `train --json` prints:
         digest, last EpochResult and test metrics, flat, how sure these are, and the diagnosis."""
         return {**self.scores(), **self.sureness(), "diagnosis": self.diagnosis.tree()}
 
     def sureness(self) -> dict[str, Any]:
-        """Returns how sure the test metrics are, and how far from those of validation, if they were asked
+        """Return how sure the test metrics are, and how far from those of validation, if they were asked
         for."""
         found: dict[str, Any] = {}
         if self.intervals is not None:
@@ -53,7 +53,7 @@ class Outcome:
         return found if self.gaps is None else {**found, "validation_test_gap": self.gaps.tree()}
 
     def scores(self) -> dict[str, Any]:
-        """Returns digest, last EpochResult and test metrics, flat; of masks those of each class, too."""
+        """Return digest, last EpochResult and test metrics, flat; of masks those of each class, too."""
         last = self.history[-1].tree()
         extra = last.pop("extra_metrics")
         return {"recipe": self.recipe.digest(), **last, **extra, **self._test_scores()}
@@ -67,7 +67,7 @@ class Outcome:
         return {**found, "test_by_class": by_class} if by_class else found
 
     def metrics_file(self) -> bytes:
-        """Returns the content of `metrics.json`."""
+        """Return the content of `metrics.json`."""
         tree = {
             "recipe": self.recipe.digest(),
             "class_names": self.class_names,
@@ -91,6 +91,6 @@ def confusion_tree(scores: Scores, prefix: str, names: Sequence[str]) -> dict[st
 
 
 def by_class_tree(scores: Scores, names: tuple[str, ...]) -> dict[str, dict[str, float | None]]:
-    """Returns the scores of each class by their name and the class's: `{"iou": {"cat": 0.8}}`; none of labels
+    """Return the scores of each class by their name and the class's: `{"iou": {"cat": 0.8}}`; none of labels
     of images."""
     return {name: dict(zip(names, values, strict=True)) for name, values in scores.by_class.items()}

@@ -28,7 +28,7 @@ COLUMNS = ("image", "mask", "mean_iou", "accuracy")
 
 
 def part_to_predict(data: DataSet) -> Split:
-    """Returns the part whose masks are written: test, or validation of data without a test part."""
+    """Return the part whose masks are written: test, or validation of data without a test part."""
     return "validation" if data.test is None else "test"
 
 
@@ -49,7 +49,7 @@ def check_predict(folder: Path, out: Path | None, recipe: Recipe, data: DataSet)
 
 
 def write_masks(folder: Path, data: DataSet, part: Split, masks: KeptMasks, scores: MaskAnswers) -> None:
-    """Writes the masks of a part to a new folder, whole or not at all: a PNG for each image, of its size, and
+    """Write the masks of a part to a new folder, whole or not at all: a PNG for each image, of its size, and
     `scores.csv`, the worst image first.
 
     A PNG is named as its image is. A pixel has the value that its class has in the data set's own masks, and
@@ -65,7 +65,7 @@ def write_masks(folder: Path, data: DataSet, part: Split, masks: KeptMasks, scor
 
 
 def mask_files(part: Part) -> list[str]:
-    """Returns the file of each image's mask: the path of the image below the folder that all of them are in.
+    """Return the file of each image's mask: the path of the image below the folder that all of them are in.
 
     Raises UserError for two images whose masks would have one file.
     """
@@ -81,12 +81,12 @@ def mask_files(part: Part) -> list[str]:
 
 
 def written_values(data: DataSet) -> Pixels:
-    """Returns the value that stands for each class in the data set's masks, uint8 [K]."""
+    """Return the value that stands for each class in the data set's masks, uint8 [K]."""
     return np.array(data.info.mask_values or range(len(data.info.classes)), np.uint8)
 
 
 def png_of(values: Pixels) -> bytes:
-    """Returns a mask of values [H, W] as a PNG, in the colours of PASCAL VOC."""
+    """Return a mask of values [H, W] as a PNG, in the colours of PASCAL VOC."""
     image, out = Image.fromarray(values), io.BytesIO()
     image.putpalette(voc_colours().tobytes())
     image.save(out, "PNG", optimize=False)  # optimizing may number colours anew
@@ -94,7 +94,7 @@ def png_of(values: Pixels) -> bytes:
 
 
 def voc_colours() -> Pixels:
-    """Returns a colour for each value, uint8 [256, 3], as PASCAL VOC's development kit makes them
+    """Return a colour for each value, uint8 [256, 3], as PASCAL VOC's development kit makes them
     (VOClabelcolormap): a value's bits go to red, green and blue in turn, to their highest bits first."""
     values, colours = np.arange(256), np.zeros((256, 3), np.uint8)
     for bit in range(8):
@@ -105,7 +105,7 @@ def voc_colours() -> Pixels:
 
 
 def _scores(names: Mapping[int, str], files: Sequence[str], scores: MaskAnswers) -> str:
-    """Returns the scores of each image as CSV."""
+    """Return the scores of each image as CSV."""
     ious = scores.mean_ious()
     right, counted = scores.right.sum(1), scores.true.sum(1)
     out = io.StringIO()

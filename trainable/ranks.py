@@ -46,12 +46,12 @@ class Ranks:
             raise ValueError(f"rank must be in [0, world = {self.world}), got {self.rank}")
 
     def share(self, batch: int) -> slice:
-        """Returns this rank's slice of a batch:
+        """Return this rank's slice of a batch:
         whole images, shared as evenly as possible, none padded or dropped."""
         return slice(self.rank * batch // self.world, (self.rank + 1) * batch // self.world)
 
     def batches_of(self, positions: Tensor, size: int) -> Tensor:
-        """Returns the positions [n] of this rank's batches: every `world`-th batch of `size` positions.
+        """Return the positions [n] of this rank's batches: every `world`-th batch of `size` positions.
 
         Cut into batches of this size again, they are whole batches of all positions: no batch is in two
         ranks' shares. A rank may get none.
@@ -59,7 +59,7 @@ class Ranks:
         return torch.cat([positions[:0], *positions.split(size)[self.rank :: self.world]])
 
     def shares_of(self, positions: Tensor, size: int, smallest: int) -> Tensor:
-        """Returns the positions [n] of this rank's batches of `size`: of each `world * size` positions, its
+        """Return the positions [n] of this rank's batches of `size`: of each `world * size` positions, its
         share.
 
         All ranks have equally many batches, each of at least `smallest` positions: so layers can exchange
@@ -70,15 +70,15 @@ class Ranks:
         return torch.cat([positions[:0], *(each[self.share(len(each))] for each in whole)])
 
     def sum_in_place(self, tensors: Sequence[Tensor]) -> None:
-        """Replaces each tensor by its sum over ranks, with one reduction per number type."""
+        """Replace each tensor by its sum over ranks, with one reduction per number type."""
         _replace(tensors, self.reduce)
 
     def copy_from_first(self, tensors: Sequence[Tensor]) -> None:
-        """Copies the tensors of rank 0 to every rank."""
+        """Copy the tensors of rank 0 to every rank."""
         _replace(tensors, self.broadcast)
 
     def any_of(self, mine: Sequence[bool]) -> tuple[bool, ...]:
-        """Returns, for each of several answers, whether it is true on any rank.
+        """Return, for each of several answers, whether it is true on any rank.
 
         The sums are made on the host: no rank waits for its device.
         """
@@ -88,13 +88,13 @@ class Ranks:
         return tuple(count > 0 for count in counts.tolist())
 
     def total(self, mine: int) -> int:
-        """Returns the sum of all ranks' numbers, made on the host in float64, which holds every digit."""
+        """Return the sum of all ranks' numbers, made on the host in float64, which holds every digit."""
         if self.world == 1:
             return mine
         return round(self.reduce(torch.tensor([mine], dtype=torch.float64)).item())
 
     def bytes_from_first(self, content: bytes) -> bytes:
-        """Returns rank 0's bytes on every rank; the other ranks only have to call this too."""
+        """Return rank 0's bytes on every rank; the other ranks only have to call this too."""
         if self.world == 1:
             return content
         count = int(self.broadcast(torch.tensor([len(content)])).item())
@@ -110,7 +110,7 @@ ALONE = Ranks()
 
 
 def of_process_group() -> Ranks:
-    """Returns the ranks of torch's default process group.
+    """Return the ranks of torch's default process group.
 
     Their functions raise RankSilent where another rank has gone, or has not answered in the group's time, and
     where this rank cannot exchange anything itself.
@@ -121,7 +121,7 @@ def of_process_group() -> Ranks:
 
 
 def _replace(tensors: Sequence[Tensor], exchange: Callable[[Tensor], Tensor]) -> None:
-    """Replaces each tensor by what an exchange makes of it, with one exchange per number type."""
+    """Replace each tensor by what an exchange makes of it, with one exchange per number type."""
     for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
         alike = [tensor for tensor in tensors if tensor.dtype == dtype]
         flat = exchange(torch.cat([tensor.reshape(-1) for tensor in alike]))
@@ -155,7 +155,7 @@ def _summed(future: Future[list[Tensor]]) -> Tensor:
 
 @contextmanager
 def _silence_named() -> Iterator[None]:
-    """Turns the error of a collective into RankSilent."""
+    """Turn the error of a collective into RankSilent."""
     try:
         yield
     except RuntimeError as error:

@@ -16,7 +16,7 @@ MOST_PAIRS = 10  # confusions of many classes on the screen
 
 
 def summary(outcome: Outcome) -> str:
-    """Describes the end of a run: its scores and diagnosis,
+    """Describe the end of a run: its scores and diagnosis,
     and the confusion of the test part if that was scored."""
     last, classes = outcome.history[-1], tuple(map(visible, outcome.class_names))
     found = {"val_accuracy": last.val_accuracy, **last.extra_metrics}
@@ -35,7 +35,7 @@ def summary(outcome: Outcome) -> str:
 
 
 def _test_lines(scores: Scores, sure: Intervals | None) -> list[str]:
-    """Returns a line for each test metric, with its interval if there is one."""
+    """Return a line for each test metric, with its interval if there is one."""
     prefix = PREFIXES["test"]
     bounds = {} if sure is None else {f"{prefix}_{name}": each for name, each in sure.bounds.items()}
     named = scores.metrics(prefix).items()
@@ -50,7 +50,7 @@ def _test_lines(scores: Scores, sure: Intervals | None) -> list[str]:
 
 
 def by_class_lines(scores: Scores, sure: Intervals | None, names: Sequence[str]) -> list[str]:
-    """Returns a table of the scores of each class, with their intervals; no lines for labels of images."""
+    """Return a table of the scores of each class, with their intervals; no lines for labels of images."""
     if not scores.by_class:
         return []
     bounds = sure.by_class if sure is not None else {}
@@ -89,7 +89,7 @@ def _confusion_lines(scores: Scores, names: Sequence[str]) -> list[str]:
 
 
 def _matrix(scores: Scores, names: Sequence[str]) -> list[str]:
-    """Returns the confusion matrix as lines:
+    """Return the confusion matrix as lines:
     rows are the true classes, columns the predicted ones, in the same order."""
     rows = scores.confusion or ()
     width = max((len(str(count)) for row in rows for count in row), default=1)

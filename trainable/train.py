@@ -67,7 +67,7 @@ def train(
     debug: Sequence[str] = (),
     say: Say = lambda line: None,
 ) -> Outcome:
-    """Trains a recipe; scores the test part if `test`; writes three files to `out` if it is not None.
+    """Train a recipe; score the test part if `test`; write three files to `out` if it is not None.
 
     `data` and `model` are images and a network of your own, or the functions that make them.
 
@@ -131,7 +131,7 @@ def images_of(
     own_model: bool,
     download: bool,
 ) -> DataSet:
-    """Returns the images of a run: those that are given, that a given function makes, or the recipe's."""
+    """Return the images of a run: those that are given, that a given function makes, or the recipe's."""
     if data is None or isinstance(data, DataSet):
         if data is not None:
             return data
@@ -144,7 +144,7 @@ def images_of(
 
 
 def with_settings(recipe: Recipe, settings: Sequence[str], data_path: str | None = None) -> Recipe:
-    """Returns the recipe after `path=value` settings (values as in YAML) and another data path are applied.
+    """Return the recipe after `path=value` settings (values as in YAML) and another data path are applied.
 
     Another path is read with `data.format: auto`, unless a setting says otherwise. If a setting changes the
     recipe, the provenance no longer describes it and is dropped. Raises RecipeError, UserError.
@@ -161,8 +161,8 @@ def with_settings(recipe: Recipe, settings: Sequence[str], data_path: str | None
 
 @contextmanager
 def threads_of(provenance: Provenance | None, say: Say) -> Iterator[None]:
-    """Sets torch's threads to the number in a provenance, which decides the last digits,
-    and restores them afterwards."""
+    """Set torch's threads to the number in a provenance, which decides the last digits,
+    and restore them afterwards."""
     wanted = provenance.threads if provenance is not None else None
     with threads(wanted) as got:
         if wanted is not None and got != wanted:
@@ -173,7 +173,7 @@ def threads_of(provenance: Provenance | None, say: Say) -> Iterator[None]:
 
 
 def _as_timed(recipe: Recipe, data: DataSet, device: torch.device, say: Say, *, download: bool) -> Recipe:
-    """Returns the recipe with what timed steps of its network say in place of `auto`, where timing them pays:
+    """Return the recipe with what timed steps of its network say in place of `auto`, where timing them pays:
     number format and layout, as far as `precision` leaves them open, and whether to compile by blocks."""
     info, chooses = data.info, recipe.loop.compile == "auto"
     images = recipe.loop.epochs * info.train_images
@@ -212,7 +212,7 @@ def _not_compiled(recipe: Recipe, say: Say, why: str) -> Recipe:
 
 
 def _train(run: Run, say: Say) -> None:
-    """Trains all epochs and says a line for each;
+    """Train all epochs and say a line for each;
     it says one more if memory ran out and the micro-batch was cut."""
     asked = run.micro_batch
     while not run.finished:
@@ -242,7 +242,7 @@ def _finish(run: Run, folder: Path | None, test: bool, origins: Origins) -> Outc
 
 
 def _predict(run: Run, folder: Path, say: Say) -> None:
-    """Writes the masks that the run predicts."""
+    """Write the masks that the run predicts."""
     part, kept = part_to_predict(run.data), KeptMasks()
     scores = run.score(part, answers=True, take=kept.take)
     if scores.by_image is None:
@@ -252,7 +252,7 @@ def _predict(run: Run, folder: Path, say: Say) -> None:
 
 
 def model_file(weights: Mapping[str, Tensor], recipe: Recipe, info: DataInfo) -> bytes:
-    """Returns the content of `model.safetensors`. Its metadata say which recipe it is of, and by what images
+    """Return the content of `model.safetensors`. Its metadata say which recipe it is of, and by what images
     were normalised, as `data.normalisation` for a run that begins from it."""
     mean, std = statistics_of(recipe.data, info)
     statistics = ChannelStatistics(mean=mean, std=std).model_dump(mode="json")
@@ -263,7 +263,7 @@ def model_file(weights: Mapping[str, Tensor], recipe: Recipe, info: DataInfo) ->
 
 
 def _sureness(run: Run, test: Scores | None) -> tuple[Intervals | None, ScoreGaps | None]:
-    """Returns the intervals of the test scores, and how far those of validation are from them."""
+    """Return the intervals of the test scores, and how far those of validation are from them."""
     seed, extra = run.recipe.loop.seed, run.extra_metrics
     on_test = resampled_scores(test, extra, seed) if test is not None else None
     if test is None or on_test is None:
@@ -281,7 +281,7 @@ def _sureness(run: Run, test: Scores | None) -> tuple[Intervals | None, ScoreGap
 
 
 def diagnosed(run: Run) -> Diagnosis:
-    """Returns what the learning curves of a run say."""
+    """Return what the learning curves of a run say."""
     info = run.data.info
     return diagnose(
         run.history,
@@ -293,7 +293,7 @@ def diagnosed(run: Run) -> Diagnosis:
 
 
 def _checked(option: str, out: str | Path | None) -> Path | None:
-    """Returns the folder if it can be made and written to: an hour's work must not be lost to a misspelt one.
+    """Return the folder if it can be made and written to: an hour's work must not be lost to a misspelt one.
 
     The folder is made later, when nothing else prevents the run, so that a fault leaves nothing behind.
     """
@@ -309,7 +309,7 @@ def _checked(option: str, out: str | Path | None) -> Path | None:
 
 
 def _scores_in(result: EpochResult) -> dict[str, float]:
-    """Returns what the model scored, without how long it took."""
+    """Return what the model scored, without how long it took."""
     return {name: value for name, value in result.metrics().items() if name.startswith(("train_", "val_"))}
 
 

@@ -103,7 +103,7 @@ class Arm:
 
 
 def ours(kind: SamplerKind) -> Make:
-    """Returns a sampler as `make_sampler` builds it; every task's score is maximised."""
+    """Return a sampler as `make_sampler` builds it; every task's score is maximised."""
     return lambda space, seed: make_sampler(space, kind, seed, "max")
 
 
@@ -156,12 +156,12 @@ class Settings:
     confidence: Confidence = "medium"
 
     def epochs(self, whole: int) -> int:
-        """Returns how long a search is, if a whole training has so many epochs."""
+        """Return how long a search is, if a whole training has so many epochs."""
         return round(self.trainings * self.beyond * whole)
 
 
 def run(arm: Arm | PeerArm, name: str, seed: int, settings: Settings) -> Replayed:
-    """Runs one search of an arm on a task."""
+    """Run one search of an arm on a task."""
     chosen = task(name)
     space = chosen.space
     if arm.priors == "documented":
@@ -185,7 +185,7 @@ def _replay(arm: Arm, chosen: SearchTask, space: BareSpace, seed: int) -> Replay
 
 
 def digest(arm: Arm | PeerArm, name: str, settings: Settings) -> str:
-    """Names everything on which the results of an arm on a task depend: after a change they are run again."""
+    """Name everything on which the results of an arm on a task depend: after a change they are run again."""
     sources = [*SOURCES, *SOURCES_OF_TASKS[name.partition("-")[0]]]
     if arm.priors is not None:
         sources += SOURCES_OF_PRIORS
@@ -209,7 +209,7 @@ def _definition(arm: Arm) -> tuple[object, ...]:
 
 @cache
 def _meaning(path: Path) -> str:
-    """Returns a file's content; for a program, without its comments."""
+    """Return a file's content; for a program, without its comments."""
     if not path.exists():
         return ""
     text = path.read_text()
@@ -217,13 +217,13 @@ def _meaning(path: Path) -> str:
 
 
 def arm_of(name: str) -> Arm | PeerArm:
-    """Returns the arm of this name, ours or a peer."""
+    """Return the arm of this name, ours or a peer."""
     known: dict[str, Arm | PeerArm] = {**ARMS, **DOCUMENTED, **PEERS}
     return known[name]
 
 
 def chosen_arms(wanted: str, peers: bool = False) -> dict[str, Arm | PeerArm]:
-    """Returns the baseline and the arms that begin with a word of a comma-separated list.
+    """Return the baseline and the arms that begin with a word of a comma-separated list.
 
     `all` stands for all of ours, but for documented ones. Peers are among them where `peers`, or where a word
     is the beginning of their name. Raises ValueError with the known names for a word that begins none.

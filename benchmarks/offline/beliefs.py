@@ -28,7 +28,7 @@ SHARE = 1 / 3
 
 
 def believing(task: SearchTask, worth: Worth, seed: int, confidence: Confidence = "medium") -> BareSpace:
-    """Returns the task's space with a prior on each dimension, and the priors' mode as its first trial.
+    """Return the task's space with a prior on each dimension, and the priors' mode as its first trial.
 
     Each dimension is centred on the best (`adversarial`: the worst) of the draws that have it. A dimension
     that no draw has gets no prior.
@@ -46,7 +46,7 @@ def believing(task: SearchTask, worth: Worth, seed: int, confidence: Confidence 
 
 
 def displaced(domain: Domain, value: Value, random: np.random.Generator) -> Value:
-    """Returns a value ten times larger or smaller, or a third of a linear range away, or another option.
+    """Return a value ten times larger or smaller, or a third of a linear range away, or another option.
 
     The direction is drawn. A value that leaves the range stops at its end; one that is at the end already
     goes the other way.
@@ -72,7 +72,7 @@ def _same(domain: Domain, one: Value, other: Value) -> bool:
 
 
 def _centre(space: BareSpace, dimension: Dimension, draws: Sequence[Trained]) -> Value:
-    """Returns the dimension's value in the first of the draws that have it."""
+    """Return the dimension's value in the first of the draws that have it."""
     named: list[Values] = [space.named(draw.values) for draw in draws]
     return next((each[dimension.name] for each in named if dimension.name in each), None)
 

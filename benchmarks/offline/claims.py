@@ -32,7 +32,7 @@ class Claim:
 
     @property
     def met(self) -> str:
-        """Returns whether the claim is met, in words."""
+        """Whether the claim is met, in words."""
         value, low, high = self.figure
         if not self.strict:
             return "yes" if low <= self.limit else "no"
@@ -42,7 +42,7 @@ class Claim:
 
 
 def claims(found: Regrets, shares: Array) -> Iterator[Claim]:
-    """Yields what is asked of the arms that are there, against the arms that are there."""
+    """Yield what is asked of the arms that are there, against the arms that are there."""
     runs = {name: over_tasks(tasks) for name, tasks in found.items()}
     if NEW in runs:
         yield Claim(
@@ -63,6 +63,6 @@ def claims(found: Regrets, shares: Array) -> Iterator[Claim]:
 
 
 def best_peer(found: Regrets, shares: Array) -> str | None:
-    """Returns the peer with the lowest final regret among those that have no priors, or right ones."""
+    """Return the peer with the lowest final regret among those that have no priors, or right ones."""
     peers = [name for name in found if name in PEERS and PEERS[name].priors in (None, "right")]
     return min(peers, key=lambda name: final(over_tasks(found[name]), shares), default=None)

@@ -34,7 +34,7 @@ class Table:
     apart: str | None = None
 
     def begin(self) -> Train:
-        """Gives each trial the nearest row that no trial of this search has had."""
+        """Give each trial the nearest row that no trial of this search has had."""
         left = np.ones(len(self.rows), bool)
 
         def train(values: Values) -> Trained:
@@ -52,7 +52,7 @@ class Table:
         return self._positions([row.values for row in self.rows])
 
     def _positions(self, rows: Sequence[Values]) -> Points:
-        """Returns one line per row; what a row lacks is NaN."""
+        """Return one line per row; what a row lacks is NaN."""
         encoded = [self.space.encode(values) for values in rows]
         names = [each.name for each in self.space.dimensions]
         return np.array([[row.get(name, np.nan) for name in names] for row in encoded])
@@ -68,7 +68,7 @@ class Table:
 
 
 def taskset() -> SearchTask:
-    """Returns the task of an LSTM's negated validation loss under 1,000 settings of Adam.
+    """Return the task of an LSTM's negated validation loss under 1,000 settings of Adam.
 
     The table is TaskSet's (arXiv 2002.11887). It has 51 evaluations, the first before any training, so the
     first rung is the third. Losses that are not finite end a run. The two betas are searched as 1 - beta,
@@ -104,7 +104,7 @@ def _until_diverged(losses: Sequence[float]) -> list[float]:
 
 
 def fashion_mnist() -> SearchTask:
-    """Returns the task of ResNet-8's validation accuracy under 256 recipes in recipe_table.py's box.
+    """Return the task of ResNet-8's validation accuracy under 256 recipes in recipe_table.py's box.
 
     Warm-ups last up to 3 of the 9 epochs, so the first rung is the third.
     """

@@ -15,12 +15,12 @@ TABLES = Path(__file__).parents[1] / "tables"
 
 
 def names() -> list[str]:
-    """Returns the names of the tasks for which there are tables, such as `finetuning-photographs-lite0`."""
+    """Return the names of the tasks for which there are tables, such as `finetuning-photographs-lite0`."""
     return sorted(each.stem.replace("_", "-") for each in TABLES.glob("finetuning_*.jsonl"))
 
 
 def finetuning(name: str) -> SearchTask:
-    """Returns the task of validation accuracy over the ranges of `finetune`, of which nothing is believed.
+    """Return the task of validation accuracy over the ranges of `finetune`, of which nothing is believed.
 
     Warm-ups end within the first epoch, so that is the first rung.
     """
@@ -33,7 +33,7 @@ def finetuning(name: str) -> SearchTask:
 
 
 def documented(name: str) -> BareSpace:
-    """Returns the space with what the rules believe, and the documented recipe. Raises ValueError for a task
+    """Return the space with what the rules believe, and the documented recipe. Raises ValueError for a task
     of another family."""
     if name not in names():
         raise ValueError(f"only tables of finetuning_table.py have documented priors, {name} has none")

@@ -46,7 +46,7 @@ class PeerArm:
     priors: Worth | None = None
 
     def sources(self) -> list[str]:
-        """Returns the files on which its results depend."""
+        """Return the files on which its results depend."""
         names = [f"{self.program}.py", *([f"{self.environment}.txt"] if self.environment else [])]
         return [f"benchmarks/offline/peers/{name}" for name in names]
 
@@ -67,23 +67,23 @@ PEERS: dict[str, PeerArm] = {
 
 
 def pins(environment: str) -> Path:
-    """Returns the list of an environment's packages."""
+    """Return the list of an environment's packages."""
     return PROGRAMS / f"{environment}.txt"
 
 
 def folder_of(environment: str) -> Path:
-    """Returns where an environment with just these packages is, or is to be made."""
+    """Return where an environment with just these packages is, or is to be made."""
     digest = hashlib.sha256(pins(environment).read_bytes()).hexdigest()[:12]
     return cache_root() / "peers" / f"{environment}-{digest}"
 
 
 def python_of(arm: PeerArm) -> Path:
-    """Returns the interpreter that runs an arm."""
+    """Return the interpreter that runs an arm."""
     return folder_of(arm.environment) / "bin" / "python" if arm.environment else Path(sys.executable)
 
 
 def missing_environments(arms: Iterable[PeerArm]) -> str:
-    """Says which environments of arms there are not, and how they are made; nothing if all are there."""
+    """Say which environments of arms there are not, and how they are made; nothing if all are there."""
     missing = sorted({arm.environment for arm in arms if arm.environment and not python_of(arm).exists()})
     if not missing:
         return ""
@@ -132,7 +132,7 @@ class PeerSearch(Search):
         return number, values_of(self._space, given)
 
     def begin(self, number: int, values: Values) -> None:
-        """Tells a peer nothing: none can be told that it got other values than it asked for."""
+        """Tell a peer nothing: none can be told that it got other values than it asked for."""
 
     def report(self, number: int, epoch: int, score: float) -> bool:
         goes_on: bool = self._answer("report", number, epoch, score)
@@ -169,7 +169,7 @@ class PeerSearch(Search):
 def search_with(
     arm: PeerArm, task: SearchTask, space: BareSpace, asked: Asked, epochs: int, workers: int
 ) -> Replayed:
-    """Runs one search of a peer until it has trained so many epochs."""
+    """Run one search of a peer until it has trained so many epochs."""
     command = [str(python_of(arm)), "-m", f"offline.peers.{arm.program}", *arm.words]
     with PeerSearch(task, space, command, asked) as search:
         return search.run(epochs, workers)

@@ -48,7 +48,7 @@ _WARMUPS = Float(0.0, 1.8)
 
 
 def nothing(values: Values) -> float:
-    """Returns 0: no rule matters."""
+    """Return 0: no rule matters."""
     return 0.0
 
 
@@ -63,7 +63,7 @@ PLANTED: dict[str, Word] = {
 
 
 def planted(size: float, rules: Collection[str] = tuple(PLANTED)) -> Gain:
-    """Returns the gain of the named rules of `PLANTED`: two of options, three of numbers, two conditional.
+    """Return the gain of the named rules of `PLANTED`: two of options, three of numbers, two conditional.
 
     `size` is how far each moves a score between the best and the worst of its values, in units of luck. With
     both rates neither optimizer is better than the other.
@@ -84,13 +84,13 @@ def planted(size: float, rules: Collection[str] = tuple(PLANTED)) -> Gain:
 
 
 def _bump(domain: Float, value: Value, centre: float) -> float:
-    """Returns 1 at the centre, falling to either side within a fifth of the domain's length."""
+    """Return 1 at the centre, falling to either side within a fifth of the domain's length."""
     distance = fraction_of(domain, value) - fraction_of(domain, centre)
     return math.exp(-((distance / 0.2) ** 2) / 2.0)
 
 
 def space_of_rules() -> Space:
-    """Returns a space with fifteen rules: options and numbers, conditional ones, of all confidences."""
+    """Return a space with fifteen rules: options and numbers, conditional ones, of all confidences."""
     sgd, adamw = When(_OPTIMIZER, ("sgd",)), When(_OPTIMIZER, ("adamw",))
     return Space(
         base=Recipe().with_values({"loop.epochs": EPOCHS}),
@@ -171,14 +171,14 @@ class _PlantedTrial:
 
 
 def scored(trial: int, epoch: int, score: float, rung: int | None = None) -> EpochEvent:
-    """Returns an epoch of which only the score counts."""
+    """Return an epoch of which only the score counts."""
     return EpochEvent(trial=trial, result=epoch_result(epoch, score), rung=rung)
 
 
 def search(
     space: Space, kind: SamplerKind, trials: int, seed: int, gain: Gain = nothing, *, pruned: bool = True
 ) -> Summary:
-    """Runs a whole search; the same arguments give the same search."""
+    """Run a whole search; the same arguments give the same search."""
     steps = rungs(GRACE, FACTOR, EPOCHS) if pruned else ()
     planted = _Planted(space, make_sampler(space, kind, seed, "max"), Asha(steps, FACTOR, "max"), gain, seed)
     ended = tuple(each.summary() for each in planted.run(trials))
@@ -219,7 +219,7 @@ class _Planted:
         return _PlantedTrial(number, values, worth, diverges)
 
     def _trained(self, trial: _PlantedTrial) -> Outcome | None:
-        """Trains an epoch; returns how it ends the trial."""
+        """Train an epoch; return how it ends the trial."""
         epoch = len(trial.history) + 1
         if epoch == trial.diverges:
             return "diverged"

@@ -67,7 +67,7 @@ For the table's recipes, with their longest warm-ups; 95 % intervals over {table
 
 
 def page(record: dict[str, Any]) -> str:
-    """Returns the whole page."""
+    """Return the whole page."""
     return TEXT.format(
         wide=record["recipes"]["wide"],
         rules=record["recipes"]["rules"],
@@ -176,6 +176,6 @@ def _chosen_rows(record: dict[str, Any]) -> Iterator[list[str]]:
 
 
 def _with_interval(found: Sequence[float], sign: str = "", digits: int = 2) -> str:
-    """Returns a figure and its interval in words."""
+    """Return a figure and its interval in words."""
     value, low, high = (f"{each:{sign}.{digits}f}" for each in found)
     return f"{value} ({low} to {high})"

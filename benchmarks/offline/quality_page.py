@@ -72,7 +72,7 @@ def page(
     where: Mapping[str, Any] | None = None,
     picture: str | None = None,
 ) -> str:
-    """Returns the whole page; without `where` and `picture`, what a trial of a new arm prints."""
+    """Return the whole page; without `where` and `picture`, what a trial of a new arm prints."""
     parts = [
         "# The quality of a search, offline",
         _method(found, settings),
@@ -87,7 +87,7 @@ def page(
 
 
 def summary(found: Regrets, shares: Array) -> dict[str, Any]:
-    """Returns the page's data: mean curves with intervals, and every seed's final regret."""
+    """Return the page's data: mean curves with intervals, and every seed's final regret."""
     end = int(np.searchsorted(shares, 1.0))
     every = slice(3, None, 4)
     arms = {}
@@ -99,7 +99,7 @@ def summary(found: Regrets, shares: Array) -> dict[str, Any]:
 
 
 def draw(found: Regrets, shares: Array, out: Path) -> None:
-    """Writes a PNG of each arm's mean regret over all tasks, without and with priors.
+    """Write a PNG of each arm's mean regret over all tasks, without and with priors.
 
     The baseline, the best peer and the new sampler have their intervals.
     """
@@ -147,7 +147,7 @@ def _method(found: Regrets, settings: Settings) -> str:
 
 
 def _asked(found: Regrets, shares: Array) -> str:
-    """Returns whether the new sampler does what is asked."""
+    """Return whether the new sampler does what is asked."""
     rows = [
         f"| {each.arm} | {each.asked} | {each.limit:g} | {_figure(each.figure)} | {each.met} |"
         for each in claims(found, shares)
@@ -162,7 +162,7 @@ def _asked(found: Regrets, shares: Array) -> str:
 
 
 def _schedulers(found: Regrets, shares: Array) -> str:
-    """Returns what pausing and forecasts change against ASHA, with the same sampler and the same seeds."""
+    """Return what pausing and forecasts change against ASHA, with the same sampler and the same seeds."""
     rows = []
     kinds = {name: ARMS[name].scheduler for name in found if name in ARMS}
     twins = {name: name.replace(f"+{kind}", "+asha") for name, kind in kinds.items() if kind != "asha"}
@@ -208,7 +208,7 @@ def _arms(
 
 
 def _tasks(found: Regrets, shares: Array) -> str:
-    """Returns each task's final regrets, when the baseline's is reached, and which arm loses where."""
+    """Return each task's final regrets, when the baseline's is reached, and which arm loses where."""
     end = int(np.searchsorted(shares, 1.0))
     rows = []
     for task, baseline in found[BASELINE].items():
@@ -286,7 +286,7 @@ def _look(name: str) -> tuple[str, str]:
 
 
 def _worth(name: str) -> str:
-    """Returns which priors an arm has, by its name: right, off, adversarial or none."""
+    """Return which priors an arm has, by its name: right, off, adversarial or none."""
     return name.partition(" ")[2]
 
 

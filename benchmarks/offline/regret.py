@@ -30,7 +30,7 @@ class Interval(NamedTuple):
 
 
 def regret(best: Best, scale: tuple[float, float], moments: Array) -> Array:
-    """Returns regret at each moment, in epochs spent; `scale` holds a task's best known and usual score."""
+    """Return regret at each moment, in epochs spent; `scale` holds a task's best known and usual score."""
     known, usual = scale
     reached = np.array([usual, *(score for _, score in best)])
     steps = np.searchsorted([epochs for epochs, _ in best], moments, side="right")
@@ -39,20 +39,20 @@ def regret(best: Best, scale: tuple[float, float], moments: Array) -> Array:
 
 
 def first_reach(curve: Array, level: float, shares: Array) -> float:
-    """Returns the first share of the budget at which a curve is at or below a level, or NEVER."""
+    """Return the first share of the budget at which a curve is at or below a level, or NEVER."""
     found = np.flatnonzero(curve <= level)
     return float(shares[found[0]]) if found.size else NEVER
 
 
 def mean_curve(runs: Array) -> tuple[Array, Array, Array]:
-    """Returns the mean over seeds (rows), with the interval's two ends."""
+    """Return the mean over seeds (rows), with the interval's two ends."""
     resampled = np.stack([runs[pick].mean(axis=0) for pick in _picks(len(runs))])
     low, high = np.percentile(resampled, [2.5, 97.5], axis=0)
     return runs.mean(axis=0), low, high
 
 
 def reach(arm: Array, other: Array, at: float, shares: Array) -> Interval:
-    """Returns the share of the budget at which an arm's mean regret first is another arm's at a share `at`.
+    """Return the share of the budget at which an arm's mean regret first is another arm's at a share `at`.
 
     Both hold one run a row, over `shares`, seeds in order; seeds that both have count. The interval resamples
     these, the same for both.
@@ -69,13 +69,13 @@ def reach(arm: Array, other: Array, at: float, shares: Array) -> Interval:
 
 
 def speed_up(arm: Array, other: Array, at: float, shares: Array) -> Interval:
-    """Returns how many times less budget than `at` an arm needs for the other arm's mean regret at `at`."""
+    """Return how many times less budget than `at` an arm needs for the other arm's mean regret at `at`."""
     value, low, high = reach(arm, other, at, shares)
     return Interval(at / value, at / high, at / low)
 
 
 def difference(arm: Array, other: Array, at: float, shares: Array, other_at: float | None = None) -> Interval:
-    """Returns an arm's mean regret at a share of the budget less another's, there or at `other_at`.
+    """Return an arm's mean regret at a share of the budget less another's, there or at `other_at`.
 
     Below 0 the arm is better. Seeds that both have count.
     """
@@ -86,7 +86,7 @@ def difference(arm: Array, other: Array, at: float, shares: Array, other_at: flo
 
 
 def ratio(arm: Array, other: Array, at: float, shares: Array) -> Interval:
-    """Returns an arm's mean regret at a share of the budget over another's. Seeds that both have count."""
+    """Return an arm's mean regret at a share of the budget over another's. Seeds that both have count."""
     arm, other = (runs[:, _index(at, shares)] for runs in _paired(arm, other))
     resampled = [arm[pick].mean() / other[pick].mean() for pick in _picks(len(arm))]
     low, high = np.percentile(resampled, [2.5, 97.5])
@@ -94,12 +94,12 @@ def ratio(arm: Array, other: Array, at: float, shares: Array) -> Interval:
 
 
 def final(runs: Array, shares: Array) -> float:
-    """Returns the mean regret at the budget's end."""
+    """Return the mean regret at the budget's end."""
     return float(runs[:, _index(1.0, shares)].mean())
 
 
 def record(arm: Mapping[str, Array], other: Mapping[str, Array], shares: Array) -> dict[str, list[str]]:
-    """Returns the tasks on which an arm's final regret is better than, equal to or worse than another's.
+    """Return the tasks on which an arm's final regret is better than, equal to or worse than another's.
 
     They are equal where the interval of the difference holds 0.
     """
@@ -111,7 +111,7 @@ def record(arm: Mapping[str, Array], other: Mapping[str, Array], shares: Array) 
 
 
 def over_tasks(runs: Mapping[str, Array]) -> Array:
-    """Returns the mean over tasks of each seed's regrets."""
+    """Return the mean over tasks of each seed's regrets."""
     mean: Array = np.mean(list(runs.values()), axis=0)
     return mean
 
@@ -122,7 +122,7 @@ def _paired(arm: Array, other: Array) -> tuple[Array, Array]:
 
 
 def _index(at: float, shares: Array) -> int:
-    """Returns the index of the first share that is not below `at`; shares are rounded."""
+    """Return the index of the first share that is not below `at`; shares are rounded."""
     return int(np.searchsorted(shares, at - 1e-9))
 
 

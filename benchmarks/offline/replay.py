@@ -47,25 +47,25 @@ class Search(ABC):
 
     @abstractmethod
     def ask(self) -> tuple[int, Values]:
-        """Returns the number and the values of the trial that a free worker trains next.
+        """Return the number and the values of the trial that a free worker trains next.
 
         It may be one that was stopped before; then the values are not read.
         """
 
     @abstractmethod
     def begin(self, number: int, values: Values) -> None:
-        """Hears the true values of a new trial: a table's row differs from what was asked for."""
+        """Hear the true values of a new trial: a table's row differs from what was asked for."""
 
     @abstractmethod
     def report(self, number: int, epoch: int, score: float) -> bool:
-        """Hears a score, higher is better; returns whether the trial trains on."""
+        """Hear a score, higher is better; return whether the trial trains on."""
 
     @abstractmethod
     def end(self, number: int, outcome: Outcome, scores: Mapping[int, float]) -> None:
-        """Hears why a trial has left its worker, and its scores by epoch."""
+        """Hear why a trial has left its worker, and its scores by epoch."""
 
     def run(self, budget: int, workers: int) -> Replayed:
-        """Searches until `budget` epochs are trained; trials that still run then do not count."""
+        """Search until `budget` epochs are trained; trials that still run then do not count."""
         running: list[_ReplayedTrial | None] = [None] * workers
         for spent in range(1, budget + 1):
             worker = (spent - 1) % workers
@@ -88,7 +88,7 @@ class Search(ABC):
         return trial
 
     def _advance(self, trial: _ReplayedTrial, spent: int) -> None:
-        """Trains an epoch, and ends the trial as the product's ledger decides."""
+        """Train an epoch, and end the trial as the product's ledger decides."""
         epoch = len(trial.scores) + 1
         score = next(trial.curve, None)
         if score is None:

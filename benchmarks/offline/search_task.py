@@ -61,31 +61,31 @@ class SearchTask:
     """Starts a search and returns its training function. A table gives each of its rows to one trial only."""
 
     def final(self, trained: Trained) -> float:
-        """Returns the score after the last epoch; the worst possible one for a run that diverged before."""
+        """Return the score after the last epoch; the worst possible one for a run that diverged before."""
         return trained.curve[-1] if len(trained.curve) == self.epochs else WORST
 
     def even_draws(self, count: int, seed: int) -> list[Trained]:
-        """Returns trials at even draws from the space, each as if it were a search's first."""
+        """Return trials at even draws from the space, each as if it were a search's first."""
         sampler = RandomSampler(self.space, seed_of(self.name, seed))
         return [self.begin()(sampler.ask(number)) for number in range(count)]
 
     @property
     def usual(self) -> float:
-        """Returns the median final score of 200 even draws."""
+        """The median final score of 200 even draws."""
         return float(np.median([self.final(each) for each in self.even_draws(EVEN_DRAWS, seed=-1)]))
 
 
 def seed_of(name: str, seed: int) -> int:
-    """Returns a seed of this task's own, so that no two tasks see the same draws."""
+    """Return a seed of this task's own, so that no two tasks see the same draws."""
     sequence = np.random.SeedSequence((zlib.crc32(name.encode()), seed + 2))
     return int(sequence.generate_state(1)[0])
 
 
 def dimension(path: str, domain: Domain, when: When | None = None, variant: str = "") -> Dimension:
-    """Returns a dimension of a task, without a prior."""
+    """Return a dimension of a task, without a prior."""
     return Dimension(path, domain, "as published", "the benchmark", when, variant)
 
 
 def data() -> Path:
-    """Returns the folder of curves and images, TUNEBOOK_DATA. Raises KeyError where it is not set."""
+    """Return the folder of curves and images, TUNEBOOK_DATA. Raises KeyError where it is not set."""
     return Path(os.environ["TUNEBOOK_DATA"])

@@ -9,7 +9,7 @@ from offline.search_task import SearchTask
 
 
 def task_names(wanted: str = "lcbench,taskset,fashion-mnist") -> list[str]:
-    """Returns the tasks that a list names: `lcbench` is nine of them, `lcbench:4` the first four of those."""
+    """Return the tasks that a list names: `lcbench` is nine of them, `lcbench:4` the first four of those."""
     names: list[str] = []
     for word in wanted.split(","):
         family, _, count = word.partition(":")
@@ -26,7 +26,7 @@ def task_names(wanted: str = "lcbench,taskset,fashion-mnist") -> list[str]:
 
 @cache
 def task(name: str) -> SearchTask:
-    """Returns the task of this name. Raises ValueError with the known names for another."""
+    """Return the task of this name. Raises ValueError with the known names for another."""
     match name.partition("-"):
         case "lcbench", _, instance if instance in lcbench.instances():
             return lcbench.lcbench(instance)

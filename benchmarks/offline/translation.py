@@ -15,13 +15,13 @@ from spaces.priors import Confidence, Uniform, likeliest
 def asked_of(
     task: SearchTask, space: BareSpace, factor: int, trainings: int, confidence: Confidence, seed: int
 ) -> Asked:
-    """Returns what a peer is told of a task, with the priors that the space has."""
+    """Return what a peer is told of a task, with the priors that the space has."""
     described = tuple(_described(space, index) for index in range(len(space.dimensions)))
     return Asked(described, task.epochs, task.grace, factor, trainings, confidence, seed)
 
 
 def values_of(space: BareSpace, given: Mapping[str, float]) -> dict[str, Value]:
-    """Turns a peer's values into a trial's, by path; what does not exist with the others is left out.
+    """Turn a peer's values into a trial's, by path; what does not exist with the others is left out.
 
     Raises KeyError for a value that is missing, and ValueError for one outside its domain.
     """
@@ -52,7 +52,7 @@ def _described(space: BareSpace, index: int) -> Dimension:
 
 
 def _condition(space: BareSpace, index: int) -> tuple[str | None, tuple[int, ...]]:
-    """Returns the name of the choice on which a dimension depends, and the indices of its options."""
+    """Return the name of the choice on which a dimension depends, and the indices of its options."""
     when = space.dimensions[index].when
     if when is None:
         return None, ()

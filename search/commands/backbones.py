@@ -70,7 +70,7 @@ def run_backbones(
 
 
 def _allowed(study: Study, found: Sequence[Candidate]) -> Sequence[Candidate]:
-    """Returns the networks that have no more parameters than the study allows, and names those that have
+    """Return the networks that have no more parameters than the study allows, and names those that have
     more. Raises UserError if all have."""
     limit = study.objective.constraints.parameters
     allowed = [each for each in found if limit is None or each.costs.parameters <= limit.max]
@@ -84,7 +84,7 @@ def _allowed(study: Study, found: Sequence[Candidate]) -> Sequence[Candidate]:
 
 
 def _next(study: Study, shares: Mapping[str, float], weights: str | None) -> Study:
-    """Returns the study that fine-tunes networks, and draws them with these shares. What the study says of
+    """Return the study that fine-tunes networks, and draws them with these shares. What the study says of
     any network stays."""
     tree = study.model_dump(mode="json")
     where = str(weights_path(weights)) if weights is not None else OWN_WEIGHTS
@@ -116,7 +116,7 @@ def _row(found: Candidate) -> tuple[str, ...]:
 
 
 def interval(found: Candidate) -> tuple[float, float]:
-    """Returns Wilson's 95 % interval of an accuracy."""
+    """Return Wilson's 95 % interval of an accuracy."""
     from trainable.training.bootstrap import wilson_interval
 
     return wilson_interval(int(found.score.right.sum()), len(found.score.right))

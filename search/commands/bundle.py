@@ -11,7 +11,7 @@ from trainable.terminal import tell
 
 
 def run_bundle(folder: Path, out: Path, trial: int | None) -> None:
-    """Writes the bundle to a new folder, and prints what was checked. Raises UserError, ExportError among
+    """Write the bundle to a new folder, and print what was checked. Raises UserError, ExportError among
     them."""
     check_new(out, "the bundle")
     write_bundle(find_trained(folder, trial), out, say=tell)

@@ -237,7 +237,7 @@ def _list_copies(target: Target, path: Path, options: CheckOptions, download: bo
 
 
 def findings_table(findings: Sequence[Finding]) -> Table:
-    """Returns one row for each finding, in the order of the checks, with its meaning and advice below."""
+    """Return one row for each finding, in the order of the checks, with its meaning and advice below."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("level", no_wrap=True)
     table.add_column("check", no_wrap=True)
@@ -249,7 +249,7 @@ def findings_table(findings: Sequence[Finding]) -> Table:
 
 
 def closing(findings: Sequence[Finding], seconds: float) -> str:
-    """Returns the outcome in one line."""
+    """Return the outcome in one line."""
     errors, warnings = counts(findings)
     return f"{counted(errors, 'error')}, {counted(warnings, 'warning')}, in {seconds:.0f} s"
 
@@ -263,7 +263,7 @@ def _title(file: str, target: Target) -> str:
 
 
 def _in_words(finding: Finding) -> Text:
-    """Returns what was found; below it what it means, and what to do."""
+    """Return what was found; below it what it means, and what to do."""
     whole = Text(visible_lines(finding.what), style="dim" if finding.level == "passed" else "")
     for name, text in (("means", finding.means), ("do", finding.do)):
         if text:

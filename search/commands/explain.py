@@ -67,7 +67,7 @@ def _parts(named: Input, everything: bool, download: bool) -> Iterator[Renderabl
 
 
 def _of_search(folder: Path, everything: bool) -> Iterator[RenderableType]:
-    """Yields a search that has begun, with its recorded facts, whatever has become of the data since."""
+    """Yield a search that has begun, with its recorded facts, whatever has become of the data since."""
     search = Search(folder)
     study, measured = search.study, Measured(search.facts, search.info, recorded=True)
     facts = with_written_facts(measured.facts, study)

@@ -106,7 +106,7 @@ def _check(
 
 
 def _found(source: Path, trial: int | None, *, trains: bool) -> Exported:
-    """Returns what is exported; raises UserError for a trial that did not finish where it is to be trained
+    """Return what is exported; raise UserError for a trial that did not finish where it is to be trained
     again, since its score is not that of its whole recipe."""
     if source.is_file():
         return exported_file(source)
@@ -129,7 +129,7 @@ def _check_batch(found: Exported, gpus: int | None, batch: int | None) -> None:
 def _improved(
     found: Exported, runs: int, again: Retraining, *, simplified: bool, finalized: bool
 ) -> Exported:
-    """Returns the recipe made simpler, then finalized, as far as these are asked for, with the same seeds."""
+    """Return the recipe made simpler, then finalized, as far as these are asked for, with the same seeds."""
     from search.retraining.verify import claim_of, new_seeds
 
     (metric, _), seeds = claim_of(found.recipe), new_seeds(found.recipe, runs)
@@ -178,7 +178,7 @@ def _finalized(found: Exported, metric: str, seeds: Sequence[int], again: Retrai
 def _changed(
     found: Exported, recipe: Recipe, metrics: dict[str, float], why: dict[str, str], **provenance: Any
 ) -> Exported:
-    """Returns another recipe in place of the exported one, whose scores in the search are not its own."""
+    """Return another recipe in place of the exported one, whose scores in the search are not its own."""
     unscored = {"metrics": metrics, "final": None, "verification": None}
     words = f"{found.words}, changed to recipe {recipe.digest()}"
     changed = replace(found, recipe=recipe, reasons={**found.reasons, **why}, words=words)
@@ -186,7 +186,7 @@ def _changed(
 
 
 def _tried(found: Exported, **step: Simplified | Finalized) -> Exported:
-    """Returns the same recipe, which says that a step was tried; the record of one that changed it stays."""
+    """Return the same recipe, which says that a step was tried; the record of one that changed it stays."""
     known = found.recipe.provenance or Provenance()
     ((name, _),) = step.items()
     earlier = getattr(known, name)
@@ -194,7 +194,7 @@ def _tried(found: Exported, **step: Simplified | Finalized) -> Exported:
 
 
 def _recorded(found: Exported, **provenance: Any) -> Exported:
-    """Returns what is exported with these fields of its provenance."""
+    """Return what is exported with these fields of its provenance."""
     before = found.recipe.provenance or Provenance()
     after = before.model_copy(update=provenance)
     return replace(found, recipe=found.recipe.model_copy(update={"provenance": after}))

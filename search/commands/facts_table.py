@@ -39,14 +39,14 @@ class FactText(NamedTuple):
 
 
 def facts_table(rows: Sequence[FactRow]) -> Rows:
-    """Returns a table with one row for each fact."""
+    """Return a table with one row for each fact."""
     return Rows(
         "facts", ("fact", "value", "what it is", "from"), tuple(rows), head=2, whole={"fact", "value"}
     )
 
 
 def fact_rows(facts: Facts, measured: Measured, data: Data, study: Study | None = None) -> list[FactRow]:
-    """Returns every fact of a study, or of a recipe alone, with its section `data`; in a classification
+    """Return every fact of a study, or of a recipe alone, with its section `data`; in a classification
     without those of masks.
 
     `measured` holds the facts before any of them was overwritten.
@@ -78,7 +78,7 @@ def _origin(name: str, measured: Measured, data: Data, study: Study | None) -> s
 
 
 def _origin_of_size(facts: Facts) -> str:
-    """Says what the side of the images that the model sees follows from; with masks it is a window's."""
+    """Say what the side of the images that the model sees follows from; with masks it is a window's."""
     if facts.dense:
         gpu = facts.gpus > 0
         return f"the longer side, at most {LARGEST_WINDOW[gpu]} px on a {'GPU' if gpu else 'CPU'}"

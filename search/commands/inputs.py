@@ -69,7 +69,7 @@ class Target:
 
 
 def named_input(file: str | Path | None, data: str | None, settings: Sequence[str] = ()) -> Input:
-    """Returns what the command's arguments name.
+    """Return what the command's arguments name.
 
     Args:
         file: a recipe or a study in YAML, or a search's folder or URI; anything else counts as data.
@@ -100,7 +100,7 @@ def named_input(file: str | Path | None, data: str | None, settings: Sequence[st
 def load_target(
     file: str | Path | None, data: str | None, settings: Sequence[str] = (), *, download: bool = False
 ) -> Target:
-    """Returns the recipe that a command is to look at, with its images loaded.
+    """Return the recipe that a command is to look at, with its images loaded.
 
     `file`, `data` and `settings` have the meaning that `named_input` documents; `download` says whether
     torchvision may fetch the data set. A study stands for its first trial, the documented recipe. Raises
@@ -117,7 +117,7 @@ def load_target(
 
 
 def is_file_or_search(file: str | Path) -> bool:
-    """Says whether a path is a recipe's, a study's or a search's; otherwise it names images."""
+    """Say whether a path is a recipe's, a study's or a search's; otherwise it names images."""
     if is_uri(str(file)):
         return STUDY_FILE in Store(str(file)).names()
     return Path(file).suffix in YAML_ENDINGS or (Path(file) / STUDY_FILE).exists()
@@ -133,7 +133,7 @@ def _recipe(file: Path, data: str | None, settings: Sequence[str]) -> Recipe:
 
 
 def _of_pruned_network(file: str | Path | None) -> str | None:
-    """Returns in words that a recipe's file is of a pruned network; settings change nothing about that."""
+    """Return in words that a recipe's file is of a pruned network; settings change nothing about that."""
     path = None if file is None else local_folder(str(file))
     return None if path is None else of_pruned_network(path, read_recipe(path))
 
@@ -175,7 +175,7 @@ def _study_target(study: Study, kind: TargetKind, download: bool) -> Target:
 
 
 def _search_target(folder: Path) -> Target:
-    """Returns the first trial of a search that has begun, with its facts as they were measured."""
+    """Return the first trial of a search that has begun, with its facts as they were measured."""
     search = Search(folder)
     study, space = search.study, search.space
     trial = per_trial(study.resources, local_hardware(), gpus=search.facts.gpus)

@@ -39,7 +39,7 @@ td:first-child, th:first-child {{ text-align: left; }}
 
 
 def picture(band: LrBand, title: str, own_lr: float) -> bytes:
-    """Returns a PNG of the sweeps' losses by `optimizer.lr`, with the suggestions, the band and `own_lr`."""
+    """Return a PNG of the sweeps' losses by `optimizer.lr`, with the suggestions, the band and `own_lr`."""
     figure, (axes,) = new_figure()
     for number, sweep in enumerate(band.sweeps):
         rates = [rate * band.at_256 for rate in sweep.rates]
@@ -52,7 +52,7 @@ def picture(band: LrBand, title: str, own_lr: float) -> bytes:
 
 
 def page(image: bytes, title: str, rows: Sequence[Sequence[str]], text: Sequence[str]) -> bytes:
-    """Returns a page of HTML that needs no other file: picture, table with its head as row one, and text."""
+    """Return a page of HTML that needs no other file: picture, table with its head as row one, and text."""
     head, *body = rows
     lines = ["<table>", _row(head, "th"), *(_row(row, "td") for row in body), "</table>"]
     return PAGE.format(

@@ -203,6 +203,6 @@ def refine(
 
 
 def add_to(app: typer.Typer) -> None:
-    """Adds these commands to the command line."""
+    """Add these commands to the command line."""
     for command in (show, report, ui, sync, audit, audit_pruning, export, bundle, refine):
         app.command()(command)

@@ -33,7 +33,7 @@ def _with_token(address: str | None) -> str | None:
 
 
 def on_this_machine(address: str) -> Path:
-    """Returns a search's folder on this machine; for a search in an object store, its copy."""
+    """Return a search's folder on this machine; for a search in an object store, its copy."""
     if not is_uri(address):
         return Path(address)
     from search.record.storage import local_folder
@@ -70,16 +70,16 @@ Download = Annotated[
 
 
 def refuse_with_address(options: Mapping[str, object]) -> None:
-    """Refuses options, by their names, that mean nothing where a cluster is looked at."""
+    """Refuse options, by their names, that mean nothing where a cluster is looked at."""
     if given := [name for name, value in options.items() if value]:
         raise typer.BadParameter(f"{' and '.join(given)}: not with --address, which checks machines alone")
 
 
 def with_weights(settings: Sequence[str] | None, weights: str | None) -> list[str]:
-    """Returns settings with one for weights, if they are given."""
+    """Return settings with one for weights, if they are given."""
     return [*(settings or ()), *([] if weights is None else [f"model.weights={json.dumps(weights)}"])]
 
 
 def exit_with(state: str) -> None:
-    """Ends the command with the exit code of how a search ended."""
+    """End the command with the exit code of how a search ended."""
     raise typer.Exit(EXIT_CODES[state])

@@ -51,7 +51,7 @@ def plan_table(
     first: Sequence[First] = (),
     learned: Sequence[str] = (),
 ) -> Table:
-    """Returns the plan. Without facts the search has begun, and no rule is asked again.
+    """Return the plan. Without facts the search has begun, and no rule is asked again.
 
     `first` are the first trials of the study, `start` is what was found for a study that names no network,
     `learned` says for each earlier search what it taught.
@@ -83,7 +83,7 @@ def plan_table(
 
 
 def _start(space: Space, start: Start | None) -> Iterator[tuple[str, str]]:
-    """Yields the row of the network that a rule gives, or of what a person could do to get one."""
+    """Yield the row of the network that a rule gives, or of what a person could do to get one."""
     rules = space.values_by_rule(scalars_of(space.base))
     if (rule := rules.get(MODEL_NAME)) is not None:
         (source,) = with_guide_names([rule.source])
@@ -94,14 +94,14 @@ def _start(space: Space, start: Start | None) -> Iterator[tuple[str, str]]:
 
 
 def _teacher(facts: Facts | None) -> Iterator[tuple[str, str]]:
-    """Yields the row that says what is to be expected of a teacher, if there is one."""
+    """Yield the row that says what is to be expected of a teacher, if there is one."""
     found = None if facts is None else gain_to_expect(facts)
     if found is not None:
         yield "teacher", f"{found.reason} ({found.source})"
 
 
 def first_trial(study: Study, space: Space, *, begun: bool) -> str:
-    """Returns which recipe the first trial has: the documented one, with what differs from the documents.
+    """Return which recipe the first trial has: the documented one, with what differs from the documents.
 
     Only a sweep and a study's options make it differ.
     """
@@ -118,14 +118,14 @@ def first_trial(study: Study, space: Space, *, begun: bool) -> str:
 
 
 def _length(facts: Facts) -> str:
-    """Returns how long the documents would train."""
+    """Return how long the documents would train."""
     wanted = wanted_epochs(facts)
     (source,) = with_guide_names([wanted.source])
     return f"{wanted.reason} ({source})"
 
 
 def _named(rule: RuleValue) -> Value:
-    """Returns the value that the documents name."""
+    """Return the value that the documents name."""
     return rule.value if rule.unswept is None else rule.unswept
 
 
@@ -134,6 +134,6 @@ def _why(value: Value, rule: RuleValue) -> str:
 
 
 def _drawn(study: Study, space: Space) -> str:
-    """Returns how a sampler of this kind draws from this space."""
+    """Return how a sampler of this kind draws from this space."""
     kind = study.sampler.kind
     return DRAWN[kind] if kind == "tpe" or bits_of(study, space) else DRAWN_WITHOUT_PRIORS[kind]

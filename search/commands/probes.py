@@ -95,7 +95,7 @@ def _print_band(band: LrBand, run: Run) -> None:
 
 
 def _rows(band: LrBand) -> list[list[str]]:
-    """Returns a head, then a row for each suggestion: by sweep, the median, and as `optimizer.lr`."""
+    """Return a head, then a row for each suggestion: by sweep, the median, and as `optimizer.lr`."""
     rows = [
         [
             "suggestion",
@@ -226,7 +226,7 @@ def _memory(amount: int) -> str:
 
 @contextmanager
 def _run(target: Target, download: bool) -> Iterator[tuple[Run, int]]:
-    """Gives the block the target's run and its number of threads, which is a trial's."""
+    """Give the block the target's run and its number of threads, which is a trial's."""
     with threads(target.threads) as count:
         run = Run(target.recipe, data=target.data, device=target.device, download=download)
         try:

@@ -76,16 +76,16 @@ class Asked:
     settings: tuple[str, ...]
 
     def values(self) -> dict[str, Any]:
-        """Returns the settings by their paths."""
+        """Return the settings by their paths."""
         return dict(map(parse_setting, self.settings))
 
     def of_teaching(self, path: str) -> bool:
-        """Returns whether a setting is of the second fine-tuning alone."""
+        """Return whether a setting is of the second fine-tuning alone."""
         return self.distillation and path.startswith(f"{SECTION}.")
 
 
 def run_shrink(asked: Asked, out: Path | None, *, as_json: bool, download: bool) -> None:
-    """Prints the comparison, and writes the pruned network to a new folder, whole or not at all.
+    """Print the comparison, and write the pruned network to a new folder, whole or not at all.
 
     A recipe is trained first, for this comparison alone. Raises UserError, ModelError, and ShrinkFailed where
     a training comes to nothing.
@@ -126,7 +126,7 @@ def run_shrink(asked: Asked, out: Path | None, *, as_json: bool, download: bool)
 
 @contextmanager
 def _trained(asked: Asked, download: bool, say: Say) -> Iterator[tuple[Trained, Path]]:
-    """Yields the trained network that was named, and the folder that it is in; of a recipe, after it is
+    """Yield the trained network that was named, and the folder that it is in; of a recipe, after it is
     trained."""
     source = asked.source
     if not _is_recipe(source):
@@ -155,7 +155,7 @@ def _trained(asked: Asked, download: bool, say: Say) -> Iterator[tuple[Trained, 
 
 
 def _check_prunable(recipe: Recipe, share: float, download: bool) -> DataSet:
-    """Prunes the untrained network of a recipe, so that no training is in vain; returns the recipe's images.
+    """Prune the untrained network of a recipe, so that no training is in vain; return the recipe's images.
 
     Raises ModelError.
     """
@@ -205,7 +205,7 @@ def _check_teacher_stays(asked: Asked, out: Path | None) -> None:
 
 
 def _recipe(asked: Asked, training: Recipe) -> Recipe:
-    """Returns the recipe of the fine-tuning; with `--distillation` settings of its section are those of the
+    """Return the recipe of the fine-tuning; with `--distillation` settings of its section are those of the
     second one. Raises RecipeError, and ModelError where the files of another teacher are missing."""
     recipe = fine_tuning(training, epochs=asked.epochs, lr_factor=asked.lr_factor)
     values = {path: value for path, value in asked.values().items() if not asked.of_teaching(path)}
@@ -223,13 +223,13 @@ def _recipe(asked: Asked, training: Recipe) -> Recipe:
 
 
 def _taught(asked: Asked, recipe: Recipe, teacher: Path) -> Recipe:
-    """Returns the recipe of the fine-tuning that learns from a teacher, too. Raises RecipeError."""
+    """Return the recipe of the fine-tuning that learns from a teacher, too. Raises RecipeError."""
     values = {path: value for path, value in asked.values().items() if asked.of_teaching(path)}
     return taught_by(recipe, teacher).with_values(values)
 
 
 def _teacher(asked: Asked, folder: Path) -> Path:
-    """Returns the folder that the unpruned network teaches from: that of a trial is written into its search's
+    """Return the folder that the unpruned network teaches from: that of a trial is written into its search's
     folder."""
     if (folder / STUDY_FILE).exists():
         return teacher_folder(str(folder), asked.trial)
@@ -237,7 +237,7 @@ def _teacher(asked: Asked, folder: Path) -> Path:
 
 
 def _of_fine_tuning(folder: Path, trained: Trained) -> str:
-    """Returns in words what is made of a pruned network whose folder does not say what trained it."""
+    """Return in words what is made of a pruned network whose folder does not say what trained it."""
     return (
         f"{folder}: was pruned before, and has no {TRAINING_FILE}, the recipe that trained the whole "
         f"network: epochs and rate are taken from the fine-tuning in {RECIPE_FILE}, of "

@@ -14,7 +14,7 @@ from trainable.recipe.trained_files import MODEL_FILE, RECIPE_FILE
 
 
 def find_trained(folder: Path, trial: int | None) -> Trained:
-    """Returns a trained network; of a search that of a trial, by default the best. Raises UserError for
+    """Return a trained network; of a search that of a trial, by default the best. Raises UserError for
     anything else."""
     if (folder / STUDY_FILE).exists():
         return trained_trial(Search(folder), trial)
@@ -26,7 +26,7 @@ def find_trained(folder: Path, trial: int | None) -> Trained:
 
 
 def _expected(path: Path) -> str:
-    """Returns in words what a path is that holds nothing trained, and what to do."""
+    """Return in words what a path is that holds nothing trained, and what to do."""
     if path.is_file() and path.name in (MODEL_FILE, RECIPE_FILE):
         return f"is one file of several; give its folder, {quote(str(path.parent))}"
     if path.is_file():

@@ -73,7 +73,7 @@ def serve(folder: Path, port: int) -> int:
 
 
 def pages(folder: Path, server: str) -> str:
-    """Returns the addresses of a search's pages, one a line: trials, charts, the search itself, the report.
+    """Return the addresses of a search's pages, one a line: trials, charts, the search itself, the report.
 
     The report is there twice: among the run's files in MLflow, which also opens on another machine, and as
     a file of this one. Before MLflow has the search, only the server's address is known.
@@ -99,7 +99,7 @@ def _lines(addresses: Mapping[str, str]) -> str:
 
 
 def _answers(server: subprocess.Popen[bytes], port: int) -> bool:
-    """Waits until a server on this machine answers; returns whether it has, and not ended before."""
+    """Wait until a server on this machine answers; return whether it has, and not ended before."""
     while server.poll() is None:
         with suppress(OSError, HTTPException), closing(HTTPConnection("127.0.0.1", port, timeout=1)) as asked:
             asked.request("GET", "/health")

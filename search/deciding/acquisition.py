@@ -51,11 +51,11 @@ class Candidates:
     gains: NDArray[np.float64]
 
     def best(self, count: int) -> NDArray[np.int64]:
-        """Returns the places of those that promise most, the best first."""
+        """Return the places of those that promise most, the best first."""
         return np.argsort(-self.gains, kind="stable")[:count]
 
     def weighed(self, weigh: Weigh, count: int) -> Candidates:
-        """Returns the `count` that promise most, their gains multiplied by the factors of `weigh`."""
+        """Return the `count` that promise most, their gains multiplied by the factors of `weigh`."""
         places = self.best(count)
         rows = self.rows[places]
         return Candidates(rows, self.gains[places] + weigh(rows))
@@ -75,7 +75,7 @@ class Acquisition:
         self._seconds = SecondsModel(cube) if by_time else None
 
     def candidates(self, rng: np.random.Generator, weigh: Weigh | None = None) -> Candidates:
-        """Returns candidates for a trial, even ones and mutations of the best, with what each may gain.
+        """Return candidates for a trial, even ones and mutations of the best, with what each may gain.
 
         `weigh` may speak for or against them: the mutations go on from those that then promise most."""
         finished = sum(each.outcome == "finished" for each in self._observations.told)
@@ -112,7 +112,7 @@ class Acquisition:
 def log_expected_improvement(
     means: NDArray[np.float64], deviations: NDArray[np.float64], best: float
 ) -> NDArray[np.float64]:
-    """Returns the logarithm of expected improvement over `best` (Jones et al. 1998, equation 15), computed so
+    """Return the logarithm of expected improvement over `best` (Jones et al. 1998, equation 15), computed so
     that it orders candidates also where the improvement itself is 0 in floating point (Ament et al., arXiv
     2310.20708)."""
     z = (means - best) / deviations

@@ -125,7 +125,7 @@ class AutoSampler(Sampler):
         self._observations.tell(number, outcome, scores, excesses or {}, seconds)
 
     def way(self, number: int, by_prior: float, by_mutation: float) -> Way:
-        """Decides how a trial is drawn; the fractions in [0, 1) decide for or against the priors, and
+        """Decide how a trial is drawn; the fractions in [0, 1) decide for or against the priors, and
         mutation."""
         if not self._has_likeliest:
             return "likeliest"
@@ -139,12 +139,12 @@ class AutoSampler(Sampler):
         return "mutation" if by_mutation < self._by_mutation and incumbents(told) else "model"
 
     def prior_share(self) -> float:
-        """Returns the probability that a trial which is not drawn evenly is drawn from the priors."""
+        """Return the probability that a trial which is not drawn evenly is drawn from the priors."""
         decay = min(1.0, UNDIMINISHED / max(len(self._observations.told), 1))
         return FIRST_SHARE * decay * self.trust()
 
     def trust(self) -> float:
-        """Returns how far the trials support the priors, in [0, 1]; 0 where there are none."""
+        """Return how far the trials support the priors, in [0, 1]; 0 where there are none."""
         if not self._believes:
             return 0.0
         if self._trust is None:
@@ -152,7 +152,7 @@ class AutoSampler(Sampler):
         return self._trust
 
     def _measured_trust(self) -> float:
-        """Returns how far it is now. Trials are compared in pairs at equal epochs: the documented recipe
+        """Return how far it is now. Trials are compared in pairs at equal epochs: the documented recipe
         trains to its end, and the first trials pass the rungs, whatever they are worth."""
         told = self._observations.told
         if not told:
@@ -166,7 +166,7 @@ class AutoSampler(Sampler):
         return self._beliefs[number]
 
     def _promising(self, rng: np.random.Generator) -> dict[str, Value]:
-        """Returns the candidate that promises most by the model and the priors."""
+        """Return the candidate that promises most by the model and the priors."""
         weight = PRIOR_WEIGHT / len(self._observations.told) * self.trust()
 
         def weigh(rows: Rows) -> NDArray[np.float64]:

@@ -26,12 +26,12 @@ Drawn = Literal["likeliest", "prior", "even"]
 
 
 def draw(space: Space, way: Drawn, rng: np.random.Generator) -> dict[str, Value]:
-    """Returns a trial's values: each prior's likeliest ones, draws from the priors, or even draws."""
+    """Return a trial's values: each prior's likeliest ones, draws from the priors, or even draws."""
     return space.define(lambda dimension, prior: _value(way, dimension.domain, prior, rng))
 
 
 def belief(space: Space, values: Mapping[str, Value]) -> float:
-    """Returns how likely the priors make a trial, as the logarithm of the ratio to even draws. The values lie
+    """Return how likely the priors make a trial, as the logarithm of the ratio to even draws. The values lie
     in their domains."""
     total = 0.0
 
@@ -46,7 +46,7 @@ def belief(space: Space, values: Mapping[str, Value]) -> float:
 
 
 def trust(beliefs: Sequence[float], standings: Sequence[float] | NDArray[np.int64]) -> float:
-    """Returns how far the trials support the priors, in [0, 1].
+    """Return how far the trials support the priors, in [0, 1].
 
     `standings` say how good each trial is, higher is better, and `beliefs` how likely the priors make it. It
     is 1 as long as better trials are not less likely under the priors than worse ones. Otherwise it is twice
@@ -61,7 +61,7 @@ def trust(beliefs: Sequence[float], standings: Sequence[float] | NDArray[np.int6
 def rank_of(
     outcome: Outcome, scores: Mapping[int, float], direction: Mode, excess: float = 0.0
 ) -> Rank | None:
-    """Returns a trial's rank as TPE has it; None for one that TPE ignores.
+    """Return a trial's rank as TPE has it; None for one that TPE ignores.
 
     Finished trials come first, by their score. Then come stopped ones, by the epochs that they reached and by
     their score there, then those without any score, and last those that break constraints, by their `excess`.
@@ -81,7 +81,7 @@ def rank_of(
 
 
 def is_likeliest(space: Space, values: Mapping[str, Value]) -> bool:
-    """Returns whether a trial has the priors' likeliest values."""
+    """Return whether a trial has the priors' likeliest values."""
     expected = space.encode(space.define(lambda dimension, prior: likeliest(dimension.domain, prior)))
     try:
         found = space.encode(values)
@@ -91,7 +91,7 @@ def is_likeliest(space: Space, values: Mapping[str, Value]) -> bool:
 
 
 def _value(way: Drawn, domain: Domain, prior: Prior, rng: np.random.Generator) -> Value:
-    """Returns the value of a dimension; a domain with one option uses no random number."""
+    """Return the value of a dimension; a domain with one option uses no random number."""
     if isinstance(domain, Choice) and len(domain.options) == 1:
         return domain.options[0]
     fraction = float(rng.random())

@@ -37,11 +37,11 @@ class Cube:
         """The dimension of each column of `features`."""
 
     def __len__(self) -> int:
-        """Returns the number of dimensions."""
+        """Return the number of dimensions."""
         return len(self._dimensions)
 
     def row(self, values: Values) -> Rows | None:
-        """Returns a trial's row; None where a value lies outside its domain, as the documents' may."""
+        """Return a trial's row; None where a value lies outside its domain, as the documents' may."""
         try:
             positions = self._space.encode(values)
         except SpaceError:
@@ -52,7 +52,7 @@ class Cube:
         return row
 
     def values(self, row: Rows) -> dict[str, Value]:
-        """Returns the values of one of the rows of `exact`."""
+        """Return the values of one of the rows of `exact`."""
         return self._space.define(
             lambda dimension, _: value_at(
                 dimension.domain, min(float(row[self._columns[dimension.name]]), BELOW_1)
@@ -60,7 +60,7 @@ class Cube:
         )
 
     def exact(self, rows: Rows) -> Rows:
-        """Returns rows that stand for values: whole numbers and options are rounded, and what does not exist
+        """Return rows that stand for values: whole numbers and options are rounded, and what does not exist
         with the values before it becomes NaN. `rows` have no NaN."""
         exact = np.clip(rows, 0.0, BELOW_1)
         for at, dimension in enumerate(self._dimensions):
@@ -70,14 +70,14 @@ class Cube:
         return exact
 
     def to_other_options(self, fractions: Rows) -> Rows:
-        """Returns how far it is to another option, around the ends; each is equally likely for even
+        """Return how far it is to another option, around the ends; each is equally likely for even
         fractions."""
         count = np.maximum(self._options, 1)
         distances: Rows = np.floor(1.0 + fractions * (count - 1)) / count
         return distances
 
     def features(self, rows: Rows) -> Rows:
-        """Returns rows (n, len(groups)) whose distances make sense: two options are 1 apart."""
+        """Return rows (n, len(groups)) whose distances make sense: two options are 1 apart."""
         columns = []
         for at, count in enumerate(self._options):
             if count:
@@ -88,7 +88,7 @@ class Cube:
         return np.concatenate(columns, axis=1)
 
     def _presence(self, dimension: Dimension) -> Callable[[Rows], Mask]:
-        """Returns the function that says in which rows a dimension exists."""
+        """Return the function that says in which rows a dimension exists."""
         when = dimension.when
         if when is None:
             return lambda rows: np.ones(len(rows), bool)
@@ -108,7 +108,7 @@ class Cube:
 
 
 def _meets(when: When, domain: Domain, column: Rows) -> Mask:
-    """Returns which positions stand for a value that the condition names."""
+    """Return which positions stand for a value that the condition names."""
     if isinstance(domain, Choice):
         named = np.array([option in when.values for option in domain.options])
         meets: Mask = named[np.floor(column * len(named)).astype(int)]
@@ -117,7 +117,7 @@ def _meets(when: When, domain: Domain, column: Rows) -> Mask:
 
 
 def _option_count(domain: Domain) -> int:
-    """Returns 0 for a range."""
+    """Return 0 for a range."""
     return len(domain.options) if isinstance(domain, Choice) else 0
 
 

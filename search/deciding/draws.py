@@ -27,7 +27,7 @@ class Draws:
         """The sampler's number of each trial that it knows."""
 
     def draw(self) -> Mapping[str, Value]:
-        """Returns the values of a new trial."""
+        """Return the values of a new trial."""
         return self._sampler.ask(len(self._numbers))
 
     def add(self, event: TrialEvent) -> None:

@@ -30,12 +30,12 @@ class Final:
     words: str
 
     def epochs(self, study: Study) -> int:
-        """Returns the epochs that all runs of finalists train, at most."""
+        """Return the epochs that all runs of finalists train, at most."""
         return _epochs(self.finalists, study) if self.finalists is not None else 0
 
 
 def choose_final(study: Study, pruning: Pruning) -> Final:
-    """Returns the finalists that the study asks for; where it says nothing, those that fit the budget."""
+    """Return the finalists that the study asks for; where it says nothing, those that fit the budget."""
     match study.finalists:
         case Finalists() as written:
             chosen: Finalists | None = written
@@ -48,7 +48,7 @@ def choose_final(study: Study, pruning: Pruning) -> Final:
 
 
 def final_of(finalists: Finalists | None, study: Study, pruning: Pruning) -> Final:
-    """Returns a search's choice with what it costs, in words."""
+    """Return a search's choice with what it costs, in words."""
     if finalists is not None:
         return Final(finalists, _cost(finalists, study, pruning))
     if study.finalists == "none":
@@ -63,7 +63,7 @@ def final_of(finalists: Finalists | None, study: Study, pruning: Pruning) -> Fin
 
 
 def expected_epochs(study: Study, pruning: Pruning) -> float:
-    """Returns the epochs that the trials of a search are expected to train, all together."""
+    """Return the epochs that the trials of a search are expected to train, all together."""
     epochs = study.budget.epochs
     return study.budget.trials * epochs * expected_share(pruning.rungs, pruning.factor, epochs)
 
@@ -71,7 +71,7 @@ def expected_epochs(study: Study, pruning: Pruning) -> float:
 def missing_repeats(
     finalists: Finalists | None, record: Record, metric: str, direction: Mode
 ) -> Iterator[Repeat]:
-    """Yields the runs of finalists that a record lacks, the next one first, as the trials are now."""
+    """Yield the runs of finalists that a record lacks, the next one first, as the trials are now."""
     if finalists is not None:
         ranked = best_first(record.trials, metric, sign_of(direction))
         yield from missing_runs(finalists, finalists_of(finalists, ranked), record.trials)

@@ -73,7 +73,7 @@ class Scored:
     scores: Array
 
     def joined(self, features: Array, times: Array, scores: Array) -> Scored:
-        """Returns these scores and others."""
+        """Return these scores and others."""
         return Scored(
             np.vstack([self.features, features]),
             self.groups,
@@ -114,14 +114,14 @@ class GaussianProcess:
 
     @in_one_thread
     def predict(self, features: Array, time: float) -> tuple[Array, Array]:
-        """Returns the mean and the standard deviation of the score of each row at a time, without noise."""
+        """Return the mean and the standard deviation of the score of each row at a time, without noise."""
         across, explained = self._known_of(self._scale(features), time)
         variance = np.exp(self._parameters[[SIZE, DRIFT]]).sum() - np.square(explained).sum(axis=0)
         return across @ self._weights, np.sqrt(np.maximum(variance, JITTER))
 
     @in_one_thread
     def predict_together(self, features: Array, time: float) -> tuple[Array, Array]:
-        """Returns the means (n,) of the scores of n rows at a time, and their covariances (n, n)."""
+        """Return the means (n,) of the scores of n rows at a time, and their covariances (n, n)."""
         scaled = self._scale(features)
         across, explained = self._known_of(scaled, time)
         return across @ self._weights, self._covariance(scaled, scaled, np.zeros(1)) - explained.T @ explained
@@ -130,13 +130,13 @@ class GaussianProcess:
         return _scaled(features, self._seen, self._parameters)
 
     def _known_of(self, scaled: Array, time: float) -> tuple[Array, Array]:
-        """Returns the covariances of other scores (rows), at a time, with those seen (columns), and their
+        """Return the covariances of other scores (rows), at a time, with those seen (columns), and their
         transpose after the factor's inverse: its squares say how much of a variance is explained."""
         across = self._covariance(scaled, self._scaled, np.abs(self._seen.times - time))
         return across, solve_triangular(self._factor, across.T, lower=True, check_finite=False)
 
     def _covariance(self, scaled: Array, others: Array, gaps: Array) -> Array:
-        """Returns the covariances of scores (rows) with others (columns); `gaps` in time have either shape,
+        """Return the covariances of scores (rows) with others (columns); `gaps` in time have either shape,
         or that of the columns alone."""
         of_trials, of_times = _terms(_distances(scaled, others), gaps, self._parameters)
         covariance: Array = of_trials + of_times
@@ -145,7 +145,7 @@ class GaussianProcess:
 
 @in_one_thread
 def fitted(seen: Scored) -> Array:
-    """Returns the likeliest parameters: three logarithms for each dimension, and those of the others."""
+    """Return the likeliest parameters: three logarithms for each dimension, and those of the others."""
     start = usual(int(seen.groups.max()) + 1)
     reach = REACH * _spreads(len(start))
     found = minimize(
@@ -161,34 +161,34 @@ def fitted(seen: Scored) -> Array:
 
 
 def usual(dimensions: int) -> Array:
-    """Returns the priors' medians: parameters for a process that has seen nothing."""
+    """Return the priors' medians: parameters for a process that has seen nothing."""
     lengths = [USUAL_LENGTH * dimensions**0.5] * dimensions
     parameters: Array = np.log(np.array([*lengths, *[1.0] * (2 * dimensions), *USUAL.values()]))
     return parameters
 
 
 def _spreads(parameters: int) -> Array:
-    """Returns the standard deviations of as many parameters under their priors."""
+    """Return the standard deviations of as many parameters under their priors."""
     dimensions = (parameters - len(USUAL)) // 3
     return np.repeat([SPREAD, BENT_SPREAD, SPREAD], [dimensions, 2 * dimensions, len(USUAL)])
 
 
 def _by_column(parameters: Array, groups: Groups) -> tuple[Array, Array]:
-    """Returns the logarithms of each column's length scale, (columns,), and of what bends it,
+    """Return the logarithms of each column's length scale, (columns,), and of what bends it,
     (2, columns)."""
     lengths, *shapes = parameters[: -len(USUAL)].reshape(3, -1)[:, groups]
     return lengths, np.array(shapes)
 
 
 def _scaled(features: Array, seen: Scored, parameters: Array) -> Array:
-    """Returns features on bent axes, in length scales."""
+    """Return features on bent axes, in length scales."""
     lengths, shapes = _by_column(parameters, seen.groups)
     scaled: Array = warped(features, shapes, seen.bends) * np.exp(-lengths)
     return scaled
 
 
 def _loss(parameters: Array, seen: Scored, centre: Array) -> tuple[float, Array]:
-    """Returns the negative logarithm of likelihood times prior, up to a constant, and its gradient
+    """Return the negative logarithm of likelihood times prior, up to a constant, and its gradient
     (Rasmussen and Williams, equations 5.8 and 5.9)."""
     lengths, shapes = _by_column(parameters, seen.groups)
     change, pace, _, _, noise = np.exp(parameters[CHANGE:])
@@ -225,20 +225,20 @@ def _loss(parameters: Array, seen: Scored, centre: Array) -> tuple[float, Array]
 
 
 def _distances(scaled: Array, others: Array) -> Array:
-    """Returns how far rows are from others, times the root of 5, as the Matern kernel has it."""
+    """Return how far rows are from others, times the root of 5, as the Matern kernel has it."""
     far: Array = 5.0**0.5 * cdist(scaled, others)
     return far
 
 
 def _terms(far: Array, gaps: Array, parameters: Array) -> tuple[Array, Array]:
-    """Returns the covariance's two terms, by what `_distances` returns."""
+    """Return the covariance's two terms, by what `_distances` returns."""
     change, pace, size, drift, _ = np.exp(parameters[CHANGE:])
     of_trials = (1 + far + far**2 / 3) * np.exp(-far)
     return of_trials * (size * np.exp(-gaps / change)), drift * np.exp(-gaps / pace)
 
 
 def _slope_by_row(slope: Array, scaled: Array) -> Array:
-    """Returns the derivatives by each row x_i, (n, columns), of a sum whose derivative by the squared
+    """Return the derivatives by each row x_i, (n, columns), of a sum whose derivative by the squared
     distance of x_i and x_j is -slope_ij / 2: these are 2 sum_j slope_ij (x_j - x_i)."""
     slope_by_row: Array = 2 * (slope @ scaled - slope.sum(axis=1)[:, None] * scaled)
     return slope_by_row

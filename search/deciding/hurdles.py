@@ -31,7 +31,7 @@ class Hurdle(NamedTuple):
 
 
 def hurdles(observations: Observations) -> list[Hurdle]:
-    """Returns the levels at which trials were stopped.
+    """Return the levels at which trials were stopped.
 
     Where 60 % of the trials were stopped, the hurdle is the 60 % quantile of the scores at that level."""
     told, found = observations.told, observations.seen()
@@ -51,7 +51,7 @@ def hurdles(observations: Observations) -> list[Hurdle]:
 def log_chances(
     process: GaussianProcess, features: NDArray[np.float64], passed: Sequence[Hurdle]
 ) -> NDArray[np.float64] | float:
-    """Returns the logarithm of each row's probability to pass the hurdle that is the hardest for it.
+    """Return the logarithm of each row's probability to pass the hurdle that is the hardest for it.
 
     It counts as the probability of being feasible does in Bayesian optimization with constraints (Gelbart et
     al., arXiv 1403.5607, section 3). Hurdles are not taken for independent: a trial that passes the hardest

@@ -16,7 +16,7 @@ EDGE = 1e-6
 
 
 def warped(features: Array, shapes: Array, bends: NDArray[np.bool_]) -> Array:
-    """Returns features (n, columns) on bent axes.
+    """Return features (n, columns) on bent axes.
 
     `shapes` are the logarithms of a and b of each column, (2, columns); `bends` says which columns are
     positions, (columns,). The others stay as they are.
@@ -28,7 +28,7 @@ def warped(features: Array, shapes: Array, bends: NDArray[np.bool_]) -> Array:
 
 
 def slopes(features: Array, shapes: Array, bends: NDArray[np.bool_]) -> Array:
-    """Returns the derivatives of what `warped` returns by the two rows of `shapes`, (2, n, columns)."""
+    """Return the derivatives of what `warped` returns by the two rows of `shapes`, (2, n, columns)."""
     a, b = np.exp(shapes[:, bends])
     x = _inside(features[:, bends])
     power = x**a

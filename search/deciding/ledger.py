@@ -109,7 +109,7 @@ class Ledger:
         """Journal that the search starts, with its settled space and rungs, or goes on.
 
         `versions` (package -> version), `git_commit` and `weights` (network -> digest of its file) are what
-        this driver runs with, `start` is how it has started. Returns the search's id, which never changes.
+        this driver runs with, `start` is how it has started. Return the search's id, which never changes.
         """
         state: Literal["started", "resumed"] = "started" if self.search_id is None else "resumed"
         search_id = self.search_id or uuid.uuid4().hex
@@ -135,7 +135,7 @@ class Ledger:
         self._write(SearchEvent(state=state, search_id=self.search_id, name=self._record.name, reason=reason))
 
     def propose(self) -> Proposal | None:
-        """Returns the next trial to train; None where there is none, or none until another trial has ended.
+        """Return the next trial to train; None where there is none, or none until another trial has ended.
 
         1. Trials that earlier drivers left unfinished, in the order of their numbers.
         2. Paused trials that may go on.
@@ -154,7 +154,7 @@ class Ledger:
         return None
 
     def propose_again(self, trial: int) -> Proposal | None:
-        """Returns a trial whose last attempt failed; if it has ended or paused, what `propose` returns."""
+        """Return a trial whose last attempt failed; if it has ended or paused, what `propose` returns."""
         return self._proposal(trial) if self._decision(trial) is Decision.CONTINUE else self.propose()
 
     def start(self, trial: int, epoch: int) -> None:
@@ -172,7 +172,7 @@ class Ledger:
         self._write(LeftOutEvent(where=what.where, why=what.why))
 
     def lacks_cost(self, trial: int) -> bool:
-        """Returns whether a trial's network must be measured before the trial is trained."""
+        """Return whether a trial's network must be measured before the trial is trained."""
         found = self._record.trials[trial]
         return self._settled.measures_costs and found.cost is None and not found.is_repeat
 
@@ -281,19 +281,19 @@ class Ledger:
         return any(trial.end == "finished" for trial in self._record.trials)
 
     def ended(self, trial: int) -> Outcome | None:
-        """Returns how a trial ended, or None while it is queued or trains."""
+        """Return how a trial ended, or None while it is queued or train."""
         return self._record.trials[trial].end
 
     def epochs_done(self, trial: int) -> int:
-        """Returns the last epoch of a trial that the journal holds."""
+        """Return the last epoch of a trial that the journal holds."""
         return self._record.trials[trial].epochs
 
     def attempts(self, trial: int) -> int:
-        """Returns how often a trial was started."""
+        """Return how often a trial was started."""
         return self._record.trials[trial].attempts
 
     def _next(self) -> int | None:
-        """Returns the next trial that `propose` names. A promotion, a new trial and the ends of paused ones
+        """Return the next trial that `propose` names. A promotion, a new trial and the ends of paused ones
         are journaled."""
         while self._unfinished:
             number = self._unfinished.pop(0)
@@ -312,7 +312,7 @@ class Ledger:
         return number
 
     def _promoted(self) -> int | None:
-        """Returns the paused trial that goes on next; if nothing else is left to train, at least one of each
+        """Return the paused trial that goes on next; if nothing else is left to train, at least one of each
         rung does."""
         is_last = self._budget.is_spent and self._trains_nothing
         return self._scheduler.promoted(self._paused, least=1 if is_last else 0) if self._paused else None
@@ -329,7 +329,7 @@ class Ledger:
                 self._write(EndEvent(trial=number, state="stopped", reason=self._why_stopped(number, rung)))
 
     def _next_repeat(self) -> int | None:
-        """Returns the next run of a finalist, which is journaled; None where none is left, or while a trial
+        """Return the next run of a finalist, which is journaled; None where none is left, or while a trial
         of the search itself trains."""
         if not all(self._record.trials[number].is_repeat for number in self.open_trials):
             return None
@@ -350,7 +350,7 @@ class Ledger:
         return Proposal(number, trial.values, recipe_of(self._space, trial))
 
     def _decision(self, number: int) -> Decision:
-        """Returns what a trial does now."""
+        """Return what a trial does now."""
         if number in self._paused:
             return Decision.PAUSE
         return Decision.CONTINUE if self.ended(number) is None else Decision.STOP

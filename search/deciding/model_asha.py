@@ -85,7 +85,7 @@ class ModelAsha(Asha):
         return f"has a chance of {chance:.0%} to end as the best, by the model"
 
     def _chance(self, trial: int, epoch: int) -> float | None:
-        """Returns the chance to end above the best finished trial; None where too little is known."""
+        """Return the chance to end above the best finished trial; None where too little is known."""
         told, row = self._observations.told, self._observations.row(trial)
         if len(told) < ENOUGH or self._best == -math.inf or row is None or not len(row):
             return None

@@ -22,7 +22,7 @@ MOVED, SWITCHED = 0.5, 0.25
 
 
 def incumbents(told: Sequence[Told]) -> list[Told]:
-    """Returns the best third of the trials at the highest level that has enough of them, the best first."""
+    """Return the best third of the trials at the highest level that has enough of them, the best first."""
     for level in reversed(levels_of(told)):
         here = [each for each in told if level in each.scores and each.outcome in ("finished", "stopped")]
         if len(here) >= ENOUGH:
@@ -32,7 +32,7 @@ def incumbents(told: Sequence[Told]) -> list[Told]:
 
 
 def mutations(cube: Cube, parent: Rows, step: float, count: int, rng: np.random.Generator) -> Rows:
-    """Returns `count` rows near a trial's row.
+    """Return `count` rows near a trial's row.
 
     A number moves by a normal step with the standard deviation `step`, a share of its range, and stops at the
     ends, where the best value may lie; an option becomes any other one. One coordinate of each row moves in

@@ -30,7 +30,7 @@ def settled_search(
     first: Sequence[FirstTrial],
     finalists: Finalists | None,
 ) -> SettledEvent:
-    """Returns the event of what a search decides before its first trial; `why` gives the reason for rungs."""
+    """Return the event of what a search decides before its first trial; `why` gives the reason for rungs."""
     return SettledEvent(
         space=tree_of(space),
         rungs=scheduler.rungs,
@@ -55,7 +55,7 @@ def new_trial(
     first: Sequence[FirstTrial],
     draw: Callable[[], Mapping[str, Value]],
 ) -> TrialEvent:
-    """Returns the event of a trial of the search itself, whose index is counted without trials that repeat
+    """Return the event of a trial of the search itself, whose index is counted without trials that repeat
     others: at 0 is the documented recipe, then come those that a person asked for, and then those that are
     drawn."""
     if index == 0:
@@ -66,7 +66,7 @@ def new_trial(
 
 
 def _drawn_trial(space: Space, number: int, values: Mapping[str, Value], *, own: bool) -> TrialEvent:
-    """Returns the event of a trial with these values; without a recipe where they make none."""
+    """Return the event of a trial with these values; without a recipe where they make none."""
     event = TrialEvent(trial=number, values=dict(values), own=own)
     try:
         recipe = space.recipe(values)
@@ -86,7 +86,7 @@ def _first_trial(number: int, first: FirstTrial) -> TrialEvent:
 
 
 def repeated_trial(space: Space, number: int, original: Trial, repeat: Repeat) -> TrialEvent:
-    """Returns the event of a trial that trains the recipe of another one again."""
+    """Return the event of a trial that trains the recipe of another one again."""
     recipe = repeat.recipe(recipe_of(space, original))
     return TrialEvent(
         trial=number,
@@ -99,7 +99,7 @@ def repeated_trial(space: Space, number: int, original: Trial, repeat: Repeat) -
 
 
 def recipe_of(space: Space, trial: Trial | TrialEvent) -> Recipe:
-    """Returns the recipe that a trial trains. Raises FaultyInput where its values make none.
+    """Return the recipe that a trial trains. Raises FaultyInput where its values make none.
 
     A person's first trial may be no point of the space: its recipe is the recorded one.
     """

@@ -80,11 +80,11 @@ class Seen:
     """As `levels_of` returns them."""
 
     def rows(self, places: NDArray[np.int64]) -> Rows:
-        """Returns the rows of the trials at these places, (places, dimensions)."""
+        """Return the rows of the trials at these places, (places, dimensions)."""
         return np.array([self.trials[place] for place in places])
 
     def by_level(self) -> NDArray[np.float64]:
-        """Returns each trial's scores at the levels, (trials, levels); NaN where it has none."""
+        """Return each trial's scores at the levels, (trials, levels); NaN where it has none."""
         scores = np.full((len(self.trials), len(self.levels)), np.nan)
         for column, level in enumerate(self.levels):
             at = (self.epochs == level) & np.isfinite(self.scores)
@@ -104,7 +104,7 @@ class Seen:
         return self._normal(self.ranks)
 
     def normal_scores_of(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Returns those that other finite scores would have, (m,) of (m,)."""
+        """Return those that other finite scores would have, (m,) of (m,)."""
         ordered = np.sort(self.scores)
         places = np.searchsorted(ordered, scores, "left") + np.searchsorted(ordered, scores, "right")
         return self._normal(np.clip((places + 1) / 2, 1.0, len(ordered)))
@@ -125,7 +125,7 @@ class Seen:
         return stretched
 
     def times_of(self, epochs: NDArray[np.float64] | int) -> NDArray[np.float64]:
-        """Returns epochs on the logarithmic scale that ends in 1 at the last one seen."""
+        """Return epochs on the logarithmic scale that ends in 1 at the last one seen."""
         last = float(self.epochs.max())
         return np.log(epochs) / np.log(last) if last > 1.0 else np.ones(np.shape(epochs))
 
@@ -202,21 +202,21 @@ class Observations:
         return list(self._latest.values())
 
     def first_told(self, times: int) -> list[Told]:
-        """Returns what was known of each trial when `times_told` was so much."""
+        """Return what was known of each trial when `times_told` was so much."""
         return [each for each in dict(self._history[:times]).values() if each is not None]
 
     def seen(self) -> Seen:
-        """Returns the scores at all levels that are known now; something must have been learnt."""
+        """Return the scores at all levels that are known now; something must have been learnt."""
         if self._seen is None:
             self._seen = seen(self.told)
         return self._seen
 
     def row(self, number: int) -> Rows | None:
-        """Returns a trial's row; None where it has none."""
+        """Return a trial's row; None where it has none."""
         return self._rows.get(number)
 
     def are_new(self, rows: Rows) -> Mask:
-        """Returns which of the rows no trial has, (rows,): the same recipe twice ends with the same score."""
+        """Return which of the rows no trial has, (rows,): the same recipe twice ends with the same score."""
         return np.array([key not in self._tried for key in _keys(rows)])
 
     def trains(self, number: int) -> bool:
@@ -224,18 +224,18 @@ class Observations:
         return number in self._open
 
     def open_rows(self) -> Rows:
-        """Returns the rows of the trials that train or wait to, (trials, dimensions)."""
+        """Return the rows of the trials that train or wait to, (trials, dimensions)."""
         rows = [row for number in self._open if (row := self._rows[number]) is not None]
         return np.array(rows).reshape(-1, len(self._cube))
 
 
 def _keys(rows: Rows) -> list[bytes]:
-    """Returns a key of each row; rows with the same values have the same."""
+    """Return a key of each row; rows with the same values have the same."""
     return [row.tobytes() for row in np.nan_to_num(rows, nan=-1.0).round(DECIMALS)]
 
 
 def levels_of(told: Iterable[Told]) -> list[int]:
-    """Returns the epochs at which trials ended, rising. The last one is always among them."""
+    """Return the epochs at which trials ended, rising. The last one is always among them."""
     ends = Counter(each.end[0] for each in told if each.end is not None)
     if not ends:
         return []
@@ -245,7 +245,7 @@ def levels_of(told: Iterable[Told]) -> list[int]:
 
 
 def seen(told: Sequence[Told]) -> Seen:
-    """Returns the trials' scores at all levels."""
+    """Return the trials' scores at all levels."""
     levels = levels_of(told)
     worst = levels[0] if levels else 1, -math.inf
     ends, end_scores = np.array([each.end or worst for each in told]).T
@@ -264,7 +264,7 @@ def seen(told: Sequence[Told]) -> Seen:
 
 
 def _ranks(scores: NDArray[np.float64], above: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Returns ranks, from 1, by what is above limits (less is better) and then by score."""
+    """Return ranks, from 1, by what is above limits (less is better) and then by score."""
     ranks: NDArray[np.float64] = rankdata(scores)
     broken = above > 0
     ranks[broken] = rankdata(-above[broken])

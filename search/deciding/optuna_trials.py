@@ -48,7 +48,7 @@ def optuna_trial(
     attributes: Mapping[str, Any] | None = None,
     excesses: Mapping[str, float] | None = None,
 ) -> FrozenTrial:
-    """Returns a trial as Optuna's record, which must not be changed.
+    """Return a trial as Optuna's record, which must not be changed.
 
     Args:
         number: the trial's number, from 0.
@@ -100,11 +100,11 @@ class SharedTrials(InMemoryStorage):
         return copy.deepcopy(chosen) if deepcopy else chosen
 
     def set_trial_system_attr(self, trial_id: int, key: str, value: object) -> None:
-        """Does nothing: here a sampler notes its draw for other processes that use the same storage."""
+        """Do nothing: here a sampler notes its draw for other processes that use the same storage."""
 
 
 def distribution(domain: Domain) -> BaseDistribution:
-    """Returns a domain as Optuna's distribution."""
+    """Return a domain as Optuna's distribution."""
     match domain:
         case Float():
             return FloatDistribution(domain.low, domain.high, log=domain.log)
@@ -117,7 +117,7 @@ def distribution(domain: Domain) -> BaseDistribution:
 
 
 def widened(domain: Domain, value: Value) -> Domain | None:
-    """Returns the domain, stretched to hold the value; None where no such domain does.
+    """Return the domain, stretched to hold the value; None where no such domain does.
 
     Optuna accepts no value outside its distribution. It accepts ranges that differ from trial to trial, but
     no options that differ.

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 
 def wins(scores: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Returns how many trials each one is above, less how many are above it, (n,).
+    """Return how many trials each one is above, less how many are above it, (n,).
 
     `scores` (n, levels) are those at a few epochs, which rise; higher is better, and all are NaN from the
     first level on that a trial has not reached. A trial that has reached none is below all others.
@@ -27,7 +27,7 @@ def wins(scores: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def _wins(scores: NDArray[np.float64]) -> NDArray[np.intp]:
-    """Returns how many of the scores each one is above, less how many are above it: by sorting, since 10,000
+    """Return how many of the scores each one is above, less how many are above it: by sorting, since 10,000
     trials make 50 million pairs."""
     ranked = np.sort(scores)
     return np.searchsorted(ranked, scores, "left") + np.searchsorted(ranked, scores, "right") - len(ranked)

@@ -23,7 +23,7 @@ class PointSampler(Sampler):
 
     @abstractmethod
     def point(self, number: int, size: int) -> list[float]:
-        """Returns the trial's point in [0, 1)^size."""
+        """Return the trial's point in [0, 1)^size."""
 
     def ask(self, number: int) -> dict[str, Value]:
         names = [dimension.name for dimension in self._space.dimensions]
@@ -31,7 +31,7 @@ class PointSampler(Sampler):
         return self._space.sample(lambda dimension: fractions[dimension.name])
 
     def add(self, number: int, values: Mapping[str, Value]) -> None:
-        """Does nothing: there is nothing to remember."""
+        """Do nothing: there is nothing to remember."""
 
     def tell(
         self,
@@ -41,7 +41,7 @@ class PointSampler(Sampler):
         excesses: Mapping[str, float] | None = None,
         seconds: float | None = None,
     ) -> None:
-        """Does nothing: there is nothing to learn."""
+        """Do nothing: there is nothing to learn."""
 
 
 class RandomSampler(PointSampler):

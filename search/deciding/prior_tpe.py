@@ -86,7 +86,7 @@ class PriorTpeSampler(Sampler):
             self._ended[number] = rank, belief(self._space, self._values[number])
 
     def way(self, number: int, fraction: float) -> Way:
-        """Decides how a trial is drawn; `fraction` in [0, 1) decides between the priors and TPE."""
+        """Decide how a trial is drawn; `fraction` in [0, 1) decides between the priors and TPE."""
         if not self._has_likeliest:
             return "likeliest"
         if number % EVEN_EVERY == EVEN_EVERY - 1:
@@ -94,7 +94,7 @@ class PriorTpeSampler(Sampler):
         return "prior" if fraction < self.prior_share() else "tpe"
 
     def prior_share(self) -> float:
-        """Returns the probability that a trial which is not drawn evenly is drawn from the priors."""
+        """Return the probability that a trial which is not drawn evenly is drawn from the priors."""
         best_first = [likelihood for _, (_, likelihood) in sorted(self._ended.items(), key=_rank_then_number)]
         decay = min(1.0, UNDIMINISHED / max(len(best_first), 1))
         return FIRST_SHARE * decay * trust(best_first, range(len(best_first), 0, -1))

@@ -52,7 +52,7 @@ class Pruning:
     kind: SchedulerKind = "asha"
 
     def describe(self, epochs: int) -> str:
-        """Returns the choice and its reason in words, for trials of this number of epochs."""
+        """Return the choice and its reason in words, for trials of this number of epochs."""
         if not self.rungs:
             return f"no trial is stopped early: {self.why}"
         saved = 1.0 - expected_share(self.rungs, self.factor, epochs)
@@ -80,7 +80,7 @@ class Suggestion(NamedTuple):
     factor_reason: str
 
     def rungs(self, factor: int, epochs: int) -> tuple[int, ...]:
-        """Returns the first rung and, unless trials are compared once, later ones in the first half of a run.
+        """Return the first rung and, unless trials are compared once, later ones in the first half of a run.
 
         A rung in the second half would save less than its trial has cost already, for a score that the search
         then lacks.
@@ -92,7 +92,7 @@ class Suggestion(NamedTuple):
 
 
 def suggested(epochs: int, warmup: float, bits: float, *, uneven: bool, frozen: int = 0) -> Suggestion:
-    """Returns the pruning that fits a budget and a space.
+    """Return the pruning that fits a budget and a space.
 
     Args:
         warmup: the longest that any trial can have, in epochs.
@@ -112,7 +112,7 @@ def suggested(epochs: int, warmup: float, bits: float, *, uneven: bool, frozen: 
 
 
 def choose_pruning(study: Study, space: Space) -> Pruning:
-    """Returns what the study says of rungs and factor, and what fits where it says nothing.
+    """Return what the study says of rungs and factor, and what fits where it says nothing.
 
     A schedule of cycles has its rungs at the ends of cycles, since scores compare only there (arXiv
     1608.03983). Raises StudyError for a written rung that is not at such an end.
@@ -140,7 +140,7 @@ def choose_pruning(study: Study, space: Space) -> Pruning:
 
 
 def compared_early(recipe: Recipe, pruning: Pruning) -> str:
-    """Returns, in words, why a recipe of a person's own is compared before its scores say much; empty where
+    """Return, in words, why a recipe of a person's own is compared before its scores say much; empty where
     it is not. The rungs fit the recipes of the space."""
     if not pruning.rungs:
         return ""
@@ -155,17 +155,17 @@ def compared_early(recipe: Recipe, pruning: Pruning) -> str:
 
 
 def bits_of(study: Study, space: Space) -> float:
-    """Returns the bits by which priors narrow down the draws: 0 where the sampler uses no prior."""
+    """Return the bits by which priors narrow down the draws: 0 where the sampler uses no prior."""
     return 0.0 if study.sampler.kind == "tpe" else concentration(space)
 
 
 def longest_warmup(space: Space) -> float:
-    """Returns the longest warm-up that any trial of the space can have, in epochs."""
+    """Return the longest warm-up that any trial of the space can have, in epochs."""
     return _largest(space, "schedule.warmup_epochs")
 
 
 def has_uneven_schedules(space: Space) -> bool:
-    """Says whether trials have schedules of different shapes: early scores then favour some of them."""
+    """Say whether trials have schedules of different shapes: early scores then favour some of them."""
     kinds = {
         option
         for dimension in space.dimensions
@@ -176,7 +176,7 @@ def has_uneven_schedules(space: Space) -> bool:
 
 
 def _rungs(study: Study, space: Space, usual: tuple[int, ...]) -> tuple[int, ...]:
-    """Returns the written rungs, or else the usual ones; with a schedule of cycles, rungs at their ends."""
+    """Return the written rungs, or else the usual ones; with a schedule of cycles, rungs at their ends."""
     written, epochs, schedule = study.scheduler.rungs, study.budget.epochs, space.base.schedule
     if not isinstance(schedule, SGDR | Cyclic):
         return written if written is not None else usual
@@ -191,7 +191,7 @@ def _rungs(study: Study, space: Space, usual: tuple[int, ...]) -> tuple[int, ...
 
 
 def _largest(space: Space, path: str) -> float:
-    """Returns the largest number that any trial of the space can have at a path."""
+    """Return the largest number that any trial of the space can have at a path."""
     ends = [space.base.get(path)]
     for dimension in space.dimensions:
         if dimension.path == path:

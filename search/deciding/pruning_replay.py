@@ -33,7 +33,7 @@ class Replayed(NamedTuple):
 
 
 def replayed(curves: Curves, orders: Sequence[Order], rungs: Sequence[int], factor: int) -> Replayed:
-    """Returns what pruning does to searches whose trials are the recipes of each order."""
+    """Return what pruning does to searches whose trials are the recipes of each order."""
     trials, epochs = len(orders[0]), curves.shape[1]
     found = [one_search(curves, order, rungs, factor) for order in orders]
     lost = float(
@@ -45,7 +45,7 @@ def replayed(curves: Curves, orders: Sequence[Order], rungs: Sequence[int], fact
 
 
 def one_search(curves: Curves, order: Order, rungs: Sequence[int], factor: int) -> tuple[float, int]:
-    """Returns the best final score and the trained epochs of a search. It trains four trials at a time, all
+    """Return the best final score and the trained epochs of a search. It trains four trials at a time, all
     of them equally fast."""
     asha, stops = Asha(rungs, factor, "max"), (*rungs, curves.shape[1])
     waiting: Iterator[int] = iter(order.tolist())
@@ -65,7 +65,7 @@ def one_search(curves: Curves, order: Order, rungs: Sequence[int], factor: int) 
 
 
 def worth(finals: Curves, best: float, trials: int) -> float:
-    """Returns how many trials, drawn from these final scores (rising), have this best one on average.
+    """Return how many trials, drawn from these final scores (rising), have this best one on average.
 
     It is at least 1.
     """
@@ -79,7 +79,7 @@ def worth(finals: Curves, best: float, trials: int) -> float:
 
 
 def expected_best(finals: Curves, trials: float) -> float:
-    """Returns the mean of the best of so many of these final scores (rising), drawn without repeats.
+    """Return the mean of the best of so many of these final scores (rising), drawn without repeats.
 
     The chance that none is above the i-th is C(i, trials) / C(N, trials), by the gamma function between whole
     numbers.

@@ -33,15 +33,15 @@ class Ranked:
         insort(self._waiting, key)
 
     def better(self, value: float) -> int:
-        """Returns how many values are strictly better than this one."""
+        """Return how many values are strictly better than this one."""
         return bisect_left(self._order, (self._sign * value, -1, -1))
 
     def before(self, trial: int) -> int:
-        """Returns how many trials come before a ranked one, those of equal value that were earlier too."""
+        """Return how many trials come before a ranked one, those of equal value that were earlier too."""
         return bisect_left(self._order, self._keys[trial])
 
     def best_waiting(self, end: int, waits: Callable[[int], bool]) -> int | None:
-        """Returns the best trial that waits, among those with fewer than `end` trials before them.
+        """Return the best trial that waits, among those with fewer than `end` trials before them.
 
         A trial that does not wait when it is looked at will never wait: it is not looked at again.
         """
@@ -52,7 +52,7 @@ class Ranked:
         return None
 
     def worst_waiting(self, first: int, waits: Callable[[int], bool]) -> list[int]:
-        """Returns the trials that wait with at least `first` trials before them, in order; `waits` is asked
+        """Return the trials that wait with at least `first` trials before them, in order; `waits` is asked
         as by `best_waiting`."""
         if first >= len(self):
             return []

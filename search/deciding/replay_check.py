@@ -38,7 +38,7 @@ def check_event(event: Event, space: Space, settled: SettledEvent, version: str,
 
 
 def _recipe_now(event: TrialEvent, space: Space) -> dict[str, Any] | None:
-    """Returns the recipe that the values make now; None where they make none."""
+    """Return the recipe that the values make now; None where they make none."""
     try:
         return recipe_of(space, event).tree()
     except FaultyInput:
@@ -46,7 +46,7 @@ def _recipe_now(event: TrialEvent, space: Space) -> dict[str, Any] | None:
 
 
 def _difference(what: str, was: Any, now: Any) -> str | None:
-    """Returns in words the first field that differs; None where none does."""
+    """Return in words the first field that differs; None where none does."""
     if (found := first_difference(was, now)) is None:
         return None
     field = f"{what}{found.path or 'the recipe'}"

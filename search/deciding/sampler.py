@@ -15,7 +15,7 @@ from spaces.domains import Value
 
 
 def seed_of_trial(seed: int, number: int) -> int:
-    """Returns the seed of one trial's draw, computed from the search's seed."""
+    """Return the seed of one trial's draw, computed from the search's seed."""
     import numpy as np
 
     return int(np.random.SeedSequence((seed, number)).generate_state(1)[0])

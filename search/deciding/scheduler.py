@@ -20,7 +20,7 @@ from trainable.recipe.metrics import Mode
 
 
 def rungs(grace: int, factor: int, epochs: int) -> tuple[int, ...]:
-    """Returns the epochs at which trials are compared: grace * factor^k below `epochs` (the last is no rung).
+    """Return the epochs at which trials are compared: grace * factor^k below `epochs` (the last is no rung).
 
     They are multiplied in integers: through a logarithm 3**5 comes out as 242.99 and its rung would vanish.
     """
@@ -35,7 +35,7 @@ def rungs(grace: int, factor: int, epochs: int) -> tuple[int, ...]:
 
 
 def first_at_or_after(wanted: Sequence[int], allowed: Sequence[int]) -> tuple[int, ...]:
-    """Returns the first `allowed` epoch at or after each wanted one, each once, where there is one.
+    """Return the first `allowed` epoch at or after each wanted one, each once, where there is one.
 
     So no more trials are stopped than the wanted rungs would stop, however close the allowed ones lie.
     """
@@ -44,7 +44,7 @@ def first_at_or_after(wanted: Sequence[int], allowed: Sequence[int]) -> tuple[in
 
 
 def survivors(count: int, factor: int) -> int:
-    """Returns how many of `count` trials at a rung go on: floor(count / factor), but at least one."""
+    """Return how many of `count` trials at a rung go on: floor(count / factor), but at least one."""
     return max(1, count // factor)
 
 
@@ -62,7 +62,7 @@ class Rank(NamedTuple):
         return self.place <= self.going_on
 
     def __str__(self) -> str:
-        """Returns it in words, to follow the value at a rung."""
+        """Return it in words, to follow the value at a rung."""
         go_on = "the best goes on" if self.going_on == 1 else f"the best {self.going_on} go on"
         return f"ranks {self.place} of {self.among}; {go_on}"
 
@@ -111,7 +111,7 @@ class Scheduler(ABC):
         return
 
     def rung_at(self, epoch: int) -> int | None:
-        """Returns the rung that this epoch reaches, if it reaches one."""
+        """Return the rung that this epoch reaches, if it reaches one."""
         return epoch if epoch in self.recorded else None
 
     def report(self, trial: int, epoch: int, value: float, *, exempt: bool = False) -> bool:
@@ -133,16 +133,16 @@ class Scheduler(ABC):
         return exempt or self._goes_on(trial, rung)
 
     def why(self, trial: int, epoch: int) -> str:
-        """Returns in words why a trial was stopped at an epoch, to follow its value there."""
+        """Return in words why a trial was stopped at an epoch, to follow its value there."""
         return str(self.rank_at(trial, epoch))
 
     @abstractmethod
     def rank_at(self, trial: int, rung: int) -> Rank:
-        """Returns the rank of a trial that is recorded at a rung."""
+        """Return the rank of a trial that is recorded at a rung."""
 
     @abstractmethod
     def promoted(self, paused: Mapping[int, int], least: int = 0) -> int | None:
-        """Returns the paused trial that goes on next; None where none may.
+        """Return the paused trial that goes on next; None where none may.
 
         `paused` has the rung of each paused trial; from a rung that has a trial, at least `least` go on.
         A trial that has reached a rung, and is not paused there when this is asked, never will be.
@@ -150,11 +150,11 @@ class Scheduler(ABC):
 
     @abstractmethod
     def hopeless(self, paused: Mapping[int, int], trials: int) -> list[int]:
-        """Returns the paused trials that can never go on, if no more than so many `trials` reach a rung."""
+        """Return the paused trials that can never go on, if no more than so many `trials` reach a rung."""
 
     @abstractmethod
     def _goes_on(self, trial: int, rung: int) -> bool:
-        """Says whether a trial that has just been recorded at a rung goes on at once."""
+        """Say whether a trial that has just been recorded at a rung goes on at once."""
 
 
 class Asha(Scheduler):
@@ -217,12 +217,12 @@ class PromotionAsha(Scheduler):
 
 
 def _waits_at(rung: int, paused: Mapping[int, int]) -> Callable[[int], bool]:
-    """Returns what says whether a trial waits at a rung."""
+    """Return what says whether a trial waits at a rung."""
     return lambda trial: paused.get(trial) == rung
 
 
 def expected_share(rungs: Sequence[int], factor: int, epochs: int) -> float:
-    """Returns the share of `epochs` that a trial trains on average when one in `factor` survives each rung.
+    """Return the share of `epochs` that a trial trains on average when one in `factor` survives each rung.
 
     It is a plan, not a promise: early trials meet few rivals and are stopped less often.
     """

@@ -41,7 +41,7 @@ class SecondsModel:
             self._process = GaussianProcess(seen, usual(len(self._cube)))
 
     def logarithms(self, features: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Returns the forecast for each row of features, (rows,)."""
+        """Return the forecast for each row of features, (rows,)."""
         if self._process is None:
             return np.full(len(features), self._mean)
         means, _ = self._process.predict(features, 1.0)

@@ -40,16 +40,16 @@ class Surrogate:
         self._fits: dict[int, NDArray[np.float64]] = {}
 
     def seen(self) -> Seen:
-        """Returns the scores that it learns from."""
+        """Return the scores that it learns from."""
         return self._of(self._observations.seen())
 
     def trials(self) -> Rows:
-        """Returns the rows of the trials that the process is conditioned on, each once."""
+        """Return the rows of the trials that the process is conditioned on, each once."""
         found = self.seen()
         return found.rows(np.unique(found.places[bounded(found, MOST_SCORES)]))
 
     def process(self) -> GaussianProcess:
-        """Returns the process, conditioned also on its own means for trials that have not ended: so proposals
+        """Return the process, conditioned also on its own means for trials that have not ended: so proposals
         for several workers keep apart (Ginsbourger et al. 2010, the Kriging believer).
 
         Parameters are fitted to normal scores: as good as to the stretched ones, which it is conditioned on,
@@ -65,7 +65,7 @@ class Surrogate:
         return GaussianProcess(believed, parameters, certain=len(pending))
 
     def chance(self, row: Rows, scores: Mapping[int, float], best: float) -> float:
-        """Returns the probability that a trial which still trains ends with a score above `best`.
+        """Return the probability that a trial which still trains ends with a score above `best`.
 
         `row` is its row, `scores` has its scores so far by epoch; higher is better.
         """
@@ -80,7 +80,7 @@ class Surrogate:
         return float(ndtr(above / np.sqrt(deviations**2 + process.noise))[0])
 
     def _parameters(self) -> NDArray[np.float64]:
-        """Returns the parameters that are used now: those fitted to what was known when a refit was due."""
+        """Return the parameters that are used now: those fitted to what was known when a refit was due."""
         times = FIRST_FIT
         while (later := math.ceil(times * REFIT)) <= self._observations.times_told:
             times = later
@@ -94,7 +94,7 @@ class Surrogate:
 
 
 def scored(cube: Cube, found: Seen, scores: NDArray[np.float64], most: int) -> Scored:
-    """Returns at most `most` of the scores seen as a process learns from them; the last level's time is 1.
+    """Return at most `most` of the scores seen as a process learns from them; the last level's time is 1.
 
     `scores` are the normal scores, or the stretched ones."""
     chosen = bounded(found, most)
@@ -107,7 +107,7 @@ def scored(cube: Cube, found: Seen, scores: NDArray[np.float64], most: int) -> S
 
 
 def bounded(found: Seen, most: int) -> NDArray[np.int64]:
-    """Returns the places of at most `most` scores: half of them at the highest levels, the best first, the
+    """Return the places of at most `most` scores: half of them at the highest levels, the best first, the
     others spread evenly over the ranks of the rest."""
     if len(found.epochs) <= most:
         return np.arange(len(found.epochs))

@@ -63,7 +63,7 @@ class TpeSampler(Sampler):
         self.trials[number] = self._record(number, self._values[number], outcome, scores, excesses)
 
     def optuna_sampler(self, number: int) -> BaseSampler:
-        """Returns Optuna's sampler, seeded for one trial alone."""
+        """Return Optuna's sampler, seeded for one trial alone."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             return TPESampler(
@@ -75,7 +75,7 @@ class TpeSampler(Sampler):
             )
 
     def _study(self) -> optuna.Study:
-        """Returns a study of the trials so far; a new one each time, since a study remembers them."""
+        """Return a study of the trials so far; a new one each time, since a study remembers them."""
         return optuna.create_study(storage=SharedTrials(self.trials), direction=self._direction)
 
     def _record(

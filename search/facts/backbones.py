@@ -69,7 +69,7 @@ class Candidate:
 
 
 def candidates(names: Sequence[str] | None, weights: str | None, size: Size | None, gpu: bool) -> list[str]:
-    """Returns the names of timm's networks to compare: those that a person names, else those in a folder of
+    """Return the names of timm's networks to compare: those that a person names, else those in a folder of
     weights, else the list of a size; by default small ones, and on a GPU medium ones too. Raises UserError
     where the weights are no folder."""
     folder = without_tilde(weights) if weights is not None else None
@@ -95,7 +95,7 @@ def compare(
     download: bool = False,
     say: Say,
 ) -> list[Candidate]:
-    """Returns what is measured of each network, the best first; says a line for each that is not at hand.
+    """Return what is measured of each network, the best first; say a line for each that is not at hand.
 
     Raises UserError if none can be compared, and for images that cannot be used.
     """
@@ -126,7 +126,7 @@ def compare(
 
 
 def priors(found: Sequence[Candidate]) -> dict[str, float]:
-    """Returns the networks for the next study to choose between, each with its weight: the probability that
+    """Return the networks for the next study to choose between, each with its weight: the probability that
     it is the best of them, and an even share of EVEN_SHARE."""
     first = found[:CHOSEN]
     chances = chances_to_be_best([each.score.right for each in first])
@@ -140,7 +140,7 @@ def priors(found: Sequence[Candidate]) -> dict[str, float]:
 def _seen_by(
     study: Study, name: str, device: torch.device, weights: str, *, download: bool
 ) -> tuple[Recipe, DataSet]:
-    """Returns a recipe with this network, and the images as its weights know them."""
+    """Return a recipe with this network, and the images as its weights know them."""
     base = study.base_recipe()
     recipe = base.with_values({"model": {"kind": "timm", "name": name, "weights": weights}, **pins_of(study)})
     data = load_for(recipe, device, download=download)
@@ -150,7 +150,7 @@ def _seen_by(
 
 
 def pins_of(study: Study) -> dict[str, Any]:
-    """Returns what a study pins of any network, by dotted path, without the weights."""
+    """Return what a study pins of any network, by dotted path, without the weights."""
     fields = {f"model.{name}" for name in OF_ANY_NETWORK} - {WEIGHTS}
     return {path: value for path, value in study.pinned.items() if ".".join(path.split(".")[:2]) in fields}
 
@@ -158,7 +158,7 @@ def pins_of(study: Study) -> dict[str, Any]:
 def _measured(
     recipe: Recipe, data: DataSet, device: torch.device, *, download: bool
 ) -> tuple[Features, Costs]:
-    """Returns a network's features of the images and its costs, from the person's cache if they are there."""
+    """Return a network's features of the images and its costs, from the person's cache if they are there."""
     file = _cache_file(recipe, data, device)
     if (known := _read(file)) is not None:
         return known
@@ -198,7 +198,7 @@ def _read(file: Path) -> tuple[Features, Costs] | None:
 
 
 def _costs(network: nn.Module, data: DataSet, device: torch.device) -> Costs:
-    """Returns the costs of a network whose weights are no longer needed: timing changes them."""
+    """Return the costs of a network whose weights are no longer needed: timing changes them."""
     shape = (data.info.channels, data.info.image_size, data.info.image_size)
     size = training_bytes(network, shape)
     speeds = measure_speeds(network, data.info, device, Precision())

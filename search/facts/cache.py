@@ -43,12 +43,12 @@ FORM = 4
 
 
 def cache_folder() -> Path:
-    """Returns the folder that holds the stored facts."""
+    """Return the folder that holds the stored facts."""
     return cache_root() / "facts"
 
 
 def cache_file(base: Recipe, device: DeviceKind, cpus: int = 1) -> Path:
-    """Returns the cache file for a recipe's images and model on a device of this kind; it need not exist.
+    """Return the cache file for a recipe's images and model on a device of this kind; it need not exist.
 
     How fast the model trains depends on the processors of a trial, too, where that is measured.
     """
@@ -103,7 +103,7 @@ def name_by(follows_from: Mapping[str, object]) -> str:
 
 
 def _images_of(data: Data, masks: Masks | None) -> tuple[str, str]:
-    """Returns where the images lie, and a fingerprint of the files there, and of their masks.
+    """Return where the images lie, and a fingerprint of the files there, and of their masks.
 
     The bundled digits are identified by their name, not by a folder.
     """
@@ -124,7 +124,7 @@ def _images_of(data: Data, masks: Masks | None) -> tuple[str, str]:
 
 
 def _local_network(model: Model) -> str | None:
-    """Returns a fingerprint of the folder of timm's form, or of the file or folder of weights, that a model
+    """Return a fingerprint of the folder of timm's form, or of the file or folder of weights, that a model
     names on this machine."""
     local = folder_of_name(getattr(model, "name", None))
     if local is None and model.weights is not None and not is_published(model.weights):
@@ -136,7 +136,7 @@ def _local_network(model: Model) -> str | None:
 
 
 def read_cached(file: Path) -> tuple[Facts, DataInfo] | None:
-    """Returns what the file holds; None where there is no file, or none that can be read."""
+    """Return what the file holds; None where there is no file, or none that can be read."""
     try:
         return facts_in(file)
     except UserError:
@@ -144,7 +144,7 @@ def read_cached(file: Path) -> tuple[Facts, DataInfo] | None:
 
 
 def read_speeds(file: Path) -> tuple[Speed, ...]:
-    """Returns what the file holds; nothing where there is no file, or none that can be read."""
+    """Return what the file holds; nothing where there is no file, or none that can be read."""
     try:
         return SPEEDS.validate_json(file.read_bytes())
     except (OSError, ValueError):

@@ -42,7 +42,7 @@ class Node:
     """Ray's object store there holds so many bytes, where that is known."""
 
     def fits(self, trial: PerTrial) -> int:
-        """Returns how many workers of such a trial it holds.
+        """Return how many workers of such a trial it holds.
 
         Four shares of 0.25 fit on a GPU and one of 0.6: the rest of one GPU and that of another are no share.
         """
@@ -64,13 +64,13 @@ class Hardware:
 
     @property
     def shared_bytes(self) -> int | None:
-        """Returns how large a data set may be that every machine holds: half of the smallest object store, as
+        """How large a data set may be that every machine holds: half of the smallest object store, as
         Ray spills and copies there too. None means that nothing is known."""
         known = [node.store_bytes for node in self.nodes if node.store_bytes is not None]
         return min(known) // 2 if known else None
 
     def fits(self, trial: PerTrial) -> int:
-        """Returns how many such trials run at once."""
+        """Return how many such trials run at once."""
         workers = [node.fits(trial) for node in self.nodes]
         if trial.together:
             return sum(count // trial.workers for count in workers)
@@ -81,7 +81,7 @@ class Hardware:
 
 
 def local_hardware() -> Hardware:
-    """Returns the processors that this process may use and the GPUs that torch sees."""
+    """Return the processors that this process may use and the GPUs that torch sees."""
     import torch
 
     return Hardware((Node(len(os.sched_getaffinity(0)), torch.cuda.device_count()),))
@@ -90,7 +90,7 @@ def local_hardware() -> Hardware:
 def per_trial(
     resources: Resources, hardware: Hardware, gpus: float | None = None, cpus: int | None = None
 ) -> PerTrial:
-    """Returns what a trial gets; `gpus` and `cpus` are what an earlier part of the search decided.
+    """Return what a trial gets; `gpus` and `cpus` are what an earlier part of the search decided.
 
     A worker gets a GPU where there are any and the study does not say how many, and the processors that
     `cpus_for` counts. The decided processors are those of other machines if none here has as many. Raises
@@ -108,7 +108,7 @@ def per_trial(
 
 
 def cpus_for(share: float, hardware: Hardware) -> int:
-    """Returns the processors that come with a share of a GPU, in [1, MOST_CPUS]; without a GPU, one.
+    """Return the processors that come with a share of a GPU, in [1, MOST_CPUS]; without a GPU, one.
 
     It is the share's part of a machine's processors, on the machine that has fewest for each GPU.
     """
@@ -120,13 +120,13 @@ def cpus_for(share: float, hardware: Hardware) -> int:
 
 
 def concurrent_trials(asked: int | None, trial: PerTrial, hardware: Hardware) -> int:
-    """Returns how many trials run at once: as many as fit on the machines, or fewer if the study says so."""
+    """Return how many trials run at once: as many as fit on the machines, or fewer if the study says so."""
     fits = hardware.fits(trial)
     return min(fits, asked) if asked is not None else fits
 
 
 def _unplaceable(trial: PerTrial, hardware: Hardware) -> Iterator[Fault]:
-    """Yields the reasons why no such trial could ever start."""
+    """Yield the reasons why no such trial could ever start."""
     most_cpus = max((node.cpus for node in hardware.nodes), default=0)
     most_gpus = max((node.gpus for node in hardware.nodes), default=0)
     who = "a trial" if trial.workers == 1 else "each worker"

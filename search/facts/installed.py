@@ -10,12 +10,12 @@ from trainable.training.origins import versions as run_versions
 
 
 def versions() -> dict[str, str]:
-    """Returns the versions that a run's numbers and a search's course depend on."""
+    """Return the versions that a run's numbers and a search's course depend on."""
     return run_versions("ray", "optuna", "mlflow")
 
 
 def git_commit(folder: Path) -> str | None:
-    """Returns the commit of the user's tree, `+changes` where files differ; None outside a repository.
+    """Return the commit of the user's tree, `+changes` where files differ; None outside a repository.
 
     It is None, too, where git cannot tell without what is to be fetched.
     """

@@ -52,7 +52,7 @@ def load_data(
     most_bytes: int | None = None,
     make: MakeData | None = None,
 ) -> DataSet:
-    """Returns the images of a recipe, for the kind of device that a trial gets; those of a person's own if
+    """Return the images of a recipe, for the kind of device that a trial gets; those of a person's own if
     `make` makes them.
 
     They are held in memory only if they take at most `most_bytes`.
@@ -81,7 +81,7 @@ def measure_facts(
     *,
     download: bool = False,
 ) -> Facts:
-    """Returns the facts that the heuristics need: of the data, the base recipe's model and the machine.
+    """Return the facts that the heuristics need: of the data, the base recipe's model and the machine.
 
     The model is built without its weights, because none of these facts depends on them.
     """
@@ -89,7 +89,7 @@ def measure_facts(
 
 
 def with_networks(facts: Facts, study: Study, info: DataInfo, *, download: bool = False) -> Facts:
-    """Returns the facts with those of each network that the study chooses between, unless it says them in its
+    """Return the facts with those of each network that the study chooses between, unless it says them in its
     section `facts`. Raises ModelError for one that cannot be made."""
     base, found = study.base_recipe(), []
     for name in study.networks:
@@ -128,7 +128,7 @@ def _facts_of(model: nn.Module, base: Recipe, info: DataInfo, trial: PerTrial) -
 
 
 def _counted(model: nn.Module) -> dict[str, Any]:
-    """Returns the facts that a look at a network gives."""
+    """Return the facts that a look at a network gives."""
     from trainable.models.layers import batch_norms, has_attention
     from trainable.models.make import count_parameters
 
@@ -140,7 +140,7 @@ def _counted(model: nn.Module) -> dict[str, Any]:
 
 
 def cached_or_measured(base: Recipe, trial: PerTrial, *, trials: int = 1, download: bool = False) -> Measured:
-    """Returns the facts of a recipe from the cache, or else measures them: for commands that need no image.
+    """Return the facts of a recipe from the cache, or else measures them: for commands that need no image.
 
     Raises UserError (DataError, ModelError).
     """
@@ -162,7 +162,7 @@ def measured_anew(
     trials: int = 1,
     download: bool = False,
 ) -> Facts:
-    """Returns what `measure_facts` measures, and how fast the network trains, and stores it in the cache.
+    """Return what `measure_facts` measures, and how fast the network trains, and store it in the cache.
 
     Speeds that an earlier command stored are taken from there: a search that begins again is the same. None
     are measured for a recipe that names its number format, and where that takes longer than the search can
@@ -195,7 +195,7 @@ def _is_timed(base: Recipe, info: DataInfo, trial: PerTrial, trials: int) -> boo
 
 
 def _speeds(model: nn.Module, base: Recipe, info: DataInfo, trial: PerTrial) -> tuple[Speed, ...]:
-    """Returns how fast a network trains on a trial's device; it is of no use afterwards.
+    """Return how fast a network trains on a trial's device; it is of no use afterwards.
 
     Compiled it is timed where that is open: by blocks if a person asks for `auto`, and else as a whole on a
     GPU. By blocks is no default as long as no GPU has shown what it saves (docs/decisions/0056).
@@ -216,7 +216,7 @@ def _speeds(model: nn.Module, base: Recipe, info: DataInfo, trial: PerTrial) -> 
 
 
 def with_written_facts(facts: Facts, study: Study) -> Facts:
-    """Returns the facts, overwritten by those that the study says or that stand in its section `facts`."""
+    """Return the facts, overwritten by those that the study says or that stand in its section `facts`."""
     written = study.facts.values()
     if "lr_band" in written:  # for every trial's optimizer, or else for the documented recipe's
         written = {"lr_band_kind": study.pinned.get("optimizer.kind"), **written}
@@ -225,7 +225,7 @@ def with_written_facts(facts: Facts, study: Study) -> Facts:
 
 
 def silent(line: str) -> None:
-    """Says nothing."""
+    """Say nothing."""
 
 
 def run_probes(
@@ -238,7 +238,7 @@ def run_probes(
     say: Say = silent,
     build: BuildModel | None = None,
 ) -> Facts:
-    """Returns the facts with what the study's probes measure on a recipe; each probe says one line.
+    """Return the facts with what the study's probes measure on a recipe; each probe says one line.
 
     It takes seconds to minutes, as `tunebook lr-find` and `batch-find` do. Raises UserError where the trials'
     device is not on this machine, or where not even one image fits into its memory.
@@ -304,7 +304,7 @@ def _largest_micro_batch(run: Run, say: Say) -> int:
 
 
 def _facts_of_study(base: Recipe, trial: PerTrial) -> Mapping[str, Any]:
-    """Returns the facts that follow from the study and the machine, and from no look at data or model."""
+    """Return the facts that follow from the study and the machine, and from no look at data or model."""
     return {
         "epochs": base.loop.epochs,
         "cpus": trial.cpus,
@@ -321,7 +321,7 @@ def _device_kind(trial: PerTrial) -> DeviceKind:
 
 
 def _gpu_memory() -> int | None:
-    """Returns the bytes of the first GPU; None where this process sees none, as on a cluster's head."""
+    """Return the bytes of the first GPU; None where this process sees none, as on a cluster's head."""
     import torch
 
     return int(torch.cuda.get_device_properties(0).total_memory) if torch.cuda.is_available() else None

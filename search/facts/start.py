@@ -29,16 +29,16 @@ class Start:
 
     @classmethod
     def of(cls, facts: Facts) -> Start:
-        """Returns the start of a search that has begun."""
+        """Return the start of a search that has begun."""
         return cls(facts.stored_side, facts.backbone, dense=facts.dense)
 
     def recipe(self, study: Study) -> Recipe:
-        """Returns the study's base recipe, with the network that the rule gives."""
+        """Return the study's base recipe, with the network that the rule gives."""
         found = start(self.stored_side, self.backbone, dense=self.dense)
         return study.with_rules(study.base_recipe(), {path: each.what for path, each in found.items()})
 
     def written_in(self, study: Study) -> Study:
-        """Returns the study with the rule's network, and the space that goes with it, as if a person had
+        """Return the study with the rule's network, and the space that goes with it, as if a person had
         named them: the next search then starts from the same weights wherever it runs."""
         found = start(self.stored_side, self.backbone, dense=self.dense)
         if not found:
@@ -47,12 +47,12 @@ class Start:
         return study.with_values({**network, "space.name": study.space.name or "finetune"})
 
     def known_in(self, facts: Facts) -> Facts:
-        """Returns the facts with those of the start."""
+        """Return the facts with those of the start."""
         return facts.model_copy(update={"stored_side": self.stored_side, "backbone": self.backbone})
 
 
 def find_start(study: Study, *, gpu: bool, cluster: bool = False, download: bool = False) -> Start:
-    """Returns the network that the study's trials may start from: with `download` the default one, else the
+    """Return the network that the study's trials may start from: with `download` the default one, else the
     first of the default ones whose weights are on this machine.
 
     It looks at the sizes of some images, and only where the study names no network; a person's own function
@@ -81,13 +81,13 @@ def find_start(study: Study, *, gpu: bool, cluster: bool = False, download: bool
 
 
 def _are_large(side: int | None, seen: int | None, *, dense: bool) -> bool:
-    """Says whether images of this side are worth fine-tuning for, of which `seen` is the side that a network
+    """Say whether images of this side are worth fine-tuning for, of which `seen` is the side that a network
     sees, or, with masks, that of its windows; None leaves it open."""
     return suits(side, dense=dense) and suits(seen or side)
 
 
 def _names_none(study: Study) -> bool:
-    """Says whether a study leaves it open which network is trained."""
+    """Say whether a study leaves it open which network is trained."""
     if WEIGHTS in study.pinned and study.pinned[WEIGHTS] is None:
         return False
     paths = [*study.pinned, *map(path_of, study.space.overrides)]
@@ -95,7 +95,7 @@ def _names_none(study: Study) -> bool:
 
 
 def _unknown(weights: str, *, dense: bool) -> str:
-    """Returns what is assumed of a file of weights that is called after no network; nothing for the name that
+    """Return what is assumed of a file of weights that is called after no network; nothing for the name that
     `tunebook train` gives."""
     if is_published(weights) or Path(weights).stem == "model" or Path(weights).is_dir():
         return ""
@@ -106,7 +106,7 @@ def _unknown(weights: str, *, dense: bool) -> str:
 
 
 def _of_weights(text: str, usual: Sequence[str]) -> Backbone | None:
-    """Returns the network that a file, or a file in a folder, of weights is called after, a usual one first;
+    """Return the network that a file, or a file in a folder, of weights is called after, a usual one first;
     None if it is called after none of timm's."""
     if is_published(text):
         return None
@@ -121,7 +121,7 @@ def _of_weights(text: str, usual: Sequence[str]) -> Backbone | None:
 
 
 def _usual_first(names: Iterable[str], usual: Sequence[str]) -> list[str]:
-    """Returns names in the order of the usual ones, with or without the tag of their weights; others last."""
+    """Return names in the order of the usual ones, with or without the tag of their weights; others last."""
     order = {name: number for number, each in enumerate(usual) for name in (each, each.partition(".")[0])}
     return sorted(names, key=lambda name: order.get(name, len(order)))
 

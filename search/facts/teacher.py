@@ -7,7 +7,7 @@ from trainable.recipe.trained_files import STATISTICS_OF_NORMS, parameters_in, t
 
 
 def teacher_parameters(base: Recipe) -> int | None:
-    """Returns how many parameters the teacher of a recipe has, by its file of weights; None without one.
+    """Return how many parameters the teacher of a recipe has, by its file of weights; None without one.
 
     Raises ModelError where there is no such file, or none that can be read.
     """

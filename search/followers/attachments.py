@@ -53,7 +53,7 @@ class Attachments:
         self._recipe_text, self._conclude, self._info, self._program = recipe_text, conclude, info, program
 
     def first_note(self, experiment_id: str, search_id: str) -> str:
-        """Returns the note of a search that has just begun."""
+        """Return the note of a search that has just begun."""
         return f"{note.plan(self._study, self._home.address)}\n\n{note.links(experiment_id, search_id)}"
 
     def send_of_trial(self, store: RunStore, trial: Trial) -> None:
@@ -165,5 +165,5 @@ class Attachments:
 
 
 def short_hash(content: bytes) -> str:
-    """Returns 64 bits of a digest, as text."""
+    """Return 64 bits of a digest, as text."""
     return hashlib.sha256(content).hexdigest()[:16]

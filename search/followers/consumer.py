@@ -115,7 +115,7 @@ class Consumer(ABC):
         return self.backlog()
 
     def backlog(self) -> Backlog:
-        """Returns what is known to be undelivered, without asking anybody."""
+        """Return what is known to be undelivered, without asking anybody."""
         return Backlog(self.receiver, self._undelivered, self.problem)
 
     @property
@@ -209,7 +209,7 @@ def error_line(error: BaseException) -> str:
 
 
 def _pause(failures: int, took: float) -> float:
-    """Returns a second, doubled by each failure in a row, or longer if the last delivery took longer.
+    """Return a second, doubled by each failure in a row, or longer if the last delivery took longer.
 
     Ten results of a trial are one request to MLflow, as one result is.
     """

@@ -17,7 +17,7 @@ CONTEXT = InputTag("mlflow.data.context", "training")
 
 
 def data_input(info: DataInfo) -> DatasetInput:
-    """Returns the images as an input of a run. The digest is that of `best.yaml` and `tunebook show`."""
+    """Return the images as an input of a run. The digest is that of `best.yaml` and `tunebook show`."""
     dataset = Dataset(
         name=PurePosixPath(info.path).name,
         digest=info.digest,
@@ -30,7 +30,7 @@ def data_input(info: DataInfo) -> DatasetInput:
 
 
 def _schema(info: DataInfo) -> dict[str, str]:
-    """Returns the form of the images, [N, height, width, channels], and of their labels, [N], or of their
+    """Return the form of the images, [N, height, width, channels], and of their labels, [N], or of their
     masks, [N, height, width], in which 255 counts nowhere; these may be of any size."""
     side = -1 if info.dense else info.image_size
     images = TensorSpec(np.dtype("uint8"), (-1, side, side, info.channels))

@@ -42,7 +42,7 @@ class InStore(Consumer):
         return self._stored_bytes
 
     def has_stored(self, trial: int) -> bool:
-        """Says whether a trial may start: the store answers and its journal has the trial. Waits shortly."""
+        """Say whether a trial may start: the store answers and its journal has the trial. Waits shortly."""
         self.catch_up(SETTLE_SECONDS, lambda: trial < self._stored_trials)
         return trial < self._stored_trials and self.problem is None
 
@@ -97,7 +97,7 @@ class InStore(Consumer):
             self._digests[name] = digest
 
     def _release(self) -> None:
-        """Does nothing: the lease is the driver's."""
+        """Do nothing: the lease is the driver's."""
 
     def _report_failure(self, error: str) -> None:
         logger.warning("%s: %s", self.receiver, error)

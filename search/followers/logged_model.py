@@ -49,7 +49,7 @@ class Winner:
         self._tags = {SEARCH_ID: search_id, TRIAL: str(trial.id)}
 
     def stored(self) -> str | None:
-        """Returns the id of the model that is there already; deletes one that was stored by half."""
+        """Return the id of the model that is there already; delete one that was stored by half."""
         wanted = " AND ".join(f"tags.`{key}` = '{value}'" for key, value in self._tags.items())
         whole = None
         for model in self._client.search_logged_models([self._experiment_id], wanted):
@@ -90,7 +90,7 @@ class Winner:
             self._client.set_logged_model_tags(model_id, {VERSIONS: version})
 
     def _about(self, info: DataInfo) -> dict[str, Any] | None:
-        """Returns how the network for masks answers images of any size; None for labels."""
+        """Return how the network for masks answers images of any size; None for labels."""
         if not info.dense:
             return None
         from trainable.bundle.segmenter import about_masks
@@ -99,7 +99,7 @@ class Winner:
         return about_masks(resolved_for(self._trial.whole_recipe, info), info)
 
     def _link(self, model_id: str, data: Dataset) -> None:
-        """Links the model to the trial's run and the search's, and to the images and scores of validation.
+        """Link the model to the trial's run and the search's, and to the images and scores of validation.
 
         The scores are sent again with the model's id; for the run they are the same points.
         """
@@ -140,7 +140,7 @@ def save_model(
 
 
 def _code_for_masks(folder: Path) -> Path:
-    """Writes the code of a model for masks, which needs nothing of tunebook; returns its file."""
+    """Write the code of a model for masks, which needs nothing of tunebook; return its file."""
     from trainable.bundle import whole_images
     from trainable.bundle.script import body_of, embedded
 
@@ -167,5 +167,5 @@ def _signature(info: DataInfo) -> ModelSignature:
 
 
 def _version(package: str) -> str:
-    """Returns an installed version as package indexes know it, without a local part such as `+cu132`."""
+    """Return an installed version as package indexes know it, without a local part such as `+cu132`."""
     return metadata.version(package).partition("+")[0]

@@ -152,7 +152,7 @@ class RunStore:
         return str(found.experiment_id)
 
     def _find_runs(self) -> dict[Run, str]:
-        """Returns the runs by trial, deleted ones too: what a person deleted is not created again."""
+        """Return the runs by trial, deleted ones too: what a person deleted is not created again."""
         found: dict[Run, str] = {}
         for run in sorted(self._pages(), key=lambda run: run.info.lifecycle_stage == "deleted"):
             trial, run_id = run.data.tags.get(TRIAL), str(run.info.run_id)
@@ -227,7 +227,7 @@ class RunStore:
 
 
 def is_refusal(error: Exception) -> bool:
-    """Says whether the server has understood a request and will never accept it."""
+    """Say whether the server has understood a request and will never accept it."""
     if isinstance(error, MlflowException):
         return error.error_code in REFUSALS
     if isinstance(error, HTTPError) and error.response is not None:
@@ -236,7 +236,7 @@ def is_refusal(error: Exception) -> bool:
 
 
 def _batches(update: RunUpdate) -> Iterator[list[Item]]:
-    """Yields a change's params, tags and metrics in lists that MLflow accepts at once."""
+    """Yield a change's params, tags and metrics in lists that MLflow accepts at once."""
     params = _chunks([Param(key, value) for key, value in update.params.items()], TAGS_IN_A_BATCH)
     tags = _chunks([RunTag(key, value) for key, value in update.tags.items()], TAGS_IN_A_BATCH)
     metrics = _chunks([Metric(*point) for point in update.points], METRICS_IN_A_BATCH)

@@ -11,7 +11,7 @@ from trainable.bundle.markdown import code, plain
 
 
 def plan(study: Study, address: str) -> str:
-    """Returns what a study plans, and the command that shows the search, in a paragraph."""
+    """Return what a study plans, and the command that shows the search, in a paragraph."""
     budget, objective = study.budget, study.objective
     return (
         f"{budget.trials} trials of up to {budget.epochs} epochs on {plain(study.data.path)}, "
@@ -20,7 +20,7 @@ def plan(study: Study, address: str) -> str:
 
 
 def links(experiment_id: str, search_id: str, *, repeats: bool = False, report: str = "") -> str:
-    """Returns links to the report's page, where it has one, and to the trials in MLflow's own pages.
+    """Return links to the report's page, where it has one, and to the trials in MLflow's own pages.
 
     With `repeats` there is one to the trials that repeat others.
     """
@@ -34,13 +34,13 @@ def links(experiment_id: str, search_id: str, *, repeats: bool = False, report: 
 
 
 def reproduce(address: str) -> str:
-    """Returns the commands that train the best recipe again."""
+    """Return the commands that train the best recipe again."""
     export = code(f"tunebook export {quote(address)} -o best.yaml")
     return f"**Again**: {export}, then `tunebook train best.yaml --out model --test`"
 
 
 def whole(conclusion: Conclusion, links: str, more: list[str]) -> str:
-    """Returns the note of a search that is over: the links first, then the answer.
+    """Return the note of a search that is over: the links first, then the answer.
 
     MLflow folds a long note after some four lines, and what it fades out there cannot be clicked.
     """

@@ -15,7 +15,7 @@ FINAL_NUMBERS = (ESTIMATE, "final_low", "final_high", "final_mean", "final_devia
 
 
 def run_name(trial: Trial) -> str:
-    """Returns the name of a trial's run; in alphabetical order its repeats follow it."""
+    """Return the name of a trial's run; in alphabetical order its repeats follow it."""
     repeat = trial.repeat
     if repeat is None:
         return f"trial-{trial.id:04d}"
@@ -26,7 +26,7 @@ def run_name(trial: Trial) -> str:
 
 
 def purpose_tags(repeat: Repeat | None) -> dict[str, str]:
-    """Returns the tags that tell the search's own trials from those that train their recipes again."""
+    """Return the tags that tell the search's own trials from those that train their recipes again."""
     if repeat is None:
         return {PURPOSE: "search"}
     seeds = {SEED: repeat.seed, SPLIT: repeat.split}
@@ -35,7 +35,7 @@ def purpose_tags(repeat: Repeat | None) -> dict[str, str]:
 
 
 def final_numbers(finals: Finals | None) -> dict[int, dict[str, float]]:
-    """Returns metrics of what the finalists have come to, by trial; none as long as their runs go on."""
+    """Return metrics of what the finalists have come to, by trial; none as long as their runs go on."""
     if finals is None or finals.winner is None:
         return {}
     return {each.trial: _numbers(each.estimate) for each in finals.finalists if each.estimate is not None}

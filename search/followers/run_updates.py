@@ -153,7 +153,7 @@ class Outbox:
         return self._closed or self.record.is_over
 
     def began(self, run: Run) -> int:
-        """Returns when a run began, in milliseconds. Raises ValueError for one that has not begun."""
+        """Return when a run began, in milliseconds. Raises ValueError for one that has not begun."""
         at = self.record.began if run is None else self.record.trials[run].queued
         if at is None:
             raise ValueError("the search has not begun")
@@ -225,14 +225,14 @@ class Outbox:
             self._update(None).points.append(best)
 
     def scores(self, trial: Trial) -> dict[str, float]:
-        """Returns how good a finished trial's network is: its last numbers of validation, and what the final
+        """Return how good a finished trial's network is: its last numbers of validation, and what the final
         says of its recipe."""
         last = self.numbers(trial.history[-1])
         validation = {key: value for key, value in last.items() if key.startswith("val_")}
         return {**validation, **final_numbers(self._summarised().finals).get(trial.id, {})}
 
     def numbers(self, event: EpochEvent) -> dict[str, float]:
-        """Returns the numbers of an epoch that MLflow gets: all, or a few and those that a person added.
+        """Return the numbers of an epoch that MLflow gets: all, or a few and those that a person added.
 
         The objective comes first: MLflow's pages keep the order.
         """
@@ -287,7 +287,7 @@ class Outbox:
         return summarise(record, record.latest, objective=self._objective, epochs=self._epochs, locked=False)
 
     def _totals(self, summary: Summary) -> dict[str, float]:
-        """Returns the search in numbers."""
+        """Return the search in numbers."""
         numbers: dict[str, float] = {
             "epochs_trained": summary.epochs_trained,
             "epochs_if_unpruned": summary.epochs_if_unpruned,
@@ -333,7 +333,7 @@ def _place_tags(attempts: Sequence[Sequence[Place]]) -> dict[str, str]:
 
 
 def status_of(outcome: Outcome) -> Status:
-    """Returns MLflow's word for how a trial ended; the tag `tunebook.outcome` tells stopped from diverged."""
+    """Return MLflow's word for how a trial ended; the tag `tunebook.outcome` tells stopped from diverged."""
     match outcome:
         case "finished":
             return "FINISHED"
@@ -344,15 +344,15 @@ def status_of(outcome: Outcome) -> Status:
 
 
 def written(value: Value) -> str:
-    """Returns a value as a recipe's YAML has it: `0.1`, `true`, `null`, and words without quotes."""
+    """Return a value as a recipe's YAML has it: `0.1`, `true`, `null`, and words without quotes."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
 def clip(text: str, length: int) -> str:
-    """Returns the text, or its beginning with an ellipsis where it is longer."""
+    """Return the text, or its beginning with an ellipsis where it is longer."""
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
 def milliseconds(seconds: float) -> int:
-    """Converts Unix time in seconds to milliseconds, as MLflow counts it."""
+    """Convert Unix time in seconds to milliseconds, as MLflow counts it."""
     return round(seconds * 1000)

@@ -35,7 +35,7 @@ SECTION = "tunebook"
 
 
 def saved_view(record: Record, objective: str, mode: Mode) -> str:
-    """Returns the view of a search that has begun, as the value of its experiment tag.
+    """Return the view of a search that has begun, as the value of its experiment tag.
 
     Its trials are rows of their own, the best one first: state, objective, epochs and what was searched; in a
     search with finalists their estimates too. Trials that repeat others are left out: among the best trials
@@ -55,7 +55,7 @@ def saved_view(record: Record, objective: str, mode: Mode) -> str:
 
 
 def repeats_view(record: Record, objective: str) -> str:
-    """Returns the view of the trials that train others again, by the trials that they repeat."""
+    """Return the view of the trials that train others again, by the trials that they repeat."""
     which = [_id("tags", tag) for tag in (REPEAT_OF, SEED, SPLIT)]
     columns = [*which, _id("metrics", objective), *(_id("tags", tag) for tag in (PURPOSE, STATE, EPOCHS))]
     state = {
@@ -68,7 +68,7 @@ def repeats_view(record: Record, objective: str) -> str:
 
 
 def view_page(experiment_id: str, search_id: str | None, *, charts: bool = False) -> str:
-    """Returns where MLflow shows a search's trials, as a table or as charts, behind a server's address.
+    """Return where MLflow shows a search's trials, as a table or as charts, behind a server's address.
 
     Without a search's id it is the page of the experiment, for a search whose view is not saved.
     """
@@ -78,20 +78,20 @@ def view_page(experiment_id: str, search_id: str | None, *, charts: bool = False
 
 
 def run_page(experiment_id: str, run_id: str, artifact: str = "") -> str:
-    """Returns where MLflow shows a run, or one of its files, behind a server's address."""
+    """Return where MLflow shows a run, or one of its files, behind a server's address."""
     file = f"/artifacts/{artifact}" if artifact else ""
     return f"#/experiments/{experiment_id}/runs/{run_id}{file}?workflowType=machine_learning"
 
 
 def _tag(record: Record, name: str, state: Mapping[str, Any]) -> str:
-    """Returns a view as MLflow's button writes it: a name, two times, and the page's state, compressed."""
+    """Return a view as MLflow's button writes it: a name, two times, and the page's state, compressed."""
     began = round((record.began or 0.0) * 1000)
     packed = f"deflate;{base64.b64encode(zlib.compress(json.dumps(state).encode())).decode()}"
     return json.dumps({"name": name, "createdAt": began, "updatedAt": began, "state": packed})
 
 
 def _table(record: Record, which: str, columns: Sequence[str]) -> dict[str, Any]:
-    """Returns the part of a page's state that chooses the search's rows, and their columns."""
+    """Return the part of a page's state that chooses the search's rows, and their columns."""
     return {
         "searchFilter": f"tags.`{SEARCH_ID}` = '{record.search_id}' AND {which}",
         "selectedColumns": columns,
@@ -113,12 +113,12 @@ def _shown_charts(charts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _in_all(record: Record) -> list[str]:
-    """Returns the paths that every trial has: MLflow draws no line of a trial that lacks one."""
+    """Return the paths that every trial has: MLflow draws no line of a trial that lacks one."""
     return [path for path, trials in record.fields.items() if trials == len(record.trials)][:MOST_AXES]
 
 
 def _charts(objective: str, axes: Sequence[str]) -> list[dict[str, Any]]:
-    """Returns the charts in their order: the objective, what was searched, then the other curves."""
+    """Return the charts in their order: the objective, what was searched, then the other curves."""
     parallel = {"selectedParams": axes, "selectedMetrics": [objective], "showAllRuns": True}
     others = [metric for metric in ("val_loss", "train_loss") if metric != objective]
     return [
@@ -137,12 +137,12 @@ def _line(metric: str) -> dict[str, Any]:
 
 
 def _removed(metric: str) -> dict[str, Any]:
-    """Returns a chart as it is when a person has removed it: else MLflow draws one of every metric."""
+    """Return a chart as it is when a person has removed it: else MLflow draws one of every metric."""
     return {**_line(metric), "isGenerated": True, "deleted": True}
 
 
 def _chart(kind: str, name: str, **more: Any) -> dict[str, Any]:
-    """Returns a chart as MLflow's page stores it: all that the page does not fill in itself."""
+    """Return a chart as MLflow's page stores it: all that the page does not fill in itself."""
     return {
         "uuid": f"{SECTION}-{name}",
         "type": kind,
@@ -155,5 +155,5 @@ def _chart(kind: str, name: str, **more: Any) -> dict[str, Any]:
 
 
 def _id(kind: str, name: str) -> str:
-    """Returns what MLflow's page calls a column."""
+    """Return what MLflow's page calls a column."""
     return f"{kind}.`{name}`"

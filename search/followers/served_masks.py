@@ -31,7 +31,7 @@ class ImageSegmenter(PythonModel):
         model_input: np.ndarray,  # MLflow warns of other hints
         params: dict[str, Any] | None = None,
     ) -> np.ndarray:
-        """Returns masks, uint8 [N, height, width]: a class has its value in the training masks."""
+        """Return masks, uint8 [N, height, width]: a class has its value in the training masks."""
         values = np.array(self._about["values"], np.uint8)
         images = np.array(model_input, dtype=np.uint8)
         return np.stack([values[class_logits(self._answer, each, self._about).argmax(0)] for each in images])

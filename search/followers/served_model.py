@@ -27,7 +27,7 @@ class ImageClassifier(PythonModel):
         model_input: np.ndarray,  # MLflow warns of other hints
         params: dict[str, Any] | None = None,
     ) -> pandas.DataFrame:
-        """Returns a row for each image: its label, the label's probability, and those of all classes."""
+        """Return a row for each image: its label, the label's probability, and those of all classes."""
         images = torch.from_numpy(np.array(model_input, dtype=np.uint8))
         with torch.inference_mode():
             probabilities = self._network(images)

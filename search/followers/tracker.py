@@ -110,7 +110,7 @@ class Tracker(Consumer):
             self._lock = None
 
     def _report_failure(self, error: str) -> None:
-        """Does nothing: the Backlog at the end is enough."""
+        """Do nothing: the Backlog at the end is enough."""
 
     def _read_events(self, events: Sequence[Event]) -> int:
         for event in events:
@@ -224,7 +224,7 @@ class Tracker(Consumer):
 
 
 def open_store(study: Study, search_id: str, refuse: Callable[[str, str], None]) -> RunStore:
-    """Returns the search's runs in the study's MLflow; the first call in a process imports MLflow."""
+    """Return the search's runs in the study's MLflow; the first call in a process imports MLflow."""
     quiet_mlflow()
     from search.followers.mlflow_runs import RunStore
 
@@ -233,7 +233,7 @@ def open_store(study: Study, search_id: str, refuse: Callable[[str, str], None])
 
 
 def _params(study: Study) -> dict[str, str]:
-    """Returns the fields of a study that have a value, by dotted path."""
+    """Return the fields of a study that have a value, by dotted path."""
     fields = leaves(readable(study).model_dump(mode="json"))
     return {
         path: clip(written(value), LONGEST_PARAM) for path, value in fields if value not in (None, [], "")

@@ -35,7 +35,7 @@ _SECRET = re.compile(r"(?i)((?:password|pwd)(?:=|%3d))(?:(?!%3b)[^&;\s])*")
 def resolve_tracking_uri(
     uri: str | None, storage: str | Path, env: Mapping[str, str], mounts: Path = MOUNTS
 ) -> str:
-    """Returns a tracking URI that means the same from any folder: `uri`, $MLFLOW_TRACKING_URI, or SQLite.
+    """Return a tracking URI that means the same from any folder: `uri`, $MLFLOW_TRACKING_URI, or SQLite.
 
     The default is `mlflow.db` in `storage`, the folder that holds the searches. Servers' addresses stay as
     they are. Raises UserError for plain folders and object stores, where MLflow stores no runs, and for
@@ -49,13 +49,13 @@ def resolve_tracking_uri(
 
 
 def database_file(uri: str) -> Path | None:
-    """Returns the file behind a SQLite URI; None for any other."""
+    """Return the file behind a SQLite URI; None for any other."""
     match = _SQLITE.match(uri)
     return Path(match["path"]) if match else None
 
 
 def without_password(uri: str) -> str:
-    """Returns a URI, or a text with URIs, with the passwords left out, for people to read.
+    """Return a URI, or a text with URIs, with the passwords left out, for people to read.
 
     A database's password may hold a slash, so a path with an @ in it, after a port, is left out as well.
     """
@@ -63,13 +63,13 @@ def without_password(uri: str) -> str:
 
 
 def readable(study: Study) -> Study:
-    """Returns the study as others may see it: without the password of its tracking URI."""
+    """Return the study as others may see it: without the password of its tracking URI."""
     uri = without_password(str(study.tracking.uri))
     return study.model_copy(update={"tracking": study.tracking.model_copy(update={"uri": uri})})
 
 
 def artifact_location(uri: str, storage: str | Path) -> str | None:
-    """Returns where a new experiment stores its files; None where the server decides.
+    """Return where a new experiment stores its files; None where the server decides.
 
     Without this, MLflow would put them into a folder of whatever directory the command was called from.
     """
@@ -107,7 +107,7 @@ def refuse_link(path: Path) -> None:
 
 
 def file_system(path: Path, mounts: Path = MOUNTS) -> str:
-    """Returns the type of the file system that a path lies on, such as `ext4`; empty where it is unknown."""
+    """Return the type of the file system that a path lies on, such as `ext4`; empty where it is unknown."""
     try:
         lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:

@@ -64,18 +64,18 @@ class Jobs:
                 time.sleep(POLL_SECONDS)
 
     def all(self) -> list[Any]:
-        """Returns the searches among the cluster's jobs, as Ray's JobDetails, the latest first."""
+        """Return the searches among the cluster's jobs, as Ray's JobDetails, the latest first."""
         with self._plain_errors():
             ours = [job for job in self._client.list_jobs() if SEARCH in (job.metadata or {})]
         return sorted(ours, key=lambda job: job.start_time or 0, reverse=True)
 
     def one(self, name: str) -> Any:
-        """Returns Ray's JobDetails of a job."""
+        """Return Ray's JobDetails of a job."""
         with self._plain_errors(name):
             return self._client.get_job_info(name)
 
     def ended(self, name: str, seconds: float | None = None) -> Any:
-        """Returns the job's details once it has ended, or after so many seconds."""
+        """Return the job's details once it has ended, or after so many seconds."""
         until = None if seconds is None else time.monotonic() + seconds
         while True:
             job = self.one(name)
@@ -84,13 +84,13 @@ class Jobs:
             time.sleep(POLL_SECONDS)
 
     def log(self, name: str) -> str:
-        """Returns all that a job has printed."""
+        """Return all that a job has printed."""
         with self._plain_errors(name):
             text: str = self._client.get_job_logs(name)
             return text
 
     async def tail(self, name: str) -> AsyncIterator[str]:
-        """Yields what a job prints, from its beginning, as it comes."""
+        """Yield what a job prints, from its beginning, as it comes."""
         with self._plain_errors(name):
             async for text in self._client.tail_job_logs(name):
                 yield text
@@ -107,7 +107,7 @@ class Jobs:
 
     @contextlib.contextmanager
     def _plain_errors(self, name: str | None = None) -> Iterator[None]:
-        """Turns Ray's errors into messages for a person."""
+        """Turn Ray's errors into messages for a person."""
         from aiohttp import ClientError
         from ray.exceptions import AuthenticationError
         from requests.exceptions import RequestException

@@ -47,12 +47,12 @@ def pack(folder: Path) -> None:
 
 
 def entrypoint(*arguments: str) -> str:
-    """Returns the command of a job that runs `python -m ARGUMENTS` in the packed folder."""
+    """Return the command of a job that runs `python -m ARGUMENTS` in the packed folder."""
     return shlex.join(["exec", "sh", SCRIPT, *arguments])
 
 
 def from_checkout(root: Path) -> bool:
-    """Says whether this program runs from its source tree; otherwise the cluster must have it installed."""
+    """Say whether this program runs from its source tree; otherwise the cluster must have it installed."""
     try:
         described = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
     except (OSError, tomllib.TOMLDecodeError):
@@ -61,7 +61,7 @@ def from_checkout(root: Path) -> bool:
 
 
 def variables(texts: Sequence[str], environment: dict[str, str]) -> dict[str, str]:
-    """Returns the environment variables of a job, from `NAME` (its value here) or `NAME=VALUE`.
+    """Return the environment variables of a job, from `NAME` (its value here) or `NAME=VALUE`.
 
     Raises UserError for a name that is not set here.
     """

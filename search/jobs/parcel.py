@@ -25,7 +25,7 @@ BEGIN, END = "-----BEGIN TUNEBOOK SEARCH-----", "-----END TUNEBOOK SEARCH-----"
 
 
 def packed(folder: Path) -> str:
-    """Returns the folder's files and its report, as lines of text without secrets: they go into a job's log.
+    """Return the folder's files and its report, as lines of text without secrets: they go into a job's log.
 
     Raises UserError where the folder is no search's.
     """
@@ -61,7 +61,7 @@ def unpacked(text: str, folder: Path) -> list[str]:
 
 
 def report_of(folder: Path) -> str:
-    """Returns what `tunebook show` prints of a search."""
+    """Return what `tunebook show` prints of a search."""
     from search.results import report
     from search.results.search import Search
 

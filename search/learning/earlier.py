@@ -69,7 +69,7 @@ class Earlier:
         return optima(self.space, self.told) if teaches else {}
 
     def best_values(self, dimension: Dimension) -> Values | None:
-        """Returns the values of the best trial that has a dimension; None where none has."""
+        """Return the values of the best trial that has a dimension; None where none has."""
         for each in sorted(self.told, key=lambda told: told.rank):
             values = self.record.trials[each.trial].values
             if dimension.name in self.space.named(values):
@@ -78,7 +78,7 @@ class Earlier:
 
 
 def earlier_searches(study: Study) -> tuple[Earlier, ...]:
-    """Returns the searches that a study learns from, in its order; a search in a store is copied first.
+    """Return the searches that a study learns from, in its order; a search in a store is copied first.
 
     Raises StudyError with every fault: a folder that is no search, a journal that is damaged or has another
     format, a search without an ended trial or with another objective, the search itself, and one that is
@@ -107,7 +107,7 @@ def earlier_searches(study: Study) -> tuple[Earlier, ...]:
 
 
 def _opened(address: str) -> Earlier:
-    """Returns a search. Raises UserError where there is none, and where no trial of it has ended."""
+    """Return a search. Raises UserError where there is none, and where no trial of it has ended."""
     folder = local_folder(address) if is_uri(address) else without_tilde(address)
     if folder.is_file():
         raise UserError(f"{address}: is a file; give a search's folder, or write a recipe in first")

@@ -32,7 +32,7 @@ class LearnedSpace:
 
 
 def space_of(study: Study, facts: Facts, info: DataInfo) -> LearnedSpace:
-    """Returns the space that a new search of a study draws from; `space.learn_from` is read.
+    """Return the space that a new search of a study draws from; `space.learn_from` is read.
 
     Raises UserError (StudyError, SpaceError).
     """
@@ -42,7 +42,7 @@ def space_of(study: Study, facts: Facts, info: DataInfo) -> LearnedSpace:
 def learned_space(
     study: Study, facts: Facts, info: DataInfo, earlier: Sequence[Earlier] = ()
 ) -> LearnedSpace:
-    """Returns what `space_of` returns, from earlier searches that are open already."""
+    """Return what `space_of` returns, from earlier searches that are open already."""
     space = build_space(study, facts, info)
     if not earlier:
         return LearnedSpace(space)
@@ -65,14 +65,14 @@ def learned_space(
 
 
 def _is_persons(dimension: Dimension) -> bool:
-    """Says whether a person wrote what to believe of a field: that is left as it is."""
+    """Say whether a person wrote what to believe of a field: that is left as it is."""
     return dimension.source.startswith(OVERRIDES) and dimension.beliefs != NOTHING_BELIEVED
 
 
 def _lesson(
     earlier: Earlier, likes: Likeness, space: Space, dimension: Dimension, facts: Facts
 ) -> Lesson | None:
-    """Returns what a search says of a dimension; None where that search does not vary the field."""
+    """Return what a search says of a dimension; None where that search does not vary the field."""
     theirs = next(
         (
             each
@@ -90,7 +90,7 @@ def _lesson(
 
 
 def _kinds(space: Space, dimension: Dimension) -> tuple[Value, ...]:
-    """Returns the kinds of its section that have a dimension: SGD's rate says nothing of Adam's."""
+    """Return the kinds of its section that have a dimension: SGD's rate says nothing of Adam's."""
     kind = kind_of(dimension.path)
     if kind == dimension.path:
         return ()
@@ -100,7 +100,7 @@ def _kinds(space: Space, dimension: Dimension) -> tuple[Value, ...]:
 
 
 def _rule_value(earlier: Earlier, dimension: Dimension, facts: Facts) -> float | None:
-    """Returns where this version's rule looks first, given an earlier search's facts and its best trial.
+    """Return where this version's rule looks first, given an earlier search's facts and its best trial.
 
     The rule is asked anew, since another version may have begun that search, or a person may have written
     beliefs for it. None where no rule says where to look, and where a sweep moved the rates of only one of
@@ -120,7 +120,7 @@ def _rule_value(earlier: Earlier, dimension: Dimension, facts: Facts) -> float |
 
 
 def _line(earlier: Earlier, likes: Likeness, space: Space, lessons: Mapping[str, Lesson | None]) -> str:
-    """Returns what a search taught and with what weight, or why it taught nothing."""
+    """Return what a search taught and with what weight, or why it taught nothing."""
     common = [
         (dimension, lesson)
         for dimension in space.dimensions
@@ -136,7 +136,7 @@ def _line(earlier: Earlier, likes: Likeness, space: Space, lessons: Mapping[str,
 
 
 def _why_nothing(earlier: Earlier, common: int, taught: int) -> str | None:
-    """Returns why a search taught nothing; None where it taught `taught` of the `common` fields."""
+    """Return why a search taught nothing; None where it taught `taught` of the `common` fields."""
     if (count := len(earlier.told)) < LEAST_TRIALS:
         return f"only {count} of its trials have a result, and at least {LEAST_TRIALS} are needed"
     if not earlier.space.dimensions:

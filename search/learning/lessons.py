@@ -50,7 +50,7 @@ class Lesson:
 
 
 def with_lessons(dimension: Dimension, lessons: Sequence[Lesson]) -> Dimension:
-    """Returns a dimension whose beliefs heed the lessons; the dimension itself where they change nothing."""
+    """Return a dimension whose beliefs heed the lessons; the dimension itself where they change nothing."""
 
     def learned(own: Believed) -> Believed:
         found = _learned(dimension.domain, own.prior, lessons)
@@ -68,7 +68,7 @@ def with_lessons(dimension: Dimension, lessons: Sequence[Lesson]) -> Dimension:
 
 
 def _learned(domain: Domain, own: Prior, lessons: Sequence[Lesson]) -> tuple[Prior, str] | None:
-    """Returns what is believed now, and why in words; None where nothing is learned."""
+    """Return what is believed now, and why in words; None where nothing is learned."""
     match domain:
         case Float() | Integer():
             assert not isinstance(own, Weights)
@@ -86,7 +86,7 @@ def _learned(domain: Domain, own: Prior, lessons: Sequence[Lesson]) -> tuple[Pri
 def _learned_number(
     domain: Float | Integer, own: Uniform | Normal, lessons: Sequence[Lesson]
 ) -> tuple[Prior, str] | None:
-    """Returns the belief around the mean of the rule's value and those of the searches."""
+    """Return the belief around the mean of the rule's value and those of the searches."""
     found = [(each, said) for each in lessons if (said := _estimate(domain, own, each)) is not None]
     if not found:
         return None
@@ -102,13 +102,13 @@ def _learned_number(
 
 
 def confidence_in(variance: float) -> Confidence | None:
-    """Returns the highest confidence whose spread is at least as wide; None where even the lowest is not."""
+    """Return the highest confidence whose spread is at least as wide; None where even the lowest is not."""
     wide = [name for name, spread in SPREADS.items() if spread**2 >= variance]
     return min(wide, key=SPREADS.__getitem__, default=None)
 
 
 def _estimate(domain: Float | Integer, own: Uniform | Normal, lesson: Lesson) -> Estimate | None:
-    """Returns where an earlier search expects the best value here, as a share of this range; None where it
+    """Return where an earlier search expects the best value here, as a share of this range; None where it
     says nothing.
 
     Even draws know nothing, and yet their variance is finite. So their precision (1 / variance) is subtracted
@@ -130,7 +130,7 @@ def _estimate(domain: Float | Integer, own: Uniform | Normal, lesson: Lesson) ->
 
 
 def _position(domain: Float | Integer, value: float) -> float:
-    """Returns a number's position on the scale of a range: 0 to 1 within the range, and beyond it outside."""
+    """Return a number's position on the scale of a range: 0 to 1 within the range, and beyond it outside."""
     low, high = _ends(domain)
     if domain.log:
         return math.log(value / low) / math.log(high / low)
@@ -138,14 +138,14 @@ def _position(domain: Float | Integer, value: float) -> float:
 
 
 def _number_at(domain: Float | Integer, position: float) -> float:
-    """Returns the number at a position of a range; for a position outside the range, the nearer end."""
+    """Return the number at a position of a range; for a position outside the range, the nearer end."""
     low, high = _ends(domain)
     found = low * (high / low) ** position if domain.log else low + (high - low) * position
     return min(max(found, float(domain.low)), float(domain.high))
 
 
 def _ends(domain: Float | Integer) -> tuple[float, float]:
-    """Returns the ends of a range as `fraction_of` counts them."""
+    """Return the ends of a range as `fraction_of` counts them."""
     beyond = 0.5 if isinstance(domain, Integer) else 0.0
     return domain.low - beyond, domain.high + beyond
 
@@ -173,7 +173,7 @@ def _number_words(
 def _learned_option(
     domain: Choice, own: Uniform | Weights, lessons: Sequence[Lesson]
 ) -> tuple[Prior, str] | None:
-    """Returns the rule's odds, multiplied by the weighted geometric mean of the searches' odds (a logarithmic
+    """Return the rule's odds, multiplied by the weighted geometric mean of the searches' odds (a logarithmic
     opinion pool, Genest and Zidek, 1986, Statistical Science 1)."""
     options = domain.options
     said = [(each, _odds(domain, each)) for each in lessons if isinstance(each.domain, Choice)]
@@ -191,7 +191,7 @@ def _learned_option(
 
 
 def _odds(domain: Choice, lesson: Lesson) -> dict[int, float]:
-    """Returns the odds of the options that both searches have, by their numbers in this domain.
+    """Return the odds of the options that both searches have, by their numbers in this domain.
 
     Their geometric mean is 1, and the largest is at most `MOST_ODDS` times the least. Empty where the earlier
     search says nothing of these options.

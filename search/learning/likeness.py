@@ -49,7 +49,7 @@ class Likeness:
 
 
 def likeness(earlier: Facts, now: Facts) -> Likeness:
-    """Returns how alike an earlier search is to this one."""
+    """Return how alike an earlier search is to this one."""
     apart = sorted(_differences(earlier, now), key=lambda each: -each[1])
     words = tuple(
         f"{name} {_fact(earlier, name)}, here {_fact(now, name)}" for name, far in apart if far >= CLEAR

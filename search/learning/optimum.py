@@ -49,7 +49,7 @@ class Optimum:
 
 
 def optima(space: Space, told: Sequence[Told]) -> Mapping[str, Optimum]:
-    """Returns where the best value of each dimension may lie, by its name; `told` is never empty.
+    """Return where the best value of each dimension may lie, by its name; `told` is never empty.
 
     A dimension that no trial has is left out. Nothing is returned where the model cannot foresee a trial's
     score from other trials: then luck explains the scores as well as their values do.
@@ -73,7 +73,7 @@ def optima(space: Space, told: Sequence[Told]) -> Mapping[str, Optimum]:
 
 
 def _chance(cube: Cube, told: Sequence[Told]) -> float:
-    """Returns how likely luck alone would foresee the trials' last scores as well as the model does.
+    """Return how likely luck alone would foresee the trials' last scores as well as the model does.
 
     The scores of each part of the trials are foreseen by a model of the other parts, which is fitted to these
     alone (cross-validation). Scores and forecasts count by their distance from the mean of their level. The
@@ -92,7 +92,7 @@ def _chance(cube: Cube, told: Sequence[Told]) -> float:
 
 
 def _foreseen(cube: Cube, told: Sequence[Told], epochs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Returns the normal score that each trial should have at its epoch, by trials of the other parts."""
+    """Return the normal score that each trial should have at its epoch, by trials of the other parts."""
     rows = np.array([each.row for each in told])
     foreseen = np.empty(len(told))
     for part in range(PARTS):
@@ -107,7 +107,7 @@ def _foreseen(cube: Cube, told: Sequence[Told], epochs: NDArray[np.float64]) -> 
 
 
 def _looked_at(domain: Domain) -> tuple[Value, ...]:
-    """Returns the values at which the effect is computed: all options, or values spread over a range."""
+    """Return the values at which the effect is computed: all options, or values spread over a range."""
     if isinstance(domain, Choice):
         return domain.options
     return tuple(dict.fromkeys(value_at(domain, (each + 0.5) / POINTS) for each in range(POINTS)))
@@ -116,7 +116,7 @@ def _looked_at(domain: Domain) -> tuple[Value, ...]:
 def _shares(
     cube: Cube, process: GaussianProcess, at: int, positions: Sequence[float], among: Rows
 ) -> tuple[float, ...]:
-    """Returns, for each position of a dimension, in what share of the draws of its effect it is the best.
+    """Return, for each position of a dimension, in what share of the draws of its effect it is the best.
 
     Where several are good in one draw, they share it.
     """
@@ -134,7 +134,7 @@ def _shares(
 
 
 def _draws(means: NDArray[np.float64], covariance: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Returns draws of a normal vector, (DRAWS, n), the same ones every time."""
+    """Return draws of a normal vector, (DRAWS, n), the same ones every time."""
     values, vectors = np.linalg.eigh(covariance)
     root = vectors * np.sqrt(np.maximum(values, JITTER))
     normal = np.random.default_rng(0).standard_normal((DRAWS, len(means)))

@@ -32,7 +32,7 @@ class Pooled:
 
 
 def pooled(estimates: Sequence[Estimate]) -> Pooled:
-    """Returns the weighted mean of at least one estimate, and the variance of a further source's number."""
+    """Return the weighted mean of at least one estimate, and the variance of a further source's number."""
     between = between_variance(estimates)
     weights = [1.0 / (each.variance + between) for each in estimates]
     total = sum(weights)
@@ -41,7 +41,7 @@ def pooled(estimates: Sequence[Estimate]) -> Pooled:
 
 
 def between_variance(estimates: Sequence[Estimate]) -> float:
-    """Returns by how much sources differ beyond their own variances (DerSimonian and Laird, equation 8)."""
+    """Return by how much sources differ beyond their own variances (DerSimonian and Laird, equation 8)."""
     weights = [1.0 / each.variance for each in estimates]
     total = sum(weights)
     mean = sum(weight * each.value for weight, each in zip(weights, estimates, strict=True)) / total

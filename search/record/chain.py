@@ -34,7 +34,7 @@ class Position:
     checksum: str = ""
 
     def after(self, line: bytes, checksum: str) -> Position:
-        """Returns the position behind one more line."""
+        """Return the position behind one more line."""
         return Position(self.offset + len(line), self.lines + 1, checksum)
 
 
@@ -42,18 +42,18 @@ START = Position()
 
 
 def seal(body: bytes, before: str) -> tuple[bytes, str]:
-    """Returns the line of a JSON object, with its checksum as the last key; and that checksum."""
+    """Return the line of a JSON object, with its checksum as the last key; and that checksum."""
     checksum = checksum_of(body, before)
     return b'%s,"sum":"%s"}\n' % (body[:-1], checksum.encode()), checksum
 
 
 def checksum_of(body: bytes, before: str) -> str:
-    """Returns the checksum of a line's JSON object, which builds on `before`, that of the line before."""
+    """Return the checksum of a line's JSON object, which builds on `before`, that of the line before."""
     return hashlib.sha256(before.encode() + body).hexdigest()[:DIGITS]
 
 
 def unseal(line: bytes, position: Position, where: str) -> tuple[bytes, str]:
-    """Returns the JSON object in a line, and its checksum. Raises JournalError naming what was expected."""
+    """Return the JSON object in a line, and its checksum. Raises JournalError naming what was expected."""
     match = SEALED.fullmatch(line)
     if match is None:
         raise JournalError(f"{where}: expected a line that ends with its checksum; the line is damaged")
@@ -67,6 +67,6 @@ def unseal(line: bytes, position: Position, where: str) -> tuple[bytes, str]:
 
 
 def whole_lines(content: bytes) -> Iterator[bytes]:
-    """Yields the lines that end with a newline."""
+    """Yield the lines that end with a newline."""
     for line in content.split(b"\n")[:-1]:
         yield line + b"\n"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 def steady_clock(latest: float) -> Callable[[], float]:
-    """Returns a clock of seconds since 1970 that begins at `latest` or later, and never jumps.
+    """Return a clock of seconds since 1970 that begins at `latest` or later, and never jumps.
 
     The machine's clock may be set while a search runs. By this one no run ends before it starts, and no jump
     is counted as time that was worked. It counts on while the machine sleeps.
@@ -17,12 +17,12 @@ def steady_clock(latest: float) -> Callable[[], float]:
 
 
 def awake_or_asleep() -> float:
-    """Returns seconds that count also while the machine sleeps, where the system can count them."""
+    """Return seconds that count also while the machine sleeps, where the system can count them."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def duration(seconds: float) -> str:
-    """Returns a time in words, such as `1 h 5 min`."""
+    """Return a time in words, such as `1 h 5 min`."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:

@@ -30,7 +30,7 @@ class CodeRecord:
 
     @classmethod
     def from_tree(cls, tree: Mapping[str, Any]) -> CodeRecord:
-        """Reads what `tree` returned. Raises TypeError or ValueError for anything else."""
+        """Read what `tree` returned. Raises TypeError or ValueError for anything else."""
         script, sources = tree.get("script"), tree.get("sources")
         texts = [script, *sources.values()] if isinstance(sources, Mapping) else [0]
         if not all(isinstance(each, str | None) for each in texts):
@@ -39,22 +39,22 @@ class CodeRecord:
 
     @property
     def digests(self) -> dict[str, str]:
-        """Returns the digests that are known."""
+        """The digests that are known."""
         return {word: digest for word, digest in self.sources.items() if digest is not None}
 
     @property
     def again(self) -> str:
-        """Says how the search goes on."""
+        """How the search goes on."""
         if self.script is None:
             return "call search(...) again in its notebook"
         return f"run its script again: python {quote(self.script)}"
 
     def lacking(self, code: Code) -> list[str]:
-        """Returns the words of the recorded functions that are not given now, such as `metrics.f1`."""
+        """Return the words of the recorded functions that are not given now, such as `metrics.f1`."""
         return sorted(self.sources.keys() - record_of(code).sources.keys())
 
     def changes(self, code: Code) -> Iterator[str]:
-        """Yields a line for each function whose source is not the recorded one."""
+        """Yield a line for each function whose source is not the recorded one."""
         for word, digest in record_of(code).sources.items():
             before = self.sources.get(word)
             if None not in (before, digest) and before != digest:
@@ -65,7 +65,7 @@ class CodeRecord:
 
 
 def record_of(code: Code) -> CodeRecord:
-    """Returns the record of the functions that are given now."""
+    """Return the record of the functions that are given now."""
     from trainable.models.own import source_digest
     from trainable.training.extra_metrics import Metric
 

@@ -42,7 +42,7 @@ class Cursor(Spec):
 
 
 def read_cursor(folder: Path) -> Cursor | None:
-    """Returns a search folder's cursor; None where there is no file, or one that holds no cursor.
+    """Return a search folder's cursor; None where there is no file, or one that holds no cursor.
 
     Raises UserError where the file cannot be read.
     """
@@ -56,7 +56,7 @@ def read_cursor(folder: Path) -> Cursor | None:
 
 
 def lacking_seconds(cursor: Cursor | None, seconds: float) -> float | None:
-    """Returns of how many of the last of a search's seconds MLflow has nothing, all its drivers' together.
+    """Return of how many of the last of a search's seconds MLflow has nothing, all its drivers' together.
 
     None where an earlier version has sent it.
     """
@@ -70,7 +70,7 @@ def write_cursor(folder: Path, cursor: Cursor) -> None:
 
 
 def hold_lock(folder: Path) -> int:
-    """Returns the file descriptor of a lock that one process has; the kernel drops it with the process.
+    """Return the file descriptor of a lock that one process has; the kernel drops it with the process.
 
     Raises UserError where another process has it, and where the folder has a link in it.
     """

@@ -19,7 +19,7 @@ class Difference(NamedTuple):
 
 
 def first_difference(one: Any, other: Any, path: str = "") -> Difference | None:
-    """Returns the first value in which two trees differ; None where they are equal."""
+    """Return the first value in which two trees differ; None where they are equal."""
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         for name in dict.fromkeys([*one, *other]):
             inner = f"{path}.{name}" if path else str(name)
@@ -32,7 +32,7 @@ def first_difference(one: Any, other: Any, path: str = "") -> Difference | None:
 
 
 def _in_words(value: Any) -> str:
-    """Returns a value as it is written; of a section only that it is there, of a list of them how many."""
+    """Return a value as it is written; of a section only that it is there, of a list of them how many."""
     if isinstance(value, Mapping):
         return "there"
     if isinstance(value, list) and any(isinstance(each, Mapping) for each in value):

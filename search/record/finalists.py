@@ -10,7 +10,7 @@ from search.study.finalists import Finalists
 
 
 def best_first(trials: Sequence[Trial], metric: str, sign: float) -> list[Trial]:
-    """Returns the search's own finished trials, the best first; of equals the earliest.
+    """Return the search's own finished trials, the best first; of equals the earliest.
 
     A metric is better where `sign` times its value is higher.
     """
@@ -19,7 +19,7 @@ def best_first(trials: Sequence[Trial], metric: str, sign: float) -> list[Trial]
 
 
 def finalists_of(finalists: Finalists, ranked: Sequence[Trial]) -> list[Trial]:
-    """Returns the trials that are trained again: the best ones, each recipe once.
+    """Return the trials that are trained again: the best ones, each recipe once.
 
     A small space is drawn from twice.
     """
@@ -30,7 +30,7 @@ def finalists_of(finalists: Finalists, ranked: Sequence[Trial]) -> list[Trial]:
 
 
 def missing_runs(finalists: Finalists, chosen: Sequence[Trial], trials: Sequence[Trial]) -> Iterator[Repeat]:
-    """Yields the runs of the chosen finalists that are not among `trials`, in the order of their training.
+    """Yield the runs of the chosen finalists that are not among `trials`, in the order of their training.
 
     Every finalist has its first run before any has its second: where time ends early, all have equally many.
     Run k has the k-th seed above the recipe's own, and with fresh splits the k-th split above: the same for

@@ -76,7 +76,7 @@ class Estimate:
         return float(np.std(self.scores, ddof=1))
 
     def json(self) -> dict[str, Any]:
-        """Returns plain data."""
+        """Return plain data."""
         return {**asdict(self), "mean": self.mean, "deviation": self.deviation}
 
 
@@ -104,7 +104,7 @@ class Finalist:
         return all(run.end in (None, "finished", "stopped") for run in self.runs)
 
     def json(self) -> dict[str, Any]:
-        """Returns plain data."""
+        """Return plain data."""
         return {
             "trial": self.trial,
             "score": self.score,
@@ -141,7 +141,7 @@ class Finals:
         return sum(run.epochs for each in self.finalists for run in each.runs)
 
     def json(self) -> dict[str, Any]:
-        """Returns plain data."""
+        """Return plain data."""
         return {
             "level": LEVEL,
             "over": self.over,
@@ -154,7 +154,7 @@ class Finals:
 def finals_of(
     chosen: Sequence[Trial], trials: Sequence[Trial], metric: str, sign: float, *, over: bool
 ) -> Finals:
-    """Returns what the runs of the chosen trials, which are among `trials`, have come to.
+    """Return what the runs of the chosen trials, which are among `trials`, have come to.
 
     A finalist with a run that diverged or crashed takes no further part: its recipe does not reproduce.
     """
@@ -172,7 +172,7 @@ def finals_of(
 
 
 def estimated(scores: Scores) -> tuple[Scores, float]:
-    """Returns the estimate of each finalist, [finalists], and the half width of every interval.
+    """Return the estimate of each finalist, [finalists], and the half width of every interval.
 
     `scores` is [finalists, runs], with two runs or more; a column holds the runs with one seed.
     """
@@ -184,7 +184,7 @@ def estimated(scores: Scores) -> tuple[Scores, float]:
 
 
 def student(freedom: float, level: float = LEVEL) -> float:
-    """Returns how many standard errors to either side hold so much of Student's t distribution; of the normal
+    """Return how many standard errors to either side hold so much of Student's t distribution; of the normal
     distribution for infinite degrees of freedom."""
     from scipy.special import ndtri, stdtrit  # 0.1 s to import
 
@@ -193,7 +193,7 @@ def student(freedom: float, level: float = LEVEL) -> float:
 
 
 def error_of_sum(*parts: tuple[float, float]) -> tuple[float, float]:
-    """Returns the standard error of a sum of independent parts, and its degrees of freedom.
+    """Return the standard error of a sum of independent parts, and its degrees of freedom.
 
     Each part is a variance, 0 or more, with its degrees of freedom. Those of the sum are Satterthwaite's
     (1946, Biometrics Bulletin 2, 110-114), infinite where nothing deviates.
@@ -230,7 +230,7 @@ def _mean_squares(scores: Scores) -> _MeanSquares:
 
 
 def _error_of_a_mean(squares: _MeanSquares, finalists: int, runs: int) -> tuple[float, float]:
-    """Returns the standard error of a finalist's mean, and its degrees of freedom."""
+    """Return the standard error of a finalist's mean, and its degrees of freedom."""
     scores = finalists * runs
     of_seeds = squares.seeds / scores, runs - 1
     of_rest = (finalists - 1) * squares.residuals / scores, (finalists - 1) * (runs - 1)
@@ -238,7 +238,7 @@ def _error_of_a_mean(squares: _MeanSquares, finalists: int, runs: int) -> tuple[
 
 
 def _estimate(value: float, half_width: float, seeds: Sequence[int], scores: Scores, metric: str) -> Estimate:
-    """Returns an estimate with its interval, without values that the metric cannot have."""
+    """Return an estimate with its interval, without values that the metric cannot have."""
     low, high = value - half_width, value + half_width
     if metric in SHARES:
         low, high = max(low, 0.0), min(high, 1.0)
@@ -253,7 +253,7 @@ def _finalist(trial: Trial, trials: Sequence[Trial], metric: str) -> Finalist:
 
 
 def _common_scores(finalists: Sequence[Finalist], metric: str) -> tuple[list[int], Scores]:
-    """Returns the seeds with which all of them have finished, and their scores, [finalists, seeds]."""
+    """Return the seeds with which all of them have finished, and their scores, [finalists, seeds]."""
     by_seed = [
         {run.repeat.seed: run.metrics[metric] for run in each.runs if run.repeat and run.end == "finished"}
         for each in finalists

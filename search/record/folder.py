@@ -28,13 +28,13 @@ LARGEST_FACTS = 2**26
 
 
 def home_in(folder: Path) -> Home:
-    """Returns the home of the search in a folder; for a copied or moved folder, that folder alone."""
+    """Return the home of the search in a folder; for a copied or moved folder, that folder alone."""
     home = Home.of(read_search(folder))
     return home if home.folder == folder else Home(folder)
 
 
 def read_search(folder: Path) -> Study:
-    """Returns the resolved study of a search folder.
+    """Return the resolved study of a search folder.
 
     Raises UserError where the folder holds no search, JournalError where another version wrote the search.
     """
@@ -45,14 +45,14 @@ def read_search(folder: Path) -> Study:
 
 
 def read_facts(folder: Path) -> tuple[Facts, DataInfo]:
-    """Returns what was measured when the search began. Raises UserError where the file is missing."""
+    """Return what was measured when the search began. Raises UserError where the file is missing."""
     if not (folder / FACTS_FILE).exists():
         raise UserError(f"{folder}: {NO_SEARCH} (no {FACTS_FILE} in it)")
     return facts_in(folder / FACTS_FILE)
 
 
 def facts_in(file: Path) -> tuple[Facts, DataInfo]:
-    """Returns what `facts_text` wrote. Raises UserError where a file is missing or holds something else."""
+    """Return what `facts_text` wrote. Raises UserError where a file is missing or holds something else."""
     try:
         tree = json.loads(read_regular(file, LARGEST_FACTS))
         return Facts.from_tree(tree["facts"], str(file)), DataInfo.from_tree(tree["data"])
@@ -70,7 +70,7 @@ def facts_in(file: Path) -> tuple[Facts, DataInfo]:
 def facts_text(
     facts: Facts, info: DataInfo, code: CodeRecord | None = None, learned: Sequence[str] = ()
 ) -> bytes:
-    """Returns facts and what is known of the data, as JSON, of a person's own code, and in lines what earlier
+    """Return facts and what is known of the data, as JSON, of a person's own code, and in lines what earlier
     searches taught."""
     tree: dict[str, Any] = {"facts": facts.tree(), "data": info.tree()}
     if code is not None:
@@ -81,7 +81,7 @@ def facts_text(
 
 
 def read_code(folder: Path) -> CodeRecord | None:
-    """Returns what is recorded of a person's own code; None where a search uses none.
+    """Return what is recorded of a person's own code; None where a search uses none.
 
     Raises UserError where the file is missing or holds something else.
     """
@@ -90,7 +90,7 @@ def read_code(folder: Path) -> CodeRecord | None:
 
 
 def read_learned(folder: Path) -> tuple[str, ...]:
-    """Returns the lines that say what earlier searches taught when this one began, or why nothing.
+    """Return the lines that say what earlier searches taught when this one began, or why nothing.
 
     Raises UserError where the file is missing or holds something else.
     """
@@ -100,7 +100,7 @@ def read_learned(folder: Path) -> tuple[str, ...]:
 
 @contextmanager
 def _read(file: Path) -> Iterator[Any]:
-    """Gives what a file of facts holds. What is wrong with that, also where the body finds it, is a
+    """Give what a file of facts holds. What is wrong with that, also where the body finds it, is a
     UserError."""
     try:
         yield json.loads(read_regular(file, LARGEST_FACTS))
@@ -111,7 +111,7 @@ def _read(file: Path) -> Iterator[Any]:
 
 
 def read_record(folder: Path) -> Record:
-    """Returns what the journal says of a search; nothing where a driver was killed before it began.
+    """Return what the journal says of a search; nothing where a driver was killed before it began.
 
     Raises JournalError where it is damaged or cannot be read, and where it is missing although the search had
     begun: old trials must not be mixed with new ones.
@@ -124,5 +124,5 @@ def read_record(folder: Path) -> Record:
 
 
 def is_driven(folder: Path) -> bool:
-    """Says whether a driver is at work on a search, on this machine or on another one."""
+    """Say whether a driver is at work on a search, on this machine or on another one."""
     return is_locked(folder) or (folder / ELSEWHERE_FILE).exists()

@@ -67,7 +67,7 @@ IN_MLFLOW = (STUDY_FILE, BEST_FILE, PICTURE_FILE, REPORT_FILE, VERIFICATION_FILE
 
 
 def copies_of_stored() -> Path:
-    """Returns the folder in which this machine has its copies of searches in object stores."""
+    """Return the folder in which this machine has its copies of searches in object stores."""
     return state_root() / "searches"
 
 
@@ -81,14 +81,14 @@ class Home:
 
     @classmethod
     def of(cls, study: Study) -> Home:
-        """Returns the home of a study's search, which needs a name: STORAGE/NAME."""
+        """Return the home of a study's search, which needs a name: STORAGE/NAME."""
         if is_uri(study.storage):
             return cls.at(Store(study.storage).at(str(study.name)).uri)
         return cls(Path(study.storage) / str(study.name))
 
     @classmethod
     def at(cls, address: str | Path) -> Home:
-        """Returns the home that a person names by its folder or its URI.
+        """Return the home that a person names by its folder or its URI.
 
         Raises StoreError for a URI that names no folder in a store.
         """
@@ -109,11 +109,11 @@ class Home:
         return self._address()
 
     def checkpoints(self, trial: int) -> str:
-        """Returns the folder or the URI that holds a trial's checkpoints."""
+        """Return the folder or the URI that holds a trial's checkpoints."""
         return self._address(TRIALS_FOLDER, f"{trial:04d}")
 
     def trials_with_checkpoints(self) -> set[int]:
-        """Returns the trials that may have checkpoints. Raises StoreError where a store does not answer."""
+        """Return the trials that may have checkpoints. Raises StoreError where a store does not answer."""
         return {int(name) for name in names_below(self._address(TRIALS_FOLDER)) if name.isdecimal()}
 
     def _address(self, *names: str) -> str:
@@ -123,7 +123,7 @@ class Home:
 
 
 def names_below(address: str) -> list[str]:
-    """Returns the names directly below a folder or a URI, in order; none where it does not exist."""
+    """Return the names directly below a folder or a URI, in order; none where it does not exist."""
     if is_uri(address):
         return Store(address).names()
     return sorted(each.name for each in Path(address).iterdir()) if Path(address).is_dir() else []

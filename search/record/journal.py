@@ -314,7 +314,7 @@ class Journal:
 
 
 def _opened(path: Path) -> tuple[int, int]:
-    """Returns the descriptors of a journal and of the file that says how much of it is safe."""
+    """Return the descriptors of a journal and of the file that says how much of it is safe."""
     try:
         journal = open_to_write(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         try:
@@ -337,7 +337,7 @@ def check_format(path: Path) -> None:
 
 
 def read(path: str | Path) -> list[Event]:
-    """Returns every event of a journal's file, without a torn last line.
+    """Return every event of a journal's file, without a torn last line.
 
     A torn line is left out with a warning where no driver writes. Raises UserError where there is no file,
     JournalError where it is damaged.
@@ -351,7 +351,7 @@ def read(path: str | Path) -> list[Event]:
 
 
 def read_from(path: str | Path, position: Position, until: int | None = None) -> tuple[list[Event], Position]:
-    """Returns the events behind a position, and the new position, before a half-written last line.
+    """Return the events behind a position, and the new position, before a half-written last line.
 
     Where `until` is given, the lines in so many first bytes of the file are read.
     """
@@ -379,7 +379,7 @@ def _read(path: Path, position: Position, until: int | None = None) -> tuple[lis
 
 
 def _parse(path: Path, content: bytes, position: Position) -> tuple[list[Event], Position, bool]:
-    """Returns the events in whole lines, the position behind them, and whether a torn line follows."""
+    """Return the events in whole lines, the position behind them, and whether a torn line follows."""
     events: list[Event] = []
     begin = position.offset
     for line in whole_lines(content):

@@ -121,7 +121,7 @@ class Lease:
         self._renewed = began
 
     def _wait_for_silence(self) -> int:
-        """Returns the last term, once no driver has written for so long that none is at work."""
+        """Return the last term, once no driver has written for so long that none is at work."""
         seen = read(self._store)
         if seen is None or seen.ended:
             return 0 if seen is None else seen.term
@@ -140,7 +140,7 @@ class Lease:
 
 
 def read(store: Store) -> Beat | None:
-    """Returns the last beat in a store; None where there is none. Raises StoreError, also for damage."""
+    """Return the last beat in a store; None where there is none. Raises StoreError, also for damage."""
     content = store.read(DRIVER_FILE)
     if content is None:
         return None
@@ -151,6 +151,6 @@ def read(store: Store) -> Beat | None:
 
 
 def is_driven(store: Store) -> bool:
-    """Says whether a driver seems to be at work there, by the age of its last beat."""
+    """Say whether a driver seems to be at work there, by the age of its last beat."""
     found, age = read(store), store.age(DRIVER_FILE)
     return found is not None and not found.ended and age is not None and age < RECENT_SECONDS

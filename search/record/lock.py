@@ -28,7 +28,7 @@ class LockedError(UserError):
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Lets this process alone write to a search's folder for the block, and makes the folder if needed.
+    """Let this process alone write to a search's folder for the block, and make the folder if needed.
 
     A folder that is no search at the end of the block is left as it was found. Raises LockedError while
     another process has the lock, and UserError where the folder cannot be written to.
@@ -54,7 +54,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def is_locked(folder: str | Path) -> bool:
-    """Says whether a driver is alive. Raises UserError where the lock's file cannot be read."""
+    """Say whether a driver is alive. Raises UserError where the lock's file cannot be read."""
     file = Path(folder) / LOCK_FILE
     try:
         lock = os.open(file, os.O_RDONLY | os.O_NONBLOCK)  # a named pipe in its place is not waited for
@@ -81,7 +81,7 @@ def empty(folder: Path) -> None:
 
 
 def _wait(folder: Path, made: list[Path]) -> int:
-    """Returns the file descriptor that holds the lock; `made` gets the folders that had to be made for it."""
+    """Return the file descriptor that holds the lock; `made` gets the folders that had to be made for it."""
     for attempt in range(ATTEMPTS):
         if attempt:
             time.sleep(PAUSE_SECONDS)
@@ -106,7 +106,7 @@ def _make_folders(folder: Path) -> list[Path]:
 
 
 def _try_lock(folder: Path) -> int | None:
-    """Returns the descriptor of the lock, with this process's name in the file; None while another has it."""
+    """Return the descriptor of the lock, with this process's name in the file; None while another has it."""
     file = folder / LOCK_FILE
     lock = open_to_write(file, os.O_RDWR | os.O_CREAT)
     try:

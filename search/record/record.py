@@ -98,7 +98,7 @@ class Record:
         return tuple(self._open)
 
     def space(self) -> Space | None:
-        """Returns the space that the search draws from; None before its settled event.
+        """Return the space that the search draws from; None before its settled event.
 
         Raises JournalError where the recorded tree is no space.
         """
@@ -120,23 +120,23 @@ class Record:
         return self.settled is not None and self.settled.measures_costs
 
     def excesses(self, number: int) -> dict[str, float]:
-        """Returns by what share of its limit each of a trial's costs is above it; empty without costs."""
+        """Return by what share of its limit each of a trial's costs is above it; empty without costs."""
         cost = self.trials[number].cost
         return self.constraints.excesses(cost) if cost is not None else {}
 
     def broken(self, number: int) -> str | None:
-        """Returns in words which constraints a trial breaks; None where none are known to be broken."""
+        """Return in words which constraints a trial breaks; None where none are known to be broken."""
         cost = self.trials[number].cost
         return self.constraints.broken(cost) if cost is not None else None
 
     def seconds(self, until: float) -> float:
-        """Returns the seconds under a driver, over all drivers; one at work counts up to `until`."""
+        """Return the seconds under a driver, over all drivers; one at work counts up to `until`."""
         if self._driver is None or self.is_over:
             return self._seconds_before
         return self._seconds_before + max(0.0, until - self._driver.time)
 
     def turnaround(self, until: float) -> Turnaround | None:
-        """Returns what the time of the search's slots was used for; that of a driver at work up to `until`.
+        """Return what the time of the search's slots was used for; that of a driver at work up to `until`.
 
         None before a driver has begun, and where an earlier version of tunebook has driven the search.
         """
@@ -278,7 +278,7 @@ class Record:
 
 
 def fault_of(record: Record, event: Event) -> str | None:
-    """Returns what was expected instead of the event; None where it may come next."""
+    """Return what was expected instead of the event; None where it may come next."""
     if record.search_id is None and not (isinstance(event, SearchEvent) and event.state == "started"):
         return f"expected the start of a search, got {event.event}"
     match event:

@@ -36,6 +36,6 @@ class Repeat(Spec):
         return f"trial {self.of} again, with seed {self.seed}{split}"
 
     def recipe(self, original: Recipe) -> Recipe:
-        """Returns the recipe of this run."""
+        """Return the recipe of this run."""
         seeds = {"loop.seed": self.seed, "data.validation_seed": self.split}
         return original.with_values({path: seed for path, seed in seeds.items() if seed is not None})

@@ -33,7 +33,7 @@ from trainable.recipe.yamlfile import write_whole
 
 
 def local_folder(address: str) -> Path:
-    """Returns the folder on this machine of a search that is named by its folder or its URI.
+    """Return the folder on this machine of a search that is named by its folder or its URI.
 
     What a store holds of it is copied there first, but not while a driver of this machine is at work. Raises
     UserError where a store holds no search there.
@@ -52,7 +52,7 @@ def local_folder(address: str) -> Path:
 
 @contextmanager
 def driving(home: Home, say: Callable[[str], None]) -> Iterator[Lease | None]:
-    """Makes this process the search's only driver for the block; nothing is written before that is certain.
+    """Make this process the search's only driver for the block; nothing is written before that is certain.
 
     It has the folder's lock. Where the search is in a store, it also has the lease, which the block receives,
     and the folder holds what the store holds. Raises UserError while another driver is at work, here or

@@ -107,7 +107,7 @@ class Summary:
         return self.was_finished and any(each is not None and each.purpose == "pruning" for each in repeats)
 
     def trial(self, number: int) -> Trial:
-        """Returns the trial of this number. Raises KeyError where there is none."""
+        """Return the trial of this number. Raises KeyError where there is none."""
         return self._by_number[number]
 
     @cached_property
@@ -156,7 +156,7 @@ class Summary:
         )
 
     def _score(self, trial: Trial) -> float:
-        """Returns a finished trial's objective, higher for better."""
+        """Return a finished trial's objective, higher for better."""
         return self.sign * trial.metrics[self.objective]
 
     @property
@@ -196,7 +196,7 @@ class Summary:
         return spared / self.epochs_if_unpruned if spared else 0.0
 
     def json(self) -> dict[str, Any]:
-        """Returns plain data with finite numbers only, as `show --json` prints it."""
+        """Return plain data with finite numbers only, as `show --json` prints it."""
         best = self.best
         return {
             "schema": SCHEMA,
@@ -234,7 +234,7 @@ def summarise(
     locked: bool,
     sent: Cursor | None = None,
 ) -> Summary:
-    """Returns the summary of a record at `now` (unix seconds); `locked` says whether a driver is alive,
+    """Return the summary of a record at `now` (unix seconds); `locked` says whether a driver is alive,
     and `sent` what MLflow has.
 
     Look for the lock before reading the journal: a search that ends in between is then shown as it ended.
@@ -275,7 +275,7 @@ def _state(record: Record, locked: bool) -> State:
 
 
 def _mode(record: Record, objective: str) -> Mode | None:
-    """Returns the direction of an objective that is a function of the caller's, or else None.
+    """Return the direction of an objective that is a function of the caller's, or else None.
 
     Before it is settled, when there is no trial to compare, it is `max`.
     """

@@ -18,7 +18,7 @@ DIGITS = 12
 
 
 def synced_lines(folder: Path) -> int:
-    """Returns how many lines the journal in a folder has at least; 0 where nothing says so.
+    """Return how many lines the journal in a folder has at least; 0 where nothing says so.
 
     Raises UserError where the file is there and cannot be read.
     """
@@ -33,7 +33,7 @@ def synced_lines(folder: Path) -> int:
 
 
 def open_synced(folder: Path) -> int:
-    """Returns the descriptor of the file, which is made where there is none."""
+    """Return the descriptor of the file, which is made where there is none."""
     return open_to_write(folder / SYNCED_FILE, os.O_RDWR | os.O_CREAT)
 
 

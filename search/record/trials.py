@@ -175,6 +175,6 @@ class Trial:
         return json.dumps(parts, sort_keys=True)
 
     def scores(self, metric: str) -> dict[int, float]:
-        """Returns a metric by epoch, without epochs that diverged or did not measure it."""
+        """Return a metric by epoch, without epochs that diverged or did not measure it."""
         pairs = ((event.epoch, event.result.score(metric)) for event in self.history if not event.diverged)
         return {epoch: score for epoch, score in pairs if score is not None}

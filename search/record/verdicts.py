@@ -67,7 +67,7 @@ class Verdicts:
     """The confidence of the intervals; None where there are no intervals."""
 
     def of(self, word: Word) -> list[Verdict]:
-        """Returns the beliefs with this verdict, in order."""
+        """Return the beliefs with this verdict, in order."""
         return [each for each in self.beliefs if each.word == word]
 
     @property

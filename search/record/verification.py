@@ -26,7 +26,7 @@ class Verified(Spec):
 
 
 def keep_verification(folder: Path, recipe: Recipe) -> None:
-    """Writes what the provenance of a trial's recipe says of its verification."""
+    """Write what the provenance of a trial's recipe says of its verification."""
     known = recipe.provenance
     assert known is not None
     assert known.trial is not None
@@ -36,7 +36,7 @@ def keep_verification(folder: Path, recipe: Recipe) -> None:
 
 
 def read_verification(folder: Path) -> Verified | None:
-    """Returns what was kept; None where there is nothing that this version can read."""
+    """Return what was kept; None where there is nothing that this version can read."""
     try:
         return Verified.model_validate_json(read_regular(folder / VERIFICATION_FILE, LARGEST_VERIFICATION))
     except (OSError, ValidationError):

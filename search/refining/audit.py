@@ -22,9 +22,9 @@ from spaces.domains import Choice
 
 
 def audit(evidence: Evidence) -> Iterator[SearchFinding | LeftAlone]:
-    """Yields the findings, and what was examined and left alone, in the order of the questions.
+    """Yield the findings, and what was examined and left alone, in the order of the questions.
 
-    Yields nothing where fewer than `LEAST_TRIALS` trials say something.
+    Yield nothing where fewer than `LEAST_TRIALS` trials say something.
     """
     if len(evidence.compared_trials) < LEAST_TRIALS:
         return

@@ -45,7 +45,7 @@ SOURCE = f"{PLAYBOOK}, Examining the training curves; limits: trainable.curves.T
 
 
 def of_curves(evidence: Evidence, changed: Set[str]) -> Iterator[SearchFinding | LeftAlone]:
-    """Yields one finding, if the best trial's verdict asks for a change and most of the best few share it."""
+    """Yield one finding, if the best trial's verdict asks for a change and most of the best few share it."""
     diagnosed = evidence.curves
     if not diagnosed or diagnosed[0].trial != evidence.summary.best:
         yield LeftAlone("the best trials' curves", "the journal lacks figures that a verdict needs")
@@ -83,7 +83,7 @@ def _longer(evidence: Evidence, agreeing: Sequence[DiagnosedTrial], looked_at: i
 def _regularised(
     evidence: Evidence, agreeing: Sequence[DiagnosedTrial], looked_at: int, changed: Set[str]
 ) -> Iterator[SearchFinding | LeftAlone]:
-    """Compares training with validation accuracy: the next trials are regularised more, or less (003:84)."""
+    """Compare training with validation accuracy: the next trials are regularised more, or less (003:84)."""
     diagnosis = agreeing[0].diagnosis
     assert diagnosis.verdict in ("overfit", "underfit")
     of_fields = [each for each in diagnosis.changes if each.path.startswith(REGULARISERS)]
@@ -103,7 +103,7 @@ def _regularised(
 
 
 def _few_at_once(found: Shifts, asked: Sequence[Remedy]) -> Shifts:
-    """Returns the same shifts, but of the regularisers that the best trial lacked only the strongest few."""
+    """Return the same shifts, but of the regularisers that the best trial lacked only the strongest few."""
     off = {overridden(each.path): each for each in asked if each.now in (None, "none", 0.0)}
     switches = [overridden(path) for path in SWITCHES]
     proposed = {each.path for each in found.proposed_edits}

@@ -48,9 +48,9 @@ class _Rates(NamedTuple):
 
 
 def rates_too_high(evidence: Evidence, dimension: Dimension) -> tuple[SearchFinding, Float] | None:
-    """Returns a rate's range, cut to where hardly any trial diverged, if many did at rates above the others'.
+    """Return a rate's range, cut to where hardly any trial diverged, if many did at rates above the others'.
 
-    Returns None for a dimension that is no rate, and where good trials lie among those that diverged.
+    Return None for a dimension that is no rate, and where good trials lie among those that diverged.
     """
     domain = dimension.domain
     if dimension.path not in LEARNING_RATES or not isinstance(domain, Float):
@@ -66,7 +66,7 @@ def rates_too_high(evidence: Evidence, dimension: Dimension) -> tuple[SearchFind
 
 
 def diverged_at_any_rate(evidence: Evidence, changed: Set[str]) -> Iterator[SearchFinding | LeftAlone]:
-    """Yields a finding where many trials diverged at any rate: calmer first steps, and bounded gradients."""
+    """Yield a finding where many trials diverged at any rate: calmer first steps, and bounded gradients."""
     lost = sum(each.state == "diverged" for each in evidence.compared_trials)
     count, best = len(evidence.compared_trials), evidence.summary.best
     if best is None or not _are_many(lost, count):
@@ -104,14 +104,14 @@ def _finding(evidence: Evidence, dimension: Dimension, narrowed: Float, rates: _
 
 
 def _stability(narrowed: Float, best: object) -> Iterator[str]:
-    """Yields advice if the best rate lies just below those that diverge: higher ones may then work."""
+    """Yield advice if the best rate lies just below those that diverge: higher ones may then work."""
     if is_number(best) and best in narrowed and fraction_of(narrowed, best) >= 1.0 - EDGE:
         seen = f"the best trial's {best:.3g} is just below the rates that diverged: a longer warm-up or"
         yield f"{seen} regularisation.clipping may open higher rates ({BOUNDARIES})"
 
 
 def _highest_rate_left(evidence: Evidence, rates: _Rates) -> float:
-    """Returns the sound rate above which most trials diverged and fewest did not, above no good rate."""
+    """Return the sound rate above which most trials diverged and fewest did not, above no good rate."""
     standings = evidence.trends.standings
     good = [rate for trial, rate in rates.sound.items() if standings.get(trial, 0.0) >= GOOD_STANDING]
     rates_left = [rate for rate in rates.sound.values() if rate >= max(good, default=0.0)]
@@ -129,7 +129,7 @@ def _rates(evidence: Evidence, dimension: Dimension) -> _Rates:
 
 
 def _chance(rates: _Rates) -> float:
-    """Returns how likely the diverged trials' rates would be so high if the rate were not the cause."""
+    """Return how likely the diverged trials' rates would be so high if the rate were not the cause."""
     from scipy.stats import mannwhitneyu
 
     lost, sound = (list[float](each.values()) for each in rates)

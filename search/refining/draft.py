@@ -40,7 +40,7 @@ class Draft:
         return space
 
     def changed(self, path: str, to: Any) -> Draft:
-        """Returns a draft with plain data at a path; `space.overrides.NAME` replaces the old override.
+        """Return a draft with plain data at a path; `space.overrides.NAME` replaces the old override.
 
         Raises UserError where that makes no valid search.
         """
@@ -51,7 +51,7 @@ class Draft:
         return draft
 
     def _overridden(self, name: str, to: Any) -> Study:
-        """Returns the study with an override: of a field by path, or of its variants by name, never both."""
+        """Return the study with an override: of a field by path, or of its variants by name, never both."""
         path = path_of(name)
         old = self.study.space.overrides
         beside = {} if name == path else self._variants_beside(name, old)
@@ -66,7 +66,7 @@ class Draft:
         return Study.from_tree(self.study.model_copy(update={"space": space}).model_dump(mode="json"))
 
     def _variants_beside(self, name: str, old: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the overrides of the field's other variants; one of the whole field is copied to each."""
+        """Return the overrides of the field's other variants; one of the whole field is copied to each."""
         path = path_of(name)
         if path not in old:
             return {each: old[each] for each in old if path_of(each) == path and each != name}
@@ -75,7 +75,7 @@ class Draft:
 
 
 def content_at(path: str, study: Study, space: Space) -> str:
-    """Returns in words what a path of a study holds: a range with the belief in it, or a value."""
+    """Return in words what a path of a study holds: a range with the belief in it, or a value."""
     name = path.removeprefix(f"{OVERRIDES}.")
     if name == path:
         return shown(value_at(study.model_dump(mode="json"), path))
@@ -87,7 +87,7 @@ def content_at(path: str, study: Study, space: Space) -> str:
 
 
 def _fits(written: Any, dimension: Dimension) -> bool:
-    """Says whether an override for all variants of a field fits this one: its rule, or a belief in it."""
+    """Say whether an override for all variants of a field fits this one: its rule, or a belief in it."""
     found = parse(written)
     if found == Varying(None):
         return True

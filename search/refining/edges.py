@@ -16,12 +16,12 @@ SOURCE = f"{PLAYBOOK}, Identifying bad search space boundaries"
 
 
 def limit_of(ranges: int) -> float:
-    """Returns the probability below which a trend towards one end is believed, by the number of ranges."""
+    """Return the probability below which a trend towards one end is believed, by the number of ranges."""
     return FALSE_SHARE / 2.0 / ranges
 
 
 def edge(evidence: Evidence, dimension: Dimension, domain: Range, limit: float) -> SearchFinding | LeftAlone:
-    """Returns a range to widen, or why it is left alone; `domain` is what an earlier finding left of it.
+    """Return a range to widen, or why it is left alone; `domain` is what an earlier finding left of it.
 
     "A search space is suspicious if the best point sampled from it is close to its boundary" (the playbook).
     That holds for every fifth dimension that does nothing, so trials must also be better towards that end. Of
@@ -54,7 +54,7 @@ def edge(evidence: Evidence, dimension: Dimension, domain: Range, limit: float) 
 
 
 def _forms(domain: Range, end: End, value: float) -> tuple[dict[str, object], ...]:
-    """Returns wider ranges, widest first; if the best value lies far beyond the end, those that reach it."""
+    """Return wider ranges, widest first; if the best value lies far beyond the end, those that reach it."""
     grown = wider(domain, end)
     if value not in domain:
         grown = [each for each in (*grown, reaching(domain, value)) if each is not None and value in each]
@@ -66,14 +66,14 @@ def _why(value: float, end: End) -> str:
 
 
 def _position(domain: Domain, value: float) -> str:
-    """Returns in words where a value lies; the documented recipe may lie beyond an end."""
+    """Return in words where a value lies; the documented recipe may lie beyond an end."""
     if value in domain:
         return f"at {fraction_of(domain, value):.0%} of {domain}"
     return f"outside of {domain}"
 
 
 def _near(domain: Domain, value: float) -> End | None:
-    """Returns the end that a value lies close to, or beyond; None where it lies near neither."""
+    """Return the end that a value lies close to, or beyond; None where it lies near neither."""
     assert not isinstance(domain, Choice)
     if value <= domain.low or value >= domain.high:
         return "lower" if value <= domain.low else "upper"

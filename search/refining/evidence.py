@@ -55,7 +55,7 @@ class SearchFinding:
     """What a person can do, and a study cannot say."""
 
     def json(self) -> dict[str, Any]:
-        """Returns plain data; the proposals are left out, because their outcome is part of the next study."""
+        """Return plain data; the proposals are left out, because their outcome is part of the next study."""
         tree = asdict(self)
         del tree["proposed_edits"]
         return tree
@@ -119,11 +119,11 @@ class Evidence:
         return tuple(DiagnosedTrial(trial, diagnosis) for trial, diagnosis in found if diagnosis is not None)
 
     def best_value(self, dimension: Dimension) -> Value:
-        """Returns the best trial's value; None where it does not have the dimension."""
+        """Return the best trial's value; None where it does not have the dimension."""
         best = self.summary.best
         return self.space.named(best.values).get(dimension.name) if best is not None else None
 
 
 def overridden(name: str) -> str:
-    """Returns the path at which a study overrides a dimension."""
+    """Return the path at which a study overrides a dimension."""
     return f"{OVERRIDES}.{name}"

@@ -50,7 +50,7 @@ class _Best(NamedTuple):
 
 
 def of_noise(evidence: Evidence, changed: Set[str]) -> Iterator[SearchFinding | LeftAlone]:
-    """Yields a finding if the best few differ by less than the best one's noise, and that noise is large.
+    """Yield a finding if the best few differ by less than the best one's noise, and that noise is large.
 
     That noise is of images that are right or wrong, which says nothing of pixels.
     """
@@ -82,7 +82,7 @@ def of_noise(evidence: Evidence, changed: Set[str]) -> Iterator[SearchFinding | 
 
 
 def _best(evidence: Evidence) -> _Best | None:
-    """Returns the best at the last epoch after which enough trials were compared; pruning lets few finish."""
+    """Return the best at the last epoch after which enough trials were compared; pruning lets few finish."""
     metric, sign = evidence.summary.objective, evidence.summary.sign
     for epoch in reversed(compared_epochs(evidence.summary)):
         there = _metrics_after(evidence, epoch)
@@ -103,7 +103,7 @@ def _metrics_after(evidence: Evidence, epoch: int) -> Mapping[int, Mapping[str, 
 
 
 def _more_images(evidence: Evidence, noise: float) -> Iterator[ProposedEdit]:
-    """Yields a larger validation part, if images are split here and too few of them cause the noise."""
+    """Yield a larger validation part, if images are split here and too few of them cause the noise."""
     fraction = evidence.search.study.data.validation_fraction
     wanted = min(LARGEST_FRACTION, 2.0 * fraction, fraction * (noise / NOISE_POINTS) ** 2)
     if _swings(evidence.curves[0]) or not _is_split_here(evidence) or wanted < 1.2 * fraction:
@@ -117,7 +117,7 @@ def _more_images(evidence: Evidence, noise: float) -> Iterator[ProposedEdit]:
 
 
 def _is_split_here(evidence: Evidence) -> bool:
-    """Says whether the validation part has the size that the fraction asks for, with no limit of images."""
+    """Say whether the validation part has the size that the fraction asks for, with no limit of images."""
     info, data = evidence.search.info, evidence.search.study.data
     learnt_from = info.train_images + info.validation_images
     sizes = (data.validation_fraction * (learnt_from + test) for test in (0, info.test_images))
@@ -126,13 +126,13 @@ def _is_split_here(evidence: Evidence) -> bool:
 
 
 def _swings(winner: DiagnosedTrial) -> bool:
-    """Says whether the late epochs' swings cause the noise, more than the small number of images."""
+    """Say whether the late epochs' swings cause the noise, more than the small number of images."""
     figures = winner.diagnosis.figures
     return 2.0 * figures["swing_points"] >= figures["noise_points"]
 
 
 def _calmer(evidence: Evidence, winner: DiagnosedTrial, changed: Set[str]) -> Shifts:
-    """Returns a rate that comes to rest and averaged weights, where accuracies swing to the end."""
+    """Return a rate that comes to rest and averaged weights, where accuracies swing to the end."""
     if not _swings(winner):
         return Shifts((), ())
     recipe = winner.trial.whole_recipe
@@ -142,7 +142,7 @@ def _calmer(evidence: Evidence, winner: DiagnosedTrial, changed: Set[str]) -> Sh
 
 
 def _averaged(evidence: Evidence, winner: DiagnosedTrial) -> Iterator[Remedy]:
-    """Yields averaged weights, where the space has them and the best trial has not."""
+    """Yield averaged weights, where the space has them and the best trial has not."""
     for each in evidence.space.dimensions:
         has = each.path == AVERAGING and isinstance(each.domain, Choice) and "ema" in each.domain
         if has and (now := winner.trial.values.get(AVERAGING)) != "ema":
@@ -150,7 +150,7 @@ def _averaged(evidence: Evidence, winner: DiagnosedTrial) -> Iterator[Remedy]:
 
 
 def _advice(evidence: Evidence) -> Iterator[str]:
-    """Yields how the best trials are trained again with fresh seeds: in a search, and now."""
+    """Yield how the best trials are trained again with fresh seeds: in a search, and now."""
     if evidence.summary.finalists is None:
         yield f"`finalists: {{top: {TOP}, seeds: 3}}` in a study trains the best {TOP} again with fresh seeds"
     if evidence.summary.finals is not None and evidence.summary.finals.over:

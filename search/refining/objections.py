@@ -14,7 +14,7 @@ from trainable.recipe import Recipe
 
 
 def objection(evidence: Evidence, change: Remedy, recipe: Recipe) -> str | None:
-    """Returns why a field's rules leave a value out for these facts; None where none does.
+    """Return why a field's rules leave a value out for these facts; None where none does.
 
     It is None too where one rule offers the value, or no rule applies. A rule that applies only where a
     person asks counts as one that offers: nothing in it forbids the value.
@@ -29,7 +29,7 @@ def objection(evidence: Evidence, change: Remedy, recipe: Recipe) -> str | None:
 
 
 def _offers(found: Distribution, change: Remedy) -> bool:
-    """Says whether a rule offers a change: a range of numbers may grow, options are a complete list."""
+    """Say whether a rule offers a change: a range of numbers may grow, options are a complete list."""
     return not isinstance(found.domain, Choice) or change.to in found.domain
 
 

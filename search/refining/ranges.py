@@ -17,13 +17,13 @@ GROWTH = 10.0
 
 
 def wider(domain: Range, end: End) -> list[Range]:
-    """Returns the range grown at one end, the most first, with three significant digits."""
+    """Return the range grown at one end, the most first, with three significant digits."""
     grown = [_grown(domain, end, part) for part in PARTS]
     return [each for each in dict.fromkeys(grown) if each is not None]
 
 
 def reaching(domain: Range, value: float) -> Range | None:
-    """Returns the range grown as far as a value beyond one of its ends; None where no such range can be."""
+    """Return the range grown as far as a value beyond one of its ends; None where no such range can be."""
     near = three_digits(value)  # a belief in it is written so
     low, high = min(value, near, domain.low), max(value, near, domain.high)
     try:
@@ -35,23 +35,23 @@ def reaching(domain: Range, value: float) -> Range | None:
 
 
 def below(domain: Float, top: float) -> Float:
-    """Returns the part of a range up to a value that lies in it, and above its lower end."""
+    """Return the part of a range up to a value that lies in it, and above its lower end."""
     return Float(domain.low, min(three_digits(top, up=True), domain.high), domain.log)
 
 
 def written(domain: Domain, believed: Value) -> dict[str, Any]:
-    """Returns a domain as a study writes it, with a belief in the value where it lies within."""
+    """Return a domain as a study writes it, with a belief in the value where it lies within."""
     value = three_digits(believed) if isinstance(believed, float) else believed
     return {**domain_tree(domain), **(belief(value) if value in domain else {})}
 
 
 def belief(value: Value) -> dict[str, Any]:
-    """Returns what a study writes for a value that is expected."""
+    """Return what a study writes for a value that is expected."""
     return {"prior": value, "confidence": "medium"}
 
 
 def three_digits(value: float, *, up: bool = False) -> float:
-    """Returns a number with three significant digits; with `up` it is not below the value."""
+    """Return a number with three significant digits; with `up` it is not below the value."""
     near = float(f"{value:.3g}")
     if not up or near >= value:
         return near

@@ -60,7 +60,7 @@ class Refined:
         return self.following if self.edits else None
 
     def json(self) -> dict[str, Any]:
-        """Returns plain data, as `refine --json` prints it."""
+        """Return plain data, as `refine --json` prints it."""
         return {
             "schema": 1,
             "search": self.summary.search,
@@ -73,7 +73,7 @@ class Refined:
 
 
 def refined(folder: Path) -> Refined:
-    """Returns the audit of a search that is over, or was interrupted, and the study that follows from it.
+    """Return the audit of a search that is over, or was interrupted, and the study that follows from it.
 
     Raises UserError where the folder holds no search, one that is running, or one of which no trial finished.
     """
@@ -81,7 +81,7 @@ def refined(folder: Path) -> Refined:
 
 
 def refined_search(search: Search) -> Refined:
-    """Returns the same of a search that is open already."""
+    """Return the same of a search that is open already."""
     if search.summary.state == "running":
         raise UserError(f"{search.folder}: this search is running; wait for its end, or interrupt it")
     if search.best is None:
@@ -103,7 +103,7 @@ def write_next(refined: Refined, out: Path) -> None:
 
 
 def next_name(name: str, used: Iterable[str]) -> str:
-    """Returns the first of NAME-2, NAME-3 and so on that is not used yet."""
+    """Return the first of NAME-2, NAME-3 and so on that is not used yet."""
     stem, number = (found[1], int(found[2])) if (found := NUMBERED.fullmatch(name)) else (name, 1)
     names = set(used)
     while True:
@@ -139,7 +139,7 @@ def _refined(evidence: Evidence, draft: Draft) -> Refined:
 def _with_contradicted(
     verdicts: Verdicts, left_alone: Sequence[LeftAlone], changed: Set[str]
 ) -> Iterator[LeftAlone]:
-    """Yields what is left alone, with a remark on each contradicted rule for which nothing changed."""
+    """Yield what is left alone, with a remark on each contradicted rule for which nothing changed."""
     contradicted = {
         each.rule: f"the trials contradict the rule ({each.says}): {effect(each)} places of 100"
         for each in verdicts.of("contradicted")
@@ -155,7 +155,7 @@ def _with_contradicted(
 def _apply_edits(
     proposed_edits: Sequence[ProposedEdit], evidence: Evidence, draft: Draft
 ) -> tuple[list[Edit], list[LeftAlone], Draft]:
-    """Returns what is applied, what is refused, and the draft that follows.
+    """Return what is applied, what is refused, and the draft that follows.
 
     What was before is what the search drew from, also where today's rules give another range.
     """
@@ -173,7 +173,7 @@ def _apply_edits(
 
 
 def _first_valid(proposed: ProposedEdit, draft: Draft) -> tuple[Draft | None, str]:
-    """Returns the draft with the first change that makes a valid search, or why none does."""
+    """Return the draft with the first change that makes a valid search, or why none does."""
     refusal = "no wider range is valid"
     for to in proposed.to:
         try:
@@ -190,7 +190,7 @@ def _merged(before: Edit | None, edit: Edit) -> Edit:
 
 
 def _next(evidence: Evidence, study: Study) -> Study:
-    """Returns the study with a free name and a new seed; the old seed would repeat the first draws."""
+    """Return the study with a free name and a new seed; the old seed would repeat the first draws."""
     name = next_name(study.name or evidence.summary.search or "search", names_below(study.storage))
     return study.model_copy(update={"name": name, "seed": (study.seed + 1) % 2**32})
 

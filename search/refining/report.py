@@ -83,7 +83,7 @@ def _closing(found: Refined, folder: Path, out: Path | None) -> str:
 
 
 def _more(found: Refined, folder: Path) -> str:
-    """Returns the command that draws as many trials again, in the same search."""
+    """Return the command that draws as many trials again, in the same search."""
     trials = found.following.budget.trials
     if call := extend_call(str(folder), trials, found.following, read_code(folder)):
         return f"in Python: {call}"

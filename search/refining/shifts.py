@@ -30,7 +30,7 @@ class Shifts(NamedTuple):
 
 
 def shifts(evidence: Evidence, changes: Sequence[Remedy], changed: Set[str]) -> Shifts:
-    """Turns changes of the best trial's recipe into expectations of the next search, never fixed values.
+    """Turn changes of the best trial's recipe into expectations of the next search, never fixed values.
 
     Left alone are fields that the study pins, fields that are `changed` already, values that this search
     expected as much, values that neither its space nor the field's rule offers, and changes that its trials
@@ -64,7 +64,7 @@ def _shift(evidence: Evidence, change: Remedy, changed: Set[str]) -> ProposedEdi
 
 
 def _dimension(evidence: Evidence, path: str) -> Dimension | None:
-    """Returns the dimension that gave the best trial its value; None for a field that did not vary there."""
+    """Return the dimension that gave the best trial its value; None for a field that did not vary there."""
     best = evidence.summary.best
     names = evidence.space.named(best.values) if best is not None else {}
     return next(
@@ -73,14 +73,14 @@ def _dimension(evidence: Evidence, path: str) -> Dimension | None:
 
 
 def _as_spelt(dimension: Dimension | None, change: Remedy) -> Remedy:
-    """Returns the change as the options spell it: a field may be switched off by 0 or by null."""
+    """Return the change as the options spell it: a field may be switched off by 0 or by null."""
     if dimension is None or not isinstance(dimension.domain, Choice) or change.to in dimension.domain:
         return change
     return replace(change, to=None) if change.to == 0.0 and None in dimension.domain else change
 
 
 def _left_out(evidence: Evidence, dimension: Dimension | None, change: Remedy) -> str | None:
-    """Returns why the field's rule leaves out a value that the searched space does not offer either."""
+    """Return why the field's rule leaves out a value that the searched space does not offer either."""
     best = evidence.summary.best
     if best is None or (dimension is not None and change.to in dimension.domain):
         return None
@@ -88,12 +88,12 @@ def _left_out(evidence: Evidence, dimension: Dimension | None, change: Remedy) -
 
 
 def _is_one_value(dimension: Dimension) -> bool:
-    """Says whether the study fixes this variant, as in `optimizer.lr[sgd]: {fixed: 0.1}`."""
+    """Say whether the study fixes this variant, as in `optimizer.lr[sgd]: {fixed: 0.1}`."""
     return isinstance(dimension.domain, Choice) and len(dimension.domain.options) == 1
 
 
 def _is_expected(evidence: Evidence, dimension: Dimension, change: Remedy) -> bool:
-    """Says whether the space believes as much already, beside the best trial's other values; beside the
+    """Say whether the space believes as much already, beside the best trial's other values; beside the
     documented ones, if that is no point of the space."""
     best = evidence.summary.best
     if best is None or change.to not in dimension.domain:
@@ -113,7 +113,7 @@ def _is_expected(evidence: Evidence, dimension: Dimension, change: Remedy) -> bo
 
 
 def _chance_against(evidence: Evidence, dimension: Dimension, change: Remedy) -> float:
-    """Returns how likely trials would be so much better without the change, if the dimension did nothing."""
+    """Return how likely trials would be so much better without the change, if the dimension did nothing."""
     if isinstance(dimension.domain, Choice):
         return (
             1.0 - evidence.trends.chance_with(dimension, change.to) if change.to in dimension.domain else 1.0
@@ -123,7 +123,7 @@ def _chance_against(evidence: Evidence, dimension: Dimension, change: Remedy) ->
 
 
 def _forms(study: Study, dimension: Dimension | None, change: Remedy) -> tuple[Mapping[str, Any], ...]:
-    """Returns the forms in which a study may write the expected value: in the present range or a grown one.
+    """Return the forms in which a study may write the expected value: in the present range or a grown one.
 
     A field that never varied, and has no range from a rule, is tried in half of the trials: nothing supports
     more.
@@ -142,7 +142,7 @@ def _forms(study: Study, dimension: Dimension | None, change: Remedy) -> tuple[M
 
 
 def _is_written(study: Study, dimension: Dimension) -> bool:
-    """Says whether the study itself gives the dimension's range: a belief alone would remove that range."""
+    """Say whether the study itself gives the dimension's range: a belief alone would remove that range."""
     overrides = study.space.overrides
     standings = (overrides.get(name) for name in (dimension.name, dimension.path))
     return any(isinstance(each, Mapping) and each.keys() & set(FORMS) for each in standings)

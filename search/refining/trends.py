@@ -27,7 +27,7 @@ reader."""
 
 
 def by_luck(chance: float) -> str:
-    """Returns a probability in words: in how many searches luck alone would show as much."""
+    """Return a probability in words: in how many searches luck alone would show as much."""
     text = "luck alone shows this in"
     if chance * RAREST < 1.0:
         return f"{text} less than 1 of {RAREST:,} searches"
@@ -47,7 +47,7 @@ class Trends:
         self._at = {each.id: at for each in drawn if (at := positions(space, each)) is not None}
 
     def chance_above(self, dimension: Dimension) -> float:
-        """Returns how likely trials would be so much better towards the upper end by luck alone.
+        """Return how likely trials would be so much better towards the upper end by luck alone.
 
         The dimension then does nothing. The rest to 1 is the probability for the lower end. It is a half
         where too few trials have the dimension.
@@ -55,14 +55,14 @@ class Trends:
         return self._chance(dimension, self._of(dimension))
 
     def chance_with(self, dimension: Dimension, option: Value) -> float:
-        """Returns how likely trials with an option would be so much better if the option did nothing."""
+        """Return how likely trials with an option would be so much better if the option did nothing."""
         at = fraction_of(dimension.domain, option)
         there = self._of(dimension)
         has = [math.nan if math.isnan(each) else float(math.isclose(each, at)) for each in there]
         return self._chance(dimension, has)
 
     def _chance(self, dimension: Dimension, agreement: Sequence[float]) -> float:
-        """Returns the one-sided probability of the trend over `asked`, the other dimensions being equal."""
+        """Return the one-sided probability of the trend over `asked`, the other dimensions being equal."""
         there = {each for each in agreement if not math.isnan(each)}
         if sum(not math.isnan(each) for each in agreement) < LEAST_WITH or len(there) < 2:
             return 0.5
@@ -81,7 +81,7 @@ class Trends:
         return estimate(standing, np.array(list(self._at), float), self._column(dimension, agreement), others)
 
     def _of(self, dimension: Dimension) -> list[float]:
-        """Returns where in its domain each trial lies, nan where it does not have the dimension."""
+        """Return where in its domain each trial lies, nan where it does not have the dimension."""
         return [at.get(dimension.name, math.nan) for at in self._at.values()]
 
     def _column(self, dimension: Dimension, agreement: Sequence[float]) -> Column:

@@ -42,7 +42,7 @@ _EITHER: TypeAdapter[Answers | MaskAnswers] = TypeAdapter(Answers | MaskAnswers)
 
 
 def answers_of(search: Search) -> Answers | MaskAnswers:
-    """Returns what the best trial's weights answer, from the search's folder if it is there already.
+    """Return what the best trial's weights answer, from the search's folder if it is there already.
 
     Raises UserError where that cannot be known: images, weights or code of a person's own are not at hand,
     or scoring would take more than a minute.
@@ -59,7 +59,7 @@ def answers_of(search: Search) -> Answers | MaskAnswers:
 
 
 def _kept(file: Path, best: Trial) -> Answers | MaskAnswers | None:
-    """Returns the answers in a file; None where they are another trial's, or none."""
+    """Return the answers in a file; None where they are another trial's, or none."""
     try:
         kept = _EITHER.validate_json(read_regular(file, LARGEST_ANSWERS))
     except (OSError, ValidationError):
@@ -88,7 +88,7 @@ def _computed(search: Search, best: Trial) -> Answers | MaskAnswers:
 
 
 def _run(search: Search, best: Trial) -> Run:
-    """Returns the run of the best trial's last checkpoint."""
+    """Return the run of the best trial's last checkpoint."""
     from trainable.checkpoints.checkpoint_store import CheckpointStore
     from trainable.training.devices import default_device
     from trainable.training.pixels import load_for
@@ -150,7 +150,7 @@ def _class_score(name: str, right: int, images: int, predicted: int) -> ClassSco
 
 
 def _mistakes(data: DataSet, scores: Scores) -> tuple[Mistake, ...]:
-    """Returns the wrong answers whose true class had the least probability, the worst first."""
+    """Return the wrong answers whose true class had the least probability, the worst first."""
     assert scores.answers is not None
     labels, predicted = scores.answers.labels.numpy(), scores.answers.predicted.numpy()
     losses, sureness = scores.answers.losses.numpy(), scores.answers.sureness.numpy()
@@ -170,14 +170,14 @@ def _mistakes(data: DataSet, scores: Scores) -> tuple[Mistake, ...]:
 
 
 def _pixels(data: DataSet, part: Part, positions: Integers) -> Pixels:
-    """Returns some images of a part, uint8 [n, C, side, side], as the network saw them."""
+    """Return some images of a part, uint8 [n, C, side, side], as the network saw them."""
     from trainable.checks.sampling import pixels
 
     return pixels(data, part, positions)
 
 
 def thumbnail(pixels: Pixels) -> str:
-    """Returns an image [C, H, W] as a data URI, at most `THUMBNAIL_PIXELS` a side: a PNG where it is small,
+    """Return an image [C, H, W] as a data URI, at most `THUMBNAIL_PIXELS` a side: a PNG where it is small,
     since a JPEG blurs it, otherwise a JPEG."""
     from PIL import Image
 

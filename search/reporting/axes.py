@@ -39,13 +39,13 @@ class Axis:
     ticks: tuple[Tick, ...] = ()
 
     def share(self, value: float) -> float:
-        """Returns the position of a number, as a share of the axis from its low end, in [0, 1]."""
+        """Return the position of a number, as a share of the axis from its low end, in [0, 1]."""
         low, high, at = (math.log(each) if self.log else each for each in (self.low, self.high, value))
         return min(max((at - low) / (high - low), 0.0), 1.0)
 
 
 def axis_over(name: str, numbers: Iterable[float], *, whole: bool = False, log: bool = False) -> Axis:
-    """Returns the axis that holds all of the numbers; from 0 to 1 where there are none.
+    """Return the axis that holds all of the numbers; from 0 to 1 where there are none.
 
     On a logarithmic axis all numbers must be above 0.
     """
@@ -59,14 +59,14 @@ def axis_over(name: str, numbers: Iterable[float], *, whole: bool = False, log: 
 
 
 def numbered_axis(name: str, low: float, high: float, *, whole: bool = False, log: bool = False) -> Axis:
-    """Returns the axis from `low` to `high`, with round numbers as labels."""
+    """Return the axis from `low` to `high`, with round numbers as labels."""
     bare = Axis(name, low, high, log)
     spots = [each for each in _spots(low, high, whole=whole, log=log) if low <= each <= high]
     return replace(bare, ticks=tuple(Tick(bare.share(each), shown(each)) for each in spots))
 
 
 def time_axis(seconds: float) -> Axis:
-    """Returns the axis from 0 to so many seconds, labelled in the largest unit of which there are two."""
+    """Return the axis from 0 to so many seconds, labelled in the largest unit of which there are two."""
     unit = max(
         (name for name in UNITS if seconds >= 2 * UNITS[name]), key=UNITS.__getitem__, default="seconds"
     )
@@ -75,7 +75,7 @@ def time_axis(seconds: float) -> Axis:
 
 
 def domain_axis(name: str, domain: Domain) -> Axis:
-    """Returns the axis of the positions in a domain, from 0 to 1, labelled with its values."""
+    """Return the axis of the positions in a domain, from 0 to 1, labelled with its values."""
     match domain:
         case Choice(options=options):
             count = len(options)
@@ -90,7 +90,7 @@ def domain_axis(name: str, domain: Domain) -> Axis:
 
 
 def _spots(low: float, high: float, *, whole: bool, log: bool) -> Sequence[float]:
-    """Returns round numbers from about `low` to about `high`."""
+    """Return round numbers from about `low` to about `high`."""
     from matplotlib.ticker import LogLocator, MaxNLocator
 
     if log and high / low > 5.0:

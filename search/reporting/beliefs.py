@@ -21,7 +21,7 @@ MOST_CURVES = 3
 
 
 def beliefs_of(space: Space, trials: Sequence[Trial], verdicts: Verdicts | None) -> tuple[Belief, ...]:
-    """Returns the beliefs in the space's order; trials that are no points of the space have no values."""
+    """Return the beliefs in the space's order; trials that are no points of the space have no values."""
     found = {each.rule: each for each in verdicts.rules} if verdicts is not None else {}
     places = {trial.id: at for trial in trials if (at := positions(space, trial)) is not None}
     priors = {trial.id: space.priors(trial.values) for trial in trials if trial.id in places}
@@ -58,7 +58,7 @@ def _belief(
 
 
 def _curve(domain: Domain, prior: Prior, trials: int) -> BeliefCurve:
-    """Returns a belief over its domain; `trials` counts those that drew from it."""
+    """Return a belief over its domain; `trials` counts those that drew from it."""
     if isinstance(domain, Choice):
         values = list(domain.options)
     else:

@@ -20,27 +20,27 @@ DASHES = 4
 
 
 def look_of(trial: TrialRow, best: int | None) -> str:
-    """Returns the class of a trial's marks: its state, or that it is the best or the documented one."""
+    """Return the class of a trial's marks: its state, or that it is the best or the documented one."""
     return "best" if trial.id == best else f"{trial.state} own" if trial.own else trial.state
 
 
 def other_look(number: int) -> str:
-    """Returns the class of the line of a compared search, by its position among them."""
+    """Return the class of the line of a compared search, by its position among them."""
     return f"other-{number % DASHES}"
 
 
 def in_order(trials: Iterable[TrialRow], best: int | None) -> list[TrialRow]:
-    """Returns the trials as they are drawn, the best one last."""
+    """Return the trials as they are drawn, the best one last."""
     return sorted(trials, key=lambda each: (each.id == best, each.own, ORDER.index(each.state)))
 
 
 def upright(at: float) -> Line:
-    """Returns the dotted line at a share of the width, from the bottom to the top."""
+    """Return the dotted line at a share of the width, from the bottom to the top."""
     return Line("rung", [(at, 0.0), (at, 1.0)])
 
 
 def points_of(trials: Iterable[TrialRow], best: int | None, spot: Callable[[TrialRow], Spot]) -> list[Points]:
-    """Returns one mark for each trial, as one layer for each look, in the order of the trials."""
+    """Return one mark for each trial, as one layer for each look, in the order of the trials."""
     layers: dict[str, list[TrialRow]] = {}
     for each in trials:
         layers.setdefault(look_of(each, best), []).append(each)
@@ -48,7 +48,7 @@ def points_of(trials: Iterable[TrialRow], best: int | None, spot: Callable[[Tria
 
 
 def progress_plots(report: Report) -> list[Plot]:
-    """Returns the best score so far by epochs, by hours and by trials, beside that of compared searches."""
+    """Return the best score so far by epochs, by hours and by trials, beside that of compared searches."""
     metric = report.search.objective
     searches = [("best", report.progress)] + [
         (other_look(number), each.progress)
@@ -74,12 +74,12 @@ def _progress(name: str, searches: Sequence[tuple[str, Progress]], metric: str, 
 
 
 def _work(done: Progress | BestSoFar, name: str) -> float:
-    """Returns how many epochs or trials had been done, or for how many seconds."""
+    """Return how many epochs or trials had been done, or for how many seconds."""
     return SECONDS_PER_HOUR * done.hours if name == "hours" else float(getattr(done, name))
 
 
 def _steps(progress: Progress, name: str, x: Axis, y: Axis) -> list[Spot]:
-    """Returns a line that rises where the best score does, and runs on to the work done."""
+    """Return a line that rises where the best score does, and runs on to the work done."""
     spots: list[Spot] = []
     for each in progress.steps:
         at, up = x.share(_work(each, name)), y.share(each.score)
@@ -88,7 +88,7 @@ def _steps(progress: Progress, name: str, x: Axis, y: Axis) -> list[Spot]:
 
 
 def cost_plots(report: Report) -> list[Plot]:
-    """Returns the scores of finished trials by what their networks cost; none where nothing was measured."""
+    """Return the scores of finished trials by what their networks cost; none where nothing was measured."""
     measured = [
         each for each in report.trials if each.costs and each.state == "finished" and each.score is not None
     ]

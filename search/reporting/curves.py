@@ -25,7 +25,7 @@ Scored = tuple[float, float]
 
 
 def curves(report: Report) -> Plot:
-    """Returns the score of every trial by epoch; vertical lines are the rungs."""
+    """Return the score of every trial by epoch; vertical lines are the rungs."""
     trials = _shown(report)
     y = axis_over(report.search.objective, (score for each in trials for score in each.scores.values()))
     lines = [[sorted(each.scores.items())] if each.scores else [] for each in trials]
@@ -33,7 +33,7 @@ def curves(report: Report) -> Plot:
 
 
 def closer_curves(report: Report) -> Plot | None:
-    """Returns the parts of the curves near the best final score; None where `curves` shows them well enough.
+    """Return the parts of the curves near the best final score; None where `curves` shows them well enough.
 
     Its axis ends twice as far from the best as the final scores of three in four finished trials.
     """
@@ -55,7 +55,7 @@ def closer_curves(report: Report) -> Plot | None:
 
 
 def _best_of(trials: Sequence[TrialRow], best: int | None) -> list[TrialRow]:
-    """Returns the trials that are drawn closer, in the same order, the best and the documented one always."""
+    """Return the trials that are drawn closer, in the same order, the best and the documented one always."""
     ranked = sorted(trials, key=lambda each: -1.0 if each.place is None else each.place, reverse=True)
     kept = {each.id for each in ranked[:MOST_CLOSER]}
     return [each for each in trials if each.id in kept or each.id == best or each.own]
@@ -73,7 +73,7 @@ def _plot(
     ends: Sequence[TrialRow],
     y: Axis,
 ) -> Plot:
-    """Returns the plot of the trials' lines, each in one piece or more, with a mark at these trials' ends."""
+    """Return the plot of the trials' lines, each in one piece or more, with a mark at these trials' ends."""
     search, best = report.search, report.answer.best
     x = numbered_axis("epoch", 0.5, search.budget_epochs + 0.5, whole=True)
     drawn = [
@@ -93,12 +93,12 @@ def _plot(
 
 
 def _height(trial: TrialRow, y: Axis) -> float:
-    """Returns the height of a trial's last score; the bottom if it diverged before it had one."""
+    """Return the height of a trial's last score; the bottom if it diverged before it had one."""
     return y.share(trial.scores[max(trial.scores)]) if trial.scores else 0.0
 
 
 def _pieces(curve: Sequence[Scored], least: float, sign: float) -> Iterator[list[Scored]]:
-    """Yields the pieces of a curve that are as good as `least`, a score times the sign, or better."""
+    """Yield the pieces of a curve that are as good as `least`, a score times the sign, or better."""
     piece: list[Scored] = [each for each in curve[:1] if sign * each[1] >= least]
     for (epoch, score), (later, next_score) in pairwise(curve):
         before, after = sign * score - least, sign * next_score - least

@@ -42,7 +42,7 @@ class Clock:
     latest: float = 0.0
 
     def read(self, event: Event) -> float:
-        """Returns the seconds under a driver at an event."""
+        """Return the seconds under a driver at an event."""
         if isinstance(event, SearchEvent):
             if event.state in ("started", "resumed"):
                 self._close(self.latest)
@@ -53,7 +53,7 @@ class Clock:
         return self.at(event.time)
 
     def at(self, time: float) -> float:
-        """Returns the seconds under a driver at a time."""
+        """Return the seconds under a driver at a time."""
         return self.before + (max(0.0, time - self.began) if self.began is not None else 0.0)
 
     def _close(self, end: float) -> None:
@@ -73,7 +73,7 @@ class _Open:
     took: list[float] = field(default_factory=list)
 
     def closed(self, end: float, outcome: str, reason: str | None) -> tuple[Attempt, _Open]:
-        """Returns the attempt, not yet in a lane, beside this."""
+        """Return the attempt, not yet in a lane, beside this."""
         attempt = Attempt.model_validate(
             {
                 "trial": self.trial,
@@ -101,7 +101,7 @@ class Timeline:
 
 
 def timeline(events: Sequence[Event], now: float | None) -> Timeline:
-    """Returns when which trial was trained; `now` is the time if a driver is at work, else None."""
+    """Return when which trial was trained; `now` is the time if a driver is at work, else None."""
     clock = Clock()
     opened: dict[int, _Open] = {}
     closed: list[tuple[Attempt, _Open]] = []
@@ -139,7 +139,7 @@ def timeline(events: Sequence[Event], now: float | None) -> Timeline:
 
 
 def _later_drivers(events: Sequence[Event]) -> Iterator[LaterDriver]:
-    """Yields the drivers after the first one; one whose first run is that of an audit was begun for it."""
+    """Yield the drivers after the first one; one whose first run is that of an audit was begun for it."""
     clock = Clock()
     audits = {
         each.trial
@@ -156,7 +156,7 @@ def _later_drivers(events: Sequence[Event]) -> Iterator[LaterDriver]:
 def _purpose(
     first: StartEvent | ExtendEvent | None, audits: Set[int]
 ) -> Literal["resumed", "audit", "extended"]:
-    """Returns what a later driver was begun for, by the first that it did."""
+    """Return what a later driver was begun for, by the first that it did."""
     match first:
         case ExtendEvent():
             return "extended"
@@ -167,7 +167,7 @@ def _purpose(
 
 
 def _with_stalls(closed: Sequence[tuple[Attempt, _Open]]) -> list[Attempt]:
-    """Returns the attempts with the times in which they waited much longer than an epoch takes."""
+    """Return the attempts with the times in which they waited much longer than an epoch takes."""
     took = [seconds for _, each in closed for seconds in each.took]
     least = max(STALL_SECONDS, STALL_FACTOR * median(took)) if took else STALL_SECONDS
     return [
@@ -177,7 +177,7 @@ def _with_stalls(closed: Sequence[tuple[Attempt, _Open]]) -> list[Attempt]:
 
 
 def _stalls(attempt: Attempt, each: _Open, least: float) -> Iterable[tuple[float, float]]:
-    """Yields the waits of at least so many seconds; the start of an attempt and its end count as marks."""
+    """Yield the waits of at least so many seconds; the start of an attempt and its end count as marks."""
     begins, ends = [attempt.start, *each.marks], [*each.marks, attempt.end]
     for begin, end, took in zip(begins, ends, [*each.took, 0.0], strict=True):
         if end - begin - took >= least:
@@ -185,7 +185,7 @@ def _stalls(attempt: Attempt, each: _Open, least: float) -> Iterable[tuple[float
 
 
 def _in_lanes(attempts: Sequence[Attempt]) -> tuple[Attempt, ...]:
-    """Returns the attempts by start, each in the first lane that is free."""
+    """Return the attempts by start, each in the first lane that is free."""
     free: list[float] = []
     placed = []
     for each in sorted(attempts, key=lambda each: (each.start, each.trial)):

@@ -42,7 +42,7 @@ SLOW = "left out while the search goes on"
 
 
 def report_of(search: Search, compared: Sequence[Search] = ()) -> Report:
-    """Returns the report of a search, beside the searches that it is compared with.
+    """Return the report of a search, beside the searches that it is compared with.
 
     While the search goes on, what would take seconds is left out: importances and the validation images.
     """
@@ -91,7 +91,7 @@ class _Optional:
 
 
 def _ended(search: Search) -> Search:
-    """Returns the search. Raises UserError while it goes on."""
+    """Return the search. Raises UserError while it goes on."""
     if search.state == "running":
         raise UserError(SLOW)
     return search
@@ -158,7 +158,7 @@ def _answer(search: Search, times: Timeline) -> Answer:
 
 
 def _estimate(summary: Summary) -> Estimate | None:
-    """Returns the estimate of the best trial over fresh seeds; None where it was not trained again."""
+    """Return the estimate of the best trial over fresh seeds; None where it was not trained again."""
     winner = summary.finals.winner if summary.finals is not None else None
     return winner.estimate if winner is not None else None
 
@@ -170,7 +170,7 @@ def _why_none(search: Search) -> str:
 
 
 def _commands(search: Search) -> Sequence[str]:
-    """Returns the commands that use the answer; where the search has not ended, the one that goes on."""
+    """Return the commands that use the answer; where the search has not ended, the one that goes on."""
     address, program = quote(search.home.address), command()
     again = search.code.again if search.code is not None else f"{program} resume {address}"
     going_on = [again] if search.state == "interrupted" else []
@@ -210,7 +210,7 @@ def _pruning_audit(search: Search) -> PruningAudit:
 
 
 def _costs_left_out(search: Search) -> dict[str, str]:
-    """Returns how to get accuracy against cost, as an entry of `left_out`; none where costs were measured."""
+    """Return how to get accuracy against cost, as an entry of `left_out`; none where costs were measured."""
     if any(trial.costs and trial.end == "finished" for trial in search.trials):
         return {}
     if search.record.measures_costs:

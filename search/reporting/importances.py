@@ -39,7 +39,7 @@ Numbers = NDArray[np.float64]
 def importances(
     space: Space, trials: Sequence[Trial], places: Mapping[int, float], seed: int = 0
 ) -> Importances:
-    """Returns the share of each dimension.
+    """Return the share of each dimension.
 
     PED-ANOVA (arXiv 2304.10255; for dimensions that some trials lack arXiv 2601.20800) measures how the
     values of the best trials differ from those of all. Where few trials have a dimension they differ by
@@ -69,17 +69,17 @@ def importances(
 
 
 def _importance(name: str, share: float, low: float, high: float) -> Importance:
-    """Returns a dimension's share; its interval holds the share, too, where a few halves decide that."""
+    """Return a dimension's share; its interval holds the share, too, where a few halves decide that."""
     return Importance(name=name, share=share, low=min(low, share), high=max(high, share))
 
 
 def _top(trials: int) -> float:
-    """Returns the share of the trials that count as the best."""
+    """Return the share of the trials that count as the best."""
     return min(0.5, max(TOP_SHARE, TOP_TRIALS / trials))
 
 
 def _study(space: Space, trials: Sequence[Trial]) -> optuna.Study:
-    """Returns the trials as a study of Optuna's, without their scores.
+    """Return the trials as a study of Optuna's, without their scores.
 
     They share their distributions: Optuna compares these between trials, and equal ones option by option.
     """
@@ -98,7 +98,7 @@ def _study(space: Space, trials: Sequence[Trial]) -> optuna.Study:
 
 
 def _halves(study: optuna.Study, names: Sequence[str], worth: Numbers, luck: np.random.Generator) -> Numbers:
-    """Returns the shares [HALVES, dimensions] in random halves of the trials; zeros where nothing is above
+    """Return the shares [HALVES, dimensions] in random halves of the trials; zeros where nothing is above
     what shuffled places give."""
     count, worth = len(worth), _untied(worth, luck)
     kept = [luck.permutation(count) < count // 2 for _ in range(HALVES)]
@@ -112,7 +112,7 @@ def _halves(study: optuna.Study, names: Sequence[str], worth: Numbers, luck: np.
 
 
 def _untied(worth: Numbers, luck: np.random.Generator) -> Numbers:
-    """Returns the ranks of the trials, equal ones in random order.
+    """Return the ranks of the trials, equal ones in random order.
 
     PED-ANOVA counts every trial that is as good as the last of the best as one of them: where most trials
     diverged, and so have one place, all would be among the best, and nothing would decide.
@@ -123,7 +123,7 @@ def _untied(worth: Numbers, luck: np.random.Generator) -> Numbers:
 
 
 def _measured(study: optuna.Study, names: Sequence[str], worth: Numbers) -> Numbers:
-    """Returns PED-ANOVA of the dimensions; trials whose worth is nan are left out."""
+    """Return PED-ANOVA of the dimensions; trials whose worth is nan are left out."""
     there = ~np.isnan(worth)
     evaluator = PedAnovaImportanceEvaluator(target_quantile=_top(int(there.sum())))
     trials = study.get_trials(deepcopy=False)
@@ -139,7 +139,7 @@ def _measured(study: optuna.Study, names: Sequence[str], worth: Numbers) -> Numb
 def _explained(
     names: Sequence[str], points: Mapping[int, Mapping[str, float]], worth: Numbers, seed: int
 ) -> float:
-    """Returns the share of the variance of places that a random forest explains in trials that its trees have
+    """Return the share of the variance of places that a random forest explains in trials that its trees have
     not seen (out-of-bag R2; Breiman, 2001, Machine Learning 45)."""
     from sklearn.ensemble import RandomForestRegressor
 

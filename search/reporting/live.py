@@ -33,13 +33,13 @@ class Live:
         self._page, self._written_at = "", ""
 
     def app(self) -> web.Application:
-        """Returns the application: the page at `/`, the events at `/events`."""
+        """Return the application: the page at `/`, the events at `/events`."""
         app = web.Application(middlewares=[_for_this_machine])
         app.add_routes([web.get("/", self._serve_page), web.get("/events", self._serve_events)])
         return app
 
     def _moment(self) -> str:
-        """Returns what changes whenever the page may: the bytes of the journal, which only grows, whether a
+        """Return what changes whenever the page may: the bytes of the journal, which only grows, whether a
         driver is at work, since a killed one writes nothing, and when a recipe was verified."""
         journal, verified = self._folder / EVENTS_FILE, self._folder / VERIFICATION_FILE
         size = journal.stat().st_size if journal.exists() else 0
@@ -77,14 +77,14 @@ class Live:
 async def _for_this_machine(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
-    """Refuses requests under another name than this machine's own: pages of other sites could send them."""
+    """Refuse requests under another name than this machine's own: pages of other sites could send them."""
     if request.url.host not in (HOST, "localhost"):
         raise web.HTTPForbidden(text=f"this page is at http://{HOST}:{request.url.port}")
     return await handler(request)
 
 
 def serve(folder: Path, write: Write, port: int, say: Callable[[str], None]) -> None:
-    """Serves until Ctrl-C. Raises OSError where the port cannot be used."""
+    """Serve until Ctrl-C. Raises OSError where the port cannot be used."""
 
     async def run() -> None:
         runner = web.AppRunner(Live(folder, write).app(), access_log=None)

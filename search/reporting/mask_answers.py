@@ -27,7 +27,7 @@ WORST = 12
 
 
 def mask_answers(trial: int, run: Run) -> MaskAnswers:
-    """Returns what a run's weights answer on the validation part. Raises UserError if it is not finite."""
+    """Return what a run's weights answer on the validation part. Raises UserError if it is not finite."""
     kept = KeptMasks()
     scores = run.score("validation", confusion=True, answers=True, take=kept.take)
     sure = resampled_scores(scores, run.extra_metrics, run.recipe.loop.seed)
@@ -47,7 +47,7 @@ def mask_answers(trial: int, run: Run) -> MaskAnswers:
 
 
 def mask_classes(names: Sequence[str], scores: Scores, sure: Intervals) -> tuple[MaskClass, ...]:
-    """Returns the scores of each class of pixels."""
+    """Return the scores of each class of pixels."""
     assert scores.confusion is not None
     counts, colours = np.array(scores.confusion), class_colours(len(names))
     true, predicted, right = counts.sum(1), counts.sum(0), counts.diagonal()
@@ -73,7 +73,7 @@ def mask_classes(names: Sequence[str], scores: Scores, sure: Intervals) -> tuple
 
 
 def worst_images(data: DataSet, kept: KeptMasks, answers: AnswersOfImages) -> tuple[WorstMask, ...]:
-    """Returns the images with the lowest mean IoU, the worst first, without those that are all right."""
+    """Return the images with the lowest mean IoU, the worst first, without those that are all right."""
     ious, colours = answers.mean_ious(), class_colours(len(data.info.classes))
     right, counted = answers.right.sum(1), answers.true.sum(1)
     names = _masked(data.validation).names
@@ -90,7 +90,7 @@ def worst_images(data: DataSet, kept: KeptMasks, answers: AnswersOfImages) -> tu
 
 
 def _shown(data: DataSet, position: int) -> tuple[Pixels, Pixels]:
-    """Returns a validation image, uint8 [C, H, W], and its true mask, uint8 [H, W]."""
+    """Return a validation image, uint8 [C, H, W], and its true mask, uint8 [H, W]."""
     part, channels = _masked(data.validation), data.info.channels
     if isinstance(part, MaskedPart):
         planes = next(image_planes(part, np.array([position]), channels))

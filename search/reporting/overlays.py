@@ -38,7 +38,7 @@ DARK, BRIGHT = 110, 200
 
 
 def class_colours(count: int) -> Pixels:
-    """Returns the colour of each class, uint8 [count, 3]."""
+    """Return the colour of each class, uint8 [count, 3]."""
     colours = np.array(OKABE_ITO, float)
     shades = [(1.0 - part) * colours + part * grey for part, grey in TINTS]
     table = np.concatenate(shades).round().astype(np.uint8)
@@ -51,7 +51,7 @@ def in_hexadecimal(colour: Pixels) -> str:
 
 
 def panels(image: Pixels, truth: Pixels, predicted: Pixels, colours: Pixels) -> dict[str, str]:
-    """Returns four pictures as data URIs: the image, its true mask, the predicted one, and its errors.
+    """Return four pictures as data URIs: the image, its true mask, the predicted one, and its errors.
 
     The image is uint8 [C, H, W]; masks are classes or IGNORED, uint8 [H, W].
     """
@@ -71,7 +71,7 @@ def panels(image: Pixels, truth: Pixels, predicted: Pixels, colours: Pixels) -> 
 
 
 def tinted(grey: Pixels, mask: Pixels, colours: Pixels) -> Pixels:
-    """Returns a grey image [H, W] under the colours of a mask [H, W], uint8 [H, W, 3]; ignored pixels are
+    """Return a grey image [H, W] under the colours of a mask [H, W], uint8 [H, W, 3]; ignored pixels are
     hatched."""
     table = np.concatenate([colours, np.zeros((IGNORED + 1 - len(colours), 3), np.uint8)])
     mixed = COVER * table[mask] + (1.0 - COVER) * grey[:, :, None]
@@ -79,7 +79,7 @@ def tinted(grey: Pixels, mask: Pixels, colours: Pixels) -> Pixels:
 
 
 def with_errors(grey: Pixels, truth: Pixels, predicted: Pixels) -> Pixels:
-    """Returns a grey image made pale, with its wrong pixels in one colour, uint8 [H, W, 3]."""
+    """Return a grey image made pale, with its wrong pixels in one colour, uint8 [H, W, 3]."""
     pale = np.repeat((PALEST + (255 - PALEST) * (grey / 255.0)).astype(np.uint8)[:, :, None], 3, axis=2)
     pale[truth != predicted] = WRONG
     return _hatched(pale, truth)

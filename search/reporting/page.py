@@ -44,12 +44,12 @@ DIGITS = 4
 
 
 def page(report: Report) -> str:
-    """Returns the page, whole in itself."""
+    """Return the page, whole in itself."""
     return _page(report, file_text("page.js"))
 
 
 def live_page(report: Report) -> str:
-    """Returns the page for a server that tells it when there is more (`search.reporting.live`)."""
+    """Return the page for a server that tells it when there is more (`search.reporting.live`)."""
     return _page(report, file_text("page.js") + file_text("live.js"))
 
 
@@ -122,7 +122,7 @@ def _mask_tables(masks: MaskAnswers | None) -> dict[str, Any]:
 
 
 def _contents(report: Report, charts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yields the parts that the page has, with their titles."""
+    """Yield the parts that the page has, with their titles."""
     yield "answer", "Answer"
     if report.compared:
         yield "compared", "Comparison"
@@ -141,7 +141,7 @@ def _looks(report: Report) -> set[str]:
 
 
 def ranked(report: Report) -> list[TrialRow]:
-    """Returns the trials in a person's order: the finished ones first, then by places."""
+    """Return the trials in a person's order: the finished ones first, then by places."""
     sign = sign_of(report.search.mode)
 
     def key(trial: TrialRow) -> tuple[bool, float, float]:
@@ -157,7 +157,7 @@ def ranked(report: Report) -> list[TrialRow]:
 
 
 def _rivals(report: Report) -> list[tuple[str, Compared]]:
-    """Returns this search and then the others, each with the class of its line."""
+    """Return this search and then the others, each with the class of its line."""
     if not report.compared:
         return []
     others = [(other_look(number), each) for number, each in enumerate(report.compared)]
@@ -165,7 +165,7 @@ def _rivals(report: Report) -> list[tuple[str, Compared]]:
 
 
 def _itself(report: Report) -> Compared:
-    """Returns the report's own search in the form of those that it is compared with."""
+    """Return the report's own search in the form of those that it is compared with."""
     search, answer, winner = report.search, report.answer, _winner(report)
     return Compared(
         name=search.name,
@@ -189,7 +189,7 @@ def _winner(report: Report) -> Finalist | None:
 
 
 def _differing(report: Report) -> Iterator[tuple[str, list[str]]]:
-    """Yields the fields in which the best recipes of compared searches differ, with each one's value."""
+    """Yield the fields in which the best recipes of compared searches differ, with each one's value."""
     rivals = [each for _, each in _rivals(report)]
     for path in dict.fromkeys(path for each in rivals for path in each.recipe):
         values = [each.recipe.get(path, "") for each in rivals]
@@ -217,7 +217,7 @@ def _confusion(answers: Answers | MaskAnswers) -> list[list[Cell]]:
 
 
 def _pairs(answers: Answers | MaskAnswers) -> list[tuple[str, str, int]]:
-    """Returns the confusions with their counts, the most frequent first."""
+    """Return the confusions with their counts, the most frequent first."""
     if isinstance(answers, Answers) and not answers.confusion:
         return list(answers.confused)
     names = [each.name for each in answers.classes]
@@ -234,7 +234,7 @@ def _pairs(answers: Answers | MaskAnswers) -> list[tuple[str, str, int]]:
 
 
 def data_of(report: Report) -> dict[str, Any]:
-    """Returns what the page's script shows of each trial: fields by position, to be short."""
+    """Return what the page's script shows of each trial: fields by position, to be short."""
     paths = list(dict.fromkeys(path for each in report.trials for path in each.values))
     return {
         "objective": report.search.objective,
@@ -278,12 +278,12 @@ def _effect(belief: Belief) -> str:
 
 
 def _number(pattern: str) -> Any:
-    """Returns a filter that writes a number by a pattern, and nothing for None."""
+    """Return a filter that writes a number by a pattern, and nothing for None."""
     return lambda number: "" if number is None else pattern.format(number)
 
 
 def _sentence(words: str) -> str:
-    """Returns words with a capital letter and a full stop; a name such as test_accuracy keeps its letters."""
+    """Return words with a capital letter and a full stop; a name such as test_accuracy keeps its letters."""
     first = words[:1] if "_" in words.partition(" ")[0] else words[:1].upper()
     return f"{first}{words[1:]}."
 
@@ -302,7 +302,7 @@ def _visible(value: Any) -> Any:
 
 @cache
 def templates() -> Environment:
-    """Returns the templates of the page, with its filters."""
+    """Return the templates of the page, with its filters."""
     made = Environment(
         loader=PackageLoader("search.reporting"),
         autoescape=True,
@@ -329,5 +329,5 @@ def templates() -> Environment:
 
 
 def file_text(name: str) -> str:
-    """Returns a file beside the templates, such as page.css."""
+    """Return a file beside the templates, such as page.css."""
     return (files("search.reporting") / "templates" / name).read_text(encoding="utf-8")

@@ -103,7 +103,7 @@ class Plot:
 
 
 def spots_on(x: Axis, y: Axis, pairs: Iterable[tuple[float, float]]) -> list[Spot]:
-    """Returns the spots of pairs of numbers on two axes."""
+    """Return the spots of pairs of numbers on two axes."""
     return [(x.share(left), y.share(up)) for left, up in pairs]
 
 

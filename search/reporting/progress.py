@@ -12,7 +12,7 @@ SECONDS_PER_HOUR = 3600.0
 
 
 def progress_of(events: Iterable[Event], metric: str, sign: float) -> Progress:
-    """Returns each finished trial that was better than all before it, by the epochs that all trials had
+    """Return each finished trial that was better than all before it, by the epochs that all trials had
     trained then, the hours under a driver and the trials that had ended.
 
     `sign` is -1 where lower is better. Runs that train a trial again are not part of this: they come after

@@ -27,7 +27,7 @@ from trainable.tune.place import in_full
 
 
 def trial_rows(summary: Summary, places: Mapping[int, float]) -> tuple[TrialRow, ...]:
-    """Returns the trials in the order of their numbers."""
+    """Return the trials in the order of their numbers."""
     frontier = {trial.id for trial in summary.frontier}
     return tuple(
         _trial_row(each, summary, places.get(each.id), on_frontier=each.id in frontier)
@@ -62,7 +62,7 @@ def _trial_row(trial: Trial, summary: Summary, place: float | None, *, on_fronti
 
 
 def repeat_rows(summary: Summary) -> tuple[RepeatRow, ...]:
-    """Returns the runs that train a trial's recipe again."""
+    """Return the runs that train a trial's recipe again."""
     return tuple(
         RepeatRow(
             id=each.id,
@@ -80,7 +80,7 @@ def repeat_rows(summary: Summary) -> tuple[RepeatRow, ...]:
 
 
 def finalist_rows(finals: Finals | None, metric: str) -> tuple[Finalist, ...]:
-    """Returns the trials of the final, the best of the search first."""
+    """Return the trials of the final, the best of the search first."""
     return tuple(_finalist(each, finals, metric) for each in finals.finalists) if finals is not None else ()
 
 
@@ -105,7 +105,7 @@ def _by_epoch(trial: Trial, metric: str) -> dict[int, float]:
 
 
 def recipe_lines(trial: Trial, space: Space) -> tuple[RecipeLine, ...]:
-    """Returns a trial's recipe, line by line.
+    """Return a trial's recipe, line by line.
 
     Raises JournalError where this version would train another one.
     """
@@ -123,7 +123,7 @@ def recipe_lines(trial: Trial, space: Space) -> tuple[RecipeLine, ...]:
 
 
 def next_round(found: Refined, address: str) -> NextRound:
-    """Returns what an audit says of the next search."""
+    """Return what an audit says of the next search."""
     return NextRound(
         findings=tuple(NextFinding.model_validate(each.json()) for each in found.findings),
         changes=tuple(

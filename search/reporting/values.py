@@ -33,14 +33,14 @@ class Tile(NamedTuple):
 
 
 def tiles(report: Report) -> list[Tile]:
-    """Returns a plot for each dimension: those with a clear verdict first, then those of the most trials."""
+    """Return a plot for each dimension: those with a clear verdict first, then those of the most trials."""
     trials = {each.id: each for each in report.trials}
     ordered = sorted(report.beliefs, key=lambda each: (each.verdict in (None, "untested"), -len(each.trials)))
     return [Tile(each, _tile(each, trials, report.answer.best)) for each in ordered]
 
 
 def domain_of(belief: Belief) -> Domain:
-    """Returns the domain of a dimension."""
+    """Return the domain of a dimension."""
     found = parse(belief.domain)
     assert not isinstance(found, Fixed)
     assert found.domain is not None
@@ -71,14 +71,14 @@ def _tile(belief: Belief, trials: Mapping[int, TrialRow], best: int | None) -> P
 
 
 def _jittered(domain: Domain, position: float, trial: int) -> float:
-    """Returns a position; those of one option are spread, so that they do not hide each other."""
+    """Return a position; those of one option are spread, so that they do not hide each other."""
     if not isinstance(domain, Choice):
         return position
     return position + JITTER * ((trial * GOLDEN) % 1.0 - 0.5) / len(domain.options)
 
 
 def _outline(domain: Domain, curve: BeliefCurve, tallest: float) -> list[Spot]:
-    """Returns the outline of a belief: a curve over a range, a step for each option."""
+    """Return the outline of a belief: a curve over a range, a step for each option."""
     heights = [BELIEF_HEIGHT * each / tallest for each in curve.density]
     if isinstance(domain, Choice):
         count = len(heights)
@@ -95,7 +95,7 @@ class _Field(NamedTuple):
 
 
 def side_by_side(report: Report) -> Plot | None:
-    """Returns the values of the most important fields, a line through them for each trial, and the places
+    """Return the values of the most important fields, a line through them for each trial, and the places
     below; None where no trial has a place."""
     trials = [each for each in report.trials if each.place is not None]
     fields = _fields(report)
@@ -122,7 +122,7 @@ def side_by_side(report: Report) -> Plot | None:
 
 
 def _fields(report: Report) -> list[_Field]:
-    """Returns the fields that vary, in the space's order; of many, those that matter most."""
+    """Return the fields that vary, in the space's order; of many, those that matter most."""
     shares = {each.name: each.share for each in report.importances.fields} if report.importances else {}
     weights: dict[str, float] = {}
     domains: dict[str, list[Domain]] = {}
@@ -142,7 +142,7 @@ def _look(trial: TrialRow, best: int | None) -> str:
 
 
 def _through(trial: TrialRow, fields: Sequence[_Field], heights: Sequence[float], places: Axis) -> list[Spot]:
-    """Returns the spots of a trial's values; a field that it lacks, or whose range it leaves, is skipped."""
+    """Return the spots of a trial's values; a field that it lacks, or whose range it leaves, is skipped."""
     spots: list[Spot] = []
     for field, height in zip(fields, heights, strict=False):
         if field.path in trial.values:

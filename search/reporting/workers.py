@@ -19,7 +19,7 @@ LOST = {"retried": "tried again", "preempted": "machine taken back", "cut": "cut
 
 
 def workers(report: Report) -> Plot | None:
-    """Returns what each worker did when; None before the first attempt at a trial."""
+    """Return what each worker did when; None before the first attempt at a trial."""
     if not (attempts := report.attempts):
         return None
     end, lanes = max(each.end for each in attempts), 1 + max(each.lane for each in attempts)
@@ -43,7 +43,7 @@ def workers(report: Report) -> Plot | None:
 
 
 def _lanes(count: int) -> Axis:
-    """Returns the axis of lanes; the first one is at the top."""
+    """Return the axis of lanes; the first one is at the top."""
     return Axis("worker", ticks=tuple(Tick(1.0 - (at + 0.5) / count, str(at + 1)) for at in range(count)))
 
 
@@ -56,7 +56,7 @@ def _along(attempt: Attempt, x: Axis, y: Axis) -> list[Spot]:
 
 
 def _bar(attempt: Attempt, again: RepeatRow | None, spots: list[Spot]) -> Line:
-    """Returns the bar of an attempt; `again` is the run it belongs to, if that trains a trial again."""
+    """Return the bar of an attempt; `again` is the run it belongs to, if that trains a trial again."""
     look = "lost" if attempt.outcome in LOST else attempt.outcome
     ended = f", attempt {attempt.number}: {LOST[attempt.outcome]}" if attempt.outcome in LOST else ""
     if again is None:
@@ -72,7 +72,7 @@ def _reached(again: RepeatRow) -> str:
 
 
 def _ends(lost: list[Attempt], x: Axis, y: Axis) -> list[Points]:
-    """Returns a mark where each of these attempts was lost."""
+    """Return a mark where each of these attempts was lost."""
     return [Points("lost", [_along(each, x, y)[-1] for each in lost])] if lost else []
 
 
@@ -90,7 +90,7 @@ class Trouble(NamedTuple):
 
 
 def troubles(report: Report) -> Iterator[Trouble]:
-    """Yields what cost time, by the starts of attempts."""
+    """Yield what cost time, by the starts of attempts."""
     repeated = {each.id: each.of for each in report.repeats}
     for each in report.attempts:
         trial, again = repeated.get(each.trial, each.trial), each.trial in repeated

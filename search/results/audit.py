@@ -51,7 +51,7 @@ class Audit:
 
 
 def audit(search: Search) -> Audit:
-    """Compares the parts of a search that nobody drives now. Raises UserError while a driver is at work.
+    """Compare the parts of a search that nobody drives now. Raises UserError while a driver is at work.
 
     JournalError says that the journal itself is damaged, or has an epoch twice or not at all.
     """
@@ -67,7 +67,7 @@ def audit(search: Search) -> Audit:
 
 
 def history_differences(where: str, journal: Scores, points: Sequence[tuple[int, float]]) -> Iterator[str]:
-    """Yields how a history of scores, as (epoch, score), differs from the journal's."""
+    """Yield how a history of scores, as (epoch, score), differs from the journal's."""
     counts = Counter(epoch for epoch, _ in points)
     for epoch in sorted({*journal, *counts}):
         if epoch not in counts:
@@ -88,7 +88,7 @@ def _scores(results: Sequence[EpochResult], metric: str) -> dict[int, float]:
 
 
 def _in_mlflow(search: Search) -> Iterator[str]:
-    """Yields how MLflow's runs differ; one line where MLflow does not answer."""
+    """Yield how MLflow's runs differ; one line where MLflow does not answer."""
     if search.record.search_id is None:
         return
     try:
@@ -99,7 +99,7 @@ def _in_mlflow(search: Search) -> Iterator[str]:
 
 
 def _runs(search: Search) -> tuple[Any, list[Any]]:
-    """Returns MLflow's client, and the runs of a search; nothing is created."""
+    """Return MLflow's client, and the runs of a search; nothing is created."""
     uri, name = str(search.study.tracking.uri), search.study.tracking.experiment
     if (file := database_file(uri)) is not None:
         if not file.exists():
@@ -159,7 +159,7 @@ def _wrong_count(what: str, count: int) -> Iterator[str]:
 
 
 def _in_mirror(search: Search) -> Iterator[str]:
-    """Yields how the copy for optuna-dashboard differs, which has the trials that have ended."""
+    """Yield how the copy for optuna-dashboard differs, which has the trials that have ended."""
     file = search.folder / MIRROR_FILE
     ended = [trial for trial in search.trials if trial.ended]
     if not file.exists():
@@ -185,7 +185,7 @@ def _in_mirror(search: Search) -> Iterator[str]:
 
 
 def _copied(file: Path, study: str) -> dict[int, list[list[tuple[int, float]]]]:
-    """Returns the scores of all copies of each trial, by the search's number."""
+    """Return the scores of all copies of each trial, by the search's number."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -199,7 +199,7 @@ def _copied(file: Path, study: str) -> dict[int, list[list[tuple[int, float]]]]:
 
 
 def _in_checkpoints(home: Home, trial: Trial) -> Iterator[str]:
-    """Yields how the history in a trial's newest checkpoint differs.
+    """Yield how the history in a trial's newest checkpoint differs.
 
     It may be shorter than that of the journal, unless the trial has finished: others need none. It may
     be longer for a trial that has not ended: `resume` enters those epochs.

@@ -52,7 +52,7 @@ def export_recipe(search: Search, out: Path, trial: int | None = None) -> str:
 
 
 def exported(search: Search, trial: int | None = None) -> Exported:
-    """Returns the best trial's recipe, or the named trial's. Raises UserError as `export_recipe` does."""
+    """Return the best trial's recipe, or the named trial's. Raises UserError as `export_recipe` does."""
     chosen = chosen_trial(search, trial)
     recipe = recipe_of(search, chosen)
     words = _in_words(chosen, search.study, recipe)
@@ -60,7 +60,7 @@ def exported(search: Search, trial: int | None = None) -> Exported:
 
 
 def exported_file(file: Path) -> Exported:
-    """Returns the recipe of a file, with what this machine measures of its data. Raises UserError."""
+    """Return the recipe of a file, with what this machine measures of its data. Raises UserError."""
     recipe = read_recipe(file)
     _refuse_pruned(file, recipe)
     measured = cached_or_measured(recipe, per_trial(Resources(), local_hardware()))
@@ -82,7 +82,7 @@ def _refuse_pruned(file: Path, recipe: Recipe) -> None:
 
 
 def recipe_of(search: Search, chosen: Trial) -> Recipe:
-    """Returns a trial's whole recipe, with its provenance. Raises JournalError as `Trial.whole_recipe`."""
+    """Return a trial's whole recipe, with its provenance. Raises JournalError as `Trial.whole_recipe`."""
     recipe, info, facts = chosen.whole_recipe, search.info, search.facts
     provenance = Provenance(
         search=search.record.name,
@@ -111,14 +111,14 @@ def recipe_of(search: Search, chosen: Trial) -> Recipe:
 
 
 def _metrics(chosen: Trial) -> dict[str, float]:
-    """Returns the numbers of a trial's last epoch, what its network costs, and its teacher's time in all."""
+    """Return the numbers of a trial's last epoch, what its network costs, and its teacher's time in all."""
     total = total_teacher_seconds(chosen.results)
     taught = {} if total is None else {"total_teacher_seconds": total}
     return {**chosen.metrics, **chosen.costs, **taught}
 
 
 def _fresh_runs(search: Search, trial: Trial) -> FreshRuns | None:
-    """Returns what the trial's recipe came to in the final; None for a trial that has no estimate."""
+    """Return what the trial's recipe came to in the final; None for a trial that has no estimate."""
     finals, settled = search.progress.finals, search.record.settled
     found = [each for each in finals.finalists if each.trial == trial.id] if finals is not None else []
     if not found or settled is None or settled.finalists is None:
@@ -141,14 +141,14 @@ def _fresh_runs(search: Search, trial: Trial) -> FreshRuns | None:
 
 
 def _verification(search: Search, trial: Trial, recipe: Recipe) -> Verification | None:
-    """Returns what an earlier `--verify` has found of this very recipe; None where it was not asked."""
+    """Return what an earlier `--verify` has found of this very recipe; None where it was not asked."""
     kept = read_verification(search.folder)
     known = kept is not None and (kept.trial, kept.recipe) == (trial.id, recipe.digest())
     return kept.found if kept is not None and known else None
 
 
 def chosen_trial(search: Search, trial: int | None) -> Trial:
-    """Returns the trial of this number, or else the best one. Raises UserError where there is none."""
+    """Return the trial of this number, or else the best one. Raises UserError where there is none."""
     if trial is None:
         if search.best is None:
             raise UserError(f"{search.folder}: no trial has finished yet, so there is no best one to export")
@@ -161,7 +161,7 @@ def chosen_trial(search: Search, trial: int | None) -> Trial:
 
 
 def _micro_batch(trial: Trial) -> int | None:
-    """Returns the micro-batch that fitted into memory in the trial's last epoch; None before its first."""
+    """Return the micro-batch that fitted into memory in the trial's last epoch; None before its first."""
     found = trial.metrics.get("micro_batch")
     return None if found is None else int(found)
 
@@ -176,5 +176,5 @@ def _in_words(trial: Trial, study: Study, recipe: Recipe) -> str:
 
 
 def recipe_text(recipe: Recipe, space: Space) -> str:
-    """Returns a recipe as YAML; each value that a heuristic explains has its reason beside it."""
+    """Return a recipe as YAML; each value that a heuristic explains has its reason beside it."""
     return to_yaml(recipe.tree(), reasons(recipe, space))

@@ -12,13 +12,13 @@ COLUMNS = ("finalist", "in the search", "with fresh seeds", "mean", "deviation",
 
 
 def finals_table(finals: Finals, metric: str) -> Rows:
-    """Returns one row for each finalist: its score in the search, and what its runs say."""
+    """Return one row for each finalist: its score in the search, and what its runs say."""
     rows = tuple(_row(each, metric, is_winner=each == finals.winner) for each in finals.finalists)
     return Rows("", COLUMNS, rows, whole=set(COLUMNS))
 
 
 def winner_line(finals: Finals, metric: str) -> str:
-    """Returns in a sentence how good the winner is, and by how much the search has flattered it.
+    """Return in a sentence how good the winner is, and by how much the search has flattered it.
 
     It is empty as long as runs are going on.
     """

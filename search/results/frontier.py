@@ -15,7 +15,7 @@ COLUMNS = ("latency_ms", "parameters", "memory_gib")
 
 
 def frontier_table(summary: Summary) -> Rows:
-    """Returns one row for each trial of the frontier: what its network costs, and its objective."""
+    """Return one row for each trial of the frontier: what its network costs, and its objective."""
     rows = tuple(
         (
             str(trial.id),

@@ -52,7 +52,7 @@ def draw(summary: Summary, out: Path) -> None:
 
 
 def new_figure(panels: int = 1) -> tuple[Figure, list[Axes]]:
-    """Returns an empty figure and its panels' axes, from the left, without frames above and at the right."""
+    """Return an empty figure and its panels' axes, from the left, without frames above and at the right."""
     from matplotlib.figure import Figure  # no pyplot: there is no screen to open
 
     width, height = INCHES
@@ -64,7 +64,7 @@ def new_figure(panels: int = 1) -> tuple[Figure, list[Axes]]:
 
 
 def png(figure: Figure) -> bytes:
-    """Returns a figure as a PNG."""
+    """Return a figure as a PNG."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=DOTS_PER_INCH)
     return buffer.getvalue()

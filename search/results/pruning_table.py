@@ -12,7 +12,7 @@ RANK_ALIKE = "all resamples rank alike"
 
 
 def rungs_table(audit: PruningAudit) -> Rows:
-    """Returns one row for each rung: how well its scores rank the final ones."""
+    """Return one row for each rung: how well its scores rank the final ones."""
     rows = tuple(
         (str(each.epoch), f"{each.correlation:.2f}", _interval(each.low, each.high)) for each in audit.rungs
     )
@@ -24,13 +24,13 @@ def _interval(low: float | None, high: float | None) -> str:
 
 
 def graces_table(audit: PruningAudit) -> Rows:
-    """Returns one row for each first rung that could be taken."""
+    """Return one row for each first rung that could be taken."""
     rows = tuple((str(each.epoch), f"{each.worth:.0%}", f"{each.spent:.0%}") for each in audit.graces)
     return Rows("", ("first rung", "worth kept", "epochs trained"), rows)
 
 
 def audit_lines(audit: PruningAudit, rungs: tuple[int, ...]) -> Iterator[str]:
-    """Yields what the audit says, in sentences."""
+    """Yield what the audit says, in sentences."""
     number = len(audit.trained)
     line = f"{counted(number, 'stopped trial')} of {audit.stopped} trained to the end: "
     if audit.better:

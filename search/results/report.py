@@ -71,12 +71,12 @@ class Screen(Console):
 
 
 def console() -> Screen:
-    """Returns where tables are printed; a narrow pipe still gets whole lines."""
+    """Return where tables are printed; a narrow pipe still gets whole lines."""
     return Screen(width=None if sys.stdout.isatty() else 140, highlight=False, markup=False, emoji=False)
 
 
 def command() -> str:
-    """Returns how this program was called, so that the commands it prints can be typed as they are."""
+    """Return how this program was called, so that the commands it prints can be typed as they are."""
     called = sys.argv[0]
     return called if Path(called).name == "tunebook" and shutil.which("tunebook") is None else "tunebook"
 
@@ -87,7 +87,7 @@ def say(text: str) -> None:
 
 
 def plan(study: Study, pruning: Pruning, final: Final, concurrent: int) -> str:
-    """Returns the search in one line, before it starts."""
+    """Return the search in one line, before it starts."""
     line, epochs = f"{budget(study)}, {concurrent} at once", study.budget.epochs
     if study.budget.hours is not None:
         line += f"; {study.budget.hours:g} hours at most"
@@ -95,14 +95,14 @@ def plan(study: Study, pruning: Pruning, final: Final, concurrent: int) -> str:
 
 
 def budget(study: Study) -> str:
-    """Returns how many trials a study asks for, how long they are, and how many are a person's own."""
+    """Return how many trials a study asks for, how long they are, and how many are a person's own."""
     trials, epochs = counted(study.budget.trials, "trial"), counted(study.budget.epochs, "epoch")
     asked = f", with {counted(len(study.first), 'first trial')} of the study" if study.first else ""
     return f"{trials} x {epochs} at most{asked}"
 
 
 def headline(summary: Summary) -> str:
-    """Returns the search in one line, while and after it runs: best so far, trials by state, epochs saved."""
+    """Return the search in one line, while and after it runs: best so far, trials by state, epochs saved."""
     metric, states = summary.objective, Counter(trial.state for trial in summary.trials)
     parts = [f"{count} {state}" for state, count in sorted(states.items())]
     best, own = summary.best, next((trial for trial in summary.trials if trial.own), None)
@@ -119,7 +119,7 @@ def headline(summary: Summary) -> str:
 
 
 def ranked(summary: Summary) -> list[Trial]:
-    """Returns the trials in a person's order: finished ones first, then by epochs trained and score."""
+    """Return the trials in a person's order: finished ones first, then by epochs trained and score."""
 
     def key(trial: Trial) -> tuple[bool, int, float]:
         score = trial.metrics.get(summary.objective)
@@ -254,7 +254,7 @@ class LiveView:
         self._retries.clear()
 
     def _place(self, trial: Trial, done: int) -> str:
-        """Returns which trial it is, and how many of its kind are `done`: infeasible ones cost no budget."""
+        """Return which trial it is, and how many of its kind are `done`: infeasible ones cost no budget."""
         if trial.repeat is None:
             return f"[{done}/{self._study.budget.trials}] trial {trial.id}"
         return f"[{trial.repeat.purpose}] trial {trial.id}, {trial.repeat},"
@@ -319,7 +319,7 @@ def undelivered(backlogs: Sequence[Backlog], address: str) -> None:
 
 
 def functions_of(study: Study, code: CodeRecord | None) -> str:
-    """Returns a person's own functions that a study uses, and those of a search's record that score, as
+    """Return a person's own functions that a study uses, and those of a search's record that score, as
     arguments of a call in Python; empty if none. `...` stands for a function whose name is no name there."""
     own: dict[str, str] = {}
     if study.pinned.get("model.kind") == "own":
@@ -337,7 +337,7 @@ def _in_python(name: object) -> str:
 
 
 def extend_call(address: str, trials: int, study: Study, code: CodeRecord | None) -> str:
-    """Returns the call in Python that extends a search; empty if it has no functions of a person's own."""
+    """Return the call in Python that extends a search; empty if it has no functions of a person's own."""
     own = functions_of(study, code)
     return f"extend({address!r}, {trials}, {own})" if own else ""
 
@@ -379,14 +379,14 @@ def _print(search: Search) -> None:
 
 
 def mlflow_lags(summary: Summary) -> str:
-    """Returns in words how far MLflow is behind a search; empty where it is not, or by seconds as it runs."""
+    """Return in words how far MLflow is behind a search; empty where it is not, or by seconds as it runs."""
     lacks = summary.mlflow_lacks_seconds or 0.0
     usual = USUAL_LAG_SECONDS if summary.state == "running" else 0.0
     return f"MLflow lacks the last {duration(max(lacks, 1.0))} of the search" if lacks > usual else ""
 
 
 def rows_table(title: str, rows: Sequence[Row]) -> Rows:
-    """Returns an explanation with one row for each field: what it is, why, and the source."""
+    """Return an explanation with one row for each field: what it is, why, and the source."""
     sources = with_guide_names(row.source for row in rows)
     cells = tuple((row.path, row.what, row.reason, source) for row, source in zip(rows, sources, strict=True))
     return Rows(title, ("field", "range or value", "why", "source"), cells, head=2, whole={"field"})
@@ -428,7 +428,7 @@ def _print_diagnosis(summary: Summary) -> None:
 
 
 def since_when_nothing_was_gained(summary: Summary) -> str:
-    """Returns from which trial on nothing was gained that differs from luck, in words.
+    """Return from which trial on nothing was gained that differs from luck, in words.
 
     That is the first trial within the noise of the best score. It is empty where more than half of the trials
     came before it, where too few have ended, where one that has not finished is better already, while the

@@ -137,7 +137,7 @@ class Search:
         )
 
     def ended_as(self, state: State) -> Search:
-        """Returns this search as it will be read once its driver has ended it in this state.
+        """Return this search as it will be read once its driver has ended it in this state.
 
         A driver writes the results first, and the end of the search last.
         """
@@ -196,7 +196,7 @@ class Search:
         return home_in(self.folder)
 
     def trials_frame(self) -> pandas.DataFrame:
-        """Returns one row per trial: its course, its last epoch's metrics, its values by dotted path."""
+        """Return one row per trial: its course, its last epoch's metrics, its values by dotted path."""
         import pandas
 
         rows = [

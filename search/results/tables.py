@@ -46,7 +46,7 @@ class Rows:
             yield Text(self.caption, style="dim italic")
 
     def _table(self) -> Table:
-        """Returns a table with the columns that have content in any row."""
+        """Return a table with the columns that have content in any row."""
         table = Table(title=self.title or None, caption=self.caption or None)
         table.title_justify = table.caption_justify = "left"
         table.header_style, table.box, table.pad_edge = "bold", None, False

@@ -27,7 +27,7 @@ _TRIAL = re.compile(r"(?P<search>.+)#(?P<trial>\d+)")
 
 
 def with_teacher(study: Study) -> Study:
-    """Returns the study with the absolute path of its teacher's files, if it has a teacher.
+    """Return the study with the absolute path of its teacher's files, if it has a teacher.
 
     Raises UserError where the teacher is a trial that a search does not have, or has no weights of.
     """
@@ -38,21 +38,21 @@ def with_teacher(study: Study) -> Study:
 
 
 def recipe_with_teacher(recipe: Recipe) -> Recipe:
-    """Returns the recipe with the path of its teacher's files, where it names a search. Raises UserError."""
+    """Return the recipe with the path of its teacher's files, where it names a search. Raises UserError."""
     if recipe.distillation is None or _trial_named(recipe.distillation.teacher) is None:
         return recipe
     return recipe.with_values({TEACHER: teacher_path(recipe.distillation.teacher)})
 
 
 def teacher_path(named: str) -> str:
-    """Returns the absolute path of a teacher's files, also of those that are named as `SEARCH`, the best
+    """Return the absolute path of a teacher's files, also of those that are named as `SEARCH`, the best
     trial of a search, or `SEARCH#NUMBER`. Raises UserError."""
     trial = _trial_named(named)
     return absolute(named) if trial is None else str(teacher_folder(*trial))
 
 
 def teacher_folder(address: str, number: int | None) -> Path:
-    """Returns a folder with the weights and the recipe of a trial, the best one for None: in the search's own
+    """Return a folder with the weights and the recipe of a trial, the best one for None: in the search's own
     folder, where all that can read the search can read it; of a search in an object store, in this machine's
     copy of it. Raises UserError, also where they are to be written and the search's folder has a link."""
     search = Search(address)
@@ -84,7 +84,7 @@ def first_of(search: Search) -> tuple[FirstTrial, ...]:
 
 
 def _trial_named(named: str) -> tuple[str, int | None] | None:
-    """Returns the search, and the number of the trial or None for the best one; None for any other
+    """Return the search, and the number of the trial or None for the best one; None for any other
     path, also of a folder whose own name ends so."""
     found = _TRIAL.fullmatch(named)
     if found and (is_uri(named) or not without_tilde(named).exists()):

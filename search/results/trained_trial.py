@@ -33,7 +33,7 @@ def trained_trial(
     model: BuildModel | None = None,
     data: DataSet | MakeData | None = None,
 ) -> Trained:
-    """Returns the best trial, or the named one, with the weights of its newest checkpoint: the averaged ones
+    """Return the best trial, or the named one, with the weights of its newest checkpoint: the averaged ones
     if it was scored with these.
 
     `model` and `data` are the functions of a search that used a person's own. Raises UserError where there is
@@ -45,7 +45,7 @@ def trained_trial(
 
 
 def best_program(search: Search, code: Code = NO_CODE) -> ExportedProgram:
-    """Returns the best trial's network as the program that a bundle has (`export_program`); no image is read.
+    """Return the best trial's network as the program that a bundle has (`export_program`); no image is read.
 
     `code` makes a network of a person's own. Raises UserError before a trial has finished and where the best
     one has no checkpoint, ModelError where its network cannot be made here, and ExportError where torch
@@ -59,7 +59,7 @@ def best_program(search: Search, code: Code = NO_CODE) -> ExportedProgram:
 
 
 def newest_state(search: Search, chosen: Trial, then: str) -> Mapping[str, Any]:
-    """Returns the newest checkpoint of a trial. Raises UserError where it is of no use or there is none;
+    """Return the newest checkpoint of a trial. Raises UserError where it is of no use or there is none;
     `then` says what to do with the folder of a network that is trained instead."""
     if chosen.end == "diverged":
         raise UserError(f"trial {chosen.id} diverged: its weights are of no use; choose another one")

@@ -32,7 +32,7 @@ COLOURS = {
 
 
 def trials_table(summary: Summary, trials: Sequence[Trial], width: int) -> Group:
-    """Returns one row for each trial: its epochs, its score, and a column for each value that was searched;
+    """Return one row for each trial: its epochs, its score, and a column for each value that was searched;
     of several machines also where it trained last.
 
     A number cut in two would be read as two wrong ones. So where the screen is too narrow, columns are left
@@ -51,7 +51,7 @@ def trials_table(summary: Summary, trials: Sequence[Trial], width: int) -> Group
 
 
 def _trials_table(summary: Summary, trials: Sequence[Trial], paths: Sequence[str], *, brief: bool) -> Table:
-    """Returns the table with the columns of some values; `brief` writes "best" as the best trial's state."""
+    """Return the table with the columns of some values; `brief` writes "best" as the best trial's state."""
     metric, table = summary.objective, Table(box=None, header_style="bold", pad_edge=False)
     for name in ("trial", "state", "epochs", metric.replace("_", "_\n", 1), *_headings(paths)):
         justify: Literal["left", "right"] = "left" if name == "state" else "right"
@@ -77,19 +77,19 @@ def _cell(trial: Trial, path: str) -> str:
 
 
 def _state(trial: Trial, *, is_best: bool, brief: bool) -> Text:
-    """Returns the state in words: only a finished trial can be the best, so "best" alone says both."""
+    """Return the state in words: only a finished trial can be the best, so "best" alone says both."""
     word = "best" if is_best and brief else f"{trial.state}{', best' if is_best else ''}"
     return Text(word, style=COLOURS.get(trial.state, ""))
 
 
 def _width_of(table: Table) -> int:
-    """Returns the width of a table with every cell in one line."""
+    """Return the width of a table with every cell in one line."""
     wide = Console(width=WIDEST, markup=False, emoji=False)
     return Measurement.get(wide, wide.options, table).maximum
 
 
 def _notes(paths: Sequence[str], fitting: Sequence[str]) -> Iterator[Text]:
-    """Yields what the reader of a table of trials must know."""
+    """Yield what the reader of a table of trials must know."""
     if left_out := len(paths) - len(fitting):
         yield Text(f"+{counted(left_out, 'column')}: see --json, or a wider screen", style="dim")
     if any(path in LEARNING_RATES for path in fitting):
@@ -97,13 +97,13 @@ def _notes(paths: Sequence[str], fitting: Sequence[str]) -> Iterator[Text]:
 
 
 def _first_trials(summary: Summary) -> Iterator[Text]:
-    """Yields in a line where first trials come from, and which are no points of the space."""
+    """Yield in a line where first trials come from, and which are no points of the space."""
     if found := [f"trial {trial.id}: {trial.first}" for trial in summary.trials if trial.first is not None]:
         yield Text("; ".join(found), style="dim")
 
 
 def _headings(paths: Sequence[str]) -> list[str]:
-    """Returns a narrow heading for each dotted path, broken into lines at underscores.
+    """Return a narrow heading for each dotted path, broken into lines at underscores.
 
     It is the path's last name; for a `kind` it is the section's. Where two would be the same, it is the whole
     path.

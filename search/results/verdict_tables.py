@@ -14,12 +14,12 @@ COLOURS = {"supported": "green", "contradicted": "red", "untested": "dim"}
 
 
 def brief_table(verdicts: Verdicts) -> Rows:
-    """Returns one row for each rule with a clear verdict: the verdict, its size, and what the rule says."""
+    """Return one row for each rule with a clear verdict: the verdict, its size, and what the rule says."""
     return _table("", verdicts.clear)
 
 
 def full_table(verdicts: Verdicts) -> Rows:
-    """Returns one row for each belief, with why it is untested; a line below lists the fixed values."""
+    """Return one row for each belief, with why it is untested; a line below lists the fixed values."""
     title = f"verdicts on the rules, from {verdicts.trials} trials: {counts(verdicts)}"
     caption = "\n".join(filter(None, (promise(verdicts), fixed(verdicts))))
     return _table(title, verdicts.beliefs, caption)

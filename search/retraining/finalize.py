@@ -59,7 +59,7 @@ class Ways:
     metric: str
 
     def table(self) -> Rows:
-        """Returns a row for each way."""
+        """Return a row for each way."""
         rows = tuple(
             (
                 ", ".join(f"{path.split('.')[1]} {shown(value)}" for path, value in way.values.items()),
@@ -76,7 +76,7 @@ class Ways:
 
 
 def finalize(recipe: Recipe, metric: str, seeds: Sequence[int], again: Retraining) -> Ways:
-    """Returns the recipe with the way to use its network that is best by `metric` of the validation part.
+    """Return the recipe with the way to use its network that is best by `metric` of the validation part.
 
     Raises UserError where the recipe does not finish with each seed, and OriginsChanged as `Retraining.work`
     does.
@@ -107,7 +107,7 @@ def finalize(recipe: Recipe, metric: str, seeds: Sequence[int], again: Retrainin
 
 
 def chosen_of(recipe: Recipe, ways: Sequence[Way], metric: str) -> Ways:
-    """Returns the recipe with the best of the ways; one of them is the recipe's own."""
+    """Return the recipe with the best of the ways; one of them is the recipe's own."""
     sign = sign_of(OBJECTIVES[metric])
     own = next(way for way in ways if all(recipe.get(path) == value for path, value in way.values.items()))
     others = [way for way in ways if way != own]

@@ -9,7 +9,7 @@ from search.record.finals import LEVEL, Scores, student
 
 
 def half_width(gains: Sequence[Scores], level: float = LEVEL) -> float:
-    """Returns the half width of the interval of a mean gain, from the gains of several changes by seed.
+    """Return the half width of the interval of a mean gain, from the gains of several changes by seed.
 
     A gain is the score of one run minus that of another with the same seed. Their deviation is pooled over
     the changes, since a few seeds of one alone would say little; the interval is Student's. It is 0 without

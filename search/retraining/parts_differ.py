@@ -14,7 +14,7 @@ from trainable.training.score_gap import LEVEL, ScoreGap, words_of
 
 
 def parts_differ(metric: str, runs: Sequence[Fresh]) -> str | None:
-    """Returns in one line by how much the mean test score differs from the mean validation score, and what to
+    """Return in one line by how much the mean test score differs from the mean validation score, and what to
     do, where that is more than chance allows; None where it is not, or where fewer than two runs have both.
 
     The interval of the mean difference d of n runs is d ± t (s² / n + e²) ** 0.5. Here s is the deviation
@@ -42,7 +42,7 @@ def parts_differ(metric: str, runs: Sequence[Fresh]) -> str | None:
 
 
 def error_of_images(name: str, runs: Sequence[Fresh]) -> float:
-    """Returns the standard error of test minus validation score that comes from their images, averaged over
+    """Return the standard error of test minus validation score that comes from their images, averaged over
     runs; 0 for runs without test scores and where it is not known."""
     return fmean(_error_of_images(name, run.result) for run in runs)
 

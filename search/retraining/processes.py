@@ -66,7 +66,7 @@ def _at_once(recipes: Sequence[Recipe]) -> int:
 
 
 def _in_order(asked: Sequence[tuple[Any, ...]], at_once: int) -> Iterator[tuple[Any, str | None]]:
-    """Yields in their order what `_done` returns for these arguments, each in a process of its own."""
+    """Yield in their order what `_done` returns for these arguments, each in a process of its own."""
     waiting, found = enumerate(asked), dict[int, tuple[Any, str | None]]()
     with _ended_at_last() as running:
         for place in range(len(asked)):
@@ -83,7 +83,7 @@ def _in_order(asked: Sequence[tuple[Any, ...]], at_once: int) -> Iterator[tuple[
 
 @contextmanager
 def _ended_at_last() -> Iterator[dict[Connection, _Started]]:
-    """Yields the processes that work now, by where their answers come from; ends those that are left."""
+    """Yield the processes that work now, by where their answers come from; ends those that are left."""
     running: dict[Connection, _Started] = {}
     try:
         yield running
@@ -95,7 +95,7 @@ def _ended_at_last() -> Iterator[dict[Connection, _Started]]:
 
 
 def _start(running: dict[Connection, _Started], place: int, arguments: tuple[Any, ...]) -> None:
-    """Starts a process in which Ctrl-C is not heard: whoever started it ends it, and nothing is printed."""
+    """Start a process in which Ctrl-C is not heard: whoever started it ends it, and nothing is printed."""
     resource_tracker.ensure_running()  # which would let the signal through again
     context = multiprocessing.get_context("spawn")
     answer, to_answer = context.Pipe(duplex=False)

@@ -40,7 +40,7 @@ class Fresh:
         return self.recipe.loop.seed
 
     def score(self, name: str) -> float | None:
-        """Returns a score by its name, such as `val_accuracy`; None where the run came to nothing."""
+        """Return a score by its name, such as `val_accuracy`; None where the run came to nothing."""
         return None if self.fault is not None else self.result.get(name)
 
 
@@ -108,7 +108,7 @@ def _origins_now(recipe: Recipe, download: bool) -> Origins:
 
 
 def effort(recipe: Recipe, runs: int) -> str:
-    """Returns in words how much so many runs of a recipe train."""
+    """Return in words how much so many runs of a recipe train."""
     return f"{counted(runs, 'run')} of {counted(recipe.loop.epochs, 'epoch')}"
 
 

@@ -51,7 +51,7 @@ class Difference:
 
     @property
     def sure(self) -> bool:
-        """Returns whether the interval does not hold 0."""
+        """Whether the interval does not hold 0."""
         return self.known and not self.low <= 0.0 <= self.high
 
     def __str__(self) -> str:
@@ -65,7 +65,7 @@ class Difference:
 def difference(
     ours: Sequence[Scores], theirs: Sequence[Scores], metric: str, extra: ExtraMetrics, seed: int
 ) -> Difference:
-    """Returns the difference in a metric, such as `accuracy`, between networks trained with several seeds,
+    """Return the difference in a metric, such as `accuracy`, between networks trained with several seeds,
     scored on the same images.
 
     Where no resample of the images changes a difference in shares, its half width is at least Wilson's upper
@@ -89,7 +89,7 @@ def difference(
 
 
 def _resampled(side: Sequence[Scores], metric: str, extra: ExtraMetrics, seed: int) -> Array | None:
-    """Returns a metric of resamples of the images, [seeds, resamples], the same images for each seed; None
+    """Return a metric of resamples of the images, [seeds, resamples], the same images for each seed; None
     without their answers."""
     found = [resampled_scores(each, extra, seed) for each in side]
     values = [each.metrics[metric] for each in found if each is not None and metric in each.metrics]
@@ -97,7 +97,7 @@ def _resampled(side: Sequence[Scores], metric: str, extra: ExtraMetrics, seed: i
 
 
 def _variance_of_seeds(side: Sequence[Scores], metric: str, resampled: Array | None) -> float:
-    """Returns the variance of one training's score, estimated from two seeds or more.
+    """Return the variance of one training's score, estimated from two seeds or more.
 
     Resamples of the same images have seeds differ by the images at which these differ: half the variance of
     the difference between two is that of one score whose images have their own luck each.
@@ -129,17 +129,17 @@ class Comparison:
 
     @property
     def metric(self) -> str:
-        """Returns the metric by which it is judged, such as `val_accuracy`."""
+        """The metric by which it is judged, such as `val_accuracy`."""
         return self.shrunk.metric
 
     @property
     def of_part(self) -> Split:
-        """Returns the part that decides: the test part, if it was scored."""
+        """The part that decides: the test part, if it was scored."""
         return self.shrunk.parts[-1]
 
     @property
     def verdict(self) -> Verdict:
-        """Returns what the kept network is against the unpruned one."""
+        """What the kept network is against the unpruned one."""
         return self._verdict(self.differences[self.shrunk.kept, self.of_part])
 
     def _verdict(self, found: Difference) -> Verdict:
@@ -148,7 +148,7 @@ class Comparison:
         return "gained" if sign_of(OBJECTIVES[self.metric]) * found.mean > 0.0 else "lost"
 
     def words(self) -> str:
-        """Returns in sentences whether the pruned network lost, what teaching gained, and what it spares."""
+        """Return in sentences whether the pruned network lost, what teaching gained, and what it spares."""
         kept, name = self.shrunk.kept, self._named(self.of_part)
         found = self.differences[kept, self.of_part]
         before, after = self.shrunk.costs[UNPRUNED], self.shrunk.costs[PRUNED]
@@ -178,7 +178,7 @@ class Comparison:
         return f"{PREFIXES[part]}_{self.metric.removeprefix('val_')}"
 
     def scores_table(self) -> Rows:
-        """Returns a row for each network: its mean scores, and how they differ from the unpruned one's."""
+        """Return a row for each network: its mean scores, and how they differ from the unpruned one's."""
         parts = self.shrunk.parts
         heads = [head for part in parts for head in (self._named(part), f"{PREFIXES[part]} difference")]
         rows = tuple((name, *self._scores(name)) for name in self.shrunk.scores)
@@ -195,7 +195,7 @@ class Comparison:
             yield str(self.differences[name, part]) if name != UNPRUNED else ""
 
     def costs_table(self) -> Rows:
-        """Returns a row for the unpruned network, and one for the pruned, which costs the same fine-tuned."""
+        """Return a row for the unpruned network, and one for the pruned, which costs the same fine-tuned."""
         batches = [
             head
             for batch in self.shrunk.costs[UNPRUNED].latencies
@@ -210,7 +210,7 @@ class Comparison:
         return Rows("", ("network", *heads), rows, whole=set(heads), caption=caption)
 
     def _costs(self, name: str) -> Iterator[str]:
-        """Yields what a network costs, as cells of a table."""
+        """Yield what a network costs, as cells of a table."""
         cost = self.shrunk.costs[name]
         yield f"{cost.parameters:,}"
         yield f"{cost.flops:,}"
@@ -221,7 +221,7 @@ class Comparison:
         yield f"{cost.file_bytes / 1e6:.2f}"
 
     def tree(self) -> dict[str, Any]:
-        """Returns plain data: what `--json` prints and `metrics.json` holds."""
+        """Return plain data: what `--json` prints and `metrics.json` holds."""
         shrunk = self.shrunk
         return {
             "schema": SCHEMA,
@@ -266,7 +266,7 @@ class Comparison:
 
 
 def compared(shrunk: Shrunk, asked: float) -> Comparison:
-    """Returns how a shrunk network and the one that it was made of differ, by the metric of the former."""
+    """Return how a shrunk network and the one that it was made of differ, by the metric of the former."""
     info, recipe, scores = shrunk.trained.data.info, shrunk.trained.recipe, shrunk.scores
     extra = make_extra_metrics(recipe.evaluation.metrics, {}, info.classes)
     kind = shrunk.metric.removeprefix("val_")

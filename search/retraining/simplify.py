@@ -58,7 +58,7 @@ class Simpler:
     record: Simplified
 
     def table(self) -> Rows:
-        """Returns a row for each technique, the largest effect first."""
+        """Return a row for each technique, the largest effect first."""
         dropped = {each.field for each in self.record.dropped}
         rows = tuple(
             (
@@ -74,7 +74,7 @@ class Simpler:
 
 
 def simplify(recipe: Recipe, metric: str, seeds: Sequence[int], again: Retraining) -> Simpler:
-    """Returns the recipe without the techniques that gain nothing, by `metric` of the validation part.
+    """Return the recipe without the techniques that gain nothing, by `metric` of the validation part.
 
     Each variant is trained with each of the seeds, at full length: (techniques + 1) * seeds runs, and as many
     as there are seeds for each combination of dropped ones that is tried. Raises UserError where the recipe
@@ -94,7 +94,7 @@ def simplify(recipe: Recipe, metric: str, seeds: Sequence[int], again: Retrainin
 
 
 def simpler_by(train: Train, recipe: Recipe, metric: str, seeds: Sequence[int]) -> Simpler:
-    """Returns what `simplify` does, with the scores that `train` returns."""
+    """Return what `simplify` does, with the scores that `train` returns."""
     found = dict(train({WHOLE: recipe, **dict(techniques_of(recipe))}))
     if (whole := found.pop(WHOLE)) is None:
         raise UserError("--simplify: the recipe itself does not finish with each seed")
@@ -115,7 +115,7 @@ def simpler_by(train: Train, recipe: Recipe, metric: str, seeds: Sequence[int]) 
 def _dropped(
     recipe: Recipe, whole: Scores, effects: Sequence[Effect], noise: float, train: Train
 ) -> tuple[Sequence[Effect], Recipe, Scores]:
-    """Returns the techniques that can go together, the recipe without them, and its scores by seed."""
+    """Return the techniques that can go together, the recipe without them, and its scores by seed."""
     dropped = sorted((each for each in effects if each.is_noise), key=lambda each: each.gain)
     while dropped:
         fields = [each.field for each in dropped]
@@ -138,7 +138,7 @@ def _effect(recipe: Recipe, path: str, gains: Scores, noise: float) -> Effect:
 def _scores(
     variants: Mapping[str, Recipe], metric: str, seeds: Sequence[int], again: Retraining
 ) -> dict[str, Scores | None]:
-    """Returns the scores of each variant by seed, higher for better; None where a run comes to nothing."""
+    """Return the scores of each variant by seed, higher for better; None where a run comes to nothing."""
     recipes = [each.with_values({"loop.seed": seed}) for each in variants.values() for seed in seeds]
     found: dict[str, Scores | None] = {}
     with closing(again.train(recipes)) as runs:

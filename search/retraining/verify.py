@@ -31,7 +31,7 @@ RULE = (
 
 
 def verify(recipe: Recipe, runs: int, again: Retraining, info: DataInfo) -> Verification:
-    """Trains a recipe again with so many new seeds, in fresh processes, and returns whether its figure holds.
+    """Train a recipe again with so many new seeds, in fresh processes, and return whether its figure holds.
 
     The runs are scored on the test part, or on the validation part where there is none. The claimed score is
     the estimate of the search's final, or else the search's own figure. Raises UserError for a recipe that
@@ -54,7 +54,7 @@ def verify(recipe: Recipe, runs: int, again: Retraining, info: DataInfo) -> Veri
 
 
 def claim_of(recipe: Recipe) -> tuple[str, float]:
-    """Returns the metric of a recipe's search, and the score that the recipe claims. Raises UserError."""
+    """Return the metric of a recipe's search, and the score that the recipe claims. Raises UserError."""
     known = recipe.provenance
     metric = known.objective if known is not None else None
     if known is None or metric is None:
@@ -69,7 +69,7 @@ def claim_of(recipe: Recipe) -> tuple[str, float]:
 
 
 def new_seeds(recipe: Recipe, count: int) -> list[int]:
-    """Returns seeds with which neither the search nor its final has trained this recipe, and that did not
+    """Return seeds with which neither the search nor its final has trained this recipe, and that did not
     decide what is left out of it or how its network is used."""
     used, known = {recipe.loop.seed}, recipe.provenance or Provenance()
     for runs in (known.final, known.simplified, known.finalized):
@@ -85,7 +85,7 @@ def new_seeds(recipe: Recipe, count: int) -> list[int]:
 def verification_of(
     recipe: Recipe, metric: str, claimed: float, runs: Sequence[Fresh], *, has_test: bool, images: int
 ) -> Verification:
-    """Returns what the runs say of the claimed score, of so many images at least; `RULE` says how."""
+    """Return what the runs say of the claimed score, of so many images at least; `RULE` says how."""
     name = metric.removeprefix("val_")
     scores = [run.score(f"test_{name}" if has_test else metric) for run in runs]
     known = [score for score in scores if score is not None]
@@ -121,7 +121,7 @@ def verification_of(
 def _variances_of_seeds(
     recipe: Recipe, scores: Sequence[float], on_validation: Sequence[float]
 ) -> list[tuple[float, int]]:
-    """Returns the variances that seeds give the mean of these scores and the claimed one, each with its
+    """Return the variances that seeds give the mean of these scores and the claimed one, each with its
     degrees of freedom.
 
     A final has scores of its own. Any other claim is a validation score and deviates as those of these runs

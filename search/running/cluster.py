@@ -92,7 +92,7 @@ def hardware_of(nodes: Iterable[Mapping[str, Any]]) -> Hardware:
 
 
 def machine_of(has: Mapping[str, float]) -> Node:
-    """Returns a machine of a cluster from the resources that Ray lists for it."""
+    """Return a machine of a cluster from the resources that Ray lists for it."""
     store = has.get("object_store_memory")
     return Node(int(has.get("CPU", 0)), int(has.get("GPU", 0)), None if store is None else int(store))
 

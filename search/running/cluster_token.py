@@ -17,7 +17,7 @@ NO_TOKEN = (
 
 
 def token_source() -> str | None:
-    """Returns the variable or file that holds a token, in Ray's order; None where there is none."""
+    """Return the variable or file that holds a token, in Ray's order; None where there is none."""
     if os.environ.get(TOKEN):
         return TOKEN
     file = Path(os.environ.get(TOKEN_PATH) or DEFAULT_FILE).expanduser()
@@ -25,7 +25,7 @@ def token_source() -> str | None:
 
 
 def token_to_send() -> str | None:
-    """Returns the token that Ray sends; None where it sends none."""
+    """Return the token that Ray sends; None where it sends none."""
     source = token_source()
     if source is None or os.environ.get(MODE) != "token":
         return None
@@ -74,7 +74,7 @@ def accepts(head: str, token: str | None) -> bool | None:
 
 
 def why_refused() -> str:
-    """Returns in one line why a cluster refuses the token, and what to do."""
+    """Return in one line why a cluster refuses the token, and what to do."""
     source = token_source()
     if source is None:
         return NO_TOKEN

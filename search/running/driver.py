@@ -176,7 +176,7 @@ def sync(folder: Path) -> bool:
 
 
 def _home_to_write(folder: Path) -> Home:
-    """Returns the home of the search in a folder. Raises UserError for a copy of one that is in a store."""
+    """Return the home of the search in a folder. Raises UserError for a copy of one that is in a store."""
     home = Home.of(read_search(folder))
     if home.store is not None and home.folder != folder:
         raise UserError(
@@ -186,14 +186,14 @@ def _home_to_write(folder: Path) -> Home:
 
 
 def resolved_study(study: Study) -> Study:
-    """Returns the study with a name, absolute paths and tracking URI, so that it means the same anywhere."""
+    """Return the study with a name, absolute paths and tracking URI, so that it means the same anywhere."""
     named = with_teacher(study).resolved(study.name or default_name(study))
     uri = resolve_tracking_uri(study.tracking.uri, named.storage, os.environ)
     return named.model_copy(update={"tracking": named.tracking.model_copy(update={"uri": uri})})
 
 
 def make_ledger(prepared: Prepared, journal: Journal) -> Ledger:
-    """Returns the search's memory, rebuilt from what the journal holds."""
+    """Return the search's memory, rebuilt from what the journal holds."""
     study = prepared.study
     return Ledger(
         journal,
@@ -217,14 +217,14 @@ def make_ledger(prepared: Prepared, journal: Journal) -> Ledger:
 
 
 def _hardware(address: str | None) -> contextlib.AbstractContextManager[Hardware]:
-    """Gives the block what the search may use: this machine, or the cluster at `address`, which is joined."""
+    """Give the block what the search may use: this machine, or the cluster at `address`, which is joined."""
     return contextlib.nullcontext(local_hardware()) if address is None else joined(address)
 
 
 def _asked(
     study: Study, home: Home, hardware: Hardware, code: Code, facts: Facts | None = None
 ) -> contextlib.AbstractContextManager[Machines | None]:
-    """Gives the block the machines of the cluster, which are asked what they are like; None on this machine
+    """Give the block the machines of the cluster, which are asked what they are like; None on this machine
     alone. With `facts` a trial gets what the search has decided."""
     if not hardware.cluster:
         return contextlib.nullcontext(None)
@@ -299,7 +299,7 @@ def _drive(
     extended_to: int | None = None,
     machines: Machines | None = None,
 ) -> Closing:
-    """Does everything from the first event of this driver to its last, which comes at the deadline at latest.
+    """Do everything from the first event of this driver to its last, which comes at the deadline at latest.
 
     Trials that are `audited` are trained to their end, and nothing else. `extended_to` is the budget's trials
     from now on.
@@ -358,7 +358,7 @@ def _train(
     view: report.LiveView,
     in_store: InStore | None,
 ) -> None:
-    """Trains all trials, or as many as can be before the switch says stop; a fault of Ray's switches it."""
+    """Train all trials, or as many as can be before the switch says stop; a fault of Ray's switches it."""
     is_stored = in_store.has_stored if in_store is not None else None
     if machines is None:
         room: Room = FixedRoom(prepared.concurrent, hardware.fits(prepared.per_trial))
@@ -401,7 +401,7 @@ def _first_epoch_awaited(view: report.LiveView) -> Iterator[Callable[[], None]]:
 
 
 def _close(prepared: Prepared, ledger: Ledger, switch: StopSwitch, following: Following) -> State:
-    """Writes what a search leaves, and its last event, as far as the disk allows; returns its state."""
+    """Write what a search leaves, and its last event, as far as the disk allows; return its state."""
     folder = prepared.home.folder
     state, reason = how_it_ended(ledger, switch, prepared)
     drop_all_checkpoints(ledger, prepared, switch)
@@ -417,14 +417,14 @@ def _close(prepared: Prepared, ledger: Ledger, switch: StopSwitch, following: Fo
 
 
 def _closing(state: State, switch: StopSwitch) -> Closing:
-    """Returns how this driver ended, from the search's state."""
+    """Return how this driver ended, from the search's state."""
     if switch.fault is not None:
         return "broken off"
     return ENDED_BY.get(switch.signals[0], state) if switch.interrupted and state == "interrupted" else state
 
 
 def _in_store(home: Home, lease: Lease | None) -> InStore | None:
-    """Returns the consumer that copies the search to its store; None where it has no store."""
+    """Return the consumer that copies the search to its store; None where it has no store."""
     return InStore(home.folder, home.store, lease) if home.store is not None and lease is not None else None
 
 
@@ -450,7 +450,7 @@ def _following(followed: Followed, switch: StopSwitch, in_store: InStore | None)
 
 
 def _deadline(study: Study, spent: float) -> float | None:
-    """Returns when the budget of hours is spent, on the monotonic clock; earlier drivers have spent some."""
+    """Return when the budget of hours is spent, on the monotonic clock; earlier drivers have spent some."""
     if study.budget.hours is None:
         return None
     return time.monotonic() + max(0.0, study.budget.hours * 3600.0 - spent)

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 def how_it_ended(ledger: Ledger, switch: StopSwitch, prepared: Prepared) -> tuple[State, str | None]:
-    """Returns how the search ended, and why, once no trial runs any more."""
+    """Return how the search ended, and why, once no trial runs any more."""
     if switch.interrupted or switch.fault is not None:
         return "interrupted", switch.fault or "stopped by a signal"
     reason = None
@@ -44,7 +44,7 @@ def how_it_ended(ledger: Ledger, switch: StopSwitch, prepared: Prepared) -> tupl
 
 
 def why_out_of_time(ledger: Ledger) -> str:
-    """Returns in words what a search lacks whose hours have ended."""
+    """Return in words what a search lacks whose hours have ended."""
     lacks = " before the best trials were trained again as planned" if ledger.lacks_final else ""
     return f"{HOURS_SPENT}{lacks}"
 

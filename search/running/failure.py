@@ -18,7 +18,7 @@ FAILURE = re.compile(r"^Failure # \d+ \(occurred at .*\)\n", re.MULTILINE)
 
 
 def failure(trial: Trial) -> tuple[str, str]:
-    """Returns a crashed trial's error, in one line and in full: the exception, or how its process died.
+    """Return a crashed trial's error, in one line and in full: the exception, or how its process died.
 
     Ray also pickles the error into a file beside this text. That is never read: on a shared machine another
     person may have written it.
@@ -29,7 +29,7 @@ def failure(trial: Trial) -> tuple[str, str]:
 
 
 def _own_text(path: Path) -> str:
-    """Returns the text of a regular file of this user; nothing where there is none."""
+    """Return the text of a regular file of this user; nothing where there is none."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # a FIFO would never be opened
     except OSError:

@@ -61,7 +61,7 @@ logger = logging.getLogger(__name__)
 
 
 def tracker_of(home: Home, study: Study, model: Carried | None = None) -> Tracker:
-    """Returns the consumer that sends the journal of a study's search to MLflow.
+    """Return the consumer that sends the journal of a study's search to MLflow.
 
     `model` builds the network, where it is a person's own.
     """

@@ -14,7 +14,7 @@ from trainable.recipe import Recipe
 
 
 def most_bytes(study: Study, hardware: Hardware) -> int | None:
-    """Returns how large the images may be to be held in memory, with a copy for each fresh split."""
+    """Return how large the images may be to be held in memory, with a copy for each fresh split."""
     fresh = isinstance(study.finalists, Finalists) and study.finalists.splits == "fresh"
     copies = 1 + study.finalists.seeds if isinstance(study.finalists, Finalists) and fresh else 1
     return None if hardware.shared_bytes is None else hardware.shared_bytes // copies
@@ -23,7 +23,7 @@ def most_bytes(study: Study, hardware: Hardware) -> int | None:
 def fresh_splits(
     final: Final, base: Recipe, info: DataInfo, load: Callable[[Recipe], DataSet]
 ) -> dict[int, DataSet]:
-    """Returns the images with training and validation drawn anew for each run of a finalist, by the seed of
+    """Return the images with training and validation drawn anew for each run of a finalist, by the seed of
     the split. Raises UserError where the data have a validation part of their own."""
     if final.finalists is None or final.finalists.splits == "same":
         return {}

@@ -24,7 +24,7 @@ class LogFile(logging.FileHandler):
         return TextIOWrapper(os.fdopen(handle, "ab"), encoding=self.encoding, write_through=True)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # logging's name
-        """Does nothing: the search says itself that the disk is full."""
+        """Do nothing: the search says itself that the disk is full."""
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
@@ -50,7 +50,7 @@ def keeping_stages() -> Iterator[None]:
 
 @contextlib.contextmanager
 def logging_to(file: Path) -> Iterator[None]:
-    """Sends this package's log, and that of stages, to a file for the block, and nowhere else."""
+    """Send this package's log, and that of stages, to a file for the block, and nowhere else."""
     try:
         handler = LogFile(file, encoding="utf-8")
     except OSError as error:

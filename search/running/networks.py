@@ -104,7 +104,7 @@ def check_teacher(
 
 
 def weights_of(space: Space, first: Sequence[FirstTrial] = ()) -> dict[str, str]:
-    """Returns the digest of the file of weights of each network that the space may choose, by its name, and
+    """Return the digest of the file of weights of each network that the space may choose, by its name, and
     of each teacher, that of a first trial too, by `distillation.teacher`, with that of the teacher's recipe;
     published weights have none.
 
@@ -121,13 +121,13 @@ def weights_of(space: Space, first: Sequence[FirstTrial] = ()) -> dict[str, str]
 
 
 def teachers_of(space: Space, first: Sequence[FirstTrial] = ()) -> dict[str, Distillation]:
-    """Returns what names the teacher of the space and those of first trials, by `distillation.teacher`."""
+    """Return what names the teacher of the space and those of first trials, by `distillation.teacher`."""
     recipes = (space.base, *(Recipe.from_tree(each.recipe) for each in first))
     return {each.distillation.teacher: each.distillation for each in recipes if each.distillation is not None}
 
 
 def teachers_here_alone(teachers: Iterable[str], hardware: Hardware) -> list[str]:
-    """Returns those paths of teachers that other machines of a cluster cannot read, unless they share this
+    """Return those paths of teachers that other machines of a cluster cannot read, unless they share this
     user's home folder: trials of searches in object stores, which are copied to this machine."""
     if not hardware.cluster or len(hardware.nodes) < 2:
         return []
@@ -135,7 +135,7 @@ def teachers_here_alone(teachers: Iterable[str], hardware: Hardware) -> list[str
 
 
 def _load_teacher(recipe: Recipe, info: DataInfo, build: BuildModel | None, *, download: bool) -> None:
-    """Loads the teacher of a recipe, if it has one, on this machine's processors. Raises ModelError."""
+    """Load the teacher of a recipe, if it has one, on this machine's processors. Raises ModelError."""
     import torch
 
     from trainable.training import precision
@@ -150,7 +150,7 @@ def _load_teacher(recipe: Recipe, info: DataInfo, build: BuildModel | None, *, d
 
 
 def _models_with_weights(space: Space) -> Iterator[Model]:
-    """Yields the models that the space may choose, if they start from weights: the first trial's first."""
+    """Yield the models that the space may choose, if they start from weights: the first trial's first."""
     base = space.base
     if base.model.weights is None:
         return
@@ -165,7 +165,7 @@ def _models_with_weights(space: Space) -> Iterator[Model]:
 
 
 def _own_models(space: Space) -> Iterator[Model]:
-    """Yields the model of the first trial, and those with one value at an end of its range."""
+    """Yield the model of the first trial, and those with one value at an end of its range."""
     yield space.recipe(space.own).model
     for each in space.dimensions:
         if each.path.startswith("model.") and each.path in space.own:

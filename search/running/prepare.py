@@ -291,7 +291,7 @@ def check_unchanged(path: str, before: DataInfo, now: DataInfo) -> None:
 
 
 def _with_images_here(prepared: Prepared, hardware: Hardware, say: Say) -> Prepared:
-    """Decodes the images into this machine's cache if trials run here: then every fault is named before
+    """Decode the images into this machine's cache if trials run here: then every fault is named before
     they start. In a cluster the first trial on each machine does it."""
     data = replace(prepared.data, crops=prepared.space.may_have(CROP, "resized"))
     data.idle_readers.end()  # those of the probes: the trials have their own
@@ -304,7 +304,7 @@ def _with_images_here(prepared: Prepared, hardware: Hardware, say: Say) -> Prepa
 
 
 def carried_code(code: Code) -> CarriedCode:
-    """Returns the functions as they travel. Raises UserError where one cannot be copied."""
+    """Return the functions as they travel. Raises UserError where one cannot be copied."""
     model = Carried.of(code.model) if code.model is not None else None
     return CarriedCode(model, {name: CarriedMetric.of(name, each) for name, each in code.metrics.items()})
 
@@ -357,7 +357,7 @@ def _check_first(prepared: Prepared, build: BuildModel | None, say: Say, *, down
 def _check_weights(
     search: Search, teachers_named: Iterable[str], weights: Mapping[str, str], say: Say
 ) -> None:
-    """Says which networks begin from other weights than before. Raises UserError for another teacher: it has
+    """Say which networks begin from other weights than before. Raises UserError for another teacher: it has
     a share in the loss, so trials that learnt from two of them cannot be compared."""
     teachers = {
         name: (path, what)
@@ -390,7 +390,7 @@ def _assemble(
     *,
     download: bool = False,
 ) -> Prepared:
-    """Returns what is ready to run, with the space and the rungs that the rules give for these facts."""
+    """Return what is ready to run, with the space and the rungs that the rules give for these facts."""
     learned = learned_space(study, facts, data.info, earlier)
     space = learned.space
     check_trials(study, space, facts)

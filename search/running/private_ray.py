@@ -89,7 +89,7 @@ def _needed() -> list[int]:
 
 
 def death() -> str | None:
-    """Returns in words which of Ray's own processes has died; None while none has."""
+    """Return in words which of Ray's own processes has died; None while none has."""
     import ray
 
     node = ray._private.worker._global_node
@@ -99,7 +99,7 @@ def death() -> str | None:
 
 
 def _start(hardware: Hardware, folder: Path, switch: StopSwitch) -> None:
-    """Starts Ray, again where it was too slow, unless the switch says stop. Raises RayNotStarted."""
+    """Start Ray, again where it was too slow, unless the switch says stop. Raises RayNotStarted."""
     for attempt in range(1, STARTS + 1):
         if switch.stops:
             return
@@ -151,7 +151,7 @@ def driver_settings() -> JobConfig:
 
 
 def _end(folder: Path) -> None:
-    """Ends Ray; where it has died, its processes are killed first, since they answer nobody."""
+    """End Ray; where it has died, its processes are killed first, since they answer nobody."""
     import ray
 
     if not ray.is_initialized() or death() is not None:
@@ -239,7 +239,7 @@ def failing_with_its_processes() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _own_handler() -> Iterator[None]:
-    """Keeps this process's handler of SIGTERM, which Ray replaces by one that raises SystemExit.
+    """Keep this process's handler of SIGTERM, which Ray replaces by one that raises SystemExit.
 
     Raised in a callback of a fork, as Ray's start makes them, that error is lost, and with it the signal.
     """
@@ -266,7 +266,7 @@ def _deaf_to_hangups() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _variables(folder: Path) -> Iterator[None]:
-    """Sets for the block what Ray's processes inherit: a new token, and the folder that marks them."""
+    """Set for the block what Ray's processes inherit: a new token, and the folder that marks them."""
     ours = {
         MODE: "token",
         TOKEN: secrets.token_hex(32),
@@ -298,7 +298,7 @@ def _read_token_again() -> None:
 
 
 def _root() -> Path:
-    """Returns where Ray's folder is made: where temporary files are, or /tmp where that path is too long."""
+    """Return where Ray's folder is made: where temporary files are, or /tmp where that path is too long."""
     asked = [os.environ.get("RAY_TMPDIR"), tempfile.gettempdir()]
     room = LONGEST_FOLDER - len(PREFIX) - len("/12345678/r")
     short = (Path(each) for each in asked if each and Path(each).is_dir() and len(each) <= room)

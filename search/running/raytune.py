@@ -67,7 +67,7 @@ def run_trials(
 
     `room` says how many trials there may be at once, now. A trial starts when `is_stored` says that its
     record is where it must be. `say` is told which GPUs and machines are left out; `machines` are those of a
-    cluster. Returns when all have ended, or soon after the switch says stop; the journal then says what is
+    cluster. Return when all have ended, or soon after the switch says stop; the journal then say what is
     left. Raises RayDied as soon as `died` says in words that Ray has.
     """
 
@@ -113,7 +113,7 @@ def run_trials(
 
 
 def _count_killed_as_dead() -> None:
-    """Lets Tune take a process that Ray killed, when the machine's memory ran out, for one that died.
+    """Let Tune take a process that Ray killed, when the machine's memory ran out, for one that died.
 
     Ray 2.60 reports it by an error that is no RayActorError, and Tune ends the whole search on others. Both
     modules ask `isinstance(error, RayActorError)` and look the name up at each failure.
@@ -123,7 +123,7 @@ def _count_killed_as_dead() -> None:
 
 
 def seat_of(prepared: Prepared) -> Seat:
-    """Returns what every trial of the search works with."""
+    """Return what every trial of the search works with."""
     trial = prepared.per_trial
     return Seat(
         data=Shared.put(prepared.data),
@@ -139,7 +139,7 @@ def seat_of(prepared: Prepared) -> Seat:
 
 
 def placement(trial: PerTrial, without: Collection[str] = ()) -> tune.PlacementGroupFactory:
-    """Returns what a trial reserves: a bundle for each rank, on one machine if one holds them all.
+    """Return what a trial reserves: a bundle for each rank, on one machine if one holds them all.
 
     It reserves nothing on the machines `without`, by Ray's ids.
 
@@ -192,7 +192,7 @@ class LedgerSearcher(Scratch, Searcher):  # type: ignore[misc]  # ray ships no t
         self._again.append(trial)
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
-        """Returns a trial's configuration, FINISHED, or None; after None, Ray asks again soon.
+        """Return a trial's configuration, FINISHED, or None; after None, Ray asks again soon.
 
         Ray asks some ten times a second.
         """
@@ -218,24 +218,24 @@ class LedgerSearcher(Scratch, Searcher):  # type: ignore[misc]  # ray ships no t
 
     @property
     def has_no_room(self) -> bool:
-        """Says whether a parked process is in every place where a trial could train."""
+        """Whether a parked process is in every place where a trial could train."""
         return self._parking.taken > 0 and self._room(self._parking.taken) == 0
 
     def _proposal(self) -> Proposal | None:
         return self._ledger.propose_again(self._again.pop(0)) if self._again else self._ledger.propose()
 
     def on_trial_complete(self, trial_id: str, result: Any = None, error: bool = False) -> None:
-        """Makes room for another trial; the ledger knows already, or learns it from the callback."""
+        """Make room for another trial; the ledger knows already, or learn it from the callback."""
         self._live.discard(trial_id)
 
     def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
-        """Does nothing: the journal is the state."""
+        """Do nothing: the journal is the state."""
 
     def save(self, checkpoint_path: str) -> None:
-        """Does nothing: the journal is the state."""
+        """Do nothing: the journal is the state."""
 
     def restore(self, checkpoint_path: str) -> None:
-        """Does nothing: the journal is the state."""
+        """Do nothing: the journal is the state."""
 
 
 class LedgerScheduler(Scratch, FIFOScheduler):  # type: ignore[misc]
@@ -386,7 +386,7 @@ class LedgerCallback(Scratch, tune.Callback):  # type: ignore[misc]
                 enter(number, what)
 
     def _reason(self, trial: Trial) -> str:
-        """Returns why an attempt failed, in one line; the whole error goes to the search's log."""
+        """Return why an attempt failed, in one line; the whole error goes to the search's log."""
         number = trial.config["trial"]
         reason, whole = failure(trial)
         reason = pop_reason(TrialAssignment.from_config(trial.config).checkpoint_store.folder) or reason

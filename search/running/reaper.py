@@ -26,7 +26,7 @@ PAUSE_SECONDS = 0.1
 
 
 def processes_of(folder: str) -> list[int]:
-    """Returns the processes that were started with the folder's variable, or write a log in the folder."""
+    """Return the processes that were started with the folder's variable, or write a log in the folder."""
     others = (int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid())
     return [pid for pid in others if belongs(pid, folder)]
 

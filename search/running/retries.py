@@ -22,7 +22,7 @@ class Retries:
     _counted: Counter[tuple[int, str]] = field(default_factory=Counter, init=False)
 
     def again(self, trial: int, cause: Cause) -> bool:
-        """Counts a failure, and returns whether the trial is tried again."""
+        """Count a failure, and return whether the trial is tried again."""
         match cause:
             case "crash" | "disk":  # a full disk interrupts the search; what else it does is the trial's
                 return self._count(trial, "crash") <= self.crashes

@@ -25,7 +25,7 @@ class FixedRoom:
     fits: int
 
     def __call__(self, parked: int = 0) -> int:
-        """Returns how many trials there may be while parked processes take so many of the places."""
+        """Return how many trials there may be while parked processes take so many of the places."""
         return max(0, min(self.concurrent, self.fits - parked))
 
 
@@ -44,7 +44,7 @@ class ClusterRoom:
     _looks_from: float = field(default=float("-inf"), init=False)
 
     def __call__(self, parked: int = 0) -> int:
-        """Returns how many trials there may be now: at least 1, unless parked processes fill all machines."""
+        """Return how many trials there may be now: at least 1, unless parked processes fill all machines."""
         if self.clock() >= self._looks_from:
             self._looks_from = self.clock() + LOOK_SECONDS
             self._seen = self.look().fits(self.trial)

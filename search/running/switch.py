@@ -63,7 +63,7 @@ class StopSwitch:
 
     @contextmanager
     def stopped_by_disk(self) -> Iterator[None]:
-        """Ends the search, instead of raising, where the system refuses what the block reads or writes.
+        """End the search, instead of raising, where the system refuses what the block reads or write.
 
         Ray would take an error in its callbacks for one of the trial.
         """

@@ -16,12 +16,12 @@ logger = logging.getLogger(__name__)
 
 
 def checkpoints_of(prepared: Prepared, trial: int, attempts: int = 1) -> CheckpointStore:
-    """Returns a trial's checkpoints, for the driver; Ray's loop does not wait for a store that is down."""
+    """Return a trial's checkpoints, for the driver; Ray's loop does not wait for a store that is down."""
     return CheckpointStore.at(prepared.home.checkpoints(trial), attempts=attempts)
 
 
 def stored_history(prepared: Prepared, trial: int, attempts: int = 1) -> tuple[EpochResult, ...] | None:
-    """Returns the results that a trial's newest checkpoint covers; None where they cannot be read."""
+    """Return the results that a trial's newest checkpoint covers; None where they cannot be read."""
     try:
         return checkpoints_of(prepared, trial, attempts).history()
     except (StoreError, StateError, ValueError) as error:  # ValueError: damaged JSON
@@ -32,7 +32,7 @@ def stored_history(prepared: Prepared, trial: int, attempts: int = 1) -> tuple[E
 def drop_checkpoints(ledger: Ledger, prepared: Prepared, trial: int) -> bool:
     """Remove the checkpoints of a trial that was stopped, diverged or is infeasible; nothing goes on there.
 
-    Returns false where a store is down or a disk refuses it; the checkpoints then use space until the next
+    Return false where a store is down or a disk refuses it; the checkpoints then use space until the next
     try.
     """
     if ledger.ended(trial) in ("stopped", "diverged", "infeasible"):

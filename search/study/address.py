@@ -15,5 +15,5 @@ Address = Annotated[
 
 
 def absolute(address: str) -> str:
-    """Returns the same folder's address, absolute; `~` is a home folder, a URI stays as it is."""
+    """Return the same folder's address, absolute; `~` is a home folder, a URI stays as it is."""
     return address if is_uri(address) else str(without_tilde(address).absolute())

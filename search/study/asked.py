@@ -14,7 +14,7 @@ from trainable.recipe.yamlfile import parse_setting, read_tree
 
 
 def study_from(path: Path | None, values: Mapping[str, Any]) -> Study:
-    """Returns the study in a file, or the default one, with values set by dotted path. Raises StudyError.
+    """Return the study in a file, or the default one, with values set by dotted path. Raises StudyError.
 
     `base.model` may be a name: `resnet_small`, `unet_small`, one of torchvision's, `timm/NAME` or
     `smp/DECODER/ENCODER`; weights may be `none`.
@@ -31,7 +31,7 @@ def study_from(path: Path | None, values: Mapping[str, Any]) -> Study:
 
 
 def study_asked(path: Path | None, flags: Mapping[str, Any], settings: Sequence[str]) -> Study:
-    """Returns the study in a file, or the default one, changed by a command's flags and its `--set` options.
+    """Return the study in a file, or the default one, changed by a command's flags and its `--set` options.
 
     Flags whose value is None change nothing.
     """
@@ -40,12 +40,12 @@ def study_asked(path: Path | None, flags: Mapping[str, Any], settings: Sequence[
 
 
 def settings_of(texts: Sequence[str]) -> dict[str, Any]:
-    """Returns the values of a study that texts of the form `path=value` set, by dotted path."""
+    """Return the values of a study that texts of the form `path=value` set, by dotted path."""
     return dict(parse_setting(text, "base.optimizer.lr=0.1") for text in texts)
 
 
 def model_named(name: str) -> dict[str, str]:
-    """Returns the model section that a name on the command line stands for."""
+    """Return the model section that a name on the command line stands for."""
     if name in ("resnet_small", "unet_small"):
         return {"kind": name}
     if name.startswith("smp/"):
@@ -59,7 +59,7 @@ def model_named(name: str) -> dict[str, str]:
 
 
 def default_name(study: Study) -> str:
-    """Returns the data's name followed by the time, so that searches of one storage have different names."""
+    """Return the data's name followed by the time, so that searches of one storage have different names."""
     stem = Path(study.data.name or name_in(study.data.path)).stem or "search"
     clean = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in stem).strip("-")
     return f"{clean or 'search'}-{datetime.now():%Y%m%d-%H%M%S}"

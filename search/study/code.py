@@ -61,7 +61,7 @@ def check_code(study: Study, code: Code, advice: str = "") -> None:
 
 
 def study_with_code(study: Study | Written | str | Path, code: Code, ranges: Ranges) -> Study:
-    """Returns the study that a person's functions and ranges belong to, as plain data without code.
+    """Return the study that a person's functions and ranges belong to, as plain data without code.
 
     The functions' names are labels in it. The first trial has the value in `base` of each argument that
     varies, else the default of the function's parameter, else the likeliest value of the range. Raises
@@ -89,7 +89,7 @@ def _check_functions(code: Code) -> None:
 
 
 def _with_objective(tree: dict[str, Any], code: Code) -> dict[str, Any]:
-    """Returns a study's tree in which an objective that is one of the functions says so, with its mode.
+    """Return a study's tree in which an objective that is one of the functions says so, with its mode.
     Raises StudyError for a name that is neither one of them nor one of ours."""
     objective = tree.get("objective")
     if not isinstance(objective, Mapping) or not code.metrics:
@@ -123,7 +123,7 @@ def _overrides(tree: Written) -> dict[str, Any]:
 
 
 def _with_ranges(tree: dict[str, Any], ranges: Ranges) -> dict[str, Any]:
-    """Returns a study's tree with more overrides; the study's own schema checks them."""
+    """Return a study's tree with more overrides; the study's own schema checks them."""
     if not ranges:
         return tree
     written, faults = _overrides(tree), []
@@ -147,7 +147,7 @@ def _with_data(section: Any, code: Code) -> dict[str, Any]:
 
 
 def _with_model(base: dict[str, Any], overrides: Written, build: BuildModel) -> dict[str, Any]:
-    """Returns the pinned values of a study for a network of a person's own."""
+    """Return the pinned values of a study for a network of a person's own."""
     from trainable.models.own import check_takes, name_of
 
     if (kind := base.get("model.kind", "own")) != "own":
@@ -178,7 +178,7 @@ def _check_path(path: str) -> None:
 
 
 def _first_value(path: str, written: Any, build: BuildModel) -> Value:
-    """Returns the value of an argument in the first trial. Raises SpaceError for what is no range."""
+    """Return the value of an argument in the first trial. Raises SpaceError for what is no range."""
     from trainable.models.own import default_of
 
     try:

@@ -30,18 +30,18 @@ class Constraints(Spec):
         return {name: limit.max for name, limit in self if limit is not None}
 
     def __str__(self) -> str:
-        """Returns the limits in words, such as `latency_ms at most 20`; empty without any."""
+        """Return the limits in words, such as `latency_ms at most 20`; empty without any."""
         return ", ".join(f"{name} at most {shown_cost(most)}" for name, most in self.limits.items())
 
     def excesses(self, cost: NetworkCost) -> dict[str, float]:
-        """Returns for each limit by what share of it a cost is above it; 0 or less where it is met.
+        """Return for each limit by what share of it a cost is above it; 0 or less where it is met.
 
         Shares can be added: 5 ms above 20 ms count as much as a quarter more parameters than are allowed.
         """
         return {name: getattr(cost, name) / most - 1.0 for name, most in self.limits.items()}
 
     def broken(self, cost: NetworkCost) -> str | None:
-        """Returns in words which limits a cost is above, and by how much; None where it meets them all."""
+        """Return in words which limits a cost is above, and by how much; None where it meets them all."""
         words = (
             f"{name} {shown_cost(getattr(cost, name))} is {_percent(share)} above "
             f"{shown_cost(self.limits[name])}"
@@ -55,12 +55,12 @@ NO_CONSTRAINTS = Constraints()
 
 
 def above_limits(excesses: Mapping[str, float]) -> float:
-    """Returns the sum of the shares that are above limits, as Optuna ranks trials; 0 where all are met."""
+    """Return the sum of the shares that are above limits, as Optuna ranks trials; 0 where all are met."""
     return sum(max(0.0, share) for share in excesses.values())
 
 
 def shown_cost(value: float) -> str:
-    """Returns a cost for people: whole numbers in full from a thousand on, three digits below."""
+    """Return a cost for people: whole numbers in full from a thousand on, three digits below."""
     return f"{value:,.0f}" if value >= 1000.0 else f"{value:.3g}"
 
 

@@ -46,7 +46,7 @@ class FirstTrial(First):
 
 
 def first_entry(written: Any) -> Any:
-    """Returns what a person wrote as a first trial: a recipe's file, or values by dotted path. Raises
+    """Return what a person wrote as a first trial: a recipe's file, or values by dotted path. Raises
     ValueError for anything else."""
     match written:
         case str() if written:

@@ -46,7 +46,7 @@ OF_THE_DATA = ("task.masks.", "task.overlap")
 def first_trials(
     study: Study, space: Space, info: DataInfo, teacher: Callable[[str], str] = absolute
 ) -> tuple[FirstTrial, ...]:
-    """Returns the first trials of a study, in its order, which come after the documented recipe.
+    """Return the first trials of a study, in its order, which come after the documented recipe.
 
     An entry is a recipe's file, or values by dotted path on top of the documented recipe; where these switch
     a kind, the fields of the new kind have the values that the space believes in. Files are read. `teacher`
@@ -102,7 +102,7 @@ def _first_trial(
 
 
 def _read(entry: str) -> Recipe:
-    """Returns the recipe in a file. Raises UserError (RecipeError) where there is none."""
+    """Return the recipe in a file. Raises UserError (RecipeError) where there is none."""
     if is_uri(entry):
         raise UserError(f"{entry}: expected a file, got a URI; `tunebook export SEARCH -o FILE` writes one")
     tree = read_tree(without_tilde(entry))
@@ -113,7 +113,7 @@ def _read(entry: str) -> Recipe:
 
 
 def _of_search(written: Recipe, space: Space) -> Recipe:
-    """Returns the recipe of a file with the search's data and masks, and with its values of `OF_THE_SEARCH`,
+    """Return the recipe of a file with the search's data and masks, and with its values of `OF_THE_SEARCH`,
     except for those that it varies. Raises StudyError for a recipe of another task."""
     if written.task.kind != space.base.task.kind:
         message = f"expected {space.base.task.kind}, which the search learns, got {written.task.kind}"
@@ -126,13 +126,13 @@ def _of_search(written: Recipe, space: Space) -> Recipe:
 
 
 def _same_for_all(space: Space) -> list[str]:
-    """Returns those fields of `OF_THE_SEARCH` that a search does not vary: its trials share them."""
+    """Return those fields of `OF_THE_SEARCH` that a search does not vary: its trials share them."""
     varied = {each.path for each in space.dimensions}
     return [path for path in OF_THE_SEARCH if path not in varied]
 
 
 def _changed(space: Space, entry: Mapping[str, Any]) -> Recipe:
-    """Returns the documented recipe with other values."""
+    """Return the documented recipe with other values."""
     written = list(leaves(entry))
     faults = list(_misplaced([path for path, _ in written], space))
     values = dict(written)
@@ -155,7 +155,7 @@ def _changed(space: Space, entry: Mapping[str, Any]) -> Recipe:
 
 
 def _with_absolute_paths(recipe: Recipe, teacher: Callable[[str], str]) -> Recipe:
-    """Returns the recipe with the weights and the folder of its network, and with its teacher, as they are
+    """Return the recipe with the weights and the folder of its network, and with its teacher, as they are
     found from here: trials train elsewhere."""
     written, found = dict(recipe.leaves()), {}
     weights, name = written.get(WEIGHTS), written.get(MODEL_NAME)
@@ -182,7 +182,7 @@ def _misplaced(paths: list[str], space: Space) -> Iterator[Fault]:
 
 
 def _varied(space: Space, recipe: Recipe) -> dict[str, Value]:
-    """Returns a recipe's values of what the space varies.
+    """Return a recipe's values of what the space varies.
 
     Raises StudyError where the recipe lacks such a value, or has one that does not say which dimensions there
     are, or what is believed of them.
@@ -209,7 +209,7 @@ def _varied(space: Space, recipe: Recipe) -> dict[str, Value]:
 
 
 def _is_placed(space: Space, dimension: Dimension, value: object) -> bool:
-    """Returns whether a recipe may have the value in place of a drawn one: another number than the space has
+    """Return whether a recipe may have the value in place of a drawn one: another number than the space has
     may stand where nothing else depends on it, such as a decay of averages that follows the length."""
     if value in dimension.domain:
         return True
@@ -224,7 +224,7 @@ def _no_option(dimension: Dimension, found: object) -> Fault:
 
 
 def _outside(space: Space, values: Mapping[str, Value], recipe: Recipe) -> tuple[str, ...]:
-    """Returns the fields by which a recipe is no point of the space, in the recipe's order."""
+    """Return the fields by which a recipe is no point of the space, in the recipe's order."""
     nearest, written = dict(space.recipe(values).leaves()), dict(recipe.leaves())
     dimensions = {each.name: each for each in space.dimensions}
     drawn = [(dimensions[name], value) for name, value in space.named(values).items()]

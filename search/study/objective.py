@@ -78,13 +78,13 @@ class Objective(Spec):
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """Returns what is said beside the metric's name for the metric itself."""
+        """What is said beside the metric's name for the metric itself."""
         named = ("precision", "costs", "classes", "bins")
         return {name: value for name in named if (value := getattr(self, name)) is not None}
 
     @property
     def spec(self) -> Kind | None:
-        """Returns what a recipe measures for this objective; None where every run does, or a function."""
+        """What a recipe measures for this objective; None where every run does, or a function."""
         kind = self.metric.removeprefix(PREFIX)
         return _ADAPTER.validate_python({"kind": kind, **self.parameters}) if kind in MODES else None
 
@@ -94,19 +94,19 @@ class Objective(Spec):
 
     @property
     def counts_classes_alike(self) -> bool:
-        """Says whether a small class is as much of the score as a large one."""
+        """Whether a small class is as much of the score as a large one."""
         return self.metric in CLASSES_ALIKE
 
 
 def _fields_of(kind: str) -> dict[str, bool]:
-    """Returns the fields of a kind of metric, and whether each must be given."""
+    """Return the fields of a kind of metric, and whether each must be given."""
     (spec,) = (each for each in KINDS if each.model_fields["kind"].default == kind)
     fields = spec.model_fields
     return {name: fields[name].is_required() for name in fields if name != "kind"}
 
 
 def with_objective(recipe: Recipe, objective: Objective) -> Recipe:
-    """Returns the recipe, which measures the objective too.
+    """Return the recipe, which measures the objective too.
 
     Raises RecipeError where it measures the same kind with other parameters.
     """
@@ -121,7 +121,7 @@ def with_objective(recipe: Recipe, objective: Objective) -> Recipe:
 
 
 def class_faults(objective: Objective, recipe: Recipe, classes: Sequence[str]) -> Iterator[Fault]:
-    """Yields what the objective, or what the recipe measures, asks of other classes than these."""
+    """Yield what the objective, or what the recipe measures, asks of other classes than these."""
     if objective.metric == "val_top5_accuracy" and len(classes) <= 10:
         message = f"val_top5_accuracy needs more than ten classes, these data have {len(classes)}"
         yield Fault("objective.metric", message)
@@ -130,7 +130,7 @@ def class_faults(objective: Objective, recipe: Recipe, classes: Sequence[str]) -
 
 
 def function_faults(objective: Objective, functions: Collection[str] = ()) -> Iterator[Fault]:
-    """Yields a fault where the objective is a function of the caller's that is not among those given."""
+    """Yield a fault where the objective is a function of the caller's that is not among those given."""
     if objective.own and objective.metric.removeprefix(PREFIX) not in functions:
         given = ", ".join(functions) or "none"
         message = (

@@ -23,13 +23,13 @@ from trainable.recipe.optimizers import Timm
 
 
 def space_name(study: Study, facts: Facts) -> str:
-    """Returns the name of the study's space: if it names none, `finetune` where the rule of the start gives
+    """Return the name of the study's space: if it names none, `finetune` where the rule of the start gives
     the network, and else `document`."""
     return study.space.name or ("finetune" if network(facts) else "document")
 
 
 def build_space(study: Study, facts: Facts, info: DataInfo) -> Space:
-    """Returns the space around the study's base recipe.
+    """Return the space around the study's base recipe.
 
     Pinned values come first, then the values that the heuristics fix, then the ranges.
     """
@@ -51,7 +51,7 @@ def build_space(study: Study, facts: Facts, info: DataInfo) -> Space:
 
 
 def size_faults(constraints: Constraints, space: Space, facts: Facts) -> Iterator[Fault]:
-    """Yields a fault where each network that a trial can have has more parameters than are allowed."""
+    """Yield a fault where each network that a trial can have has more parameters than are allowed."""
     limit, varying = constraints.parameters, network_fields(each.path for each in space.dimensions)
     counted = {each.name: each.parameters for each in facts.networks if varying == {"name"}}
     if not varying:
@@ -111,7 +111,7 @@ def _check_timm_optimizers(study: Study, space: Space) -> None:
 
 
 def far_rates(study: Study, space: Space, facts: Facts) -> str | None:
-    """Returns a warning where a written range of rates lies wholly outside a sweep's band, or else None."""
+    """Return a warning where a written range of rates lies wholly outside a sweep's band, or else None."""
     if facts.lr_band is None:
         return None
     low, high = facts.lr_band
@@ -128,7 +128,7 @@ def far_rates(study: Study, space: Space, facts: Facts) -> str | None:
 
 
 def recipe_faults(recipe: Recipe, study: Study, info: DataInfo) -> Iterator[Fault]:
-    """Yields what of a whole recipe would fail in a trial of this study, by the recipe's paths."""
+    """Yield what of a whole recipe would fail in a trial of this study, by the recipe's paths."""
     from trainable.ranks import ALONE  # these take seconds to import, with torch
     from trainable.training.preflight import check_recipe
     from trainable.training.timm_optimizers import check_timm_optimizer
@@ -149,7 +149,7 @@ def recipe_faults(recipe: Recipe, study: Study, info: DataInfo) -> Iterator[Faul
 
 
 def _flip_faults(space: Space, facts: Facts) -> Iterator[Fault]:
-    """Yields a fault where mirror images are averaged although labels do not stay true in the mirror."""
+    """Yield a fault where mirror images are averaged although labels do not stay true in the mirror."""
     if "horizontal" in facts.flips:
         return
     allowed = ", ".join(facts.flips) or "none"

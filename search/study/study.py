@@ -231,7 +231,7 @@ class Study(Spec):
 
     @classmethod
     def from_tree(cls, tree: Mapping[str, Any], where: str = "") -> Study:
-        """Returns the study that a mapping describes. Raises StudyError with every fault at once."""
+        """Return the study that a mapping describes. Raises StudyError with every fault at once."""
         misplaced = RECIPE_SECTIONS & set(tree)
         if len(misplaced) >= LEAST_SECTIONS_OF_A_RECIPE:
             raise UserError(
@@ -268,7 +268,7 @@ class Study(Spec):
         return {path: value for path, value in written.items() if (path, value) != ("loop.compile", "auto")}
 
     def base_recipe(self) -> Recipe:
-        """Returns the default recipe with this study's data, length and pinned values, which measures the
+        """Return the default recipe with this study's data, length and pinned values, which measures the
         objective. Raises RecipeError."""
         paths = [path for path, _ in leaves(self.base)]
         if twice := sorted({path for path in paths if paths.count(path) > 1}):
@@ -283,13 +283,13 @@ class Study(Spec):
         return with_objective(pinned, self.objective)
 
     def with_rules(self, recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
-        """Returns the recipe with the values that rules give. What is pinned of the model stays: a recipe of
+        """Return the recipe with the values that rules give. What is pinned of the model stays: a recipe of
         another network would lose it."""
         pinned = {path: value for path, value in self.pinned.items() if path.startswith("model.")}
         return recipe.with_values({**values, **pinned})
 
     def _first_name(self) -> dict[str, Any]:
-        """Returns the first model that `space.overrides` chooses between, where `base` names none: data are
+        """Return the first model that `space.overrides` chooses between, where `base` names none: data are
         loaded for it."""
         names = self.networks
         return {MODEL_NAME: names[0]} if names and MODEL_NAME not in dict(leaves(self.base)) else {}
@@ -303,7 +303,7 @@ class Study(Spec):
         return tuple(options) if known and isinstance(options, list) else ()
 
     def with_values(self, values: Mapping[str, Any], where: str = "") -> Study:
-        """Returns a copy with values set by dotted path.
+        """Return a copy with values set by dotted path.
 
         For example `{"budget.trials": 32, "base.optimizer.lr": 0.2}`.
         """
@@ -311,13 +311,13 @@ class Study(Spec):
         return Study.from_tree(study_tree_with(tree, values), where)
 
     def with_trials(self, trials: int | None) -> Study:
-        """Returns a copy whose budget has so many trials; for None, the study itself."""
+        """Return a copy whose budget has so many trials; for None, the study itself."""
         if trials is None:
             return self
         return self.model_copy(update={"budget": self.budget.model_copy(update={"trials": trials})})
 
     def resolved(self, name: str) -> Study:
-        """Returns a copy whose paths are absolute, so that it means the same from any folder.
+        """Return a copy whose paths are absolute, so that it means the same from any folder.
 
         Raises StudyError where the initial weights are neither a file nor a folder.
         """
@@ -371,7 +371,7 @@ def _contradictions(study: Study) -> Iterator[Fault]:
 
 
 def _explained(fault: Fault, misplaced: Set[str]) -> Fault:
-    """Returns a fault of the schema; where a key belongs in another section, the message says so instead."""
+    """Return a fault of the schema; where a key belongs in another section, the message says so instead."""
     path, _ = fault
     if path in misplaced:
         return Fault(path, f"is a section of the recipe: write it under base, as base.{path}")
@@ -386,12 +386,12 @@ RECIPE_SECTIONS = set(Recipe.model_fields) - set(Study.model_fields)
 
 
 def read_study(path: Path) -> Study:
-    """Returns the study in a YAML file. Raises UserError or StudyError."""
+    """Return the study in a YAML file. Raises UserError or StudyError."""
     return Study.from_tree(read_tree(path), where=str(path))
 
 
 def study_tree_with(tree: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a copy of a study's tree with values set by dotted path; the schema checks new keys later."""
+    """Return a copy of a study's tree with values set by dotted path; the schema checks new keys later."""
     copy = dict(tree)
     for path, value in values.items():
         names = _split(path)
@@ -406,7 +406,7 @@ def study_tree_with(tree: Mapping[str, Any], values: Mapping[str, Any]) -> dict[
 
 
 def _split(path: str) -> list[str]:
-    """Splits a path into names; below `space.overrides` and `base` a dotted path stays one name."""
+    """Split a path into names; below `space.overrides` and `base` a dotted path stays one name."""
     for head in ("space.overrides.", "base."):
         if path.startswith(head):
             return [*head.rstrip(".").split("."), path.removeprefix(head)]
@@ -414,7 +414,7 @@ def _split(path: str) -> list[str]:
 
 
 def weights_path(text: str) -> Path:
-    """Returns the absolute path of a person's weights. Raises StudyError where there is nothing."""
+    """Return the absolute path of a person's weights. Raises StudyError where there is nothing."""
     path = without_tilde(text).absolute()
     if path.exists():
         return path

@@ -39,12 +39,12 @@ class Stratum(NamedTuple):
 
 
 def whole_of(strata: Sequence[Stratum]) -> Curves:
-    """Returns the curves of all strata, each as often as it stands for trials."""
+    """Return the curves of all strata, each as often as it stands for trials."""
     return np.concatenate([np.repeat(each.curves, each.copies, axis=0) for each in strata])
 
 
 def picks_of(strata: Sequence[Stratum], random: np.random.Generator, resamples: int) -> NDArray[np.int64]:
-    """Returns the numbers of curves that each resample draws, [resamples, trials]; strata are numbered on.
+    """Return the numbers of curves that each resample draws, [resamples, trials]; strata are numbered on.
 
     It draws from each stratum as many curves as it has, and takes each as often as it stands for trials:
     copies of one curve are not independent (Davison and Hinkley 1997, Bootstrap Methods and their
@@ -61,7 +61,7 @@ def picks_of(strata: Sequence[Stratum], random: np.random.Generator, resamples: 
 
 
 def spearman(early: Curves, last: Curves) -> Curves:
-    """Returns Spearman's correlation over the last axis, [...] of [..., trials]; nan for equal scores."""
+    """Return Spearman's correlation over the last axis, [...] of [..., trials]; nan for equal scores."""
     from scipy.stats import rankdata
 
     ranks = [rankdata(each, axis=-1) - (each.shape[-1] + 1) / 2 for each in (early, last)]
@@ -72,7 +72,7 @@ def spearman(early: Curves, last: Curves) -> Curves:
 
 
 def chance_of_better(strata: Sequence[Stratum], unknown: Mapping[int, Curves], rungs: Sequence[int]) -> float:
-    """Returns the chance that one of the stopped trials that were not trained on would have ended better than
+    """Return the chance that one of the stopped trials that were not trained on would have ended better than
     every finished one, given that none of those that were trained on has.
 
     `strata` are the finished trials, then the audited ones of each rung; `unknown` has the scores at its rung
@@ -98,7 +98,7 @@ def chance_of_better(strata: Sequence[Stratum], unknown: Mapping[int, Curves], r
 
 
 def _correlations(strata: Sequence[Stratum], rungs: set[int]) -> Iterator[dict[int, float]]:
-    """Yields resampled correlations of normal scores at each rung with the final ones.
+    """Yield resampled correlations of normal scores at each rung with the final ones.
 
     Spearman's becomes Pearson's as for normal scores (Pearson 1907), drawn towards 0 as if there were one
     more curve that said nothing: two or three curves may be in order by luck in every resample.
@@ -115,7 +115,7 @@ def _correlations(strata: Sequence[Stratum], rungs: set[int]) -> Iterator[dict[i
 
 
 def _normal_scores(population: Curves, scores: Curves) -> Curves:
-    """Returns the normal scores of the places that `scores` have in a population; of equals the middle."""
+    """Return the normal scores of the places that `scores` have in a population; of equals the middle."""
     from scipy.special import ndtri
 
     ordered = np.sort(population)
@@ -126,7 +126,7 @@ def _normal_scores(population: Curves, scores: Curves) -> Curves:
 
 
 def _below(ranks: Curves, correlation: float) -> Curves:
-    """Returns the logarithm of the chance that all of these trials end below each point of the grid."""
+    """Return the logarithm of the chance that all of these trials end below each point of the grid."""
     from scipy.special import log_ndtr
 
     correlation = min(HIGHEST, max(-HIGHEST, correlation))
@@ -136,7 +136,7 @@ def _below(ranks: Curves, correlation: float) -> Curves:
 
 
 def _between(logs: Curves | int) -> Curves | float:
-    """Returns the chance between the points of the grid, from its logarithm at them; 1 of no trial."""
+    """Return the chance between the points of the grid, from its logarithm at them; 1 of no trial."""
     if isinstance(logs, int):
         return 1.0
     chances = np.exp(logs)

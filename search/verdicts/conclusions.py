@@ -24,7 +24,7 @@ class Conclusion(NamedTuple):
 
 
 def conclusion(summary: Summary, final: str = "") -> Conclusion:
-    """Returns the best trial, the budget spent and saved, and the verdicts as Markdown and as a table.
+    """Return the best trial, the budget spent and saved, and the verdicts as Markdown and as a table.
 
     `final` says in a sentence what the best trials came to that were trained again.
     """

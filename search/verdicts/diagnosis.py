@@ -8,7 +8,7 @@ from trainable.data import DataInfo
 
 
 def diagnosis_of(trial: Trial, info: DataInfo) -> Diagnosis | None:
-    """Returns what a trial's curves say; None before its first epoch."""
+    """Return what a trial's curves say; None before its first epoch."""
     if not trial.history:
         return None
     return diagnose(

@@ -57,13 +57,13 @@ class Estimate:
         return float(2.0 * stdtr(self.freedom, -abs(self.slope) / self.error))
 
     def interval(self, risk: float) -> tuple[float, float]:
-        """Returns both ends of the interval that misses the true slope with a probability of `risk`."""
+        """Return both ends of the interval that misses the true slope with a probability of `risk`."""
         reach = float(stdtrit(self.freedom, 1.0 - risk / 2.0)) * self.error
         return self.slope - reach, self.slope + reach
 
 
 def column(agreement: Numbers, position: Numbers, *, options: bool) -> Column:
-    """Returns the column of a dimension, from its values' agreement and position, nan where absent.
+    """Return the column of a dimension, from its values' agreement and position, nan where absent.
 
     With `options` each position is an option with an effect of its own; otherwise positions lie along a
     range.
@@ -76,7 +76,7 @@ def column(agreement: Numbers, position: Numbers, *, options: bool) -> Column:
 
 
 def estimate(standings: Numbers, order: Numbers, column: Column, others: Sequence[Column]) -> Estimate:
-    """Returns the gain from agreement with one rule, all that `others` may do being equal.
+    """Return the gain from agreement with one rule, all that `others` may do being equal.
 
     `order` is when each trial was drawn: samplers move on while they learn, and a trend over the search is no
     rule's merit. Raises ValueError where all trials agree alike.
@@ -92,7 +92,7 @@ def estimate(standings: Numbers, order: Numbers, column: Column, others: Sequenc
 
 
 def risk_for(chances: Sequence[float], share: float) -> float:
-    """Returns the risk for each test, so that on average at most a `share` of the effects found is false.
+    """Return the risk for each test, so that on average at most a `share` of the effects found is false.
 
     It follows Benjamini and Hochberg (1995, J. Royal Statistical Society B 57); intervals that miss with this
     risk are theirs for chosen effects (Benjamini and Yekutieli, 2005, J. American Statistical Association
@@ -106,7 +106,7 @@ def risk_for(chances: Sequence[float], share: float) -> float:
 def _fit(
     standings: Numbers, squares: Numbers, products: Numbers, fixed: int, ratio: float
 ) -> tuple[float, Estimate]:
-    """Returns minus twice a ratio's restricted log-likelihood, and its estimate of the last fixed effect.
+    """Return minus twice a ratio's restricted log-likelihood, and its estimate of the last fixed effect.
 
     `squares` and `products` are the design's with itself and with the standings; its first columns are the
     `fixed` effects.
@@ -124,7 +124,7 @@ def _fit(
 
 
 def _averaged(estimates: Sequence[Estimate], misfits: Numbers) -> Estimate:
-    """Returns the mean, weighted by likelihood; its error is that of the mixture."""
+    """Return the mean, weighted by likelihood; its error is that of the mixture."""
     weights = np.exp((misfits.min() - misfits) / 2.0)
     weights /= weights.sum()
     slopes, errors, freedoms = (
@@ -136,13 +136,13 @@ def _averaged(estimates: Sequence[Estimate], misfits: Numbers) -> Estimate:
 
 
 def _centred(values: Numbers) -> Numbers:
-    """Returns the values around their mean, 0 where one is absent."""
+    """Return the values around their mean, 0 where one is absent."""
     there = ~np.isnan(values)
     return np.where(there, values - values[there].mean(), 0.0) if there.any() else np.zeros(len(values))
 
 
 def _standard(values: Numbers) -> Numbers:
-    """Returns the centred values with a standard deviation of 1 over all trials, unless all are alike."""
+    """Return the centred values with a standard deviation of 1 over all trials, unless all are alike."""
     centred = _centred(values)
     spread = centred.std()
     return centred / spread if spread > 1e-9 else np.zeros(len(values))

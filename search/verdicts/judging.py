@@ -94,20 +94,20 @@ class RuleAgreement:
         return self._untestable(count) if self.tied else count
 
     def _untestable(self, count: str) -> str:
-        """Returns why the rule cannot be tested: no value departs from options of nearly one weight."""
+        """Return why the rule cannot be tested: no value departs from options of nearly one weight."""
         if self.dimension.domain.extremes() == self.tied:
             return "prefers none of its options"
         return f"prefers none of {listed(map(shown, self.tied))}; {count}"
 
     def verdict(self, word: Word, why: str | None = None) -> Verdict:
-        """Returns the record of a verdict without an effect."""
+        """Return the record of a verdict without an effect."""
         says = describe(self.dimension.domain, self.example)
         sides = len(self.follow), len(self.depart)
         return Verdict(self.dimension.name, word, says, self.dimension.source, *sides, why=why)
 
 
 def agreement(domain: Domain, prior: Prior, value: Value) -> float:
-    """Returns a value's density over the sum of it and the mean density of the prior's own draws: 0 to 1.
+    """Return a value's density over the sum of it and the mean density of the prior's own draws: 0 to 1.
 
     A normal's draws agree by half or more within 0.83 standard deviations; nearly six in ten do. The density
     itself is not bounded above, nor its logarithm below: one far trial would decide everything.
@@ -117,7 +117,7 @@ def agreement(domain: Domain, prior: Prior, value: Value) -> float:
 
 
 def departs(domain: Domain, prior: Prior, value: Value) -> bool:
-    """Says whether a value is clearly less likely than what a rule believes.
+    """Say whether a value is clearly less likely than what a rule believes.
 
     A number departs where it is less likely than the rule's own draws are on average. An option departs where
     its weight is below `CLEARLY_LESS` of the likeliest's: a rule that believes two options alike is followed
@@ -137,20 +137,20 @@ def departs(domain: Domain, prior: Prior, value: Value) -> bool:
 
 @lru_cache(maxsize=4096)  # trials share most priors
 def _usual(domain: Domain, prior: Prior) -> float:
-    """Returns the mean density of a prior's draws."""
+    """Return the mean density of a prior's draws."""
     quantiles = ((number + 0.5) / QUANTILES for number in range(QUANTILES))
     return fmean(density(domain, prior, quantile_value(domain, prior, each)) for each in quantiles)
 
 
 def verdicts_of(summary: Summary, space: Space) -> Verdicts:
-    """Returns the verdicts on every rule that gave the space a prior or a value."""
+    """Return the verdicts on every rule that gave the space a prior or a value."""
     values = scalars_of(space.base)
     ruled = space.values_by_rule(values).items()
     return judge(space, summary, {path: rule for path, rule in ruled if values[path] == rule.value})
 
 
 def judge(space: Space, summary: Summary, fixed: Mapping[str, RuleValue] | None = None) -> Verdicts:
-    """Returns the verdicts on the rules of a space, and on the values that rules `fixed`, by path.
+    """Return the verdicts on the rules of a space, and on the values that rules `fixed`, by path.
 
     The documented recipe follows every rule at once, so it cannot tell one rule from another: others are
     compared with it, and no more. The same holds for trials that are no point of the space.
@@ -170,7 +170,7 @@ def judge(space: Space, summary: Summary, fixed: Mapping[str, RuleValue] | None 
 def _tested_rules(
     beliefs: Sequence[RuleAgreement], standing: Sequence[float], order: Sequence[int]
 ) -> tuple[list[Verdict], float | None]:
-    """Returns a verdict on each rule, and the confidence of their intervals."""
+    """Return a verdict on each rule, and the confidence of their intervals."""
     rules = [each for each in beliefs if each.is_rule]
     tested = [each for each in rules if each.lacking is None]
     if not tested or len(set(standing)) == 1:
@@ -191,7 +191,7 @@ def _tested_rules(
 def _estimate(
     belief: RuleAgreement, beliefs: Sequence[RuleAgreement], standing: Sequence[float], order: Sequence[int]
 ) -> Estimate:
-    """Returns the gain from agreement with a rule; the model holds all other dimensions too."""
+    """Return the gain from agreement with a rule; the model holds all other dimensions too."""
     import numpy as np
 
     from search.verdicts.effects import estimate
@@ -213,7 +213,7 @@ def _column(belief: RuleAgreement) -> Column:
 
 
 def _tested(belief: RuleAgreement, estimate: Estimate, risk: float) -> Verdict:
-    """Returns the verdict on one rule.
+    """Return the verdict on one rule.
 
     Its effect is the slope times the difference in agreement between the trials that follow and those that
     depart.

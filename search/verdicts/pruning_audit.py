@@ -70,12 +70,12 @@ class PruningAudit:
     """The first epoch from which a search keeps `WORTH`; None where no epoch of the first half does."""
 
     def json(self) -> dict[str, Any]:
-        """Returns plain data."""
+        """Return plain data."""
         return asdict(self)
 
 
 def sampled(summary: Summary, share: float, seed: int) -> list[int]:
-    """Returns the stopped trials that an audit of this share trains and that are not trained to the end yet.
+    """Return the stopped trials that an audit of this share trains and that are not trained to the end yet.
 
     Of each rung's it is the share, rounded up, in a random order that `seed` decides: a larger share takes
     the same trials and more.
@@ -90,7 +90,7 @@ def sampled(summary: Summary, share: float, seed: int) -> list[int]:
 
 
 def audit_of(summary: Summary, pruning: Pruning) -> PruningAudit | None:
-    """Returns what the trials that were trained to their end say; None before any has been."""
+    """Return what the trials that were trained to their end say; None before any has been."""
     trained = {
         each.repeat.of: each
         for each in summary.repeats
@@ -119,9 +119,9 @@ def audit_of(summary: Summary, pruning: Pruning) -> PruningAudit | None:
 
 
 def rank_correlations(strata: Sequence[Stratum], epochs: Sequence[int]) -> Iterator[Rung]:
-    """Yields how well each epoch's scores rank the final ones, with the interval of a stratified bootstrap.
+    """Yield how well each epoch's scores rank the final ones, with the interval of a stratified bootstrap.
 
-    Yields nothing for fewer than `LEAST` curves.
+    Yield nothing for fewer than `LEAST` curves.
     """
     if sum(len(each.curves) for each in strata) < LEAST:
         return
@@ -144,7 +144,7 @@ def _chance(
     pruning: Pruning,
     best: float,
 ) -> float:
-    """Returns the chance that a stopped trial that was not trained on would have ended better than `best`."""
+    """Return the chance that a stopped trial that was not trained on would have ended better than `best`."""
     if summary.objective in SHARES and summary.sign * best >= 1.0:
         return 0.0
     unknown = {
@@ -161,7 +161,7 @@ def _chance(
 
 
 def _stopped_by_rung(summary: Summary) -> Mapping[int, list[int]]:
-    """Returns the trials that were stopped at each rung. Those that a forecast stopped between rungs count at
+    """Return the trials that were stopped at each rung. Those that a forecast stopped between rungs count at
     the one before; those that the hours cut short count nowhere."""
     found: dict[int, list[int]] = {}
     for trial in summary.trials:
@@ -177,7 +177,7 @@ def _shuffled(numbers: Sequence[int], seed: int) -> list[int]:
 
 
 def _final(trial: Trial, summary: Summary) -> float:
-    """Returns a trial's last score, higher for better; the worst of all for one that diverged."""
+    """Return a trial's last score, higher for better; the worst of all for one that diverged."""
     if trial.end == "diverged":
         return -math.inf
     return summary.sign * trial.metrics[summary.objective]
@@ -186,7 +186,7 @@ def _final(trial: Trial, summary: Summary) -> float:
 def _strata(
     summary: Summary, trained: Mapping[int, Trial], stopped: Mapping[int, Sequence[int]]
 ) -> list[Stratum]:
-    """Returns the curves of the search as if nothing had been stopped; diverged runs have the worst score."""
+    """Return the curves of the search as if nothing had been stopped; diverged runs have the worst score."""
     finished = [trial for trial in summary.trials if trial.end == "finished"]
     groups: list[tuple[list[Trial], int, int | None]] = [(finished, 1, None)]
     for rung, numbers in stopped.items():
@@ -206,7 +206,7 @@ def _curve(trial: Trial, summary: Summary) -> list[float]:
 
 
 def _graces(curves: Curves, pruning: Pruning, trials: int) -> Iterator[Grace]:
-    """Yields what comes of each first rung in the first half of a run, with as many rungs as the search's."""
+    """Yield what comes of each first rung in the first half of a run, with as many rungs as the search's."""
     from search.deciding.pruning_replay import replayed
 
     random, epochs = np.random.default_rng(0), curves.shape[1]

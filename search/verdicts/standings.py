@@ -23,18 +23,18 @@ LEAST_TRIALS = 8
 
 
 def has_result(trial: Trial) -> bool:
-    """Returns whether a trial has ended with a score, or diverged."""
+    """Return whether a trial has ended with a score, or diverged."""
     return trial.state == "diverged" or (trial.state in ("finished", "stopped") and bool(trial.history))
 
 
 def compared_epochs(summary: Summary) -> tuple[int, ...]:
-    """Returns the epochs at which this search compares trials, rising: the rungs reached, and the last."""
+    """Return the epochs at which this search compares trials, rising: the rungs reached, and the last."""
     rungs = {epoch.rung for trial in summary.trials for epoch in trial.history if epoch.rung is not None}
     return tuple(sorted({*rungs, summary.budget_epochs}))
 
 
 def standings(summary: Summary) -> Mapping[int, float]:
-    """Returns by trial how many of 100 others it beats (a tie is half a win); 50 on average.
+    """Return by trial how many of 100 others it beats (a tie is half a win); 50 on average.
 
     Diverged trials lose to all that did not diverge. Left out are trials that failed, that have not ended, or
     that ended before the first epoch at which trials are compared.
@@ -56,7 +56,7 @@ def standings(summary: Summary) -> Mapping[int, float]:
 
 
 def positions(space: Space, trial: Trial) -> dict[str, float] | None:
-    """Returns each value's position in its domain, by dimension name; None for no point of the space."""
+    """Return each value's position in its domain, by dimension name; None for no point of the space."""
     if trial.first is not None and trial.first.outside:
         return None
     try:
@@ -70,7 +70,7 @@ def _lasted(trial: Trial, mark: int) -> bool:
 
 
 def _scores(trial: Trial, epochs: Sequence[int], metric: str) -> list[float]:
-    """Returns a trial's scores at those of the epochs that it has reached; none for one that diverged."""
+    """Return a trial's scores at those of the epochs that it has reached; none for one that diverged."""
     if trial.state == "diverged":
         return []
     return [score for epoch, score in trial.scores(metric).items() if epoch in epochs]

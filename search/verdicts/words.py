@@ -10,12 +10,12 @@ from trainable.bundle.markdown import plain, table
 
 
 def counts(verdicts: Verdicts) -> str:
-    """Returns how many beliefs got which verdict, in one line."""
+    """Return how many beliefs got which verdict, in one line."""
     return ", ".join(f"{len(verdicts.of(word))} {word}" for word in WORDS)
 
 
 def promise(verdicts: Verdicts) -> str:
-    """Returns what the figures mean, and how far they can be trusted."""
+    """Return what the figures mean, and how far they can be trusted."""
     meaning = "places: how many more of 100 other trials a trial beats by following the rule, all else equal"
     if verdicts.level is None:
         return meaning
@@ -24,7 +24,7 @@ def promise(verdicts: Verdicts) -> str:
 
 
 def fixed(verdicts: Verdicts) -> str:
-    """Returns the rules that gave a value and no belief, in one line; empty where there is none."""
+    """Return the rules that gave a value and no belief, in one line; empty where there is none."""
     if not (rules := verdicts.fixed):
         return ""
     values = ", ".join(f"{each.rule} {each.says}" for each in rules)
@@ -33,7 +33,7 @@ def fixed(verdicts: Verdicts) -> str:
 
 
 def markdown(verdicts: Verdicts) -> str:
-    """Returns a table of the rules that the trials support or contradict; the others are counted."""
+    """Return a table of the rules that the trials support or contradict; the others are counted."""
     lines = [f"**Rules**: {counts(verdicts)}, from {verdicts.trials} trials."]
     if verdicts.clear:
         rows = [(plain(each.rule), each.word, effect(each), plain(each.says)) for each in verdicts.clear]
@@ -47,7 +47,7 @@ def markdown(verdicts: Verdicts) -> str:
 
 
 def mlflow_table(verdicts: Verdicts) -> str:
-    """Returns every rule in the JSON of MLflow's `log_table`, which MLflow shows as a table.
+    """Return every rule in the JSON of MLflow's `log_table`, which MLflow shows as a table.
 
     `log_table` itself is not called, because it would append to the table.
     """
@@ -57,7 +57,7 @@ def mlflow_table(verdicts: Verdicts) -> str:
 
 
 def effect(verdict: Verdict) -> str:
-    """Returns the effect with its interval, as in +31 (18 to 44)."""
+    """Return the effect with its interval, as in +31 (18 to 44)."""
     if verdict.effect is None or verdict.interval is None:
         return ""
     low, high = verdict.interval

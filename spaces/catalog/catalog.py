@@ -66,7 +66,7 @@ FINE_TUNED_MASKS = (
 def make_space(
     name: str, base: Recipe, pinned: frozenset[str], facts: Facts, overrides: Mapping[str, Any]
 ) -> Space:
-    """Returns the space of this name around `base`, whose `pinned` paths stay as a person wrote them.
+    """Return the space of this name around `base`, whose `pinned` paths stay as a person wrote them.
 
     Overrides (`{"optimizer.lr": {"log": [0.01, 1.0]}}`, see `overrides.parse`) replace the dimensions of
     their path or their priors, add a dimension, or fix a value. Raises SpaceError with the faults at their
@@ -94,7 +94,7 @@ def make_space(
 
 
 def document(facts: Facts, recipe: Recipe) -> list[Dimension]:
-    """Returns every dimension of the space `document` around a recipe,
+    """Return every dimension of the space `document` around a recipe,
     also those of kinds that it does not have."""
     own_values = scalars_of(recipe)
     dimensions = [dimension_of(rule, facts, own_values) for rule in RULES if not rule.optional]
@@ -102,7 +102,7 @@ def document(facts: Facts, recipe: Recipe) -> list[Dimension]:
 
 
 def named(name: str) -> Name:
-    """Returns the name if it is that of a space. Raises SpaceError otherwise."""
+    """Return the name if it is that of a space. Raises SpaceError otherwise."""
     for each in NAMES:
         if each == name:
             return each
@@ -122,7 +122,7 @@ def _checked(name: str, base: Recipe, facts: Facts) -> Name:
 
 
 def _offer(name: Name, facts: Facts, own: Recipe) -> Callable[[Rule], bool]:
-    """Returns which rules make dimensions in a space although no override asks for them."""
+    """Return which rules make dimensions in a space although no override asks for them."""
     match name:
         case "document":
             return lambda rule: not rule.optional
@@ -144,7 +144,7 @@ def _offer(name: Name, facts: Facts, own: Recipe) -> Callable[[Rule], bool]:
 def _own_recipe(
     facts: Facts, base: Recipe, pins: frozenset[str], domains: Mapping[str, Domain], rules: Sequence[Rule]
 ) -> Recipe:
-    """Returns the documented recipe around the pinned paths. Where a person restricted the options of a
+    """Return the documented recipe around the pinned paths. Where a person restricted the options of a
     field, its word is one of them."""
     asked_first = kinds_and_batch(facts)
     first = {path: each for path, each in domains.items() if path.endswith(".kind") or path in asked_first}
@@ -157,7 +157,7 @@ def _own_recipe(
 
 
 def _within(recipe: Recipe, domains: Mapping[str, Domain]) -> Recipe:
-    """Returns the recipe with the first option of each Choice that does not contain the recipe's own value.
+    """Return the recipe with the first option of each Choice that does not contain the recipe's own value.
 
     A number outside an overridden range stays, as a baseline. A word outside the options would be another
     space.
@@ -175,7 +175,7 @@ def _own_values(own: Recipe, dimensions: Sequence[Dimension]) -> dict[str, Value
 
 
 def _own_value(own: Recipe, dimension: Dimension) -> Value:
-    """Returns the own recipe's value. If it is a number that is no option, returns the nearest numeric
+    """Return the own recipe's value. If it is a number that is no option, returns the nearest numeric
     option: `wide` has decays of its own."""
     value: Value = own.get(dimension.path)
     if not isinstance(dimension.domain, Choice) or value in dimension.domain or not is_number(value):

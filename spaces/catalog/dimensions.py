@@ -40,7 +40,7 @@ def make_dimensions(
     pins: Set[str],
     written: Mapping[str, Varying],
 ) -> list[RuledDimension]:
-    """Returns the dimensions that some trial around `own` can have, in the rules' order.
+    """Return the dimensions that some trial around `own` can have, in the rules' order.
 
     A rule applies if it is `offered`, or if a person wrote an override of its field. An override replaces the
     rule's range, or the prior within that range. Raises SpaceError with every fault of the overrides.
@@ -73,7 +73,7 @@ def _has_beliefs_of(dimension: Dimension, other: Dimension | None) -> bool:
 
 
 def with_beliefs(ruled: Sequence[RuledDimension], facts: Facts, own: Recipe) -> tuple[Dimension, ...]:
-    """Returns the dimensions with their rules' beliefs for all values that may be drawn before each.
+    """Return the dimensions with their rules' beliefs for all values that may be drawn before each.
 
     Raises SpaceError if a belief depends on a real number.
     """
@@ -94,7 +94,7 @@ def _written_out(
     own_values: Values,
     before: Mapping[str, Sequence[Domain]],
 ) -> Dimension:
-    """Returns the dimension with the rule's beliefs for all values drawn before;
+    """Return the dimension with the rule's beliefs for all values drawn before;
     its domain does not change."""
     first = answer(dimension.beliefs, own_values)
 
@@ -109,7 +109,7 @@ def _written_out(
 
 
 def _for_each(written: Mapping[str, Varying], make: Callable[[str, Varying], T]) -> dict[str, T]:
-    """Applies a function to all overrides, by name. Raises SpaceError with all their faults at once."""
+    """Apply a function to all overrides, by name. Raises SpaceError with all their faults at once."""
     found: dict[str, T] = {}
     faults: list[Fault] = []
     for name, each in written.items():
@@ -123,10 +123,10 @@ def _for_each(written: Mapping[str, Varying], make: Callable[[str, Varying], T])
 
 
 def dimension_of(rule: Rule, facts: Facts, own_values: Values) -> Dimension | None:
-    """Returns the dimension that a rule gives for these facts, with its belief for the settled values. Where
+    """Return the dimension that a rule gives for these facts, with its belief for the settled values. Where
     trials choose between networks, its range holds those of all.
 
-    Returns None if the rule is silent for each of them.
+    Return None if the rule is silent for each of them.
     """
     networks = (facts, *(facts.of_network(each.name) for each in facts.networks))
     answered = [found for each in networks if (found := rule.of(each, own_values)) is not None]
@@ -138,7 +138,7 @@ def dimension_of(rule: Rule, facts: Facts, own_values: Values) -> Dimension | No
 
 
 def reachable(dimensions: ByName, own: Recipe) -> ByName:
-    """Returns the dimensions that some trial can have;
+    """Return the dimensions that some trial can have;
     a condition that always holds is dropped, with its variant."""
     options = options_of(dimensions.values())
     found: ByName = {}
@@ -161,7 +161,7 @@ def reachable(dimensions: ByName, own: Recipe) -> ByName:
 def _ranged(
     by_rule: ByName, with_range: Mapping[str, Varying], known: Mapping[str, Rule], own: Recipe
 ) -> ByName:
-    """Returns the dimensions with the written ranges. A written path replaces all its variants, at the first
+    """Return the dimensions with the written ranges. A written path replaces all its variants, at the first
     one's position; a written variant replaces itself alone.
 
     Fields without a rule come last, but kinds and the network first: other dimensions may depend on them.
@@ -199,7 +199,7 @@ def _written(
 
 
 def _condition(path: str, options: Mapping[str, tuple[Value, ...]], own: Recipe) -> When | None:
-    """Returns None for a field that every offered kind of its section has;
+    """Return None for a field that every offered kind of its section has;
     else a condition on the kinds that have it.
 
     Raises SpaceError, naming the kinds that have it, if none of them is offered.
@@ -226,7 +226,7 @@ def _check_reachable(names: Set[str], present: ByName, known: Mapping[str, Rule]
 def _believed(
     name: str, written: Varying, present: ByName, by_rule: ByName, rules: Sequence[Rule], own: Recipe
 ) -> ByName:
-    """Returns the dimensions of a name, or of all variants of a path,
+    """Return the dimensions of a name, or of all variants of a path,
     that a believed value fits, with that belief.
 
     If no value is written, they are the rules' own. Raises SpaceError if the value fits none, with the range
@@ -260,7 +260,7 @@ def _believed(
 
 
 def _wider(value: Value, matching: Iterable[Dimension], own: Recipe) -> str:
-    """Says how to write a range that contains a believed value; empty for a value that no recipe accepts."""
+    """Say how to write a range that contains a believed value; empty for a value that no recipe accepts."""
     for each in matching:
         condition = {each.when.path: each.when.values[0]} if each.when else {}
         try:

@@ -30,7 +30,7 @@ class Row(NamedTuple):
 
 
 def space_rows(space: Space) -> list[Row]:
-    """Returns what varies, in drawing order, then every fixed value in the recipe's order."""
+    """Return what varies, in drawing order, then every fixed value in the recipe's order."""
     varying = [
         Row(each.name, _ranged(each, space), each.reason_for(space.own), each.source)
         for each in space.dimensions
@@ -46,7 +46,7 @@ def space_rows(space: Space) -> list[Row]:
 
 
 def recipe_rows(recipe: Recipe, space: Space | None = None, facts: Facts | None = None) -> list[Row]:
-    """Explains every value of a recipe, by the value or the prior that the rules gave it in its space.
+    """Explain every value of a recipe, by the value or the prior that the rules gave it in its space.
 
     Without a space, the documents' rules for the facts of its data are used; without both, no rule.
     """
@@ -60,7 +60,7 @@ def recipe_rows(recipe: Recipe, space: Space | None = None, facts: Facts | None 
 
 
 def reasons(recipe: Recipe, space: Space | None = None, facts: Facts | None = None) -> dict[str, str]:
-    """Returns a comment for each value of a recipe, by dotted path: `reason (source)`; see `recipe_rows`."""
+    """Return a comment for each value of a recipe, by dotted path: `reason (source)`; see `recipe_rows`."""
     rows = recipe_rows(recipe, space, facts)
     sources = with_guide_names(row.source for row in rows)
     return {row.path: f"{row.reason} ({source})" for row, source in zip(rows, sources, strict=True)}
@@ -69,7 +69,7 @@ def reasons(recipe: Recipe, space: Space | None = None, facts: Facts | None = No
 def _rules_of(
     recipe: Recipe, space: Space | None, facts: Facts | None
 ) -> tuple[Mapping[str, RuleValue], Sequence[Dimension], Set[str]]:
-    """Returns the values that rules give to a recipe, the dimensions that it may come from, and its pins."""
+    """Return the values that rules give to a recipe, the dimensions that it may come from, and its pins."""
     if space is not None:
         return _ruled(space, recipe), space.dimensions, space.pins
     if facts is not None:
@@ -82,7 +82,7 @@ def _ruled(space: Space, recipe: Recipe) -> dict[str, RuleValue]:
 
 
 def _ranged(dimension: Dimension, space: Space) -> str:
-    """Describes the domain of a dimension, its prior, and the condition under which it exists."""
+    """Describe the domain of a dimension, its prior, and the condition under which it exists."""
     words = describe(dimension.domain, dimension.prior(space.own))
     if dimension.path == RATE:
         words = f"{words}; at batch {REFERENCE_BATCH}{_at_own_batch(dimension, space)}"
@@ -93,7 +93,7 @@ def _ranged(dimension: Dimension, space: Space) -> str:
 
 
 def _at_own_batch(dimension: Dimension, space: Space) -> str:
-    """Describes the rates at the recipe's own batch, as the optimizers of the dimension scale them."""
+    """Describe the rates at the recipe's own batch, as the optimizers of the dimension scale them."""
     if (batch := space.base.loop.batch_size) == REFERENCE_BATCH:
         return ""
     kinds: dict[float, list[str]] = {}
@@ -108,14 +108,14 @@ def _at_own_batch(dimension: Dimension, space: Space) -> str:
 
 
 def _optimizers(dimension: Dimension, space: Space) -> tuple[Value, ...]:
-    """Returns the kinds of optimizer that a dimension of the rate applies to."""
+    """Return the kinds of optimizer that a dimension of the rate applies to."""
     if (when := dimension.when) is not None and when.path == _OPTIMIZER:
         return when.values
     return options_of(space.dimensions).get(_OPTIMIZER, (space.base.optimizer.kind,))
 
 
 def _times(factor: float, domain: Domain, prior: Prior) -> str:
-    """Describes the believed rate, or else the range of rates, multiplied by a factor."""
+    """Describe the believed rate, or else the range of rates, multiplied by a factor."""
     if isinstance(prior, Normal):
         return f"{factor * prior.centre:.2g}"
     numbers = [factor * each for each in domain.extremes() if is_number(each)]
@@ -125,7 +125,7 @@ def _times(factor: float, domain: Domain, prior: Prior) -> str:
 def _row(
     path: str, value: Any, ruled: Mapping[str, RuleValue], dimensions: Sequence[Dimension], values: Values
 ) -> Row:
-    """Explains a value by the rule if it is the rule's value, else by the prior that it was drawn from, else
+    """Explain a value by the rule if it is the rule's value, else by the prior that it was drawn from, else
     by the rule that it differs from, or by the field's purpose."""
     rule = ruled.get(path)
     if rule is not None and value == rule.value:

@@ -23,7 +23,7 @@ def missing_range(
     rules: Sequence[Rule],
     own: Recipe,
 ) -> Fault:
-    """Returns the fault of an override that writes a prior, or asks for the rule, of a field without a range.
+    """Return the fault of an override that writes a prior, or ask for the rule, of a field without a range.
 
     `by_rule` are all dimensions that rules gave, `reachable` those that some trial has. Raises SpaceError for
     a field that no trial has.
@@ -38,7 +38,7 @@ def missing_range(
 
 
 def why_no_range(path: str, rules: Sequence[Rule]) -> str:
-    """Says why no rule gives a field a range, in the words of the silent rule, if it has such words."""
+    """Say why no rule gives a field a range, in the words of the silent rule, if it has such words."""
     mine = [rule.words for rule in rules if rule.path == path]
     if not mine:
         return "no rule gives this field a range"
@@ -47,7 +47,7 @@ def why_no_range(path: str, rules: Sequence[Rule]) -> str:
 
 
 def what_to_write(path: str, prior: WrittenPrior | Weights | None) -> str:
-    """Says which ranges may be written for a field of this type."""
+    """Say which ranges may be written for a field of this type."""
     written = [f"{{{form}}}" for form in forms(path)]
     if not written:
         return "it is a list, and cannot vary: write it under base"

@@ -64,7 +64,7 @@ class Varying:
     prior: WrittenPrior | Weights | None = None
 
     def prior_in(self, domain: Domain) -> Prior:
-        """Returns the prior in the field's final domain. Raises SpaceError if it does not fit."""
+        """Return the prior in the field's final domain. Raises SpaceError if it does not fit."""
         match self.prior:
             case None:
                 return Uniform()
@@ -76,7 +76,7 @@ class Varying:
 
 
 def parse(written: Any) -> Varying | Fixed:
-    """Parses one override:
+    """Parse one override:
 
     * `{uniform|log: [low, high]}`, `{int|int_log: [low, high]}` or `{choice: [option, ...]}`: the domain;
     * beside it, or alone for a field whose domain is known, `prior: value` and `confidence: low|medium|high`;
@@ -122,7 +122,7 @@ def _domain(kind: str, content: Any) -> Domain:
 
 
 def _prior(written: Mapping[str, Any]) -> WrittenPrior | Weights | None:
-    """Returns the prior that is written, or None; `prior: null` is a value, as in `model.dropout`."""
+    """Return the prior that is written, or None; `prior: null` is a value, as in `model.dropout`."""
     if "weights" in written:
         if "choice" not in written or "prior" in written or "confidence" in written:
             raise SpaceError.at("", "weights stand beside choice: [option, ...], and without a prior")
@@ -145,7 +145,7 @@ def _prior(written: Mapping[str, Any]) -> WrittenPrior | Weights | None:
 def parse_all(
     overrides: Mapping[str, Any], base: Recipe, pins: Set[str], names: Sequence[str]
 ) -> tuple[dict[str, Varying], dict[str, Value]]:
-    """Parses all overrides: what varies, by dimension name or by path, and fixed values, by path.
+    """Parse all overrides: what varies, by dimension name or by path, and fixed values, by path.
 
     `names` are those of the rules. A variant that is fixed, `optimizer.lr[sgd]: {fixed: 0.1}`, varies over
     that one value. Raises SpaceError with every fault: a field that does not exist, that may not vary, that
@@ -174,18 +174,18 @@ def parse_all(
 
 
 def path_of(name: str) -> str:
-    """Returns the path in a dimension's name: `optimizer.lr` in `optimizer.lr[sgd]`."""
+    """Return the path in a dimension's name: `optimizer.lr` in `optimizer.lr[sgd]`."""
     return name.partition("[")[0]
 
 
 def in_overrides(faults: Sequence[Fault], name: str) -> list[Fault]:
-    """Returns the faults of one override, with its path in the study."""
+    """Return the faults of one override, with its path in the study."""
     return [Fault(f"{OVERRIDES}.{name}", fault.message) for fault in faults]
 
 
 @contextmanager
 def in_study(overridden: Set[str]) -> Iterator[None]:
-    """Turns faults of overridden fields, raised inside the context,
+    """Turn faults of overridden fields, raised inside the context,
     into a SpaceError with their paths in the study."""
     try:
         yield
@@ -194,7 +194,7 @@ def in_study(overridden: Set[str]) -> Iterator[None]:
 
 
 def _in_overrides(fault: Fault, overridden: Set[str]) -> Fault:
-    """Moves a fault to the override that it concerns. `optimizer.lr[sgd]` may be overridden as
+    """Move a fault to the override that it concerns. `optimizer.lr[sgd]` may be overridden as
     `optimizer.lr`, and the reverse if only one kind is left."""
     same = [name for name in overridden if path_of(name) == path_of(fault.path)]
     if fault.path in overridden or len(same) == 1:
@@ -251,7 +251,7 @@ def _pair(kind: str, content: Any) -> tuple[Any, Any]:
 
 
 def _real(value: Any) -> Any:
-    """Turns YAML's `1` into 1.0; the domain itself checks anything that is not a number."""
+    """Turn YAML's `1` into 1.0; the domain itself checks anything that is not a number."""
     return float(value) if is_number(value) else value
 
 

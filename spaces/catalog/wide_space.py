@@ -46,13 +46,13 @@ def _uniform(
 
 
 def _by_task(path: str, of_images: Domain, of_masks: Domain) -> Iterator[Rule]:
-    """Yields rules with uniform draws for a field whose range depends on the task."""
+    """Yield rules with uniform draws for a field whose range depends on the task."""
     yield _uniform(path, of_images, tasks=OF_LABELS)
     yield _uniform(path, of_masks, tasks=OF_MASKS)
 
 
 def _of_kind(path: str, kinds: tuple[str, ...], *domains: tuple[str, Domain]) -> Iterator[Rule]:
-    """Yields rules with uniform draws for a field whose range depends on its section's kind."""
+    """Yield rules with uniform draws for a field whose range depends on its section's kind."""
     section = path.rpartition(".")[0]
     by_kind = dict(domains)
     for kind in kinds:

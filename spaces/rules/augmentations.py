@@ -40,7 +40,7 @@ VERY_SMALL_NET = 1.5 * MILLION
 
 
 def crop_kind(facts: Facts) -> Ruling[str]:
-    """Returns which random crop suits the images' size;
+    """Return which random crop suits the images' size;
     none in short runs, by the figures of `crop_kinds`."""
     side = facts.image_size
     if not long_enough(facts):
@@ -56,7 +56,7 @@ def crop_kind(facts: Facts) -> Ruling[str]:
 
 
 def crop_fraction(facts: Facts) -> Ruling[float]:
-    """Returns how far a padded crop shifts, as a share of the side."""
+    """Return how far a padded crop shifts, as a share of the side."""
     return Ruling(0.125, "4 of 32 px", "arXiv 1512.03385, section 4.2")
 
 
@@ -101,7 +101,7 @@ def crop_fractions(facts: Facts, values: Values) -> Distribution:
 
 
 def crop_scale(facts: Facts) -> Ruling[float]:
-    """Returns the least area of a crop. 0.2 for very small nets gained 0.83 points over 0.08; 0.35 to
+    """Return the least area of a crop. 0.2 for very small nets gained 0.83 points over 0.08; 0.35 to
     fine-tune is ours."""
     if facts.pretrained:
         return Ruling(0.35, "pretrained weights have learnt whole objects; 0.35 is ours", "003:62, 003:84")
@@ -125,7 +125,7 @@ def crop_scales(facts: Facts, values: Values) -> Distribution:
 
 
 def crop_ratio(facts: Facts) -> Ruling[float] | None:
-    """Returns the narrowest crop, width over height, of a very small net: 0.9 up to 1.5 M parameters.
+    """Return the narrowest crop, width over height, of a very small net: 0.9 up to 1.5 M parameters.
 
     The documents would narrow the range for such nets (003:62), without a number. PaddlePaddle's own scripts
     take 1 for MobileNetV2 x0.25 and 0.8 for ShuffleNetV2 x0.25. 0.9 is ours, and from 6 M the usual 3/4
@@ -140,13 +140,13 @@ def crop_ratio(facts: Facts) -> Ruling[float] | None:
 
 
 def flip_probability(facts: Facts) -> Ruling[float]:
-    """Returns how often each allowed flip is done."""
+    """Return how often each allowed flip is done."""
     allowed = ", ".join(facts.flips) or "none here"
     return Ruling(0.5, f"for the flips under which a label survives: {allowed}", "000:22, 003:70")
 
 
 def policy(facts: Facts) -> Ruling[str]:
-    """Returns which policy of distortions the first trial uses."""
+    """Return which policy of distortions the first trial uses."""
     return Ruling("none", "the standard transforms are crop and flip alone", "003:70-74")
 
 
@@ -188,7 +188,7 @@ def magnitudes(facts: Facts, values: Values) -> Distribution:
 
 
 def masking(facts: Facts) -> Ruling[str]:
-    """Returns how the first trial hides parts of the images."""
+    """Return how the first trial hides parts of the images."""
     return Ruling("none", "the standard transforms are crop and flip alone", "003:70-74")
 
 
@@ -219,7 +219,7 @@ def maskings(facts: Facts, values: Values) -> Distribution | None:
 
 
 def erasing_probability(facts: Facts) -> Ruling[float]:
-    """Returns the share of images that lose a rectangle, if erasing is used."""
+    """Return the share of images that lose a rectangle, if erasing is used."""
     return Ruling(0.5, "the paper erases half of the images", "003:81; arXiv 1708.04896")
 
 
@@ -236,7 +236,7 @@ def erasing_probabilities(facts: Facts, values: Values) -> Distribution:
 
 
 def mixing(facts: Facts) -> Ruling[str]:
-    """Returns how the first trial mixes images."""
+    """Return how the first trial mixes images."""
     return Ruling("none", "the standard transforms are crop and flip alone", "003:70-74")
 
 
@@ -288,19 +288,19 @@ def cutmix_alphas(facts: Facts, values: Values) -> Distribution:
 
 
 def _borne(facts: Facts) -> float:
-    """Returns how often a net gets distortions, relative to ResNet50's size:
+    """Return how often a net gets distortions, relative to ResNet50's size:
     very small nets underfit (003:62)."""
     return log_log_interpolated(facts.parameters, (VERY_SMALL_NET, 0.5), (25 * MILLION, 1.0))
 
 
 def _fitted(facts: Facts) -> float:
-    """Returns how often a run gets distortions, relative to one that sees 3 million images:
+    """Return how often a run gets distortions, relative to one that sees 3 million images:
     short runs underfit."""
     return log_log_interpolated(images_seen(facts), (SHORT_RUN, 0.4), (LONG_RUN, 1.0))
 
 
 def long_enough(facts: Facts) -> bool:
-    """Returns whether a run has enough epochs for augmentation.
+    """Return whether a run has enough epochs for augmentation.
 
     The gains of 003:70-82 took 300 epochs; a net that does not fit the plain images underfits (003:84).
     """

@@ -33,7 +33,7 @@ class Seen(NamedTuple):
     source: str = ""
 
     def about(self, *ends: int) -> str | None:
-        """Returns what to know of the rule between these batches; None where it was seen at both."""
+        """Return what to know of the rule between these batches; None where it was seen at both."""
         if not self.source:
             return f"{self.rule}: no source says at which batches it holds"
         outside = [f"{batch:,}" for batch in ends if not self.least <= batch <= self.most]
@@ -57,7 +57,7 @@ AVERAGE = Seen("an average with the same half-life in epochs")
 
 
 def moved(facts: Facts, values: Values, *, batch: int, gpus: int, fitted: int | None) -> Rulings:
-    """Returns what changes in a recipe with these values at another effective batch, with reason and source.
+    """Return what changes in a recipe with these values at another effective batch, with reason and source.
 
     Args:
         facts: of the search, with its own GPUs.
@@ -77,7 +77,7 @@ def moved(facts: Facts, values: Values, *, batch: int, gpus: int, fitted: int | 
 
 
 def warnings(facts: Facts, values: Values, batch: int) -> list[str]:
-    """Returns a line for each rule that was not seen at the recipe's batch or at this one, one for the search
+    """Return a line for each rule that was not seen at the recipe's batch or at this one, one for the search
     itself, and one where the batch leaves a run fewer steps than the rule for it wants."""
     old = int(number_at(values, "loop.batch_size"))
     if batch == old:
@@ -117,7 +117,7 @@ def _of_rate(values: Values) -> Seen | None:
 
 
 def _rates(values: Values, old: int, batch: int) -> Rulings:
-    """Returns the rates, which stay as they are at batch 256, with what is applied in the reason."""
+    """Return the rates, which stay as they are at batch 256, with what is applied in the reason."""
     scaling = word_at(values, "optimizer.scaling", SCALINGS)
     found: Rulings = {}
     for path in ("optimizer.lr", "optimizer.sgd_lr"):
@@ -133,7 +133,7 @@ def _rates(values: Values, old: int, batch: int) -> Rulings:
 
 
 def _warmup(facts: Facts, values: Values, old: int, batch: int) -> Rulings:
-    """Returns a warm-up that is as much longer or shorter as the rule's own is at the two batches."""
+    """Return a warm-up that is as much longer or shorter as the rule's own is at the two batches."""
     if values["schedule.kind"] not in WARMED:
         return {}
     epochs = facts.model_copy(update={"epochs": int(number_at(values, "loop.epochs"))})
@@ -147,7 +147,7 @@ def _warmup(facts: Facts, values: Values, old: int, batch: int) -> Rulings:
 
 
 def _averaging(values: Values, old: int, batch: int) -> Rulings:
-    """Returns the decay with which the average still forgets half in as many images."""
+    """Return the decay with which the average still forgets half in as many images."""
     if values["regularisation.averaging.kind"] != "ema":
         return {}
     decay = number_at(values, "regularisation.averaging.decay") ** (batch / old)
@@ -156,7 +156,7 @@ def _averaging(values: Values, old: int, batch: int) -> Rulings:
 
 
 def _parts(values: Values, share: int, gpus: int, fitted: int | None) -> Rulings:
-    """Returns how a device's share of the batch is cut, and whether BatchNorm sees all devices."""
+    """Return how a device's share of the batch is cut, and whether BatchNorm sees all devices."""
     at_once = min(share, fitted) if fitted else share
     most = f"at most {fitted:,} fit into its memory" if fitted else "tunebook batch-find says how many fit"
     reason = f"{share:,} images on each device; {most}"

@@ -88,7 +88,7 @@ def hint_weights(facts: Facts, values: Values) -> Distribution | None:
 
 
 def gain_to_expect(facts: Facts) -> Ruling[bool] | None:
-    """Returns whether a teacher is likely to be worth its time, as far as sizes say; None without one.
+    """Return whether a teacher is likely to be worth its time, as far as sizes say; None without one.
 
     The gain is largest for students that are much smaller than their teacher, though a gap may be too large
     (arXiv 1902.03393, section 3; 1910.01348, section 4), and in long runs (2106.05237, section 3).

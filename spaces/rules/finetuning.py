@@ -40,7 +40,7 @@ FROZEN = {0: 0.6, 1: 0.25, 2: 0.1, 5: 0.05}
 
 
 def tuned_rate(facts: Facts, kind: str, from_scratch: float, *, frozen_norm: bool = False) -> Ruling[float]:
-    """Returns the rate at batch 256 from pretrained weights, for an optimizer whose rate from scratch is
+    """Return the rate at batch 256 from pretrained weights, for an optimizer whose rate from scratch is
     known.
 
     Measured with EfficientNet-Lite0 (3.4 M parameters) at batch 32, on 10 sets of 300 to 3,000 images of four
@@ -143,14 +143,14 @@ def layer_factors(facts: Facts, values: Values) -> Distribution | None:
 
 
 def backbone_rates(facts: Facts) -> Rulings:
-    """Returns that the backbone of a segmentation has a lower rate than what is new above it."""
+    """Return that the backbone of a segmentation has a lower rate than what is new above it."""
     if not (facts.dense and facts.pretrained):
         return {}
     return {"model.layer_rates.kind": Ruling("backbone", _NEW_ABOVE, _BACKBONE)}
 
 
 def backbone_factor(facts: Facts) -> Ruling[float]:
-    """Returns the backbone's rate over that of what is new above it."""
+    """Return the backbone's rate over that of what is new above it."""
     return Ruling(0.1, _NEW_ABOVE, _BACKBONE)
 
 
@@ -206,7 +206,7 @@ def frozen_norms(facts: Facts, values: Values) -> Distribution | None:
 
 
 def frozen_norm(facts: Facts) -> Rulings:
-    """Returns that the documented recipe freezes BatchNorm, where the weights bring one."""
+    """Return that the documented recipe freezes BatchNorm, where the weights bring one."""
     if not _has_norm(facts):
         return {}
     if facts.dense:
@@ -220,7 +220,7 @@ def _has_norm(facts: Facts) -> bool:
 
 
 def freezes_norm(facts: Facts, values: Values) -> bool:
-    """Returns whether a trial with these values freezes the BatchNorm that its weights bring."""
+    """Return whether a trial with these values freezes the BatchNorm that its weights bring."""
     return _has_norm(facts) and values.get("model.freeze_norm") is True
 
 

@@ -50,13 +50,13 @@ MASKINGS: tuple[MaskingKind, ...] = get_args(MaskingKind)
 
 
 def fixed_by_rule(facts: Facts, base: Recipe, pinned: Set[str]) -> dict[str, Value]:
-    """Returns the values that turn a base recipe into the documents' own for these facts,
+    """Return the values that turn a base recipe into the documents' own for these facts,
     without pinned paths."""
     return {path: ruling.what for path, ruling in rulings(facts, base, pinned).items()}
 
 
 def rulings(facts: Facts, base: Recipe, pinned: Set[str]) -> Rulings:
-    """Returns the values of `fixed_by_rule` with the reason and the source of each.
+    """Return the values of `fixed_by_rule` with the reason and the source of each.
 
     A section with any pinned field does not change its kind, since the field was written for that kind.
     """
@@ -68,7 +68,7 @@ def rulings(facts: Facts, base: Recipe, pinned: Set[str]) -> Rulings:
 def rule_values(
     facts: Facts, own: Recipe, pinned: Set[str], domains: Mapping[str, Sequence[Domain]]
 ) -> tuple[RuleValue, ...]:
-    """Returns what the rules give to every recipe around `own` with values in their paths' domains."""
+    """Return what the rules give to every recipe around `own` with values in their paths' domains."""
     fixed = _fixed(facts, pinned)
     found = [_rule_value(path, ruling, ()) for path, ruling in fixed.items()]
     own_values, left_out = scalars_of(own), _with_pairs(pinned)
@@ -80,13 +80,13 @@ def rule_values(
 
 
 def values_for(facts: Facts, recipe: Recipe) -> dict[str, RuleValue]:
-    """Returns what the rules would give to a recipe of these kinds, by path, whatever its space."""
+    """Return what the rules would give to a recipe of these kinds, by path, whatever its space."""
     found = _fixed(facts, frozenset()) | details(facts, scalars_of(recipe))
     return {path: _rule_value(path, ruling, ()) for path, ruling in found.items()}
 
 
 def kinds_and_batch(facts: Facts) -> Rulings:
-    """Returns the kinds, the batch and whether BatchNorm is frozen, which the other rules depend on."""
+    """Return the kinds, the batch and whether BatchNorm is frozen, which the other rules depend on."""
     return {
         "optimizer.kind": optimizers.optimizer(facts),
         "schedule.kind": schedules.schedule(facts),
@@ -109,7 +109,7 @@ def _crop_kind(facts: Facts) -> Ruling[str]:
 
 
 def details(facts: Facts, values: Values) -> Rulings:
-    """Returns the values that the documents give to a recipe of these kinds and this batch."""
+    """Return the values that the documents give to a recipe of these kinds and this batch."""
     return {path: ruling for rule in DETAILS for path, ruling in rule(facts, values).items()}
 
 
@@ -157,7 +157,7 @@ def _crop(facts: Facts, values: Values) -> Rulings:
 
 
 def _ratios(facts: Facts) -> Rulings:
-    """Returns the narrowest and the widest crop, reciprocals of each other;
+    """Return the narrowest and the widest crop, reciprocals of each other;
     most nets use the recipe's default."""
     narrowest = augmentations.crop_ratio(facts)
     if narrowest is None:
@@ -206,7 +206,7 @@ def _with_kinds(pinned: Set[str]) -> Set[str]:
 
 
 def _with_norm(pinned: Set[str]) -> Set[str]:
-    """Adds BatchNorm, which stays as it is where a person wrote the rate: the rate was written for that."""
+    """Add BatchNorm, which stays as it is where a person wrote the rate: the rate was written for that."""
     return pinned | {"model.freeze_norm"} if "optimizer.lr" in pinned else pinned
 
 
@@ -215,7 +215,7 @@ def _with_pairs(pinned: Set[str]) -> Set[str]:
 
 
 def _fixed(facts: Facts, pinned: Set[str]) -> Rulings:
-    """Returns the network, if nobody names one, and the kinds that are not pinned."""
+    """Return the network, if nobody names one, and the kinds that are not pinned."""
     network = {} if "model.kind" in pinned else starts.network(facts)
     return network | _unpinned(kinds_and_batch(facts), _with_norm(_with_kinds(pinned)))
 
@@ -225,7 +225,7 @@ def _unpinned(found: Rulings, pinned: Set[str]) -> Rulings:
 
 
 def _conditional(path: str, table: Table[Rulings]) -> Iterator[RuleValue]:
-    """Yields the values of one path, each with its own conditions alone."""
+    """Yield the values of one path, each with its own conditions alone."""
     for conditions, ruling in with_conditions(mapped(table, lambda found: found.get(path))):
         if ruling is not None:
             yield _rule_value(path, ruling, tuple(When(*each) for each in conditions))

@@ -19,7 +19,7 @@ SILENT_OF_MASKS = f"{SILENT}, nor in a segmentation"
 
 
 def details(facts: Facts, values: Values) -> Rulings:
-    """Returns how the first trial corrects; nothing where classes are alike or need not be."""
+    """Return how the first trial corrects; nothing where classes are alike or need not be."""
     if facts.dense or not corrected(facts):
         return {}
     reason = f"{_ratio(facts)}; the square root with a tau of 1 gained most of what was measured"
@@ -30,7 +30,7 @@ def details(facts: Facts, values: Values) -> Rulings:
 
 
 def corrected(facts: Facts) -> bool:
-    """Returns whether unequal classes are corrected for.
+    """Return whether unequal classes are corrected for.
 
     A score that counts images alike, such as accuracy, is best with the shares that the classes have (Bayes'
     rule; arXiv 2007.07314, section 3).

@@ -31,7 +31,7 @@ BIT_BATCH = 512
 
 
 def batch_size(facts: Facts) -> Ruling[int]:
-    """Returns the largest power of two under three limits; it is not searched: the rate is tuned for it.
+    """Return the largest power of two under three limits; it is not searched: the rate is tuned for it.
 
     The documents warn that large batches generalise worse (17 ways guide, 004:49). Measured on 4,000
     Fashion-MNIST images over 9 epochs, mean accuracy of draws around these rules: batch 64 81.3 % (n=9), 128
@@ -56,7 +56,7 @@ def batch_size(facts: Facts) -> Ruling[int]:
 
 
 def _batch_of_masks(facts: Facts) -> Ruling[int]:
-    """Returns a batch of few large images: 16 as in most papers, fewer where a run would have few steps.
+    """Return a batch of few large images: 16 as in most papers, fewer where a run would have few steps.
 
     At the same rate for 256 images and for so many epochs, batches of 4 and 16 changed the mean IoU of 8 by
     -2.1 ± 1.8 and +2.7 ± 1.1 points on 42 images of nuclei, by +10.4 ± 5.2 and -14.1 ± 3.6 on 84 made ones
@@ -95,7 +95,7 @@ def batch_sizes(facts: Facts, values: Values) -> Distribution | None:
 
 
 def wanted_epochs(facts: Facts) -> Ruling[int]:
-    """Returns how long the documents would train: 200 epochs with a cosine, whose rates stay high for long.
+    """Return how long the documents would train: 200 epochs with a cosine, whose rates stay high for long.
 
     ResNet50's standard run is 120 epochs in steps of 30. Both numbers are for ImageNet. From pretrained
     weights it is BiT's rule, which counts steps. The study's budget decides. A segmentation shows as many
@@ -132,7 +132,7 @@ def _fine_tuned_epochs(facts: Facts) -> Ruling[int]:
 
 
 def precision(facts: Facts) -> Ruling[str]:
-    """Returns the fastest number format in timed steps; it is not searched: it changes speed alone."""
+    """Return the fastest number format in timed steps; it is not searched: it changes speed alone."""
     source = "000:5, 001:212, 002:16, 004:51; arXiv 1710.03740"
     if not facts.speeds:
         usual = "bf16 where the GPU computes in it, else fp16 on a GPU and fp32 on a CPU"
@@ -141,7 +141,7 @@ def precision(facts: Facts) -> Ruling[str]:
 
 
 def channels_last(facts: Facts) -> Ruling[bool]:
-    """Returns the memory layout that is fastest in timed steps, by default that of convolution kernels."""
+    """Return the memory layout that is fastest in timed steps, by default that of convolution kernels."""
     source = "torch's documentation"
     if not facts.speeds:
         return Ruling(True, "the layout that convolutions are fastest in" + _untimed(facts), source)
@@ -149,7 +149,7 @@ def channels_last(facts: Facts) -> Ruling[bool]:
 
 
 def compiled(facts: Facts) -> Ruling[Compiling]:
-    """Returns how the model is compiled: where timed steps say that it saves twice its own time, over all
+    """Return how the model is compiled: where timed steps say that it saves twice its own time, over all
     trials at their full length; those that are stopped are what the factor of two is for."""
     source = "torch's documentation"
     timed = [each for each in facts.speeds if each.compile_seconds is not None]

@@ -31,7 +31,7 @@ SCALED = "arXiv 1706.05587, section 4.1"
 
 
 def window(facts: Facts) -> Rulings:
-    """Returns the side of the windows that are trained on, where it is the one that was measured.
+    """Return the side of the windows that are trained on, where it is the one that was measured.
 
     From 321 to 513 px the documents gained some 10 %, up to the image's own size (000:49). The device bounds
     it: a window of twice the side takes four times as long.
@@ -50,7 +50,7 @@ def window(facts: Facts) -> Rulings:
 
 
 def crop_kind(facts: Facts) -> Ruling[str]:
-    """Returns the windows of the documented recipe; as they are in short runs, by the figures of
+    """Return the windows of the documented recipe; as they are in short runs, by the figures of
     `crop_kinds`."""
     if not long_enough(facts):
         reason = (
@@ -62,7 +62,7 @@ def crop_kind(facts: Facts) -> Ruling[str]:
 
 
 def scales(facts: Facts) -> Rulings:
-    """Returns the least and the largest factor of an image's size."""
+    """Return the least and the largest factor of an image's size."""
     reason = "usual in segmentation"
     found = {"scale_min": LEAST_SCALE, "scale_max": LARGEST_SCALE}
     return {f"augmentation.crop.{name}": Ruling(each, reason, SCALED) for name, each in found.items()}

@@ -15,7 +15,7 @@ _DICE = "arXiv 1606.04797, 1809.10486"
 
 
 def losses(facts: Facts, values: Values) -> Rulings:
-    """Returns the documented loss, cross-entropy alone, at the size of the labels: +1.3 % over the mask at
+    """Return the documented loss, cross-entropy alone, at the size of the labels: +1.3 % over the mask at
     the size of the answers (000:50)."""
     if not facts.dense:
         return {}
@@ -78,7 +78,7 @@ def output_strides(facts: Facts, values: Values) -> Distribution | None:
 
 
 def output_stride(facts: Facts, values: Values) -> Rulings:
-    """Returns how finely a DeepLabv3+ looks in the documented recipe."""
+    """Return how finely a DeepLabv3+ looks in the documented recipe."""
     if values.get("model.kind") != "smp" or values.get("model.name") != "deeplabv3plus":
         return {}
     reason = "16 in training, which is far quicker than 8"

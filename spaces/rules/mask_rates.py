@@ -28,7 +28,7 @@ classification."""
 
 
 def mask_rate(facts: Facts, kind: str, from_scratch: Ruling[float]) -> Ruling[float]:
-    """Returns the rate at batch 256 of the layers above the backbone, for an optimizer whose rate in a
+    """Return the rate at batch 256 of the layers above the backbone, for an optimizer whose rate in a
     classification from scratch is known.
 
     It is not lower with frozen BatchNorm: those of the decoder are not frozen.
@@ -56,7 +56,7 @@ def mask_rate(facts: Facts, kind: str, from_scratch: Ruling[float]) -> Ruling[fl
 
 
 def mask_short_run_factor(facts: Facts, kind: str) -> float:
-    """Returns how much larger steps may be if a run sees fewer windows than DeepLabv3's.
+    """Return how much larger steps may be if a run sees fewer windows than DeepLabv3's.
 
     From scratch, with a U-Net of 0.12 million parameters in runs that see 500 to 1,000 windows, batch 8, the
     best rates at 256 were 3 to 10 for SGD and 0.01 to 0.1 for AdamW; from pretrained weights, with
@@ -81,7 +81,7 @@ def mask_short_run_factor(facts: Facts, kind: str) -> float:
 
 
 def mask_decay(kind: str) -> Ruling[float]:
-    """Returns the weight decay of a segmentation, whose pixels are many labels: it does not follow the number
+    """Return the weight decay of a segmentation, whose pixels are many labels: it does not follow the number
     of images."""
     match kind:
         case "sgd" | "lars":

@@ -61,7 +61,7 @@ _SWEEP = "001:22-76; arXiv 1506.01186, section 3.3; the middle is ours"
 
 
 def optimizer(facts: Facts) -> Ruling[str]:
-    """Returns which optimizer the documented recipe uses."""
+    """Return which optimizer the documented recipe uses."""
     if facts.attention:
         reason = "transformers train poorly with SGD; the documents speak of convolutional nets"
         return Ruling("adamw", reason, "arXiv 2010.11929, section 4.1; 2012.12877, table 8")
@@ -122,7 +122,7 @@ def kinds(facts: Facts, values: Values) -> Distribution:
 
 
 def details(facts: Facts, values: Values) -> Rulings:
-    """Returns the values that the documents give to the fields of a recipe's optimizer."""
+    """Return the values that the documents give to the fields of a recipe's optimizer."""
     kind = word_at(values, "optimizer.kind", KINDS)
     strong, frozen = strong_augmentation(values), freezes_norm(facts, values)
     common: Rulings = {
@@ -148,7 +148,7 @@ def details(facts: Facts, values: Values) -> Rulings:
 
 
 def scaling(kind: OptimizerKind) -> Ruling[str]:
-    """Returns how the rate follows the batch."""
+    """Return how the rate follows the batch."""
     match kind:
         case "sgd":
             reason = "lr grows with the batch"
@@ -164,7 +164,7 @@ def scaling(kind: OptimizerKind) -> Ruling[str]:
 
 
 def learning_rate(facts: Facts, kind: OptimizerKind, *, frozen_norm: bool = False) -> Ruling[float]:
-    """Returns the rate at batch 256.
+    """Return the rate at batch 256.
     If a sweep over rates was made, it lies within what the sweep recommends."""
     rule = _documents_rate(facts, kind, frozen_norm=frozen_norm)
     band = _band(facts, kind)
@@ -221,7 +221,7 @@ def learning_rates(facts: Facts, values: Values, kind: OptimizerKind) -> Distrib
 
 
 def _is_sure(facts: Facts, kind: OptimizerKind) -> bool:
-    """Returns whether the rate held on all sets: SGD's, for a small convolutional model from scratch."""
+    """Return whether the rate held on all sets: SGD's, for a small convolutional model from scratch."""
     small = facts.parameters <= SMALL_NET and not facts.attention and not facts.dense
     return kind == "sgd" and small and not facts.pretrained
 
@@ -237,7 +237,7 @@ def _rates_of_sweep(band: tuple[float, float], rule: float, kind: str) -> Distri
 
 
 def _band(facts: Facts, kind: OptimizerKind) -> tuple[float, float] | None:
-    """Returns what a sweep recommends if it was made with this optimizer:
+    """Return what a sweep recommends if it was made with this optimizer:
     rates of others differ by decades."""
     return facts.lr_band if kind == (facts.lr_band_kind or optimizer(facts).what) else None
 
@@ -269,7 +269,7 @@ def _rate_from_scratch(kind: OptimizerKind) -> Ruling[float]:
 
 
 def _short_run_factor(facts: Facts, kind: OptimizerKind) -> float:
-    """Returns how much larger steps may be, from scratch,
+    """Return how much larger steps may be, from scratch,
     if a run sees fewer images than 90 epochs of ImageNet.
 
     The factor is 20 for SGD and 50 for Adam and its variants at 30,000 images: the best rates were about 2
@@ -305,7 +305,7 @@ def _short_run_factor(facts: Facts, kind: OptimizerKind) -> float:
 
 
 def momentum(facts: Facts) -> Ruling[float]:
-    """Returns SGD's momentum."""
+    """Return SGD's momentum."""
     return Ruling(0.9, "SGD with momentum; 0.9 is the papers' value", "003:4; arXiv 1706.02677, section 5.1")
 
 
@@ -323,12 +323,12 @@ def momenta(facts: Facts, values: Values) -> Distribution:
 
 
 def nesterov(facts: Facts) -> Ruling[bool]:
-    """Returns whether SGD's momentum is Nesterov's."""
+    """Return whether SGD's momentum is Nesterov's."""
     return Ruling(True, "looks ahead along the momentum", "arXiv 1706.02677, section 5.1")
 
 
 def weight_decay(facts: Facts, kind: OptimizerKind, *, strong_augmentation: bool = False) -> Ruling[float]:
-    """Returns the decay: SGD's follows model, data and augmentation; L2 under a division is small.
+    """Return the decay: SGD's follows model, data and augmentation; L2 under a division is small.
 
     An L2 decay is part of the gradient, which Adam and its variants divide by its own size: weights with
     large gradients then hardly decay (arXiv 1711.05101, section 2).
@@ -372,13 +372,13 @@ def weight_decays(facts: Facts, values: Values, kind: OptimizerKind) -> Distribu
 
 
 def strong_augmentation(values: Values) -> bool:
-    """Returns whether a policy distorts images or they are mixed:
+    """Return whether a policy distorts images or they are mixed:
     a harder task, which needs less decay (003:33)."""
     return any(values[f"augmentation.{part}.kind"] != "none" for part in ("policy", "mixing"))
 
 
 def _sgd_decay(facts: Facts, *, strong_augmentation: bool) -> Ruling[float]:
-    """Returns SGD's decay: 3e-5 for small nets to 1e-4 at ResNet50 size, x0.7 with strong augmentation, more
+    """Return SGD's decay: 3e-5 for small nets to 1e-4 at ResNet50 size, x0.7 with strong augmentation, more
     for few images.
 
     The documents say "larger for small sets" without a number. The fourth root of the ratio to ImageNet is

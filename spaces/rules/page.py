@@ -135,12 +135,12 @@ MARK = "<!-- Made by `python -m spaces.rules.page docs/heuristics.md`; a test ke
 
 
 def page(head: str) -> str:
-    """Returns the whole page, in Markdown: `head`, which is written by hand, and then what the rules say."""
+    """Return the whole page, in Markdown: `head`, which is written by hand, and then what the rules say."""
     return "\n".join([head, MARK, "", *with_guide_names([*_rules(), *_fixed()])]) + "\n"
 
 
 def head_of(text: str) -> str:
-    """Returns the text before the mark in the page as it is."""
+    """Return the text before the mark in the page as it is."""
     return text.partition(MARK)[0].rstrip("\n") + "\n"
 
 
@@ -166,7 +166,7 @@ def _examples() -> Iterator[str]:
 
 
 def _rules() -> Iterator[str]:
-    """Yields a section for each field; rules of the field that share their text share a part of it."""
+    """Yield a section for each field; rules of the field that share their text share a part of it."""
     yield from ("## Confidence", "", *_confidences(), "", "## The rules", "", *_examples(), "")
     path_of_text: dict[str, str] = {}
     for path, of_path in groupby(RULES, lambda rule: rule.path):
@@ -186,7 +186,7 @@ def _text(words: Words) -> str:
 
 
 def _table(rules: Sequence[Rule]) -> Iterator[str]:
-    """Yields a line for each example, or for each variant if there are several."""
+    """Yield a line for each example, or for each variant if there are several."""
     if len(rules) == 1:
         yield from ("| example | believed |", "|-|-|")
         yield from (f"| {name} | {cell} |" for name, cell in zip(EXAMPLES, _asked(rules[0]), strict=True))
@@ -196,7 +196,7 @@ def _table(rules: Sequence[Rule]) -> Iterator[str]:
 
 
 def _fixed() -> Iterator[str]:
-    """Yields the values of the documented recipe for the examples:
+    """Yield the values of the documented recipe for the examples:
     those of the first trial, and of what does not vary."""
     introduction = (
         "These are the values of the documented recipe: the first trial has all of them, every other trial "
@@ -212,7 +212,7 @@ def _fixed() -> Iterator[str]:
 
 
 def _asked(rule: Rule) -> list[str]:
-    """Returns what a rule says of each example."""
+    """Return what a rule says of each example."""
     found = (rule.of(facts, _own_values(facts, values)) for facts, values in EXAMPLES.values())
     return [_cell(each) if each is not None else "no range" for each in found]
 
@@ -235,7 +235,7 @@ def _sources(rules: Iterable[Rule]) -> str:
 
 
 def _own_values(facts: Facts, values: Values) -> Values:
-    """Returns every value of the documented recipe for an example."""
+    """Return every value of the documented recipe for an example."""
     base = _base(facts, values)
     return scalars_of(base.with_values(fixed_by_rule(facts, base, frozenset())))
 
@@ -247,7 +247,7 @@ def _base(facts: Facts, values: Values) -> Recipe:
 
 
 def _condition(rules: Sequence[Rule]) -> Iterator[str]:
-    """Yields when the field is drawn at all; the variants of a table say it themselves."""
+    """Yield when the field is drawn at all; the variants of a table say it themselves."""
     whens = {rule.when for rule in rules}
     parts = [f"drawn when {when}" for when in whens if when is not None and len(whens) == 1]
     parts += ["only where you ask for it"] if all(rule.optional for rule in rules) else []
@@ -257,12 +257,12 @@ def _condition(rules: Sequence[Rule]) -> Iterator[str]:
 
 
 def _linked(source: str) -> str:
-    """Returns the source with every arXiv number as a link."""
+    """Return the source with every arXiv number as a link."""
     return re.sub(r"(?:arXiv )?\b(\d{4}\.\d{4,5})\b", r"[\1](https://arxiv.org/abs/\1)", source)
 
 
 def main() -> None:
-    """Writes the page again, with its head as it is."""
+    """Write the page again, with its head as it is."""
     file = Path(sys.argv[1])
     file.write_text(page(head_of(file.read_text(encoding="utf-8"))), encoding="utf-8")
 

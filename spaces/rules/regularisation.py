@@ -42,7 +42,7 @@ the values are their probabilities."""
 
 
 def label_smoothing(facts: Facts) -> Ruling[float]:
-    """Returns the smoothing, which is on from ResNet50's size. Small nets gained by it in runs of 200 epochs
+    """Return the smoothing, which is on from ResNet50's size. Small nets gained by it in runs of 200 epochs
     and more, so the effect also depends on the budget. The documents measure size alone, and size alone
     decides here."""
     if facts.dense:
@@ -197,18 +197,18 @@ def ema_decays(facts: Facts, values: Values) -> Distribution:
 
 
 def ema_decay(facts: Facts, values: Values) -> Ruling[Value]:
-    """Returns the likeliest decay, for a recipe that averages its weights: the documents have none."""
+    """Return the likeliest decay, for a recipe that averages its weights: the documents have none."""
     found = ema_decays(facts, values)
     return Ruling(likeliest(found.domain, found.prior), f"the likeliest of {found.reason}", found.source)
 
 
 def _decay(half_life: float) -> float:
-    """Returns the decay for a half-life in steps.
+    """Return the decay for a half-life in steps.
     What a step forgets has four digits, so that no run's decay is 1."""
     forgotten = -math.expm1(-math.log(2.0) / half_life)
     return float(1 - Decimal(f"{forgotten:.4g}"))
 
 
 def _steps(facts: Facts, values: Values) -> int:
-    """Returns how often the weights are updated: the last short batch of an epoch is dropped."""
+    """Return how often the weights are updated: the last short batch of an epoch is dropped."""
     return facts.epochs * max(1, facts.train_images // int(number_at(values, "loop.batch_size")))

@@ -46,19 +46,19 @@ class Rule:
 
     @property
     def words(self) -> Words:
-        """Returns the words in which the rule describes itself."""
+        """The words in which the rule describes itself."""
         return self.heuristic.words
 
     @property
     def name(self) -> str:
-        """Returns the name of its dimension: the path, or `optimizer.lr[sgd]` if a path has several."""
+        """The name of its dimension: the path, or `optimizer.lr[sgd]` if a path has several."""
         return f"{self.path}[{self.variant}]" if self.variant else self.path
 
 
 def _of_kind(
     heuristic: Heuristic[[Facts, Values, OptimizerKind], Distribution], kind: OptimizerKind
 ) -> Heuristic[[Facts, Values], Distribution]:
-    """Returns the heuristic for one kind of optimizer, with the same words."""
+    """Return the heuristic for one kind of optimizer, with the same words."""
 
     def of(facts: Facts, values: Values) -> Distribution:
         return heuristic(facts, values, kind)

@@ -78,7 +78,7 @@ class Words:
 
     @property
     def paragraphs(self) -> tuple[str, ...]:
-        """Returns the summary and all details, ready to be read."""
+        """The summary and all details, ready to be read."""
         said = "" if self.silent is None else f"The rule gives no range {self.silent}."
         return (self.summary, *(each.replace(SILENT, said) for each in self.details))
 
@@ -107,25 +107,25 @@ def heuristic(
 
 
 def around(centre: float, decades: float, confidence: Confidence) -> tuple[Float, Normal]:
-    """Returns a domain of so many decades above and below a centre, and the prior around that centre."""
+    """Return a domain of so many decades above and below a centre, and the prior around that centre."""
     factor = 10.0**decades
     return Float(rounded(centre / factor), rounded(centre * factor), log=True), Normal(centre, confidence)
 
 
 def weighted_choice(weights: Mapping[Option, float]) -> tuple[Choice, Weights]:
-    """Returns the options, and their weights, which are above 0."""
+    """Return the options, and their weights, which are above 0."""
     return Choice(tuple(weights)), Weights(tuple(weights.values()))
 
 
 def number_at(values: Mapping[str, Value], path: str) -> float:
-    """Returns the number among the values that a rule depends on. Raises TypeError if it is none."""
+    """Return the number among the values that a rule depends on. Raises TypeError if it is none."""
     if not is_number(value := values[path]):
         raise TypeError(f"{path}: expected a number, got {value!r}")
     return value
 
 
 def word_at(values: Mapping[str, Value], path: str, words: Sequence[Word]) -> Word:
-    """Returns the word among the values that a rule depends on.
+    """Return the word among the values that a rule depends on.
     Raises ValueError if it is none of `words`."""
     for word in words:
         if values[path] == word:
@@ -134,38 +134,38 @@ def word_at(values: Mapping[str, Value], path: str, words: Sequence[Word]) -> Wo
 
 
 def log_log_interpolated(x: float, start: tuple[float, float], end: tuple[float, float]) -> float:
-    """Returns y at x > 0 on the straight line through two points in log-log; y is constant beyond them."""
+    """Return y at x > 0 on the straight line through two points in log-log; y is constant beyond them."""
     (x0, y0), (x1, y1) = start, end
     return float(y0 * (y1 / y0) ** share_between(x, x0, x1))
 
 
 def share_between(x: float, start: float, end: float) -> float:
-    """Returns how far x > 0 lies between two numbers on a logarithmic scale:
+    """Return how far x > 0 lies between two numbers on a logarithmic scale:
     0 up to the first, 1 from the second."""
     return min(max(math.log(x / start) / math.log(end / start), 0.0), 1.0)
 
 
 def images_seen(facts: Facts) -> int:
-    """Returns how many images a run sees in all; an image counts each time that it is seen."""
+    """Return how many images a run sees in all; an image counts each time that it is seen."""
     return facts.train_images * facts.epochs
 
 
 def rounded(number: float) -> float:
-    """Rounds to two significant digits: the sources give no more."""
+    """Round to two significant digits: the sources give no more."""
     return float(f"{number:.2g}")
 
 
 def rounded_down(number: float) -> float:
-    """Rounds a number above 0 down to two significant digits, for limits that must not be exceeded."""
+    """Round a number above 0 down to two significant digits, for limits that must not be exceeded."""
     return float(Context(prec=2, rounding=ROUND_DOWN).create_decimal(repr(number)))
 
 
 def size_of(facts: Facts) -> str:
-    """Describes the model's size in words."""
+    """Describe the model's size in words."""
     return f"{shown_parameters(facts)} parameters"
 
 
 def shown_parameters(facts: Facts) -> str:
-    """Returns the number of parameters, in millions from one million on."""
+    """Return the number of parameters, in millions from one million on."""
     count = facts.parameters
     return f"{count / MILLION:.3g} M" if count >= MILLION else f"{count:,}"

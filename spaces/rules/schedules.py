@@ -42,7 +42,7 @@ _WARMUP = "000:29, 003:20; arXiv 1706.02677, section 2.2"
 
 
 def schedule(facts: Facts) -> Ruling[str]:
-    """Returns the shape of the rate over the run in the documented recipe."""
+    """Return the shape of the rate over the run in the documented recipe."""
     if facts.dense:
         return Ruling("poly", f"{_USUAL_OF_MASKS}, with a power of {POLY_POWER:g}", _POLY)
     return Ruling(
@@ -85,12 +85,12 @@ def kinds(facts: Facts, values: Values) -> Distribution:
 
 
 def power(facts: Facts) -> Ruling[float] | None:
-    """Returns the power of a polynomial in a segmentation; None where the recipe's default holds."""
+    """Return the power of a polynomial in a segmentation; None where the recipe's default holds."""
     return Ruling(POLY_POWER, _USUAL_OF_MASKS, _POLY) if facts.dense else None
 
 
 def warmup_epochs(facts: Facts, batch: float) -> Ruling[float]:
-    """Returns 5 epochs for large batches and 1 for batches up to 256, but at most a tenth of the run."""
+    """Return 5 epochs for large batches and 1 for batches up to 256, but at most a tenth of the run."""
     if facts.attention:
         epochs, reason = ATTENTION_WARMUP, "20 epochs for attention"
         source = "arXiv 2103.14030, section A2.1; 2201.03545, table 5"
@@ -103,7 +103,7 @@ def warmup_epochs(facts: Facts, batch: float) -> Ruling[float]:
 
 
 def longest_warmup(facts: Facts) -> float:
-    """Returns the most epochs of warm-up that a run has: a tenth of its length."""
+    """Return the most epochs of warm-up that a run has: a tenth of its length."""
     return rounded_down(facts.epochs / 10)
 
 
@@ -139,7 +139,7 @@ def falls(facts: Facts, values: Values) -> Distribution:
 
 
 def own_warmup(facts: Facts, values: Values) -> Ruling[float]:
-    """Returns the warm-up that the documents give to a recipe's kind of schedule."""
+    """Return the warm-up that the documents give to a recipe's kind of schedule."""
     match kind := word_at(values, "schedule.kind", KINDS):
         case "constant" | "cosine" | "step" | "poly" | "exp":
             return warmup_epochs(facts, number_at(values, "loop.batch_size"))

@@ -27,7 +27,7 @@ NO_ENCODER = ("vit_",)
 
 
 def candidates(gpu: bool, *, dense: bool = False) -> Sequence[str]:
-    """Returns the networks that a search may start from by itself, the best choice for the device first; for
+    """Return the networks that a search may start from by itself, the best choice for the device first; for
     a segmentation (`dense`) those that a decoder fits above."""
     sizes = (BACKBONES["medium"], BACKBONES["small"]) if gpu else (BACKBONES["small"],)
     found = dict.fromkeys((FIRST[gpu], *(name for each in sizes for name in each)))
@@ -35,14 +35,14 @@ def candidates(gpu: bool, *, dense: bool = False) -> Sequence[str]:
 
 
 def suits(side: int | None, *, dense: bool = False) -> bool:
-    """Says whether images of this side, in pixels, are worth fine-tuning for; None if nobody has looked."""
+    """Say whether images of this side, in pixels, are worth fine-tuning for; None if nobody has looked."""
     if side is None:
         return False
     return side > LARGEST_OF_UNET_SMALL if dense else side >= LEAST_SIDE
 
 
 def network(facts: Facts) -> Rulings:
-    """Returns the pretrained network that trials start from; nothing if the study names one, if the images
+    """Return the pretrained network that trials start from; nothing if the study names one, if the images
     are small, and if no weights are at hand.
 
     In the same time weights from ImageNet gained far more than training from scratch. Of small networks
@@ -55,7 +55,7 @@ def network(facts: Facts) -> Rulings:
 
 
 def start(side: int | None, backbone: Backbone | None, *, dense: bool = False) -> Rulings:
-    """Returns what `network` does, from the three facts that it depends on. A person's own weights are used
+    """Return what `network` does, from the three facts that it depends on. A person's own weights are used
     whatever the size of the images."""
     if backbone is None or (backbone.published and not suits(side, dense=dense)):
         return {}

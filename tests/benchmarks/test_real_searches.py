@@ -10,7 +10,7 @@ from real_searches_page import epochs_to, halfway, page
 
 
 def record(seed: int, best: float = 0.9, arm: str = "document, auto") -> dict[str, Any]:
-    """Returns a search of 100 epochs, better after 10, 40 and 80 of them."""
+    """Return a search of 100 epochs, better after 10, 40 and 80 of them."""
     scores = {"halfway": 0.82, "best": best - 0.02, "documented": 0.7}
     fresh = {
         which: {"test": [each - 0.01, each, each + 0.01], "validation": [each + 0.01] * 3}

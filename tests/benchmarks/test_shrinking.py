@@ -27,7 +27,7 @@ WHERE: dict[str, Any] = {
 
 
 def run(setting: dict[str, Any], tuned: float) -> dict[str, Any]:
-    """Returns a run whose unpruned network is right about nine images of ten."""
+    """Return a run whose unpruned network is right about nine images of ten."""
     latency = {"1": {"median_ms": 2.0}, "32": {"median_ms": 30.0}}
     halves = {"1": {"median_ms": 1.5}, "32": {"median_ms": 15.0}}
     return {

@@ -70,7 +70,7 @@ class Submit(Protocol):
 
 @pytest.fixture(scope="module")
 def submit(slurm: Hosts, checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Submit:
-    """Submits a search on digits to two nodes; it takes one processor of each."""
+    """Submit a search on digits to two nodes; it takes one processor of each."""
     folder = tmp_path_factory.mktemp("slurm")
 
     def submitted(name: str, *, trials: int, epochs: int = 1) -> Job:

@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 
 
 def seeds() -> range:
-    """Returns the seeds of the inputs, one for each.
+    """Return the seeds of the inputs, one for each.
 
     Every machine tries the same 2,000; of many more each run tries others.
     """
@@ -42,7 +42,7 @@ class Tally:
         """The newest input: a failure prints it."""
 
     def try_all(self, check_one: Callable[[random.Random], object]) -> None:
-        """Checks every input. A failure says what the input was, and how to try it alone."""
+        """Check every input. A failure says what the input was, and how to try it alone."""
         for seed in seeds():
             try:
                 check_one(random.Random(seed))
@@ -52,7 +52,7 @@ class Tally:
                 raise
 
     def outcome(self, act: Callable[[], Result]) -> Result | None:
-        """Returns what came of an input, or None where it was refused as a person's mistake is.
+        """Return what came of an input, or None where it was refused as a person's mistake is.
 
         Any other error passes, and so does an input that takes too long.
         """
@@ -69,7 +69,7 @@ class Tally:
         return result
 
     def check(self, least_share: float) -> None:
-        """Fails unless both happened, and at least this share of the inputs was accepted."""
+        """Fail unless both happened, and at least this share of the inputs was accepted."""
         print(f"{self.accepted:,} accepted, {self.refused:,} refused, slowest {self.slowest:.2f} s")
         if not SEED:
             assert self.refused > 0
@@ -81,7 +81,7 @@ class Tally:
 
 
 def shown(value: object) -> str:
-    """Returns what a failing input was, as far as Python can write it."""
+    """Return what a failing input was, as far as Python can write it."""
     try:
         return ascii(value)
     except RecursionError:
@@ -89,7 +89,7 @@ def shown(value: object) -> str:
 
 
 def check_message(message: str) -> None:
-    """Fails unless a message is text that a terminal can show, and no essay."""
+    """Fail unless a message is text that a terminal can show, and no essay."""
     assert message.strip()
     assert len(message) < LONGEST_MESSAGE
     assert all(len(line) < LONGEST_LINE + 100 for line in message.splitlines())

@@ -54,7 +54,7 @@ TOKENS = (
 
 
 def tree(valid: Any, luck: Luck, *, names: tuple[str, ...] = ()) -> Any:
-    """Returns a copy of plain data with a few changes; `names` are keys that may be added."""
+    """Return a copy of plain data with a few changes; `names` are keys that may be added."""
     changed = copy.deepcopy(valid)
     for _ in range(luck.choice(CHANGES)):
         if places := list(_places(changed)):
@@ -65,7 +65,7 @@ def tree(valid: Any, luck: Luck, *, names: tuple[str, ...] = ()) -> Any:
 
 
 def crossed(valid: Sequence[Any], luck: Luck) -> Any:
-    """Returns a mixture of two valid documents, mostly with one number changed: much of it is accepted."""
+    """Return a mixture of two valid documents, mostly with one number changed: much of it is accepted."""
     mixture = _mixed(luck.choice(valid), luck.choice(valid), luck)
     numbers = [place for place in _places(mixture) if type(place[0][place[1]]) in (int, float)]
     if numbers and luck.randrange(4):
@@ -75,7 +75,7 @@ def crossed(valid: Sequence[Any], luck: Luck) -> Any:
 
 
 def _mixed(one: Any, other: Any, luck: Luck) -> Any:
-    """Returns each section from one of both, and mixes two sections of the same kind."""
+    """Return each section from one of both, and mix two sections of the same kind."""
     if not (isinstance(one, dict) and isinstance(other, dict)) or one.keys() != other.keys():
         return copy.deepcopy(luck.choice((one, other)))
     if one.get("kind") != other.get("kind"):
@@ -89,7 +89,7 @@ def _scaled(value: float, luck: Luck) -> float:
 
 
 def content(valid: bytes, luck: Luck, tokens: tuple[bytes, ...] = TOKENS) -> bytes:
-    """Returns a file's content with a few changes of its bytes."""
+    """Return a file's content with a few changes of its bytes."""
     changed = valid
     for _ in range(luck.choice(CHANGES)):
         at, to = sorted((luck.randint(0, len(changed)), luck.randint(0, len(changed))))
@@ -115,7 +115,7 @@ def content(valid: bytes, luck: Luck, tokens: tuple[bytes, ...] = TOKENS) -> byt
 
 
 def odd(luck: Luck, depth: int = 0) -> Any:
-    """Returns a value that nobody expects."""
+    """Return a value that nobody expects."""
     match luck.randrange(8):
         case 0:
             return None
@@ -174,7 +174,7 @@ def _is_there(place: Place) -> bool:
 
 
 def _near(value: Any, luck: Luck) -> Any:
-    """Returns a value of the same kind, mostly, so that much of what is changed is still accepted."""
+    """Return a value of the same kind, mostly, so that much of what is changed is still accepted."""
     match value:
         case bool():
             return not value

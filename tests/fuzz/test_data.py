@@ -82,7 +82,7 @@ def packed(pixels: np.ndarray, labels: np.ndarray) -> bytes:
 
 
 def saved_files(folder: Path, pixels: np.ndarray, labels: np.ndarray) -> dict[str, bytes]:
-    """Returns the files that Hugging Face `datasets` saves."""
+    """Return the files that Hugging Face `datasets` saves."""
     import datasets
 
     datasets.disable_progress_bars()
@@ -93,7 +93,7 @@ def saved_files(folder: Path, pixels: np.ndarray, labels: np.ndarray) -> dict[st
 
 
 def manifest_files(folder: Path) -> dict[str, bytes]:
-    """Returns a manifest of a folder of images as CSV and as Parquet."""
+    """Return a manifest of a folder of images as CSV and as Parquet."""
     columns = {
         "path": [f"{label}/{number}.jpg" for label in "ab" for number in range(4)],
         "label": [label for label in "ab" for _ in range(4)],
@@ -143,7 +143,7 @@ def read(path: Path) -> DataSet:
 
 
 def damaged_folder(sets: Sets, luck: mutations.Luck) -> Path:
-    """Returns a folder in which one image is damaged, and perhaps something else lies there too."""
+    """Return a folder in which one image is damaged, and perhaps something else lies there too."""
     content = mutations.content(image := luck.choice(sets.images), luck)
     name = luck.choice(NAMES)
     TALLY.shown = (name, content)
@@ -189,7 +189,7 @@ def damaged_idx(sets: Sets, luck: mutations.Luck) -> Path:
 
 
 def begin_changed(content: bytes, luck: mutations.Luck) -> bytes:
-    """Changes mostly the header, since every other byte may have any value."""
+    """Change mostly the header, since every other byte may have any value."""
     if luck.randrange(3) == 0:
         return mutations.content(content, luck)
     header = bytearray(content[:16])
@@ -226,7 +226,7 @@ def damaged_manifest(sets: Sets, luck: mutations.Luck) -> Path:
 
 
 def members_changed(content: bytes, luck: mutations.Luck) -> bytes:
-    """Changes an array in the file, and packs it again: so the file's own checksums are right."""
+    """Change an array in the file, and pack it again: so the file's own checksums are right."""
     out = io.BytesIO()
     kind = luck.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA))
     with zipfile.ZipFile(io.BytesIO(content)) as file, zipfile.ZipFile(out, "w", kind) as packed_again:

@@ -108,7 +108,7 @@ def test_a_folder_or_a_pipe_in_a_files_place_is_refused(
 
 
 def looked_at(folder: Path, as_json: bool = False) -> Search:
-    """Does what `show` does, and what `resume` does with the journal."""
+    """Do what `show` does, and what `resume` does with the journal."""
     search = Search(folder)
     report.show(search, as_json=as_json)
     replayed(search)
@@ -145,7 +145,7 @@ def json_changed(content: bytes, luck: mutations.Luck) -> bytes:
 
 
 def events_changed(content: bytes, luck: mutations.Luck) -> bytes:
-    """Changes events, and seals the lines again: so the checksums are right and the fold has to judge."""
+    """Change events, and seals the lines again: so the checksums are right and the fold has to judge."""
     events = [json.loads(line) for line in content.splitlines()]
     changed = mutations.tree(
         events, luck, names=("trial", "trials", "epoch", "state", "rung", "result", "values")

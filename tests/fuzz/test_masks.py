@@ -101,7 +101,7 @@ def read_all(path: Path, masks: Masks) -> Collection:
 
 
 def damaged_folder(sets: Sets, luck: mutations.Luck) -> Path:
-    """Writes a folder in which one mask is damaged, and perhaps something else lies there too."""
+    """Write a folder in which one mask is damaged, and perhaps something else lies there too."""
     mask = luck.choice(sets.masks)
     write_folder(sets, mask)
     name, content = luck.choice(NAMES), mutations.content(mask, luck)

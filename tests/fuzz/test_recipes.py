@@ -115,7 +115,7 @@ def test_a_recipe_is_refused_at_once_or_makes_a_run(images: Path) -> None:
 
 
 def made(tree: dict[str, Any], path: Path, extent: Extent) -> Recipe:
-    """Reads a recipe, and does as much with it as `extent` says, on a few small images if it names others."""
+    """Read a recipe, and do as much with it as `extent` says, on a few small images if it names others."""
     recipe = Recipe.from_tree(tree, "recipe.yaml")
     if extent == "written":
         check_written(recipe)

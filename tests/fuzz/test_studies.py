@@ -109,7 +109,7 @@ def test_a_study_is_refused_at_once_or_gives_its_first_trials() -> None:
 
 
 def prepared(tree: dict[str, Any]) -> Space:
-    """Does what comes before the first trial, with invented facts instead of images and a network."""
+    """Do what comes before the first trial, with invented facts instead of images and a network."""
     study = Study.from_tree(tree, "study.yaml").resolved("fuzzed")
     resolve_tracking_uri(study.tracking.uri, study.storage, {})
     assert Home.of(study).address
@@ -132,7 +132,7 @@ def prepared(tree: dict[str, Any]) -> Space:
 
 
 def check_accepted(study: Study, space: Space, info: DataInfo) -> None:
-    """Fails where something that was accepted cannot be written, read again or trained."""
+    """Fail where something that was accepted cannot be written, read again or trained."""
     try:
         assert Study.from_tree(parse_tree(study.yaml(), "written")) == study
         assert space_from(tree_of(space), "settled").dimensions == space.dimensions
@@ -150,7 +150,7 @@ def values_of_trial(space: Space, values: dict[str, Any]) -> None:
 
 
 def info_of(data: Data, *, dense: bool = False) -> DataInfo:
-    """Returns what is known of data that are as the study says."""
+    """Return what is known of data that are as the study says."""
     images = Images(train=min(2000, data.train_limit or 2000), side=min(data.image_size or 8, 4096))
     channels = data.channels or 1
     mean, std = images.info.mean[:1] * channels, images.info.std[:1] * channels

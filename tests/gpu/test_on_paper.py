@@ -122,7 +122,7 @@ Record = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Record]]:
-    """Returns what each case and each planted fault recorded."""
+    """Return what each case and each planted fault recorded."""
     for program in ("gcc", "g++"):
         if shutil.which(program) is None:
             stop_without(f"{program}, which compiles stubs", "g++")
@@ -135,7 +135,7 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Rec
 
 
 def faults(record: Record, launches: int, allowed: set[str]) -> list[str]:
-    """Returns what is wrong with the steps of a record."""
+    """Return what is wrong with the steps of a record."""
     found = [record["fault"]] if record["fault"] else []
     found += [f"waits: {each}" for each in record["step_waits"] if each not in allowed]
     low, high = launches * (1 - BAND), launches * (1 + BAND)

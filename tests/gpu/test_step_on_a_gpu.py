@@ -61,7 +61,7 @@ def test_the_first_epoch_on_a_gpu_says_what_its_first_step_took_beyond_the_other
 
 
 def step_strictly(run: Run) -> None:
-    """Takes an epoch's steps, of which each that waits for the device is an error, but for the first."""
+    """Take an epoch's steps, of which each that waits for the device is an error, but for the first."""
     with run.probing():
         run.train_on(next(run.windows()))
         torch.cuda.synchronize()

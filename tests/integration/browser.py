@@ -21,7 +21,7 @@ PATIENCE = 1000 * PATIENCE_SECONDS
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """Starts a browser for the block."""
+    """Start a browser for the block."""
     program = shutil.which("chromium")
     if program is None:
         stop_without("chromium", "chromium")
@@ -35,7 +35,7 @@ def chromium() -> Iterator[Browser]:
 
 @contextmanager
 def blank_page(browser: Browser, **asked: Any) -> Iterator[Page]:
-    """Gives a page, as `asked` of playwright's new_page, that is waited for on the busiest machine."""
+    """Give a page, as `asked` of playwright's new_page, that is waited for on the busiest machine."""
     with browser.new_page(**asked) as page:
         page.set_default_timeout(PATIENCE)
         yield page
@@ -43,7 +43,7 @@ def blank_page(browser: Browser, **asked: Any) -> Iterator[Page]:
 
 @contextmanager
 def opened(browser: Browser, address: str | Path, **asked: Any) -> Iterator[Page]:
-    """Opens a file or an address, as `asked` of playwright's new_page.
+    """Open a file or an address, as `asked` of playwright's new_page.
 
     An error of the page's script fails the test, and so does anything that it asks of another machine.
     """

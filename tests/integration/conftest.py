@@ -24,7 +24,7 @@ def followers_are_forked() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def no_driver_is_left() -> Iterator[None]:
-    """Ends the drivers that a failed test leaves, before they disturb the next one."""
+    """End the drivers that a failed test leaves, before they disturb the next one."""
     yield
     while STARTED:
         STARTED.pop().end()
@@ -38,7 +38,7 @@ def started_cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def one_node(started_cluster: Cluster) -> Cluster:
-    """Returns the cluster with its first node alone."""
+    """Return the cluster with its first node alone."""
     started_cluster.start_nodes(NODES[:1])
     if NODES[1] in started_cluster.processes:
         started_cluster.kill(NODES[1])
@@ -47,6 +47,6 @@ def one_node(started_cluster: Cluster) -> Cluster:
 
 @pytest.fixture
 def cluster(started_cluster: Cluster) -> Cluster:
-    """Returns the cluster with both of its nodes."""
+    """Return the cluster with both of its nodes."""
     started_cluster.start_nodes()
     return started_cluster

@@ -56,7 +56,7 @@ class Driver:
             self.process.join(PATIENCE_SECONDS)
 
     def end(self) -> None:
-        """Kills the driver and all that it started, if it still runs, also where it was stopped."""
+        """Kill the driver and all that it started, if it still runs, also where it was stopped."""
         if self.exit_code is None:
             for pid in everyone():
                 if self._started(pid):
@@ -65,11 +65,11 @@ class Driver:
             self.process.join(PATIENCE_SECONDS)
 
     def send_to_all(self, number: int) -> None:
-        """Sends a signal to the driver and to all that it started."""
+        """Send a signal to the driver and to all that it started."""
         os.killpg(self.pid, number)
 
     def trial_processes(self) -> list[int]:
-        """Returns this driver's processes that train trials: all that it starts stays in its session."""
+        """Return this driver's processes that train trials: all that it starts stays in its session."""
         return [pid for pid in filter(is_trial, everyone()) if self._started(pid)]
 
     def _started(self, pid: int) -> bool:
@@ -79,12 +79,12 @@ class Driver:
             return False
 
     def wait_for(self, folder: Path, condition: Callable[[list[Event]], bool]) -> list[Event]:
-        """Returns the journal's events once they meet a condition."""
+        """Return the journal's events once they meet a condition."""
         self.wait_until(lambda: condition(events_in(folder)))
         return events_in(folder)
 
     def wait_until(self, holds: Callable[[], bool]) -> None:
-        """Fails when that takes too long, or the driver ends before."""
+        """Fail when that takes too long, or the driver ends before."""
 
         def holds_or_ends() -> bool:
             return holds() or self.exit_code is not None
@@ -94,20 +94,20 @@ class Driver:
 
 
 def tunebook(*arguments: str | Path, **variables: str) -> tuple[int, str]:
-    """Returns the exit code of `tunebook ARGUMENTS`, and all that it prints."""
+    """Return the exit code of `tunebook ARGUMENTS`, and all that it prints."""
     with TemporaryDirectory() as folder:
         driver = Driver(*arguments, log=Path(folder) / "log", **variables)
         return driver.wait(), driver.log.read_text()
 
 
 def assert_all_agree(search: str | Path, **variables: str) -> None:
-    """Fails unless `tunebook audit` finds every epoch of a search in all its parts, once."""
+    """Fail unless `tunebook audit` finds every epoch of a search in all its parts, once."""
     code, said = tunebook("audit", search, **variables)
     assert (code, "agree" in said) == (0, True), said
 
 
 def machine(folder: Path) -> dict[str, str]:
-    """Returns the variables of a process on a machine of its own: nothing of it is another one's."""
+    """Return the variables of a process on a machine of its own: nothing of it is another one's."""
     return {"XDG_CACHE_HOME": str(folder / "cache"), "XDG_STATE_HOME": str(folder / "state")}
 
 

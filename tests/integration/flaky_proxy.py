@@ -31,7 +31,7 @@ class Moods:
 
 @contextmanager
 def proxy_before(port: int) -> Iterator[tuple[int, Moods]]:
-    """Gives the block the port of a proxy before a server of this machine, and its moods."""
+    """Give the block the port of a proxy before a server of this machine, and its moods."""
     moods, dice = Moods(), random.Random(0)
 
     class Handler(BaseHTTPRequestHandler):
@@ -87,7 +87,7 @@ def proxy_before(port: int) -> Iterator[tuple[int, Moods]]:
         do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = answer  # noqa: N815  # the library's names
 
         def log_message(self, *words: object) -> None:
-            """Prints nothing."""
+            """Print nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True

@@ -52,7 +52,7 @@ found = search(
 
 
 def write_script(folder: Path, study: dict[str, Any], **options: Any) -> Path:
-    """Returns a script whose global `found` is the search; processes that train cannot find its module."""
+    """Return a script whose global `found` is the search; processes that train cannot find its module."""
     (folder / "machines").mkdir()
     (folder / "modules").mkdir()
     (folder / "modules" / "blocks.py").write_text(BLOCKS)
@@ -62,7 +62,7 @@ def write_script(folder: Path, study: dict[str, Any], **options: Any) -> Path:
 
 
 def small_study(storage: Path, **values: Any) -> dict[str, Any]:
-    """Returns a study without data or network, which takes seconds."""
+    """Return a study without data or network, which takes seconds."""
     return {
         "name": "mine",
         "storage": str(storage),

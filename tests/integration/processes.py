@@ -27,30 +27,30 @@ def is_rank(pid: int) -> bool:
 
 
 def processor_seconds(pid: int) -> float:
-    """Returns how long a process has computed so far."""
+    """Return how long a process has computed so far."""
     times = _read(pid, "stat").rpartition(")")[2].split()
     return (int(times[11]) + int(times[12])) / os.sysconf("SC_CLK_TCK") if times else 0.0
 
 
 def has_ended(pid: int) -> bool:
-    """Returns whether a process is gone, or dead and not yet waited for."""
+    """Return whether a process is gone, or dead and not yet waited for."""
     return _read(pid, "stat").rpartition(")")[2].split()[:1] in ([], ["Z"])
 
 
 def is_below(pid: int, ancestor: int) -> bool:
-    """Says whether a process was started by another one, or by what that one started."""
+    """Say whether a process was started by another one, or by what that one started."""
     while pid > 1 and pid != ancestor:
         pid = _parent(pid)
     return pid == ancestor
 
 
 def children(pid: int) -> list[int]:
-    """Returns the processes that a process has started and that still run."""
+    """Return the processes that a process has started and that still run."""
     return [each for each in everyone() if _parent(each) == pid]
 
 
 def name_of(pid: int) -> str:
-    """Returns the name of a process's program, of which the kernel keeps 15 characters."""
+    """Return the name of a process's program, of which the kernel keeps 15 characters."""
     return _read(pid, "comm").strip()
 
 
@@ -59,19 +59,19 @@ def command_of(pid: int) -> str:
 
 
 def listening(pid: int) -> set[str]:
-    """Returns the addresses at which a process accepts connections, in the kernel's hexadecimal form."""
+    """Return the addresses at which a process accepts connections, in the kernel's hexadecimal form."""
     sockets = {link[8:-1] for link in _open_files(pid) if link.startswith("socket:")}
     rows = [row.split() for name in ("net/tcp", "net/tcp6") for row in _read(pid, name).splitlines()[1:]]
     return {row[1].partition(":")[0] for row in rows if row[3] == LISTENS and row[9] in sockets}
 
 
 def environment_of(pid: int) -> list[str]:
-    """Returns the variables with which a process was started; none where it is gone."""
+    """Return the variables with which a process was started; none where it is gone."""
     return [each for each in _read(pid, "environ").split("\0") if each]
 
 
 def _open_files(pid: int) -> list[str]:
-    """Returns what a process has open; what is closed meanwhile is left out."""
+    """Return what a process has open; what is closed meanwhile is left out."""
     found = []
     with suppress(OSError):
         for path in Path(f"/proc/{pid}/fd").iterdir():
@@ -85,7 +85,7 @@ def _parent(pid: int) -> int:
 
 
 def _read(pid: int, name: str) -> str:
-    """Returns nothing where the process is gone."""
+    """Return nothing where the process is gone."""
     try:
         return Path(f"/proc/{pid}/{name}").read_text(errors="replace")  # any bytes may be arguments
     except OSError:

@@ -16,7 +16,7 @@ BASE: dict[str, Any] = {"model.width": 8, "loop.batch_size": 64, "precision.kind
 
 
 def digits_study(storage: Path, **values: Any) -> Study:
-    """Returns a study that takes seconds; `values` are dotted paths with __ for dots.
+    """Return a study that takes seconds; `values` are dotted paths with __ for dots.
 
     Its trials train one after another: each process of a trial computes seven seconds before its first step.
     """
@@ -38,7 +38,7 @@ def digits_study(storage: Path, **values: Any) -> Study:
 
 @cache
 def _tables_of_mlflow() -> bytes:
-    """Returns a database of MLflow without runs: to make one takes two seconds, and each search would."""
+    """Return a database of MLflow without runs: to make one takes two seconds, and each search would."""
     from mlflow import MlflowClient
 
     with TemporaryDirectory() as folder:
@@ -51,7 +51,7 @@ def events_in(folder: Path) -> list[Event]:
 
 
 def epochs_by_trial(events: list[Event]) -> dict[int, list[int]]:
-    """Returns the epochs in a journal, by trial, in order."""
+    """Return the epochs in a journal, by trial, in order."""
     epochs: dict[int, list[int]] = {}
     for event in events:
         if isinstance(event, EpochEvent):
@@ -60,5 +60,5 @@ def epochs_by_trial(events: list[Event]) -> dict[int, list[int]]:
 
 
 def has_epochs(count: int) -> Callable[[list[Event]], bool]:
-    """Returns what says of a journal whether its first trial has trained so many epochs."""
+    """Return what says of a journal whether its first trial has trained so many epochs."""
     return lambda events: len(epochs_by_trial(events).get(0, [])) >= count

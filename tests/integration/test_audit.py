@@ -60,7 +60,7 @@ def change_a_history(folder: Path) -> None:
 
 
 def copied(folder: Path, storage: Path) -> Path:
-    """Returns a search's copy in another storage, with the MLflow database there."""
+    """Return a search's copy in another storage, with the MLflow database there."""
     shutil.copytree(folder.parent, storage)
     study = storage / folder.name / "study.yaml"
     study.write_text(study.read_text().replace(str(folder.parent), str(storage)))

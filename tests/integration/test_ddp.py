@@ -88,7 +88,7 @@ def tuner(
 
 @pytest.fixture(scope="module")
 def clock(tmp_path_factory: pytest.TempPathFactory, ray_session: None) -> Clock:
-    """Returns when each of 21 trials, stopped after one epoch, gave its result."""
+    """Return when each of 21 trials, stopped after one epoch, gave its result."""
     clock, folder = Clock(), tmp_path_factory.mktemp("stopped")
     assignments = [
         TrialAssignment(small_recipe({"loop.seed": seed}), folder / str(seed)) for seed in range(TRIALS)
@@ -150,7 +150,7 @@ def test_a_rank_that_is_killed_or_hangs_costs_no_more_than_its_trials_epoch(
 
 
 def _limit(number: signal.Signals, clock: Clock) -> float:
-    """Returns the seconds that an epoch may take, and the start of a rank.
+    """Return the seconds that an epoch may take, and the start of a rank.
 
     They are few where a rank is to be found hanging: twice what the first trial took until its result.
     """
@@ -169,7 +169,7 @@ def _signal_ranks(folder: Path, signals: list[tuple[signal.Signals, int]]) -> No
 
 
 def _ranks_after(folder: Path, epoch: int) -> list[int]:
-    """Returns the processes of both ranks once a checkpoint has so many epochs."""
+    """Return the processes of both ranks once a checkpoint has so many epochs."""
     wait_until(lambda: _epochs_in(folder) >= epoch and len(_ranks()) == WORKERS, every=0.05)
     return sorted(_ranks())
 

@@ -254,7 +254,7 @@ def own_processes(temporary: Path) -> list[int]:
 
 
 def kill(driver: Driver, name: str) -> None:
-    """Kills the process of Ray that has a name, among those that a driver has started."""
+    """Kill the process of Ray that has a name, among those that a driver has started."""
     (found,) = [each for each in children(driver.pid) if name_of(each) == name]
     os.kill(found, signal.SIGKILL)
 

@@ -20,7 +20,7 @@ NAMES = ("trainable", "search", "spaces", "timm", "torch", "numpy", "yaml", "ray
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Returns a folder in which every module raises an error when it is imported."""
+    """Return a folder in which every module raises an error when it is imported."""
     monkeypatch.delenv(SAFE_PATH, raising=False)
     folder = tmp_path / "here"
     folder.mkdir()

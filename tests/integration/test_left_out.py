@@ -100,7 +100,7 @@ class Ran:
 
 
 def run(folder: Path, trials: int, trainable: type[TrialTrainable], per_trial: PerTrial) -> Ran:
-    """Trains trials of one epoch on two CPUs and two GPUs."""
+    """Train trials of one epoch on two CPUs and two GPUs."""
     study = digits_study(folder, name="mine", budget__trials=trials, budget__epochs=1, limits__retries=0)
     study = resolved_study(study.with_values({"scheduler.kind": "none"}))
     (folder / "mine").mkdir()

@@ -87,5 +87,5 @@ def resting(events: list[Event]) -> Iterator[None]:
 
 
 def starts(events: list[Event]) -> list[tuple[int, int]]:
-    """Returns the trials that started, in order, each with the number of the attempt."""
+    """Return the trials that started, in order, each with the number of the attempt."""
     return [(each.trial, each.attempt) for each in events if isinstance(each, StartEvent)]

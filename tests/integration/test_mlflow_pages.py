@@ -37,7 +37,7 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(scope="module")
 def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Returns the addresses that `tunebook ui` prints of a search of six trials, while it serves them."""
+    """Return the addresses that `tunebook ui` prints of a search of six trials, while it serves them."""
     storage = tmp_path_factory.mktemp("searches")
     folder = storage / "digits"
     folder.mkdir()
@@ -54,7 +54,7 @@ def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, st
 
 @contextmanager
 def served(folder: Path) -> Iterator[list[str]]:
-    """Runs `tunebook ui` for the block, returns the addresses that it prints, and ends it as Ctrl-C does."""
+    """Run `tunebook ui` for the block, return the addresses that it prints, and end it as Ctrl-C does."""
     port = free_port()
     words = ["-m", "search", "ui", str(folder), "--port", str(port)]
     with (folder / "ui.errors").open("wb") as errors:

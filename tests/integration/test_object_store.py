@@ -42,7 +42,7 @@ def a_half_way_trial_is_there(store: Store) -> bool:
 
 
 def is_stopped_half_way(driver: Driver, store: Store) -> bool:
-    """Stops a driver; where none of its trials in the store is half-way by then, it goes on."""
+    """Stop a driver; where none of its trials in the store is half-way by then, it goes on."""
     if not a_half_way_trial_is_there(store):
         return False
     driver.send_to_all(signal.SIGSTOP)

@@ -26,7 +26,7 @@ def some_paused_and_some_went_on(events: list[Event]) -> bool:
 
 
 def paused_in(events: list[Event]) -> set[int]:
-    """Returns the trials that are paused after these events."""
+    """Return the trials that are paused after these events."""
     paused: set[int] = set()
     for event in events:
         match event:

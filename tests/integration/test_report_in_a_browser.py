@@ -50,7 +50,7 @@ def page(browser: Browser, file: Path) -> Iterator[Page]:
 
 
 def end_of(page: Page, plot: str, trial: int) -> tuple[float, float]:
-    """Returns where on the screen the last mark of a trial is."""
+    """Return where on the screen the last mark of a trial is."""
     page.locator(plot).first.scroll_into_view_if_needed()
     x, y = page.evaluate(
         """([plot, trial]) => {
@@ -81,7 +81,7 @@ def test_a_trial_under_the_mouse_is_named(page: Page, whole: Report) -> None:
 
 
 def middle_of(page: Page, path: str) -> tuple[float, float]:
-    """Returns where on the screen the middle of a line's last segment is."""
+    """Return where on the screen the middle of a line's last segment is."""
     page.locator(path).first.scroll_into_view_if_needed()
     x, y = page.evaluate(
         """path => {
@@ -257,7 +257,7 @@ SCREENS = pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark"
 
 
 def serious_faults(page: Page) -> list[tuple[str, list[str]]]:
-    """Returns what axe finds, by its rules, with the places."""
+    """Return what axe finds, by its rules, with the places."""
     found = Axe().run(page).response["violations"]
     serious = [each for each in found if each["impact"] in ("serious", "critical")]
     return [(each["id"], [node["html"] for node in each["nodes"]][:3]) for each in serious]
@@ -334,7 +334,7 @@ def test_two_thousand_trials_are_drawn_in_two_seconds(
 
 
 def _large(report: Report) -> Report:
-    """Returns the report with 2,000 trials of 20 epochs each, and their values in 15 dimensions."""
+    """Return the report with 2,000 trials of 20 epochs each, and their values in 15 dimensions."""
     known = [each for each in report.trials if each.place is not None and each.score is not None]
     curves = {epoch: 0.8 - 0.7 * math.exp(-epoch / 4.0) for epoch in range(1, EPOCHS + 1)}
     trials = tuple(

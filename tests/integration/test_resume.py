@@ -47,7 +47,7 @@ def study_in(folder: Path, **values: object) -> Study:
 
 
 def write_manifest(folder: Path) -> Path:
-    """Writes 300 of the digits as files, and a list of them; a row is the name of a file with a space."""
+    """Write 300 of the digits as files, and a list of them; a row is the name of a file with a space."""
     digits = load(Data(path="digits", in_memory=True)).train
     assert isinstance(digits, ArrayPart)
     rows = []
@@ -179,7 +179,7 @@ def assert_stopped_cleanly(folder: Path, ended: int, log: Path, code: int = 130)
 
 
 def after_two_more_epochs(folder: Path, log: Path) -> Driver:
-    """Returns a driver that goes on with a search and has trained two epochs."""
+    """Return a driver that goes on with a search and has trained two epochs."""
     before = len(epochs_by_trial(events_in(folder))[0])
     begun = Driver("resume", folder, log=log)
     begun.wait_for(folder, lambda events: len(epochs_by_trial(events)[0]) >= before + 2)
@@ -205,7 +205,7 @@ def test_a_trial_whose_process_is_killed_goes_on_from_its_checkpoint(tmp_path: P
 
 
 def kill_a_trial(folder: Path) -> None:
-    """Kills the process of the first trial that has trained three epochs, as soon as Ray has named one."""
+    """Kill the process of the first trial that has trained three epochs, as soon as Ray has named one."""
     wait_until(
         lambda: any(len(epochs) >= 3 for epochs in epochs_by_trial(events_in(folder)).values()),
     )

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_session")]
 
 
 def masks_study(root: Path, storage: Path) -> Study:
-    """Returns a study of small images with masks that takes seconds."""
+    """Return a study of small images with masks that takes seconds."""
     masks = {"classes": str(root / "classes.txt")}
     return Study.from_tree(
         {

@@ -48,7 +48,7 @@ class Stored(NamedTuple):
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Stored:
-    """Returns the folder of a model in MLflow, some images for it, and what its run answers."""
+    """Return the folder of a model in MLflow, some images for it, and what its run answers."""
     from mlflow import MlflowClient
 
     storage = tmp_path_factory.mktemp("searches")

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.integration
 
 @contextmanager
 def watched(folder: Path) -> Iterator[str]:
-    """Serves a search in a process of its own; gives the address when it answers."""
+    """Serve a search in a process of its own; gives the address when it answers."""
     port = free_port()
     command = [sys.executable, "-m", "search", "report", str(folder), "--watch", "--port", str(port)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

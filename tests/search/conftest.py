@@ -13,13 +13,13 @@ from trainable.imports import SAFE_PATH
 
 @pytest.fixture
 def small_space() -> Space:
-    """Returns a space that is built anew for each test."""
+    """Return a space that is built anew for each test."""
     return conditional_space()
 
 
 @pytest.fixture
 def refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes one attempt to take a lock that another process holds, instead of 50 within a second."""
+    """Make one attempt to take a lock that another process holds, instead of 50 within a second."""
     monkeypatch.setattr("search.record.lock.ATTEMPTS", 1)
 
 
@@ -27,7 +27,7 @@ def refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def tunebook(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., tuple[int, str, str]]:
-    """Calls the command line in an empty folder; returns exit code, standard output and standard error."""
+    """Call the command line in an empty folder; return exit code, standard output and standard error."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(SAFE_PATH, "1")  # the command sets it, for a process of its own
     monkeypatch.setattr("trainable.terminal.TOLD_AFTER", 1e6)  # a busy machine prints no line more

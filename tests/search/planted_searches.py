@@ -94,7 +94,7 @@ def planted(
     last: int | None = None,
     **values: Any,
 ) -> Path:
-    """Returns the folder of a search whose trials went as the landscape says, one after the other.
+    """Return the folder of a search whose trials went as the landscape says, one after the other.
 
     `values` are the study's, by dotted path with __ for dots; `last` ends it early, after so many trials.
     """
@@ -141,7 +141,7 @@ def _drive(
 
 
 def _at(space: Space, values: Values) -> dict[str, float]:
-    """Returns each value's position in its domain; a documented value outside of it counts as its end."""
+    """Return each value's position in its domain; a documented value outside of it counts as its end."""
     named = space.named(values)
     return {
         each.name: _position(each.domain, named[each.name]) for each in space.dimensions if each.name in named

@@ -39,12 +39,12 @@ def place(machine: str = "h1", gpu: str = "", process: int = 7) -> Place:
 
 
 def session(state: SearchState, reason: str | None = None, name: str = "digits") -> SearchEvent:
-    """Returns the event of a search that begins, goes on or ends."""
+    """Return the event of a search that begins, goes on or ends."""
     return SearchEvent(state=state, search_id="0a1b", name=name, reason=reason)
 
 
 def settled(epochs: int = 20, rungs: tuple[int, ...] = (), objective: str = OBJECTIVE) -> SettledEvent:
-    """Returns what a search settled, but for its space."""
+    """Return what a search settled, but for its space."""
     return SettledEvent(
         space={},
         rungs=rungs,
@@ -60,20 +60,20 @@ def settled(epochs: int = 20, rungs: tuple[int, ...] = (), objective: str = OBJE
 def begun(
     epochs: int = 20, rungs: tuple[int, ...] = (), name: str = "digits"
 ) -> tuple[SearchEvent, SettledEvent]:
-    """Returns the events that every journal begins with."""
+    """Return the events that every journal begins with."""
     return session("started", name=name), settled(epochs, rungs)
 
 
 def begun_in(
     space: Space, epochs: int = 20, rungs: tuple[int, ...] = (), name: str = "digits"
 ) -> tuple[SearchEvent, SettledEvent]:
-    """Returns the events that the journal of a search of this space begins with."""
+    """Return the events that the journal of a search of this space begins with."""
     first, second = begun(epochs, rungs, name)
     return first, second.model_copy(update={"space": tree_of(space)})
 
 
 def drawn(space: Space, number: int, values: Values) -> TrialEvent:
-    """Returns a trial of a space as a ledger journals it."""
+    """Return a trial of a space as a ledger journals it."""
     recipe = space.recipe(values)
     return TrialEvent(
         trial=number, values=dict(values), own=number == 0, recipe=recipe.tree(), digest=recipe.digest()
@@ -83,12 +83,12 @@ def drawn(space: Space, number: int, values: Values) -> TrialEvent:
 def epoch(
     trial: int, number: int, accuracy: float = 0.5, rung: int | None = None, **changes: Any
 ) -> EpochEvent:
-    """Returns an epoch of a trial with its validation accuracy."""
+    """Return an epoch of a trial with its validation accuracy."""
     result = epoch_result(number, accuracy, **changes)
     return EpochEvent(trial=trial, result=result, rung=rung)
 
 
 def replace_journal(folder: Path, content: bytes = b"") -> None:
-    """Replaces a folder's journal, as if its driver had been killed before the lines that are missing."""
+    """Replace a folder's journal, as if its driver had been killed before the lines that are missing."""
     (folder / SYNCED_FILE).unlink(missing_ok=True)
     (folder / EVENTS_FILE).write_bytes(content)

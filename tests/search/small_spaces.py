@@ -11,7 +11,7 @@ def _dimension(path: str, domain: Float | Integer | Choice, optimizer: str = "")
 
 
 def conditional_space() -> Space:
-    """Returns a space of an optimizer, a rate for each kind, momentum for SGD only, smoothing and a batch."""
+    """Return a space of an optimizer, a rate for each kind, momentum for SGD only, smoothing and a batch."""
     return Space(
         base=Recipe().with_values({"loop.epochs": 4}),
         dimensions=(

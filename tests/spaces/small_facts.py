@@ -22,7 +22,7 @@ IMAGENET: dict[str, Any] = {
 
 
 def digits_facts(**changes: Any) -> Facts:
-    """Returns the facts of scikit-learn's digits on two cores, with changes."""
+    """Return the facts of scikit-learn's digits on two cores, with changes."""
     digits: dict[str, Any] = {
         "train_images": 1257,
         "classes": 10,
@@ -38,12 +38,12 @@ def digits_facts(**changes: Any) -> Facts:
 
 
 def imagenet_facts(**changes: Any) -> Facts:
-    """Returns the facts of a ResNet50 on ImageNet-1k and one GPU, with changes."""
+    """Return the facts of a ResNet50 on ImageNet-1k and one GPU, with changes."""
     return digits_facts(**{**IMAGENET, **changes})
 
 
 def masks_facts(**changes: Any) -> Facts:
-    """Returns the facts of 42 images of nuclei with masks and a small U-Net on a CPU, with changes."""
+    """Return the facts of 42 images of nuclei with masks and a small U-Net on a CPU, with changes."""
     masks: dict[str, Any] = {
         "task": "segmentation",
         "train_images": 42,
@@ -59,7 +59,7 @@ def masks_facts(**changes: Any) -> Facts:
 
 
 def base_recipe(facts: Facts, **values: Any) -> Recipe:
-    """Returns the default recipe of the facts' length, with values by dotted path (`__` for the dot)."""
+    """Return the default recipe of the facts' length, with values by dotted path (`__` for the dot)."""
     written = {path.replace("__", "."): value for path, value in values.items()}
     plain = Recipe.from_tree({"task": {"kind": facts.task}})
     return plain.with_values({"loop.epochs": facts.epochs, **written})

@@ -47,7 +47,7 @@ NORMALS: list[tuple[Domain, Normal]] = [
 
 
 def reference(domain: Domain, prior: Normal) -> stats.rv_continuous:
-    """Returns scipy's normal, cut off at the ends of the domain's (log-)length."""
+    """Return scipy's normal, cut off at the ends of the domain's (log-)length."""
     centre = fraction_of(domain, prior.centre)
     return stats.truncnorm(-centre / prior.spread, (1.0 - centre) / prior.spread, centre, prior.spread)
 

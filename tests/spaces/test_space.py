@@ -196,12 +196,12 @@ def test_ends_of_fields_that_only_the_whole_recipe_compares_are_refused_together
 
 
 def sections(spec: type[BaseModel]) -> list[type[BaseModel]]:
-    """Returns every section of a recipe, also those of unions and those within sections, itself first."""
+    """Return every section of a recipe, also those of unions and those within sections, itself first."""
     return [spec, *(deeper for parts in parts_of(spec) for each in parts for deeper in sections(each))]
 
 
 def parts_of(spec: type[BaseModel]) -> list[list[type[BaseModel]]]:
-    """Returns the sections that each field may hold, for the fields that hold one."""
+    """Return the sections that each field may hold, for the fields that hold one."""
     held = [_members(field.annotation) for field in spec.model_fields.values()]
     return [each for each in held if each]
 

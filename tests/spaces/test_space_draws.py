@@ -40,7 +40,7 @@ FRACTIONS = st.floats(0.0, 1.0, exclude_max=True)
 
 
 def space_of(facts: Facts, **pins: Value) -> Space:
-    """Returns the space `document`; values by dotted path (`__` for the dot) are pinned."""
+    """Return the space `document`; values by dotted path (`__` for the dot) are pinned."""
     pinned = frozenset(path.replace("__", ".") for path in pins)
     return make_space("document", base_recipe(facts, **pins), pinned, facts, {})
 

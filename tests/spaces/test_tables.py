@@ -18,7 +18,7 @@ DOMAINS: dict[str, list[Domain]] = {
 
 
 def by_kind_and_batch(values: Values) -> str:
-    """Reads the batch only for SGD."""
+    """Read the batch only for SGD."""
     if values[KIND] == "sgd":
         return "small" if values[BATCH] in range(16) else "large"
     return "any"

@@ -31,7 +31,7 @@ class Labelled(NamedTuple):
 
 
 def labelled(counts: Mapping[str, Sequence[int]], seed: int = 0) -> list[Labelled]:
-    """Returns noise in a class's own shade: for each part, so many images of the classes `0`, `1`, ..."""
+    """Return noise in a class's own shade: for each part, so many images of the classes `0`, `1`, ..."""
     luck = np.random.default_rng(seed)
     return [
         Labelled(
@@ -47,7 +47,7 @@ def labelled(counts: Mapping[str, Sequence[int]], seed: int = 0) -> list[Labelle
 
 
 def write_forms(images: list[Labelled], root: Path) -> dict[str, Path]:
-    """Writes the images in every form; rows that have names are in another order than the folder."""
+    """Write the images in every form; rows that have names are in another order than the folder."""
     for each in images:
         (root / "folder" / each.path).parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(each.pixels).save(root / "folder" / each.path)
@@ -79,7 +79,7 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, object]]) -> Path:
 
 
 def write_datasets(images: list[Labelled], folder: Path, groups: Sequence[str] | None = None) -> Path:
-    """Saves the images by Hugging Face's own package, from their files beside the folder."""
+    """Save the images by Hugging Face's own package, from their files beside the folder."""
     import datasets
 
     datasets.disable_progress_bars()
@@ -102,14 +102,14 @@ def write_datasets(images: list[Labelled], folder: Path, groups: Sequence[str] |
 
 
 def saved_by_path(folder: Path, paths: list[str]) -> Path:
-    """Saves what names images by their paths alone, as somebody else's program may; returns the folder."""
+    """Save what names images by their paths alone, as somebody else's program may; return the folder."""
     images = arrow.array([{"bytes": None, "path": each} for each in paths], IMAGES)
     table = arrow.table({"image": images, "label": arrow.array([at % 2 for at in range(len(paths))])})
     return saved_table(folder, table)
 
 
 def saved_table(folder: Path, table: arrow.Table, compression: str | None = None) -> Path:
-    """Saves rows as `save_to_disk` of Hugging Face `datasets` does; returns the folder."""
+    """Save rows as `save_to_disk` of Hugging Face `datasets` does; return the folder."""
     folder.mkdir()
     options = arrow.ipc.IpcWriteOptions(compression=compression)
     with (
@@ -140,7 +140,7 @@ def _parts(images: list[Labelled]) -> bool:
 
 
 def _interleaved(images: list[Labelled]) -> Iterator[Labelled]:
-    """Yields one image of each class after the other; an array has no names, so those of a class keep their
+    """Yield one image of each class after the other; an array has no names, so those of a class keep their
     order."""
     seen: dict[tuple[str, str], int] = {}
     turn = []

@@ -63,7 +63,7 @@ FROM_THE_HOST = {
 
 
 def asked(lesson: Lesson, folder: Path) -> tuple[Recipe, DataSet]:
-    """Returns the recipe and the data of a lesson, with its files under a folder."""
+    """Return the recipe and the data of a lesson, with its files under a folder."""
     masks, teacher = folder / "masks", folder / "teacher"
     recipe = mask_recipe(write_masks(masks)) if lesson.masks else small_recipe()
     data = mask_data(recipe) if lesson.masks else data_set()

@@ -10,14 +10,14 @@ from PIL import Image
 
 
 def write_image(path: Path, value: int = 128, size: tuple[int, int] = (12, 10), mode: str = "RGB") -> Path:
-    """Writes an image of one grey level, width x height, and its folders; the ending gives the format."""
+    """Write an image of one grey level, width x height, and its folders; the ending gives the format."""
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.new("L", size, value).convert(mode).save(path)
     return path
 
 
 def write_classes(root: Path, counts: Mapping[str, int]) -> Path:
-    """Writes class folders with so many PNG images each."""
+    """Write class folders with so many PNG images each."""
     for name, count in counts.items():
         for number in range(count):
             write_image(root / name / f"{number:03}.png", value=number % 256)
@@ -25,14 +25,14 @@ def write_classes(root: Path, counts: Mapping[str, int]) -> Path:
 
 
 def truncate(path: Path) -> Path:
-    """Cuts the last tenth off a file."""
+    """Cut the last tenth off a file."""
     content = path.read_bytes()
     path.write_bytes(content[: len(content) * 9 // 10])
     return path
 
 
 def write_noise_jpeg(path: Path, seed: int = 0, size: int = 64) -> Path:
-    """Writes as much detail as a photograph has, so that a cut leaves pixels out."""
+    """Write as much detail as a photograph has, so that a cut leaves pixels out."""
     path.parent.mkdir(parents=True, exist_ok=True)
     pixels = np.random.default_rng(seed).integers(0, 256, (size, size, 3), dtype=np.uint8)
     Image.fromarray(pixels).save(path, quality=90)

@@ -16,13 +16,13 @@ SIZE = (12, 10)
 
 
 def bands(*values: int, size: tuple[int, int] = SIZE) -> NDArray[np.uint8]:
-    """Returns a mask, uint8 [H, W], whose rows have these values, one after the other and again."""
+    """Return a mask, uint8 [H, W], whose rows have these values, one after the other and again."""
     rows = np.resize(np.array(values, np.uint8), size[1])
     return np.repeat(rows[:, None], size[0], axis=1)
 
 
 def write_mask(path: Path, mask: NDArray[np.generic], mode: str | None = None) -> Path:
-    """Writes a mask, and its folders; in mode P its values are indices into a palette of colours."""
+    """Write a mask, and its folders; in mode P its values are indices into a palette of colours."""
     path.parent.mkdir(parents=True, exist_ok=True)
     image = Image.fromarray(mask)
     if mode == "P":
@@ -37,7 +37,7 @@ def write_mask(path: Path, mask: NDArray[np.generic], mode: str | None = None) -
 
 
 def write_pairs(root: Path, masks: Mapping[str, Sequence[int]], images: str = "images") -> Path:
-    """Writes images as JPEG and masks as PNG, of these names, in folders beside each other."""
+    """Write images as JPEG and masks as PNG, of these names, in folders beside each other."""
     for name, values in masks.items():
         write_image(root / images / f"{name}.jpg")
         write_mask(root / "masks" / f"{name}.png", bands(*values))

@@ -33,7 +33,7 @@ TIMES = {
 
 
 def images(count: int, seed: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Returns noise with a bright column whose position shows the class, and the labels."""
+    """Return noise with a bright column whose position shows the class, and the labels."""
     random = np.random.default_rng(seed)
     labels = np.arange(count) % CLASSES
     pixels = random.integers(0, 100, (count, SIZE, SIZE), dtype=np.uint8)
@@ -46,7 +46,7 @@ def data_set(train: int = 48, validation: int = 20, test: int = 20) -> DataSet:
 
 
 def write_parts(file: Path, *, other_kind: bool) -> None:
-    """Writes three parts, enough images to learn from; those of a test part of another kind are inverted."""
+    """Write three parts, enough images to learn from; those of a test part of another kind are inverted."""
     (train_x, train_y), (val_x, val_y), (test_x, test_y) = images(240, 0), images(120, 1), images(120, 2)
     np.savez(
         file,
@@ -65,13 +65,13 @@ LABELS = np.repeat(np.arange(CLASSES), HELD)
 
 
 def unequal_set() -> DataSet:
-    """Returns noise in classes of unequal sizes; half of the training images validate, too."""
+    """Return noise in classes of unequal sizes; half of the training images validate, too."""
     pixels = np.random.default_rng(0).integers(0, 255, (len(LABELS), SIZE, SIZE), dtype=np.uint8)
     return from_arrays((pixels, LABELS), (pixels[::2], LABELS[::2]))
 
 
 def small_recipe(values: dict[str, Any] | None = None) -> Recipe:
-    """Returns three epochs of batches of 16 in fp32, without augmentation; `values` by dotted path."""
+    """Return three epochs of batches of 16 in fp32, without augmentation; `values` by dotted path."""
     plain: dict[str, Any] = {
         "data.path": "arrays",
         "model.width": 8,
@@ -86,7 +86,7 @@ def small_recipe(values: dict[str, Any] | None = None) -> Recipe:
 
 
 def plain_net(seed: int = 0, dropout: float = 0.0) -> nn.Module:
-    """Returns a net in fp64 without batch statistics: what it computes of an image needs no other image."""
+    """Return a net in fp64 without batch statistics: what it computes of an image needs no other image."""
     torch.manual_seed(seed)
     layers = [
         nn.Conv2d(1, 4, 3, padding=1),
@@ -99,7 +99,7 @@ def plain_net(seed: int = 0, dropout: float = 0.0) -> nn.Module:
 
 
 def curve(history: tuple[EpochResult, ...]) -> list[dict[str, Any]]:
-    """Returns what a run measured, without the size of its micro-batches and what it did not measure."""
+    """Return what a run measured, without the size of its micro-batches and what it did not measure."""
     return [
         {name: value for name, value in each.items() if name != "micro_batch" and value is not None}
         for each in numbers(history)
@@ -107,7 +107,7 @@ def curve(history: tuple[EpochResult, ...]) -> list[dict[str, Any]]:
 
 
 def numbers(history: tuple[EpochResult, ...]) -> list[dict[str, Any]]:
-    """Returns what a run measured, by name, without how long it took."""
+    """Return what a run measured, by name, without how long it took."""
     flat = [{**result.tree(), **result.extra_metrics} for result in history]
     left_out = {*TIMES, "extra_metrics"}
     return [{name: value for name, value in each.items() if name not in left_out} for each in flat]

@@ -18,7 +18,7 @@ Sizes = tuple[tuple[int, int], ...]
 
 
 def drawn(seed: int, height: int, width: int, channels: int = 3) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Returns an image uint8 [H, W, C] (or [H, W]) with a square and a disc, and its mask uint8 [H, W]."""
+    """Return an image uint8 [H, W, C] (or [H, W]) with a square and a disc, and its mask uint8 [H, W]."""
     random = np.random.default_rng(seed)
     mask = np.zeros((height, width), np.uint8)
     side = max(3, min(height, width) // 4)
@@ -33,7 +33,7 @@ def drawn(seed: int, height: int, width: int, channels: int = 3) -> tuple[NDArra
 
 
 def write_masks(root: Path, count: int = 24, sizes: Sizes = ((32, 32),), channels: int = 3) -> Path:
-    """Writes `images/` and `masks/` under a folder, of these sizes in turn, and the names of the classes."""
+    """Write `images/` and `masks/` under a folder, of these sizes in turn, and the names of the classes."""
     for name in ("images", "masks"):
         (root / name).mkdir(parents=True, exist_ok=True)
     for number in range(count):
@@ -46,7 +46,7 @@ def write_masks(root: Path, count: int = 24, sizes: Sizes = ((32, 32),), channel
 
 
 def mask_recipe(root: Path, values: dict[str, Any] | None = None) -> Recipe:
-    """Returns a recipe that learns these masks in a moment, in fp32."""
+    """Return a recipe that learns these masks in a moment, in fp32."""
     tree = {
         "task": {"kind": "segmentation", "masks": {"classes": str(root / "classes.txt")}},
         "data": {"path": str(root), "image_size": 16},

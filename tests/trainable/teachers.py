@@ -14,7 +14,7 @@ LEARNING = {"optimizer.lr": 0.5, "loop.epochs": 6}
 
 
 def write_teacher(folder: Path, data: DataSet | None = None, **values: Any) -> Path:
-    """Trains a network of width 16 for a few epochs and returns the folder with its files; `values` have
+    """Train a network of width 16 for a few epochs and return the folder with its files; `values` have
     double underscores for dots."""
     train(
         small_recipe({"model.width": 16, **LEARNING, **dotted(values)}), data=data or data_set(), out=folder
@@ -23,7 +23,7 @@ def write_teacher(folder: Path, data: DataSet | None = None, **values: Any) -> P
 
 
 def taught_recipe(teacher: Path | str, **values: Any) -> Recipe:
-    """Returns a small recipe that learns from a teacher."""
+    """Return a small recipe that learns from a teacher."""
     return small_recipe({"distillation.teacher": str(teacher), **dotted(values)})
 
 

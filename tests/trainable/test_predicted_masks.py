@@ -23,7 +23,7 @@ from trainable.training.run import Run
 
 
 def trained(root: Path, *settings: str, out: str = "predicted") -> Path:
-    """Trains a moment's recipe with `--predict`; returns the folder of masks."""
+    """Train a moment's recipe with `--predict`; return the folder of masks."""
     write_recipe(root / "recipe.yaml", mask_recipe(root))
     arguments = [each for setting in settings for each in ("--set", setting)]
     assert main([str(root / "recipe.yaml"), "--predict", str(root / out), *arguments]) == 0

@@ -19,7 +19,7 @@ ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 @pytest.fixture(autouse=True)
 def handlers() -> Iterator[None]:
-    """Fails a test that leaves a signal otherwise handled than it was."""
+    """Fail a test that leaves a signal otherwise handled than it was."""
     before = [signal.getsignal(each) for each in ENDING]
     yield
     assert [signal.getsignal(each) for each in ENDING] == before

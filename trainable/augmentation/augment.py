@@ -33,7 +33,7 @@ from trainable.recipe.augmentations import (
 
 
 def make_augment(spec: Augmentation, flips: Sequence[str], side: int) -> tuple[Change, ...]:
-    """Returns the changes, in order, to a uint8 batch [B, C, side, side] before it is normalised.
+    """Return the changes, in order, to a uint8 batch [B, C, side, side] before it is normalised.
 
     A resized crop may be given larger squares of the same images, in finer detail.
     """
@@ -41,13 +41,13 @@ def make_augment(spec: Augmentation, flips: Sequence[str], side: int) -> tuple[C
 
 
 def make_window_changes(spec: Augmentation, flips: Sequence[str]) -> tuple[Change, ...]:
-    """Returns the changes, in order, to windows with their masks, uint8 [B, C + 1, side, side], after they
+    """Return the changes, in order, to windows with their masks, uint8 [B, C + 1, side, side], after they
     were cut."""
     return (*_flips(spec, flips), *_policy(spec))
 
 
 def make_boxes(crop: ResizedCrop, side: int) -> Callable[[Draws], Integers]:
-    """Returns a function that draws boxes [B, 4] (top, left, height, width) in squares of `side` pixels."""
+    """Return a function that draws boxes [B, 4] (top, left, height, width) in squares of `side` pixels."""
     scale, ratio = (crop.scale_min, crop.scale_max), (crop.ratio_min, crop.ratio_max)
     return lambda draws: crop_boxes(draws.uniform(Stream.CROP, BOX_DRAWS), side, side, scale, ratio)
 

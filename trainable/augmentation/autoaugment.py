@@ -33,7 +33,7 @@ class Pairs:
 
 
 def auto_augment(images: Tensor, uniform: Floats, policy: PolicyName) -> Tensor:
-    """Applies one pair of operations, each by its own chance,
+    """Apply one pair of operations, each by its own chance,
     to each uint8 image [B, C, H, W], C being 1 or 3.
 
     `uniform` is [B, AUTO_AUGMENT_DRAWS] in [0, 1). Source: arXiv 1805.09501, section 3.
@@ -51,7 +51,7 @@ def auto_augment(images: Tensor, uniform: Floats, policy: PolicyName) -> Tensor:
 
 @functools.cache
 def learnt_pairs(policy: PolicyName) -> Pairs:
-    """Returns the 25 pairs found on a data set (arXiv 1805.09501, appendix), as torchvision lists them."""
+    """Return the 25 pairs found on a data set (arXiv 1805.09501, appendix), as torchvision lists them."""
     from torchvision.transforms import AutoAugment, AutoAugmentPolicy  # seconds to import
 
     listed = AutoAugment(AutoAugmentPolicy(policy)).policies  # public there, and not in v2

@@ -19,7 +19,7 @@ Range = tuple[float, float]
 
 
 def crop_boxes(uniform: Floats, height: int, width: int, scale: Range, ratio: Range) -> Integers:
-    """Returns boxes [B, 4] as torchvision's RandomResizedCrop draws them,
+    """Return boxes [B, 4] as torchvision's RandomResizedCrop draws them,
     from `uniform` [B, BOX_DRAWS] in [0, 1).
 
     The area is uniform in `scale`, a share of the image; width over height is log-uniform in `ratio`. The
@@ -34,7 +34,7 @@ def crop_boxes(uniform: Floats, height: int, width: int, scale: Range, ratio: Ra
 
 
 def erasing_boxes(uniform: Floats, height: int, width: int, area: Range, ratio: Range) -> Integers:
-    """Returns boxes [B, 4] as torchvision's RandomErasing draws them,
+    """Return boxes [B, 4] as torchvision's RandomErasing draws them,
     from `uniform` [B, BOX_DRAWS] in [0, 1).
 
     The area is uniform in `area`, a share of the image; height over width is log-uniform in `ratio`. The
@@ -47,7 +47,7 @@ def erasing_boxes(uniform: Floats, height: int, width: int, area: Range, ratio: 
 
 
 def _sides(uniform: Floats, area: int, share: Range, ratio: Range) -> tuple[Integers, Integers]:
-    """Returns heights and widths [B, TRIES] of boxes with shares of the area and ratios of height to
+    """Return heights and widths [B, TRIES] of boxes with shares of the area and ratios of height to
     width."""
     areas = area * (share[0] + uniform[:, 0::2] * (share[1] - share[0]))
     low, high = math.log(ratio[0]), math.log(ratio[1])
@@ -59,7 +59,7 @@ def _sides(uniform: Floats, area: int, share: Range, ratio: Range) -> tuple[Inte
 def _first(
     heights: Integers, widths: Integers, fits: NDArray[np.bool_]
 ) -> tuple[Integers, NDArray[np.bool_]]:
-    """Returns the first size that fits [B, 2], or size 0 if none does, and whether one does [B]."""
+    """Return the first size that fits [B, 2], or size 0 if none does, and whether one does [B]."""
     rows, first = np.arange(len(fits)), fits.argmax(axis=1)
     size = np.stack([heights[rows, first], widths[rows, first]], axis=1)
     found: NDArray[np.bool_] = fits[rows, first]
@@ -67,7 +67,7 @@ def _first(
 
 
 def _central_box(height: int, width: int, ratio: Range) -> Integers:
-    """Returns the largest central box whose width over height is within `ratio`."""
+    """Return the largest central box whose width over height is within `ratio`."""
     box_height, box_width = height, width
     if width / height < ratio[0]:
         box_height = round(width / ratio[0])

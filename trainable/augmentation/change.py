@@ -17,19 +17,19 @@ Change = Callable[[Tensor, Draws], Tensor]
 
 
 def on_device(drawn: NDArray[Any], device: torch.device) -> Tensor:
-    """Returns numbers drawn on the host as a tensor on a device, without waiting for the device."""
+    """Return numbers drawn on the host as a tensor on a device, without waiting for the device."""
     return moved(torch.from_numpy(drawn), device)
 
 
 def moved(tensor: Tensor, device: torch.device) -> Tensor:
-    """Returns a tensor of the host on a device, without waiting for the device."""
+    """Return a tensor of the host on a device, without waiting for the device."""
     if device.type == "cuda":  # from memory that is not pinned, a large copy waits for the device
         tensor = tensor.pin_memory()  # which torch uses again only after the copy
     return tensor.to(device, non_blocking=True)
 
 
 def replaced(images: Tensor, rows: Integers, others: Tensor) -> Tensor:
-    """Returns a new batch in which the images at `rows` [n] are `others` [n, C, H, W].
+    """Return a new batch in which the images at `rows` [n] are `others` [n, C, H, W].
 
     It selects from both at once: copying by index took three times as long.
     """

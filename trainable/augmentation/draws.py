@@ -49,20 +49,20 @@ class Draws(NamedTuple):
     """These are [B] positions in the training part."""
 
     def uniform(self, stream: Stream, count: int) -> Floats:
-        """Returns [B, count] numbers in [0, 1), independent between images, epochs, seeds and streams."""
+        """Return [B, count] numbers in [0, 1), independent between images, epochs, seeds and streams."""
         counters = self.indices[:, None] * count + np.arange(count)
         bits = _splitmix(_key(self.seed, self.epoch, stream), counters.astype(np.uint64))
         return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def integers(uniform: Floats, bound: Integers | int) -> Integers:
-    """Returns uniform integers in [0, bound) from uniform numbers in [0, 1), elementwise."""
+    """Return uniform integers in [0, bound) from uniform numbers in [0, 1), elementwise."""
     return np.floor(uniform * bound).astype(np.int64)
 
 
 @functools.lru_cache(maxsize=64)
 def _key(*parts: int) -> int:
-    """Returns one number for several; it is cached, as every batch of an epoch asks for the same few."""
+    """Return one number for several; it is cached, as every batch of an epoch asks for the same few."""
     key = 0
     for part in parts:
         key = int(_splitmix((key + part) & _MASK, np.zeros(1, np.uint64))[0])
@@ -70,7 +70,7 @@ def _key(*parts: int) -> int:
 
 
 def _splitmix(key: int, counters: Words) -> Words:
-    """Returns SplitMix64's outputs number `counters` (from 0), seeded with `key`.
+    """Return SplitMix64's outputs number `counters` (from 0), seeded with `key`.
 
     Source: Steele, Lea and Flood, Fast Splittable Pseudorandom Number Generators, OOPSLA 2014, section 4.
     """

@@ -13,12 +13,12 @@ from trainable.augmentation.draws import Integers
 
 
 def padding(fraction: float, side: int) -> int:
-    """Returns the border in pixels: at least one, or the crop would change nothing."""
+    """Return the border in pixels: at least one, or the crop would change nothing."""
     return max(1, round(fraction * side))
 
 
 def pad_crop(images: Tensor, offsets: Integers, border: int) -> Tensor:
-    """Adds a border of zeros to each image, and crops it back to its size at its own offset.
+    """Add a border of zeros to each image, and crops it back to its size at its own offset.
 
     `offsets` [B, 2] are rows and columns from 0 to 2 * border, both included.
     """
@@ -34,14 +34,14 @@ def pad_crop(images: Tensor, offsets: Integers, border: int) -> Tensor:
 
 
 def flip(images: Tensor, chosen: NDArray[np.bool_], axis: int) -> Tensor:
-    """Returns the batch with the chosen images [B] mirrored: axis -1 swaps left and right, -2 up and down."""
+    """Return the batch with the chosen images [B] mirrored: axis -1 swaps left and right, -2 up and down."""
     rows = np.flatnonzero(chosen)
     mirrored = images.index_select(0, on_device(rows, images.device)).flip(axis)
     return replaced(images, rows, mirrored)
 
 
 def resized_crop(images: Tensor, boxes: Integers, side: int) -> Tensor:
-    """Resizes each uint8 image's own box [B, 4] (top, left, height, width) bilinearly to `side` pixels.
+    """Resize each uint8 image's own box [B, 4] (top, left, height, width) bilinearly to `side` pixels.
 
     Boxes are in pixels of a square of `side`; the images may be larger squares of the same, in finer detail.
     Sampling stays inside the box, as if it had been cut out first (v2.functional.resized_crop without
@@ -62,7 +62,7 @@ def resized_crop(images: Tensor, boxes: Integers, side: int) -> Tensor:
 
 
 def _samples(start: Tensor, length: Tensor, count: int, side: int) -> Tensor:
-    """Returns positions [B, count] of samples of [start, start + length) in an image of `side` pixels, in
+    """Return positions [B, count] of samples of [start, start + length) in an image of `side` pixels, in
     grid_sample's [-1, 1]."""
     steps = torch.arange(count, device=start.device, dtype=torch.float32) + 0.5
     inside = (steps * (length / count)[:, None] - 0.5).clamp_(min=0.0).minimum(length[:, None] - 1.0)

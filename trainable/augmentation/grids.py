@@ -37,7 +37,7 @@ class Stripes(NamedTuple):
 def drawn_stripes(
     uniform: Floats, side: int, periods: tuple[float, float], kept: float, rotation: float
 ) -> Stripes:
-    """Draws grids for images of `side` pixels, from `uniform` [n, GRID_DRAWS] in [0, 1).
+    """Draw grids for images of `side` pixels, from `uniform` [n, GRID_DRAWS] in [0, 1).
 
     The period is a uniform integer between `periods` of the side, both included, and at least 2. The visible
     stripe is `kept` of it, rounded, with at least one pixel visible and one not. The angle is uniform up to
@@ -52,7 +52,7 @@ def drawn_stripes(
 
 
 def between_stripes(stripes: Stripes, height: int, width: int) -> tuple[Mask, Mask]:
-    """Returns the rows [n, height] and the columns [n, width] outside the stripes:
+    """Return the rows [n, height] and the columns [n, width] outside the stripes:
     pixels where they cross are hidden.
 
     A pixel is hidden with chance `(1 - kept / period) ** 2` (arXiv 2001.04086, section 3). This is for grids
@@ -63,7 +63,7 @@ def between_stripes(stripes: Stripes, height: int, width: int) -> tuple[Mask, Ma
 
 
 def between_turned_stripes(stripes: Stripes, height: int, width: int, device: torch.device) -> Tensor:
-    """Returns the pixels, bool [n, height, width],
+    """Return the pixels, bool [n, height, width],
     in no row stripe and no column stripe of the rotated grids.
 
     Each pixel's position in its grid is computed, so no larger canvas need be built and cropped.
@@ -82,14 +82,14 @@ def _between(pixels: Integers, offset: Integers, stripes: Stripes) -> Mask:
 
 
 def cell_sides(side: int) -> Integers:
-    """Returns Hide-and-Seek's cells for images of `side` pixels:
+    """Return Hide-and-Seek's cells for images of `side` pixels:
     rounded, at least one pixel, but 0 stays 0."""
     scaled = np.array(CELLS) * side / CELLS_AT
     return np.where(scaled > 0, np.maximum(1, np.floor(scaled + 0.5)), 0).astype(np.int64)
 
 
 def in_hidden_cells(cells: Integers, hidden: Tensor, height: int, width: int) -> Tensor:
-    """Returns the pixels, bool [n, height, width], in a hidden cell; image i has cells of `cells[i]` pixels.
+    """Return the pixels, bool [n, height, width], in a hidden cell; image i has cells of `cells[i]` pixels.
 
     Cells are counted from the top left corner. `hidden`, bool [n, rows, columns], has at least as many as the
     smallest cells need; those beyond an image's own are not looked at.

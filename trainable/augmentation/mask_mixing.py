@@ -20,7 +20,7 @@ MaskMixing = Callable[[Tensor, Tensor, torch.Generator], tuple[Tensor, Tensor]]
 
 
 def make_mask_mixing(spec: NoMixing | Mixup | CutMix | ClassMix) -> MaskMixing | None:
-    """Returns the mixing that a recipe asks for, or None if images stay whole.
+    """Return the mixing that a recipe asks for, or None if images stay whole.
 
     The result takes float images and int64 masks on any device, and draws from a CPU generator, so that the
     draws are the same on every device, and none waits for one. Image i is mixed with image i - 1; with
@@ -65,7 +65,7 @@ def _drawn_order(masks: Tensor, random: np.random.Generator) -> Floats:
 
 
 def in_box(masks: Tensor, draw: Draw) -> Tensor:
-    """Returns the pixels in CutMix's rectangle of `1 - lambda` of the area, the same in every image.
+    """Return the pixels in CutMix's rectangle of `1 - lambda` of the area, the same in every image.
 
     Its centre is uniform, and what is outside the image is cut off (arXiv 1905.04899, section 3.1; of masks,
     arXiv 1906.01916). What is ignored in it is pasted too, and stays ignored.
@@ -77,7 +77,7 @@ def in_box(masks: Tensor, draw: Draw) -> Tensor:
 
 
 def of_half(masks: Tensor, order: Floats) -> Tensor:
-    """Returns the pixels of half of the classes that each mask has, rounded down (arXiv 2007.07936, section
+    """Return the pixels of half of the classes that each mask has, rounded down (arXiv 2007.07936, section
     3, and its code), none of them ignored.
 
     Of the classes that are there, those come first whose numbers in `order` [B, 255] are lowest.

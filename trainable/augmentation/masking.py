@@ -27,7 +27,7 @@ from trainable.recipe.augmentations import Cutout, GridMask, HideAndSeek, Maskin
 
 
 def make_masking(spec: Masking, epochs: int) -> tuple[Change, ...]:
-    """Returns the changes to a normalised float batch [B, C, H, W] in a run of so many epochs;
+    """Return the changes to a normalised float batch [B, C, H, W] in a run of so many epochs;
     () if nothing hides.
 
     They return new images, in which only hidden pixels differ.
@@ -105,7 +105,7 @@ def _hide_and_seek(spec: HideAndSeek) -> Change:
 
 
 def cutout_boxes(uniform: Floats, height: int, width: int, side: int) -> Integers:
-    """Returns boxes [B, 4] (top, left, height, width) of `side` pixels, cut off at the border.
+    """Return boxes [B, 4] (top, left, height, width) of `side` pixels, cut off at the border.
 
     `uniform` [B, 2] in [0, 1) puts the centre on any pixel, with equal chance (arXiv 1708.04552, 3.2).
     """
@@ -116,14 +116,14 @@ def cutout_boxes(uniform: Floats, height: int, width: int, side: int) -> Integer
 
 
 def ramped(probability: float, ramp: float, epoch: int, epochs: int) -> float:
-    """Returns the chance in an epoch. It rises in a straight line from 0 in the first, and is whole after
+    """Return the chance in an epoch. It rises in a straight line from 0 in the first, and is whole after
     `ramp` of the run."""
     rising = ramp * epochs
     return probability if epoch >= rising else probability * epoch / rising
 
 
 def erase(images: Tensor, boxes: Integers) -> Tensor:
-    """Returns each image with its own box [B, 4] (top, left, height, width) set to 0;
+    """Return each image with its own box [B, 4] (top, left, height, width) set to 0;
     an empty box changes nothing."""
     top, left, box_height, box_width = boxes[:, :, None].transpose(1, 0, 2)
     rows, columns = np.arange(images.shape[-2]), np.arange(images.shape[-1])
@@ -132,13 +132,13 @@ def erase(images: Tensor, boxes: Integers) -> Tensor:
 
 
 def hide_crossings(images: Tensor, down: Mask, across: Mask) -> Tensor:
-    """Returns the batch with 0 where a chosen row, of `down` [B, H], crosses a chosen column,
+    """Return the batch with 0 where a chosen row, of `down` [B, H], crosses a chosen column,
     of `across` [B, W]."""
     rows, columns = (on_device(each.astype(np.float32), images.device) for each in (down, across))
     return hide(images, rows[:, :, None] * columns[:, None, :])
 
 
 def hide(images: Tensor, hidden: Tensor) -> Tensor:
-    """Returns the batch [B, C, H, W] with 0 where `hidden` [B, H, W], of ones and zeros, is one."""
+    """Return the batch [B, C, H, W] with 0 where `hidden` [B, H, W], of ones and zeros, is one."""
     # masked_fill with the same mask took four times as long (128 x 1 x 28 x 28, one thread).
     return torch.addcmul(images, images, hidden[:, None].to(images.dtype), value=-1.0)

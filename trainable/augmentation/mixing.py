@@ -18,7 +18,7 @@ Mixing = Callable[[Tensor, Tensor, int, torch.Generator], tuple[Tensor, Tensor]]
 
 
 def make_mixing(spec: NoMixing | Mixup | CutMix | ClassMix) -> Mixing | None:
-    """Returns the mixing that a recipe asks for, or None if labels stay whole.
+    """Return the mixing that a recipe asks for, or None if labels stay whole.
 
     The result takes float images and int64 labels on any device, draws from a CPU generator (so that the
     draws are the same on every device, and none waits for one), and returns new images with the targets as
@@ -61,7 +61,7 @@ def _mixing(alpha: float, probability: float, mix: Mix) -> Mixing:
 
 
 def mixup(images: Tensor, targets: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
-    """Returns `lambda x + (1 - lambda) x_neighbour`, for images and targets (arXiv 1710.09412, section 2)."""
+    """Return `lambda x + (1 - lambda) x_neighbour`, for images and targets (arXiv 1710.09412, section 2)."""
     weight = draw[0]
     return _blend(images, weight), _blend(targets, weight)
 
@@ -81,7 +81,7 @@ def cutmix(images: Tensor, targets: Tensor, draw: Draw) -> tuple[Tensor, Tensor]
 
 
 def cut_box(draw: Draw, height: int, width: int) -> tuple[int, int, int, int]:
-    """Returns CutMix's rectangle as (top, bottom, left, right), in pixels."""
+    """Return CutMix's rectangle as (top, bottom, left, right), in pixels."""
     weight, across, down = draw
     half = 0.5 * math.sqrt(1.0 - weight)
     x, half_width = int(across * width), int(half * width)
@@ -95,6 +95,6 @@ def _blend(batch: Tensor, weight: float) -> Tensor:
 
 
 def numpy_generator(generator: torch.Generator) -> np.random.Generator:
-    """Returns a generator with a Beta distribution,
+    """Return a generator with a Beta distribution,
     which torch offers only from its global one; takes one draw."""
     return np.random.default_rng(int(torch.randint(2**63 - 1, (), generator=generator)))

@@ -63,12 +63,12 @@ _SIGNED = np.array([operation in SIGNED for operation in Operation])
 
 
 def directed(chosen: Integers, strengths: Floats, negative: NDArray[np.bool_]) -> Floats:
-    """Returns strengths [B], negative where `negative` says so and the operation has a direction."""
+    """Return strengths [B], negative where `negative` says so and the operation has a direction."""
     return np.where(negative & _SIGNED[chosen], -strengths, strengths)
 
 
 def apply_each(images: Tensor, chosen: Integers, amounts: Floats) -> Tensor:
-    """Returns new images [B, C, H, W], each changed by its own operation and signed amount, both [B]."""
+    """Return new images [B, C, H, W], each changed by its own operation and signed amount, both [B]."""
     rows, changed = [], []
     for operations in GROUPS:
         members = np.flatnonzero(np.isin(chosen, operations))
@@ -84,7 +84,7 @@ def apply_each(images: Tensor, chosen: Integers, amounts: Floats) -> Tensor:
 
 
 def apply(operation: Operation, images: Tensor, amounts: Floats) -> Tensor:
-    """Applies one operation to uint8 images [B, C, H, W], C being 1 or 3, by signed amounts [B];
+    """Apply one operation to uint8 images [B, C, H, W], C being 1 or 3, by signed amounts [B];
     empty pixels are black.
 
     With C 2 or 4 the last plane is a mask: it moves with the image, and keeps its values otherwise.
@@ -130,7 +130,7 @@ def apply(operation: Operation, images: Tensor, amounts: Floats) -> Tensor:
 
 
 def _per_image(values: NDArray[np.float64] | NDArray[np.uint8], images: Tensor) -> Tensor:
-    """Returns values [B] as [B, 1, 1, 1] on the images' device; numbers in the single precision of pixels."""
+    """Return values [B] as [B, 1, 1, 1] on the images' device; numbers in the single precision of pixels."""
     narrow = values.astype(np.float32) if values.dtype == np.float64 else values
     return on_device(narrow, images.device).view(-1, 1, 1, 1)
 
@@ -140,7 +140,7 @@ def _bytes(images: Tensor) -> Tensor:
 
 
 def _grey(images: Tensor) -> Tensor:
-    """Returns the images' luma (ITU-R 601-2, as in PIL), float32 [B, 1, H, W] in whole grey levels."""
+    """Return the images' luma (ITU-R 601-2, as in PIL), float32 [B, 1, H, W] in whole grey levels."""
     if images.shape[1] == 1:
         return images.float()
     red, green, blue = (images[:, channel : channel + 1] for channel in range(3))
@@ -170,7 +170,7 @@ def _sharpened(images: Tensor, amounts: Floats) -> Tensor:
 
 
 def _matrices(operation: Operation, amounts: Floats, height: int, width: int) -> Floats:
-    """Returns matrices [B, 2, 3] from (x, y, 1) of a pixel, in pixels from the centre,
+    """Return matrices [B, 2, 3] from (x, y, 1) of a pixel, in pixels from the centre,
     to the (x, y) it comes from."""
     matrices = np.tile(np.eye(2, 3), (len(amounts), 1, 1))
     match operation:
@@ -200,7 +200,7 @@ def _matrices_of_each(chosen: Integers, amounts: Floats, height: int, width: int
 
 
 def _moved(images: Tensor, matrices: Floats) -> Tensor:
-    """Fetches each image's nearest pixels from where its own matrix [B, 2, 3] points; others are black."""
+    """Fetch each image's nearest pixels from where its own matrix [B, 2, 3] points; others are black."""
     count, _, height, width = images.shape
     across = torch.arange(width, device=images.device) - (width - 1) / 2
     down = torch.arange(height, device=images.device) - (height - 1) / 2

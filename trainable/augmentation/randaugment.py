@@ -13,7 +13,7 @@ BINS = 31
 
 
 def rand_augment(images: Tensor, uniform: Floats, magnitude: int) -> Tensor:
-    """Applies `uniform.shape[1] // 2` random operations to each uint8 image [B, C, H, W], C being 1 or 3.
+    """Apply `uniform.shape[1] // 2` random operations to each uint8 image [B, C, H, W], C being 1 or 3.
 
     `uniform` [B, 2 * operations] holds two numbers in [0, 1) an operation: which one, and its direction.
     Source: arXiv 1909.13719, section 3.

@@ -21,7 +21,7 @@ ROUNDING = 1e-9
 
 
 def size_at(spec: Size, side: int, *, seed: int, epoch: int, step: int, steps: int, epochs: int) -> int:
-    """Returns the side in pixels of a step's images, `side` being the data's own.
+    """Return the side in pixels of a step's images, `side` being the data's own.
 
     `step` counts from 0 within the epoch; the run has `epochs` epochs of `steps` steps each. It is a function
     of its arguments alone: all ranks agree, and a resumed run continues as if it had not stopped.
@@ -43,13 +43,13 @@ def size_at(spec: Size, side: int, *, seed: int, epoch: int, step: int, steps: i
 
 
 def extreme_sizes(spec: Size, side: int) -> tuple[int, int]:
-    """Returns the smallest and the largest side in pixels that `size_at` can return."""
+    """Return the smallest and the largest side in pixels that `size_at` can return."""
     sizes = _choices(spec, side)
     return sizes[0], sizes[-1]
 
 
 def on_grid(pixels: float, side: int) -> int:
-    """Returns the allowed size nearest to `pixels` for images of `side`, at least one step of the grid.
+    """Return the allowed size nearest to `pixels` for images of `side`, at least one step of the grid.
 
     Multiples of 32, the stride of common networks (arXiv 1612.08242, section 2), are allowed; for images
     under 64 pixels multiples of 4.
@@ -59,7 +59,7 @@ def on_grid(pixels: float, side: int) -> int:
 
 
 def resized(images: Tensor, size: int) -> Tensor:
-    """Resizes float images [B, C, H, W] bilinearly to [B, C, size, size], in the same memory format.
+    """Resize float images [B, C, H, W] bilinearly to [B, C, size, size], in the same memory format.
 
     They are smoothed before they shrink, so that nothing aliases. A batch that has that size is returned
     itself.
@@ -72,7 +72,7 @@ def resized(images: Tensor, size: int) -> Tensor:
 
 
 def _choices(spec: Size, side: int) -> tuple[int, ...]:
-    """Returns the sizes that a spec allows, rising: at least one."""
+    """Return the sizes that a spec allows, rising: at least one."""
     match spec:
         case FixedSize():
             return (side,)

@@ -28,14 +28,14 @@ class Most(NamedTuple):
 
 @functools.cache
 def narrow_strengths(bins: int, side: int) -> Floats:
-    """Returns RandAugment's and AutoAugment's strengths [operations, bins] for images of `side` pixels."""
+    """Return RandAugment's and AutoAugment's strengths [operations, bins] for images of `side` pixels."""
     shift = 150.0 / 331.0 * side  # 150 of 331 px in AutoAugment's own code
     return _strengths(Most(shear=0.3, shift=shift, degrees=30.0, enhancement=0.9, bits=4), bins)
 
 
 @functools.cache
 def wide_strengths(bins: int) -> Floats:
-    """Returns TrivialAugment's strengths [operations, bins], its wide space (arXiv 2103.10158, table 1)."""
+    """Return TrivialAugment's strengths [operations, bins], its wide space (arXiv 2103.10158, table 1)."""
     most = Most(shear=0.99, shift=32.0, degrees=135.0, enhancement=0.99, bits=6)  # pixels, whatever the side
     return _strengths(most, bins)
 
@@ -65,11 +65,11 @@ def _of(operation: Operation, most: Most, bins: int) -> Floats:
 
 
 def _steps(low: float, high: float, bins: int) -> Floats:
-    """Returns even steps in single precision, as torchvision rounds them:
+    """Return even steps in single precision, as torchvision rounds them:
     a pixel more or less depends on it."""
     return torch.linspace(low, high, bins).numpy().astype(np.float64)
 
 
 def _bits(lost: int, bins: int) -> Floats:
-    """Returns how many of 8 bits remain, down to `lost` fewer."""
+    """Return how many of 8 bits remain, down to `lost` fewer."""
     return 8.0 - np.rint(np.arange(bins) / ((bins - 1) / lost))

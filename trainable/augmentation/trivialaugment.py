@@ -16,7 +16,7 @@ TRIVIAL_AUGMENT_DRAWS = 3
 
 
 def trivial_augment(images: Tensor, uniform: Floats) -> Tensor:
-    """Applies one operation of a random strength to each of the uint8 images [B, C, H, W], C being 1 or 3.
+    """Apply one operation of a random strength to each of the uint8 images [B, C, H, W], C being 1 or 3.
 
     `uniform` is [B, TRIVIAL_AUGMENT_DRAWS] in [0, 1). Source: arXiv 2103.10158, algorithm 1, wide space.
     """

@@ -38,14 +38,14 @@ class Planes:
     """Each image has so many planes, its mask among them."""
 
     def image(self, index: int) -> Tensor:
-        """Returns one image's planes [planes, h, w], a view."""
+        """Return one image's planes [planes, h, w], a view."""
         height, width = self.sizes[index].tolist()
         start = int(self.starts[index])
         return self.values[start : start + self.planes * height * width].view(self.planes, height, width)
 
 
 def window_boxes(crop: Crop, draws: Draws, sizes: Integers, side: int) -> Floats:
-    """Returns what each image's window shows, [B, 4]: top, left, height and width in pixels of the image.
+    """Return what each image's window shows, [B, 4]: top, left, height and width in pixels of the image.
 
     A window of `side` pixels lies anywhere in an image [h, w] of `sizes` [B, 2]; a smaller image lies
     anywhere in the window. A box may reach beyond its image.
@@ -66,7 +66,7 @@ def window_boxes(crop: Crop, draws: Draws, sizes: Integers, side: int) -> Floats
 
 
 def _placed(uniform: Floats, sizes: Integers, sides: Floats, border: int = 0) -> Floats:
-    """Returns square boxes of these sides [B] at whole pixels: anywhere from the image's one end to its
+    """Return square boxes of these sides [B] at whole pixels: anywhere from the image's one end to its
     other, and `border` pixels beyond."""
     spare = np.floor(sizes - sides[:, None])
     low, high = np.minimum(spare, 0.0) - border, np.maximum(spare, 0.0) + border
@@ -75,7 +75,7 @@ def _placed(uniform: Floats, sizes: Integers, sides: Floats, border: int = 0) ->
 
 
 def _areas(crop: ResizedCrop, uniform: Floats, sizes: Integers) -> Floats:
-    """Returns boxes of a share of each image's area and of a ratio, as for square images."""
+    """Return boxes of a share of each image's area and of a ratio, as for square images."""
     scale, ratio = (crop.scale_min, crop.scale_max), (crop.ratio_min, crop.ratio_max)
     boxes = np.empty((len(sizes), 4))
     for height, width in np.unique(sizes, axis=0):
@@ -85,7 +85,7 @@ def _areas(crop: ResizedCrop, uniform: Floats, sizes: Integers) -> Floats:
 
 
 def cut(planes: Planes, chosen: Integers, boxes: Floats, side: int) -> Tensor:
-    """Returns each chosen image's box as a window, uint8 [B, planes, side, side], on the planes' device.
+    """Return each chosen image's box as a window, uint8 [B, planes, side, side], on the planes' device.
 
     Channels are resized by torch's antialiased bilinear filter, as the images that a network is tested on are
     (torch.nn.functional.interpolate); masks take the nearest pixel. A box of `side` whole pixels is copied as
@@ -122,7 +122,7 @@ def _grid(planes: Planes, chosen: Integers, rows: Floats, columns: Floats) -> _G
 
 
 def _positions(start: Floats, length: Floats, side: int) -> Floats:
-    """Returns where the window's pixels [B, side] lie on the image's axis; its own lie at 0, 1, 2, ..."""
+    """Return where the window's pixels [B, side] lie on the image's axis; its own lie at 0, 1, 2, ..."""
     steps = (np.arange(side) + 0.5) / side
     return start[:, None] + length[:, None] * steps - 0.5
 
@@ -148,7 +148,7 @@ class _Grid:
     columns: Tensor
 
     def nearest(self, plane: int) -> Tensor:
-        """Returns the nearest pixels of a plane, [B, side, side]; 0 outside the image."""
+        """Return the nearest pixels of a plane, [B, side, side]; 0 outside the image."""
         return self._at(plane, *self._nearest) * self._inside
 
     def filters(self, reach: Floats, taps: tuple[int, int]) -> tuple[_Filter, _Filter]:
@@ -172,14 +172,14 @@ class _Grid:
 
     @cached_property
     def _inside(self) -> Tensor:
-        """Returns 1 where the nearest pixel is one of the image's, else 0, uint8 [B, side, side]."""
+        """1 where the nearest pixel is one of the image's, else 0, uint8 [B, side, side]."""
         rows, columns = self._nearest
         down = (rows >= 0) & (rows < self.heights[:, None])
         across = (columns >= 0) & (columns < self.widths[:, None])
         return (down[:, :, None] & across[:, None, :]).to(torch.uint8)
 
     def _at(self, plane: int, rows: Tensor, columns: Tensor) -> Tensor:
-        """Returns a plane's pixels at whole rows [B, side] and columns [B, side]; those of its border beyond
+        """Return a plane's pixels at whole rows [B, side] and columns [B, side]; those of its border beyond
         it."""
         heights, widths = self.heights[:, None], self.widths[:, None]
         rows, columns = rows.clamp(min=0).minimum(heights - 1), columns.clamp(min=0).minimum(widths - 1)

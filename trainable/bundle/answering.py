@@ -18,7 +18,7 @@ Answer = Callable[[NDArray[Any]], NDArray[np.float32]]
 
 
 def answer_of_onnx(file: Path) -> Answer:
-    """Returns the function in an ONNX file, on the CPU, with as many threads as torch has."""
+    """Return the function in an ONNX file, on the CPU, with as many threads as torch has."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -28,7 +28,7 @@ def answer_of_onnx(file: Path) -> Answer:
 
 
 def answer_of_pt2(file: Path) -> Answer:
-    """Returns the function in a `.pt2` file, on the CPU."""
+    """Return the function in a `.pt2` file, on the CPU."""
     module: Any = torch.export.load(file).module()
 
     def answer(images: NDArray[Any]) -> NDArray[np.float32]:

@@ -22,7 +22,7 @@ from trainable.recipe.models import (
 
 
 def uses(trained: Trained) -> Iterator[str]:
-    """Yields paragraphs: how a bundle's files are used, and how its weights become a network again."""
+    """Yield paragraphs: how a bundle's files are used, and how its weights become a network again."""
     yield from _of_masks() if trained.data.info.dense else _of_labels()
     yield from _uses_of_weights(trained) if trained.widths is None else _uses_of_narrow_weights()
 
@@ -64,7 +64,7 @@ def _of_labels() -> Iterator[str]:
 
 
 def _uses_of_narrow_weights() -> Iterator[str]:
-    """Yields how the weights of a pruned network become a network again."""
+    """Yield how the weights of a pruned network become a network again."""
     yield (
         "The network was pruned: it is narrower than the one that its library builds, in what `pruned.json` "
         "names. With tunebook the weights alone become a network again, which gives logits:"
@@ -78,7 +78,7 @@ def _uses_of_narrow_weights() -> Iterator[str]:
 
 
 def _uses_of_weights(trained: Trained) -> Iterator[str]:
-    """Yields how `model.safetensors`, the weights alone, becomes a network again."""
+    """Yield how `model.safetensors`, the weights alone, becomes a network again."""
     match trained.recipe.model:
         case TimmModel():
             yield "The weights alone, with timm, which gives logits:"
@@ -117,7 +117,7 @@ def _uses_of_weights(trained: Trained) -> Iterator[str]:
 
 
 def _as_smp_builds_it(trained: Trained, spec: SmpModel) -> str:
-    """Returns code that builds the network with smp, which enlarges its answers to the image's size."""
+    """Return code that builds the network with smp, which enlarges its answers to the image's size."""
     info = trained.data.info
     options: dict[str, Any] = {
         "arch": spec.name,
@@ -139,7 +139,7 @@ def _as_smp_builds_it(trained: Trained, spec: SmpModel) -> str:
 
 
 def _as_torchvision_builds_it(trained: Trained, name: str) -> str:
-    """Returns code that builds the network with torchvision; for grey images its first layer is another."""
+    """Return code that builds the network with torchvision; for grey images its first layer is another."""
     info = trained.data.info
     options = {"num_classes": len(info.classes), **torchvision_options(name, info.image_size)}
     given = "".join(f", {key}={value!r}" for key, value in options.items())

@@ -31,7 +31,7 @@ class Scored:
 
 
 def scored(trained: Trained, part: Split) -> Scored:
-    """Returns what a run answers with these very weights. Raises UserError if it is not finite."""
+    """Return what a run answers with these very weights. Raises UserError if it is not finite."""
     kept = KeptMasks() if trained.data.info.dense else None
     run = Run(in_fp32(trained.recipe), data=trained.data, model=trained.network().float())
     try:
@@ -48,7 +48,7 @@ def scored(trained: Trained, part: Split) -> Scored:
 def checked(
     trained: Trained, answers: Mapping[str, Answer], found: Scored, about: dict[str, Any], say: Say
 ) -> dict[str, float]:
-    """Returns, by file, the share of a part's images, or of their pixels, with the run's top class. Raises
+    """Return, by file, the share of a part's images, or of their pixels, with the run's top class. Raises
     ExportError where it is too low. `say` receives a line for each file."""
     shares: dict[str, float] = {}
     what = "of them" if found.masks is None else "of their pixels"

@@ -49,7 +49,7 @@ class Classifier(nn.Module):
         return seen.view(len(self.views), images.shape[0], -1).mean(0)  # len() would fix it
 
     def _seen_at(self, size: int | None, shown: Tensor) -> Tensor:
-        """Returns the probabilities of all views of one size, one view after the other: an exported graph has
+        """Return the probabilities of all views of one size, one view after the other: an exported graph has
         the network once for each size."""
         alike = [view.of(shown) for view in self.views if view.size == size]
         logits: Tensor = self.network(torch.cat(alike))
@@ -57,7 +57,7 @@ class Classifier(nn.Module):
 
 
 def make_classifier(network: nn.Module, recipe: Recipe, info: DataInfo) -> Classifier:
-    """Returns a network with the preprocessing and the views of its recipe around it, in fp32, ready to
+    """Return a network with the preprocessing and the views of its recipe around it, in fp32, ready to
     answer.
 
     The recipe is that of a run (`Run.recipe`), in which no field of `data` is open. The network itself is

@@ -24,7 +24,7 @@ LEAST_PASSES, MOST_PASSES, SECONDS = 3, 200, 1.0
 def latencies(
     answer: Answer, size: tuple[int, int, int], *, dense: bool = False
 ) -> dict[str, dict[str, float]]:
-    """Returns, by batch, the milliseconds from decoded images [H, W, C] of one size to their probabilities:
+    """Return, by batch, the milliseconds from decoded images [H, W, C] of one size to their probabilities:
     the median, the 5th and the 95th percentile, and how many passes these are of.
 
     Those of masks, if `dense`, are of windows, and of as many together as a run scores.
@@ -37,7 +37,7 @@ def latencies(
 
 
 def processor() -> str:
-    """Returns the name of this machine's processor."""
+    """Return the name of this machine's processor."""
     file = Path("/proc/cpuinfo")
     lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
     named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))

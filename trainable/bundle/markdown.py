@@ -9,7 +9,7 @@ from trainable.errors import one_line
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Returns a table with a row of heads; a bar in a cell does not end it."""
+    """Return a table with a row of heads; a bar in a cell does not end it."""
     lines = [head, ["-"] * len(head), *rows]
     return "\n".join("| " + " | ".join(map(_without_bars, line)) + " |" for line in lines)
 
@@ -20,7 +20,7 @@ def _without_bars(cell: str) -> str:
 
 
 def code(text: str) -> str:
-    """Returns a text as code within a line; line ends and tabs become spaces."""
+    """Return a text as code within a line; line ends and tabs become spaces."""
     line = one_line(text)
     longest = max(map(len, re.findall("`+", line)), default=0)
     fence, space = "`" * (longest + 1), " " if longest else ""
@@ -33,15 +33,15 @@ def plain(text: str) -> str:
 
 
 def code_block(language: str, text: str) -> str:
-    """Returns a block of code."""
+    """Return a block of code."""
     return f"```{language}\n{text}\n```"
 
 
 def between(bounds: tuple[float, float] | None) -> str:
-    """Returns an interval in words; nothing for none."""
+    """Return an interval in words; nothing for none."""
     return "" if bounds is None else f"{bounds[0]:.4f} to {bounds[1]:.4f}"
 
 
 def numbers(values: Sequence[float]) -> str:
-    """Returns numbers with four digits each, and commas between."""
+    """Return numbers with four digits each, and commas between."""
     return ", ".join(f"{value:.4g}" for value in values)

@@ -17,7 +17,7 @@ TITLES = {"iou": "IoU", "dice": "Dice", "boundary_f1": "boundary F1"}
 
 
 def mask_input(recipe: Recipe, info: DataInfo) -> str:
-    """Returns the table of what goes in and what comes out."""
+    """Return the table of what goes in and what comes out."""
     assert isinstance(recipe.task, Segmentation), "masks are of a segmentation"
     (mean, std), side = statistics_of(recipe.data, info), info.image_size
     rows = {
@@ -41,7 +41,7 @@ def _values(info: DataInfo) -> str:
 
 
 def views_in_words(evaluation: Evaluation) -> str:
-    """Returns how often the network sees an image."""
+    """Return how often the network sees an image."""
     if not evaluation.flip and len(evaluation.scales) == 1:
         return "one"
     mirrored = ", each mirrored too" if evaluation.flip else ""
@@ -55,7 +55,7 @@ def colours_of(info: DataInfo) -> str:
 def by_class_rows(
     names: Sequence[str], scores: Scores, sure: Intervals
 ) -> tuple[Sequence[str], Iterator[Sequence[str]]]:
-    """Returns the head and the rows of a table of the scores of each class, with their 95 % intervals."""
+    """Return the head and the rows of a table of the scores of each class, with their 95 % intervals."""
     found = scores.by_class
     head = ["class", *(column for name in found for column in (TITLES[name], "95 % interval"))]
 

@@ -41,7 +41,7 @@ class Measured:
 
 
 def model_card(trained: Trained, measured: Measured) -> str:
-    """Returns the page as Markdown, with the Hub's metadata at its head."""
+    """Return the page as Markdown, with the Hub's metadata at its head."""
     recipe, info = trained.recipe, trained.data.info
     pruned = "" if trained.widths is None else ", pruned,"
     sections = [
@@ -91,7 +91,7 @@ def _metadata(trained: Trained, measured: Measured) -> str:
 
 
 def _headline(info: DataInfo, scores: Scores) -> tuple[str, str, float]:
-    """Returns the task and the metric by the Hub's names, and what was scored."""
+    """Return the task and the metric by the Hub's names, and what was scored."""
     if info.dense:
         return "image-segmentation", "mean_iou", scores.extra["mean_iou"]
     return "image-classification", "accuracy", scores.accuracy
@@ -153,7 +153,7 @@ def _scores(info: DataInfo, measured: Measured) -> Iterator[str]:
 
 
 def _again(known: Provenance) -> Iterator[str]:
-    """Yields what was found when the recipe was trained again: how far its scores are luck."""
+    """Yield what was found when the recipe was trained again: how far its scores are luck."""
     found = []
     if known.final is not None:
         final = known.final
@@ -202,14 +202,14 @@ def _training(trained: Trained) -> str:
 
 
 def _beginning(weights: str | None) -> str:
-    """Returns what a network began from, without the folder of a file."""
+    """Return what a network began from, without the folder of a file."""
     if weights is None:
         return "weights drawn at random"
     return f"published weights: {weights}" if is_published(weights) else code(Path(weights).name)
 
 
 def _origin(known: Provenance) -> dict[str, str]:
-    """Returns what a provenance says of where the weights come from, without what it does not say."""
+    """Return what a provenance says of where the weights come from, without what it does not say."""
     found = {
         "search": known.search and code(known.search),
         "trial": None if known.trial is None else str(known.trial),
@@ -224,7 +224,7 @@ def _origin(known: Provenance) -> dict[str, str]:
 
 
 def _steps(known: Provenance) -> dict[str, str]:
-    """Returns what was changed in the recipe after its search, if anything was."""
+    """Return what was changed in the recipe after its search, if anything was."""
     found: dict[str, str] = {}
     if known.simplified is not None and known.simplified.changed:
         names = ", ".join(each.field for each in known.simplified.dropped)

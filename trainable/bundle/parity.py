@@ -30,7 +30,7 @@ AT_ONCE = 32
 
 
 def stored_images(data: DataSet, spec: Data, part: Split, about: dict[str, Any]) -> Iterator[Pixels]:
-    """Yields a part's images in its order as `predict.py` decodes them: uint8 [H, W, C], at their own sizes.
+    """Yield a part's images in its order as `predict.py` decodes them: uint8 [H, W, C], at their own sizes.
 
     Of images that Python gave as arrays, the squares are all there is.
     """
@@ -52,7 +52,7 @@ def _decoded(selection: Selection, about: dict[str, Any]) -> Iterator[Pixels]:
 
 
 def images_of_masks(data: DataSet, recipe: Recipe, part: Split) -> Iterator[Pixels]:
-    """Yields a part's images with masks, in its order, as `predict.py` decodes them: uint8 [H, W, C].
+    """Yield a part's images with masks, in its order, as `predict.py` decodes them: uint8 [H, W, C].
 
     Of images that Python gave as arrays, what is in memory is all there is.
     """
@@ -76,7 +76,7 @@ def images_of_masks(data: DataSet, recipe: Recipe, part: Split) -> Iterator[Pixe
 def check_masks(
     file: str, answer: Answer, images: Iterable[Pixels], about: dict[str, Any], expected: KeptMasks
 ) -> float:
-    """Returns the share of all pixels for which a file has the run's top class. Raises ExportError if it is
+    """Return the share of all pixels for which a file has the run's top class. Raises ExportError if it is
     below LEAST_SHARE."""
     same = pixels = 0
     for position, image in enumerate(images):
@@ -87,7 +87,7 @@ def check_masks(
 
 
 def top_classes(answer: Answer, images: Iterable[Pixels]) -> Integers:
-    """Returns the likeliest class of each image [H, W, C], int64 [N]; of equals the first."""
+    """Return the likeliest class of each image [H, W, C], int64 [N]; of equals the first."""
     found = [answer(np.stack(batch)).argmax(1) for batch in _batches(images)]
     return np.concatenate(found)
 
@@ -99,7 +99,7 @@ def _batches(images: Iterable[Pixels]) -> Iterator[list[Pixels]]:
 
 
 def check_parity(file: str, predicted: Integers, expected: Integers) -> float:
-    """Returns the share of images for which a file has the run's top class. Raises ExportError if it is below
+    """Return the share of images for which a file has the run's top class. Raises ExportError if it is below
     LEAST_SHARE."""
     return _checked_share(file, int((predicted == expected).sum()), len(expected), "images")
 

@@ -42,7 +42,7 @@ def predict(session: Any, about: dict[str, Any], file: str) -> int:
 
 
 def stored_pixels(image: Image.Image, about: dict[str, Any]) -> Any:
-    """Returns what the model takes of an image that is opened and not decoded: uint8 [H, W, channels].
+    """Return what the model takes of an image that is opened and not decoded: uint8 [H, W, channels].
 
     A JPEG is decoded at 1/2, 1/4 or 1/8 of its size where `enough` pixels remain on both sides, as it was in
     training.

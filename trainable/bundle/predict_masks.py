@@ -62,7 +62,7 @@ def predict(model: Callable[[Any], Any], about: dict[str, Any], file: str, folde
 
 
 def stored_pixels(image: Image.Image, about: dict[str, Any]) -> Any:
-    """Returns what the model sees of an image that is opened: uint8 [H, W, channels], at its own size."""
+    """Return what the model sees of an image that is opened: uint8 [H, W, channels], at its own size."""
     pixels = np.asarray(upright(image, about["channels"]))
     return pixels[:, :, None] if pixels.ndim == 2 else pixels
 

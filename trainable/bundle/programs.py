@@ -32,7 +32,7 @@ class ExportError(UserError):
 
 
 def export_program(module: Classifier | Segmenter) -> ExportedProgram:
-    """Returns a module as torch's program: a classifier for any number of images of any height and width, a
+    """Return a module as torch's program: a classifier for any number of images of any height and width, a
     segmenter for any number of windows.
 
     It does not name the files of this machine's code. Raises ExportError if torch cannot trace the network.
@@ -51,14 +51,14 @@ def export_program(module: Classifier | Segmenter) -> ExportedProgram:
 
 
 def _example_of(module: Classifier | Segmenter) -> tuple[Tensor, tuple[str, ...]]:
-    """Returns images that a module is traced with, and their axes that may have any length."""
+    """Return images that a module is traced with, and their axes that may have any length."""
     if isinstance(module, Classifier):
         return torch.zeros(*EXAMPLE, module.form.channels, dtype=torch.uint8), AXES
     return torch.zeros(EXAMPLE[0], module.side, module.side, module.channels), AXES[:1]
 
 
 def write_pt2(program: ExportedProgram, file: Path, about: Mapping[str, Any]) -> None:
-    """Writes the program for `torch.export.load`, with `about` among its extra files."""
+    """Write the program for `torch.export.load`, with `about` among its extra files."""
     write_whole(file, pt2_of(program, {ABOUT: json.dumps(about)}))
 
 
@@ -70,7 +70,7 @@ def pt2_of(program: ExportedProgram, extra_files: Mapping[str, str] | None = Non
 
 
 def write_onnx(program: ExportedProgram, file: Path, about: Mapping[str, Any]) -> None:
-    """Writes the program as ONNX: `images` [batch, height, width, C] -> `probabilities`, or `logits`.
+    """Write the program as ONNX: `images` [batch, height, width, C] -> `probabilities`, or `logits`.
 
     `about` is an entry of its metadata. Raises ExportError for what ONNX has no operator for.
     """
@@ -95,7 +95,7 @@ def write_onnx(program: ExportedProgram, file: Path, about: Mapping[str, Any]) -
 
 
 def _name_axes(graph: Any) -> None:
-    """Gives the axes of the images their names in place of torch's, such as s34."""
+    """Give the axes of the images their names in place of torch's, such as s34."""
     axes = graph.input[0].type.tensor_type.shape.dim
     names = {axis.dim_param: name for axis, name in zip(axes, AXES, strict=False) if axis.dim_param}
     for value in (*graph.input, *graph.output, *graph.value_info):

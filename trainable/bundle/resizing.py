@@ -32,7 +32,7 @@ class Span(NamedTuple):
 
 
 def squared(images: Tensor, side: int, resize: Resize, interpolation: Interpolation) -> Tensor:
-    """Returns images float [N, C, side, side] with whole levels in [0, 255], of images [N, C, H, W].
+    """Return images float [N, C, side, side] with whole levels in [0, 255], of images [N, C, H, W].
 
     Rows are resized first, and levels are rounded after rows and after columns, as torch does with uint8.
     """
@@ -43,7 +43,7 @@ def squared(images: Tensor, side: int, resize: Resize, interpolation: Interpolat
 
 
 def filter_matrix(pixels: int, used: Span, side: int, interpolation: Interpolation) -> Tensor:
-    """Returns the weights, float32 [pixels, side], of the pixels of a row for each pixel of the resized row.
+    """Return the weights, float32 [pixels, side], of the pixels of a row for each pixel of the resized row.
 
     Where images shrink, the filter is as much wider, so that nothing aliases; weights add up to 1 within the
     part that is used (torch.nn.functional.interpolate with antialias=True).
@@ -58,7 +58,7 @@ def filter_matrix(pixels: int, used: Span, side: int, interpolation: Interpolati
 
 
 def _filtered(distances: Tensor, interpolation: Interpolation) -> Tensor:
-    """Returns the filter's value at distances in pixels: the triangle, or Keys' cubic with a = -1/2
+    """Return the filter's value at distances in pixels: the triangle, or Keys' cubic with a = -1/2
     (Keys, 1981, equation 15)."""
     away = distances.abs()
     match interpolation:
@@ -73,7 +73,7 @@ def _filtered(distances: Tensor, interpolation: Interpolation) -> Tensor:
 
 
 def _whole_units(weights: Tensor) -> Tensor:
-    """Returns weights rounded to the multiples that int16 holds, halves away from zero."""
+    """Return weights rounded to the multiples that int16 holds, halves away from zero."""
     finest = (LARGEST_WEIGHT / weights.max()).log2().floor().clamp(max=FINEST_UNIT).exp2()
     return weights.sign() * (weights.abs() * finest + 0.5).floor() / finest
 
@@ -83,7 +83,7 @@ def _levels(pixels: Tensor) -> Tensor:
 
 
 def _used(height: Tensor, width: Tensor, resize: Resize) -> tuple[Span, Span]:
-    """Returns which part of the columns, and which part of the rows, becomes the square."""
+    """Return which part of the columns, and which part of the rows, becomes the square."""
     match resize:
         case Stretch():
             zero = torch.zeros((), dtype=torch.float64)
@@ -99,5 +99,5 @@ def _used(height: Tensor, width: Tensor, resize: Resize) -> tuple[Span, Span]:
 
 
 def _as_tensor(pixels: int) -> Tensor:
-    """Returns a number of pixels, which depends on the image in an exported graph, as a tensor."""
+    """Return a number of pixels, which depends on the image in an exported graph, as a tensor."""
     return torch.ones(pixels, dtype=torch.float64).sum()

@@ -17,7 +17,7 @@ LAST_IMPORT = "import numpy as np\n"
 
 
 def predict_script(dense: bool = False) -> str:
-    """Returns `predict.py`, of a network for masks if `dense`, with the source of what it imports of ours."""
+    """Return `predict.py`, of a network for masks if `dense`, with the source of what it imports of ours."""
     if not dense:
         return _with(predict, inspect.getsource(upright), inspect.getsource(visible))
     ours = (upright, visible, predicted_masks.png_of, predicted_masks.voc_colours)
@@ -25,17 +25,17 @@ def predict_script(dense: bool = False) -> str:
 
 
 def body_of(module: ModuleType) -> str:
-    """Returns the source of a module after its imports."""
+    """Return the source of a module after its imports."""
     return inspect.getsource(module).partition(LAST_IMPORT)[2].strip("\n") + "\n"
 
 
 def _with(script: ModuleType, *sources: str) -> str:
-    """Returns a script with sources in the place of what it imports of ours."""
+    """Return a script with sources in the place of what it imports of ours."""
     return embedded(inspect.getsource(script), *sources)
 
 
 def embedded(text: str, *sources: str) -> str:
-    """Returns a program with sources in the place of its lines that import what is ours."""
+    """Return a program with sources in the place of its lines that import what is ours."""
     lines = text.splitlines(keepends=True)
     ours = [number for number, line in enumerate(lines) if line.startswith(OURS)]
     body = "\n" + "\n\n".join(sources)
@@ -43,5 +43,5 @@ def embedded(text: str, *sources: str) -> str:
 
 
 def about(classes: tuple[str, ...], form: Form) -> dict[str, Any]:
-    """Returns what the script must know of a model: its classes, and how images are decoded for it."""
+    """Return what the script must know of a model: its classes, and how images are decoded for it."""
     return {"classes": list(classes), "channels": form.channels, "enough": enough_pixels(form)}

@@ -41,7 +41,7 @@ class Segmenter(nn.Module):
 
 
 def make_segmenter(network: nn.Module, recipe: Recipe, info: DataInfo) -> Segmenter:
-    """Returns a network with the preprocessing of its recipe around it, in fp32, ready to answer.
+    """Return a network with the preprocessing of its recipe around it, in fp32, ready to answer.
 
     The recipe is that of a run (`Run.recipe`), in which no field of `data` is open. The network itself is
     used, not a copy.
@@ -52,7 +52,7 @@ def make_segmenter(network: nn.Module, recipe: Recipe, info: DataInfo) -> Segmen
 
 
 def about_masks(recipe: Recipe, info: DataInfo) -> dict[str, Any]:
-    """Returns what `predict.py` must know of a model for masks: its classes, the value of each in the file of
+    """Return what `predict.py` must know of a model for masks: its classes, the value of each in the file of
     a mask, and how images are cut into windows and seen."""
     assert isinstance(recipe.task, Segmentation), "masks are of a segmentation"
     side = info.image_size

@@ -25,7 +25,7 @@ OF_PUBLISHED_WEIGHTS = ("tag", "license", "origin_url", "paper_ids", "paper_name
 
 
 def write_timm_files(trained: Trained, folder: Path) -> None:
-    """Writes `config.json`, with how images look to the network and what its classes are called, and the
+    """Write `config.json`, with how images look to the network and what its classes are called, and the
     weights; nothing for a network that timm cannot build, such as a pruned one, or one for masks."""
     if not isinstance(trained.recipe.model, TimmModel) or trained.widths is not None:
         return
@@ -46,7 +46,7 @@ def write_timm_files(trained: Trained, folder: Path) -> None:
 
 
 def _described(trained: Trained) -> Any:
-    """Returns the network; its `pretrained_cfg`, which timm writes, says how images look to these weights."""
+    """Return the network; its `pretrained_cfg`, which timm writes, says how images look to these weights."""
     network: Any = trained.network()
     mean, std = statistics_of(trained.recipe.data, trained.data.info)
     weights = trained.recipe.model.weights
@@ -61,7 +61,7 @@ def _described(trained: Trained) -> Any:
 
 
 def _images(info: DataInfo, resize: Resize) -> dict[str, Any]:
-    """Returns how images become squares, in timm's words: `squash` stretches."""
+    """Return how images become squares, in timm's words: `squash` stretches."""
     size = [info.channels, info.image_size, info.image_size]
     match resize:
         case Stretch():

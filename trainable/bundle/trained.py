@@ -48,12 +48,12 @@ class Trained:
 
     @property
     def whole_training(self) -> Recipe | None:
-        """Returns the recipe that trained the whole network; None if the network was pruned and its folder
+        """The recipe that trained the whole network; None if the network was pruned and its folder
         does not say it."""
         return self.recipe if self.widths is None else self.training
 
     def network(self) -> nn.Module:
-        """Returns the network, made anew, with the weights. Raises ModelError where they do not fit it."""
+        """Return the network, made anew, with the weights. Raises ModelError where they do not fit it."""
         return network_with(self.weights, self.recipe, self.data.info, self.build, self.widths)
 
 
@@ -65,7 +65,7 @@ def trained(
     model: BuildModel | None = None,
     data: DataSet | MakeData | None = None,
 ) -> Trained:
-    """Returns a recipe with its weights and images, which are loaded; `model` and `data` as in `train`.
+    """Return a recipe with its weights and images, which are loaded; `model` and `data` as in `train`.
 
     Raises UserError where they are not the images that the provenance names: they would be split otherwise,
     and images of training be scored. Raises DataError, ModelError as a run does.
@@ -89,7 +89,7 @@ def network_with(
     build: BuildModel | None = None,
     widths: Widths | None = None,
 ) -> nn.Module:
-    """Returns a recipe's network, made anew, in these widths and with these weights. Raises ModelError where
+    """Return a recipe's network, made anew, in these widths and with these weights. Raises ModelError where
     they do not fit."""
     spec = recipe.model.model_copy(update={"weights": None})
     network = make_network(spec, info, build=build)
@@ -97,7 +97,7 @@ def network_with(
 
 
 def network_in(folder: Path, *, model: BuildModel | None = None) -> nn.Module:
-    """Returns the network that `tunebook train --out` or `tunebook shrink --out` left in a folder, on the CPU
+    """Return the network that `tunebook train --out` or `tunebook shrink --out` left in a folder, on the CPU
     in evaluation mode: images [B, channels, size, size], normalised as the recipe says -> its answers; for
     masks windows of this size -> logits [B, classes, h, w].
 
@@ -148,7 +148,7 @@ def _refuse_code_that_is_not_given(recipe: Recipe, model: object, data: object) 
 def trained_in(
     folder: Path, *, model: BuildModel | None = None, data: DataSet | MakeData | None = None
 ) -> Trained:
-    """Returns what `tunebook train --out` or `tunebook shrink --out` left in a folder. Raises UserError for
+    """Return what `tunebook train --out` or `tunebook shrink --out` left in a folder. Raises UserError for
     what is missing there."""
     recipe, weights, widths = read_recipe(folder / RECIPE_FILE), _weights_in(folder), read_widths(folder)
     training = None if widths is None else _training_in(folder)
@@ -159,7 +159,7 @@ def trained_in(
 
 
 def _training_in(folder: Path) -> Recipe | None:
-    """Returns the recipe that trained the whole network of a pruned one. Raises UserError."""
+    """Return the recipe that trained the whole network of a pruned one. Raises UserError."""
     file = folder / TRAINING_FILE
     return read_recipe(file) if file.is_file() else None
 
@@ -178,7 +178,7 @@ def _weights_in(folder: Path) -> dict[str, Tensor]:
 
 
 def scored_weights(state: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Returns the weights that a run is scored with, of its state (`Run.state_dict`): the averaged ones, if
+    """Return the weights that a run is scored with, of its state (`Run.state_dict`): the averaged ones, if
     there are."""
     average = state["ema"]
     weights: dict[str, Tensor] = (state if average is None else average)["model"]
@@ -186,7 +186,7 @@ def scored_weights(state: Mapping[str, Any]) -> dict[str, Tensor]:
 
 
 def in_fp32(recipe: Recipe) -> Recipe:
-    """Returns the recipe that scores given weights as exported files compute: in fp32, as they are, without a
+    """Return the recipe that scores given weights as exported files compute: in fp32, as they are, without a
     teacher."""
     alone = {"precision.kind": "fp32", "regularisation.averaging.kind": "none", SECTION: None}
     return recipe.with_values({**alone, "loop.compile": False})

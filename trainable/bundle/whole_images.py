@@ -20,7 +20,7 @@ Model = Callable[[Any], Any]
 
 
 def class_logits(model: Model, pixels: Any, about: dict[str, Any]) -> Any:
-    """Returns logits float32 [K, H, W] of an image uint8 [H, W, C]; of several views, the logarithm of their
+    """Return logits float32 [K, H, W] of an image uint8 [H, W, C]; of several views, the logarithm of their
     mean probabilities."""
     levels = pixels.astype(np.float32)
     seen = [_seen(model, levels, scale, mirrored, about) for scale, mirrored in about["views"]]
@@ -30,7 +30,7 @@ def class_logits(model: Model, pixels: Any, about: dict[str, Any]) -> Any:
 
 
 def _seen(model: Model, levels: Any, scale: float, mirrored: bool, about: dict[str, Any]) -> Any:
-    """Returns the logits of one view, at the size of the image."""
+    """Return the logits of one view, at the size of the image."""
     size = levels.shape[:2]
     if scale != 1.0:
         levels = _resized(levels, [max(1, round(each * scale)) for each in size], antialias=scale < 1.0)
@@ -42,7 +42,7 @@ def _seen(model: Model, levels: Any, scale: float, mirrored: bool, about: dict[s
 
 
 def _in_windows(model: Model, levels: Any, about: dict[str, Any]) -> Any:
-    """Returns the logits of all windows, averaged where they overlap. Beyond the image, windows are black."""
+    """Return the logits of all windows, averaged where they overlap. Beyond the image, windows are black."""
     (height, width), side = levels.shape[:2], about["side"]
     filled = np.zeros((max(height, side), max(width, side), levels.shape[2]), np.float32)
     filled[:height, :width] = levels
@@ -61,7 +61,7 @@ def _in_windows(model: Model, levels: Any, about: dict[str, Any]) -> Any:
 
 
 def _starts(length: int, side: int, overlap: float) -> list[int]:
-    """Returns where windows begin on an axis."""
+    """Return where windows begin on an axis."""
     if length <= side:
         return [0]
     stride = max(1, math.floor(side * (1.0 - overlap)))
@@ -70,14 +70,14 @@ def _starts(length: int, side: int, overlap: float) -> list[int]:
 
 
 def _resized(values: Any, size: list[int], antialias: bool) -> Any:
-    """Returns values [H, W, C] at another height and width, bilinear."""
+    """Return values [H, W, C] at another height and width, bilinear."""
     rows, columns = (_weights(*each, antialias) for each in zip(values.shape[:2], size, strict=True))
     wide = np.einsum("hwc,vw->hvc", values, columns, optimize=True)
     return np.einsum("hvc,uh->uvc", wide, rows, optimize=True).astype(np.float32)
 
 
 def _weights(pixels: int, size: int, antialias: bool) -> Any:
-    """Returns the weights of the pixels of an axis for each pixel of the resized one, [size, pixels]."""
+    """Return the weights of the pixels of an axis for each pixel of the resized one, [size, pixels]."""
     scale = pixels / size
     centres = (np.arange(size)[:, None] + 0.5) * scale
     distances = np.abs(np.arange(pixels) + 0.5 - centres) / (max(scale, 1.0) if antialias else 1.0)

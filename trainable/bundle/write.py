@@ -61,7 +61,7 @@ def write_bundle(trained: Trained, out: Path, say: Say = lambda line: None) -> N
 
 
 def _write_forms(trained: Trained, folder: Path) -> dict[str, Any]:
-    """Writes the network in every form, and returns what the exported ones say of themselves."""
+    """Write the network in every form, and return what the exported ones say of themselves."""
     module, described = _exported(trained)
     program = export_program(module)
     write_pt2(program, folder / PT2_FILE, described)
@@ -79,7 +79,7 @@ def _write_forms(trained: Trained, folder: Path) -> dict[str, Any]:
 
 
 def _exported(trained: Trained) -> tuple[Classifier | Segmenter, dict[str, Any]]:
-    """Returns the module that files are exported of, and what they say of themselves."""
+    """Return the module that files are exported of, and what they say of themselves."""
     recipe, info = trained.recipe, trained.data.info
     if info.dense:
         return make_segmenter(trained.network(), recipe, info), about_masks(recipe, info)
@@ -88,7 +88,7 @@ def _exported(trained: Trained) -> tuple[Classifier | Segmenter, dict[str, Any]]
 
 
 def _headline(scores: Scores) -> str:
-    """Returns the score that matters most, in words."""
+    """Return the score that matters most, in words."""
     iou = scores.extra.get("mean_iou") if scores.by_class else None
     return f"accuracy {scores.accuracy:.4f}" if iou is None else f"mean IoU {iou:.4f}"
 

@@ -59,7 +59,7 @@ class Checkpoint:
     step: int = 0
 
     def load(self) -> dict[str, Any]:
-        """Returns the state, with its tensors on the CPU."""
+        """Return the state, with its tensors on the CPU."""
         import torch  # 2 s of imports that readers of histories do not need
 
         check_regular(self.folder / STATE)
@@ -67,7 +67,7 @@ class Checkpoint:
         return state
 
     def opens(self) -> bool:
-        """Returns whether the state's structure can be read. It is quick: tensors stay on the disk."""
+        """Return whether the state's structure can be read. It is quick: tensors stay on the disk."""
         import torch
 
         try:
@@ -78,7 +78,7 @@ class Checkpoint:
         return True
 
     def history(self) -> tuple[EpochResult, ...]:
-        """Returns the results of the epochs covered, first to last.
+        """Return the results of the epochs covered, first to last.
         Raises StateError for another version's, and for one that is damaged."""
         file = self.folder / HISTORY
         try:
@@ -89,7 +89,7 @@ class Checkpoint:
 
 
 def history_in(text: str | bytes, where: str) -> tuple[EpochResult, ...]:
-    """Reads a checkpoint's history. Raises StateError for another version's, and for one that is damaged."""
+    """Read a checkpoint's history. Raises StateError for another version's, and for one that is damaged."""
     try:
         return _HISTORY.validate_json(text)
     except ValidationError as error:
@@ -103,7 +103,7 @@ def history_in(text: str | bytes, where: str) -> tuple[EpochResult, ...]:
 def save(
     folder: str | Path, state: Mapping[str, Any], history: Sequence[EpochResult], step: int = 0
 ) -> Checkpoint:
-    """Writes the checkpoint of the history's last epoch, and of so many steps of the next one; removes all
+    """Write the checkpoint of the history's last epoch, and of so many steps of the next one; remove all
     but the last two up to it.
 
     Later checkpoints are removed too: they could not be read, and the run continued from before them. A kill
@@ -131,12 +131,12 @@ def save(
 
 
 def latest(folder: str | Path) -> Checkpoint | None:
-    """Returns the finished checkpoint that covers most, or None."""
+    """Return the finished checkpoint that covers most, or None."""
     return next(iter(finished(folder)), None)
 
 
 def finished(folder: str | Path) -> list[Checkpoint]:
-    """Returns every finished checkpoint, newest first."""
+    """Return every finished checkpoint, newest first."""
     root = Path(folder)
     if not root.is_dir():
         return []
@@ -147,18 +147,18 @@ def finished(folder: str | Path) -> list[Checkpoint]:
 
 
 def covered_by(name: str) -> tuple[int, int] | None:
-    """Returns the epochs, and steps of the next one, that a checkpoint of this name covers, or None."""
+    """Return the epochs, and steps of the next one, that a checkpoint of this name covers, or None."""
     match = NAME.fullmatch(name)
     return None if match is None else (int(match[1]), int(match[2] or 0))
 
 
 def age(found: Covering) -> tuple[int, int]:
-    """Returns how much a checkpoint covers: its epochs, then steps."""
+    """Return how much a checkpoint covers: its epochs, then steps."""
     return found.epoch, found.step
 
 
 def newest_state(folder: str | Path) -> dict[str, Any] | None:
-    """Returns the state of the newest checkpoint that can be read, or None if there is none.
+    """Return the state of the newest checkpoint that can be read, or None if there is none.
 
     It warns of each that cannot be read, as after a disk's fault, and does not remove it: the fault may pass.
     """
@@ -169,7 +169,7 @@ def newest_state(folder: str | Path) -> dict[str, Any] | None:
 
 
 def readable(found: Checkpoint, name: str = "") -> dict[str, Any] | None:
-    """Returns the state of a checkpoint; if it cannot be read, None, with a warning that has its `name`."""
+    """Return the state of a checkpoint; if it cannot be read, None, with a warning that has its `name`."""
     try:
         return found.load()
     except Exception as error:  # torch raises nearly anything for bytes that are not its own
@@ -180,7 +180,7 @@ def readable(found: Checkpoint, name: str = "") -> dict[str, Any] | None:
 
 
 def to_bytes(state: Mapping[str, Any]) -> bytes:
-    """Returns a state as the bytes of a file."""
+    """Return a state as the bytes of a file."""
     import torch
 
     buffer = io.BytesIO()
@@ -189,7 +189,7 @@ def to_bytes(state: Mapping[str, Any]) -> bytes:
 
 
 def from_bytes(content: bytes) -> dict[str, Any]:
-    """Reads what `to_bytes` wrote, with its tensors on the CPU."""
+    """Read what `to_bytes` wrote, with its tensors on the CPU."""
     import torch
 
     state: dict[str, Any] = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
@@ -197,7 +197,7 @@ def from_bytes(content: bytes) -> dict[str, Any]:
 
 
 def remove(folder: str | Path) -> None:
-    """Removes every checkpoint of a folder, finished or not, and nothing else."""
+    """Remove every checkpoint of a folder, finished or not, and nothing else."""
     root = Path(folder)
     for checkpoint in finished(root):
         _discard(checkpoint.folder)
@@ -224,7 +224,7 @@ def _write(folder: Path, state: Mapping[str, Any], history: Sequence[EpochResult
 
 
 def _move_into_place(unfinished: Path, final: Path) -> None:
-    """Renames the unfinished folder;
+    """Rename the unfinished folder;
     a checkpoint of the same epoch, which a retry writes again, is removed first."""
     if final.exists():
         _discard(final)
@@ -234,7 +234,7 @@ def _move_into_place(unfinished: Path, final: Path) -> None:
 
 
 def _discard(folder: Path) -> None:
-    """Removes a checkpoint's name before its files, so that no half of one is ever found.
+    """Remove a checkpoint's name before its files, so that no half of one is ever found.
 
     It makes no new file: a full disk must allow it.
     """

@@ -46,7 +46,7 @@ class CheckpointStore:
 
     @classmethod
     def at(cls, address: str, key: str = "", attempts: int = ATTEMPTS) -> CheckpointStore:
-        """Returns the checkpoints in a folder, or behind a URI:
+        """Return the checkpoints in a folder, or behind a URI:
         then each machine has a folder in its own cache.
 
         That folder is another one for each `key`: it has no checkpoints of an earlier search with the same
@@ -59,7 +59,7 @@ class CheckpointStore:
         return cls(cache_root() / "trials" / digest[:16], store)
 
     def newest_state(self) -> dict[str, Any] | None:
-        """Returns the state of the newest checkpoint that can be read, of those here and in the store.
+        """Return the state of the newest checkpoint that can be read, of those here and in the store.
 
         It returns None if there is none. Raises StoreError if the store does not answer.
         """
@@ -70,7 +70,7 @@ class CheckpointStore:
         return None
 
     def save(self, state: Mapping[str, Any], history: Sequence[EpochResult], step: int = 0) -> None:
-        """Writes the checkpoint of the history's last epoch and so many steps of the next one, as
+        """Write the checkpoint of the history's last epoch and so many steps of the next one, as
         `checkpoint.save` does. If there is a store, it is moved there.
 
         If the store cannot be reached, only the checkpoint in it is missing: a later one is written there
@@ -92,7 +92,7 @@ class CheckpointStore:
             warnings.warn(f"the checkpoint is on this machine alone: {error}", stacklevel=2)
 
     def epochs(self) -> int:
-        """Returns how many epochs the newest checkpoint that can be opened covers: training goes on there.
+        """Return how many epochs the newest checkpoint that can be opened covers: training goes on there.
 
         What only a whole reading finds, in a tensor or in a checkpoint of the store, is not seen. Raises
         StoreError if the store does not answer.
@@ -101,7 +101,7 @@ class CheckpointStore:
         return next((each.epoch for each in opened), 0)
 
     def history(self) -> tuple[EpochResult, ...]:
-        """Returns the results of the epochs that the newest checkpoint covers; none if there is none.
+        """Return the results of the epochs that the newest checkpoint covers; none if there is none.
 
         Raises StateError for another version's, StoreError if the store does not answer.
         """
@@ -113,19 +113,19 @@ class CheckpointStore:
         return checkpoint.history_in(self.store.read(name) or b"[]", str(self.store.at(name)))
 
     def remove(self) -> None:
-        """Removes every checkpoint, here and in the store. Raises StoreError."""
+        """Remove every checkpoint, here and in the store. Raises StoreError."""
         checkpoint.remove(self.folder)
         for each in _finished(self.store):
             self._drop(each)
 
     def _found(self) -> list[checkpoint.Checkpoint | StoredCheckpoint]:
-        """Returns all whole checkpoints, newest first; of two that cover as much, this machine's is first."""
+        """Return all whole checkpoints, newest first; of two that cover as much, this machine's is first."""
         here, there = checkpoint.finished(self.folder), _finished(self.store)
         found: list[checkpoint.Checkpoint | StoredCheckpoint] = [*here, *there]
         return sorted(found, key=checkpoint.age, reverse=True)
 
     def _read(self, there: StoredCheckpoint) -> dict[str, Any] | None:
-        """Returns the state of a checkpoint in the store; None, with a warning, if it cannot be read."""
+        """Return the state of a checkpoint in the store; None, with a warning, if it cannot be read."""
         assert self.store is not None
         store, name = self.store, f"{there.name}/{checkpoint.STATE}"
         with temporary_folder() as folder:
@@ -134,14 +134,14 @@ class CheckpointStore:
             return checkpoint.readable(found, str(store.at(there.name)))
 
     def _drop(self, there: StoredCheckpoint) -> None:
-        """Removes a checkpoint's history first, so that no half of one is ever found."""
+        """Remove a checkpoint's history first, so that no half of one is ever found."""
         assert self.store is not None
         self.store.remove(f"{there.name}/{checkpoint.HISTORY}")
         self.store.remove(there.name)
 
 
 def _finished(store: Store | None) -> list[StoredCheckpoint]:
-    """Returns the whole checkpoints in a store, newest first."""
+    """Return the whole checkpoints in a store, newest first."""
     if store is None:
         return []
     files = store.files()
@@ -156,7 +156,7 @@ def _finished(store: Store | None) -> list[StoredCheckpoint]:
 
 
 def _patiently(ask: Callable[[], Answer]) -> Answer:
-    """Returns what a store answers, as soon as it does. Raises StoreError if that takes too long."""
+    """Return what a store answers, as soon as it does. Raises StoreError if that takes too long."""
     until = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:

@@ -39,18 +39,18 @@ class Association:
 
     @property
     def is_sure(self) -> bool:
-        """Returns whether answers are better than chance, image by image;
+        """Whether answers are better than chance, image by image;
         whole classes may still be right by luck."""
         return self.score > SURE
 
     @property
     def is_knowledge(self) -> bool:
-        """Returns whether answers are better than chance and than luck."""
+        """Whether answers are better than chance and than luck."""
         return self.is_sure and (self.gain > LUCK / self.classes or self.is_beyond_luck)
 
     @property
     def is_beyond_luck(self) -> bool:
-        """Returns whether answers are better than if each class had one answer at random:
+        """Whether answers are better than if each class had one answer at random:
         never so with few classes.
 
         The share of classes that get their own answer at random has a standard deviation of sqrt(K - 1) /
@@ -61,7 +61,7 @@ class Association:
 
     @property
     def skill(self) -> float:
-        """Returns accuracy above chance, as a share of the most that is possible above it; at most 1."""
+        """Accuracy above chance, as a share of the most that is possible above it; at most 1."""
         return (self.accuracy - self.chance) / max(1.0 - self.chance, 1e-9)
 
     def __str__(self) -> str:
@@ -69,7 +69,7 @@ class Association:
 
 
 def associate(logits: Tensor, labels: Tensor) -> Association:
-    """Compares logits [N, K] with labels [N].
+    """Compare logits [N, K] with labels [N].
 
     The sum of the probabilities of the true labels is compared with its mean and variance over all
     permutations of the labels, which are known exactly (Hoeffding 1951, Ann. Math. Stat. 22:558, theorem 2).

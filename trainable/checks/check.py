@@ -76,7 +76,7 @@ def check(
     cpus: int | None = None,
     download: bool = False,
 ) -> list[Finding]:
-    """Checks a recipe, its images and its network; it writes nothing, and all draws are seeded.
+    """Check a recipe, its images and its network; it writes nothing, and all draws are seeded.
 
     Args:
         data, model: as `Run` takes them; both stay unchanged. The checks use copies of the model, and hooks
@@ -144,7 +144,7 @@ def _decoding_once(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def tools_named(names: Sequence[str]) -> tuple[Tool, ...]:
-    """Returns the debug tools with these names, each once. Raises UserError naming the known ones."""
+    """Return the debug tools with these names, each once. Raises UserError naming the known ones."""
     watching = dict.fromkeys(get_args(RunTool), "watches a run, use `tunebook train`")
     return chosen(names, get_args(Tool), watching)
 
@@ -197,7 +197,7 @@ def check_images(
 
 
 def check_lessons(subject: Subject, seconds: float = SECONDS) -> Iterator[Finding]:
-    """Yields findings about what a small net learns from the images, whatever the recipe's network is."""
+    """Yield findings about what a small net learns from the images, whatever the recipe's network is."""
     if subject.data.info.dense:
         yield from check_mask_lessons(subject, LESSON * seconds)
         return
@@ -270,7 +270,7 @@ def _of_one_step(subject: Subject, batch: int) -> Iterator[Finding]:
 
 
 def _of_first_steps(subject: Subject, each: float, seconds: float, cpus: int | None) -> Iterator[Finding]:
-    """Yields findings from steps at the recipe's own batch, unless a few steps would take all the time."""
+    """Yield findings from steps at the recipe's own batch, unless a few steps would take all the time."""
     recipe = subject.recipe.with_values({"loop.workers": 0, "loop.compile": False})
     expected = 2 * recipe.loop.batch_size * each
     if expected > seconds:
@@ -294,7 +294,7 @@ def _of_first_steps(subject: Subject, each: float, seconds: float, cpus: int | N
 
 
 def _seconds_an_image(run: Run, images: Tensor) -> float:
-    """Returns roughly the seconds of a forward and backward pass, for one image. It is the quickest of a few
+    """Return roughly the seconds of a forward and backward pass, for one image. It is the quickest of a few
     passes, as other programs may use the processors too."""
     few, quickest = images[:FEWEST], math.inf
     for _ in range(4):

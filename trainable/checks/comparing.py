@@ -37,7 +37,7 @@ def compare_parts(
     compare: Callable[[T, T], Difference | None],
     words: Words,
 ) -> Iterator[Finding]:
-    """Yields how validation differs from training, and how the test part differs from both; from validation
+    """Yield how validation differs from training, and how the test part differs from both; from validation
     alone if that differs from training.
 
     A difference is a warning, but a validation part of the test's kind is as it should be: that it differs

@@ -36,7 +36,7 @@ class NamedImage:
 
 
 def check_contradictions(groups: Sequence[list[NamedImage]], classes: Sequence[str]) -> Finding:
-    """Returns the finding about equal images, in groups, that have different labels."""
+    """Return the finding about equal images, in groups, that have different labels."""
     seen = sum(map(len, groups))
     torn = [(group, other) for group in groups if (other := _labelled_otherwise(group)) is not None]
     if not torn:
@@ -60,7 +60,7 @@ def _labelled_otherwise(group: Sequence[NamedImage]) -> NamedImage | None:
 
 
 def check_mask_contradictions(data: DataSet, groups: Sequence[list[NamedImage]]) -> Finding:
-    """Returns the finding about equal images, in groups, that have different masks."""
+    """Return the finding about equal images, in groups, that have different masks."""
     twice = [group for group in groups if len(group) > 1][:GROUPS]
     torn = [(group, other) for group in twice if (other := _differing(data, group)) is not None]
     if not torn:
@@ -89,5 +89,5 @@ def _differing(data: DataSet, group: Sequence[NamedImage]) -> NamedImage | None:
 
 
 def _apart(first: Pixels, second: Pixels) -> float:
-    """Returns the share of pixels in which two masks differ; all if they have different sizes."""
+    """Return the share of pixels in which two masks differ; all if they have different sizes."""
     return float((first != second).mean()) if first.shape == second.shape else 1.0

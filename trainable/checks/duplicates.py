@@ -66,7 +66,7 @@ class Comparison:
 def check_duplicates(
     data: DataSet, *, full: bool = False, compared: Comparison | None = None
 ) -> Iterator[Finding]:
-    """Yields findings about equal images, by a hash of their decoded pixels, or of their bytes for files of a
+    """Yield findings about equal images, by a hash of their decoded pixels, or of their bytes for files of a
     large set; and about images of two parts that are nearly the same.
 
     `full` decodes all of them and takes no sample; `compared` are the images, where another check needs them.
@@ -85,7 +85,7 @@ def check_duplicates(
 
 
 def _copies(groups: Sequence[list[NamedImage]]) -> set[tuple[Split, int]]:
-    """Returns the images that are also in an earlier part, by part and position."""
+    """Return the images that are also in an earlier part, by part and position."""
     order = {part: rank for rank, part in enumerate(get_args(Split))}
     return {
         (image.part, image.position)
@@ -118,7 +118,7 @@ def _named(group: Sequence[NamedImage], part: str) -> str:
 
 
 def by_fingerprint(data: DataSet, full: bool) -> tuple[dict[bytes, list[NamedImage]], str]:
-    """Returns where each image is, by its fingerprint; and in words, what was compared."""
+    """Return where each image is, by its fingerprint; and in words, what was compared."""
     chosen = chosen_positions(data, None if full else MOST)
     by_pixels = full or sum(map(len, data.parts.values())) <= DECODED
     images: dict[bytes, list[NamedImage]] = defaultdict(list)
@@ -158,7 +158,7 @@ def _of_whole_files(data: DataSet, images: dict[bytes, list[NamedImage]]) -> dic
 
 
 def _tail(path: str) -> bytes:
-    """Returns a fingerprint of a file's length and end."""
+    """Return a fingerprint of a file's length and end."""
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         file.seek(max(0, size - TAIL_BYTES))
@@ -166,7 +166,7 @@ def _tail(path: str) -> bytes:
 
 
 def _files_of(part: Part) -> tuple[FileSource, Integers] | None:
-    """Returns a part's image files, and which of them are the part's; None where images are no files, or were
+    """Return a part's image files, and which of them are the part's; None where images are no files, or were
     read already."""
     if not isinstance(part, FilePart | MaskedFilePart):
         return None

@@ -69,11 +69,11 @@ def passed(check: CheckName, what: str) -> Finding:
 
 
 def unchecked(check: CheckName, why: str, do: str = "") -> Finding:
-    """Returns the finding of a check that could not be made, which is no sign of a fault."""
+    """Return the finding of a check that could not be made, which is no sign of a fault."""
     return Finding(check, "note", f"not checked: {why}", "nothing is known about it", do)
 
 
 def counts(findings: Sequence[Finding]) -> tuple[int, int]:
-    """Returns how many errors there are, and how many warnings."""
+    """Return how many errors there are, and how many warnings."""
     levels = [finding.level for finding in findings]
     return levels.count("error"), levels.count("warning")

@@ -23,7 +23,7 @@ SURE_DROP = 4.0
 
 
 def check_flips(lesson: Lesson, allowed: tuple[Flip, ...]) -> Iterator[Finding]:
-    """Yields whether labels survive the flips that the data allow, and whether they may survive the
+    """Yield whether labels survive the flips that the data allow, and whether they may survive the
     horizontal one."""
     known = lesson.validation
     if not known.is_sure or known.skill < LEAST_SKILL or known.images < FEW:

@@ -33,7 +33,7 @@ SIZE = 2
 
 
 def check_gradients(layer: nn.Module, inputs: tuple[Tensor, ...], name: str = "") -> Finding:
-    """Checks whether a layer's gradients, to its inputs and parameters, are those of what it computes.
+    """Check whether a layer's gradients, to its inputs and parameters, are those of what it computes.
 
     Args:
         layer: is copied to fp64, on the CPU, in evaluation mode.
@@ -66,7 +66,7 @@ def check_gradients(layer: nn.Module, inputs: tuple[Tensor, ...], name: str = ""
 
 
 def check_model_gradients(subject: Subject) -> Iterator[Finding]:
-    """Yields findings on the gradients of a network, and of each kind of layer in it that is a person's own.
+    """Yield findings on the gradients of a network, and of each kind of layer in it that is a person's own.
 
     Weights are moved a little and images are noise, so that nothing lies on a kink.
     """
@@ -86,7 +86,7 @@ def check_model_gradients(subject: Subject) -> Iterator[Finding]:
 
 
 def _own_layers(model: nn.Module, images: Tensor) -> list[tuple[str, nn.Module, tuple[Tensor, ...]]]:
-    """Returns the first layer of each class that no library defines, with the inputs that it receives."""
+    """Return the first layer of each class that no library defines, with the inputs that it receives."""
     first: dict[type[nn.Module], tuple[str, nn.Module]] = {}
     for name, module in model.named_modules():
         if module is not model and not type(module).__module__.startswith(KNOWN):

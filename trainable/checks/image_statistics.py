@@ -33,7 +33,7 @@ class Statistics:
 
 
 def statistics_of(images: Pixels) -> Statistics:
-    """Returns statistics of images, uint8 [n, C, H, W]: mean, deviation and quantiles of each channel,
+    """Return statistics of images, uint8 [n, C, H, W]: mean, deviation and quantiles of each channel,
     sharpness at three scales, and a grey thumbnail."""
     blocks = [
         _block(torch.from_numpy(np.array(images[at : at + BLOCK]))) for at in range(0, len(images), BLOCK)
@@ -59,7 +59,7 @@ def _block(pixels: Tensor) -> Floats:
 
 
 def _sharpness(grey: Tensor) -> Tensor:
-    """Returns the root mean square of the differences of neighbours, at each scale [n, SCALES]."""
+    """Return the root mean square of the differences of neighbours, at each scale [n, SCALES]."""
     found = []
     for _ in range(SCALES):
         down, across = grey[:, :, 1:] - grey[:, :, :-1], grey[:, :, :, 1:] - grey[:, :, :, :-1]
@@ -69,7 +69,7 @@ def _sharpness(grey: Tensor) -> Tensor:
 
 
 def _quantiles(pixels: Tensor) -> Tensor:
-    """Returns the quantiles of each channel, [n, C * quantiles]."""
+    """Return the quantiles of each channel, [n, C * quantiles]."""
     flat = pixels.flatten(2).numpy()
     step = max(1, flat.shape[2] // PIXELS) | 1  # odd: an even one takes the same columns of each row
     ordered = np.sort(flat[:, :, ::step], axis=2)

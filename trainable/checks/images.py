@@ -49,7 +49,7 @@ Floats = NDArray[np.float64]
 
 
 def check_decoding(data: DataSet) -> Iterator[Finding]:
-    """Yields a finding on decoding every image,
+    """Yield a finding on decoding every image,
     for a set that is not in memory (others were decoded when loaded)."""
     broken: list[Broken] = []
     looked_at = 0
@@ -94,7 +94,7 @@ def check_pixels(data: DataSet, sample: Pixels | None = None) -> Generator[Findi
 def check_normalisation(
     data: DataSet, recipe: Recipe, device: torch.device, known: PretrainedInput | None = None
 ) -> Iterator[Finding]:
-    """Yields whether training images have mean 0 and deviation 1 in each channel after the loader has
+    """Yield whether training images have mean 0 and deviation 1 in each channel after the loader has
     normalised them as the recipe says; or, where a network has weights that are `known` to see images
     normalised in some way, whether that is the recipe's."""
     positions = some(len(data.train), SAMPLE)
@@ -117,7 +117,7 @@ def check_normalisation(
 
 
 def _thinned(images: torch.Tensor) -> torch.Tensor:
-    """Returns pixels [B, C, P] of images, at most about MOST_PIXELS of each."""
+    """Return pixels [B, C, P] of images, at most about MOST_PIXELS of each."""
     flat = images.cpu().flatten(2)
     return flat[:, :, :: max(1, flat.shape[2] // MOST_PIXELS) | 1]  # odd: not the same columns of each row
 
@@ -126,7 +126,7 @@ Statistics = tuple[tuple[float, ...], tuple[float, ...]]
 
 
 def _as_weights_know(used: Statistics, known: Statistics, what: str) -> Finding:
-    """Returns whether pixels are normalised for the first layer as in the weights' pretraining."""
+    """Return whether pixels are normalised for the first layer as in the weights' pretraining."""
     moved = max(abs(mean - own) / std for mean, own, std in zip(used[0], known[0], known[1], strict=True))
     scaled = max(max(std / own, own / std) for std, own in zip(used[1], known[1], strict=True))
     if moved <= OFF_CENTRE and scaled <= OFF_SCALE:
@@ -143,7 +143,7 @@ def _as_weights_know(used: Statistics, known: Statistics, what: str) -> Finding:
 
 
 def _centred(channels: Sequence[tuple[float, float, float]], info: DataInfo, what: str) -> Finding:
-    """Returns whether channels have mean 0 and deviation 1; each has its mean, deviation and noise."""
+    """Return whether channels have mean 0 and deviation 1; each has its mean, deviation and noise."""
     faults = [
         (abs(mean), deviation)
         for mean, deviation, noise in channels

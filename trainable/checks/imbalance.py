@@ -27,7 +27,7 @@ MORE = "raise data.validation_fraction, or gather more images of the classes tha
 
 
 def check_accuracy(data: DataSet) -> Finding:
-    """Returns what validation accuracy hides: what guessing scores, and which recalls are hardly known."""
+    """Return what validation accuracy hides: what guessing scores, and which recalls are hardly known."""
     held = np.bincount(data.validation.labels, minlength=len(data.info.classes)).tolist()
     there, share = sum(count > 0 for count in held), max(held) / sum(held)
     largest = data.info.classes[held.index(max(held))]
@@ -43,7 +43,7 @@ def check_accuracy(data: DataSet) -> Finding:
 
 
 def _few(held: Sequence[int], classes: Sequence[str]) -> list[str]:
-    """Describes the classes with few images; there may be none."""
+    """Describe the classes with few images; there may be none."""
     by_count = sorted((count, label) for label, count in enumerate(held) if count)
     few = [(count, classes[label]) for count, label in by_count if _width(count) >= WIDE]
     if not few:
@@ -63,5 +63,5 @@ def _width(images: int) -> float:
 
 
 def _if_half_are_right(images: int) -> tuple[float, float]:
-    """Returns the interval of a class's recall; of an odd number, one fewer than half are right."""
+    """Return the interval of a class's recall; of an odd number, one fewer than half are right."""
     return wilson_interval(images // 2, images)

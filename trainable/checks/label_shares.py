@@ -38,7 +38,7 @@ WORDS = Words(
 
 
 def check_label_shares(data: DataSet) -> Iterator[Finding]:
-    """Yields a finding for validation against training, and for the test part against both."""
+    """Yield a finding for validation against training, and for the test part against both."""
     held = {
         name: np.bincount(part.labels, minlength=len(data.info.classes)) for name, part in data.parts.items()
     }

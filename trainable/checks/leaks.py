@@ -26,7 +26,7 @@ gains up to five points, more than recipes differ by."""
 
 
 def chosen_positions(data: DataSet, most: int | None) -> dict[Split, Integers]:
-    """Returns positions by part, at most `most` (None: all of them):
+    """Return positions by part, at most `most` (None: all of them):
     the parts that are scored come first, as each of their images counts."""
     if most is None:
         return {name: np.arange(len(part)) for name, part in data.parts.items()}
@@ -39,7 +39,7 @@ def chosen_positions(data: DataSet, most: int | None) -> dict[Split, Integers]:
 
 
 def extent_of(data: DataSet, chosen: Mapping[Split, Integers]) -> str:
-    """Returns in words how many of the images are compared."""
+    """Return in words how many of the images are compared."""
     total, compared = sum(map(len, data.parts.values())), sum(map(len, chosen.values()))
     return (
         f"all {total:,} compared" if compared == total else f"a sample of {compared:,} of {total:,} compared"
@@ -47,14 +47,14 @@ def extent_of(data: DataSet, chosen: Mapping[Split, Integers]) -> str:
 
 
 def leak_level(share: float, images: int) -> Level:
-    """Returns the level by the effect on the score: hidden in its noise, visible, or decisive."""
+    """Return the level by the effect on the score: hidden in its noise, visible, or decisive."""
     if share >= LEAKING:
         return "error"
     return "note" if share < math.sqrt(0.25 / images) and share < 0.01 else "warning"
 
 
 def image_name(part: Part, position: int) -> str:
-    """Returns a name for people: a path, or the position in an array."""
+    """Return a name for people: a path, or the position in an array."""
     if isinstance(part, ArrayPart):
         return str(position)
     if isinstance(part, MaskedPart):

@@ -69,7 +69,7 @@ class Lesson:
 
 
 def teach(subject: Subject, seconds: float) -> Lesson:
-    """Trains a small net on a sample for at most `seconds`, and measures what it knows."""
+    """Train a small net on a sample for at most `seconds`, and measure what it knows."""
     chosen = largest_classes(subject.data, CLASSES)
     sample = in_memory(subject.data, train=TRAIN, validation=VALIDATION, classes=chosen, side=SIDE)
     run = Run(_pupil_recipe(subject.recipe, sample), data=sample, device=subject.device)
@@ -100,7 +100,7 @@ def teach(subject: Subject, seconds: float) -> Lesson:
 
 
 def check_learning(lesson: Lesson) -> Finding:
-    """Checks whether what is learnt from training images holds for validation images."""
+    """Check whether what is learnt from training images holds for validation images."""
     known = lesson.validation
     what = f"a small net after {lesson.steps} steps: {known.images:,} validation images {known}"
     if known.is_knowledge or lesson.early.is_knowledge:
@@ -142,7 +142,7 @@ def _pupil_recipe(recipe: Recipe, sample: DataSet) -> Recipe:
 def _most_confused(
     plain: Tensor, turned: Tensor, labels: Tensor, names: tuple[str, ...]
 ) -> tuple[str, str, float] | None:
-    """Returns, among images that are right unmirrored,
+    """Return, among images that are right unmirrored,
     the class that most often becomes one other when mirrored."""
     right = plain.argmax(1) == labels
     pairs = torch.zeros(len(names), len(names), dtype=torch.float64)

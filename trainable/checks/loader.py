@@ -15,7 +15,7 @@ MUCH = 0.25
 def check_loader(
     steps: FirstSteps, *, workers: int, in_memory: bool, cached: bool = False, cpus: int | None = None
 ) -> Finding:
-    """Checks the share of a step's time that reading images takes, from steps without loader processes.
+    """Check the share of a step's time that reading images takes, from steps without loader processes.
 
     `in_memory` says that images were decoded already, `cached` that they will be before a run begins. `cpus`
     is how many processors the run has; by default those that this process may use.
@@ -50,13 +50,13 @@ def check_loader(
 
 
 def wanted_workers(data_seconds: float, step_seconds: float, cpus: int) -> int:
-    """Returns how many processes together read a batch in the time of a step;
+    """Return how many processes together read a batch in the time of a step;
     one processor is left for the steps."""
     return max(1, min(math.ceil(data_seconds / max(step_seconds, 1e-9)), cpus - 1))
 
 
 def waited_share(data_seconds: float, step_seconds: float, workers: int) -> float:
-    """Returns the share of the time that is waited: all reading time without processes, else the time by
+    """Return the share of the time that is waited: all reading time without processes, else the time by
     which they are late."""
     waited = data_seconds if workers == 0 else max(0.0, data_seconds / workers - step_seconds)
     return waited / (waited + step_seconds)

@@ -43,17 +43,17 @@ class MaskAssociation:
 
     @property
     def is_sure(self) -> bool:
-        """Returns whether answers fit their own masks better than those of other images."""
+        """Whether answers fit their own masks better than those of other images."""
         return self.score > SURE
 
     @property
     def is_knowledge(self) -> bool:
-        """Returns whether answers know where the classes of their images are, beyond luck."""
+        """Whether answers know where the classes of their images are, beyond luck."""
         return self.is_sure and self.gain > KNOWN_GAIN
 
     @property
     def skill(self) -> float:
-        """Returns the mean IoU above chance, as a share of the most that is possible above it."""
+        """The mean IoU above chance, as a share of the most that is possible above it."""
         return (self.mean_iou - self.chance) / max(1.0 - self.chance, 1e-9)
 
     def __str__(self) -> str:
@@ -61,7 +61,7 @@ class MaskAssociation:
 
 
 def associate_masks(logits: Tensor, masks: Tensor) -> MaskAssociation:
-    """Compares logits [N, K, h, w] with masks [N, h, w] of the same size; images whose masks are ignored
+    """Compare logits [N, K, h, w] with masks [N, h, w] of the same size; images whose masks are ignored
     whole are left out.
 
     The sum of the probabilities of the true classes is compared with its mean and variance over all
@@ -89,7 +89,7 @@ def associate_masks(logits: Tensor, masks: Tensor) -> MaskAssociation:
 
 
 def batch_iou(logits: Tensor, masks: Tensor) -> float:
-    """Returns the mean IoU of the pixels of a batch: of logits [B, K, h, w], enlarged, and masks [B, H, W]; 0
+    """Return the mean IoU of the pixels of a batch: of logits [B, K, h, w], enlarged, and masks [B, H, W]; 0
     if all of them are ignored."""
     answers, counted = enlarged(logits, masks).argmax(1), masks != IGNORED
     if not counted.any():
@@ -98,7 +98,7 @@ def batch_iou(logits: Tensor, masks: Tensor) -> float:
 
 
 def at_one_side(logits: Tensor, masks: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns logits [B, K, h, w] and masks [B, H, W] at the masks' size, or at SIDE if that is larger."""
+    """Return logits [B, K, h, w] and masks [B, H, W] at the masks' size, or at SIDE if that is larger."""
     side = (min(masks.shape[-2], SIDE), min(masks.shape[-1], SIDE))
     shrunk = side[0] < logits.shape[-2]
     logits = functional.interpolate(logits, size=side, mode="bilinear", antialias=shrunk)
@@ -107,7 +107,7 @@ def at_one_side(logits: Tensor, masks: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _with(logarithms: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns the mean probability [N], and the mean loss [N], of one mask's classes [P] in all answers."""
+    """Return the mean probability [N], and the mean loss [N], of one mask's classes [P] in all answers."""
     counted = mask != IGNORED
     classes = mask[counted].expand(len(logarithms), 1, -1)
     of_mask = logarithms[:, :, counted].gather(1, classes)[:, 0].double()
@@ -115,7 +115,7 @@ def _with(logarithms: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _hits(answers: Tensor, masks: Tensor, classes: int) -> tuple[Tensor, Tensor]:
-    """Returns pixels that are right, answered and true, of each image's answers [N, P]: with its own mask,
+    """Return pixels that are right, answered and true, of each image's answers [N, P]: with its own mask,
     and with all masks together, [N, 3, K]."""
     own, together = [], []
     for number, answer in enumerate(answers):
@@ -134,14 +134,14 @@ def counts_of(answered: Tensor, true: Tensor, classes: int) -> Tensor:
 
 
 def mean_iou(counts: Tensor) -> float:
-    """Returns the mean IoU of pixels that are right, answered and true, [3, K]."""
+    """Return the mean IoU of pixels that are right, answered and true, [3, K]."""
     right, answered, true = counts.double()
     union = answered + true - right
     return float((right / union.clamp_min(1.0))[union > 0].mean())
 
 
 def _score(fits: Tensor) -> float:
-    """Returns by how many standard errors the trace of a matrix [N, N] is above that of a permuted one."""
+    """Return by how many standard errors the trace of a matrix [N, N] is above that of a permuted one."""
     count = len(fits)
     expected = float(fits.sum()) / count
     centred = fits - fits.mean(0) - fits.mean(1, keepdim=True) + fits.mean()

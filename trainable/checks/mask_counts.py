@@ -51,19 +51,19 @@ class MaskCounts:
 
     @property
     def shares(self) -> list[float]:
-        """Returns the share of each class in the counted pixels; 0 where none is counted."""
+        """The share of each class in the counted pixels; 0 where none is counted."""
         total = max(1, int(self.pixels.sum()))
         return [count / total for count in self.pixels.sum(axis=0).tolist()]
 
     @property
     def shown(self) -> list[int]:
-        """Returns how many images show each class."""
+        """How many images show each class."""
         found: list[int] = (self.pixels > 0).sum(axis=0).tolist()
         return found
 
 
 def count_masks(data: DataSet) -> dict[Split, MaskCounts]:
-    """Returns the counts of each part, of a sample of its masks if there are many."""
+    """Return the counts of each part, of a sample of its masks if there are many."""
     return {name: _counted(data, name) for name in data.parts}
 
 
@@ -75,7 +75,7 @@ def _counted(data: DataSet, name: Split) -> MaskCounts:
 
 
 def check_classes(data: DataSet, counts: Mapping[Split, MaskCounts], recipe: Recipe) -> Iterator[Finding]:
-    """Yields findings about classes that a part lacks, that few images show, and that have few pixels."""
+    """Yield findings about classes that a part lacks, that few images show, and that have few pixels."""
     for name, found in counts.items():
         absent = [each for each, shown in zip(data.info.classes, found.shown, strict=True) if not shown]
         if absent:
@@ -129,14 +129,14 @@ def _fewest_pixels(data: DataSet, train: MaskCounts, recipe: Recipe) -> Finding:
 
 
 def _counts_small_classes(recipe: Recipe) -> bool:
-    """Returns whether the recipe's loss counts small classes more than their pixels do."""
+    """Return whether the recipe's loss counts small classes more than their pixels do."""
     assert isinstance(recipe.task, Segmentation)
     loss, spec = recipe.task.loss, recipe.regularisation
     return any((loss.dice, loss.lovasz, loss.focal)) or spec.class_weights.kind != "none"
 
 
 def check_guessing(data: DataSet, validation: MaskCounts) -> Finding:
-    """Returns what pixel accuracy hides: what the answer of one class everywhere scores."""
+    """Return what pixel accuracy hides: what the answer of one class everywhere scores."""
     shares = validation.shares
     most, there = max(shares), sum(share > 0.0 for share in shares)
     return passed(
@@ -147,7 +147,7 @@ def check_guessing(data: DataSet, validation: MaskCounts) -> Finding:
 
 
 def check_ignored(counts: Mapping[Split, MaskCounts]) -> Iterator[Finding]:
-    """Yields findings about pixels that count nowhere."""
+    """Yield findings about pixels that count nowhere."""
     faults = [each for name, found in counts.items() for each in _ignored(name, found)]
     yield from faults
     if not faults:
@@ -180,7 +180,7 @@ def _ignored(name: Split, found: MaskCounts) -> Iterator[Finding]:
 
 
 def check_values(data: DataSet, train: MaskCounts) -> Finding:
-    """Returns whether masks seem to number objects, in which case their values are no classes."""
+    """Return whether masks seem to number objects, in which case their values are no classes."""
     classes, there = len(data.info.classes), train.pixels > 0
     counted = there[there.any(axis=1)]
     prefix = counted[:, 0] & (counted.sum(axis=1) == counted.shape[1] - counted[:, ::-1].argmax(axis=1))

@@ -13,7 +13,7 @@ from trainable.data.source import Flip
 
 
 def check_mask_flips(lesson: MaskLesson, allowed: tuple[Flip, ...]) -> Iterator[Finding]:
-    """Yields whether classes survive the flips that the data allow, and whether they may survive the
+    """Yield whether classes survive the flips that the data allow, and whether they may survive the
     horizontal one: a net that saw no mirror image answers to mirrored windows. Bounds are those of labels."""
     known = lesson.validation
     if not known.is_knowledge or known.skill < LEAST_SKILL:
@@ -38,7 +38,7 @@ def _in_words(flip: Flip, lesson: MaskLesson) -> str:
 
 
 def _lost(flip: Flip, lesson: MaskLesson) -> float:
-    """Returns the share of the net's skill that it has not on mirror images."""
+    """Return the share of the net's skill that it has not on mirror images."""
     return 1.0 - lesson.mirrored[flip].skill / lesson.validation.skill
 
 

@@ -18,7 +18,7 @@ HEART = 2.0
 
 
 def check_mask_lessons(subject: Subject, seconds: float) -> Iterator[Finding]:
-    """Yields findings about what a small net learns from the masks, whatever the recipe's network is."""
+    """Yield findings about what a small net learns from the masks, whatever the recipe's network is."""
     lesson = teach_masks(subject, seconds)
     if isinstance(lesson, Finding):
         yield lesson
@@ -28,7 +28,7 @@ def check_mask_lessons(subject: Subject, seconds: float) -> Iterator[Finding]:
 
 
 def check_masks_learnt(lesson: MaskLesson, images: int) -> Iterator[Finding]:
-    """Yields whether what is learnt from training images holds for validation images, and how much a score of
+    """Yield whether what is learnt from training images holds for validation images, and how much a score of
     so many validation images varies."""
     known = lesson.validation
     what = f"a small net after {lesson.steps} steps: {known.images:,} windows of validation images: {known}"

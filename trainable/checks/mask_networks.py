@@ -26,7 +26,7 @@ COARSE, TOO_COARSE = 0.95, 0.8
 
 
 def check_mask_outputs(run: Run, images: Tensor) -> Iterator[Finding]:
-    """Yields whether outputs in evaluation are logits [B, classes, h, w] no larger than the windows, are
+    """Yield whether outputs in evaluation are logits [B, classes, h, w] no larger than the windows, are
     finite, and depend on their own image alone."""
     run.model.eval()
     with torch.inference_mode():
@@ -47,7 +47,7 @@ def check_mask_outputs(run: Run, images: Tensor) -> Iterator[Finding]:
 
 
 def check_resolution(run: Run) -> Finding:
-    """Returns whether outputs are fine enough for the masks: which mean IoU they reach at most, about, if
+    """Return whether outputs are fine enough for the masks: which mean IoU they reach at most, about, if
     each has the share of every class in the pixels that it stands for. Call it in `probing`."""
     images, masks = next(run.windows())[0]
     run.model.eval()
@@ -73,7 +73,7 @@ def check_resolution(run: Run) -> Finding:
 
 
 def ceiling(masks: Tensor, size: tuple[int, int], classes: int) -> float:
-    """Returns the mean IoU of masks int64 [B, H, W] with themselves, shrunk to shares of classes at `size`,
+    """Return the mean IoU of masks int64 [B, H, W] with themselves, shrunk to shares of classes at `size`,
     and enlarged as outputs are."""
     counted = masks != IGNORED
     shown = functional.one_hot(masks.masked_fill(~counted, 0), classes).movedim(-1, 1).float()
@@ -83,7 +83,7 @@ def ceiling(masks: Tensor, size: tuple[int, int], classes: int) -> float:
 
 
 def check_initial_mask_loss(run: Run) -> Finding:
-    """Compares the cross-entropy before any step, with batch statistics and without augmentation, with that
+    """Compare the cross-entropy before any step, with batch statistics and without augmentation, with that
     of guessing on the pixels that count; call it in `probing`."""
     classes, losses, seen = len(run.data.info.classes), 0.0, 0
     pixels = torch.zeros(classes + 1, dtype=torch.int64, device=run.device)
@@ -107,7 +107,7 @@ def check_initial_mask_loss(run: Run) -> Finding:
 
 
 def initial_mask_loss(loss: float, classes: int, entropy: float) -> Finding:
-    """Returns the finding about a first loss of counted pixels, whose shares of classes have this entropy in
+    """Return the finding about a first loss of counted pixels, whose shares of classes have this entropy in
     nats: an answer that is the same for every pixel has no lower loss than that."""
     guessing = math.log(classes)
     what = f"the loss of counted pixels before training is {loss:.3g}, that of guessing is ln {classes} = "

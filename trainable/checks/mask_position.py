@@ -39,7 +39,7 @@ Floats = NDArray[np.float64]
 
 
 def check_position(data: DataSet) -> Finding:
-    """Returns whether the masks of a sample of training images lie where the images change."""
+    """Return whether the masks of a sample of training images lie where the images change."""
     positions = positions_within(data.train, IMAGES)
     pairs = [_middle(planes) for planes in planes_at(data, data.train, positions)]
     tables, others = [], []
@@ -58,7 +58,7 @@ def check_position(data: DataSet) -> Finding:
 
 
 def edges_at_borders(image: Floats, mask: Pixels) -> Floats | None:
-    """Returns the mean gradient of a grey image [h, w] on the borders of its mask [h, w] when that is moved
+    """Return the mean gradient of a grey image [h, w] on the borders of its mask [h, w] when that is moved
     by -REACH to REACH pixels, [down, right], over that of all pixels; None for hardly a border."""
     if min(image.shape) <= 2 * REACH + 2:
         return None
@@ -74,7 +74,7 @@ def edges_at_borders(image: Floats, mask: Pixels) -> Floats | None:
 
 
 def position_finding(tables: Floats, others: Floats) -> Finding:
-    """Returns the finding about tables [n, down, right] of `edges_at_borders`, and about the gradients on the
+    """Return the finding about tables [n, down, right] of `edges_at_borders`, and about the gradients on the
     borders of other images' masks, [n]."""
     mean, own = tables.mean(axis=0), tables[:, REACH, REACH]
     best = np.unravel_index(int(mean.argmax()), mean.shape)
@@ -106,7 +106,7 @@ def position_finding(tables: Floats, others: Floats) -> Finding:
 
 
 def _is_larger(first: Floats, second: Floats) -> bool:
-    """Returns whether the mean over images, of pairs [n], is larger by more than luck."""
+    """Return whether the mean over images, of pairs [n], is larger by more than luck."""
     gain = first - second
     return float(gain.mean()) > SURE * max(float(gain.std(ddof=1)) / math.sqrt(len(gain)), 1e-9)
 
@@ -121,7 +121,7 @@ def _direction(down: int, right: int) -> str:
 
 
 def _at_border(image: Floats, mask: Pixels) -> float | None:
-    """Returns the mean gradient on the borders of a mask over that of all pixels; None as above."""
+    """Return the mean gradient on the borders of a mask over that of all pixels; None as above."""
     if min(image.shape) < 2:
         return None
     border, gradient = _border(mask), np.hypot(*np.gradient(image))
@@ -131,7 +131,7 @@ def _at_border(image: Floats, mask: Pixels) -> float | None:
 
 
 def _border(mask: Pixels) -> NDArray[Any]:
-    """Returns whether a pixel has a neighbour below or to the right, or above or to the left, of another
+    """Return whether a pixel has a neighbour below or to the right, or above or to the left, of another
     class; borders to what is ignored, 0, count as none."""
     border = np.zeros(mask.shape, np.bool_)
     for first, second in (((slice(1, None),), (slice(None, -1),)), _COLUMNS):
@@ -145,7 +145,7 @@ _COLUMNS = (slice(None), slice(1, None)), (slice(None), slice(None, -1))
 
 
 def _middle(planes: Pixels) -> tuple[Floats, Pixels]:
-    """Returns the grey levels and the mask of the middle of an image, both [h, w]."""
+    """Return the grey levels and the mask of the middle of an image, both [h, w]."""
     height, width = planes.shape[1:]
     top, left = max(0, (height - LARGEST) // 2), max(0, (width - LARGEST) // 2)
     shown = planes[:, top : top + LARGEST, left : left + LARGEST]

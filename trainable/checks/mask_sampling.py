@@ -25,7 +25,7 @@ MOST_OF_ONE = 8
 
 
 def positions_within(part: Part, most: int, pixels: int = DIGEST_PIXELS) -> Integers:
-    """Returns the positions of a sample of a part's images: at most `most` of them, and no more than have so
+    """Return the positions of a sample of a part's images: at most `most` of them, and no more than have so
     many pixels together, which take about a second to decode; but always one."""
     chosen = some(len(part), most)
     fits = np.random.default_rng(0).permutation(chosen)
@@ -35,12 +35,12 @@ def positions_within(part: Part, most: int, pixels: int = DIGEST_PIXELS) -> Inte
 
 
 def sizes_of(part: Part) -> Integers:
-    """Returns the heights and widths of a part's images, [N, 2]."""
+    """Return the heights and widths of a part's images, [N, 2]."""
     return _masked(part).sizes
 
 
 def planes_at(data: DataSet, part: Part, positions: Integers) -> Iterator[Pixels]:
-    """Yields images with their masks as planes (`masks.planes`), uint8 [C + 1, h, w]. Raises DataError naming
+    """Yield images with their masks as planes (`masks.planes`), uint8 [C + 1, h, w]. Raises DataError naming
     an image that cannot be decoded."""
     held = _masked(part)
     if isinstance(held, MaskedPart):
@@ -56,7 +56,7 @@ def planes_at(data: DataSet, part: Part, positions: Integers) -> Iterator[Pixels
 
 
 def masks_at(data: DataSet, part: Part, positions: Integers) -> Iterator[Pixels]:
-    """Yields masks, uint8 [h, w]: the class of each pixel, or IGNORED."""
+    """Yield masks, uint8 [h, w]: the class of each pixel, or IGNORED."""
     held = _masked(part)
     if isinstance(held, MaskedPart):
         yield from (IGNORED - planes[-1] for planes in image_planes(held, positions, data.info.channels))
@@ -65,7 +65,7 @@ def masks_at(data: DataSet, part: Part, positions: Integers) -> Iterator[Pixels]
 
 
 def window_sample(data: DataSet, *, train: int, validation: int, side: int, shown: int) -> DataSet:
-    """Returns a small copy to learn from: about so many windows of training images, and one of each of so
+    """Return a small copy to learn from: about so many windows of training images, and one of each of so
     many validation images. A window is a square of `side` pixels, shrunk to `shown` of them if it is larger.
     Windows in which all is ignored are left out.
 
@@ -86,7 +86,7 @@ def window_sample(data: DataSet, *, train: int, validation: int, side: int, show
 
 
 def part_of(windows: Pixels) -> MaskedPart:
-    """Returns windows, uint8 [n, C + 1, side, side], as a part of a data set."""
+    """Return windows, uint8 [n, C + 1, side, side], as a part of a data set."""
     count, side = len(windows), windows.shape[-1]
     return MaskedPart(
         windows.reshape(-1),
@@ -97,7 +97,7 @@ def part_of(windows: Pixels) -> MaskedPart:
 
 
 def windows_of(part: MaskedPart, channels: int) -> Pixels:
-    """Returns the windows of such a part, uint8 [n, C + 1, side, side]."""
+    """Return the windows of such a part, uint8 [n, C + 1, side, side]."""
     side = int(part.sizes[0, 0])
     return part.values.reshape(len(part), channels + 1, side, side)
 
@@ -114,7 +114,7 @@ def _windows(data: DataSet, part: Part, count: int, side: int, shown: int, most:
 
 
 def _most_even(planes: Pixels, side: int, random: np.random.Generator) -> Pixels:
-    """Returns the square of `side` pixels whose mask shows classes most evenly, of a few at random places."""
+    """Return the square of `side` pixels whose mask shows classes most evenly, of a few at random places."""
     height, width = planes.shape[1:]
     below, beside = max(0, side - height), max(0, side - width)
     filled = np.pad(planes, ((0, 0), (0, below), (0, beside)))  # in a mask's plane, 0 is ignored

@@ -39,7 +39,7 @@ WORDS = Words(
 
 
 def check_pixel_shares(data: DataSet, counts: Mapping[Split, MaskCounts]) -> Iterator[Finding]:
-    """Yields a finding for validation against training, and for the test part against both."""
+    """Yield a finding for validation against training, and for the test part against both."""
     yield from compare_parts(
         "label shares",
         {name: each.pixels for name, each in counts.items()},
@@ -50,7 +50,7 @@ def check_pixel_shares(data: DataSet, counts: Mapping[Split, MaskCounts]) -> Ite
 
 
 def pixel_difference(first: Integers, second: Integers, classes: tuple[str, ...]) -> Difference | None:
-    """Returns how the shares of pixels differ between images with so many of each class, [n, K] and [m, K].
+    """Return how the shares of pixels differ between images with so many of each class, [n, K] and [m, K].
 
     Pixels of one image are alike, so images are divided at random again: p is how often parts then differ as
     much (a permutation test, Fisher 1935).
@@ -75,12 +75,12 @@ def pixel_difference(first: Integers, second: Integers, classes: tuple[str, ...]
 
 
 def _share(pixels: Integers) -> Floats:
-    """Returns the share of each class, [K], in the pixels of images, [n, K]."""
+    """Return the share of each class, [K], in the pixels of images, [n, K]."""
     shares: Floats = _shares(pixels.sum(axis=0)[None].astype(np.float64))[0]
     return shares
 
 
 def _shares(pixels: Floats) -> Floats:
-    """Returns the share of each class in each row, [n, K]."""
+    """Return the share of each class in each row, [n, K]."""
     shares: Floats = pixels / np.maximum(pixels.sum(axis=1, keepdims=True), 1.0)
     return shares

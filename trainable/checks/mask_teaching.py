@@ -57,7 +57,7 @@ class MaskLesson:
 
 
 def teach_masks(subject: Subject, seconds: float) -> MaskLesson | Finding:
-    """Trains a small net on windows for at most `seconds`, and measures what it knows; a finding if there are
+    """Train a small net on windows for at most `seconds`, and measure what it knows; a finding if there are
     too few validation images to tell."""
     side = min(subject.data.info.image_size, WINDOW)
     sample = window_sample(subject.data, train=TRAIN, validation=VALIDATION, side=side, shown=SHOWN)
@@ -91,7 +91,7 @@ def teach_masks(subject: Subject, seconds: float) -> MaskLesson | Finding:
 def answered(
     run: Run, part: Split, turned: Callable[[Tensor], Tensor] | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Returns what a run's network answers to windows of a part, at most VALIDATION of them, and their masks,
+    """Return what a run's network answers to windows of a part, at most VALIDATION of them, and their masks,
     at `SIDE` pixels at most and on the CPU: [N, K, h, w] and [N, h, w].
 
     Windows may be shown turned, by a function that turns its own result back. Call it in `probing`: it leaves
@@ -122,7 +122,7 @@ def _pupil_recipe(recipe: Recipe, sample: DataSet) -> Recipe:
 def _most_confused(
     plain: Tensor, turned: Tensor, masks: Tensor, names: tuple[str, ...]
 ) -> tuple[str, str, float] | None:
-    """Returns, among pixels that are right unmirrored, the class that most often becomes one other."""
+    """Return, among pixels that are right unmirrored, the class that most often becomes one other."""
     right = (plain.argmax(1) == masks) & (masks != IGNORED)
     pairs = masks[right] * len(names) + turned.argmax(1)[right]
     counts = torch.bincount(pairs, minlength=len(names) ** 2).view(len(names), len(names)).double()

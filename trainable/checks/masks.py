@@ -20,7 +20,7 @@ from trainable.recipe import Recipe
 
 
 def check_masks(data: DataSet, recipe: Recipe) -> Iterator[Finding]:
-    """Yields findings about the masks of all parts: classes, ignored pixels, values, shares, places, windows.
+    """Yield findings about the masks of all parts: classes, ignored pixels, values, shares, places, windows.
 
     Raises DataError naming an image that cannot be decoded.
     """

@@ -57,7 +57,7 @@ class _Pair(NamedTuple):
 
 
 def check_near_duplicates(data: DataSet, copies: Copies, *, full: bool = False) -> Iterator[Finding]:
-    """Yields a finding for each two parts that have nearly the same images; `copies` are not named again.
+    """Yield a finding for each two parts that have nearly the same images; `copies` are not named again.
 
     Levels are those of equal images, but a note below FALSE_ALARMS and never an error: similar images may be
     different things, and only a person can say. Raises DataError naming images that cannot be decoded.
@@ -102,13 +102,13 @@ def _finding(
 
 
 def _naming_files(data: DataSet) -> str:
-    """Returns how to see the names of files, where images in memory have numbers instead."""
+    """Return how to see the names of files, where images in memory have numbers instead."""
     has_files = data.info.in_memory and data.info.format in ("folder", "manifest", "datasets")
     return "; data.in_memory=false names their files" if has_files else ""
 
 
 def most_compared(data: DataSet) -> int:
-    """Returns how many images are compared."""
+    """Return how many images are compared."""
     if not isinstance(data.train, FilePart | MaskedFilePart):
         return MOST
     source, indices = data.train.selection
@@ -117,7 +117,7 @@ def most_compared(data: DataSet) -> int:
 
 
 def descriptors(data: DataSet, chosen: Mapping[Split, Integers]) -> dict[Split, Tensor]:
-    """Returns a vector of length 1 for each chosen image, [n, SIDE^2]: the scalar product of two is near 1 if
+    """Return a vector of length 1 for each chosen image, [n, SIDE^2]: the scalar product of two is near 1 if
     the images are nearly the same, and near 0 if they have no more in common than any two of the set.
 
     An image of a single grey has the vector 0: it is like no other.
@@ -135,7 +135,7 @@ def descriptors(data: DataSet, chosen: Mapping[Split, Integers]) -> dict[Split, 
 
 
 def _standardised(data: DataSet, part: Part, positions: Integers) -> Tensor:
-    """Returns grey copies [n, SIDE^2] with mean 0 and length 1, so that brightness and contrast do not
+    """Return grey copies [n, SIDE^2] with mean 0 and length 1, so that brightness and contrast do not
     count."""
     side = min(SIDE, data.info.image_size)
     blocks = [
@@ -150,7 +150,7 @@ def _standardised(data: DataSet, part: Part, positions: Integers) -> Tensor:
 
 
 def _pairs(earlier: Tensor, later: Tensor, at_earlier: Integers, at_later: Integers) -> Iterator[_Pair]:
-    """Yields each image of the later part that is nearly the same as one of the earlier part."""
+    """Yield each image of the later part that is nearly the same as one of the earlier part."""
     for start in range(0, len(later) if len(earlier) else 0, BLOCK):
         similar, nearest = _nearest(later[start : start + BLOCK], earlier)
         for row in np.flatnonzero(similar.numpy() >= SAME):
@@ -158,7 +158,7 @@ def _pairs(earlier: Tensor, later: Tensor, at_earlier: Integers, at_later: Integ
 
 
 def _nearest(these: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns for each of these descriptors the largest product with the others [N, d], and whose it is."""
+    """Return for each of these descriptors the largest product with the others [N, d], and whose it is."""
     found = [(block @ these.T).max(0) for block in others.split(BLOCK)]
     values, block = torch.stack([each.values for each in found]).max(0)
     within = torch.stack([each.indices for each in found])

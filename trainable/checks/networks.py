@@ -32,7 +32,7 @@ DEPENDENT = 0.01
 
 
 def check_construction(subject: Subject, images: Tensor) -> Iterator[Finding]:
-    """Yields what `trainable.models.lint` finds, with a finding for each kind."""
+    """Yield what `trainable.models.lint` finds, with a finding for each kind."""
     found = lints(subject.network().to(images.device), images[:2])
     yield _frozen(subject, [lint.layer for lint in found if lint.kind == "frozen_parameter"])
     yield _unused(subject, [lint.layer for lint in found if lint.kind == "unused_parameter"])
@@ -42,7 +42,7 @@ def check_construction(subject: Subject, images: Tensor) -> Iterator[Finding]:
 
 
 def check_outputs(run: Run, images: Tensor) -> Iterator[Finding]:
-    """Yields whether outputs are logits [B, classes], are finite, and depend on their own image alone."""
+    """Yield whether outputs are logits [B, classes], are finite, and depend on their own image alone."""
     run.model.eval()
     with torch.inference_mode():
         together = full_precision(run.model(images))
@@ -57,7 +57,7 @@ def check_outputs(run: Run, images: Tensor) -> Iterator[Finding]:
 
 
 def about_outputs(together: Tensor, alone: Tensor) -> Finding:
-    """Returns the finding about the logits of a batch, [B, classes, ...], and about those of its first image
+    """Return the finding about the logits of a batch, [B, classes, ...], and about those of its first image
     when it is shown alone."""
     if not together.isfinite().all():
         means = "training would begin with a loss that is not a number"
@@ -76,7 +76,7 @@ def about_outputs(together: Tensor, alone: Tensor) -> Finding:
 
 
 def check_initial_loss(run: Run) -> Finding:
-    """Compares the loss before any step, with batch statistics and without augmentation, with ln K;
+    """Compare the loss before any step, with batch statistics and without augmentation, with ln K;
     call it in `probing`."""
     losses, seen = 0.0, 0
     run.model.train()
@@ -92,7 +92,7 @@ def check_initial_loss(run: Run) -> Finding:
 
 
 def initial_loss(loss: float, classes: int) -> Finding:
-    """Returns the finding about a first loss:
+    """Return the finding about a first loss:
     a network that knows nothing yet should give every class its share."""
     guessing = math.log(classes)
     what = f"the loss before training is {loss:.3g}, that of guessing is ln {classes} = {guessing:.3g}"
@@ -180,7 +180,7 @@ def _biases(subject: Subject, names: list[str]) -> Finding:
 
 
 def _built(subject: Subject, check: CheckName, names: list[str], what: str, means: str, do: str) -> Finding:
-    """Returns a warning, or a note for a library's network:
+    """Return a warning, or a note for a library's network:
     a person who chose it by name cannot change it."""
     if not names:
         return passed(check, "none")

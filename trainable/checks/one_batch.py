@@ -33,7 +33,7 @@ residual blocks that begin as the identity take so many to wake up."""
 
 
 def check_one_batch(subject: Subject, images: int, seconds: float) -> Finding:
-    """Checks whether one small batch is learnt by heart: with the recipe's optimizer, else with an easy one.
+    """Check whether one small batch is learnt by heart: with the recipe's optimizer, else with an easy one.
 
     The recipe's rate is tried unchanged, as for its own batch, and if that fails, scaled for so few images.
     """
@@ -82,7 +82,7 @@ class Attempt:
 
 
 def finding_after_failure(own: list[Attempt], easy: Attempt, batch: int) -> Finding:
-    """Returns the finding about a batch that the recipe's optimizer did not learn,
+    """Return the finding about a batch that the recipe's optimizer did not learn,
     from how an easy one did."""
     best = min(own, key=lambda attempt: (-attempt.accuracy, attempt.losses[-1]))
     if easy.done and best.losses[-1] < HALF * best.losses[0]:
@@ -134,7 +134,7 @@ def _done(accuracy: float, *, dense: bool) -> bool:
 
 
 def _known(run: Run, window: Batch) -> tuple[float, bool]:
-    """Returns the share of a batch that is right, or the mean IoU of its masks, with its own statistics; and
+    """Return the share of a batch that is right, or the mean IoU of its masks, with its own statistics; and
     whether all answers are the same."""
     images, labels = window
     with torch.no_grad():
@@ -146,7 +146,7 @@ def _known(run: Run, window: Batch) -> tuple[float, bool]:
 
 
 def _distinct(window: list[Batch]) -> Batch:
-    """Returns one of each image: of two equal images with different labels only one can be right."""
+    """Return one of each image: of two equal images with different labels only one can be right."""
     images = torch.cat([images for images, _ in window])
     labels = torch.cat([labels for _, labels in window])
     seen: dict[bytes, int] = {}

@@ -59,7 +59,7 @@ WORDS = Words(
 def check_parts_alike(
     data: DataSet, chosen: Mapping[Split, Integers], known: Mapping[Split, Floats] | None = None
 ) -> Iterator[Finding]:
-    """Yields a finding for validation against training, and for the test part against both.
+    """Yield a finding for validation against training, and for the test part against both.
 
     Images at the `chosen` positions of each part are compared, by simple statistics and by what is `known` of
     them besides, features [n, F]. Of the test part, labels say only which images are of one class. Raises
@@ -79,12 +79,12 @@ def check_parts_alike(
 
 
 def some_of_each(data: DataSet, most: int = MOST) -> dict[Split, Integers]:
-    """Returns the positions of a sample of each part's images."""
+    """Return the positions of a sample of each part's images."""
     return {name: some(len(part), most) for name, part in data.parts.items()}
 
 
 def known_images(subject: Subject, seconds: float) -> KnownImages:
-    """Returns the positions of a sample of each part's images, and what the body of the recipe's pretrained
+    """Return the positions of a sample of each part's images, and what the body of the recipe's pretrained
     network makes of them: features [n, F], or None if it has no such network, or not in so many seconds."""
     data = subject.data
     if subject.is_own or subject.recipe.model.weights is None:
@@ -118,7 +118,7 @@ def _difference(first: Sample, second: Sample, names: Sequence[str]) -> Differen
 
 
 def _most_different(first: Sample, second: Sample, names: Sequence[str]) -> str:
-    """Returns the name and the means of the figure that lies furthest apart, in standard deviations, among
+    """Return the name and the means of the figure that lies furthest apart, in standard deviations, among
     images of the same classes."""
     held = class_weights(
         np.concatenate([first.labels, second.labels]),

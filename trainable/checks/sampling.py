@@ -19,7 +19,7 @@ from trainable.data.split import some_of_each_class
 
 
 def pixels(data: DataSet, part: Part, positions: Integers, side: int | None = None) -> Pixels:
-    """Returns images of a part as uint8 [n, C, side, side], at the data set's own side by default.
+    """Return images of a part as uint8 [n, C, side, side], at the data set's own side by default.
 
     Raises DataError naming images that cannot be decoded.
     """
@@ -42,7 +42,7 @@ def pixels(data: DataSet, part: Part, positions: Integers, side: int | None = No
 def in_memory(
     data: DataSet, *, train: int, validation: int, classes: Integers | None = None, side: int | None = None
 ) -> DataSet:
-    """Returns a small copy to learn from:
+    """Return a small copy to learn from:
     at most so many images of each part, of some classes, at most `side` px.
 
     Classes keep their proportions, with an image of each or more where there are no more classes than images,
@@ -67,7 +67,7 @@ def in_memory(
 
 
 def largest_classes(data: DataSet, most: int) -> Integers:
-    """Returns the classes with most training images among those that validation has too, in order."""
+    """Return the classes with most training images among those that validation has too, in order."""
     count = len(data.info.classes)
     trained = np.bincount(data.train.labels, minlength=count)
     trained[np.bincount(data.validation.labels, minlength=count) == 0] = 0

@@ -12,7 +12,7 @@ from trainable.data import DataSet
 
 
 def check_shares(data: DataSet) -> Iterator[Finding]:
-    """Yields a finding for validation against training, and for the test part against both."""
+    """Yield a finding for validation against training, and for the test part against both."""
     if data.info.dense:
         yield from check_pixel_shares(data, count_masks(data))
     else:

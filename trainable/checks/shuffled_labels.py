@@ -25,7 +25,7 @@ elsewhere; by luck the share is below 0.1 (`association.LUCK`)."""
 
 
 def check_shuffled(subject: Subject, seconds: float) -> Finding:
-    """Checks whether the network knows true labels after learning shuffled ones."""
+    """Check whether the network knows true labels after learning shuffled ones."""
     sample = in_memory(subject.data, train=TRAIN, validation=VALIDATION)
     if len(sample.validation) < FEW:
         return unchecked("shuffled labels", f"{len(sample.validation)} validation images are too few to tell")
@@ -42,7 +42,7 @@ def check_shuffled(subject: Subject, seconds: float) -> Finding:
 
 
 def shuffled_finding(known: Association, steps: int) -> Finding:
-    """Returns the finding about what is known of true labels after so many steps on shuffled ones."""
+    """Return the finding about what is known of true labels after so many steps on shuffled ones."""
     what = f"after {steps} steps on shuffled labels validation images are {known}"
     if known.is_beyond_luck or (known.is_sure and known.gain > LEAKED_GAIN):
         return Finding(
@@ -60,7 +60,7 @@ def shuffled_finding(known: Association, steps: int) -> Finding:
 
 
 def shuffled_labels(labels: Integers, seed: int) -> Integers:
-    """Returns the same labels on other images,
+    """Return the same labels on other images,
     such that within each class all labels occur in their proportions.
 
     After a plain shuffle the images of a class lean to some label, perhaps to their own: nets learn this, and

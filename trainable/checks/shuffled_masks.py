@@ -25,7 +25,7 @@ LEAKED_GAIN = 0.4
 
 
 def check_shuffled_masks(subject: Subject, seconds: float) -> Finding:
-    """Checks whether the network knows true masks after learning those of other images."""
+    """Check whether the network knows true masks after learning those of other images."""
     side = subject.data.info.image_size
     sample = window_sample(subject.data, train=TRAIN, validation=VALIDATION, side=side, shown=side)
     if len(sample.validation) < FEW:
@@ -45,7 +45,7 @@ def check_shuffled_masks(subject: Subject, seconds: float) -> Finding:
 
 
 def shuffled_finding(known: MaskAssociation, steps: int) -> Finding:
-    """Returns the finding about what is known of true masks after so many steps on others."""
+    """Return the finding about what is known of true masks after so many steps on others."""
     what = f"after {steps} steps on the masks of other images, windows of validation images: {known}"
     if known.is_sure and known.gain > LEAKED_GAIN:
         return Finding(
@@ -62,7 +62,7 @@ def shuffled_finding(known: MaskAssociation, steps: int) -> Finding:
 
 
 def with_others_masks(windows: Pixels, seed: int) -> Pixels:
-    """Returns windows, uint8 [n, C + 1, side, side], each with the mask of another one."""
+    """Return windows, uint8 [n, C + 1, side, side], each with the mask of another one."""
     order = np.random.default_rng(seed).permutation(len(windows))
     mixed = windows.copy()
     mixed[order, -1] = windows[np.roll(order, 1), -1]

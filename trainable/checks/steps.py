@@ -46,7 +46,7 @@ class FirstSteps:
 
 
 def check_step(run: Run) -> Iterator[Finding]:
-    """Checks whether a gradient contains no earlier one, and whether the weights move;
+    """Check whether a gradient contains no earlier one, and whether the weights move;
     call it in `probing`."""
     window = next(run.windows())
     before, after = _gradients(run, window), _gradients(run, window)
@@ -78,7 +78,7 @@ def check_step(run: Run) -> Iterator[Finding]:
 
 
 def first_steps(run: Run, seconds: float) -> FirstSteps | Finding:
-    """Takes up to 20 steps as the recipe does, with schedule and augmentation; call it in `probing`.
+    """Take up to 20 steps as the recipe does, with schedule and augmentation; call it in `probing`.
 
     A run that does not fit into memory gets a finding instead.
     """
@@ -115,7 +115,7 @@ def first_steps(run: Run, seconds: float) -> FirstSteps | Finding:
 
 
 def check_first_steps(steps: FirstSteps) -> Finding:
-    """Checks whether the loss stays within bounds over the recipe's own first steps."""
+    """Check whether the loss stays within bounds over the recipe's own first steps."""
     first, last = steps.losses[0], steps.losses[-1]
     what = f"over the recipe's first {len(steps.losses)} steps the loss goes from {first:.3g} to {last:.3g}"
     if all(math.isfinite(loss) and loss <= EXPLODED * first for loss in steps.losses):
@@ -130,7 +130,7 @@ def check_first_steps(steps: FirstSteps) -> Finding:
 
 
 def _gradients(run: Run, window: list[Batch]) -> dict[str, Tensor]:
-    """Returns each parameter's gradient of a window, by a step at rate 0;
+    """Return each parameter's gradient of a window, by a step at rate 0;
     the layers draw the same random numbers."""
     torch.manual_seed(0)
     run.train_on(window, 0.0)
@@ -147,7 +147,7 @@ def _apart(first: Tensor, second: Tensor) -> float:
 
 
 def _that_stay(run: Run, names: set[str], lr: float) -> list[str]:
-    """Returns the parameters that none of a few steps moves,
+    """Return the parameters that none of a few steps moves,
     although one of them had a gradient worth a step.
 
     A gradient far below the others' may be lost in the rounding of its weight (behind a gamma that begins at
@@ -170,13 +170,13 @@ def _that_stay(run: Run, names: set[str], lr: float) -> list[str]:
 
 
 def _usual_rate(run: Run) -> float:
-    """Returns at least the usual rate of the recipe's optimizer:
+    """Return at least the usual rate of the recipe's optimizer:
     whether weights move must not depend on the recipe's rate."""
     return max(type(run.recipe.optimizer)().lr, applied_lr(run.recipe.optimizer, run.recipe.loop.batch_size))
 
 
 def _scheduled(run: Run, step: int) -> float:
-    """Returns the applied rate of a step in the recipe's schedule."""
+    """Return the applied rate of a step in the recipe's schedule."""
     recipe = run.recipe
     steps = len(run.data.train) // recipe.loop.batch_size
     factor = schedule.factor(recipe.schedule, step / steps, recipe.loop.epochs, 1.0 / steps)
@@ -184,6 +184,6 @@ def _scheduled(run: Run, step: int) -> float:
 
 
 def _typical(seconds: list[float]) -> float:
-    """Returns the median, without the first step, which warms up."""
+    """Return the median, without the first step, which warms up."""
     later = sorted(seconds[1:] or seconds)
     return later[len(later) // 2]

@@ -82,13 +82,13 @@ class Subject:
     """This says whether the network is a person's own, rather than the recipe's."""
 
     def network(self) -> nn.Module:
-        """Returns a copy of the network, to be trained or not."""
+        """Return a copy of the network, to be trained or not."""
         return copy.deepcopy(self.untrained)
 
     def plain_run(
         self, batch_size: int, values: Mapping[str, Any] | None = None, data: DataSet | None = None
     ) -> Run:
-        """Returns a run of the network without dropout on images without augmentation."""
+        """Return a run of the network without dropout on images without augmentation."""
         return Run(
             self.recipe.with_values({**PLAIN, "loop.batch_size": batch_size, **(values or {})}),
             data=data or self.data,
@@ -100,7 +100,7 @@ class Subject:
 def make_subject(
     recipe: Recipe, data: DataSet, model: nn.Module | None, device: torch.device, *, download: bool
 ) -> Subject:
-    """Makes the subject of the checks. Raises ModelError if the recipe's network cannot be made."""
+    """Make the subject of the checks. Raises ModelError if the recipe's network cannot be made."""
     whole = resolved(recipe, data, own_model=model is not None, download=download)
     if model is not None:
         untrained, bare = copy.deepcopy(model), copy.deepcopy(model)
@@ -114,13 +114,13 @@ def make_subject(
 
 
 def _make_network(recipe: Recipe, data: DataSet, device: torch.device, download: bool) -> nn.Module:
-    """Returns the recipe's network, drawn as `Run` draws it."""
+    """Return the recipe's network, drawn as `Run` draws it."""
     with seeds.global_generators(device, seeds.derive(recipe.loop.seed, Use.WEIGHTS)):
         return make_network(recipe.model, data.info, download=download)
 
 
 def _without_drops(model: nn.Module) -> nn.Module:
-    """Returns the network, with every layer of dropout or stochastic depth set to probability 0."""
+    """Return the network, with every layer of dropout or stochastic depth set to probability 0."""
     torchvision = sys.modules.get("torchvision.ops")  # a package that is not imported has made no layer
     timm = sys.modules.get("timm.layers.drop")
     for module in model.modules():
@@ -134,7 +134,7 @@ def _without_drops(model: nn.Module) -> nn.Module:
 
 
 def train(run: Run, *, steps: int, lr: float, seconds: float) -> int:
-    """Trains a run in `probing` for so many steps, or fewer if time runs out. Returns how many steps it took.
+    """Train a run in `probing` for so many steps, or fewer if time runs out. Return how many steps it took.
 
     The rate falls in a straight line to 0, so that the weights settle: with the steps, and faster in the last
     part of the time.
@@ -151,7 +151,7 @@ def train(run: Run, *, steps: int, lr: float, seconds: float) -> int:
 
 @torch.inference_mode()
 def logits(run: Run, part: str, turned: Callable[[Tensor], Tensor] | None = None) -> tuple[Tensor, Tensor]:
-    """Returns what a run's network answers to a part's images, perhaps turned: [N, classes];
+    """Return what a run's network answers to a part's images, perhaps turned: [N, classes];
     and the labels [N].
 
     Both are on the CPU. Call it in `probing`: it leaves the network in evaluation mode.

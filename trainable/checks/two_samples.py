@@ -47,7 +47,7 @@ class Sample:
     groups: Integers | None = None
 
     def joined(self, other: Sample) -> Sample:
-        """Returns both samples as one."""
+        """Return both samples as one."""
         grouped = self.groups is not None and other.groups is not None
         return Sample(
             np.concatenate([self.features, other.features]),
@@ -56,7 +56,7 @@ class Sample:
         )
 
     def of(self, chosen: Booleans) -> Sample:
-        """Returns the images at which `chosen` [n] is true."""
+        """Return the images at which `chosen` [n] is true."""
         groups = None if self.groups is None else self.groups[chosen]
         return Sample(self.features[chosen], self.labels[chosen], groups)
 
@@ -76,11 +76,11 @@ class ToldApart:
 
 
 def tell_apart(first: Sample, second: Sample) -> ToldApart | None:
-    """Returns how well a logistic regression tells two samples apart, on images that it was not fitted to.
+    """Return how well a logistic regression tells two samples apart, on images that it was not fitted to.
 
     Scores are from cross-validation, by groups if images have them: a classifier that knows a patient again
     has not found another kind of images. The interval is of percentiles of a bootstrap over images, or over
-    groups, made WIDER. Returns None if too few images are in classes of both samples, or in too few groups.
+    groups, made WIDER. Return None if too few images are in classes of both samples, or in too few groups.
     """
     both = first.joined(second)
     is_second = np.repeat([False, True], [len(first.labels), len(second.labels)])
@@ -101,7 +101,7 @@ def tell_apart(first: Sample, second: Sample) -> ToldApart | None:
 
 
 def class_weights(labels: Integers, is_second: Booleans) -> Floats:
-    """Returns weights [n] by which each class counts alike in both samples: n1 n2 / (n1 + n2) of its images
+    """Return weights [n] by which each class counts alike in both samples: n1 n2 / (n1 + n2) of its images
     in each, nearly the weight of a stratum in van Elteren's test (1960). It is 0 if one sample lacks it."""
     held = np.stack(
         [np.bincount(labels[each], minlength=labels.max() + 1) for each in (~is_second, is_second)]
@@ -112,7 +112,7 @@ def class_weights(labels: Integers, is_second: Booleans) -> Floats:
 
 
 def area_within(strata: Integers, scores: Floats, is_second: Booleans, counts: NDArray[np.float32]) -> Floats:
-    """Returns the mean of the strata's areas under the ROC curve, weighted as in `class_weights`, in each
+    """Return the mean of the strata's areas under the ROC curve, weighted as in `class_weights`, in each
     resample that has each image as often as counts [n, resamples] say; 0.5 in one without a pair."""
     total, weight = np.zeros(counts.shape[1]), np.zeros(counts.shape[1])
     for each in np.unique(strata[is_second]):
@@ -136,7 +136,7 @@ def _enough(both: Sample, is_second: Booleans) -> bool:
 
 
 def _held_out_scores(both: Sample, is_second: Booleans, weights: Floats) -> tuple[Floats, Integers]:
-    """Returns for each image the logit that it is of the second sample, by a classifier that never saw it,
+    """Return for each image the logit that it is of the second sample, by a classifier that never saw it,
     and the fold that this classifier did not see.
 
     Logits of two folds must not be compared: each classifier was fitted to the images of the other fold, so
@@ -166,7 +166,7 @@ def _folds(both: Sample, is_second: Booleans) -> Iterator[tuple[Integers, Intege
 
 
 def _resampled(both: Sample, is_second: Booleans) -> NDArray[np.float32]:
-    """Returns how often each image is in each resample, [n, RESAMPLES]: of each sample as many images, or
+    """Return how often each image is in each resample, [n, RESAMPLES]: of each sample as many images, or
     groups, as it has are drawn with replacement."""
     random, counts = np.random.default_rng(0), np.empty((len(is_second), RESAMPLES), np.float32)
     for part in (~is_second, is_second):

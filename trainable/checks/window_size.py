@@ -16,7 +16,7 @@ they are part of; ours. Larger windows help up to the image's size (000:49)."""
 
 
 def check_window(data: DataSet) -> Finding:
-    """Returns whether windows are about as large as the training images, or smaller by no more than a few
+    """Return whether windows are about as large as the training images, or smaller by no more than a few
     times."""
     side, sizes = data.info.image_size, sizes_of(data.train)
     height, width = np.median(sizes, axis=0).astype(int).tolist()

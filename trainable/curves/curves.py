@@ -110,7 +110,7 @@ class Curves:
         self.standard_error = of_masks if levels.dense else max(errors)
 
     def figures(self) -> dict[str, float]:
-        """Returns the numbers by name: scores as fractions;
+        """Return the numbers by name: scores as fractions;
         a name that ends in `_points` has hundredths."""
         skipped = {} if self._train_steps is None else {"skipped_share": self._skipped_share()}
         return {
@@ -134,7 +134,7 @@ class Curves:
 
     @property
     def agreement(self) -> float:
-        """Returns the largest gap that does not matter."""
+        """The largest gap that does not matter."""
         limits = self.thresholds
         return max(limits.underfit_gap, self.noise, limits.share_of_error * (1.0 - self.train))
 
@@ -144,7 +144,7 @@ class Curves:
 
     @property
     def rises(self) -> bool:
-        """Returns whether validation rises at the end, and above its earlier best:
+        """Whether validation rises at the end, and above its earlier best:
         recovery from a dip is no rise."""
         visible = max(self.thresholds.least_rise, self.noise)
         before, recent = self._val[: -self.last_epochs], self._val[-self.last_epochs :]
@@ -152,13 +152,13 @@ class Curves:
 
     @property
     def rate_left(self) -> float:
-        """Returns the last rate over the highest; 0 if all are 0."""
+        """The last rate over the highest; 0 if all are 0."""
         highest = max(self._rates)
         return self._rates[-1] / highest if highest > 0.0 else 0.0
 
     @property
     def rate_may_rise(self) -> bool:
-        """Returns whether a higher rate may be proposed:
+        """Whether a higher rate may be proposed:
         no epoch's training loss shows that the rate was too high already."""
         limit = self.thresholds.raised_loss * self._guessing
         return max(result.train_loss for result in self._history) <= limit
@@ -188,18 +188,18 @@ class Curves:
             yield f"{loss}; the net has hardly learnt"
 
     def _visible(self) -> float:
-        """Returns by how much one epoch's validation accuracy must differ to say anything."""
+        """Return by how much one epoch's validation accuracy must differ to say anything."""
         limits = self.thresholds
         return max(limits.swing, limits.standard_errors * self.standard_error)
 
     def _swings_throughout(self) -> bool:
-        """Returns whether the late epochs change direction more often than not,
+        """Return whether the late epochs change direction more often than not,
         in a run that is long enough for late ones."""
         often = 2 * sum(each > 0.0 for each in self._swings) > len(self._swings)
         return often and len(self._history) >= self.thresholds.swing_epochs
 
     def _fall(self) -> float:
-        """Returns the fall from the best three epochs to the last three;
+        """Return the fall from the best three epochs to the last three;
         0 if the schedule has raised the rate since."""
         if len(self._val) < 6:
             return 0.0
@@ -209,7 +209,7 @@ class Curves:
         return 0.0 if risen else levels[best] - levels[-1]
 
     def _skipped_share(self) -> float:
-        """Returns the share of the late epochs' steps that were skipped;
+        """Return the share of the late epochs' steps that were skipped;
         0 if the number of steps is not known."""
         if self._train_steps is None:
             return 0.0
@@ -217,7 +217,7 @@ class Curves:
         return fmean(result.skipped_steps for result in late) / max(1, self._train_steps)
 
     def _spike(self) -> float:
-        """Returns the largest gradient norm over the median,
+        """Return the largest gradient norm over the median,
         of late epochs in which validation fell beyond noise."""
         usual = median(result.grad_norm for result in self._history)
         pairs = list(zip(pairwise(self._val), self._history[1:], strict=True))[-self._late :]
@@ -232,14 +232,14 @@ class Curves:
 
 
 def _slope(values: Sequence[float]) -> float:
-    """Returns the median slope of all pairs, an epoch (Theil and Sen), which no outlier tilts;
+    """Return the median slope of all pairs, an epoch (Theil and Sen), which no outlier tilts;
     0 for a single value."""
     pairs = combinations(enumerate(values), 2)
     return median([(there - here) / (later - first) for (first, here), (later, there) in pairs] or [0.0])
 
 
 def _swings(values: Sequence[float], rates: Sequence[float]) -> list[float]:
-    """Returns, at each inner value, the smaller of the steps to and from it if they are opposite, else 0.
+    """Return, at each inner value, the smaller of the steps to and from it if they are opposite, else 0.
 
     A curve that only rises, or only falls, swings nowhere, however bent it is. Values where the rate rose, as
     at SGDR's restarts, are left out: there the schedule swings.
@@ -254,7 +254,7 @@ def _swings(values: Sequence[float], rates: Sequence[float]) -> list[float]:
 
 
 def _standard_error(accuracy: float, images: int | None) -> float:
-    """Returns the standard error of an accuracy on so many images. Two right and two wrong ones are added, so
+    """Return the standard error of an accuracy on so many images. Two right and two wrong ones are added, so
     that it is never 0.
 
     It returns 0 if the number of images is not known, and where the accuracy is no fraction, as in a journal

@@ -33,7 +33,7 @@ class Diagnosis:
     changes: tuple[Remedy, ...]
 
     def tree(self) -> dict[str, Any]:
-        """Returns plain data, which `metrics.json` and `--json` have under `diagnosis`."""
+        """Return plain data, which `metrics.json` and `--json` have under `diagnosis`."""
         return {
             "verdict": self.verdict,
             "figures": dict(self.figures),
@@ -42,7 +42,7 @@ class Diagnosis:
         }
 
     def lines(self) -> list[str]:
-        """Returns lines for a person: the verdict with its reasons, the figures,
+        """Return lines for a person: the verdict with its reasons, the figures,
         then a line for each field to change."""
         figures = ", ".join(f"{name} {value:.4g}" for name, value in self.figures.items())
         head = [f"{self.verdict}: {'; '.join(self.reasons)}", f"  {figures}"]
@@ -58,7 +58,7 @@ def diagnose(
     validation_images: int | None = None,
     thresholds: Thresholds | None = None,
 ) -> Diagnosis:
-    """Returns the verdict on a run that is over, from all its epochs.
+    """Return the verdict on a run that is over, from all its epochs.
 
     If several hold, the first of these is the verdict, as each makes the later ones unreliable: `diverged`;
     `overfit` by a net that knows its training images, which no unstable run does; `unstable`; `overfit`, if

@@ -36,21 +36,21 @@ class Levels:
 
     @property
     def train_in_words(self) -> str:
-        """Returns how good training images are, in words that begin a sentence or follow "only"."""
+        """How good training images are, in words that begin a sentence or follow "only"."""
         if self.dense:
             return f"a mean IoU of {self.train:.1%} on training images"
         return f"{self.train:.1%} of the training images are right"
 
     @property
     def left_in_words(self) -> str:
-        """Returns what is left to learn of the training images."""
+        """What is left to learn of the training images."""
         if self.dense:
             return f"the mean IoU on training images is {self.train:.1%}"
         return f"{1 - self.train:.1%} of the training images are still wrong"
 
     @property
     def not_clean(self) -> str:
-        """Returns what is less sure where training images were not scored as validation images are."""
+        """What is less sure where training images were not scored as validation images are."""
         if self.dense:
             return (
                 f"{CLEAN_IOU} was not measured: the gap is that of pixel accuracies, on augmented images, "
@@ -63,7 +63,7 @@ class Levels:
 
 
 def levels_of(history: Sequence[EpochResult], recipe: Recipe) -> Levels:
-    """Returns the levels of a run that did not end diverged: of masks, if every epoch has their mean IoU."""
+    """Return the levels of a run that did not end diverged: of masks, if every epoch has their mean IoU."""
     ious = [result.extra_metrics.get(IOU) for result in history]
     known = tuple(iou for iou in ious if iou is not None)
     dense = isinstance(recipe.task, Segmentation) and len(known) == len(history)
@@ -80,7 +80,7 @@ def _of_labels(history: Sequence[EpochResult]) -> Levels:
 
 
 def _of_masks(last: EpochResult, ious: tuple[float, ...]) -> Levels:
-    """Returns the levels of masks: where the mean IoU of training images was not measured, it is that of
+    """Return the levels of masks: where the mean IoU of training images was not measured, it is that of
     validation, and the gap of the pixel accuracies beside it."""
     clean = last.extra_metrics.get(CLEAN_IOU)
     beside = last.train_accuracy - last.val_accuracy
@@ -91,7 +91,7 @@ def _of_masks(last: EpochResult, ious: tuple[float, ...]) -> Levels:
 
 
 def loss_of_guessing(recipe: Recipe, classes: int) -> float:
-    """Returns at most what a network's loss is that gives every class the same probability: whether there is
+    """Return at most what a network's loss is that gives every class the same probability: whether there is
     a second head, whose loss a recipe adds, and how sure a teacher is, are not known here. A teacher is
     rarely so sure, so with one a loss above this is a late sign. Of features it is the loss of zeros.
     """

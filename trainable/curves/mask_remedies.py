@@ -13,12 +13,12 @@ LARGEST = 1024
 
 
 def is_dense(recipe: Recipe) -> bool:
-    """Returns whether a recipe learns masks."""
+    """Return whether a recipe learns masks."""
     return isinstance(recipe.task, Segmentation)
 
 
 def of_masks(recipe: Recipe, *, small_missed: bool) -> Iterator[Remedy]:
-    """Yields what lets a network know masks better: a loss that counts small classes, if they are missed, and
+    """Yield what lets a network know masks better: a loss that counts small classes, if they are missed, and
     a larger window; nothing for other recipes."""
     if not isinstance(recipe.task, Segmentation):
         return
@@ -32,7 +32,7 @@ def of_masks(recipe: Recipe, *, small_missed: bool) -> Iterator[Remedy]:
 
 
 def more_augmentation_of_masks(recipe: Recipe) -> Iterator[Remedy]:
-    """Yields stronger augmentation of the kinds that masks have."""
+    """Yield stronger augmentation of the kinds that masks have."""
     augmentation, section = recipe.augmentation, "augmentation"
     if isinstance(augmentation.crop, augmentations.NoCrop | augmentations.PadCrop):
         why = "objects have another size and position each time"

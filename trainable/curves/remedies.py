@@ -35,7 +35,7 @@ def remedies(
     rate_may_rise: bool = True,
     small_missed: bool = False,
 ) -> tuple[Remedy, ...]:
-    """Returns what to change, the likeliest first; only fields that this recipe has and that can still move.
+    """Return what to change, the likeliest first; only fields that this recipe has and that can still move.
 
     `rate_left` is the learning rate at the end over its peak; `rate_may_rise` is false if the curves show a
     rate that is too high already; `small_missed` is true if small classes of masks are known less than large
@@ -262,5 +262,5 @@ def _rates(optimizer: optimizers.Optimizer) -> tuple[str, ...]:
 
 
 def _rounded(value: float) -> float:
-    """Rounds to two significant digits: a proposal is no more exact than that."""
+    """Round to two significant digits: a proposal is no more exact than that."""
     return float(f"{value:.2g}")

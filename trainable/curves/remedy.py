@@ -27,12 +27,12 @@ class Remedy:
 
 
 def change(recipe: Recipe, path: str, to: Any, why: str, source: str) -> Remedy:
-    """Returns the remedy that replaces the value at a path of the recipe."""
+    """Return the remedy that replaces the value at a path of the recipe."""
     return Remedy(path, recipe.get(path), to, why, source)
 
 
 def _shown(value: Any) -> str:
-    """Returns a value as it is written after `--set PATH=`."""
+    """Return a value as it is written after `--set PATH=`."""
     if value is None:
         return "null"
     return f"{value:g}" if isinstance(value, float) else str(value)

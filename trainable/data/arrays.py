@@ -25,7 +25,7 @@ Arrays = tuple[NDArray[Any], NDArray[Any]]
 
 
 def as_tensor(array: NDArray[Any]) -> Tensor:
-    """Returns a tensor over the same memory: do not write to it."""
+    """Return a tensor over the same memory: do not write to it."""
     import torch
 
     with warnings.catch_warnings():
@@ -42,7 +42,7 @@ def collect(
     *,
     by_class: bool = False,
 ) -> Collection:
-    """Returns the collection of some of the parts `train`, `validation`, `test`;
+    """Return the collection of some of the parts `train`, `validation`, `test`;
     `train` alone counts as one tree.
 
     Labels may be any integers: their sorted values are the classes, named by `classes` or by themselves. With
@@ -87,7 +87,7 @@ def check_images(where: str, images: NDArray[Any]) -> None:
 
 
 def _checked(where: str, images: NDArray[Any], labels: NDArray[Any]) -> Arrays:
-    """Returns the two arrays, with labels as int64 [N]."""
+    """Return the two arrays, with labels as int64 [N]."""
     check_images(where, images)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]

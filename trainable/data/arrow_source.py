@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def open_table(files: Sequence[str]) -> pyarrow.Table:
-    """Returns the rows of Arrow streams, mapped and not read. Raises OSError, pyarrow's ArrowInvalid (a
+    """Return the rows of Arrow streams, mapped and not read. Raises OSError, pyarrow's ArrowInvalid (a
     ValueError) among others."""
     import pyarrow as arrow
 
@@ -161,11 +161,11 @@ class ArrowSource(Source):
         return found if found is not None else os.path.join(self.root, stored["path"])
 
     def name(self, index: int) -> str:
-        """Returns the image's path, or its row's number from 0 on, with that of the class in front."""
+        """Return the image's path, or its row's number from 0 on, with that of the class in front."""
         return text_of(self.names[index]) if self.names[index] else f"row {int(self.rows[index])}"
 
     def sizes_and_times(self, indices: Integers) -> Integers:
-        """Returns the size of each image's bytes, and the newest time of change of the files that hold them;
+        """Return the size of each image's bytes, and the newest time of change of the files that hold them;
         of an image that is stored as a path, those of its file."""
         from pyarrow.compute import binary_length
 

@@ -64,7 +64,7 @@ def load(
     most_bytes: int | None = None,
     masks: Masks | None = None,
 ) -> DataSet:
-    """Loads the data set that a recipe's `data` section describes, split, measured and checked.
+    """Load the data set that a recipe's `data` section describes, split, measured and checked.
 
     With `masks` each image has one, and keeps its size; `resize` does not apply then.
 
@@ -80,7 +80,7 @@ def load(
 
 
 def stored_side(spec: Data, *, download: bool = False, masks: Masks | None = None) -> int | None:
-    """Returns the median shorter side in pixels of a sample of the training images, as they are stored.
+    """Return the median shorter side in pixels of a sample of the training images, as they are stored.
 
     It reads 2,000 headers at most, and no mask, after a copy of files behind a URI. None if no image opens,
     which decoding will explain. Raises DataError as `load` does.
@@ -97,7 +97,7 @@ def stored_side(spec: Data, *, download: bool = False, masks: Masks | None = Non
 def stored_parts(
     spec: Data, *, download: bool = False, masks: Masks | None = None
 ) -> tuple[Members, tuple[str, ...]]:
-    """Returns the images of each part as they are stored, in the order of the part, and the classes' names.
+    """Return the images of each part as they are stored, in the order of the part, and the classes' names.
 
     It does not matter whether a data set holds them decoded. Files behind a URI are copied first, once.
     Raises DataError as `load` does.
@@ -107,14 +107,14 @@ def stored_parts(
 
 
 def _collection(spec: Data, download: bool, masks: Masks | None = None) -> Collection:
-    """Returns what the section names; data behind a URI are copied to this machine first, once."""
+    """Return what the section names; data behind a URI are copied to this machine first, once."""
     here = _copied(spec)
     collection = read(here, download, masks)
     return collection if here is spec else replace(collection, path=spec.path, copy=Path(here.path))
 
 
 def _copied(spec: Data) -> Data:
-    """Returns the section with the path of a copy where its data are behind a URI."""
+    """Return the section with the path of a copy where its data are behind a URI."""
     if not is_uri(spec.path) or is_manifest(spec):
         return spec
     if idx.NAME.fullmatch(Store(spec.path).name):
@@ -132,7 +132,7 @@ def from_arrays(
     resize: Resize | None = None,
     device_kind: DeviceKind = "cpu",
 ) -> DataSet:
-    """Returns a person's own arrays as a data set.
+    """Return a person's own arrays as a data set.
 
     Each part is images uint8 [N, H, W] or [N, H, W, 1 or 3], and integer labels [N]. Parts that are missing
     are split off as `spec` says; its path is only a name here. Raises DataError.
@@ -207,7 +207,7 @@ def _assemble(
 
 
 def _form(train: Selection, spec: Data, resize: Resize, device_kind: DeviceKind) -> Form:
-    """Returns what the images become: as the section says, else as most of a sample of them are."""
+    """Return what the images become: as the section says, else as most of a sample of them are."""
     channels, side, interpolation = spec.channels, spec.image_size, spec.interpolation or "bilinear"
     if channels is None or side is None:
         measured = channels_and_side(sample(train))
@@ -219,7 +219,7 @@ def _form(train: Selection, spec: Data, resize: Resize, device_kind: DeviceKind)
 
 
 def _held(members: Mapping[Split, Selection], form: Form, where: str) -> tuple[dict[Split, Part], Counts]:
-    """Decodes every part, and counts how often each value occurs in the training images.
+    """Decode every part, and count how often each value occurs in the training images.
 
     Raises DataError naming the broken images of all parts.
     """
@@ -233,8 +233,8 @@ def _held(members: Mapping[Split, Selection], form: Form, where: str) -> tuple[d
 
 
 def _streamed(members: Mapping[Split, Selection], form: Form, where: str) -> tuple[dict[Split, Part], Counts]:
-    """Leaves every part in its files,
-    and counts how often each value occurs in a sample of the training images.
+    """Leave every part in its files,
+    and count how often each value occurs in a sample of the training images.
 
     The sample of SAMPLE images is spread over the parts by their sizes; DataError names its broken images.
     """

@@ -21,23 +21,23 @@ class NoRoom(Exception):
 
 
 def limit_of(root: Path) -> int:
-    """Returns how many bytes the decoded images below `root` may take on its disk."""
+    """Return how many bytes the decoded images below `root` may take on its disk."""
     return (sum(map(taken, sets_of(root))) + free_bytes(root)) // SHARE
 
 
 def sets_of(root: Path) -> list[Path]:
-    """Returns the folders of the decoded sets below `root`, those used least recently first."""
+    """Return the folders of the decoded sets below `root`, those used least recently first."""
     found = {file.parent for file in root.glob("*/*.pixels") if (file.parent / ".lock").is_file()}
     return sorted(found, key=lambda folder: (folder / ".lock").stat().st_mtime_ns)
 
 
 def taken(folder: Path) -> int:
-    """Returns how many bytes of the disk a set takes; what is not yet written takes none."""
+    """Return how many bytes of the disk a set takes; what is not yet written takes none."""
     return sum(file.stat().st_blocks * 512 for file in folder.iterdir())
 
 
 def keep_within(limit: int, folder: Path, needed: int, say: Callable[[str], None]) -> None:
-    """Removes other sets beside `folder` until it may take `needed` more bytes, and says which.
+    """Remove other sets beside `folder` until it may take `needed` more bytes, and say which.
 
     Raises NoRoom, and removes nothing, if the limit is too low even without all sets that no process uses.
     """
@@ -59,7 +59,7 @@ def keep_within(limit: int, folder: Path, needed: int, say: Callable[[str], None
 
 
 def _is_free(folder: Path, held: ExitStack) -> bool:
-    """Returns whether no process fills or reads a set, and keeps others from it while `held` is open."""
+    """Return whether no process fills or reads a set, and keep others from it while `held` is open."""
     files = (folder / ".lock", *_pixels(folder))
     return all(_locked(held.enter_context(file.open("r+b"))) for file in files)  # NFS locks only such files
 
@@ -73,7 +73,7 @@ def _locked(file: BinaryIO) -> bool:
 
 
 def _remove(folder: Path) -> None:
-    """Removes the marks first, without which nothing is taken for whole, and leaves the lock: others may be
+    """Remove the marks first, without which nothing is taken for whole, and leave the lock: others may be
     waiting for it."""
     others = (file for ending in ("marks", "checked", "sums") for file in folder.glob(f"*.{ending}"))
     for file in (*others, *_pixels(folder)):

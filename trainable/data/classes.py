@@ -16,7 +16,7 @@ WHOLE = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 
 
 def ordered(names: Iterable[str]) -> tuple[str, ...]:
-    """Returns the different names in their order as classes: by value if all are whole numbers, as an array
+    """Return the different names in their order as classes: by value if all are whole numbers, as an array
     of labels has them, else as text."""
     different = set(names) - {NO_LABEL}
     if all(WHOLE.fullmatch(name) for name in different):
@@ -25,6 +25,6 @@ def ordered(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def numbered(labels: Sequence[str], classes: Sequence[str]) -> Integers:
-    """Returns each label's position among the classes, [N]; LEFT_OUT for none."""
+    """Return each label's position among the classes, [N]; LEFT_OUT for none."""
     position = {NO_LABEL: LEFT_OUT} | {name: number for number, name in enumerate(classes)}
     return np.array([position[name] for name in labels], np.int64)

@@ -87,23 +87,23 @@ class DataInfo:
 
     @property
     def dense(self) -> bool:
-        """Says whether each image has a mask, a label for each of its pixels."""
+        """Whether each image has a mask, a label for each of its pixels."""
         return bool(self.pixel_counts)
 
     @property
     def files(self) -> str | None:
-        """Return `stored` where `digest` reads some of the images alone; None where that says all."""
+        """`stored` where `digest` reads some of the images alone; None where that says all."""
         return None if self.whole else self.stored or None
 
     @property
     def left_out_in_words(self) -> str:
-        """Return in words which classes are left out; an empty text if none are."""
+        """In words which classes are left out; an empty text if none are."""
         count = "1 class is" if len(self.left_out) == 1 else f"{len(self.left_out):,} classes are"
         return f"{count} left out by data.min_images: {listed(self.left_out, 20)}" if self.left_out else ""
 
     @property
     def few_levels(self) -> str:
-        """Return in words that images use few of the 256 levels; an empty text if they do not."""
+        """In words that images use few of the 256 levels; an empty text if they do not."""
         if self.deep_span is not None and self.deep_span < FEW_LEVELS:
             found = f"images of 16 bits use {self.deep_span + 1} levels of 256, {MARKS_ASIDE}"
         elif self.span < FEW_LEVELS:
@@ -114,7 +114,7 @@ class DataInfo:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Return what whoever trains on these images should hear before."""
+        """What whoever trains on these images should hear before."""
         return tuple(line for line in (self.found, self.left_out_in_words, self.few_levels) if line)
 
     def tree(self) -> dict[str, Any]:
@@ -122,7 +122,7 @@ class DataInfo:
 
     @classmethod
     def from_tree(cls, tree: Mapping[str, Any]) -> DataInfo:
-        """Reads what `tree` returned, after it went through JSON. Raises ValidationError for other data."""
+        """Read what `tree` returned, after it went through JSON. Raises ValidationError for other data."""
         return TypeAdapter(cls).validate_json(json.dumps(tree), strict=True)
 
 
@@ -165,7 +165,7 @@ class DataSet:
 
     @property
     def parts(self) -> dict[Split, Part]:
-        """Returns the parts that exist, by name, in this order."""
+        """The parts that exist, by name, in this order."""
         parts: dict[Split, Part] = {"train": self.train, "validation": self.validation}
         return parts if self.test is None else {**parts, "test": self.test}
 
@@ -176,17 +176,17 @@ class DataSet:
 
     @property
     def grouped(self) -> bool:
-        """Returns whether it is known what stays in one part, such as a patient."""
+        """Whether it is known what stays in one part, such as a patient."""
         return self.groups is not None
 
     @property
     def series(self) -> str | None:
-        """Return an expression for `data.group` by which images seem to be in series, if there is one."""
+        """An expression for `data.group` by which images seem to be in series, if there is one."""
         return None if self.in_series is None else self.in_series.expression
 
     @property
     def selections(self) -> Members:
-        """Returns the images of each part that is read from files."""
+        """The images of each part that is read from files."""
         return {
             name: part.selection
             for name, part in self.parts.items()
@@ -198,7 +198,7 @@ class DataSet:
         return Form(self.info.channels, self.info.image_size, self.resize, self.info.interpolation)
 
     def decoded_views(self) -> Views:
-        """Returns the images that are decoded already: those in memory, or in this machine's cache."""
+        """Return the images that are decoded already: those in memory, or in this machine's cache."""
         held = {
             (name, self.info.image_size): part.images
             for name, part in self.parts.items()
@@ -207,7 +207,7 @@ class DataSet:
         return held or (self.cache.views() if self.cache is not None else {})
 
     def be_here(self, say: Say = lambda line: None) -> None:
-        """Makes sure that this machine has what training needs: a copy of files behind a URI, and the decoded
+        """Make sure that this machine has what training needs: a copy of files behind a URI, and the decoded
         images in its cache.
 
         Raises DataError if files cannot be copied, or not to the same path, if images are broken, and if a
@@ -218,7 +218,7 @@ class DataSet:
             self.cache.fill(self.selections, detail=self.crops, say=say)
 
     def copy_here(self) -> None:
-        """Copies files behind a URI to this machine, once. Raises DataError as `be_here` does."""
+        """Copy files behind a URI to this machine, once. Raises DataError as `be_here` does."""
         if self.copy is None or self.info.in_memory or self.copy.exists():
             return
         if self.copy.parents[1] != data_root():
@@ -241,7 +241,7 @@ class DataSet:
 
 
 def resolve(spec: Data, info: DataInfo) -> Data:
-    """Returns the section with everything that was measured or found filled in."""
+    """Return the section with everything that was measured or found filled in."""
     measured = ("path", "format", "channels", "image_size", "interpolation", "flips", "in_memory")
     found = {name: getattr(info, name) for name in measured}
     if spec.root is not None and not is_uri(spec.root):

@@ -53,7 +53,7 @@ class Broken(NamedTuple):
 
 
 def detail_side(side: int) -> int:
-    """Returns the side of the larger squares that resized crops are cut from: 256 for images of 224 pixels.
+    """Return the side of the larger squares that resized crops are cut from: 256 for images of 224 pixels.
 
     A box of half the area of a square of 224 pixels has a side of 158, and of one of 256 a side of 181.
     """
@@ -61,19 +61,19 @@ def detail_side(side: int) -> int:
 
 
 def enough_pixels(form: Form) -> int:
-    """Returns the height and width that a JPEG needs at least after it is decoded smaller: the larger of its
+    """Return the height and width that a JPEG needs at least after it is decoded smaller: the larger of its
     squares then has twice its pixels in both directions."""
     enough = SHRINK_MARGIN * detail_side(form.side)
     return round(enough / form.resize.ratio) if isinstance(form.resize, CenterCrop) else enough
 
 
 def square(image: Image.Image, form: Form) -> Pixels:
-    """Returns the image upright, uint8 [C, form.side, form.side]. Raises whatever Pillow raises."""
+    """Return the image upright, uint8 [C, form.side, form.side]. Raises whatever Pillow raises."""
     return squares(image, form, [form.side])[0]
 
 
 def squares(image: Image.Image, form: Form, sides: Sequence[int]) -> list[Pixels]:
-    """Returns the same square of the upright image for each side, uint8 [C, side, side].
+    """Return the same square of the upright image for each side, uint8 [C, side, side].
 
     Each is resized from the stored pixels by torch's antialiased filters, which are faster than Pillow's and
     at most one level apart. Raises whatever Pillow raises.
@@ -90,7 +90,7 @@ def squares(image: Image.Image, form: Form, sides: Sequence[int]) -> list[Pixels
 
 
 def upright(image: Image.Image, channels: int) -> Image.Image:
-    """Decodes the image and turns it as its EXIF orientation says, in mode L (1 channel) or RGB (3).
+    """Decode the image and turn it as its EXIF orientation says, in mode L (1 channel) or RGB (3).
 
     Transparent parts become white; 16-bit greys lose their lower eight bits. Raises ValueError for 32-bit
     images, whose white is unknown, and whatever Pillow raises.
@@ -108,13 +108,13 @@ def upright(image: Image.Image, channels: int) -> Image.Image:
 
 
 def to_array(image: Image.Image) -> Pixels:
-    """Returns a copy of an image of mode L or RGB as [C, H, W]."""
+    """Return a copy of an image of mode L or RGB as [C, H, W]."""
     pixels = np.array(image)
     return pixels[None] if pixels.ndim == 2 else np.moveaxis(pixels, -1, 0)
 
 
 def decode(selection: Selection, form: Form) -> tuple[Pixels, list[Broken]]:
-    """Returns the images [N, C, side, side], and the broken ones, whose pixels are undefined.
+    """Return the images [N, C, side, side], and the broken ones, whose pixels are undefined.
 
     They are decoded in threads, one for each processor: the decoders release the interpreter's lock.
     """
@@ -132,8 +132,8 @@ def decode(selection: Selection, form: Form) -> tuple[Pixels, list[Broken]]:
 
 
 def decode_into(arrays: Sequence[Pixels], selection: Selection, form: Form) -> list[Broken]:
-    """Writes the images into arrays [N, C, side, side], one for each side; each image is decoded once.
-    Returns the broken ones, whose pixels are undefined."""
+    """Write the images into arrays [N, C, side, side], one for each side; each image is decoded once.
+    Return the broken ones, whose pixels are undefined."""
     found = (
         _fill([array[position] for array in arrays], selection, position, form)
         for position in range(len(selection.indices))
@@ -158,7 +158,7 @@ def raise_broken(
 
 
 def _draft(image: Image.Image, form: Form) -> bool:
-    """Lets a JPEG be decoded smaller, if enough pixels remain in both directions then. Returns whether it
+    """Let a JPEG be decoded smaller, if enough pixels remain in both directions then. Return whether it
     will be smaller."""
     enough, before = enough_pixels(form), image.size
     image.draft("L" if form.channels == 1 else "RGB", (enough, enough))
@@ -166,7 +166,7 @@ def _draft(image: Image.Image, form: Form) -> bool:
 
 
 def resized(pixels: Tensor, side: int, interpolation: Interpolation) -> Pixels:
-    """Returns an image uint8 [C, H, W] as a square [C, side, side]."""
+    """Return an image uint8 [C, H, W] as a square [C, side, side]."""
     from torch.nn.functional import interpolate
 
     square: Pixels = interpolate(pixels[None], (side, side), mode=interpolation, antialias=True)[0].numpy()
@@ -174,7 +174,7 @@ def resized(pixels: Tensor, side: int, interpolation: Interpolation) -> Pixels:
 
 
 def _fill(targets: Sequence[Pixels], selection: Selection, position: int, form: Form) -> Broken | None:
-    """Decodes one image into each target [C, side, side]. Returns the fault if it is broken."""
+    """Decode one image into each target [C, side, side]. Return the fault if it is broken."""
     index = int(selection.indices[position])
     try:
         with selection.source.open(index) as image:
@@ -187,7 +187,7 @@ def _fill(targets: Sequence[Pixels], selection: Selection, position: int, form: 
 
 
 def _as_they_are(selection: Selection, form: Form) -> Pixels | None:
-    """Returns arrays that already have the form, without using Pillow; None for everything else."""
+    """Return arrays that already have the form, without using Pillow; None for everything else."""
     source = selection.source
     if not isinstance(source, ArraySource) or _box(form.side, form.side, form.resize)[2:] != (form.side,) * 2:
         return None
@@ -198,7 +198,7 @@ def _as_they_are(selection: Selection, form: Form) -> Pixels | None:
 
 
 def _box(width: int, height: int, resize: Resize) -> tuple[int, int, int, int]:
-    """Returns the part of the image that is used: (left, top, right, bottom) in pixels."""
+    """Return the part of the image that is used: (left, top, right, bottom) in pixels."""
     match resize:
         case Stretch():
             return (0, 0, width, height)

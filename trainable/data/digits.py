@@ -13,7 +13,7 @@ FILE = "sklearn/datasets/data/digits.csv.gz"
 
 
 def read() -> Collection:
-    """Returns the digits as uint8; scikit-learn has them as 0 to 16."""
+    """Return the digits as uint8; scikit-learn has them as 0 to 16."""
     table = np.loadtxt(str(distribution("scikit-learn").locate_file(FILE)), delimiter=",")
     images = np.rint(table[:, :-1].reshape(-1, 8, 8) * (255.0 / 16.0)).astype(np.uint8)
     classes = tuple(str(digit) for digit in range(10))

@@ -13,7 +13,7 @@ from trainable.data.walk import Walk
 
 
 def fingerprint(path: Path) -> str:
-    """Returns sixteen hexadecimal digits over the name, size and time of change of every file of a data set.
+    """Return sixteen hexadecimal digits over the name, size and time of change of every file of a data set.
 
     A folder means all files below it, through links, as images are looked for. A file means itself and those
     beside it, since IDX files come in fours. Hidden files in a folder are left out. A path without files has
@@ -39,7 +39,7 @@ def _beside(file: Path) -> Iterator[str]:
 
 
 def line_of(file: str) -> str:
-    """Returns a line with the name, size and time of change of one file."""
+    """Return a line with the name, size and time of change of one file."""
     try:
         found = os.stat(file)
     except OSError:  # a link to nothing

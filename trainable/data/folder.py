@@ -29,7 +29,7 @@ class Tree:
 
 
 def read(root: Path, choice: PartChoice = ALL_PARTS) -> Collection:
-    """Returns the collection under a folder, with the parts that a recipe chooses there; folders that it
+    """Return the collection under a folder, with the parts that a recipe chooses there; folders that it
     excludes are no part and no class.
 
     With a training folder, subfolders of parts are the classes. Without it, the folder's own subfolders are
@@ -66,7 +66,7 @@ def _check_not_wrapped(root: Path) -> None:
 def _part_folders(
     root: Path, children: Mapping[str, Path], named: Mapping[Split, str | None]
 ) -> dict[Split, Path]:
-    """Returns folders by part: those named, else those with usual names;
+    """Return folders by part: those named, else those with usual names;
     empty if the root is one tree of classes."""
     folders = {part: _named(root, part, name, children) for part, name in named.items() if name is not None}
     for part, usual in USUAL_NAMES.items():
@@ -89,7 +89,7 @@ def _part_folders(
 
 
 def _are_parts(folders: Mapping[Split, Path], children: Mapping[str, Path]) -> bool:
-    """Returns whether usual names are parts:
+    """Return whether usual names are parts:
     `train` beside `bus` and `car`, with images directly in it, is a class."""
     if "train" in folders:
         return bool(subfolders(folders["train"]))

@@ -49,7 +49,7 @@ def grouped_split(
     seed: int,
     validation_seed: int | None = None,
 ) -> Split3:
-    """Returns positions of the training, validation and test images, ascending; test is empty at fraction 0.
+    """Return positions of the training, validation and test images, ascending; test is empty at fraction 0.
 
     All images of a group are in one part, and each class is in every part. Groups are taken in random order,
     one after the other, while that brings the classes' shares nearer to the fraction. Where each group has
@@ -80,7 +80,7 @@ def _drawn(
     fractions: Mapping[int, float],
     seed: tuple[int, int],
 ) -> Integers:
-    """Returns each group's part, by the first order of the groups that leaves each class in each part."""
+    """Return each group's part, by the first order of the groups that leaves each class in each part."""
     for attempt in range(ATTEMPTS):
         luck = np.random.default_rng([seed[0], attempt, seed[1]])
         try:
@@ -129,7 +129,7 @@ def _parts_of(
     fractions: Mapping[int, float],
     luck: np.random.Generator,
 ) -> Integers:
-    """Draws parts from the groups that are in training, 0, and returns each group's part. The test part comes
+    """Draw parts from the groups that are in training, 0, and return each group's part. The test part comes
     first, so that it does not depend on the validation fraction."""
     sizes = np.bincount(labels, minlength=len(classes))
     for number, fraction in fractions.items():
@@ -143,7 +143,7 @@ def _parts_of(
 def _taken(
     groups: Sequence[Group], sizes: Integers, classes: Sequence[str], fraction: float, least: int
 ) -> list[int]:
-    """Returns positions of the groups that make a part. At least `least` groups of each class remain."""
+    """Return positions of the groups that make a part. At least `least` groups of each class remain."""
     missing = -fraction * sizes.astype(np.float64)
     remaining, here = _groups_by_class(groups, len(classes)), np.zeros(len(classes), np.int64)
     taken: dict[int, None] = {}

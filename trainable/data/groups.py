@@ -78,7 +78,7 @@ class Shared:
 
 
 def with_groups(collection: Collection, spec: Data) -> Collection:
-    """Returns the collection with the groups that `data.group` finds in its images' paths, unless its format
+    """Return the collection with the groups that `data.group` finds in its images' paths, unless its format
     has found them already. Raises DataError."""
     if spec.group is None or collection.groups is not None:
         return collection
@@ -104,7 +104,7 @@ def with_groups(collection: Collection, spec: Data) -> Collection:
 
 
 def no_files(path: str, format: str) -> DataError:
-    """Returns the error of a data set whose images have no paths, in which groups could be found."""
+    """Return the error of a data set whose images have no paths, in which groups could be found."""
     return DataError(
         f"data.group: {path} (format {format}) names no files; groups need a folder of images, a manifest, "
         "or a folder saved by Hugging Face datasets; in Python, give parts that are split already, "
@@ -113,21 +113,21 @@ def no_files(path: str, format: str) -> DataError:
 
 
 def _has_part_folders(collection: Collection) -> bool:
-    """Returns whether class folders lie in folders of parts: a path has its class first, or second."""
+    """Return whether class folders lie in folders of parts: a path has its class first, or second."""
     source, classes = collection.parts["train"], set(collection.classes)
     assert isinstance(source, FileSource)
     return not collection.whole or source.paths[0].split("/")[0] not in classes
 
 
 def _paths_in_part(source: Source, nested: bool) -> list[str]:
-    """Returns the images' paths from their class folder on: a part's folder does not belong to a group's
+    """Return the images' paths from their class folder on: a part's folder does not belong to a group's
     name."""
     assert isinstance(source, FileSource)
     return [path.partition("/")[2] if nested else path for path in source.paths]
 
 
 def capture_in(text: str) -> re.Pattern[str]:
-    """Returns a regular expression with one capture. Raises DataError."""
+    """Return a regular expression with one capture. Raises DataError."""
     try:
         pattern = re.compile(text)
     except (re.error, RecursionError, OverflowError) as error:
@@ -147,7 +147,7 @@ def captured(
     where: str,
     labels: Sequence[str] | None = None,
 ) -> tuple[str, ...]:
-    """Returns what the capture has in each path, without folders of parts and classes before it: a patient
+    """Return what the capture has in each path, without folders of parts and classes before it: a patient
     may have images of several classes. A capture called IN_CLASS is of the image's class, `labels`, alone.
 
     Raises DataError for paths in which nothing is captured, and for IN_CLASS where images have no labels.
@@ -170,7 +170,7 @@ def captured(
 
 
 def _without_folders(match: re.Match[str], folders: AbstractSet[str]) -> str:
-    """Returns the captured text, without these folders where the capture begins with the path."""
+    """Return the captured text, without these folders where the capture begins with the path."""
     text = match[1]
     while match.start(1) == 0 and "/" in text and text.partition("/")[0] in folders:
         text = text.partition("/")[2]
@@ -178,7 +178,7 @@ def _without_folders(match: re.Match[str], folders: AbstractSet[str]) -> str:
 
 
 def groups_by_part(members: Members, groups: Mapping[Split, Sequence[str]]) -> dict[Split, tuple[str, ...]]:
-    """Returns the group of each image of each part."""
+    """Return the group of each image of each part."""
     # A part that was split off is taken from the training images, and so are its groups.
     return {
         part: tuple((groups[part] if part in groups else groups["train"])[each] for each in indices.tolist())
@@ -187,7 +187,7 @@ def groups_by_part(members: Members, groups: Mapping[Split, Sequence[str]]) -> d
 
 
 def numbered(groups: Mapping[Split, Sequence[str]]) -> dict[Split, Integers]:
-    """Returns the groups of each part's images as numbers [n], the same for a group in all parts."""
+    """Return the groups of each part's images as numbers [n], the same for a group in all parts."""
     numbers = {
         name: number for number, name in enumerate(dict.fromkeys(chain.from_iterable(groups.values())))
     }
@@ -195,7 +195,7 @@ def numbered(groups: Mapping[Split, Sequence[str]]) -> dict[Split, Integers]:
 
 
 def shared_groups(groups: Mapping[Split, Sequence[str]]) -> tuple[Shared, ...]:
-    """Returns the groups that two parts have, for each pair of parts that has any."""
+    """Return the groups that two parts have, for each pair of parts that has any."""
     return _shared({part: Counter(names) for part, names in groups.items()})
 
 

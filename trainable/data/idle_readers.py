@@ -20,7 +20,7 @@ class IdleReaders:
         self._idle: list[Readers] = []
 
     def take(self, selections: Mapping[Split, Selection], form: Form, how: Reading) -> Readers:
-        """Returns idle readers of these images, or new ones; idle ones that read otherwise end."""
+        """Return idle readers of these images, or new ones; idle ones that read otherwise end."""
         from trainable.data.readers import Readers, images_of
 
         fitting = [each for each in self._idle if each.how == how and each.reads(selections, form)]
@@ -28,12 +28,12 @@ class IdleReaders:
         return fitting[0] if fitting else Readers(images_of(selections, form), how)
 
     def give_back(self, readers: Readers) -> None:
-        """Keeps readers for the next run, unless one of their processes may have died."""
+        """Keep readers for the next run, unless one of their processes may have died."""
         if readers.how.workers and not readers.failed:
             self._idle.append(readers)
 
     def end(self) -> None:
-        """Ends the idle readers' processes."""
+        """End the idle readers' processes."""
         self._idle.clear()
 
     def __getstate__(self) -> dict[str, object]:

@@ -36,12 +36,12 @@ MOST_DIMENSIONS = 4
 
 
 def is_idx_folder(folder: Path) -> bool:
-    """Returns whether the folder has files named like MNIST's."""
+    """Return whether the folder has files named like MNIST's."""
     return any(NAME.fullmatch(entry.name) for entry in folder.iterdir())
 
 
 def read(folder: Path, left_out: Container[Split] = ()) -> Collection:
-    """Returns the collection in the folder's IDX files. `t10k` is the test part. Raises DataError."""
+    """Return the collection in the folder's IDX files. `t10k` is the test part. Raises DataError."""
     files = _files(folder)
     parts: dict[Split, Arrays] = {}
     for part in sorted({part for part, _ in files if part not in left_out}):
@@ -56,7 +56,7 @@ def read(folder: Path, left_out: Container[Split] = ()) -> Collection:
 
 
 def read_file(path: Path) -> Pixels:
-    """Returns the array in one file, uint8.
+    """Return the array in one file, uint8.
     Raises DataError if it is not one, or is too short or too long."""
     try:
         check_regular(path)
@@ -74,7 +74,7 @@ def read_file(path: Path) -> Pixels:
 
 
 def _shape(path: Path, file: GzipFile | BufferedReader) -> tuple[int, ...]:
-    """Returns the shape that the header says, and leaves the file at the first byte of data."""
+    """Return the shape that the header says, and leave the file at the first byte of data."""
     begin = file.read(4)
     if len(begin) < 4 or begin[:2] != b"\0\0" or begin[2] != UNSIGNED_BYTE:
         raise DataError(f"{path}: not an IDX file of unsigned bytes; it begins with {begin.hex(' ')}")
@@ -88,7 +88,7 @@ def _shape(path: Path, file: GzipFile | BufferedReader) -> tuple[int, ...]:
 
 
 def _files(folder: Path) -> dict[tuple[Split, str], Path]:
-    """Returns files by (part, `images` or `labels`); an unpacked file is preferred to its gzipped twin."""
+    """Return files by (part, `images` or `labels`); an unpacked file is preferred to its gzipped twin."""
     found: dict[tuple[Split, str], Path] = {}
     for path in sorted(folder.iterdir()):
         if match := NAME.fullmatch(path.name):

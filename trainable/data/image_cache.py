@@ -66,7 +66,7 @@ class StoredArray:
     block: int
 
     def marks(self) -> NDArray[np.uint8]:
-        """Returns 1 for each block that is whole, else 0."""
+        """Return 1 for each block that is whole, else 0."""
         blocks = -(-self.count // self.block)
         try:
             found = np.fromfile(self._marks_file, np.uint8)
@@ -76,7 +76,7 @@ class StoredArray:
         return found if whole and len(found) == blocks else np.zeros(blocks, np.uint8)
 
     def pixels(self) -> Pixels | None:
-        """Returns the images, mapped and read-only, or None if some are missing.
+        """Return the images, mapped and read-only, or None if some are missing.
 
         The map keeps a lock on the file for as long as it lives, so that nobody removes what is in use.
         """
@@ -142,7 +142,7 @@ class StoredArray:
         write_whole(self._checked_file, self._state().encode())
 
     def prepare(self) -> None:
-        """Makes the files at their full length, without taking room on the disk yet.
+        """Make the files at their full length, without taking room on the disk yet.
 
         The marks come first: a file of a wrong length must not get the right one beside its old marks.
         """
@@ -153,11 +153,11 @@ class StoredArray:
             opened.truncate(self.count * self.image_bytes)
 
     def buffer(self) -> Pixels:
-        """Returns memory for a block's images."""
+        """Return memory for a block's images."""
         return np.empty((min(self.block, self.count), self.channels, self.side, self.side), np.uint8)
 
     def write(self, block: int, pixels: Pixels) -> None:
-        """Writes a block's images, those beyond `count` left out, and marks it once it is on the disk."""
+        """Write a block's images, those beyond `count` left out, and mark it once it is on the disk."""
         start = block * self.block
         content = pixels[: self.count - start].reshape(-1).data
         _write(self._pixels_file, content, start * self.image_bytes)
@@ -208,7 +208,7 @@ class ImageCache:
         return root / self.key
 
     def views(self) -> dict[tuple[Split, int], Pixels]:
-        """Returns the images of whole arrays, by part and side; none on a machine where nothing is stored."""
+        """Return the images of whole arrays, by part and side; none on a machine where nothing is stored."""
         found: dict[tuple[Split, int], Pixels] = {}
         ends = list(accumulate(self.counts.values()))
         if (plain := self._plain.pixels()) is not None:
@@ -219,7 +219,7 @@ class ImageCache:
         return found
 
     def fill(self, parts: Mapping[Split, Selection], *, detail: bool, say: Say) -> None:
-        """Decodes the images that are missing on this machine, with larger squares too if `detail`.
+        """Decode the images that are missing on this machine, with larger squares too if `detail`.
 
         Other processes that need them wait. If the disk cannot hold them it says so, and images are read from
         their files. Raises DataError with the broken images, and for want of room in a folder that a person
@@ -271,7 +271,7 @@ class ImageCache:
     def _store_all(
         self, blocks: Sequence[int], missing: Mapping[StoredArray, Integers], parts: Sequence[Selection]
     ) -> list[Broken]:
-        """Decodes blocks in threads, a block in each, into the arrays where it is missing."""
+        """Decode blocks in threads, a block in each, into the arrays where it is missing."""
         threads = min(THREADS, len(os.sched_getaffinity(0)), len(blocks))
         # Blocks use the same memory again: new pages for each took up to half as long as decoding into them.
         free = SimpleQueue[dict[StoredArray, Pixels]]()
@@ -325,7 +325,7 @@ def files_digest(which: Membership, stored: StoredFiles) -> str:
 def make_cache(
     spec: str, members: Mapping[Split, Selection], form: Form, detail_size: int | None, digest: str
 ) -> ImageCache | None:
-    """Returns the cache that `data.cache` asks for, or None if there is none: arrays need none.
+    """Return the cache that `data.cache` asks for, or None if there is none: arrays need none.
 
     `digest` is that of the files in their order, and of which is in which part: `files_digest`.
     """
@@ -341,7 +341,7 @@ def make_cache(
 def _store(
     block: int, buffers: Mapping[StoredArray, Pixels], parts: Sequence[Selection], form: Form
 ) -> list[Broken]:
-    """Decodes a block's images and writes them into the arrays. Returns the broken ones: then it writes none.
+    """Decode a block's images and write them into the arrays. Return the broken ones: then it writes none.
 
     The arrays count images alike, and the array with larger squares ends after the training part.
     """
@@ -361,7 +361,7 @@ def _store(
 
 
 def _between(parts: Sequence[Selection], start: int, end: int) -> Iterator[Selection]:
-    """Yields the images from `start` to `end`, counted over all parts."""
+    """Yield the images from `start` to `end`, counted over all parts."""
     for part in parts:
         chosen = part.indices[max(0, start) : max(0, end)]
         if len(chosen):
@@ -380,7 +380,7 @@ def _check_room(needed: int, folder: Path) -> None:
 
 
 def _write(file: Path, content: memoryview, offset: int) -> None:
-    """Writes to a file, and returns when it is on the disk. Raises NoRoom at a quota or a full disk."""
+    """Write to a file, and return when it is on the disk. Raises NoRoom at a quota or a full disk."""
     handle = os.open(file, os.O_WRONLY)
     try:
         left = content
@@ -401,7 +401,7 @@ def _size(selection: Selection) -> int:
 
 
 def _shown(blocks: Iterator[list[Broken]], count: int) -> Iterator[list[Broken]]:
-    """Yields what is done, and shows progress where a person looks on."""
+    """Yield what is done, and show progress where a person looks on."""
     if not sys.stderr.isatty():
         yield from blocks
         return

@@ -32,7 +32,7 @@ def is_image(name: str) -> bool:
 
 
 def walk_into(folder: Path, children: Sequence[Path]) -> Walk:
-    """Returns a walk through some subfolders of a folder.
+    """Return a walk through some subfolders of a folder.
     The walk begins in none before it knows that all are different."""
     walk = Walk(folder, is_hidden, _refuse_again)
     for child in children:
@@ -45,7 +45,7 @@ def _refuse_again(first: str, second: str) -> None:
 
 
 def images_below(walk: Walk, folder: Path) -> Iterator[Path]:
-    """Yields every image in the folder and below it;
+    """Yield every image in the folder and below it;
     links are followed, as image sets are often made of them."""
     for entry in walk.files(folder):
         if is_image(entry.name):

@@ -12,9 +12,9 @@ if TYPE_CHECKING:  # torch takes seconds to import
 
 
 def jpeg_pixels(image: Image.Image, channels: int) -> Tensor | None:
-    """Returns the pixels, uint8 [channels, H, W], of a JPEG file that Pillow has opened but not decoded.
+    """Return the pixels, uint8 [channels, H, W], of a JPEG file that Pillow has opened but not decoded.
 
-    Returns None for what Pillow must read: other formats, CMYK, images that EXIF turns, and files that
+    Return None for what Pillow must read: other formats, CMYK, images that EXIF turns, and files that
     torchcodec refuses, of which Pillow then says what is wrong.
     """
     stream = getattr(image, "fp", None)

@@ -13,7 +13,7 @@ from trainable.recipe.tasks import Segmentation
 
 
 def make_loader(data: DataSet, recipe: Recipe, device: torch.device, gpu_share: float = 1.0) -> Loader:
-    """Returns the loader of a data set for a recipe; `gpu_share`, in (0, 1], is the run's share of the GPU.
+    """Return the loader of a data set for a recipe; `gpu_share`, in (0, 1], is the run's share of the GPU.
 
     Images that are decoded already, in memory or in this machine's cache, are taken from there; others are
     read from their files, and are the same. Raises DataError if the set was loaded for another form.

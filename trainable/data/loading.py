@@ -46,7 +46,7 @@ RESIDENT_SHARE = 4
 
 
 def statistics_of(spec: Data, info: DataInfo) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Returns the mean and the deviation of each channel by which images are normalised.
+    """Return the mean and the deviation of each channel by which images are normalised.
 
     Raises ValueError for `pretrained`, in the place of which a Run writes numbers (`pixels.resolved`), and
     DataError for numbers of other channels.
@@ -68,13 +68,13 @@ def statistics_of(spec: Data, info: DataInfo) -> tuple[tuple[float, ...], tuple[
 
 
 def train_side(data: DataSet, recipe: Recipe) -> int:
-    """Returns the side of the squares that training images are made from: resized crops need more detail."""
+    """Return the side of the squares that training images are made from: resized crops need more detail."""
     cut = isinstance(recipe.augmentation.crop, ResizedCrop)
     return data.info.detail_size if cut and data.info.detail_size is not None else data.info.image_size
 
 
 def readers_of(loop: Loop) -> int:
-    """Returns how many processes read image files: by default all of the run's threads but one, which is
+    """Return how many processes read image files: by default all of the run's threads but one, which is
     left to the steps, and at least one."""
     return max(1, torch.get_num_threads() - 1) if loop.workers is None else loop.workers
 
@@ -99,7 +99,7 @@ class Loader(abc.ABC):
         self.labels = {name: part.labels for name, part in self.parts.items()}
 
     def train(self, batches: Sequence[Tensor], epoch: int) -> Iterator[Batch]:
-        """Yields augmented training batches;
+        """Yield augmented training batches;
         `batches` are positions in the training part, int64 [B] on the CPU.
 
         An image's augmentation depends on (loop.seed, epoch, position) only: not on the batch it is in, on
@@ -121,7 +121,7 @@ class Loader(abc.ABC):
         yield from self._trained_on(positions[done:], epoch)
 
     def _trained_on(self, batches: Sequence[Integers], epoch: int) -> Iterator[Batch]:
-        """Yields batches as slices of portions, each of which takes as many launches as a batch alone."""
+        """Yield batches as slices of portions, each of which takes as many launches as a batch alone."""
         portions = in_portions(batches, self.portion_images)
         shown = [np.concatenate(portion) for portion in portions]
         for portion, positions, pixels in zip(portions, shown, self._augmented(shown, epoch), strict=True):
@@ -130,7 +130,7 @@ class Loader(abc.ABC):
             yield from zip(images.split(sizes), targets.split(sizes), strict=True)
 
     def _finished(self, pixels: Tensor, draws: Draws) -> Batch:
-        """Returns pixels as a batch: normalised, masked, laid out."""
+        """Return pixels as a batch: normalised, masked, laid out."""
         images, targets = self._apart(pixels, "train", self._images_at(draws.indices))
         images = self._normalise(images)
         for change in self.masking:
@@ -140,7 +140,7 @@ class Loader(abc.ABC):
     def evaluate(
         self, name: Split, chosen: Integers | None = None, batch: int | None = None
     ) -> Iterator[Batch]:
-        """Yields a part's batches in order, not augmented; nothing is left out or padded.
+        """Yield a part's batches in order, not augmented; nothing is left out or padded.
 
         If `chosen` gives positions, int64 [n], only those images are in them; a batch has
         `evaluation.batch_size` images, or `batch`. Raises DataError if the data set has no such part.
@@ -155,28 +155,28 @@ class Loader(abc.ABC):
             yield self._laid_out(self._normalise(images)), targets
 
     def unchanged(self, chosen: Integers, batch: int) -> Iterator[Batch]:
-        """Yields training images at some positions, not augmented, in batches of the size that is trained
+        """Yield training images at some positions, not augmented, in batches of the size that is trained
         on."""
         return self.evaluate("train", chosen, batch)
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Frees memory and processes. The loader cannot be used afterwards."""
+        """Free memory and processes. The loader cannot be used afterwards."""
 
     @abc.abstractmethod
     def _augmented(self, batches: Sequence[Integers], epoch: int) -> Iterator[Tensor]:
-        """Yields training images uint8 [B, C, H, W] on the device, with all augmentation except masking."""
+        """Yield training images uint8 [B, C, H, W] on the device, with all augmentation except masking."""
 
     @abc.abstractmethod
     def _plain(self, name: Split, batches: Sequence[Integers]) -> Iterator[Tensor]:
-        """Yields a part's images uint8 [B, C, H, W] on the device."""
+        """Yield a part's images uint8 [B, C, H, W] on the device."""
 
     def _batches(self, name: Split, positions: Integers, size: int) -> list[Integers]:
-        """Returns the positions of the batches that a part is scored in."""
+        """Return the positions of the batches that a part is scored in."""
         return [positions[start : start + size] for start in range(0, len(positions), size)]
 
     def _apart(self, pixels: Tensor, name: Split, shown: Integers) -> tuple[Tensor, Tensor]:
-        """Returns the images of a batch, uint8 [B, C, H, W], and their targets."""
+        """Return the images of a batch, uint8 [B, C, H, W], and their targets."""
         return pixels, on_device(self.labels[name][shown], self.device)
 
     def _normalise(self, images: Tensor) -> Tensor:
@@ -187,7 +187,7 @@ class Loader(abc.ABC):
         return images.contiguous(memory_format=self.memory_format)
 
     def _images_at(self, positions: Integers) -> Integers:
-        """Returns which training images are shown at these positions."""
+        """Return which training images are shown at these positions."""
         return positions % len(self.parts["train"])
 
 
@@ -294,7 +294,7 @@ def in_portions(batches: Sequence[Integers], images: int) -> list[list[Integers]
 
 
 def may_reside(image_bytes: int, device_bytes: int, gpu_share: float) -> bool:
-    """Returns whether all images of a data set together may stay on a GPU.
+    """Return whether all images of a data set together may stay on a GPU.
 
     Its whole memory decides, not what is free: that changes as other trials come and go.
     """

@@ -24,7 +24,7 @@ ENDINGS = (*SEPARATORS, *PARQUET)
 
 
 def is_manifest(spec: Data) -> bool:
-    """Returns whether a section names a manifest, on this machine or behind a URI."""
+    """Return whether a section names a manifest, on this machine or behind a URI."""
     path = Store(spec.path).name if is_uri(spec.path) else spec.path
     known = os.path.splitext(path)[1].lower() in ENDINGS
     if spec.format == "manifest" and not known:
@@ -33,7 +33,7 @@ def is_manifest(spec: Data) -> bool:
 
 
 def read(spec: Data) -> Collection:
-    """Returns the collection that a manifest lists. Images behind URIs are copied to this machine, once.
+    """Return the collection that a manifest lists. Images behind URIs are copied to this machine, once.
 
     The images are used in the order of a folder that holds them: by class, then by path. Raises DataError
     with the numbers of rows that have no file, no label, or an unknown part, or occur twice.
@@ -67,7 +67,7 @@ def read(spec: Data) -> Collection:
 
 
 def rows_by_part(spec: Data, rows: Rows) -> dict[Split, list[int]]:
-    """Returns the positions of the rows of each part that has any. Raises DataError if there is no training
+    """Return the positions of the rows of each part that has any. Raises DataError if there is no training
     part."""
     by_part = {part: np.flatnonzero([each == part for each in rows.splits]).tolist() for part in part_names()}
     by_part = {part: found for part, found in by_part.items() if found}
@@ -80,12 +80,12 @@ def rows_by_part(spec: Data, rows: Rows) -> dict[Split, list[int]]:
 
 
 def path_of(spec: Data) -> str:
-    """Returns a manifest's path as a resolved recipe has it: its URI, or its path from the root on."""
+    """Return a manifest's path as a resolved recipe has it: its URI, or its path from the root on."""
     return spec.path if is_uri(spec.path) else str(absolute(spec.path))
 
 
 def fingerprint(spec: Data, mask: str | None = None) -> str:
-    """Returns sixteen hexadecimal digits over a manifest's rows, and over the size and time of change of each
+    """Return sixteen hexadecimal digits over a manifest's rows, and over the size and time of change of each
     image that is used, and of each mask in the column `mask`. Raises DataError as `read` does."""
     rows = rows_of(spec, mask)
     used = [not out for out in rows.left_out]  # the others may have no file

@@ -49,12 +49,12 @@ class Rows:
 
 
 def absolute(path: str) -> Path:
-    """Returns a path on this machine, from the root on."""
+    """Return a path on this machine, from the root on."""
     return Path(os.path.abspath(os.path.expanduser(path)))
 
 
 def rows_of(spec: Data, mask: str | None = None) -> Rows:
-    """Returns the rows, after all of them have been checked. With `mask`, the column with this name is in the
+    """Return the rows, after all of them have been checked. With `mask`, the column with this name is in the
     place of the labels'.
 
     Raises DataError with the numbers of rows that have no file, no label, or an unknown part, or occur twice;
@@ -129,7 +129,7 @@ def _unescaped(paths: Sequence[str | None]) -> list[str]:
 def _groups(
     table: Table, spec: Data, paths: Sequence[str], labels: Sequence[str], where: Path
 ) -> list[str] | None:
-    """Returns each row's group: from the column that is named, or by the expression in `data.group`."""
+    """Return each row's group: from the column that is named, or by the expression in `data.group`."""
     named = spec.columns.group
     if spec.group is not None and spec.group not in table.columns:
         if named is not None:
@@ -151,14 +151,14 @@ def _is_blank(text: str | None) -> bool:
 
 
 def _splits(column: list[str | None] | None, count: int, spec: Data) -> list[Split | None]:
-    """Returns each row's part; all are of the training part where there is no such column."""
+    """Return each row's part; all are of the training part where there is no such column."""
     if column is None:
         return ["train"] * count
     return [part_named(each or "", spec.named_parts) for each in column]
 
 
 def _located(paths: Sequence[str | None], spec: Data) -> list[str | None]:
-    """Returns each image's absolute path on this machine or its URI; None for a row without a path."""
+    """Return each image's absolute path on this machine or its URI; None for a row without a path."""
     root = spec.root if spec.root is not None else _folder_of(spec.path)
     if not is_uri(root):
         folder = str(absolute(root))
@@ -171,7 +171,7 @@ def _located(paths: Sequence[str | None], spec: Data) -> list[str | None]:
 
 
 def _uri_of(path: str | None) -> str | None:
-    """Returns the URI in one form, so that an image has one name; None if the path is none."""
+    """Return the URI in one form, so that an image has one name; None if the path is none."""
     return escaped(path) if path and is_uri(path) else None
 
 
@@ -248,7 +248,7 @@ def _of_one_part(faulty: Sequence[bool], splits: Sequence[Split | None]) -> str:
 
 
 def _example(fault: str, rows: Sequence[int], table: Table, column: str) -> str:
-    """Returns the first path with a fault of paths, so that a person sees what is wrong with it."""
+    """Return the first path with a fault of paths, so that a person sees what is wrong with it."""
     if not fault.startswith("the"):
         return ""
     return f" (the first is {table.columns[column][table.numbers.index(rows[0])]})"
@@ -261,7 +261,7 @@ def _in_rows(fault: str, rows: Sequence[int], unit: str, example: str = "") -> s
 
 
 def _missing(files: Sequence[str | None]) -> list[bool]:
-    """Returns for each file of this machine whether it is missing.
+    """Return for each file of this machine whether it is missing.
 
     Threads ask for many at a time: over a network each answer takes a while, and what a pool keeps of each
     question is more than all that a row says.
@@ -285,7 +285,7 @@ def _is_missing(file: str | None) -> bool:
 
 
 def _doubled(files: Sequence[str | None]) -> list[bool]:
-    """Returns for each row whether an earlier one has the same file."""
+    """Return for each row whether an earlier one has the same file."""
     seen = set[str]()
 
     def again(file: str | None) -> bool:
@@ -300,7 +300,7 @@ def _doubled(files: Sequence[str | None]) -> list[bool]:
 
 
 def files_here(spec: Data, files: Sequence[str], paths: Sequence[str]) -> tuple[str, list[str]]:
-    """Returns a folder of this machine with the files, and each one's path in it or its absolute path.
+    """Return a folder of this machine with the files, and each one's path in it or its absolute path.
 
     Those behind URIs are copied, once. `files` are absolute paths or URIs, and `paths` what the manifest has.
     """

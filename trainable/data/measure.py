@@ -53,21 +53,21 @@ GREY_MODES = frozenset({"1", "L", "LA", "La", "I;16", "I;16B", "I;16L", "I;16N",
 
 
 def some(count: int, most: int) -> Integers:
-    """Returns at most `most` positions below `count`, at random but always the same ones, ascending."""
+    """Return at most `most` positions below `count`, at random but always the same ones, ascending."""
     if count <= most:
         return np.arange(count)
     return np.sort(np.random.default_rng(0).choice(count, most, replace=False))
 
 
 def sample(selection: Selection, count: int = SAMPLE) -> Selection:
-    """Returns at most `count` of the images, the same ones every time, in order."""
+    """Return at most `count` of the images, the same ones every time, in order."""
     if len(selection.indices) <= count:
         return selection
     return Selection(selection.source, selection.indices[some(len(selection.indices), count)])
 
 
 def channels_and_side(selection: Selection) -> tuple[Literal[1, 3], int] | None:
-    """Returns grey or colour, as most of the images are, and their median short side; None if no image opens.
+    """Return grey or colour, as most of the images are, and their median short side; None if no image opens.
 
     It reads headers, not pixels. Images that cannot be opened are named later, when they are decoded.
     """
@@ -83,7 +83,7 @@ def channels_and_side(selection: Selection) -> tuple[Literal[1, 3], int] | None:
 
 
 def detail_size_of(train: Selection, form: Form) -> int | None:
-    """Returns the side of the squares that resized crops are cut from, if most images have more pixels than
+    """Return the side of the squares that resized crops are cut from, if most images have more pixels than
     the recipe's."""
     measured = channels_and_side(sample(train))
     seen = 1.0 if isinstance(form.resize, Stretch) else form.resize.ratio
@@ -99,7 +99,7 @@ def _header(source: Source, index: int) -> tuple[str, int, int] | None:
 
 
 def count_values(pixels: Pixels) -> Counts:
-    """Counts how often each value occurs in each channel: uint8 [N, C, H, W] -> [C, 256]."""
+    """Count how often each value occurs in each channel: uint8 [N, C, H, W] -> [C, 256]."""
     counts = np.zeros((pixels.shape[1], 256), np.int64)
     for start in range(0, len(pixels), 1024):  # bincount widens its input to eight bytes a pixel
         for channel, values in enumerate(np.moveaxis(pixels[start : start + 1024], 1, 0)):
@@ -108,7 +108,7 @@ def count_values(pixels: Pixels) -> Counts:
 
 
 def mean_and_std(counts: Counts) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Returns each channel's exact mean and standard deviation on [0, 1],
+    """Return each channel's exact mean and standard deviation on [0, 1],
     from the counts [C, 256] of its values.
 
     The deviation of a channel with a single value is 1, so that it can be divided by.
@@ -176,7 +176,7 @@ class StoredFiles(NamedTuple):
 
 
 def stored_files(parts: Mapping[Split, Selection], classes: Sequence[str]) -> StoredFiles:
-    """Looks at every file once, without opening it."""
+    """Look at every file once, without opening it."""
     lines, sizes, times, size = [], hashlib.sha256(), hashlib.sha256(), 0
     for part in sorted(parts):
         source, indices = parts[part]
@@ -292,7 +292,7 @@ def _stored_digest(source: Source, index: int) -> str:
 
 
 def may_be_held(size: int, device_kind: DeviceKind, most: int | None = None) -> bool:
-    """Returns whether so many decoded bytes fit in memory: a quarter of what is free, at most 1 GiB on a CPU,
+    """Return whether so many decoded bytes fit in memory: a quarter of what is free, at most 1 GiB on a CPU,
     and at most `most`, which is what other machines can hold."""
     limit = min(available_bytes() // 4, size if most is None else most)
     return size <= (min(limit, HELD_BYTES_ON_CPU) if device_kind == "cpu" else limit)

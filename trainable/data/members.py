@@ -15,7 +15,7 @@ from trainable.recipe.data import Data
 
 
 def members_of(collection: Collection, spec: Data) -> Members:
-    """Returns the images of each part:
+    """Return the images of each part:
     the data's own parts, else parts split from the training images; then the limit.
 
     Raises DataError if the data define the validation part that a seed is to draw anew.
@@ -41,7 +41,7 @@ def members_of(collection: Collection, spec: Data) -> Members:
 
 
 def _limited(collection: Collection, labels: Integers, count: int, seed: int) -> Integers:
-    """Returns the positions of so many training images.
+    """Return the positions of so many training images.
 
     Of images with masks, where each shows several classes, there may be fewer than strata: then they are
     drawn from all alike.
@@ -53,13 +53,13 @@ def _limited(collection: Collection, labels: Integers, count: int, seed: int) ->
 
 
 def _in_order(source: Source) -> Integers:
-    """Returns the images in the order in which a folder of the same images has them, where that is known."""
+    """Return the images in the order in which a folder of the same images has them, where that is known."""
     order = np.argsort(source.labels, kind="stable") if source.by_class else np.arange(len(source))
     return np.asarray(order[source.labels[order] != LEFT_OUT])
 
 
 def _cut(collection: Collection, train: Selection, spec: Data) -> tuple[Integers, Integers, Integers]:
-    """Returns positions of the training, validation and test images in the data's training images."""
+    """Return positions of the training, validation and test images in the data's training images."""
     test = spec.test_fraction if collection.whole else 0.0
     how = (collection.split_by, spec.validation_fraction, test, spec.split_seed, spec.validation_seed)
     if collection.groups is None:

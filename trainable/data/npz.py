@@ -25,7 +25,7 @@ PREFIXES: dict[Split, str] = {"train": "train", "validation": "val", "test": "te
 
 
 def read(path: Path, left_out: Container[Split] = ()) -> Collection:
-    """Returns the collection in the file; `val_*` and `test_*` may be missing. Raises DataError."""
+    """Return the collection in the file; `val_*` and `test_*` may be missing. Raises DataError."""
     return collect(str(path), "npz", arrays_in(path, "labels", left_out), by_class=True)
 
 
@@ -65,7 +65,7 @@ def _parts(path: Path, file: zipfile.ZipFile, second: str, left_out: Container[S
 
 
 def _array(path: Path, file: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:
-    """Returns one array, after its header agrees with the size of its content and that fits into memory."""
+    """Return one array, after its header agrees with the size of its content and that fits into memory."""
     where = f"{path}: {info.filename}"
     check_fits(path, info.file_size)
     with file.open(info) as member:

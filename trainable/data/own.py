@@ -25,7 +25,7 @@ MakeData = Callable[[], Any]
 def make_own(
     spec: Data, make: MakeData, *, resize: Resize | None = None, device_kind: DeviceKind = "cpu"
 ) -> DataSet:
-    """Returns the data set that a person's function makes, called by the name in `spec.path`.
+    """Return the data set that a person's function makes, called by the name in `spec.path`.
 
     Arrays are images uint8 [N, H, W] or [N, H, W, 1 or 3] and integer labels [N], which `spec` splits. A
     DataSet stays as it is. Raises DataError for anything else, for an error of the function, and where `spec`

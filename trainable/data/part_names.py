@@ -97,5 +97,5 @@ def telling_how_to_leave_out(part: Split) -> Iterator[None]:
 
 
 def part_names(named: Mapping[Split, str | None] | None = None) -> dict[Split, str]:
-    """Returns the names that each part may have, as a text."""
+    """Return the names that each part may have, as a text."""
     return {part: (named or {}).get(part) or "/".join(usual) for part, usual in USUAL_NAMES.items()}

@@ -27,7 +27,7 @@ class ArrayPart:
         return len(self.labels)
 
     def tensors(self) -> tuple[Tensor, Tensor]:
-        """Returns images and labels as tensors over the same memory: do not write to them."""
+        """Return images and labels as tensors over the same memory: do not write to them."""
         return as_tensor(self.images), as_tensor(self.labels)
 
 
@@ -40,7 +40,7 @@ class FilePart:
 
     @property
     def labels(self) -> Integers:
-        """Returns the labels, int64 [N]."""
+        """The labels, int64 [N]."""
         return self.selection.labels
 
     def __len__(self) -> int:
@@ -76,12 +76,12 @@ class MaskedFilePart:
 
     @property
     def labels(self) -> Integers:
-        """Returns the stratum of each image, int64 [N]."""
+        """The stratum of each image, int64 [N]."""
         return self.selection.labels
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Returns paths relative to the data set."""
+        """Paths relative to the data set."""
         return tuple(map(self.selection.source.name, self.selection.indices.tolist()))
 
     def __len__(self) -> int:

@@ -27,14 +27,14 @@ class _Buffer:
         self._count = 0
 
     def fill(self, held: Tensor, chosen: Tensor) -> None:
-        """Gathers images into the memory, once its last copy has ended."""
+        """Gather images into the memory, once its last copy has ended."""
         if self._copied is not None:
             self._copied.synchronize()
         self._count = len(chosen)
         torch.index_select(held, 0, chosen, out=self._memory[: self._count])
 
     def copied(self) -> Tensor:
-        """Returns the batch on the device; the host does not wait for the copy."""
+        """Return the batch on the device; the host does not wait for the copy."""
         batch = self._memory[: self._count]
         if self._copied is None:
             return batch.clone()
@@ -44,7 +44,7 @@ class _Buffer:
 
 
 def prefetched(held: Tensor, batches: Sequence[Integers], device: torch.device) -> Iterator[Tensor]:
-    """Yields the batches' images [B, ...] of an array [N, ...] on the device, in order.
+    """Yield the batches' images [B, ...] of an array [N, ...] on the device, in order.
 
     A thread fills a ring of BUFFERS pinned buffers ahead; it ends with the iterator.
     """
@@ -76,7 +76,7 @@ def _fill(
     empty: SimpleQueue[_Buffer | None],
     full: SimpleQueue[_Buffer | Exception],
 ) -> None:
-    """Fills buffers in the order of the batches, until all are read or None comes instead of a buffer."""
+    """Fill buffers in the order of the batches, until all are read or None comes instead of a buffer."""
     try:
         for batch in batches:
             if (buffer := empty.get()) is None:

@@ -131,7 +131,7 @@ class MaskedFileImages(FileImages):
 
 
 def images_of(selections: Mapping[Split, Selection], form: Form) -> FileImages:
-    """Returns what reads these images, with their masks if they have any."""
+    """Return what reads these images, with their masks if they have any."""
     masked = any(isinstance(each.source, MaskedSource) for each in selections.values())
     return MaskedFileImages(selections, form) if masked else FileImages(selections, form)
 
@@ -167,7 +167,7 @@ class Readers:
         )
 
     def reads(self, selections: Mapping[Split, Selection], form: Form) -> bool:
-        """Returns whether these are the images that it reads: the same objects, as comparing paths takes
+        """Return whether these are the images that it reads: the same objects, as comparing paths takes
         long."""
         known = self.images.selections
         return (
@@ -180,7 +180,7 @@ class Readers:
         )
 
     def read(self, batches: list[FileBatch]) -> Iterator[Tensor]:
-        """Yields each batch's images. Read all batches of one call before the next call."""
+        """Yield each batch's images. Read all batches of one call before the next call."""
         self._turn = turn = self._turn + 1
         self._batches[:] = batches
         try:
@@ -214,7 +214,7 @@ def _server() -> BaseContext:
 
 @contextmanager
 def _without_main() -> Iterator[None]:
-    """Hides the main module, which a new process would import: Ray's worker, or a person's script that trains
+    """Hide the main module, which a new process would import: Ray's worker, or a person's script that trains
     without asking for `__name__ == "__main__"`. The readers need nothing of it."""
     main = sys.modules["__main__"]
     sys.modules["__main__"] = types.ModuleType("__main__")

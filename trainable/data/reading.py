@@ -31,7 +31,7 @@ Format = Literal["digits", "folder", "manifest", "datasets", "npz", "idx", "torc
 
 
 def read(spec: Data, download: bool, masks: Masks | None = None) -> Collection:
-    """Returns the collection that a recipe's `data` section names. Raises DataError.
+    """Return the collection that a recipe's `data` section names. Raises DataError.
 
     With `masks`, each image has a mask in the place of a label, and every mask is read once. A manifest may
     be behind a URI; other data must be on this machine.
@@ -46,7 +46,7 @@ def read(spec: Data, download: bool, masks: Masks | None = None) -> Collection:
 
 
 def read_pairs(spec: Data, download: bool, masks: Masks) -> Pairs:
-    """Returns the images and masks that a recipe's `data` section names, before a mask is read. Raises
+    """Return the images and masks that a recipe's `data` section names, before a mask is read. Raises
     DataError."""
     if spec.min_images is not None or spec.unscored == "allow":
         field = "min_images" if spec.min_images is not None else "unscored"
@@ -64,7 +64,7 @@ def read_pairs(spec: Data, download: bool, masks: Masks) -> Pairs:
 
 @contextmanager
 def _named(spec: Data) -> Iterator[Path]:
-    """Yields the path of the data, which is in every error. Raises DataError for what cannot be read."""
+    """Yield the path of the data, which is in every error. Raises DataError for what cannot be read."""
     path = Path(os.path.abspath(os.path.expanduser(spec.path)))
     try:
         yield path
@@ -132,7 +132,7 @@ def _pairs(form: Format, spec: Data, path: Path, download: bool, masks: Masks) -
 
 
 def _masked_folder(path: Path, spec: Data, masks: Masks) -> Pairs:
-    """Returns the pairs below a folder, which may be laid out as published data sets are."""
+    """Return the pairs below a folder, which may be laid out as published data sets are."""
     named = spec.named_parts
     if voc.is_voc(path) or cityscapes.is_cityscapes(path):
         refuse_excluded(spec, f"{path}, as a published data set is laid out,")
@@ -144,7 +144,7 @@ def _masked_folder(path: Path, spec: Data, masks: Masks) -> Pairs:
 
 
 def _format(spec: Data, path: Path) -> Format:
-    """Returns the format in the section, or else the one that the path shows;
+    """Return the format in the section, or else the one that the path shows;
     a folder called digits is `./digits`."""
     if spec.format == "own":
         raise DataError(

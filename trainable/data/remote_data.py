@@ -27,12 +27,12 @@ ATTEMPTS = 10
 
 
 def data_root() -> Path:
-    """Returns the folder of the copies."""
+    """Return the folder of the copies."""
     return cache_root() / "data"
 
 
 def cached(uri: str, expected: str | None = None) -> Path:
-    """Returns the copy of a folder or a file on this machine;
+    """Return the copy of a folder or a file on this machine;
     makes it if it is missing or the files have changed.
 
     Processes that need the same copy at once wait for the first. Raises DataError if there is nothing at the
@@ -51,7 +51,7 @@ def cached(uri: str, expected: str | None = None) -> Path:
 
 
 def cached_objects(uris: Sequence[str], expected: str | None = None) -> tuple[Path, dict[str, str]]:
-    """Returns a folder of this machine with copies of single files behind URIs, and each one's path in it;
+    """Return a folder of this machine with copies of single files behind URIs, and each one's path in it;
     makes it if it is missing or the files have changed.
 
     Raises DataError as `cached` does, also for files that are not there.
@@ -78,7 +78,7 @@ def cached_objects(uris: Sequence[str], expected: str | None = None) -> tuple[Pa
 
 
 def objects_digest(uris: Sequence[str]) -> str:
-    """Returns a digest of every URI with its file's size and time; files that are not there have none."""
+    """Return a digest of every URI with its file's size and time; files that are not there have none."""
     return _digest(
         [
             _Object(store, name, *found)
@@ -102,13 +102,13 @@ class _Object(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Returns where a copy lies: by the URI without its scheme and escapes, whose options do not
+        """Where a copy lies: by the URI without its scheme and escapes, whose options do not
         count."""
         return unescaped(str(self.store.at(self.name))).partition("://")[2].lstrip("/")
 
 
 def _by_folder(uris: Sequence[str]) -> dict[Store, list[str]]:
-    """Returns the names of files, each once, by the folder that they are in. Raises DataError for a path that
+    """Return the names of files, each once, by the folder that they are in. Raises DataError for a path that
     leaves its folder, or that no file here can have."""
     found = defaultdict[Store, list[str]](list)
     for uri in dict.fromkeys(map(escaped, uris)):
@@ -138,7 +138,7 @@ def _get_each(objects: Sequence[_Object], folder: Path) -> None:
 
 
 def digest_of(store: Store) -> str:
-    """Returns a digest of the URI and of every file there, with its size and time.
+    """Return a digest of the URI and of every file there, with its size and time.
     Raises DataError if there is none."""
     try:
         files = store.files()
@@ -161,7 +161,7 @@ def _check_room(what: str, needed: int, folder: Path) -> None:
 
 
 def _copy_into(copy: Path, get: Callable[[Path], None]) -> None:
-    """Gets files under another name, and renames the copy when it is whole; what a killed process has left is
+    """Get files under another name, and rename the copy when it is whole; what a killed process has left is
     removed first."""
     for left in copy.parent.glob(f"{COMING}*"):
         shutil.rmtree(left)

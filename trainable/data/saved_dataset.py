@@ -55,14 +55,14 @@ class _Part(NamedTuple):
 
 
 def is_saved_dataset(folder: Path) -> bool:
-    """Returns whether a folder holds what `save_to_disk` writes: a data set, or one for each split."""
+    """Return whether a folder holds what `save_to_disk` writes: a data set, or one for each split."""
     return (folder / PARTS_FILE).is_file() or (
         (folder / STATE_FILE).is_file() and (folder / INFO_FILE).is_file()
     )
 
 
 def read(root: Path, spec: Data) -> Collection:
-    """Returns the collection in a folder. Splits are parts; a data set without splits is one tree.
+    """Return the collection in a folder. Splits are parts; a data set without splits is one tree.
 
     Images are used in the order of a folder that holds them: by class, then by path if all have different
     ones, else in stored order. Raises DataError.
@@ -211,7 +211,7 @@ def _lies_below(folder: str, path: str) -> bool:
 
 
 def _column(folder: Path, features: Mapping[str, Any], named: str, kind: str, field: str) -> str:
-    """Returns the column that is named, or else the only one of its kind. Raises DataError."""
+    """Return the column that is named, or else the only one of its kind. Raises DataError."""
     if named in features:
         return named
     found = [
@@ -256,7 +256,7 @@ def _groups(
 
 
 def _order(part: _Part) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Returns the rows by path if those of a class are all different, else as they are stored; the classes
+    """Return the rows by path if those of a class are all different, else as they are stored; the classes
     are put in order when the images are used."""
     pairs = set(zip(part.labels, part.names, strict=True))
     rows = range(len(part.labels))

@@ -47,7 +47,7 @@ TURNED = (5, 6, 7, 8)
 
 
 def open_image(file: str | io.BytesIO) -> Image.Image:
-    """Opens an image, which is not decoded yet.
+    """Open an image, which is not decoded yet.
 
     Raises ValueError where it declares far more pixels than its bytes can describe, OSError where the path is
     no regular file, and whatever Pillow raises.
@@ -106,7 +106,7 @@ class Source(abc.ABC):
 
     @abc.abstractmethod
     def open(self, index: int) -> Image.Image:
-        """Opens the image as it is stored, perhaps not decoded yet. Raises whatever its decoder raises."""
+        """Open the image as it is stored, perhaps not decoded yet. Raises whatever its decoder raises."""
 
     @abc.abstractmethod
     def content(self, index: int) -> bytes:
@@ -114,11 +114,11 @@ class Source(abc.ABC):
 
     @abc.abstractmethod
     def name(self, index: int) -> str:
-        """Returns a name of the image for people: a path relative to the data set, or its number."""
+        """Return a name of the image for people: a path relative to the data set, or its number."""
 
     @abc.abstractmethod
     def sizes_and_times(self, indices: Integers) -> Integers:
-        """Returns each image's stored size in bytes and time of change in nanoseconds, [n, 2]; 0 for what is
+        """Return each image's stored size in bytes and time of change in nanoseconds, [n, 2]; 0 for what is
         not known."""
 
     def __len__(self) -> int:
@@ -167,11 +167,11 @@ class FileSource(Source):
         return file_content(os.path.join(self.root, self.paths[index]))
 
     def name(self, index: int) -> str:
-        """Returns the path; bytes that are not UTF-8 are written as `\\xff`."""
+        """Return the path; bytes that are not UTF-8 are written as `\\xff`."""
         return text_of(self.paths[index])
 
     def sizes_and_times(self, indices: Integers) -> Integers:
-        """Returns each file's size in bytes and its time of change in nanoseconds, [n, 2].
+        """Return each file's size in bytes and its time of change in nanoseconds, [n, 2].
 
         Threads ask for them: over a network each answer takes a while.
         """
@@ -225,12 +225,12 @@ class Collection:
 
     @property
     def split_by(self) -> tuple[str, ...]:
-        """Returns the names that labels are indices into: a split and a limit keep these in proportion."""
+        """The names that labels are indices into: a split and a limit keep these in proportion."""
         return self.classes if self.strata is None else self.strata
 
     @property
     def whole(self) -> bool:
-        """Returns whether the data are one tree without parts:
+        """Whether the data are one tree without parts:
         then a test part is split off too, not just a validation part."""
         return len(self.parts) == 1
 

@@ -23,7 +23,7 @@ def stratified_split(
     seed: int,
     validation_seed: int | None = None,
 ) -> tuple[Integers, Integers, Integers]:
-    """Returns positions of the training, validation and test images, ascending; test is empty at fraction 0.
+    """Return positions of the training, validation and test images, ascending; test is empty at fraction 0.
 
     Each class gives the nearest whole number to its fraction, at least one image to every part. The images of
     the test part do not depend on the validation fraction, nor on `validation_seed`, which draws the
@@ -48,7 +48,7 @@ def stratified_split(
 
 
 def stratified_limit(labels: Integers, classes: Sequence[str], count: int, seed: int) -> Integers:
-    """Returns positions, ascending, of `count` images in the labels' proportions,
+    """Return positions, ascending, of `count` images in the labels' proportions,
     at least one of every class.
 
     It returns all of them if there are no more than `count`. A smaller count takes a subset of what a larger
@@ -97,13 +97,13 @@ def _check_sizes(labels: Integers, classes: Sequence[str], needed: int) -> None:
 
 
 def _share(size: int, fraction: float, most: int) -> int:
-    """Returns a part's images of a class:
+    """Return a part's images of a class:
     rounded, at least one, and leaving one for each part that follows."""
     return 0 if fraction == 0.0 else min(max(1, round(size * fraction)), most)
 
 
 def _apportion(seats: int, weights: Integers) -> Integers:
-    """Shares whole seats in proportion to the weights, by largest remainders; never more than a weight."""
+    """Share whole seats in proportion to the weights, by largest remainders; never more than a weight."""
     shares, remainders = np.divmod(seats * weights, weights.sum())
     left = seats - int(shares.sum())
     shares[np.argsort(-remainders, kind="stable")[:left]] += 1

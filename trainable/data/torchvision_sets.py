@@ -83,7 +83,7 @@ class TorchvisionSource(Source):
 
 
 def read(name: str | None, root: Path, download: bool = False, left_out: Container[Split] = ()) -> Collection:
-    """Returns the data set called `name` under `root`;
+    """Return the data set called `name` under `root`;
     fetches it only with `download`, and only if it is missing.
 
     Raises DataError if the name is not known, or the files are missing or broken.
@@ -113,7 +113,7 @@ def read(name: str | None, root: Path, download: bool = False, left_out: Contain
 
 
 def open_part(name: str, root: Path, arguments: dict[str, Any], download: bool) -> Any:
-    """Returns one part as torchvision's object. Raises DataError if files are missing."""
+    """Return one part as torchvision's object. Raises DataError if files are missing."""
     from torchvision import datasets  # seconds to import: only where it is used
 
     kind = getattr(datasets, name)
@@ -132,7 +132,7 @@ def open_part(name: str, root: Path, arguments: dict[str, Any], download: bool) 
 
 
 def _labels(dataset: Any) -> Integers:
-    """Returns the labels without decoding an image; torchvision's data sets have them under these names."""
+    """Return the labels without decoding an image; torchvision's data sets have them under these names."""
     for attribute in ("targets", "labels", "_labels"):
         if attribute in vars(dataset):
             return np.asarray(vars(dataset)[attribute], dtype=np.int64)
@@ -146,7 +146,7 @@ def _source(dataset: Any, root: Path, labels: Integers) -> Source:
 
 
 def _paths(dataset: Any, root: Path) -> list[str]:
-    """Returns the files of a data set's images, relative to the root; none if it does not list them.
+    """Return the files of a data set's images, relative to the root; none if it does not list them.
 
     Raises DataError for files outside of the root: whoever made the lists may have named this machine's own.
     """
@@ -162,7 +162,7 @@ def _paths(dataset: Any, root: Path) -> list[str]:
 
 
 def _classes(dataset: Any, known: Integers) -> tuple[str, ...]:
-    """Returns the classes' names if torchvision has them (several synonyms for ImageNet's),
+    """Return the classes' names if torchvision has them (several synonyms for ImageNet's),
     else their numbers."""
     names = getattr(dataset, "classes", None)
     if names is None or len(names) <= known.max():

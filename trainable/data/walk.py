@@ -13,13 +13,13 @@ Identity = tuple[int, int]
 
 
 def identity_of(path: str | Path) -> Identity:
-    """Returns what tells a file or folder from all others, through links. Raises OSError."""
+    """Return what tells a file or folder from all others, through links. Raises OSError."""
     found = os.stat(path)
     return found.st_dev, found.st_ino
 
 
 def is_folder(entry: os.DirEntry[str]) -> bool:
-    """Returns whether an entry is a folder or leads to one; a link that leads to itself does not."""
+    """Return whether an entry is a folder or leads to one; a link that leads to itself does not."""
     try:
         return entry.is_dir()
     except OSError:
@@ -41,7 +41,7 @@ class Walk:
         self._seen: dict[Identity, str] = {}
 
     def enter(self, folder: str | Path) -> bool:
-        """Returns whether a folder is new. Raises DataError for one that holds the root, or is the root."""
+        """Return whether a folder is new. Raises DataError for one that holds the root, or is the root."""
         key = identity_of(folder)
         if key in self._above:
             raise DataError(
@@ -54,7 +54,7 @@ class Walk:
         return True
 
     def files(self, folder: str | Path) -> Iterator[os.DirEntry[str]]:
-        """Yields whatever is below a folder that is no folder itself and not hidden. Raises OSError."""
+        """Yield whatever is below a folder that is no folder itself and not hidden. Raises OSError."""
         waiting = [os.fspath(folder)]
         while waiting:
             with os.scandir(waiting.pop()) as entries:

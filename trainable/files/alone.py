@@ -13,7 +13,7 @@ from trainable.files.regular import open_to_write
 
 @contextmanager
 def alone(folder: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Lets only this process work in the folder inside the block; calls `on_wait` before it waits for others.
+    """Let only this process work in the folder inside the block; call `on_wait` before it waits for others.
 
     The kernel releases the lock of a process that is killed.
     """

@@ -12,17 +12,17 @@ SPARE_BYTES = 2**30
 
 
 def free_bytes(folder: Path) -> int:
-    """Returns how much is free on the disk of a folder, which need not exist yet."""
+    """Return how much is free on the disk of a folder, which need not exist yet."""
     return shutil.disk_usage(next(each for each in (folder, *folder.parents) if each.exists())).free
 
 
 def cache_root() -> Path:
-    """Returns $XDG_CACHE_HOME/tunebook, or ~/.cache/tunebook: all of it may be deleted at any time."""
+    """Return $XDG_CACHE_HOME/tunebook, or ~/.cache/tunebook: all of it may be deleted at any time."""
     return _below("XDG_CACHE_HOME", ".cache")
 
 
 def state_root() -> Path:
-    """Returns $XDG_STATE_HOME/tunebook, or ~/.local/state/tunebook,
+    """Return $XDG_STATE_HOME/tunebook, or ~/.local/state/tunebook,
     for what must last although nobody named a folder."""
     return _below("XDG_STATE_HOME", ".local/state")
 

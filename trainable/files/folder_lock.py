@@ -43,7 +43,7 @@ class FolderLock:
 
 
 def _wait(handle: int, folder: Path, patience_seconds: float) -> None:
-    """Locks the file, but not with flock:
+    """Lock the file, but not with flock:
     loader processes would inherit that, and one that hangs would not release it."""
     until = time.monotonic() + patience_seconds
     while True:

@@ -10,7 +10,7 @@ ROOT = Path("/")
 
 
 def available_bytes(root: Path = ROOT) -> int:
-    """Returns what the machine has free, or what the process's control groups allow if that is less.
+    """Return what the machine has free, or what the process's control groups allow if that is less.
 
     Linux says both; elsewhere it is the machine's whole memory. /proc and /sys are below `root`.
     """
@@ -18,7 +18,7 @@ def available_bytes(root: Path = ROOT) -> int:
 
 
 def _machine_bytes(root: Path) -> int:
-    """Returns MemAvailable, which counts what caches would give back (proc(5)), or else the whole memory."""
+    """Return MemAvailable, which counts what caches would give back (proc(5)), or else the whole memory."""
     for line in _lines(root / "proc/meminfo"):
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
@@ -26,7 +26,7 @@ def _machine_bytes(root: Path) -> int:
 
 
 def _group_bytes(root: Path) -> Iterator[int]:
-    """Yields what every group of the process, and each above it, has left: version 2, then version 1."""
+    """Yield what every group of the process, and each above it, has left: version 2, then version 1."""
     for line in _lines(root / "proc/self/cgroup"):
         _, controllers, path = line.split(":", 2)
         if controllers == "":
@@ -43,7 +43,7 @@ def _group_bytes(root: Path) -> Iterator[int]:
 
 
 def _cached(statistics: Path) -> int:
-    """Returns the file pages that the kernel would free first; they count as used."""
+    """Return the file pages that the kernel would free first; they count as used."""
     for line in _lines(statistics):
         name, value = line.split()
         if name in ("inactive_file", "total_inactive_file"):
@@ -52,7 +52,7 @@ def _cached(statistics: Path) -> int:
 
 
 def _number(path: Path) -> int | None:
-    """Returns the file's number, or None if it is missing or says `max`."""
+    """Return the file's number, or None if it is missing or say `max`."""
     text = next(iter(_lines(path)), "")
     return int(text) if text.strip().isdigit() else None
 

@@ -11,7 +11,7 @@ LONGEST_NAME = 255
 
 
 def usable_path(text: str) -> str:
-    """Returns the path or URI unchanged. Raises ValueError for what no file of this system can be called."""
+    """Return the path or URI unchanged. Raises ValueError for what no file of this system can be called."""
     if "\0" in text:
         raise ValueError("a path must not hold the character NUL")
     try:
@@ -27,10 +27,10 @@ def usable_path(text: str) -> str:
 
 
 def text_of(path: str | os.PathLike[str]) -> str:
-    """Returns a path as text that can be stored and shown; bytes that are not UTF-8 become `\\xff`."""
+    """Return a path as text that can be stored and shown; bytes that are not UTF-8 become `\\xff`."""
     return os.fsencode(path).decode(errors="backslashreplace")
 
 
 def without_tilde(text: str) -> Path:
-    """Returns the path with a home folder for its first `~` or `~user`; an unknown user stays as written."""
+    """Return the path with a home folder for its first `~` or `~user`; an unknown user stays as written."""
     return Path(os.path.expanduser(text))

@@ -27,7 +27,7 @@ class NotRegular(OSError):
 
 
 def check_regular(path: str | os.PathLike[str]) -> os.stat_result:
-    """Returns what is known of a regular file. Raises NotRegular for anything else, and OSError."""
+    """Return what is known of a regular file. Raises NotRegular for anything else, and OSError."""
     return _checked(os.stat(path), path)
 
 
@@ -78,7 +78,7 @@ def _checked(found: os.stat_result, path: str | os.PathLike[str]) -> os.stat_res
 
 
 def read_regular(path: Path, most: int) -> bytes:
-    """Returns a regular file's content. Raises OSError, NotRegular among them, also for more bytes than
+    """Return a regular file's content. Raises OSError, NotRegular among them, also for more bytes than
     `most`."""
     check_regular(path)
     with path.open("rb") as file:
@@ -89,5 +89,5 @@ def read_regular(path: Path, most: int) -> bytes:
 
 
 def why(error: Exception) -> str:
-    """Returns why a file cannot be read, without its path and number."""
+    """Return why a file cannot be read, without its path and number."""
     return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__

@@ -48,12 +48,12 @@ in others it is renamed when it is whole."""
 
 
 def is_uri(text: str) -> bool:
-    """Returns whether a path names a store, and not a folder of this machine."""
+    """Return whether a path names a store, and not a folder of this machine."""
     return URI.match(text) is not None
 
 
 def escaped(uri: str) -> str:
-    """Returns the URI with escapes for all characters that need them, whichever were escaped before."""
+    """Return the URI with escapes for all characters that need them, whichever were escaped before."""
     path, mark, query = uri.partition("?")
     start, slashes, rest = path.partition("://")
     host, slash, below = rest.partition("/")
@@ -61,7 +61,7 @@ def escaped(uri: str) -> str:
 
 
 def unescaped(uri: str) -> str:
-    """Returns the URI with its characters themselves in place of escapes, for people and to order by."""
+    """Return the URI with its characters themselves in place of escapes, for people and to order by."""
     path, mark, query = uri.partition("?")
     return _unquoted(path) + mark + query
 
@@ -75,7 +75,7 @@ def _unquoted(text: str) -> str:
 
 
 def without_credentials(text: str) -> str:
-    """Returns the path or URI unchanged.
+    """Return the path or URI unchanged.
     Raises ValueError, which does not repeat it, for a URI with credentials."""
     if is_uri(text) and CREDENTIALS.search(text):
         raise ValueError(
@@ -86,7 +86,7 @@ def without_credentials(text: str) -> str:
 
 
 def name_in(path: str) -> str:
-    """Returns the last part of a path or a URI."""
+    """Return the last part of a path or a URI."""
     return Store(path).name if is_uri(path) else Path(path).name
 
 
@@ -113,13 +113,13 @@ class Store:
             raise StoreError(str(error)) from None
 
     def at(self, *names: str) -> Store:
-        """Returns a folder or file below this one, by its names, which are not escaped."""
+        """Return a folder or file below this one, by its names, which are not escaped."""
         path, query = self._parts()
         return replace(self, uri="/".join([path, *map(_quoted, names)]) + query)
 
     @property
     def parent(self) -> Store:
-        """Returns the folder above this one."""
+        """The folder above this one."""
         path, query = self._parts()
         above = path.rpartition("/")[0]
         if not is_uri(above):
@@ -128,18 +128,18 @@ class Store:
 
     @property
     def name(self) -> str:
-        """Returns the last part of the URI's path, without escapes."""
+        """The last part of the URI's path, without escapes."""
         return _unquoted(str(self.at()).rpartition("/")[2])
 
     def __str__(self) -> str:
         return self.uri.partition("?")[0]
 
     def names(self) -> list[str]:
-        """Returns the names directly below, in order; none if the folder does not exist."""
+        """Return the names directly below, in order; none if the folder does not exist."""
         return sorted(each.base_name for each in self._below(recursive=False))
 
     def files(self) -> Mapping[str, tuple[int, float]]:
-        """Returns the size in bytes and the time of last change of every file below, by its relative path.
+        """Return the size in bytes and the time of last change of every file below, by its relative path.
 
         If the URI is that of a file, the path is `.`.
         """
@@ -154,7 +154,7 @@ class Store:
         }
 
     def sizes_and_times(self, names: Sequence[str]) -> Mapping[str, tuple[int, float]]:
-        """Returns the size in bytes and the time of last change of those named files that exist."""
+        """Return the size in bytes and the time of last change of those named files that exist."""
         with self._errors_named(""):
             found = self._files.get_file_info([f"{self._path}/{name}" for name in names])
         return {
@@ -164,7 +164,7 @@ class Store:
         }
 
     def get_all(self, copy: Path) -> None:
-        """Copies everything below to a folder of this machine,
+        """Copy everything below to a folder of this machine,
         or copies the file if the URI is that of a file."""
         import pyarrow.fs as fs
 
@@ -173,7 +173,7 @@ class Store:
             fs.copy_files(self._path, str(copy), self._files, fs.LocalFileSystem())
 
     def read(self, name: str) -> bytes | None:
-        """Returns a file's content, or None if there is no such file."""
+        """Return a file's content, or None if there is no such file."""
         with self._errors_named(name):
             try:
                 with self._files.open_input_stream(f"{self._path}/{name}") as stream:
@@ -183,14 +183,14 @@ class Store:
                 return None
 
     def age(self, name: str) -> float | None:
-        """Returns seconds since a file was written, by the store's clock and this machine's;
+        """Return seconds since a file was written, by the store's clock and this machine's;
         None if there is no file."""
         with self._errors_named(name):
             found = self._files.get_file_info(f"{self._path}/{name}")
         return time.time() - found.mtime_ns / 1e9 if found.is_file else None
 
     def write(self, name: str, content: bytes) -> None:
-        """Writes a small file to the store."""
+        """Write a small file to the store."""
         with (
             self._errors_named(name),
             self._whole_file(name) as path,
@@ -199,14 +199,14 @@ class Store:
             stream.write(content)
 
     def put(self, file: Path, name: str) -> None:
-        """Copies a file of this machine to the store."""
+        """Copy a file of this machine to the store."""
         import pyarrow.fs as fs
 
         with self._errors_named(name), self._whole_file(name) as path:
             fs.copy_files(str(file), path, fs.LocalFileSystem(), self._files)
 
     def get(self, name: str, file: Path) -> None:
-        """Copies a file from the store, under another name until it is whole."""
+        """Copy a file from the store, under another name until it is whole."""
         import pyarrow.fs as fs
 
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -217,7 +217,7 @@ class Store:
             coming.replace(file)
 
     def remove(self, name: str) -> None:
-        """Removes a file, or a folder with all that is in it; does nothing if it does not exist."""
+        """Remove a file, or a folder with all that is in it; does nothing if it does not exist."""
         import pyarrow.fs as fs
 
         path = f"{self._path}/{name}"
@@ -238,7 +238,7 @@ class Store:
 
     @contextmanager
     def _whole_file(self, name: str) -> Iterator[str]:
-        """Yields the path to write a file's content to, and afterwards gives the file its name."""
+        """Yield the path to write a file's content to, and afterwards gives the file its name."""
         path = f"{self._path}/{name}"
         if self._files.type_name in WHOLE_FILES:
             yield path  # folders are parts of names there; markers for them would cost requests
@@ -268,7 +268,7 @@ class Store:
 
     @cached_property
     def _opened(self) -> tuple[FileSystem, str]:
-        """Returns the file system behind the URI, and the path in it."""
+        """The file system behind the URI, and the path in it."""
         import pyarrow as arrow
         import pyarrow.fs as fs
 
@@ -281,7 +281,7 @@ class Store:
         return files, path
 
     def _s3(self, region: str) -> FileSystem:
-        """Makes S3's file system as `from_uri` does, which cannot say how often to try."""
+        """Make S3's file system as `from_uri` does, which cannot say how often to try."""
         import pyarrow.fs as fs
 
         options = {name: values[0] for name, values in parse_qs(self.uri.partition("?")[2]).items()}
@@ -294,7 +294,7 @@ class Store:
         )
 
     def _parts(self) -> tuple[str, str]:
-        """Returns the URI before its question mark, without a slash at its end,
+        """Return the URI before its question mark, without a slash at its end,
         and the rest from there on."""
         match = URI.match(self.uri)
         if match is None:

@@ -15,7 +15,7 @@ from trainable.models.layers import batch_norms, repeated_blocks
 
 
 def checkpoint_blocks(model: nn.Module) -> int:
-    """Makes each repeated block of a network recompute its activations in backward; returns how many blocks.
+    """Make each repeated block of a network recompute its activations in backward; return how many blocks.
 
     Chen et al., arXiv 1604.06174. Loss, gradients, running statistics and the random numbers of dropout do
     not change; nor do names in the state dict, copies and pickles. A step takes about a third more time, and
@@ -60,7 +60,7 @@ class Recomputed:
 
 @contextmanager
 def _statistics_kept(block: nn.Module) -> Iterator[None]:
-    """Lets a block's BatchNorms update copies of their buffers while the block is computed again.
+    """Let a block's BatchNorms update copies of their buffers while the block is computed again.
 
     To track nothing meanwhile would be simpler, but then autograd stores other tensors than the first time,
     which `checkpoint` refuses.

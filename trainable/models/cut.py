@@ -20,7 +20,7 @@ class Cut:
     head: nn.Sequential
 
     def features(self, images: Tensor) -> Tensor:
-        """Returns a copy of what the head is given for images [B, C, H, W], in the network's mode."""
+        """Return a copy of what the head is given for images [B, C, H, W], in the network's mode."""
         given: list[Tensor] = []
         first = next(iter(self.head))
         handle = first.register_forward_pre_hook(lambda _, inputs: given.append(inputs[0].clone()))
@@ -32,7 +32,7 @@ class Cut:
 
 
 def cut_before_head(network: nn.Module, images: Tensor) -> Cut | None:
-    """Returns the cut before the last layer with parameters, and before dropout that stands in front of it.
+    """Return the cut before the last layer with parameters, and before dropout that stands in front of it.
 
     None if the head's answers to the features are not the network's to these images [B, C, H, W]: it may use
     its head twice, or do something to its output. None, too, for a network that answers for each pixel: its
@@ -60,7 +60,7 @@ def cut_before_head(network: nn.Module, images: Tensor) -> Cut | None:
 
 
 def head_layers(network: nn.Module) -> nn.Sequential:
-    """Returns the head, with dropout that stands right before it in its container, and what follows there.
+    """Return the head, with dropout that stands right before it in its container, and what follows there.
 
     The layers are the network's own. Raises ModelError for a network without a head.
     """

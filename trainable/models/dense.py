@@ -41,10 +41,10 @@ class DenseNetwork(nn.Module, abc.ABC):
 
     @abc.abstractmethod
     def forward(self, images: Tensor) -> Answers:
-        """Returns the logits of images [B, C, H, W]."""
+        """Return the logits of images [B, C, H, W]."""
 
     def layers_above(self) -> list[nn.Module]:
-        """Returns the modules outside the backbone, in order of definition."""
+        """Return the modules outside the backbone, in order of definition."""
         inside = set(self.get_submodule(self.backbone_name).modules())
         return [each for each in self.modules() if each is not self and each not in inside]
 
@@ -89,7 +89,7 @@ class LiteHead(DenseNetwork):
 def dense_from_torchvision(
     spec: specs.TorchvisionModel, *, classes: int, channels: int, image_size: int
 ) -> DenseNetwork:
-    """Returns torchvision's network for segmentation, drawn from torch's global generator.
+    """Return torchvision's network for segmentation, drawn from torch's global generator.
     Raises ModelError as `make_model` does."""
     from torchvision import models
     from torchvision.models.segmentation import LRASPP

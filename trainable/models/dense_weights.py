@@ -36,7 +36,7 @@ class Part(NamedTuple):
 
 
 def torchvision_part(spec: specs.TorchvisionModel, *, download: bool) -> Part:
-    """Returns the weights of a network for segmentation, from a file or as torchvision publishes them.
+    """Return the weights of a network for segmentation, from a file or as torchvision publishes them.
 
     Weights without a backbone are those of a network for classification: all of it but the classifier is the
     backbone here. Raises ModelError as `read_weights` and `torchvision_weights` do.
@@ -50,7 +50,7 @@ def torchvision_part(spec: specs.TorchvisionModel, *, download: bool) -> Part:
 
 
 def smp_part(spec: specs.SmpModel, *, channels: int, image_size: int, download: bool) -> Part:
-    """Returns the weights of a network of smp: timm's of its encoder by `default`, or those of a file, which
+    """Return the weights of a network of smp: timm's of its encoder by `default`, or those of a file, which
     holds the whole network, or the encoder as timm names its weights.
 
     Raises ModelError as `read_weights` and `timm_weights` do, and for a file of another encoder.
@@ -69,7 +69,7 @@ def smp_part(spec: specs.SmpModel, *, channels: int, image_size: int, download: 
 def _of_encoder(
     spec: specs.SmpModel, state: dict[str, Tensor], *, channels: int, image_size: int
 ) -> dict[str, Tensor]:
-    """Returns the weights of a file by their names in the network. They are checked in the network for
+    """Return the weights of a file by their names in the network. They are checked in the network for
     classification that they are of, since timm leaves out in silence what an encoder does not have."""
     import timm
 

@@ -23,7 +23,7 @@ FAMILIES_WITH_DEPTH = (
 
 
 def set_head_dropout(model: nn.Module, probability: float | None) -> None:
-    """Drops features before the head with a probability in [0, 1) in training; None changes nothing.
+    """Drop features before the head with a probability in [0, 1) in training; None changes nothing.
 
     Srivastava et al., JMLR 15:1929. If the network has dropouts beside its head (vgg, mobilenet,
     efficientnet, ...) their probability is replaced, and in a network for segmentation of torchvision or smp
@@ -41,7 +41,7 @@ def set_head_dropout(model: nn.Module, probability: float | None) -> None:
 
 
 def set_stochastic_depth(model: nn.Module, spec: specs.Model) -> None:
-    """Drops residual branches, image by image, in training: `spec.stochastic_depth` says how often.
+    """Drop residual branches, image by image, in training: `spec.stochastic_depth` says how often.
 
     The probability rises linearly from the first block to its value at the last (Huang et al., arXiv
     1603.09382, section 3); what survives is divided by its probability, so that evaluation changes nothing.
@@ -120,7 +120,7 @@ def _drop_branches(branches: list[tuple[nn.Module, nn.BatchNorm2d]], last: float
 
 
 def _rescale_torchvision(model: nn.Module, last: float) -> bool:
-    """Scales the probabilities of torchvision's families that have stochastic depth, rising,
+    """Scale the probabilities of torchvision's families that have stochastic depth, rising,
     from their constructor."""
     from torchvision.ops import StochasticDepth
 
@@ -132,7 +132,7 @@ def _rescale_torchvision(model: nn.Module, last: float) -> bool:
 
 
 def _rescale_timm(model: nn.Module, last: float) -> bool:
-    """Scales timm's probabilities:
+    """Scale timm's probabilities:
     some of its families rise only to a step before the rate that they are built with."""
     from timm.layers.drop import DropPath
 

@@ -32,7 +32,7 @@ class Ema:
 
     @torch.no_grad()
     def update(self) -> None:
-        """Adds the current weights to the average; call it once after every optimizer step."""
+        """Add the current weights to the average; call it once after every optimizer step."""
         weight = 1.0 - decay_at(self.updates, self.decay)
         torch._foreach_lerp_(self._averages, self._sources, weight)
         if self._counters:  # one kernel for all: a network counts the batches in each BatchNorm
@@ -48,7 +48,7 @@ class Ema:
 
 
 def decay_at(update: int, decay: float) -> float:
-    """Returns the decay of update `update`, counting from 0."""
+    """Return the decay of update `update`, counting from 0."""
     return min(decay, 1.0 - math.pow(1.0 + update, -2.0 / 3.0))
 
 
@@ -57,7 +57,7 @@ def _tensors(model: nn.Module) -> list[torch.Tensor]:
 
 
 def make_average(spec: Averaging, model: nn.Module) -> Ema | None:
-    """Returns the average of a model's weights that the recipe asks for, or None."""
+    """Return the average of a model's weights that the recipe asks for, or None."""
     match spec:
         case NoAveraging():
             return None

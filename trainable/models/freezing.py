@@ -18,7 +18,7 @@ _HELD = "_held_back"
 
 
 def freeze_body(model: nn.Module) -> None:
-    """Freezes all but the head; what was frozen before stays so after `unfreeze`.
+    """Freeze all but the head; what was frozen before stays so after `unfreeze`.
 
     In a network for segmentation of torchvision or smp the backbone is frozen, and the decoder is trained
     with the head: both are new. Raises ModelError for a network without a head.
@@ -30,14 +30,14 @@ def freeze_body(model: nn.Module) -> None:
 
 
 def unfreeze(model: nn.Module) -> None:
-    """Unfreezes the body, except what the model itself, or `freeze_norm`, has frozen."""
+    """Unfreeze the body, except what the model itself, or `freeze_norm`, has frozen."""
     for name in _held_back(model):
         model.get_parameter(name).requires_grad_(True)
     setattr(model, _HELD, ())
 
 
 def freeze_norm(model: nn.Module) -> None:
-    """Freezes scale and shift of every BatchNorm; `set_training` freezes the statistics.
+    """Freeze scale and shift of every BatchNorm; `set_training` freezes the statistics.
 
     In a network for segmentation of torchvision or smp they are those of the backbone: a decoder's are new,
     and have neither statistics nor a scale to keep.
@@ -50,7 +50,7 @@ def freeze_norm(model: nn.Module) -> None:
 
 
 def set_training(model: nn.Module, *, freeze_norm: bool, body_frozen: bool) -> None:
-    """Puts the model into training mode, except the BatchNorms that normalise by their statistics.
+    """Put the model into training mode, except the BatchNorms that normalise by their statistics.
 
     With `freeze_norm` those are the BatchNorms that the function of this name means. While the body is frozen
     they are those of the body: else its features would drift although no weight of it is trained. Call this
@@ -82,7 +82,7 @@ def _stop(model: nn.Module, names: Iterable[str]) -> None:
 
 
 def _held_back(model: nn.Module) -> tuple[str, ...]:
-    """Returns the names of the parameters that `freeze_body` froze;
+    """Return the names of the parameters that `freeze_body` froze;
     the model stores them, so that they go with it."""
     held: tuple[str, ...] = getattr(model, _HELD, ())
     return held

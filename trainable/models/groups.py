@@ -14,7 +14,7 @@ from trainable.recipe import models as specs
 
 
 def head_of(model: nn.Module) -> str:
-    """Returns the name of the layer that computes the logits.
+    """Return the name of the layer that computes the logits.
 
     timm's models name it (the first, if there are two), and so do libraries' networks for segmentation; in
     others it is the last linear layer or convolution in the order of definition. Raises ModelError if there
@@ -24,14 +24,14 @@ def head_of(model: nn.Module) -> str:
 
 
 def head_parameters(model: nn.Module) -> set[str]:
-    """Returns the names of the parameters of the head, or heads: a distilled transformer has two, and so has
+    """Return the names of the parameters of the head, or heads: a distilled transformer has two, and so has
     a network for segmentation with an auxiliary head."""
     heads = heads_of(model)
     return {name for name, _ in model.named_parameters() if any(_within(name, head) for head in heads)}
 
 
 def new_parameters(model: nn.Module) -> set[str]:
-    """Returns the names of the parameters that are new where a network is fine-tuned: all above the backbone
+    """Return the names of the parameters that are new where a network is fine-tuned: all above the backbone
     of a network for segmentation of torchvision or smp, and those of the head in any other network."""
     if not isinstance(model, DenseNetwork):
         return head_parameters(model)
@@ -39,7 +39,7 @@ def new_parameters(model: nn.Module) -> set[str]:
 
 
 def layer_groups(model: nn.Module) -> list[list[str]]:
-    """Returns every parameter's name once, in groups from the stem to the head, which alone is the last.
+    """Return every parameter's name once, in groups from the stem to the head, which alone is the last.
 
     In a network for segmentation of torchvision or smp the groups are those of its backbone, and the last is
     all above it: decoder and head begin together (as in arXiv 2106.08254, whose decoder has the whole rate).
@@ -55,7 +55,7 @@ def layer_groups(model: nn.Module) -> list[list[str]]:
 
 
 def rate_factors(spec: specs.LayerRates, model: nn.Module) -> dict[str, float]:
-    """Returns the factor of each parameter's rate, by name: 1 at the head, less below it.
+    """Return the factor of each parameter's rate, by name: 1 at the head, less below it.
 
     Geometric: arXiv 1801.06146, section 3.2. Decayed: arXiv 2003.10555, section 3.4. Backbone: arXiv
     1606.00915, section 4.1.
@@ -81,7 +81,7 @@ def _by_depth(groups: list[list[str]], ratio: float) -> dict[str, float]:
 
 
 def heads_of(model: nn.Module) -> tuple[str, ...]:
-    """Returns the names of the layers that compute logits, the main one first. Raises as `head_of` does."""
+    """Return the names of the layers that compute logits, the main one first. Raises as `head_of` does."""
     if isinstance(model, DenseNetwork):
         return model.heads
     modules = dict(model.named_modules())
@@ -97,7 +97,7 @@ def heads_of(model: nn.Module) -> tuple[str, ...]:
 
 
 def _heads_of_timm(model: nn.Module) -> tuple[str, ...]:
-    """Returns the heads that a model of timm names:
+    """Return the heads that a model of timm names:
     its `pretrained_cfg`, a dict, has the classifier or classifiers."""
     configuration = getattr(model, "pretrained_cfg", None)
     named = configuration.get("classifier") if isinstance(configuration, dict) else None
@@ -137,7 +137,7 @@ def _groups_by_block(model: nn.Module) -> list[list[str]]:
 
 
 def _units(module: nn.Module, prefix: str, blocks: set[str]) -> Iterator[tuple[str, nn.Module]]:
-    """Yields blocks, and what is beside them; containers, and whatever else contains blocks, are opened."""
+    """Yield blocks, and what is beside them; containers, and whatever else contains blocks, are opened."""
     for child_name, child in module.named_children():
         name = f"{prefix}.{child_name}" if prefix else child_name
         holds_blocks = any(_within(block, name) and block != name for block in blocks)

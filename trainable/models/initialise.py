@@ -20,7 +20,7 @@ WEIGHTED = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)
 
 @torch.no_grad()
 def initialise(model: nn.Module, kind: Literal["default", "kaiming", "xavier", "orthogonal"]) -> None:
-    """Draws convolutions' and linear layers' weights again from torch's global generator; biases become 0.
+    """Draw convolutions' and linear layers' weights again from torch's global generator; biases become 0.
 
     Kaiming: normal of variance 2 / fan out (arXiv 1502.01852, section 2.2, backward case); the head, which no
     ReLU follows, of 1 / fan in, so that logits begin small. Xavier: uniform of variance 2 / (fan in + fan
@@ -45,7 +45,7 @@ def initialise(model: nn.Module, kind: Literal["default", "kaiming", "xavier", "
 
 @torch.no_grad()
 def draw_new_head(model: nn.Module) -> None:
-    """Draws the head, or heads, beside pretrained weights from torch's global generator, as torch draws any
+    """Draw the head, or heads, beside pretrained weights from torch's global generator, as torch draws any
     layer: uniform within 1 / sqrt(fan in), so that logits begin near 0.
 
     The EfficientNets of timm and torchvision draw theirs within 1 / sqrt(classes), 11 times as wide for 10
@@ -60,7 +60,7 @@ def draw_new_head(model: nn.Module) -> None:
 
 @torch.no_grad()
 def begin_as_identity(model: nn.Module, spec: specs.Model) -> None:
-    """Sets the last scale of each residual block to 0 or 1, as `spec.zero_init_residual` says;
+    """Set the last scale of each residual block to 0 or 1, as `spec.zero_init_residual` says;
     None changes nothing.
 
     With 0 each block begins as its shortcut (Goyal et al., arXiv 1706.02677, section 5.1). Raises ModelError
@@ -80,7 +80,7 @@ def begin_as_identity(model: nn.Module, spec: specs.Model) -> None:
 
 
 def residual_scales(model: nn.Module, spec: specs.Model) -> list[nn.Parameter]:
-    """Returns the scale of the last normalisation of each residual block, in order of definition."""
+    """Return the scale of the last normalisation of each residual block, in order of definition."""
     match spec:
         case specs.ResNetSmall():
             return [each.second_norm.weight for each in model.modules() if isinstance(each, BasicBlock)]
@@ -95,7 +95,7 @@ def residual_scales(model: nn.Module, spec: specs.Model) -> list[nn.Parameter]:
 
 
 def _scales_of_timm(block: nn.Module) -> list[nn.Parameter]:
-    """Returns the scales that `zero_init_last`, which timm's residual blocks have, makes zero."""
+    """Return the scales that `zero_init_last`, which timm's residual blocks have, makes zero."""
     zero_last = getattr(block, "zero_init_last", None)
     if zero_last is None:
         return []
@@ -132,7 +132,7 @@ def _draw(
 
 
 def _fans(layer: nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.Linear) -> tuple[float, float]:
-    """Returns how many numbers one output is made of, and how many one input goes into (at stride 1)."""
+    """Return how many numbers one output is made of, and how many one input goes into (at stride 1)."""
     window = layer.weight[0, 0].numel()
     groups = 1 if isinstance(layer, nn.Linear) else layer.groups
     return layer.weight.shape[1] * window, layer.weight.shape[0] * window / groups

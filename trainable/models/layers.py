@@ -24,12 +24,12 @@ QUERIES = re.compile(r"(to_)?(q|qk|qkvs?|query)(_proj)?|(in|q)_proj_weight")
 
 
 def batch_norms(model: nn.Module) -> list[nn.Module]:
-    """Returns the layers that normalise by the statistics of a batch, in order of definition."""
+    """Return the layers that normalise by the statistics of a batch, in order of definition."""
     return [each for each in model.modules() if isinstance(each, BATCH_NORMS)]
 
 
 def parameters_in(model: nn.Module, layers: tuple[type[nn.Module], ...]) -> set[str]:
-    """Returns the names of the parameters that layers of these types have themselves."""
+    """Return the names of the parameters that layers of these types have themselves."""
     return {
         f"{prefix}.{name}" if prefix else name
         for prefix, module in model.named_modules()
@@ -39,7 +39,7 @@ def parameters_in(model: nn.Module, layers: tuple[type[nn.Module], ...]) -> set[
 
 
 def has_attention(model: nn.Module) -> bool:
-    """Returns whether some layer attends by queries; gates, such as squeeze-and-excitation, are no attention.
+    """Return whether some layer attends by queries; gates, such as squeeze-and-excitation, are no attention.
 
     The names of the queries decide, since the layers of the libraries have no common ancestor.
     """
@@ -48,7 +48,7 @@ def has_attention(model: nn.Module) -> bool:
 
 
 def repeated_blocks(model: nn.Module) -> dict[str, nn.Module]:
-    """Returns the blocks that a network is stacked from, by name, in order of definition;
+    """Return the blocks that a network is stacked from, by name, in order of definition;
     none is inside another.
 
     A block is in a container, is not a container itself, and has parameters and more than one layer. A module
@@ -62,12 +62,12 @@ def repeated_blocks(model: nn.Module) -> dict[str, nn.Module]:
 
 
 def has_parameters(module: nn.Module) -> bool:
-    """Returns whether the module, or one inside it, has parameters."""
+    """Return whether the module, or one inside it, has parameters."""
     return next(module.parameters(), None) is not None
 
 
 def leaves(module: nn.Module) -> list[nn.Module]:
-    """Returns the layers without layers of their own, in order of definition."""
+    """Return the layers without layers of their own, in order of definition."""
     return [each for each in module.modules() if not any(each.children())]
 
 

@@ -18,7 +18,7 @@ RGB = 3
 def from_torchvision(
     spec: specs.TorchvisionModel, *, classes: int, channels: int, image_size: int
 ) -> nn.Module:
-    """Returns torchvision's network, drawn from torch's global generator.
+    """Return torchvision's network, drawn from torch's global generator.
     Raises ModelError as `make_model` does."""
     from torchvision import models  # 4 s of imports that most runs do not need
 
@@ -44,21 +44,21 @@ def check_torchvision_name(name: str, task: Task = CLASSIFICATION) -> None:
 
 
 def is_dense_name(name: str) -> bool:
-    """Returns whether torchvision has a model of this name for segmentation."""
+    """Return whether torchvision has a model of this name for segmentation."""
     from torchvision import models
 
     return name in models.list_models(module=models.segmentation)
 
 
 def backbone_of_name(name: str) -> str:
-    """Returns the name of the backbone of torchvision's model for segmentation: resnet50 of fcn_resnet50."""
+    """Return the name of the backbone of torchvision's model for segmentation: resnet50 of fcn_resnet50."""
     return name.partition("_")[2]
 
 
 def from_timm(
     spec: specs.TimmModel, *, classes: int, channels: int, image_size: int, download: bool = False
 ) -> nn.Module:
-    """Returns timm's network with the recipe's dropout and stochastic depth.
+    """Return timm's network with the recipe's dropout and stochastic depth.
 
     Weights are drawn from torch's global generator; `download` lets the configuration of a Hub's network be
     fetched. Raises ModelError as `make_model` does, and if the
@@ -83,7 +83,7 @@ def from_timm(
 
 
 def timm_options(name: str, *, classes: int, channels: int, image_size: int) -> dict[str, Any]:
-    """Returns the arguments of timm's constructor for a `located` name and the data;
+    """Return the arguments of timm's constructor for a `located` name and the data;
     the size only if the network is built for one size."""
     options: dict[str, Any] = {"num_classes": classes, "in_chans": channels}
     if configuration_of(name).get("fixed_input_size"):
@@ -92,7 +92,7 @@ def timm_options(name: str, *, classes: int, channels: int, image_size: int) -> 
 
 
 def torchvision_branches(model: nn.Module) -> list[tuple[nn.Module, nn.BatchNorm2d]]:
-    """Returns the residual blocks of torchvision's ResNets, ResNeXts and wide ResNets, also below an FCN or a
+    """Return the residual blocks of torchvision's ResNets, ResNeXts and wide ResNets, also below an FCN or a
     DeepLabV3, each with its last norm."""
     from torchvision.models import resnet
 
@@ -106,7 +106,7 @@ def torchvision_branches(model: nn.Module) -> list[tuple[nn.Module, nn.BatchNorm
 
 
 def title_of(spec: specs.Model) -> str:
-    """Returns a network's name for messages: `resnet_small`, `timm's resnet18`, `smp's unet over resnet18`,
+    """Return a network's name for messages: `resnet_small`, `timm's resnet18`, `smp's unet over resnet18`,
     `your build_model`."""
     match spec:
         case specs.ResNetSmall() | specs.UNetSmall():
@@ -124,7 +124,7 @@ def title_of(spec: specs.Model) -> str:
 def unfit(
     spec: specs.Model, channels: int, image_size: int, error: Exception, task: Task = CLASSIFICATION
 ) -> ModelError:
-    """Returns the fault of a network that refuses the images of the data, with its own reason."""
+    """Return the fault of a network that refuses the images of the data, with its own reason."""
     return ModelError(
         f"{title_of(spec)} cannot take images of {channels} x {image_size} x {image_size} (data.channels, "
         f"data.image_size): {first_line(error)}; most such models need larger images, {task.networks[0]} "
@@ -133,7 +133,7 @@ def unfit(
 
 
 def torchvision_options(name: str, image_size: int) -> dict[str, Any]:
-    """Returns the arguments of models that are built for one size, or that train with a second head."""
+    """Return the arguments of models that are built for one size, or that train with a second head."""
     if name.startswith("vit_"):
         return {"image_size": image_size}
     if name.startswith("maxvit_"):
@@ -146,7 +146,7 @@ def torchvision_options(name: str, image_size: int) -> dict[str, Any]:
 
 
 def replace_first_convolution(model: nn.Module, channels: int) -> None:
-    """Replaces the first convolution by one of the same geometry for other channels; its weights are the
+    """Replace the first convolution by one of the same geometry for other channels; its weights are the
     first channels of those that were drawn."""
     name, old = next((name, each) for name, each in model.named_modules() if isinstance(each, nn.Conv2d))
     new = nn.Conv2d(

@@ -35,7 +35,7 @@ class Lint:
 
 
 def lints(model: nn.Module, images: Tensor) -> list[Lint]:
-    """Returns the findings about a network that takes `images` [B, channels, side, side],
+    """Return the findings about a network that takes `images` [B, channels, side, side],
     by kind, then by layer.
 
     A copy is run forward and backward in training mode; the network itself, and torch's generators, do not
@@ -75,14 +75,14 @@ def _traced(model: nn.Module, images: Tensor) -> _Trace:
 
 
 def _each_of(outputs: object) -> list[Tensor]:
-    """Returns the logits of a network, and those of its auxiliary head if it has one."""
+    """Return the logits of a network, and those of its auxiliary head if it has one."""
     several = outputs if isinstance(outputs, tuple) else (outputs,)
     return [each for each in several if isinstance(each, Tensor)]
 
 
 @contextmanager
 def _watched(model: nn.Module, trace: _Trace) -> Iterator[None]:
-    """Records the layers' outputs and the BatchNorms' inputs;
+    """Record the layers' outputs and the BatchNorms' inputs;
     outputs are stored, so that no id occurs twice."""
     names = {module: name for name, module in model.named_modules()}
     outputs: dict[int, tuple[str, Tensor, int]] = {}

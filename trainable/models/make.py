@@ -35,7 +35,7 @@ def make_model(
     download: bool = False,
     task: Task = CLASSIFICATION,
 ) -> nn.Module:
-    """Returns a network that maps images [B, channels, image_size, image_size] to logits [B, classes], or
+    """Return a network that maps images [B, channels, image_size, image_size] to logits [B, classes], or
     for a segmentation to logits [B, classes, h, w] of their pixels, h and w at most `image_size`.
 
     In training mode a network with an auxiliary head gives a pair of them, the main ones first. Weights
@@ -66,7 +66,7 @@ def make_model(
 
 
 def count_parameters(model: nn.Module) -> int:
-    """Returns how many numbers training adjusts."""
+    """Return how many numbers training adjusts."""
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
 
 
@@ -141,7 +141,7 @@ def _part(
 def _try_one_image(
     model: nn.Module, spec: specs.Model, classes: int, channels: int, image_size: int, task: Task
 ) -> None:
-    """Runs one blank image forward, so that a misfit is an error before any data are trained on."""
+    """Run one blank image forward, so that a misfit is an error before any data are trained on."""
     model.eval()
     try:
         # not inference_mode: a lazy layer makes its weights here, which are to be trained

@@ -71,7 +71,7 @@ class NormByKernels(torch.autograd.Function):
 def _of_all_ranks(
     mean: Tensor, invstd: Tensor, features: Tensor, ranks: Ranks
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns all ranks' means and inverse deviations [world, C], and counts of numbers in a channel [world].
+    """Return all ranks' means and inverse deviations [world, C], and counts of numbers in a channel [world].
 
     They are gathered by a sum: each rank fills its own row.
     """
@@ -84,7 +84,7 @@ def _of_all_ranks(
 
 
 def _dense(features: Tensor) -> Tensor:
-    """Returns features in a layout that the kernels take: as they are, if it is channels_last."""
+    """Return features in a layout that the kernels take: as they are, if it is channels_last."""
     formats = {4: torch.channels_last, 5: torch.channels_last_3d}
     kept = formats.get(features.dim())
     if kept is not None and features.is_contiguous(memory_format=kept):

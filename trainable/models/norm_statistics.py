@@ -21,7 +21,7 @@ SMALLEST = 2
 
 @torch.no_grad()
 def norm_of_one_pixel(model: nn.Module, image: Tensor) -> str | None:
-    """Returns the name of a BatchNorm that sees one pixel of an image [1, C, H, W], and so has no statistics
+    """Return the name of a BatchNorm that sees one pixel of an image [1, C, H, W], and so has no statistics
     of a single image in training; None if there is none.
 
     DeepLab has one in its pooled branch (arXiv 1706.05587, section 3.3), and any network where its images
@@ -55,7 +55,7 @@ def _is_of_one_rank(layer: nn.Module) -> bool:
 def measure_norm(
     model: nn.Module, batches: Iterable[Tensor], autocast: torch.autocast, ranks: Ranks = ALONE
 ) -> None:
-    """Replaces running means and variances by their averages over batches of images [B, C, H, W], those of
+    """Replace running means and variances by their averages over batches of images [B, C, H, W], those of
     all ranks.
 
     Each batch counts by its images, and one of a single image, which has no variance, not at all. Only what
@@ -81,7 +81,7 @@ def measure_norm(
 
 
 def average_buffers(models: Sequence[nn.Module], ranks: Ranks) -> None:
-    """Replaces running statistics by their mean over ranks, which differ as ranks see different images."""
+    """Replace running statistics by their mean over ranks, which differ as ranks see different images."""
     if ranks.world == 1:
         return
     buffers = [each for model in models for each in model.buffers() if each.is_floating_point()]
@@ -115,6 +115,6 @@ def _average(
 
 
 def _statistics(norms: Sequence[_BatchNorm]) -> list[Tensor]:
-    """Returns the running means and variances themselves."""
+    """Return the running means and variances themselves."""
     found = [each for norm in norms for each in (norm.running_mean, norm.running_var)]
     return [each for each in found if each is not None]

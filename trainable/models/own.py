@@ -22,7 +22,7 @@ arguments of the recipe, and those of `classes`, `channels` and `image_size` tha
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """Returns the name of a function, a class or another callable, for people."""
+    """Return the name of a function, a class or another callable, for people."""
     while isinstance(function, functools.partial):
         function = function.func
     name = getattr(function, "__name__", type(function).__name__)
@@ -30,7 +30,7 @@ def name_of(function: Callable[..., Any]) -> str:
 
 
 def source_digest(function: Callable[..., Any]) -> str | None:
-    """Returns a digest of a function's or a class's source, without comments; None if it is not known.
+    """Return a digest of a function's or a class's source, without comments; None if it is not known.
 
     What it calls in turn is not in the digest.
     """
@@ -48,7 +48,7 @@ def source_digest(function: Callable[..., Any]) -> str | None:
 def build_own(
     spec: OwnModel, build: BuildModel | None, *, classes: int, channels: int, image_size: int
 ) -> nn.Module:
-    """Returns the network that a person's function builds. It draws from torch's global generator.
+    """Return the network that a person's function builds. It draws from torch's global generator.
 
     Raises ModelError if there is no function, if it does not take the recipe's arguments, if it raises an
     error, which is named with its line, and if it returns something else.
@@ -96,7 +96,7 @@ def check_takes(build: BuildModel, arguments: Sequence[str]) -> None:
 
 
 def takes(build: BuildModel, argument: str) -> bool:
-    """Returns whether a function can be called with an argument of this name."""
+    """Return whether a function can be called with an argument of this name."""
     parameters = _parameters(build)
     if parameters is None:
         return True
@@ -107,14 +107,14 @@ def takes(build: BuildModel, argument: str) -> bool:
 
 
 def default_of(build: BuildModel, argument: str) -> Any:
-    """Returns the default of a function's parameter, or None if it has none."""
+    """Return the default of a function's parameter, or None if it has none."""
     found = (_parameters(build) or {}).get(argument)
     return None if found is None or found.default is found.empty else found.default
 
 
 @contextmanager
 def own_code_named(spec: Model) -> Iterator[None]:
-    """Turns what a person's own network raises into a ModelError with its line; other networks' pass."""
+    """Turn what a person's own network raises into a ModelError with its line; other networks' pass."""
     if not isinstance(spec, OwnModel):
         yield
         return
@@ -124,7 +124,7 @@ def own_code_named(spec: Model) -> Iterator[None]:
 
 
 def _parameters(build: BuildModel) -> Mapping[str, inspect.Parameter] | None:
-    """Returns the parameters of a function by name, or None if Python cannot say them."""
+    """Return the parameters of a function by name, or None if Python cannot say them."""
     try:
         return inspect.signature(build).parameters
     except (TypeError, ValueError):

@@ -35,7 +35,7 @@ class PretrainedInput:
     """This says whether the network takes no other size."""
 
     def statistics(self, channels: int) -> ChannelStatistics:
-        """Returns mean and std for images of so many channels; grey images have the mean over colours."""
+        """Return mean and std for images of so many channels; grey images have the mean over colours."""
         if channels == len(self.mean):
             return ChannelStatistics(mean=self.mean, std=self.std)
         if channels == 1:
@@ -44,7 +44,7 @@ class PretrainedInput:
 
 
 def pretrained_input(spec: specs.Model, *, download: bool = False) -> PretrainedInput | None:
-    """Returns how images looked to the weights of a model's spec. It is None where there are no weights, and
+    """Return how images looked to the weights of a model's spec. It is None where there are no weights, and
     where nothing is known of them: a file for `resnet_small` that `tunebook train` did not write.
 
     A file that `tunebook train` wrote says it itself; for any other file it is what the library's own weights
@@ -77,7 +77,7 @@ def _of_library(spec: specs.Model, *, download: bool) -> PretrainedInput | None:
 
 
 def _of_any_side(known: PretrainedInput | None) -> PretrainedInput | None:
-    """Returns what is known of images, with their side left open: in a segmentation it is the windows'."""
+    """Return what is known of images, with their side left open: in a segmentation it is the windows'."""
     return None if known is None else replace(known, side=None, fixed_side=False)
 
 
@@ -124,5 +124,5 @@ def _of_timm(
 
 
 def _known_filter(name: str) -> Interpolation:
-    """Returns the nearest of torch's antialiased filters: few weights name another."""
+    """Return the nearest of torch's antialiased filters: few weights name another."""
     return "bilinear" if name in ("bilinear", "nearest") else "bicubic"

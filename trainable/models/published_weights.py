@@ -28,7 +28,7 @@ from trainable.recipe.tasks import Classification, Segmentation
 
 
 def torchvision_weights(spec: specs.TorchvisionModel, *, download: bool) -> dict[str, Tensor]:
-    """Returns torchvision's weights for a network, its best ones by `default`, from torch's cache or,
+    """Return torchvision's weights for a network, its best ones by `default`, from torch's cache or,
     with `download`, from its server.
 
     A fetched file is checked against the hash in its name. Raises ModelError if there are no weights of this
@@ -49,7 +49,7 @@ def torchvision_weights(spec: specs.TorchvisionModel, *, download: bool) -> dict
 
 
 def published_entry(spec: specs.TorchvisionModel) -> Any:
-    """Returns torchvision's entry of the weights that a spec names, with `url` and `transforms`.
+    """Return torchvision's entry of the weights that a spec names, with `url` and `transforms`.
 
     It is the entry of its best weights for `default` and for a file, and None if it publishes none. A network
     for segmentation has those of its backbone, too. Raises ModelError for a network or a name of weights that
@@ -74,14 +74,14 @@ def published_entry(spec: specs.TorchvisionModel) -> Any:
 
 
 def _with_prefix(published: Any) -> dict[str, Any]:
-    """Returns torchvision's entries of weights by their whole names, such as ResNet50_Weights.DEFAULT."""
+    """Return torchvision's entries of weights by their whole names, such as ResNet50_Weights.DEFAULT."""
     return {f"{published.__name__}.{name}": each for name, each in published.__members__.items()}
 
 
 def timm_weights(
     spec: specs.TimmModel, *, channels: int, classes: int, image_size: int, download: bool
 ) -> dict[str, Tensor]:
-    """Returns timm's weights for a network, fitted by timm to the channels and the size of the images.
+    """Return timm's weights for a network, fitted by timm to the channels and the size of the images.
 
     They come from the cache of Hugging Face or torch or, with `download`, from a server. Raises ModelError as
     `torchvision_weights` does.
@@ -108,7 +108,7 @@ def refuse_torchvisions(spec: specs.TimmModel | specs.SmpModel, field: str) -> N
 
 
 def as_timm_reads(state: dict[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
-    """Returns the weights of a file as timm gives them to this network of its own: embeddings of positions
+    """Return the weights of a file as timm gives them to this network of its own: embeddings of positions
     resampled to the size of its images, and names of other libraries replaced.
 
     They stay as they are where they fit, and where timm cannot read them: then what does not fit is named.
@@ -125,7 +125,7 @@ def as_timm_reads(state: dict[str, Tensor], model: nn.Module) -> dict[str, Tenso
 
 
 def is_at_hand(name: str) -> bool:
-    """Says whether the published weights of one of timm's networks are on this machine. Raises ModelError
+    """Say whether the published weights of one of timm's networks are on this machine. Raises ModelError
     for a name that timm does not have."""
     return _cached_for_timm(configuration_of(located(name))) is not None
 
@@ -133,7 +133,7 @@ def is_at_hand(name: str) -> bool:
 def source_of_timm(
     spec: specs.TimmModel | specs.SmpModel, name: str, *, download: bool
 ) -> dict[str, str] | None:
-    """Returns where timm finds the weights of a `located` network on this machine, which it reads without
+    """Return where timm finds the weights of a `located` network on this machine, which it reads without
     asking a server; None if they are to be fetched. Raises ModelError if there are none, or if they must be
     fetched and that is not allowed."""
     if weights_in(name) is not None:
@@ -150,7 +150,7 @@ def source_of_timm(
 
 
 def _sources_in(configuration: Mapping[str, Any]) -> tuple[str, str]:
-    """Returns the Hub's repository and the URL of weights in timm's configuration, empty if there is none."""
+    """Return the Hub's repository and the URL of weights in timm's configuration, empty if there is none."""
     return configuration.get("hf_hub_id") or "", str(configuration.get("url") or "")
 
 
@@ -183,7 +183,7 @@ def _refuse_unless(download: bool, spec: specs.Model, where: Path | str) -> None
 
 @contextmanager
 def fetching(spec: specs.Model) -> Iterator[None]:
-    """Turns what fails while published weights are read or fetched into a ModelError."""
+    """Turn what fails while published weights are read or fetched into a ModelError."""
     try:
         yield
     except Exception as error:  # of urllib, huggingface_hub or httpx, and of a hash that differs

@@ -57,7 +57,7 @@ class BasicBlock(nn.Module):
 
 
 def _convolution(inputs: int, outputs: int, kernel: int, stride: int) -> nn.Conv2d:
-    """Returns a convolution without bias, which the normalisation that follows would remove."""
+    """Return a convolution without bias, which the normalisation that follows would remove."""
     return nn.Conv2d(inputs, outputs, kernel, stride=stride, padding=kernel // 2, bias=False)
 
 

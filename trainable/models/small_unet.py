@@ -31,7 +31,7 @@ class SmallUNet(nn.Module):
         _initialise(self)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Returns logits [B, classes, H, W] of images [B, C, H, W]."""
+        """Return logits [B, classes, H, W] of images [B, C, H, W]."""
         features, beside = self.down[0](images), []
         for block in list(self.down)[1:]:
             beside.append(features)
@@ -59,7 +59,7 @@ class DoubleConvolution(nn.Module):
 
 
 def _doubled(features: Tensor, *, like: Tensor) -> Tensor:
-    """Returns features twice as large, cut to the size of others: so each stays above its own pixels."""
+    """Return features twice as large, cut to the size of others: so each stays above its own pixels."""
     doubled = functional.interpolate(features, scale_factor=2.0, mode="bilinear", align_corners=False)
     return doubled[..., : like.shape[-2], : like.shape[-1]]
 

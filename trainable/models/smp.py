@@ -55,7 +55,7 @@ class SmpNetwork(DenseNetwork):
 
 
 def from_smp(spec: specs.SmpModel, *, classes: int, channels: int, image_size: int) -> SmpNetwork:
-    """Returns smp's network with the recipe's stochastic depth in its encoder, drawn from torch's global
+    """Return smp's network with the recipe's stochastic depth in its encoder, drawn from torch's global
     generator.
 
     Raises ModelError for an encoder that timm does not have, or that does not fit below the decoder.
@@ -85,7 +85,7 @@ def from_smp(spec: specs.SmpModel, *, classes: int, channels: int, image_size: i
 def encoder_weights(
     spec: specs.SmpModel, source: Mapping[str, Any] | None, *, channels: int, image_size: int
 ) -> dict[str, Tensor]:
-    """Returns the weights of a network's encoder by their names in the network, as timm loads them: from a
+    """Return the weights of a network's encoder by their names in the network, as timm loads them: from a
     `source` (a `file`, or a `state_dict` by timm's own names), or from its server if that is None."""
     from segmentation_models_pytorch.encoders import TimmUniversalEncoder
 
@@ -104,7 +104,7 @@ def encoder_weights(
 
 @contextmanager
 def _silent(logger: logging.Logger) -> Iterator[None]:
-    """Keeps a logger from listing the weights of the classifier, which an encoder does not have."""
+    """Keep a logger from listing the weights of the classifier, which an encoder does not have."""
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:
@@ -114,7 +114,7 @@ def _silent(logger: logging.Logger) -> Iterator[None]:
 
 
 def stride_of(spec: specs.SmpModel) -> int:
-    """Returns how much smaller than the image the last features of an encoder are."""
+    """Return how much smaller than the image the last features of an encoder are."""
     return (spec.output_stride or DILATED) if spec.name == "deeplabv3plus" else WHOLE
 
 
@@ -124,7 +124,7 @@ def _encoder_options(spec: specs.SmpModel, image_size: int) -> dict[str, Any]:
 
 
 def _size_options(spec: specs.SmpModel, image_size: int) -> dict[str, int]:
-    """Returns the size for an encoder that is built for one size: that of the image, padded if need be."""
+    """Return the size for an encoder that is built for one size: that of the image, padded if need be."""
     if not configuration_of(spec.encoder).get("fixed_input_size"):
         return {}
     multiple = 1 if spec.name == "unet" else stride_of(spec)
@@ -133,7 +133,7 @@ def _size_options(spec: specs.SmpModel, image_size: int) -> dict[str, int]:
 
 @contextmanager
 def _fitting(spec: specs.SmpModel) -> Iterator[None]:
-    """Turns what timm and smp raise for an encoder that does not fit into a ModelError."""
+    """Turn what timm and smp raise for an encoder that does not fit into a ModelError."""
     try:
         yield
     except (ValueError, RuntimeError, AssertionError, TypeError, LookupError, AttributeError) as error:

@@ -15,7 +15,7 @@ from trainable.ranks import Ranks
 
 
 def with_sync_norm(model: nn.Module, ranks: Ranks) -> nn.Module:
-    """Returns the network with every BatchNorm normalising a training batch by the statistics of all ranks.
+    """Return the network with every BatchNorm normalising a training batch by the statistics of all ranks.
 
     Parameters, buffers and their names do not change, nor does evaluation. Every rank must call the network,
     and backward, equally often: each BatchNorm waits for the others once in each direction. In a world of one
@@ -100,7 +100,7 @@ class SyncedNorm(nn.modules.batchnorm._BatchNorm):
 
     @torch.no_grad()
     def _track(self, mean: Tensor, variance: Tensor) -> None:
-        """Updates the moving averages, with the unbiased variance, as torch does."""
+        """Update the moving averages, with the unbiased variance, as torch does."""
         if self.running_mean is None or self.running_var is None or self.num_batches_tracked is None:
             return
         self.num_batches_tracked.add_(1)
@@ -109,7 +109,7 @@ class SyncedNorm(nn.modules.batchnorm._BatchNorm):
         self.running_var.lerp_(variance.to(self.running_var.dtype), share)
 
     def _share_of_a_batch(self) -> float:
-        """Returns the weight of the last batch in the running statistics: without momentum, in their mean."""
+        """Return the weight of the last batch in the running statistics: without momentum, in their mean."""
         if self.momentum is None and self.num_batches_tracked is not None:
             return 1.0 / float(self.num_batches_tracked)
         return self.momentum or 0.0
@@ -163,7 +163,7 @@ class _OverRanks(torch.autograd.Function):
 
 
 def _statistics(features: Tensor, ranks: Ranks) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns each channel's mean and (biased) variance [C] and the count of its numbers, over all ranks."""
+    """Return each channel's mean and (biased) variance [C] and the count of its numbers, over all ranks."""
     wide = torch.promote_types(features.dtype, torch.float32)
     variance, mean = torch.var_mean(features.to(wide), _all_but_channels(features), correction=0)
     variance, mean = variance.double(), mean.double()

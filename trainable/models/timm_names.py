@@ -28,7 +28,7 @@ WEIGHTS = ("model.safetensors", "pytorch_model.bin", "pytorch_model.pth", "model
 
 
 def located(name: str, *, download: bool = False) -> str:
-    """Returns a name that timm builds from what is on this machine: a Hub's name becomes the folder of its
+    """Return a name that timm builds from what is on this machine: a Hub's name becomes the folder of its
     copy in the cache, which is fetched first only with `download`.
 
     Raises ModelError for a name that timm does not have, for a folder without a configuration of a network of
@@ -43,7 +43,7 @@ def located(name: str, *, download: bool = False) -> str:
 
 
 def configuration_of(name: str) -> Mapping[str, Any]:
-    """Returns what timm knows of the weights of a `located` network, empty if there are none: where they are
+    """Return what timm knows of the weights of a `located` network, empty if there are none: where they are
     (`url`, `hf_hub_id`), and how images looked to them (`mean`, `std`, `input_size`, `interpolation`)."""
     if name.startswith(FOLDER):
         return _pretrained(_read(Path(name.removeprefix(FOLDER)), name))
@@ -54,7 +54,7 @@ def configuration_of(name: str) -> Mapping[str, Any]:
 
 
 def weights_in(name: str) -> Path | None:
-    """Returns the file of weights in the folder of a `located` network, or None if it is in no folder."""
+    """Return the file of weights in the folder of a `located` network, or None if it is in no folder."""
     if not name.startswith(FOLDER):
         return None
     folder = Path(name.removeprefix(FOLDER))
@@ -68,7 +68,7 @@ def weights_in(name: str) -> Path | None:
 
 
 def is_known(name: str) -> bool:
-    """Says whether a name, with or without a tag, is in timm's own list."""
+    """Say whether a name, with or without a tag, is in timm's own list."""
     try:
         check_known(name)
     except ModelError:
@@ -104,7 +104,7 @@ def unknown(
 
 
 def _snapshot(name: str, *, download: bool) -> Path:
-    """Returns the folder of a Hub's network in the cache. Raises ModelError."""
+    """Return the folder of a Hub's network in the cache. Raises ModelError."""
     repository, _, revision = name.removeprefix(HUB).partition("@")
     from huggingface_hub import hf_hub_download, try_to_load_from_cache
 
@@ -166,6 +166,6 @@ def _read(folder: Path, name: str) -> Mapping[str, Any]:
 
 
 def _pretrained(configuration: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the part that describes the weights; older files have everything at the top."""
+    """Return the part that describes the weights; older files have everything at the top."""
     inner = configuration.get("pretrained_cfg", configuration)
     return inner if isinstance(inner, dict) else {}

@@ -43,7 +43,7 @@ AUXILIARY = ("aux1.", "aux2.", "AuxLogits.")  # second heads of googlenet and in
 
 
 def weights_digest(spec: specs.Model) -> str | None:
-    """Returns twelve hexadecimal digits over the file of weights, or None if a run begins from no file, or
+    """Return twelve hexadecimal digits over the file of weights, or None if a run begins from no file, or
     from one that a library publishes under a name of its own: it does not change."""
     file = _file_that_may_change(spec)
     return None if file is None else file_digest(file)
@@ -68,7 +68,7 @@ def _file_that_may_change(spec: specs.Model) -> Path | None:
 
 
 def weights_file(spec: specs.Model) -> Path:
-    """Returns the file that `model.weights` names: in a folder, the one that is called as the model is (or as
+    """Return the file that `model.weights` names: in a folder, the one that is called as the model is (or as
     its encoder or backbone), or `model`, as `tunebook train` calls it. Raises ModelError for a folder without
     such a file."""
     path = without_tilde(str(spec.weights))
@@ -100,7 +100,7 @@ def _stems_of(spec: specs.Model) -> list[str]:
 
 
 def statistics_in(file: Path) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
-    """Returns the mean and the std by which images were normalised for these weights, if the file says so:
+    """Return the mean and the std by which images were normalised for these weights, if the file says so:
     `tunebook train` writes them into the metadata of its safetensors."""
     if file.suffix != ".safetensors" or not file.is_file():
         return None
@@ -125,7 +125,7 @@ def _statistics(written: str, file: Path) -> tuple[tuple[float, ...], tuple[floa
 
 
 def read_weights(path: str | Path) -> dict[str, Tensor]:
-    """Returns the tensors of a file, by name, on the CPU:
+    """Return the tensors of a file, by name, on the CPU:
     safetensors, or a torch file of nothing but tensors.
 
     A torch file is a state dict, or has one under `state_dict` or `model`; it is read with
@@ -152,7 +152,7 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
 
 
 def load_weights(model: nn.Module, state: Mapping[str, Tensor], *, source: str, part: str = "") -> None:
-    """Copies a state into a network, except its head, which stays as it was drawn: the classes are others.
+    """Copy a state into a network, except its head, which stays as it was drawn: the classes are others.
 
     With `part`, such as `backbone.`, the state is that of this module alone, by the names of the network.
 
@@ -184,7 +184,7 @@ def _content(file: Path) -> Any:
 
 
 def _fault(tensor: Tensor) -> str | None:
-    """Returns why a tensor cannot be weights; None for plain and finite numbers in memory."""
+    """Return why a tensor cannot be weights; None for plain and finite numbers in memory."""
     if tensor.layout != torch.strided or tensor.device.type != "cpu" or tensor.is_quantized:
         return "is sparse, quantised or without content, expected plain numbers"
     if tensor.dtype not in NUMBERS:

@@ -49,12 +49,12 @@ class Widths(Spec):
     shapes: dict[str, tuple[Annotated[int, Field(ge=0)], ...]]
 
     def content(self) -> bytes:
-        """Returns the content of the file, JSON, which `read_widths` reads."""
+        """Return the content of the file, JSON, which `read_widths` reads."""
         return (self.model_dump_json(indent=2) + "\n").encode()
 
 
 def read_widths(folder: Path) -> Widths | None:
-    """Returns what the file of a folder says; None where there is none, for a network that is whole.
+    """Return what the file of a folder says; None where there is none, for a network that is whole.
 
     Raises ModelError, which names the file, for one that cannot be read or has faults.
     """
@@ -71,7 +71,7 @@ def read_widths(folder: Path) -> Widths | None:
 
 
 def widths_between(whole: nn.Module, narrow: nn.Module) -> Widths:
-    """Returns in what a network is narrower than it was before, when it was `whole`."""
+    """Return in what a network is narrower than it was before, when it was `whole`."""
     before, after = dict(whole.named_modules()), dict(narrow.named_modules())
     layers = {name: dict(_changed(before[name], layer)) for name, layer in after.items()}
     state = whole.state_dict()
@@ -114,7 +114,7 @@ class _Held(NamedTuple):
         return found if isinstance(found, Tensor) else None
 
     def replace(self, shape: tuple[int, ...]) -> None:
-        """Puts the first numbers of the tensor, in each dimension, into its place."""
+        """Put the first numbers of the tensor, in each dimension, into its place."""
         whole = self.tensor
         assert whole is not None
         part = whole.detach()[tuple(slice(length) for length in shape)]
@@ -126,7 +126,7 @@ class _Held(NamedTuple):
 
 
 def _changed(before: nn.Module, after: nn.Module) -> Iterator[tuple[Attribute, int | tuple[int, ...]]]:
-    """Yields the attributes of a layer that hold another size than before."""
+    """Yield the attributes of a layer that hold another size than before."""
     for name in ATTRIBUTES:
         size = vars(after).get(name)  # of the layer's own; a block may compute that of a layer in it
         if size is not None and size != vars(before).get(name):

@@ -61,7 +61,7 @@ class HeadScore:
 
 
 def features_of(network: nn.Module, data: DataSet, recipe: Recipe, device: torch.device) -> Features:
-    """Returns what a network's body makes of a sample of training and validation images, shown as in scoring.
+    """Return what a network's body makes of a sample of training and validation images, shown as in scoring.
 
     The training images are of every class, in proportion: a head never answers a class that it has not seen.
     Raises ModelError for a network that cannot be cut before its head.
@@ -77,7 +77,7 @@ def features_of(network: nn.Module, data: DataSet, recipe: Recipe, device: torch
 
 
 def best_head(features: Features) -> HeadScore:
-    """Returns the linear head of the grid that has most validation images right.
+    """Return the linear head of the grid that has most validation images right.
 
     Heads are multinomial logistic regressions on features of mean 0 and deviation 1 over the training images.
     """
@@ -97,7 +97,7 @@ def best_head(features: Features) -> HeadScore:
 
 
 def chances_to_be_best(right: Sequence[Booleans], *, draws: int = 2_000) -> list[float]:
-    """Returns for each network how often it has most images right when validation images are drawn again, in
+    """Return for each network how often it has most images right when validation images are drawn again, in
     a paired bootstrap (Efron and Tibshirani 1993, chapter 6); ties are shared.
 
     `right` holds for each network which of the same validation images it has right.
@@ -112,7 +112,7 @@ def chances_to_be_best(right: Sequence[Booleans], *, draws: int = 2_000) -> list
 
 
 def training_bytes(network: nn.Module, shape: tuple[int, int, int], images: int = MEMORY_BATCH) -> int:
-    """Returns about how much memory it takes to fine-tune a network with AdamW on so many images at once, in
+    """Return about how much memory it takes to fine-tune a network with AdamW on so many images at once, in
     fp32 on a CPU: the estimate that `batch-find` makes there, from a few small steps."""
     network = network.cpu().train()
     optimizer = torch.optim.AdamW([each for each in network.parameters() if each.requires_grad], lr=0.0)

@@ -67,7 +67,7 @@ class BatchFound:
 
     @property
     def flat(self) -> int | None:
-        """Returns the smallest size whose speed is within 5 % of the best:
+        """The smallest size whose speed is within 5 % of the best:
         a larger one uses memory for nothing."""
         timed = {
             each.images: each.images_per_second
@@ -79,12 +79,12 @@ class BatchFound:
 
     @property
     def micro_batch(self) -> int | None:
-        """Returns the value for `loop.micro_batch`, or None if the whole effective batch fits."""
+        """The value for `loop.micro_batch`, or None if the whole effective batch fits."""
         return self.largest if 0 < self.largest < self.batch_size else None
 
     @property
     def image_bytes(self) -> int | None:
-        """Returns the bytes that one more image takes, between the two largest sizes that fit."""
+        """The bytes that one more image takes, between the two largest sizes that fit."""
         sizes = [(each.images, each.peak_bytes) for each in self.tried if each.fits]
         match sizes[-2:]:
             case [(fewer, int(less)), (more, int(most))]:
@@ -93,13 +93,13 @@ class BatchFound:
                 return None
 
     def tree(self) -> dict[str, Any]:
-        """Returns plain data, all numbers finite."""
+        """Return plain data, all numbers finite."""
         read = {name: getattr(self, name) for name in ("found", "flat", "micro_batch", "image_bytes")}
         return {**asdict(self), **read}
 
 
 def batch_find(run: Run, *, limit_bytes: int | None = None, largest: int | None = None) -> BatchFound:
-    """Finds the largest micro-batch of a run, first by doubling, then by halving the interval that remains.
+    """Find the largest micro-batch of a run, first by doubling, then by halving the interval that remains.
 
     Args:
         limit_bytes: how much may be used, as `Tried.peak_bytes` counts; by default all that a CUDA device
@@ -129,7 +129,7 @@ def batch_find(run: Run, *, limit_bytes: int | None = None, largest: int | None 
 
 
 def step_bytes(run: Run) -> int:
-    """Returns the bytes that a training step on the run's micro-batch takes, as `Tried.peak_bytes` counts.
+    """Return the bytes that a training step on the run's micro-batch takes, as `Tried.peak_bytes` counts.
 
     Where memory runs out, it is all that there is: of a CUDA device, or half of what a CPU's machine has
     free. The run is afterwards as it was.
@@ -148,7 +148,7 @@ def step_bytes(run: Run) -> int:
 
 
 def sizes(most: int) -> list[int]:
-    """Returns the sizes that may be tried, up to `most`: powers of two and the eighths between them."""
+    """Return the sizes that may be tried, up to `most`: powers of two and the eighths between them."""
     grid, size = [], 1
     while size <= most:
         grid.append(size)
@@ -161,7 +161,7 @@ def search(
     attempt: Callable[[int], Tried],
     enough: Callable[[Tried], bool] = lambda tried: False,
 ) -> list[Tried]:
-    """Returns what attempts say, smallest first:
+    """Return what attempts say, smallest first:
     of the grid's powers of two and its last size, then by halving.
 
     Doubling ends early if an attempt is `enough`. It is assumed that sizes fit up to some size, and not
@@ -185,7 +185,7 @@ def search(
 
 
 def _doubling(grid: Sequence[int]) -> list[int]:
-    """Returns the indices of the powers of two, and the last;
+    """Return the indices of the powers of two, and the last;
     a single image only if no more are asked for."""
     powers = [index for index, size in enumerate(grid) if size.bit_count() == 1]
     return sorted({*(powers[1:] or powers), len(grid) - 1}) if grid else []
@@ -240,7 +240,7 @@ class Steps:
         self._layout = torch.channels_last if last else torch.contiguous_format
 
     def take(self, size: int) -> float:
-        """Takes one step and returns its seconds."""
+        """Take one step and return its seconds."""
         started = time.perf_counter()
         chosen = torch.arange(size, device=self._labels.device) % len(self._labels)
         images = self._images[chosen].contiguous(memory_format=self._layout)
@@ -250,7 +250,7 @@ class Steps:
         return time.perf_counter() - started
 
     def speed(self, size: int) -> float | None:
-        """Returns images a second, by the median of a few steps after a first one;
+        """Return images a second, by the median of a few steps after a first one;
         None if memory runs out."""
         seconds: list[float] = []
         try:
@@ -264,7 +264,7 @@ class Steps:
         return size / median(seconds)
 
     def on_cuda(self, size: int, limit_bytes: int | None = None) -> Tried:
-        """Returns whether steps on so many images fit into the device, and into the limit if there is one."""
+        """Return whether steps on so many images fit into the device, and into the limit if there is one."""
         give_back(self.device)
         torch.cuda.reset_peak_memory_stats(self.device)
         speed = self.speed(size)
@@ -274,7 +274,7 @@ class Steps:
         return Tried(size, limit_bytes is None or peak <= limit_bytes, peak, speed)
 
     def line(self, limit: int, most_images: int = MOST_IMAGES) -> Line | None:
-        """Returns a line for the memory of weights, also a teacher's, optimizer and a step on any number of
+        """Return a line for the memory of weights, also a teacher's, optimizer and a step on any number of
         images, without taking that step.
 
         It returns None if the smallest step runs out of memory. That step also creates the optimizer's state.

@@ -37,7 +37,7 @@ class Ending:
 
 
 def endings_of(recipe: Recipe) -> list[dict[str, Any]]:
-    """Returns the values of each way to use a network of this recipe, its own among them."""
+    """Return the values of each way to use a network of this recipe, its own among them."""
     own = recipe.evaluation.model_dump(mode="json")["scales"]
     averaging = [{AVERAGING: "none"}, {AVERAGING: "ema"}]
     flips = [False, True] if "horizontal" in (recipe.data.flips or ()) else [recipe.evaluation.flip]
@@ -53,7 +53,7 @@ def measure_endings(
     download: bool = False,
     say: Callable[[str], None] = lambda line: None,
 ) -> Iterator[Ending]:
-    """Trains a recipe once and yields each of its endings, scored on the validation part.
+    """Train a recipe once and yield each of its endings, scored on the validation part.
 
     Views of a size that the network does not take are left out, and one line says which, before any
     training. Raises RunError where the run diverges, and what making a Run and training it raise.
@@ -73,7 +73,7 @@ def measure_endings(
 
 
 def _possible(run: Run, say: Callable[[str], None]) -> list[dict[str, Any]]:
-    """Returns the run's endings without those whose views its network does not take."""
+    """Return the run's endings without those whose views its network does not take."""
     endings = endings_of(run.recipe)
     for scales in _different([each[SCALES] for each in endings]):
         try:

@@ -24,7 +24,7 @@ class Flops:
 
 
 def count_flops(network: nn.Module, shape: tuple[int, int, int]) -> Flops:
-    """Returns the operations of one image [C, H, W] through a network in evaluation mode, on the CPU.
+    """Return the operations of one image [C, H, W] through a network in evaluation mode, on the CPU.
 
     A copy is used, and the network does not change. What torch counts is what runs: a convolution that is
     computed as another one counts as that one.

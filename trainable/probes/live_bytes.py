@@ -27,7 +27,7 @@ class LiveBytes(TorchDispatchMode):
         self._known: dict[int, weakref.ref[torch.UntypedStorage]] = {}
 
     def restart(self) -> int:
-        """Returns the peak since the last call, and starts to count the peak again."""
+        """Return the peak since the last call, and start to count the peak again."""
         peak, self.peak = self.peak, self._live
         return peak
 
@@ -55,7 +55,7 @@ class LiveBytes(TorchDispatchMode):
 
 
 def held_bytes(tree: Any) -> int:
-    """Returns the bytes of the tensors in nested containers, each storage once."""
+    """Return the bytes of the tensors in nested containers, each storage once."""
     sizes = {_storage_address(each): each.untyped_storage().nbytes() for each in _tensors(tree)}
     return sum(sizes.values())
 

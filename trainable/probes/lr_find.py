@@ -94,7 +94,7 @@ class LrBand:
 
     @property
     def band(self) -> tuple[float, float] | None:
-        """Returns the least and the greatest suggestion, as applied."""
+        """The least and the greatest suggestion, as applied."""
         if self.suggestions is None:
             return None
         values = asdict(self.suggestions).values()
@@ -102,11 +102,11 @@ class LrBand:
 
     @property
     def band_at_256(self) -> tuple[float, float] | None:
-        """Returns the band as values of `optimizer.lr`."""
+        """The band as values of `optimizer.lr`."""
         return None if self.band is None else (self.band[0] * self.at_256, self.band[1] * self.at_256)
 
     def tree(self) -> dict[str, Any]:
-        """Returns plain data, all numbers finite."""
+        """Return plain data, all numbers finite."""
         return {
             "found": self.found,
             "reason": self.reason,
@@ -122,7 +122,7 @@ class LrBand:
 def lr_find(
     run: Run, *, lowest: float | None = None, highest: float | None = None, steps: int = 100, sweeps: int = 3
 ) -> LrBand:
-    """Returns the band of learning rates that the loss of a run's own batches recommends.
+    """Return the band of learning rates that the loss of a run's own batches recommends.
 
     Args:
         lowest, highest: ends of the sweep, as applied; by default around the usual rate of the optimizer.
@@ -146,13 +146,13 @@ def lr_find(
 
 
 def geometric(low: float, high: float, steps: int) -> list[float]:
-    """Returns rates from low to high, both included, each the same factor above the one before."""
+    """Return rates from low to high, both included, each the same factor above the one before."""
     ratio = math.log(high / low) / (steps - 1)
     return [low * math.exp(ratio * step) for step in range(steps)]
 
 
 def sweep(loss_at: Callable[[float], float], rates: Sequence[float]) -> Sweep:
-    """Returns a curve and its suggestions; `loss_at` steps at a rate and returns the loss before the step.
+    """Return a curve and its suggestions; `loss_at` steps at a rate and returns the loss before the step.
 
     The smoothed loss is EMA(0.98) / (1 - 0.98^i). The sweep ends when it is over 4 times its best, or when a
     loss is not finite; that point is no part of the curve.
@@ -177,7 +177,7 @@ def sweep(loss_at: Callable[[float], float], rates: Sequence[float]) -> Sweep:
 
 
 def valley(losses: Sequence[float]) -> int | None:
-    """Returns the position in the middle of a curve's longest fall, or None if it does not fall.
+    """Return the position in the middle of a curve's longest fall, or None if it does not fall.
 
     The longest falling subsequence ends at position e after L points; S = L/3; the position is e - L + int(S)
     + int(S/2): a third and a sixth of the way down (fastai, callback/schedule.py).
@@ -204,7 +204,7 @@ def _read(rates: Sequence[float], smoothed: Sequence[float]) -> Suggestions | No
 
 
 def _unreadable(losses: Sequence[float], smoothed: Sequence[float], first: int, exploded: bool) -> str | None:
-    """Returns why nothing can be read from a curve, or None if something can."""
+    """Return why nothing can be read from a curve, or None if something can."""
     if len(losses) < first + LAST:
         return f"the loss exploded within {len(losses)} steps: start the sweep at a lower rate"
     start, lowest = fmean(losses[:first]), _least_mean(losses[first:])
@@ -226,7 +226,7 @@ def _least_mean(losses: Sequence[float]) -> float:
 
 
 def _medians(said: Sequence[Suggestions]) -> Suggestions:
-    """Returns medians on the logarithm, which matters for an even number only."""
+    """Return medians on the logarithm, which matters for an even number only."""
 
     def middle(name: str) -> float:
         return math.exp(median(math.log(getattr(each, name)) for each in said))

@@ -43,7 +43,7 @@ class Line:
 
 
 def draw_line(take: Callable[[int], object], held: int, limit: int, most_images: int = MOST_IMAGES) -> Line:
-    """Returns the line through the two largest of a few small steps; `take` takes a step on so many images.
+    """Return the line through the two largest of a few small steps; `take` takes a step on so many images.
 
     Peaks bend upwards only (they are the most of several lines), so the last two steps are the truest. No
     step is taken whose estimate is over `limit` bytes, none after one for which memory ran out, and none with
@@ -66,7 +66,7 @@ def draw_line(take: Callable[[int], object], held: int, limit: int, most_images:
 
 
 def _peaks(take: Callable[[int], object], size: int) -> tuple[int, int]:
-    """Returns the most bytes alive before the optimizer's step, and in it."""
+    """Return the most bytes alive before the optimizer's step, and in it."""
     before = 0
     with LiveBytes() as live:
 

@@ -41,7 +41,7 @@ LEARNT = {"temperature", "weight", "alpha", "beta"}
 
 
 def measure_cost(run: Run) -> NetworkCost:
-    """Returns what the run's network costs on the run's device. The run is afterwards as it was.
+    """Return what the run's network costs on the run's device. The run is afterwards as it was.
 
     The latency is that of the quickest pass: what a device takes that does nothing else. In a search other
     trials use the processors too (docs/decisions/0027).
@@ -54,7 +54,7 @@ def measure_cost(run: Run) -> NetworkCost:
 
 
 def times_to_answer(run: Run) -> list[float]:
-    """Returns the seconds of many passes, each from one image of evaluation, on the device, to its answer.
+    """Return the seconds of many passes, each from one image of evaluation, on the device, to its answer.
 
     The answer is computed as in scoring: in the recipe's number format and layout, not compiled, with every
     view of `evaluation.flip` and `evaluation.scales`. Where images have masks, and sizes of their own, it is
@@ -86,7 +86,7 @@ def times_to_answer(run: Run) -> list[float]:
 
 
 def key_of_cost(recipe: Recipe) -> str:
-    """Returns what the cost of a recipe's network depends on, as text: equal texts mean equal costs."""
+    """Return what the cost of a recipe's network depends on, as text: equal texts mean equal costs."""
     optimizer, augmentation = recipe.optimizer, recipe.augmentation
     parts = [
         recipe.model.model_dump(mode="json", exclude=set(FREE)),
@@ -104,7 +104,7 @@ def key_of_cost(recipe: Recipe) -> str:
 
 
 def _costs_of_masks(task: Classification | Segmentation) -> list[Any]:
-    """Returns which losses of masks are computed, as each takes memory, and at which size."""
+    """Return which losses of masks are computed, as each takes memory, and at which size."""
     if not isinstance(task, Segmentation):
         return []
     loss = task.loss
@@ -113,7 +113,7 @@ def _costs_of_masks(task: Classification | Segmentation) -> list[Any]:
 
 
 def share_of_rank(recipe: Recipe, ranks: int) -> Recipe:
-    """Returns a recipe whose step alone takes what a step of the recipe takes on one of so many ranks.
+    """Return a recipe whose step alone takes what a step of the recipe takes on one of so many ranks.
 
     It is not compiled, which would take a minute; torch's compiled steps take no more memory.
     """

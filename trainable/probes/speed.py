@@ -52,7 +52,7 @@ def measure_speeds(
     *,
     compiling: Compiling = False,
 ) -> tuple[Speed, ...]:
-    """Returns the speed of whole steps in each way worth trying that a recipe's `precision` leaves open, the
+    """Return the speed of whole steps in each way worth trying that a recipe's `precision` leaves open, the
     usual one first; empty if the images do not fit into memory. Where `compiling` names how, the last is that
     of the fastest way, compiled.
 
@@ -99,7 +99,7 @@ def _ways(model: nn.Module, device: torch.device, spec: Precision) -> list[Way]:
 def _compiled(
     model: nn.Module, batch: tuple[Tensor, Tensor], eager: Speed, compiling: Compiling
 ) -> Iterator[Speed]:
-    """Yields the speed of the compiled network; nothing where it is not, or cannot be, compiled."""
+    """Yield the speed of the compiled network; nothing where it is not, or cannot be, compiled."""
     device = batch[0].device
     step = partial(_step, model, *batch, (eager.number_format, eager.channels_last))
     if not (what := compile_in_place(model, compiling, one_size=True)):
@@ -121,7 +121,7 @@ def _compiled(
 
 
 def _batch(model: nn.Module, info: DataInfo, device: torch.device, usual: Way) -> tuple[Tensor, Tensor]:
-    """Returns images [B, C, H, W], and labels [B] or masks [B, H, W]."""
+    """Return images [B, C, H, W], and labels [B] or masks [B, H, W]."""
     sides = (info.image_size, info.image_size)
     for size in SIZES[device.type]:
         generator = torch.Generator().manual_seed(0)
@@ -151,7 +151,7 @@ def _step(model: nn.Module, images: Tensor, labels: Tensor, way: Way) -> None:
 
 
 def _loss(outputs: Outputs, labels: Tensor) -> Tensor:
-    """Returns the cross-entropy of every head with labels [B], or with masks [B, H, W] to whose size the
+    """Return the cross-entropy of every head with labels [B], or with masks [B, H, W] to whose size the
     outputs are enlarged."""
     heads = outputs if isinstance(outputs, tuple) else (outputs,)
     if labels.ndim > 1:

@@ -18,7 +18,7 @@ from trainable.recipe.base import YOURS, Fraction, OpenFraction, Purpose, Spec
 
 
 def a_local_folder(text: str) -> str:
-    """Returns the path unchanged. Raises ValueError for a URI: arrays are mapped
+    """Return the path unchanged. Raises ValueError for a URI: arrays are mapped
     from a machine's own disk."""
     if is_uri(text):
         raise ValueError(f"expected auto, off, or a folder on each machine's own disk, got the URI {text}")
@@ -26,7 +26,7 @@ def a_local_folder(text: str) -> str:
 
 
 def without_credentials_or_none(text: str | None) -> str | None:
-    """Returns the path or URI unchanged. Raises ValueError for a URI with credentials."""
+    """Return the path or URI unchanged. Raises ValueError for a URI with credentials."""
     return text if text is None else usable_path(without_credentials(text))
 
 
@@ -264,7 +264,7 @@ class Data(Spec):
 
     @property
     def named_parts(self) -> dict[Split, str | None]:
-        """Return the parts' names that a person gives; None for the usual ones."""
+        """The parts' names that a person gives; None for the usual ones."""
         named: dict[Split, str | None] = {
             "train": self.train,
             "validation": self.validation,
@@ -274,18 +274,18 @@ class Data(Spec):
 
     @property
     def parts_left_out(self) -> tuple[Split, ...]:
-        """Return the parts of the data that are not to be used."""
+        """The parts of the data that are not to be used."""
         left_out: list[Split] = ["validation"] if self.validation == NONE else []
         return (*left_out, "test") if self.test == NONE else tuple(left_out)
 
     @property
     def own(self) -> bool:
-        """Says whether Python gives these images, and the path is only their name."""
+        """Whether Python gives these images, and the path is only their name."""
         return self.format == "own"
 
     @property
     def bundled(self) -> bool:
-        """Says whether these are scikit-learn's digits, which are in no folder."""
+        """Whether these are scikit-learn's digits, which are in no folder."""
         return self.path == "digits" and self.format in ("auto", "digits")
 
 

@@ -76,7 +76,7 @@ class Taught(Spec):
 
     @model_serializer(mode="wrap")
     def without_no_model(self, dump: SerializerFunctionWrapHandler) -> dict[str, object]:
-        """Returns the section as data, without `model` where nothing is written there."""
+        """Return the section as data, without `model` where nothing is written there."""
         found: dict[str, object] = dump(self)
         return {name: value for name, value in found.items() if name != MODEL or value is not None}
 
@@ -90,7 +90,7 @@ class LogitsTaught(Taught):
     weight: Weight = 0.5
 
     def guessing(self, of_label: float) -> float:
-        """Returns the most that the teacher's part is for who guesses, before its weight: a sure teacher's
+        """Return the most that the teacher's part is for who guesses, before its weight: a sure teacher's
         divergence is what a label costs, ln K."""
         return self.temperature**2 * of_label
 
@@ -116,7 +116,7 @@ class DecoupledTaught(Taught):
     ] = 8.0
 
     def guessing(self, of_label: float) -> float:
-        """Returns the most that the teacher's part is for who guesses, before its weight: ln K for the true
+        """Return the most that the teacher's part is for who guesses, before its weight: ln K for the true
         class, less for the others."""
         return self.temperature**2 * (self.alpha + self.beta) * of_label
 
@@ -134,7 +134,7 @@ class FeaturesTaught(Taught):
     @field_validator("weight")
     @classmethod
     def labels_have_a_share(cls, weight: float) -> float:
-        """Returns the weight. Raises ValueError for 1: features teach what is below the head alone."""
+        """Return the weight. Raises ValueError for 1: features teach what is below the head alone."""
         if weight == 1.0:
             raise ValueError(
                 "expected less than 1 with kind features: the head learns from the labels alone, and would "
@@ -143,7 +143,7 @@ class FeaturesTaught(Taught):
         return weight
 
     def guessing(self, of_label: float) -> float:
-        """Returns what the teacher's part is for features of zeros, before its weight; it has no limit."""
+        """Return what the teacher's part is for features of zeros, before its weight; it has no limit."""
         return 1.0
 
 

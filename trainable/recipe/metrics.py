@@ -28,7 +28,7 @@ class _Share(Spec):
 
     @property
     def worst(self) -> float:
-        """Returns the worst finite value, which a run that diverged is given."""
+        """The worst finite value, which a run that diverged is given."""
         return 0.0
 
 
@@ -153,7 +153,7 @@ def _as_section(written: object) -> object:
 
 
 def _frozen(value: object) -> object:
-    """Returns lists as tuples: a validator hides from pydantic that they were written as JSON."""
+    """Return lists as tuples: a validator hides from pydantic that they were written as JSON."""
     return tuple(_frozen(each) for each in value) if isinstance(value, list) else value
 
 
@@ -162,7 +162,7 @@ Metric = Annotated[Annotated[Kind, Field(discriminator="kind")], BeforeValidator
 
 
 def cost_faults(specs: Sequence[Kind], classes: Sequence[str]) -> list[str]:
-    """Returns what is wrong with matrices of costs for data of these classes."""
+    """Return what is wrong with matrices of costs for data of these classes."""
     faults = []
     for spec in specs:
         if isinstance(spec, Cost) and spec.classes is not None and set(spec.classes) != set(classes):
@@ -176,6 +176,6 @@ def cost_faults(specs: Sequence[Kind], classes: Sequence[str]) -> list[str]:
 
 
 def _listed(names: Sequence[str], most: int = 10) -> str:
-    """Returns names as a line, shortened where there are many."""
+    """Return names as a line, shortened where there are many."""
     more = f", and {len(names) - most} more" if len(names) > most else ""
     return f"{', '.join(names[:most])}{more}"

@@ -22,7 +22,7 @@ _PUBLISHED = re.compile(r"default|(?:\w+_Weights\.)?[A-Z][A-Z0-9_]*")
 
 
 def is_published(weights: str) -> bool:
-    """Returns whether `model.weights` names weights that a library publishes: `default`, or one of
+    """Return whether `model.weights` names weights that a library publishes: `default`, or one of
     torchvision's names, such as IMAGENET1K_V2. Anything else is a file or a folder."""
     return _PUBLISHED.fullmatch(weights) is not None
 
@@ -32,14 +32,14 @@ LOCAL_FOLDER = "local-dir:"
 
 
 def folder_of_name(name: object) -> str | None:
-    """Returns the path in a model's name `local-dir:PATH`; None for every other name."""
+    """Return the path in a model's name `local-dir:PATH`; None for every other name."""
     return (
         name.removeprefix(LOCAL_FOLDER) if isinstance(name, str) and name.startswith(LOCAL_FOLDER) else None
     )
 
 
 def absolute_name(name: str) -> str:
-    """Returns a model's name with the absolute path of its folder, if it names one."""
+    """Return a model's name with the absolute path of its folder, if it names one."""
     folder = folder_of_name(name)
     return name if folder is None else f"{LOCAL_FOLDER}{without_tilde(folder).absolute()}"
 
@@ -199,7 +199,7 @@ OF_ANY_NETWORK = frozenset(ModelSpec.model_fields) - {"kind"}
 
 
 def network_fields(paths: Iterable[str]) -> frozenset[str]:
-    """Returns the fields of `model` among dotted paths that say which network it is, or how large."""
+    """Return the fields of `model` among dotted paths that say which network it is, or how large."""
     return frozenset(path.split(".")[1] for path in paths if path.startswith("model.")) - OF_ANY_NETWORK
 
 
@@ -277,7 +277,7 @@ class TimmModel(ModelSpec, Named):
 
 
 def _bare(encoder: str) -> str:
-    """Returns the name of an encoder. Raises ValueError for one that is more than a name of timm's list."""
+    """Return the name of an encoder. Raises ValueError for one that is more than a name of timm's list."""
     if encoder.startswith("tu-") or ":" in encoder or "/" in encoder:
         raise ValueError(f"expected a bare name of timm, such as resnet18, got {quoted(encoder)}")
     return encoder
@@ -352,7 +352,7 @@ Model = Annotated[
 
 
 def network_name(spec: Model) -> str:
-    """Returns the name of a model's network; that of its kind where it has no other."""
+    """Return the name of a model's network; that of its kind where it has no other."""
     match spec:
         case ResNetSmall() | UNetSmall():
             return spec.kind

@@ -44,7 +44,7 @@ NesterovOptimizer = TypeVar("NesterovOptimizer", "SGD", "AdamThenSGD")
 
 
 def batch_factor(scaling: Scaling, ratio: float) -> float:
-    """Returns the factor on a rate at batch 256 for a batch that is `ratio` times as large."""
+    """Return the factor on a rate at batch 256 for a batch that is `ratio` times as large."""
     match scaling:
         case "linear":
             return ratio
@@ -57,7 +57,7 @@ def batch_factor(scaling: Scaling, ratio: float) -> float:
 
 
 def with_momentum(optimizer: NesterovOptimizer) -> NesterovOptimizer:
-    """Returns the optimizer unchanged. Raises ValueError if it looks ahead along a momentum of 0."""
+    """Return the optimizer unchanged. Raises ValueError if it looks ahead along a momentum of 0."""
     if optimizer.nesterov and optimizer.momentum == 0.0:
         raise ValueError("nesterov needs momentum above 0")
     return optimizer

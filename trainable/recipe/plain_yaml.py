@@ -62,7 +62,7 @@ _PlainConstructor.yaml_constructors = {
 
 
 def load_plain(text: str) -> Any:
-    """Returns the data in a YAML text. Raises YAMLError for what is not YAML, ValueError for what exceeds a
+    """Return the data in a YAML text. Raises YAMLError for what is not YAML, ValueError for what exceeds a
     bound."""
     if len(text) > LARGEST_TEXT:
         raise TooMuch(f"has more than {LARGEST_TEXT:,} characters")

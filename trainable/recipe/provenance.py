@@ -72,7 +72,7 @@ class Verification(Spec):
     rule: str
 
     def words(self) -> str:
-        """Returns in a sentence whether the figure holds, and the numbers that say so."""
+        """Return in a sentence whether the figure holds, and the numbers that say so."""
         name = self.metric.replace("val_", "test_") if self.part == "test" else self.metric
         verdict = "verified" if self.verified else "not verified"
         if self.mean is None or self.deviation is None or self.short is None or self.allowed is None:

@@ -90,7 +90,7 @@ class Recipe(Spec):
 
     @classmethod
     def from_tree(cls, tree: Mapping[str, Any], where: str = "") -> Recipe:
-        """Returns the recipe that a nested mapping describes; fields left out take their defaults.
+        """Return the recipe that a nested mapping describes; fields left out take their defaults.
 
         A mapping of version 1 is converted. Raises RecipeError with every fault at once, each with its dotted
         path; `where` names the source.
@@ -111,7 +111,7 @@ class Recipe(Spec):
             ) from None
 
     def tree(self) -> dict[str, Any]:
-        """Returns the recipe as nested plain data: every field, and the provenance if there is one."""
+        """Return the recipe as nested plain data: every field, and the provenance if there is one."""
         return self._dumped(set())
 
     def _dumped(self, without: set[str]) -> dict[str, Any]:
@@ -119,7 +119,7 @@ class Recipe(Spec):
         return self.model_dump(mode="json", exclude=absent | without)
 
     def leaves(self) -> Iterator[tuple[str, Any]]:
-        """Yields every dotted path with its value, without the provenance; a list is one value."""
+        """Yield every dotted path with its value, without the provenance; a list is one value."""
         return leaves(self._dumped({"provenance"}))
 
     @property
@@ -128,19 +128,19 @@ class Recipe(Spec):
         return self.precision.kind == "auto" or self.loop.compile == "auto"
 
     def digest(self) -> str:
-        """Returns twelve hexadecimal digits that depend on every field but the provenance, `data.cache`
+        """Return twelve hexadecimal digits that depend on every field but the provenance, `data.cache`
         and `data.leaks`, which change no result."""
         return digest_of(self._dumped({"provenance"}))
 
     def get(self, path: str) -> Any:
-        """Returns the value at a dotted path, such as `optimizer.lr`. Raises RecipeError for unknown ones."""
+        """Return the value at a dotted path, such as `optimizer.lr`. Raises RecipeError for unknown ones."""
         try:
             return value_at(self.tree(), path)
         except NoSuchPath as error:
             raise RecipeError([version1.with_advice(_unknown(path, error))]) from None
 
     def with_values(self, values: Mapping[str, Any]) -> Recipe:
-        """Returns a copy with other values by dotted path, such as `{"optimizer.lr": 1e-3}`.
+        """Return a copy with other values by dotted path, such as `{"optimizer.lr": 1e-3}`.
 
         Setting a `kind` to another one first resets that section to the new kind's defaults; the teacher of a
         `distillation` stays. Raises RecipeError with every fault.
@@ -149,7 +149,7 @@ class Recipe(Spec):
 
 
 def _misfits(recipe: Recipe) -> Iterator[str]:
-    """Yields what is wrong with fields that the recipe's task, or what its teacher says, cannot have: which
+    """Yield what is wrong with fields that the recipe's task, or what its teacher says, cannot have: which
     one, what was expected, and what was got."""
     task = recipe.task
     found = (
@@ -177,7 +177,7 @@ def _of_masks(recipe: Recipe) -> Iterator[str]:
 
 
 def digest_of(recipe: Tree) -> str:
-    """Returns the digest of a whole recipe, without a provenance, that is plain data."""
+    """Return the digest of a whole recipe, without a provenance, that is plain data."""
     data = recipe.get("data")
     if isinstance(data, Mapping):
         recipe = {**recipe, "data": decisive(data)}
@@ -199,7 +199,7 @@ def _with_defaults(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_kinds(tree: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a copy in which every section that leaves out its `kind` has the default one."""
+    """Return a copy in which every section that leaves out its `kind` has the default one."""
     copy = {
         name: _with_kinds(value, defaults[name])
         if isinstance(value, Mapping) and isinstance(defaults.get(name), Mapping)
@@ -210,7 +210,7 @@ def _with_kinds(tree: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[st
 
 
 def tree_with_values(tree: Tree, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a recipe's tree with other values by dotted path, kinds first. Raises RecipeError."""
+    """Return a recipe's tree with other values by dotted path, kinds first. Raises RecipeError."""
     changed = _with_section(dict(tree), values)
     for path in sorted(values, key=lambda path: (not path.endswith(".kind"), path.count("."), path)):
         changed = _with_value(changed, path, values[path])
@@ -218,7 +218,7 @@ def tree_with_values(tree: Tree, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_value(tree: Tree, path: str, value: Any) -> dict[str, Any]:
-    """Returns a copy with one other value; a changed `kind` empties its section: its defaults apply."""
+    """Return a copy with one other value; a changed `kind` empties its section: its defaults apply."""
     *sections, name = path.split(".")
     try:
         changed = with_value(tree, [*sections, name], value, _has_kind)
@@ -230,7 +230,7 @@ def _with_value(tree: Tree, path: str, value: Any) -> dict[str, Any]:
 
 
 def _with_section(tree: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the tree with a section `distillation` to write to, if values name a teacher that it has not.
+    """Return the tree with a section `distillation` to write to, if values name a teacher that it has not.
     Raises RecipeError for values of that section which name none."""
     inside = sorted(path for path in values if path.startswith(f"{SECTION}."))
     if not inside or tree.get(SECTION) is not None:
@@ -242,14 +242,14 @@ def _with_section(tree: dict[str, Any], values: Mapping[str, Any]) -> dict[str, 
 
 
 def _of_any_kind(tree: Tree, sections: Sequence[str]) -> dict[str, Any]:
-    """Returns the fields of a section that a change of its kind leaves as they are."""
+    """Return the fields of a section that a change of its kind leaves as they are."""
     if list(sections) != [SECTION]:
         return {}
     return {name: value for name, value in tree[SECTION].items() if name in OF_ANY_KIND}
 
 
 def _has_kind(section: Tree) -> bool:
-    """Says where a section may be added: a kind that was just set has it, or the recipe refuses its name."""
+    """Say where a section may be added: a kind that was just set has it, or the recipe refuses its name."""
     return "kind" in section
 
 

@@ -17,7 +17,7 @@ _LINES = re.compile(r"\b(00[0-4])(?=:\d)")
 
 
 def with_guide_names(sources: Iterable[str]) -> list[str]:
-    """Returns the sources in order, with the name of each guide where it is cited first.
+    """Return the sources in order, with the name of each guide where it is cited first.
 
     `003:26-40` becomes `PaddleClas guide 003:26-40` in the first source that has it.
     """

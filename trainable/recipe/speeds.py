@@ -60,7 +60,7 @@ class Speed(Spec):
 
 
 def fastest(speeds: Sequence[Speed]) -> Speed:
-    """Returns the fastest without compiling, or the usual way, which is the first, if that is nearly as
+    """Return the fastest without compiling, or the usual way, which is the first, if that is nearly as
     fast."""
     usual = speeds[0]
     eager = [each for each in speeds if each.compile_seconds is None]

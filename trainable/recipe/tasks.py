@@ -203,5 +203,5 @@ Task = Annotated[
 
 
 def masks_of(task: AnyTask) -> Masks | None:
-    """Returns where the masks of a task's images are; None for a task whose images have none."""
+    """Return where the masks of a task's images are; None for a task whose images have none."""
     return task.masks if isinstance(task, Segmentation) else None

@@ -44,7 +44,7 @@ SCHEDULE, WARMUP = "schedule.kind", "schedule.warmup_epochs"
 
 
 def techniques_of(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
-    """Yields each technique that a recipe uses, by its field, and the recipe with that technique off.
+    """Yield each technique that a recipe uses, by its field, and the recipe with that technique off.
 
     Those whose absence makes no valid recipe are left out.
     """
@@ -57,7 +57,7 @@ def techniques_of(recipe: Recipe) -> Iterator[tuple[str, Recipe]]:
 
 
 def without(recipe: Recipe, paths: list[str]) -> Recipe:
-    """Returns the recipe with these techniques off; a constant rate keeps the warm-up. Raises RecipeError."""
+    """Return the recipe with these techniques off; a constant rate keeps the warm-up. Raises RecipeError."""
     values = {path: OFF[path] for path in paths}
     if SCHEDULE in values:
         values.setdefault(WARMUP, recipe.schedule.warmup_epochs)
@@ -65,7 +65,7 @@ def without(recipe: Recipe, paths: list[str]) -> Recipe:
 
 
 def _is_on(recipe: Recipe, path: str) -> bool:
-    """Returns whether a field is there and not off; flips count where the data allow any.
+    """Return whether a field is there and not off; flips count where the data allow any.
 
     Null leaves a choice to the network's library, and is not switched.
     """

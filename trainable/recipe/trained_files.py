@@ -40,7 +40,7 @@ class TrainedFiles:
 
 
 def teacher_files(spec: Taught) -> TrainedFiles:
-    """Returns the files that `distillation.teacher` names.
+    """Return the files that `distillation.teacher` names.
 
     A folder has `model.safetensors` and `recipe.yaml`, a recipe has `model.safetensors` beside it, and beside
     any other file stands `recipe.yaml`, unless `distillation.model` names the network. Raises ModelError for
@@ -63,7 +63,7 @@ def teacher_files(spec: Taught) -> TrainedFiles:
 
 
 def of_pruned_network(file: Path, recipe: Recipe) -> str | None:
-    """Returns in words that the recipe in a file is the fine-tuning of a pruned network, and builds the whole
+    """Return in words that the recipe in a file is the fine-tuning of a pruned network, and build the whole
     one; None for any other recipe. A copy of such a file says so by its provenance."""
     known = recipe.provenance
     beside = file.name == RECIPE_FILE and (file.parent / PRUNED_FILE).is_file()
@@ -78,7 +78,7 @@ def of_pruned_network(file: Path, recipe: Recipe) -> str | None:
 
 
 def with_absolute_teacher(recipe: Recipe) -> Recipe:
-    """Returns the recipe with the absolute path of its teacher, so that it means the same from any folder."""
+    """Return the recipe with the absolute path of its teacher, so that it means the same from any folder."""
     if recipe.distillation is None:
         return recipe
     return recipe.with_values({TEACHER: str(without_tilde(recipe.distillation.teacher).absolute())})
@@ -97,7 +97,7 @@ def check_keeps_teacher(out: Path, recipe: Recipe) -> None:
 
 
 def parameters_in(weights: Path) -> int | None:
-    """Returns how many parameters a safetensors file holds, by its header alone; None for any other file.
+    """Return how many parameters a safetensors file holds, by its header alone; None for any other file.
 
     Raises ModelError for a file without such a header.
     """

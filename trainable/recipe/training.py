@@ -223,7 +223,7 @@ class Loop(Spec):
 
 
 def each_kind_once(metrics: tuple[Metric, ...]) -> tuple[Metric, ...]:
-    """Returns the metrics unchanged. Raises ValueError where two would have the same name."""
+    """Return the metrics unchanged. Raises ValueError where two would have the same name."""
     check_distinct("kind", [each.kind for each in metrics])
     return metrics
 

@@ -36,7 +36,7 @@ class NoSuchPath(LookupError):
 
 
 def leaves(tree: Tree, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields every dotted path of a tree, behind the prefix, with its value; a list is one value."""
+    """Yield every dotted path of a tree, behind the prefix, with its value; a list is one value."""
     for name, value in tree.items():
         if isinstance(value, Mapping):
             yield from leaves(value, f"{prefix}{name}.")
@@ -45,7 +45,7 @@ def leaves(tree: Tree, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def sharing(node: Any, like: Any) -> Any:
-    """Returns what equals `node`, also in the types of numbers, and shares with `like` all that both have.
+    """Return what equals `node`, also in the types of numbers, and shares with `like` all that both have.
 
     Recipes of one search differ in a few values: sharing the rest takes a fifth of the memory.
     """
@@ -64,7 +64,7 @@ def sharing(node: Any, like: Any) -> Any:
 
 
 def as_json(tree: Tree) -> bytes:
-    """Returns a tree as JSON. Raises NotPlain for what cannot be written, with its path if it is text."""
+    """Return a tree as JSON. Raises NotPlain for what cannot be written, with its path if it is text."""
     for path, scalar in _scalars(tree):
         if isinstance(scalar, int) and abs(scalar) >= LARGEST_INTEGER:
             raise NotPlain(path, "expected a number of 64 bits at most")
@@ -77,7 +77,7 @@ def as_json(tree: Tree) -> bytes:
 
 
 def _scalars(tree: Tree) -> Iterator[tuple[str, Any]]:
-    """Yields every key and every value that holds no others, with its path. Raises NotPlain."""
+    """Yield every key and every value that holds no others, with its path. Raises NotPlain."""
     waiting: list[tuple[str, int, Any]] = [("", 0, tree)]
     while waiting:
         path, depth, node = waiting.pop()
@@ -94,7 +94,7 @@ def _scalars(tree: Tree) -> Iterator[tuple[str, Any]]:
 
 
 def value_at(tree: Tree, path: str) -> Any:
-    """Returns the value or the section at a path. Raises NoSuchPath."""
+    """Return the value or the section at a path. Raises NoSuchPath."""
     node: Any = tree
     for depth, name in enumerate(parts := path.split(".")):
         if not isinstance(node, Mapping) or name not in node:
@@ -106,7 +106,7 @@ def value_at(tree: Tree, path: str) -> Any:
 def with_value(
     tree: Tree, names: Sequence[str], value: Any, may_add: Callable[[Tree], bool]
 ) -> dict[str, Any]:
-    """Returns a copy with a value at the path that these names make.
+    """Return a copy with a value at the path that these names make.
 
     `may_add` says of a tree or a section of it whether a section that it has not may be added. Raises
     NoSuchPath where it may not, and where a section on the way is a single value.
@@ -115,7 +115,7 @@ def with_value(
 
 
 def with_leaf(tree: Tree, path: str, value: Any, prefix: str = "") -> dict[str, Any]:
-    """Returns a copy with another value at a leaf that is there, however nested and dotted its keys are."""
+    """Return a copy with another value at a leaf that is there, however nested and dotted its keys are."""
     copy: dict[str, Any] = {}
     for name, old in tree.items():
         if isinstance(old, Mapping):
@@ -126,7 +126,7 @@ def with_leaf(tree: Tree, path: str, value: Any, prefix: str = "") -> dict[str, 
 
 
 def without(tree: Tree, path: str) -> dict[str, Any]:
-    """Returns the leaves by dotted path, without the one at a path or those of the section there."""
+    """Return the leaves by dotted path, without the one at a path or those of the section there."""
     return {leaf: value for leaf, value in leaves(tree) if not f"{leaf}.".startswith(f"{path}.")}
 
 

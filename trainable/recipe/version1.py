@@ -27,24 +27,24 @@ _CAME_FROM = {
 
 
 def with_advice(fault: Fault) -> Fault:
-    """Returns the fault, or for a field of version 1 what to write instead."""
+    """Return the fault, or for a field of version 1 what to write instead."""
     if fault.path not in INSTEAD:
         return fault
     return Fault(fault.path, f"only recipes of version 1 have it; write {INSTEAD[fault.path]}")
 
 
 def as_written(fault: Fault) -> Fault:
-    """Returns a fault of a converted recipe with the field's name in version 1."""
+    """Return a fault of a converted recipe with the field's name in version 1."""
     return Fault(_CAME_FROM.get(fault.path, fault.path), fault.message)
 
 
 def is_version_1(tree: Mapping[str, Any]) -> bool:
-    """Says whether a recipe's tree is of version 1."""
+    """Say whether a recipe's tree is of version 1."""
     return type(tree.get("version")) is int and tree["version"] == 1
 
 
 def converted(tree: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns a recipe's tree of version 1 as one of version 2, and every other tree as it is.
+    """Return a recipe's tree of version 1 as one of version 2, and every other tree as it is.
 
     Raises RecipeError for what version 1 refuses of the fields that are converted; version 2 checks the rest.
     """

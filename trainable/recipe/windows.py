@@ -12,7 +12,7 @@ SMALL = 64
 
 
 def window_side(longer: int, *, gpu: bool) -> int:
-    """Returns the side of the windows of images whose longer side is mostly this one: as much, rounded up, at
+    """Return the side of the windows of images whose longer side is mostly this one: as much, rounded up, at
     most what suits the device.
 
     Larger windows gain up to the size of the images (000:49).

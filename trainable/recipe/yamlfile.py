@@ -30,7 +30,7 @@ LINE_WIDTH = 4096
 
 
 def read_recipe(path: str | Path) -> Recipe:
-    """Returns the recipe in a YAML file. Raises UserError for unreadable YAML, RecipeError for faults."""
+    """Return the recipe in a YAML file. Raises UserError for unreadable YAML, RecipeError for faults."""
     return Recipe.from_tree(read_tree(path), where=str(path))
 
 
@@ -40,7 +40,7 @@ def write_recipe(path: str | Path, recipe: Recipe, reasons: Mapping[str, str] | 
 
 
 def read_tree(path: str | Path) -> dict[str, Any]:
-    """Returns the mapping in a YAML file, as plain data. Raises UserError with the file, line and column."""
+    """Return the mapping in a YAML file, as plain data. Raises UserError with the file, line and column."""
     try:
         text = read_regular(Path(path), most=LARGEST_TEXT * 4).decode()  # a character has four bytes at most
     except FileNotFoundError:
@@ -55,7 +55,7 @@ def read_tree(path: str | Path) -> dict[str, Any]:
 
 
 def parse_tree(text: str, where: str) -> dict[str, Any]:
-    """Returns the mapping in a YAML text; `where` names it in errors."""
+    """Return the mapping in a YAML text; `where` names it in errors."""
     try:
         tree = load_plain(text)
     except DuplicateKeyError as error:
@@ -73,7 +73,7 @@ def parse_tree(text: str, where: str) -> dict[str, Any]:
 
 
 def parse_setting(text: str, example: str = "optimizer.lr=0.1") -> tuple[str, Any]:
-    """Returns the dotted path and the value of a `path=value`; the value is YAML, so [a, b] is a list."""
+    """Return the dotted path and the value of a `path=value`; the value is YAML, so [a, b] is a list."""
     path, equals, value = text.partition("=")
     if not equals or not path.strip():
         raise UserError(f"--set {text}: expected PATH=VALUE, such as {example}")
@@ -81,7 +81,7 @@ def parse_setting(text: str, example: str = "optimizer.lr=0.1") -> tuple[str, An
 
 
 def to_yaml(tree: Mapping[str, Any], comments: Mapping[str, str]) -> str:
-    """Returns nested plain data as YAML, with a comment beside each value whose dotted path has one.
+    """Return nested plain data as YAML, with a comment beside each value whose dotted path has one.
 
     Names are words, and values what JSON has.
     """
@@ -102,7 +102,7 @@ def _entries(tree: Mapping[str, Any], comments: Mapping[str, str], above: tuple[
 
 @lru_cache(maxsize=4096)
 def _entry(depth: int, name: str, value: str, comment: str | None) -> str:
-    """Returns one name with its value, which is JSON, so deep in a document.
+    """Return one name with its value, which is JSON, so deep in a document.
 
     A trial of a search differs from another in a few of a recipe's hundred entries; ruamel takes 0.3 ms each.
     """

@@ -37,7 +37,7 @@ class Choice:
 def choose(
     groups: Sequence[ChannelGroup], flops: Flops, share: float, ranking: Ranking, most_step: int
 ) -> Choice:
-    """Returns the choice that leaves at most the asked share of the operations, and as much as it can.
+    """Return the choice that leaves at most the asked share of the operations, and as much as it can.
 
     The channels that matter least are cut first, until the share is reached; of groups that lose the same
     share of their channels, the first one loses its step first. What a group keeps is rounded up to whole
@@ -70,7 +70,7 @@ def choose(
 
 
 def share_left(groups: Sequence[ChannelGroup], flops: Flops, kept: Sequence[int]) -> float:
-    """Returns the share of a network's operations that is left if groups keep so many of their units.
+    """Return the share of a network's operations that is left if groups keep so many of their units.
 
     A layer's operations are proportional to the channels that it gives times those that it takes.
     """
@@ -86,14 +86,14 @@ def share_left(groups: Sequence[ChannelGroup], flops: Flops, kept: Sequence[int]
 
 
 def step_of(group: ChannelGroup, most: int) -> int:
-    """Returns the units that a group loses or keeps together: the largest power of two of which they are at
+    """Return the units that a group loses or keeps together: the largest power of two of which they are at
     least STEPS, and that makes at most so many channels of its root."""
     largest = min(len(group.units) // STEPS, most // len(group.units[0]))
     return int(2 ** (max(1, largest).bit_length() - 1))
 
 
 def _scores(importance: Array, ranking: Ranking, later: float) -> Array:
-    """Returns what the channels of all groups are ranked by: the least are cut first. In the uniform ranking
+    """Return what the channels of all groups are ranked by: the least are cut first. In the uniform ranking
     a group's turn comes so many of its channels later."""
     match ranking:
         case "global":
@@ -106,6 +106,6 @@ def _scores(importance: Array, ranking: Ranking, later: float) -> Array:
 
 
 def _rounded(kept: int, units: int, step: int) -> int:
-    """Returns how many units a group keeps: whole steps of them, and at least LEAST_SHARE."""
+    """Return how many units a group keeps: whole steps of them, and at least LEAST_SHARE."""
     least = max(1, int(np.ceil(LEAST_SHARE * units)))
     return min(units, -(-max(kept, least) // step) * step)

@@ -53,7 +53,7 @@ class ChannelGroup:
     """For each end of a layer the share of its channels that this group holds, in (0, 1]."""
 
     def channels(self, units: Sequence[int]) -> list[int]:
-        """Returns the channels of the root in some units."""
+        """Return the channels of the root in some units."""
         return [channel for unit in units for channel in self.units[unit]]
 
 
@@ -90,12 +90,12 @@ class Dependencies:
             raise ModelError(f"{title}: cannot be pruned: it has no channels beside those that it returns")
 
     def cuts(self, group: ChannelGroup, units: Sequence[int]) -> list[Cut]:
-        """Returns what is cut from convolutions and linear layers along with some units of a group."""
+        """Return what is cut from convolutions and linear layers along with some units of a group."""
         found = self._group_of(group, units)
         return [Cut(end, list(indices)) for end, indices in self._ends(found)]
 
     def cut(self, group: ChannelGroup, units: Sequence[int]) -> None:
-        """Cuts some units of a group out of the network."""
+        """Cut some units of a group out of the network."""
         if units:
             self._group_of(group, units).prune()
 
@@ -119,7 +119,7 @@ class Dependencies:
             yield ChannelGroup(root, units, weights, shares)
 
     def _ends(self, found: Any) -> Iterator[tuple[End, Sequence[int]]]:
-        """Yields the ends of convolutions and linear layers in a group of torch-pruning's, with channels.
+        """Yield the ends of convolutions and linear layers in a group of torch-pruning's, with channels.
 
         A depthwise convolution has one end: what it gives is what it takes.
         """
@@ -142,7 +142,7 @@ class Dependencies:
 
 
 def library() -> Any:
-    """Returns the module torch_pruning. Raises UserError, with what to do, where it is not installed."""
+    """Return the module torch_pruning. Raises UserError, with what to do, where it is not installed."""
     try:
         import torch_pruning
     except ImportError:
@@ -151,7 +151,7 @@ def library() -> Any:
 
 
 def _traced(pruning: Any, network: nn.Module, images: Tensor) -> Any:
-    """Returns torch-pruning's graph of a network, traced in training mode, in which a second head answers
+    """Return torch-pruning's graph of a network, traced in training mode, in which a second head answers
     too. The network's buffers stay as they were."""
     for parameter in network.parameters():
         parameter.requires_grad_(True)  # the graph is that of gradients
@@ -167,14 +167,14 @@ def _traced(pruning: Any, network: nn.Module, images: Tensor) -> Any:
 
 
 def _answered(network: nn.Module, images: Tensor) -> list[Tensor]:
-    """Returns all that a network answers in training mode. Each answer is multiplied by 1, so that no layer
+    """Return all that a network answers in training mode. Each answer is multiplied by 1, so that no layer
     computes it last, and it is a node of its own in the graph."""
     network.train()
     return [each * 1 for each in tensors_of(network(images))]
 
 
 def tensors_of(outputs: Any) -> Iterator[Tensor]:
-    """Yields the tensors among a network's answers, in their order."""
+    """Yield the tensors among a network's answers, in their order."""
     if isinstance(outputs, Tensor):
         yield outputs
     elif isinstance(outputs, Mapping):
@@ -185,7 +185,7 @@ def tensors_of(outputs: Any) -> Iterator[Tensor]:
 
 
 def _channel_groups(layer: nn.Module) -> int:
-    """Returns into how many groups a layer divides its channels, which lose as many each; 1 for a depthwise
+    """Return into how many groups a layer divides its channels, which lose as many each; 1 for a depthwise
     convolution, which loses whole groups."""
     if isinstance(layer, nn.modules.conv._ConvNd):
         depthwise = layer.groups == layer.in_channels == layer.out_channels

@@ -40,7 +40,7 @@ class Tuned:
 
 
 def fine_tuning(recipe: Recipe, *, epochs: int | None = None, lr_factor: float = LR_FACTOR) -> Recipe:
-    """Returns the recipe of a fine-tuning: that of the training, with fewer epochs, a rate that falls to zero
+    """Return the recipe of a fine-tuning: that of the training, with fewer epochs, a rate that falls to zero
     as a cosine, no warm-up, and all layers trained from the first step.
 
     Raises RecipeError for values that no recipe may have.
@@ -60,7 +60,7 @@ def fine_tuning(recipe: Recipe, *, epochs: int | None = None, lr_factor: float =
 
 
 def taught_by(recipe: Recipe, teacher: Path) -> Recipe:
-    """Returns the recipe of a fine-tuning that learns from the network in a folder, too.
+    """Return the recipe of a fine-tuning that learns from the network in a folder, too.
 
     A recipe that has a teacher gets this one in its place; how it learns stays as it is. Raises RecipeError.
     """
@@ -70,7 +70,7 @@ def taught_by(recipe: Recipe, teacher: Path) -> Recipe:
 
 
 def seeds_of(recipe: Recipe, count: int) -> list[int]:
-    """Returns seeds for fine-tunings, none of them that of the training."""
+    """Return seeds for fine-tunings, none of them that of the training."""
     return [(recipe.loop.seed + number) % 2**32 for number in range(1, count + 1)]
 
 
@@ -86,7 +86,7 @@ def trained_on(
     title: str,
     say: Say,
 ) -> Iterator[Tuned]:
-    """Trains what `make` returns for each seed by a recipe, and yields it with its scores on some parts.
+    """Train what `make` returns for each seed by a recipe, and yield it with its scores on some parts.
 
     `say` receives a line for each, with the score of each part in a metric such as `val_accuracy`. Raises
     RunError, which names the seed, where a run diverges or crashes.
@@ -111,6 +111,6 @@ def trained_on(
 def scores_of(
     network: nn.Module, recipe: Recipe, data: DataSet, parts: Sequence[Split], device: torch.device
 ) -> dict[Split, Scores]:
-    """Returns the scores of a network as it is on some parts, in the number format of a recipe."""
+    """Return the scores of a network as it is on some parts, in the number format of a recipe."""
     with closing(Run(recipe, data=data, model=copy.deepcopy(network), device=device)) as run:
         return {part: run.score(part, answers=True) for part in parts}

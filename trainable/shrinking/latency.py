@@ -36,13 +36,13 @@ class Latency:
         return median(self.passes_ms)
 
     def tree(self) -> dict[str, Any]:
-        """Returns plain data for JSON: the median, and between which times 90 % of the passes are."""
+        """Return plain data for JSON: the median, and between which times 90 % of the passes are."""
         low, high = self.bounds_ms
         return {"median_ms": self.median_ms, "p5_ms": low, "p95_ms": high, "rounds": len(self.passes_ms)}
 
     @property
     def bounds_ms(self) -> tuple[float, float]:
-        """Returns the 5th and the 95th percentile of the passes."""
+        """The 5th and the 95th percentile of the passes."""
         low, high = np.percentile(self.passes_ms, (5, 95))
         return float(low), float(high)
 
@@ -59,12 +59,12 @@ class Ratio:
         return f"{self.value:.2f} ({self.low:.2f} to {self.high:.2f})"
 
     def tree(self) -> dict[str, float]:
-        """Returns plain data for JSON."""
+        """Return plain data for JSON."""
         return {"ratio": self.value, "low": self.low, "high": self.high}
 
 
 def ratio_of(ours: Latency, theirs: Latency, seed: int = 0) -> Ratio:
-    """Returns the ratio of the median passes of two networks that took turns.
+    """Return the ratio of the median passes of two networks that took turns.
 
     The interval has the percentiles of a bootstrap that draws the same turns for both. It draws stretches of
     turns, n^(1/3) of n each, since what slows one pass slows the next, too (the circular blocks of Politis
@@ -84,7 +84,7 @@ def ratio_of(ours: Latency, theirs: Latency, seed: int = 0) -> Ratio:
 def latencies(
     networks: Mapping[str, nn.Module], shape: tuple[int, int, int], recipe: Recipe, device: torch.device
 ) -> dict[str, dict[int, Latency]]:
-    """Returns the latency of each network by batch, for images [C, H, W], in the recipe's number format and
+    """Return the latency of each network by batch, for images [C, H, W], in the recipe's number format and
     layout, in evaluation mode, one view, not compiled.
 
     The networks take turns, each pass of one after a pass of the others. They are moved to the device.
@@ -104,7 +104,7 @@ def latencies(
 
 
 def _in_turns(networks: Mapping[str, nn.Module], images: torch.Tensor) -> dict[str, list[float]]:
-    """Returns the milliseconds of each network's passes."""
+    """Return the milliseconds of each network's passes."""
     for network in networks.values():
         for _ in range(WARM_UPS):
             network(images)

@@ -24,7 +24,7 @@ SEED = 0
 
 @torch.no_grad()
 def differs(whole: nn.Module, narrow: nn.Module, cuts: Sequence[Cut], shape: tuple[int, int, int]) -> bool:
-    """Returns whether the answers to two images of noise [C, H, W] differ by more than TOLERANCE."""
+    """Return whether the answers to two images of noise [C, H, W] differ by more than TOLERANCE."""
     noise = torch.randn(2, *shape, generator=torch.Generator().manual_seed(SEED), dtype=torch.float64)
     masked = _without_channel_norms(whole)
     for cut in cuts:
@@ -49,7 +49,7 @@ def _without_channel_norms(network: nn.Module) -> nn.Module:
 
 
 def _blind(layer: nn.Module, channels: Sequence[int]) -> None:
-    """Sets the weights to 0 by which a layer takes some channels."""
+    """Set the weights to 0 by which a layer takes some channels."""
     weight = layer.weight
     assert isinstance(weight, Tensor)
     if isinstance(layer, nn.modules.conv._ConvTransposeNd):

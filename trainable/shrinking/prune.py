@@ -36,7 +36,7 @@ class Pruned:
 
     @property
     def share(self) -> float:
-        """Returns the share of the operations that is left."""
+        """The share of the operations that is left."""
         return self.after.total / self.before.total
 
 
@@ -49,7 +49,7 @@ def prune(
     ranking: Ranking = RANKING,
     step: int = STEP,
 ) -> Pruned:
-    """Returns a copy of a network with at most a share, in (0, 1), of its operations for an image [C, H, W].
+    """Return a copy of a network with at most a share, in (0, 1), of its operations for an image [C, H, W].
 
     The channels with the smallest weights are cut, in steps of at most `step` channels. What the network
     returns keeps its channels. Raises ModelError, with the title of the network, where it cannot be traced or
@@ -80,7 +80,7 @@ def prune(
 
 @contextmanager
 def _understood(title: str) -> Iterator[None]:
-    """Turns whatever goes wrong in a network whose channels are not understood into a ModelError."""
+    """Turn whatever goes wrong in a network whose channels are not understood into a ModelError."""
     try:
         yield
     except UserError:
@@ -102,7 +102,7 @@ def _cut(
     ranking: Ranking,
     step: int,
 ) -> tuple[float, list[Cut]]:
-    """Cuts channels out of a network, in place; returns the share of the operations that is left then, and
+    """Cut channels out of a network, in place; return the share of the operations that is left then, and
     what was cut, counted in the whole network."""
     dependencies = Dependencies(network, shape, title)
     chosen = choose(dependencies.groups, flops, share, ranking, step)
@@ -118,5 +118,5 @@ def _cut(
 
 
 def _least(order: Sequence[int], kept: int) -> list[int]:
-    """Returns, of units in the order of their importance, those that are not kept."""
+    """Return, of units in the order of their importance, those that are not kept."""
     return list(order[: len(order) - kept])

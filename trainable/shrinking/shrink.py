@@ -68,22 +68,22 @@ class Shrunk:
 
     @property
     def parts(self) -> tuple[Split, ...]:
-        """Returns the parts that were scored."""
+        """The parts that were scored."""
         return tuple(self.scores[UNPRUNED][0])
 
     @property
     def kept(self) -> str:
-        """Returns the name of the networks in `tuned`."""
+        """The name of the networks in `tuned`."""
         return DISTILLED if DISTILLED in self.scores else TUNED
 
     @property
     def metric(self) -> str:
-        """Returns the metric by which the networks are judged, such as `val_accuracy`."""
+        """The metric by which the networks are judged, such as `val_accuracy`."""
         return metric_of(self.trained, self.scores[UNPRUNED][0]["validation"])
 
     @property
     def best(self) -> Tuned:
-        """Returns the kept network with the best score on the validation part; of equals the first."""
+        """The kept network with the best score on the validation part; of equals the first."""
         sign, name = sign_of(OBJECTIVES[self.metric]), self.metric.removeprefix("val_")
         return max(self.tuned, key=lambda each: sign * each.scores["validation"].by_name()[name])
 
@@ -100,7 +100,7 @@ def shrink(
     device: torch.device | None = None,
     say: Say = lambda line: None,
 ) -> Shrunk:
-    """Returns a network pruned to at most a share of its operations and fine-tuned by a recipe, once for each
+    """Return a network pruned to at most a share of its operations and fine-tuned by a recipe, once for each
     seed, compared with the one that it was made of.
 
     `taught` is the recipe of a second fine-tuning, from the same pruned network and with the same seeds,
@@ -170,7 +170,7 @@ def _check_teacher(taught: Recipe, trained: Trained, pruned: Pruned, device: tor
 
 
 def metric_of(trained: Trained, scores: Scores) -> str:
-    """Returns the metric by which networks made of a trained one are judged: the objective of the search that
+    """Return the metric by which networks made of a trained one are judged: the objective of the search that
     its recipe came from, if these scores have it, or else `val_mean_iou` for masks, `val_accuracy` for
     labels."""
     known = (trained.whole_training or trained.recipe).provenance
@@ -181,7 +181,7 @@ def metric_of(trained: Trained, scores: Scores) -> str:
 
 
 def _one_of(info: DataInfo) -> str:
-    """Returns in words what a network is shown at once: an image, or a window of one."""
+    """Return in words what a network is shown at once: an image, or a window of one."""
     return "a window" if info.dense else "an image"
 
 
@@ -198,7 +198,7 @@ def _check_asked(trained: Trained, taught: Recipe | None, *, test: bool) -> None
 
 
 def training_from_scratch(trained: Trained) -> Recipe:
-    """Returns the recipe by which the narrow layers are trained from new weights: the one that trained the
+    """Return the recipe by which the narrow layers are trained from new weights: the one that trained the
     whole network. Raises UserError where it is not known, or begins from weights, and ModelError where the
     files of its teacher are missing."""
     recipe = trained.whole_training
@@ -219,7 +219,7 @@ def training_from_scratch(trained: Trained) -> Recipe:
 
 
 def draw_narrow(trained: Trained, widths: Widths, seed: int) -> nn.Module:
-    """Returns the narrow network with new weights: the first of those that the recipe draws for a layer."""
+    """Return the narrow network with new weights: the first of those that the recipe draws for a layer."""
     with global_generators(torch.device("cpu"), derive(seed, Use.WEIGHTS)):
         network = recipe_network(trained)
     make_narrow(network, widths)
@@ -227,7 +227,7 @@ def draw_narrow(trained: Trained, widths: Widths, seed: int) -> nn.Module:
 
 
 def recipe_network(trained: Trained) -> nn.Module:
-    """Returns the recipe's own network, untrained and as wide as the recipe builds it."""
+    """Return the recipe's own network, untrained and as wide as the recipe builds it."""
     spec = trained.recipe.model.model_copy(update={"weights": None})
     return make_network(spec, trained.data.info, build=trained.build)
 

@@ -20,7 +20,7 @@ from trainable.training.run import PREFIXES
 
 
 def write_shrunk(shrunk: Shrunk, folder: Path) -> None:
-    """Writes the best of the kept networks, as `tunebook train --out` would, and in what it is narrower.
+    """Write the best of the kept networks, as `tunebook train --out` would, and in what it is narrower.
 
     The folder then holds `recipe.yaml`, the fine-tuning, `model.safetensors`, `pruned.json`, and in
     `training.yaml` the recipe that trained the whole network, where that is known; `trained_in(FOLDER)` and
@@ -35,7 +35,7 @@ def write_shrunk(shrunk: Shrunk, folder: Path) -> None:
 
 
 def _with_provenance(shrunk: Shrunk) -> Recipe:
-    """Returns the recipe of the best network's fine-tuning, with what it scored and by what it was made.
+    """Return the recipe of the best network's fine-tuning, with what it scored and by what it was made.
 
     It names no objective: trained again, from the recipe's own network, it would not score the same.
     """
@@ -59,7 +59,7 @@ def _with_provenance(shrunk: Shrunk) -> Recipe:
 
 
 def _share_of_own(shrunk: Shrunk) -> float:
-    """Returns the share that is left of the operations of the recipe's network, which may have been pruned
+    """Return the share that is left of the operations of the recipe's network, which may have been pruned
     before."""
     info = shrunk.trained.data.info
     own = count_flops(recipe_network(shrunk.trained), (info.channels, info.image_size, info.image_size))

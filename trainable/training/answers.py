@@ -27,7 +27,7 @@ class Rows:
 
     @classmethod
     def of(cls, ranks: Ranks, order: Tensor, batch: int, device: torch.device, *, logits: bool) -> Self:
-        """Returns a rank's rows, if these rows are scored in this order, int64 [n], in batches of this
+        """Return a rank's rows, if these rows are scored in this order, int64 [n], in batches of this
         size."""
         return cls(moved(ranks.batches_of(order, batch), device), len(order), logits)
 
@@ -57,7 +57,7 @@ class Answers:
         return cls.of_table(torch.cat([columns_of(logits, labels), logits.double()], 1), logits.shape[1])
 
     def of(self, images: np.ndarray[Any, Any]) -> Self:
-        """Returns the answers to some of the images, by their positions; an image may be there twice."""
+        """Return the answers to some of the images, by their positions; an image may be there twice."""
         chosen = torch.from_numpy(images)
         return type(self)(
             self.classes,
@@ -71,7 +71,7 @@ class Answers:
 
     @cached_property
     def probabilities(self) -> Tensor:
-        """Return the probabilities [N, classes], where the logits are kept.
+        """The probabilities [N, classes], where the logits are kept.
 
         In float64 a probability of nearly 1 stays below 1: in float32 those of sure answers would be ties.
         """

@@ -77,7 +77,7 @@ class Intervals:
     """Of masks, the scores of each class by name, such as `iou`; None for a class that does not occur."""
 
     def tree(self, prefix: str, classes: Sequence[str] = ()) -> dict[str, Any]:
-        """Returns plain data for `metrics.json`; `classes` are the names of those that are scored."""
+        """Return plain data for `metrics.json`; `classes` are the names of those that are scored."""
         named = {f"{prefix}_{name}": list(bounds) for name, bounds in self.bounds.items()}
         of_classes = {
             name: dict(zip(classes, map(_as_list, each), strict=True)) for name, each in self.by_class.items()
@@ -97,7 +97,7 @@ def _as_list(bounds: tuple[float, float] | None) -> list[float] | None:
 
 
 def intervals(answers: Answers, extra: ExtraMetrics, seed: int, resamples: int = RESAMPLES) -> Intervals:
-    """Returns the interval of each metric that a part is scored by, from percentiles of its resamples.
+    """Return the interval of each metric that a part is scored by, from percentiles of its resamples.
 
     Ten thousand images take a few seconds. A function of the caller's is called once for each resample; one
     that fails on a resample, where a class may be missing, has no interval.
@@ -109,7 +109,7 @@ def intervals(answers: Answers, extra: ExtraMetrics, seed: int, resamples: int =
 def resampled_metrics(
     answers: Answers, extra: ExtraMetrics, seed: int, resamples: int = RESAMPLES
 ) -> dict[str, Array]:
-    """Returns each metric that a part is scored by, of every resample of its images: [resamples] by name;
+    """Return each metric that a part is scored by, of every resample of its images: [resamples] by name;
     none of those that would take long, as they need the probabilities of many classes."""
     extra = _quick(answers, extra)
     random = np.random.default_rng(seed)
@@ -163,7 +163,7 @@ def wilson_interval(right: int, images: int, level: float = 0.95) -> tuple[float
 
 
 def counts_of_images(random: np.random.Generator, images: int, resamples: int) -> Iterator[Array]:
-    """Yields how often each image is in each resample, [images, resamples], some resamples at a time.
+    """Yield how often each image is in each resample, [images, resamples], some resamples at a time.
 
     The counts are float32, which holds sums of them exactly up to 2^24 images.
     """
@@ -195,7 +195,7 @@ def _measured(answers: Answers, extra: ExtraMetrics, counts: Array) -> dict[str,
 
 
 def _fixed(answers: Answers, counts: Array) -> dict[str, Array]:
-    """Returns, for every resample, what every run measures."""
+    """Return, for every resample, what every run measures."""
     right = (answers.predicted == answers.labels).numpy()
     found = {
         "loss": _mean(answers.losses.numpy(), counts),
@@ -208,7 +208,7 @@ def _fixed(answers: Answers, counts: Array) -> dict[str, Array]:
 
 
 def resampled(spec: Kind, answers: Answers, classes: Sequence[str], counts: Array) -> Array:
-    """Returns a metric of every resample, [resamples]: `extra_metrics.measured` with weights."""
+    """Return a metric of every resample, [resamples]: `extra_metrics.measured` with weights."""
     match spec:
         case MacroF1():
             return _macro_f1(answers, counts)
@@ -254,7 +254,7 @@ def _macro_f1(answers: Answers, counts: Array) -> Array:
 def _mean_of_classes(
     curve: Callable[[Ranked], tuple[Array, Array]], answers: Answers, counts: Array
 ) -> Array:
-    """Returns the mean over classes of what a curve gives, one against rest.
+    """Return the mean over classes of what a curve gives, one against rest.
 
     It is that of guessing where a resample has one class alone, and the curve needs others.
     """
@@ -268,7 +268,7 @@ def _mean_of_classes(
 
 
 def _of_functions(answers: Answers, extra: ExtraMetrics, counts: Array) -> Iterator[tuple[str, Array]]:
-    """Yields what each function of the caller's makes of every resample, if it fails on none."""
+    """Yield what each function of the caller's makes of every resample, if it fails on none."""
 
     def samples() -> Iterator[Answers]:  # one at a time: each has the probabilities of all classes
         for each in counts.T:
@@ -280,7 +280,7 @@ def _of_functions(answers: Answers, extra: ExtraMetrics, counts: Array) -> Itera
 
 
 def _mean_where(there: Array, above: Array, below: Array) -> Array:
-    """Returns the mean of quotients [classes, resamples] over the classes that are there."""
+    """Return the mean of quotients [classes, resamples] over the classes that are there."""
     quotients = np.divide(above, below, out=np.zeros_like(above), where=there)
     found: Array = quotients.sum(0) / there.sum(0)
     return found

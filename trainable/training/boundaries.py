@@ -16,7 +16,7 @@ from trainable.recipe.tasks import IGNORED
 
 
 def boundary_f1(predicted: Tensor, masks: Tensor, classes: int, tolerance: float) -> tuple[Tensor, Tensor]:
-    """Returns the boundary F1 score of each class of each image, and whether it is there; both [B, classes].
+    """Return the boundary F1 score of each class of each image, and whether it is there; both [B, classes].
 
     A class is there if the image's mask or its prediction has it; elsewhere the score is 0. `tolerance` is a
     share of the image's diagonal, at least one pixel: how near a boundary pixel must be to one of the other
@@ -38,12 +38,12 @@ def boundary_f1(predicted: Tensor, masks: Tensor, classes: int, tolerance: float
 
 
 def radius_of(masks: Tensor, tolerance: float) -> float:
-    """Returns a share of the diagonal of masks in pixels, at least 1."""
+    """Return a share of the diagonal of masks in pixels, at least 1."""
     return max(1.0, tolerance * math.hypot(*masks.shape[-2:]))
 
 
 def edges_of(masks: Tensor) -> Tensor:
-    """Returns masks, as bytes, in which only boundary pixels keep their label and all others are ignored.
+    """Return masks, as bytes, in which only boundary pixels keep their label and all others are ignored.
 
     A boundary pixel has a neighbour of another class above, below, left or right; the border of the image is
     no boundary.
@@ -59,7 +59,7 @@ def edges_of(masks: Tensor) -> Tensor:
 
 
 def near_each_other(edges: Tensor, others: Tensor, radius: float) -> tuple[Tensor, Tensor]:
-    """Returns, for boundary pixels [B, H, W] of each kind, the labels of those near one of the other kind of
+    """Return, for boundary pixels [B, H, W] of each kind, the labels of those near one of the other kind of
     the same label; all others are ignored.
 
     Both are shifted against each other by every offset in a disk. So the cost grows with the disk's area, but
@@ -80,18 +80,18 @@ def near_each_other(edges: Tensor, others: Tensor, radius: float) -> tuple[Tenso
 
 
 def disk(radius: float) -> list[tuple[int, int]]:
-    """Returns the whole offsets (down, across) that are no longer than the radius."""
+    """Return the whole offsets (down, across) that are no longer than the radius."""
     reach = range(-int(radius), int(radius) + 1)
     return [(down, across) for down in reach for across in reach if math.hypot(down, across) <= radius]
 
 
 def _share(found: Tensor, edges: Tensor, classes: int) -> Tensor:
-    """Returns the share of boundary pixels that were found, for each class, [B, classes]; 0 of none."""
+    """Return the share of boundary pixels that were found, for each class, [B, classes]; 0 of none."""
     return pixels_of(found, classes) / pixels_of(edges, classes).clamp_min(1.0)
 
 
 def pixels_of(masks: Tensor, classes: int) -> Tensor:
-    """Returns the number of pixels of each class, float64 [B, classes]."""
+    """Return the number of pixels of each class, float64 [B, classes]."""
     labels = masks.flatten(1).to(torch.int64)
     labels = labels.masked_fill(labels == IGNORED, classes)  # a cell of their own, which is dropped
     counts = torch.zeros(len(masks), classes + 1, dtype=torch.float64, device=masks.device)

@@ -37,7 +37,7 @@ class ClassificationTask(Task):
         return math.log(max(self.classes, 2))
 
     def loss(self, outputs: Outputs, targets: Tensor) -> Tensor:
-        """Returns the mean cross-entropy, weighted as torch's own is with whole labels.
+        """Return the mean cross-entropy, weighted as torch's own is with whole labels.
 
         With mixed labels torch divides by the number of images, and here it is the weight of the labels: so
         mixing does not change how much a batch counts.
@@ -54,7 +54,7 @@ class ClassificationTask(Task):
         return loss * (len(targets) / (targets @ weights).sum())
 
     def weight(self, targets: Tensor) -> Weight:
-        """Returns the sum of the weights of the images' classes, which mixing within the batch does not
+        """Return the sum of the weights of the images' classes, which mixing within the batch does not
         change."""
         weights = self.weights(targets)
         return float(len(targets)) if weights is None else weights.sum()
@@ -66,7 +66,7 @@ class ClassificationTask(Task):
         return compared_labels
 
     def right(self, output: Tensor, targets: Tensor) -> Tensor:
-        """Returns 0 or 1 for each answer, or the share of the answered class if labels are mixed."""
+        """Return 0 or 1 for each answer, or the share of the answered class if labels are mixed."""
         predicted = output.argmax(1)
         return predicted == targets if targets.ndim == 1 else targets.gather(1, predicted[:, None])
 
@@ -84,7 +84,7 @@ class ClassificationTask(Task):
 
 
 def compared_labels(output: Tensor, targets: Tensor, answers: Tensor) -> Compared:
-    """Returns the logits of both networks; the true class of a mixed image is the one with the largest
+    """Return the logits of both networks; the true class of a mixed image is the one with the largest
     share."""
     truth = targets.argmax(1) if targets.is_floating_point() else targets
     return Compared(output, answers.to(output.dtype), truth)

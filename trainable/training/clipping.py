@@ -34,7 +34,7 @@ def clip(
 
 @torch.no_grad()
 def clip_adaptively(parameters: Sequence[nn.Parameter], factor: float, eps: float = 1e-3) -> None:
-    """Shrinks the gradients in place so that no unit's is longer than `factor` times its weights.
+    """Shrink the gradients in place so that no unit's is longer than `factor` times its weights.
 
     A unit is a row of a parameter with rows (an output channel, an output of a linear layer), and otherwise
     the whole parameter. Weights shorter than `eps` count as that long, or zeros could never move. The caller
@@ -56,13 +56,13 @@ def clip_adaptively(parameters: Sequence[nn.Parameter], factor: float, eps: floa
 
 
 def _unit_norms(values: Tensor) -> Tensor:
-    """Returns the Euclidean length of each unit, [units]."""
+    """Return the Euclidean length of each unit, [units]."""
     dimensions = tuple(range(1, values.ndim)) or None
     norms: Tensor = torch.linalg.vector_norm(values, dim=dimensions)
     return norms.view(-1)
 
 
 def below_head(model: nn.Module) -> list[nn.Parameter]:
-    """Returns what adaptive clipping bounds: all but the last layer (arXiv 2102.06171, section 4.1)."""
+    """Return what adaptive clipping bounds: all but the last layer (arXiv 2102.06171, section 4.1)."""
     head = head_parameters(model)
     return [each for name, each in model.named_parameters() if each.requires_grad and name not in head]

@@ -51,7 +51,7 @@ def compiled_parts(model: nn.Module, compiling: Compiling) -> str:
 def compile_in_place(model: nn.Module, compiling: Compiling, *, one_size: bool) -> str:
     """Compile what a recipe's `loop.compile` names; the names of weights stay.
 
-    Nothing is compiled before the first step. With `one_size`, images always have the same one. Returns what
+    Nothing is compiled before the first step. With `one_size`, images always have the same one. Return what
     `compiled_parts` does.
     """
     if not (parts := compiled_parts(model, compiling)):
@@ -93,7 +93,7 @@ def while_training(compiling: Compiling) -> Iterator[None]:
 
 
 def eagerly(compiled: bool) -> AbstractContextManager[Any]:
-    """Returns a context in which a compiled model computes as if it was not compiled.
+    """Return a context in which a compiled model computes as if it was not compiled.
 
     Scoring and measuring have other batch sizes and modes, and each would be compiled for itself: a minute,
     to save less than that.
@@ -102,7 +102,7 @@ def eagerly(compiled: bool) -> AbstractContextManager[Any]:
 
 
 def forget_compiled() -> None:
-    """Frees all that this process has compiled; what is on the disk stays.
+    """Free all that this process has compiled; what is on the disk stays.
 
     torch compiles a function, of whatever model, 8 times in a process; afterwards it runs it as it is, and
     only a warning tells. A worker's third model would train at the speed of one that is not compiled.

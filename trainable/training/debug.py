@@ -30,12 +30,12 @@ ROWS = 12
 
 
 def tools_named(names: Sequence[str]) -> tuple[Tool, ...]:
-    """Returns the tools with these names, each once. Raises UserError naming the known ones."""
+    """Return the tools with these names, each once. Raises UserError naming the known ones."""
     return chosen(names, get_args(Tool), {"gradcheck": "checks a layer, use `tunebook check`"})
 
 
 def chosen(names: Sequence[str], known: tuple[Name, ...], elsewhere: Mapping[str, str]) -> tuple[Name, ...]:
-    """Returns the known tools with these names, each once;
+    """Return the known tools with these names, each once;
     `elsewhere` says what others do and which command has them.
 
     Raises UserError naming the known ones.
@@ -52,7 +52,7 @@ def chosen(names: Sequence[str], known: tuple[Name, ...], elsewhere: Mapping[str
 def debugging(
     tools: Sequence[Tool], *, device: torch.device, folder: Path | None, say: Say
 ) -> Iterator[None]:
-    """Switches the tools on around a run, says so in a line for each, and switches them off afterwards.
+    """Switch the tools on around a run, say so in a line for each, and switch them off afterwards.
 
     Files are written to `folder`; None writes no files.
     """
@@ -70,7 +70,7 @@ def debugging(
 
 @contextmanager
 def anomalies(say: Say) -> Iterator[None]:
-    """Lets a backward pass that computes nan raise RuntimeError,
+    """Let a backward pass that computes nan raise RuntimeError,
     with a warning that names the forward step."""
     say("debug anomaly is on: every gradient is checked for nan, steps are slower")
     with torch.autograd.set_detect_anomaly(True):
@@ -79,7 +79,7 @@ def anomalies(say: Say) -> Iterator[None]:
 
 @contextmanager
 def profiled(device: torch.device, folder: Path | None, say: Say) -> Iterator[None]:
-    """Records a few optimizer steps and says the costliest operations as soon as the recording ends.
+    """Record a few optimizer steps and say the costliest operations as soon as the recording ends.
 
     A Chrome trace, `profile.json`, is written to `folder`. Steps are counted by torch's hook after every
     optimizer's step, so the training loop needs no code for it.
@@ -112,7 +112,7 @@ def profiled(device: torch.device, folder: Path | None, say: Say) -> Iterator[No
 
 
 def costliest(profiler: profile, device: torch.device) -> Iterator[str]:
-    """Yields a table of the operations that took longest by themselves,
+    """Yield a table of the operations that took longest by themselves,
     on the GPU if there is one, else on the CPU.
 
     It yields no lines if nothing was recorded.
@@ -132,7 +132,7 @@ def costliest(profiler: profile, device: torch.device) -> Iterator[str]:
 
 
 def _trace(profiler: profile, folder: Path) -> Path:
-    """Writes the trace whole or not at all, like the other files of a run, and returns its path."""
+    """Write the trace whole or not at all, like the other files of a run, and return its path."""
     partial = folder / f".{PROFILE_FILE}"
     partial.unlink(missing_ok=True)  # a link there would be written through
     profiler.export_chrome_trace(str(partial))

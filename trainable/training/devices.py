@@ -21,12 +21,12 @@ version compatibility")."""
 
 
 def default_device() -> torch.device:
-    """Returns the first CUDA device, or the CPU."""
+    """Return the first CUDA device, or the CPU."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def device_name(device: torch.device) -> str:
-    """Returns the name of a device in a provenance:
+    """Return the name of a device in a provenance:
     `cpu`, or `cuda` with the model, as in `cuda (NVIDIA H200)`.
 
     The first word is the kind. A kind alone is also a name, for a device whose model is not known.
@@ -35,14 +35,14 @@ def device_name(device: torch.device) -> str:
 
 
 def machine_name() -> str:
-    """Returns what decides which number format is fastest on this machine: its GPU, and the CPU's units."""
+    """Return what decides which number format is fastest on this machine: its GPU, and the CPU's units."""
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
     units = (name for name, there in torch.cpu.get_capabilities().items() if there is True)
     return ", ".join([gpu, torch.backends.cpu.get_cpu_capability(), *sorted(units)])
 
 
 def problem_here(kind: str, may_compile: bool) -> str | None:
-    """Returns why this machine cannot train on a kind of device (`cpu`, `cuda`), or None if nothing is known.
+    """Return why this machine cannot train on a kind of device (`cpu`, `cuda`), or None if nothing is known.
 
     With `may_compile` it needs the compiler that torch.compile calls.
     """
@@ -52,7 +52,7 @@ def problem_here(kind: str, may_compile: bool) -> str | None:
 
 
 def driver_problem() -> str | None:
-    """Returns why PyTorch cannot use this machine's NVIDIA driver; None without a driver, or where it can."""
+    """Return why PyTorch cannot use this machine's NVIDIA driver; None without a driver, or where it can."""
     try:
         found = re.search(r"\b(\d{3,})\.\d+", DRIVER_FILE.read_text(encoding="utf-8"))
     except OSError:
@@ -70,7 +70,7 @@ def driver_problem() -> str | None:
 
 
 def _compiler_problem(kind: str) -> str | None:
-    """Returns which compiler is missing: Triton calls one for C on GPUs, inductor one for C++ on CPUs."""
+    """Return which compiler is missing: Triton calls one for C on GPUs, inductor one for C++ on CPUs."""
     variable, usual = ("CC", ("clang", "gcc")) if kind == "cuda" else ("CXX", ("g++",))
     asked = os.environ.get(variable)
     known = (asked,) if asked else usual
@@ -82,8 +82,8 @@ def _compiler_problem(kind: str) -> str | None:
 
 @contextmanager
 def threads(count: int | None) -> Iterator[int]:
-    """Sets torch's threads to `count` (None changes nothing), yields their number,
-    and restores the caller's."""
+    """Set torch's threads to `count` (None changes nothing), yield their number,
+    and restore the caller's."""
     before = torch.get_num_threads()
     if count is not None and count != before:
         torch.set_num_threads(count)
@@ -94,7 +94,7 @@ def threads(count: int | None) -> Iterator[int]:
 
 
 def peak_memory_bytes(device: torch.device) -> int:
-    """Returns the most GPU memory used since the count began;
+    """Return the most GPU memory used since the count began;
     on a CPU, the most memory that the process has used."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
@@ -103,6 +103,6 @@ def peak_memory_bytes(device: torch.device) -> int:
 
 
 def wait_for(device: torch.device) -> None:
-    """Waits until the device has done all its work, so that a clock may be read."""
+    """Wait until the device has done all its work, so that a clock may be read."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)

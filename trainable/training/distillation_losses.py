@@ -20,7 +20,7 @@ LEAST_LENGTH = 1e-12
 def softened_divergence(
     student: Tensor, teacher: Tensor, temperature: float, counted: Tensor | None = None
 ) -> Tensor:
-    """Returns T^2 * KL(teacher || student) of both softmaxes at the temperature T, [B], in nats.
+    """Return T^2 * KL(teacher || student) of both softmaxes at the temperature T, [B], in nats.
 
     T^2 keeps the gradient's size where the temperature changes (Hinton et al., arXiv 1503.02531, section 2).
     """
@@ -38,7 +38,7 @@ def decoupled_divergence(
     beta: float,
     counted: Tensor | None = None,
 ) -> Tensor:
-    """Returns T^2 * (alpha * TCKD + beta * NCKD) at the temperature T, [B] (Zhao et al., arXiv 2203.08679,
+    """Return T^2 * (alpha * TCKD + beta * NCKD) at the temperature T, [B] (Zhao et al., arXiv 2203.08679,
     equation 8).
 
     `truth` are the true classes, int64 [B] or [B, h, w]; those of pixels that do not count may be any number.
@@ -54,7 +54,7 @@ def decoupled_divergence(
 
 
 def hint_distance(student: Tensor, teacher: Tensor) -> Tensor:
-    """Returns |teacher - student|^2 / |teacher|^2 over all features of each image, [B].
+    """Return |teacher - student|^2 / |teacher|^2 over all features of each image, [B].
 
     This is the loss of hints (Romero et al., arXiv 1412.6550, equation 3) in units of the hint's length: an
     answer of zeros has a loss of 1, whatever the teacher.
@@ -64,7 +64,7 @@ def hint_distance(student: Tensor, teacher: Tensor) -> Tensor:
 
 
 def _decoupled(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns the logarithms of the probabilities of true and not true, [B, 2, ...], and of the other classes
+    """Return the logarithms of the probabilities of true and not true, [B, 2, ...], and of the other classes
     among themselves, [B, K, ...], in which the true one has -inf."""
     logarithms = logits.log_softmax(CLASSES)
     others = logarithms.masked_fill(target, -torch.inf)
@@ -74,7 +74,7 @@ def _decoupled(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _divergence(theirs: Tensor, ours: Tensor) -> Tensor:
-    """Returns KL(theirs || ours) of logarithms of probabilities over classes; what has no probability in both
+    """Return KL(theirs || ours) of logarithms of probabilities over classes; what has no probability in both
     adds nothing."""
     absent = theirs.isneginf()
     gaps = theirs.masked_fill(absent, 0.0) - ours.masked_fill(absent, 0.0)
@@ -82,7 +82,7 @@ def _divergence(theirs: Tensor, ours: Tensor) -> Tensor:
 
 
 def _over_pixels(values: Tensor, counted: Tensor | None) -> Tensor:
-    """Returns the sum of [B, ...] over what counts in each image, divided by its pixels' number, [B]."""
+    """Return the sum of [B, ...] over what counts in each image, divided by its pixels' number, [B]."""
     if values.ndim == 1:
         return values
     return (values if counted is None else values * counted).flatten(1).mean(1)

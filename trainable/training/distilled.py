@@ -186,7 +186,7 @@ class Clock:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Counts the time of what is computed inside."""
+        """Count the time of what is computed inside."""
         if not self._on_device:
             began = time.perf_counter()
             yield
@@ -199,7 +199,7 @@ class Clock:
         self._events.append((began_at, ended_at))
 
     def seconds(self) -> float:
-        """Returns the sum in seconds."""
+        """Return the sum in seconds."""
         for began, ended in self._events:
             ended.synchronize()
             self._seconds += began.elapsed_time(ended) / 1e3
@@ -207,7 +207,7 @@ class Clock:
         return self._seconds
 
     def set(self, seconds: float) -> None:
-        """Begins again at a sum of so many seconds."""
+        """Begin again at a sum of so many seconds."""
         self._events.clear()
         self._seconds = seconds
 
@@ -248,7 +248,7 @@ def distilled(
 
 @torch.no_grad()
 def _learner(recipe: Recipe, student: nn.Module, teacher: Teacher, info: DataInfo) -> Learner:
-    """Returns the student with a map of its features, drawn by the seed: alike on all ranks."""
+    """Return the student with a map of its features, drawn by the seed: alike on all ranks."""
     first, training = next(student.parameters()), student.training
     shape = (TRIED, info.channels, info.image_size, info.image_size)
     blank = torch.zeros(shape, device=first.device, dtype=first.dtype)

@@ -21,7 +21,7 @@ def epoch_result(
     teacher_seconds: float | None = None,
     is_first: bool = False,
 ) -> EpochResult:
-    """Returns an epoch's result: the `worst` scores where there are none, or where they are not finite.
+    """Return an epoch's result: the `worst` scores where there are none, or where they are not finite.
 
     `clean` are the scores of training images that are treated as validation images are. `is_first` says that
     the run has trained no epoch before in this process.
@@ -54,5 +54,5 @@ def epoch_result(
 
 
 def _of_masks(clean: Scores | None) -> dict[str, float]:
-    """Returns the mean IoU of training images, by which a diagnosis compares them with validation images."""
+    """Return the mean IoU of training images, by which a diagnosis compares them with validation images."""
     return {} if clean is None or MEAN_IOU not in clean.extra else {CLEAN_IOU: clean.extra[MEAN_IOU]}

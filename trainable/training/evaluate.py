@@ -80,11 +80,11 @@ class Scores:
         return [Confused(int(true[at]), int(predicted[at]), int(counts[at])) for at in order]
 
     def metrics(self, prefix: str) -> dict[str, float]:
-        """Returns the scores by name, such as `test_accuracy`, without top-5 if it is not measured."""
+        """Return the scores by name, such as `test_accuracy`, without top-5 if it is not measured."""
         return {f"{prefix}_{name}": value for name, value in self.by_name().items()}
 
     def by_name(self) -> dict[str, float]:
-        """Returns the scores by name, without the part's: `loss`, `accuracy`, `macro_f1`."""
+        """Return the scores by name, without the part's: `loss`, `accuracy`, `macro_f1`."""
         named = {
             "loss": self.loss,
             "accuracy": self.accuracy,
@@ -130,7 +130,7 @@ class Room:
 
 
 def make_views(spec: Evaluation, side: int) -> tuple[View, ...]:
-    """Returns a view for every scale of `evaluation.scales`, each mirrored too if `evaluation.flip` says so.
+    """Return a view for every scale of `evaluation.scales`, each mirrored too if `evaluation.flip` says so.
 
     Sizes are multiples of 32 pixels, or of 4 if images are under 64, but a scale of 1 is the image unchanged.
     Scales with the same size are one view.
@@ -142,7 +142,7 @@ def make_views(spec: Evaluation, side: int) -> tuple[View, ...]:
 
 
 def worst_scores(classes: int, images: int = 0) -> Scores:
-    """Returns the finite scores that stand for a model which is lost, without extra metrics."""
+    """Return the finite scores that stand for a model which is lost, without extra metrics."""
     accuracy = worst("val_accuracy", classes)
     top5 = accuracy if classes >= TOP_FROM_CLASSES else None
     return Scores(worst("val_loss", classes), accuracy, accuracy, top5, images)
@@ -168,7 +168,7 @@ def evaluate(
     room: Room | None = None,
     answer: Answer | None = None,
 ) -> Scores:
-    """Scores a model, in evaluation mode, on images [B, C, H, W] and targets [B, ...] that cover a part once.
+    """Score a model, in evaluation mode, on images [B, C, H, W] and targets [B, ...] that cover a part once.
 
     Each rank has its own batches and an empty tally; the sums are reduced, so that every rank returns the
     same scores. The device is read once, at the end. A batch that does not fit into memory is scored in
@@ -183,7 +183,7 @@ def evaluate(
 
 
 def in_parts(compute: Callable[[Tensor], Tensor], images: Tensor, room: Room) -> Tensor:
-    """Returns what is computed of each of images [B, ...] alone, in parts whose size `room` keeps.
+    """Return what is computed of each of images [B, ...] alone, in parts whose size `room` keeps.
 
     Raises what says that memory ran out if there is none for a single image.
     """
@@ -199,7 +199,7 @@ def in_parts(compute: Callable[[Tensor], Tensor], images: Tensor, room: Room) ->
 
 
 def answers(model: nn.Module, images: Tensor, autocast: torch.autocast, views: Sequence[View]) -> Tensor:
-    """Returns logits [B, classes]; for several views, the logarithm of the mean of their probabilities."""
+    """Return logits [B, classes]; for several views, the logarithm of the mean of their probabilities."""
     seen: list[Tensor] = []
     for view in views:
         with autocast:
@@ -208,7 +208,7 @@ def answers(model: nn.Module, images: Tensor, autocast: torch.autocast, views: S
 
 
 def joined(seen: Sequence[Tensor]) -> Tensor:
-    """Returns the logits [B, classes, ...] of one view, or the logarithm of several views' mean
+    """Return the logits [B, classes, ...] of one view, or the logarithm of several views' mean
     probabilities."""
     if len(seen) == 1:
         return seen[0]
@@ -228,14 +228,14 @@ def full_precision(outputs: Tensor) -> Tensor: ...
 @overload
 def full_precision(outputs: Outputs) -> Outputs: ...
 def full_precision(outputs: Outputs) -> Outputs:
-    """Returns outputs in which a loss may be computed: half formats become fp32, fp64 stays."""
+    """Return outputs in which a loss may be computed: half formats become fp32, fp64 stays."""
     if isinstance(outputs, tuple):
         return tuple(full_precision(each) for each in outputs)
     return outputs.float() if outputs.dtype in (torch.float16, torch.bfloat16) else outputs
 
 
 def main_output(outputs: Outputs) -> Tensor:
-    """Returns the output of a network's main head."""
+    """Return the output of a network's main head."""
     return outputs[0] if isinstance(outputs, tuple) else outputs
 
 
@@ -261,7 +261,7 @@ class LabelTally:
         self._table = answers.view(-1, columns)
 
     def add(self, logits: Tensor, labels: Tensor) -> None:
-        """Adds logits [B, classes] and labels [B]."""
+        """Add logits [B, classes] and labels [B]."""
         predicted = logits.argmax(1)
         ones = torch.ones_like(labels, dtype=torch.float64)
         self._loss += functional.cross_entropy(logits, labels, reduction="sum")
@@ -280,7 +280,7 @@ class LabelTally:
             self._added += len(labels)
 
     def scores(self, ranks: Ranks = ALONE) -> Scores:
-        """Returns the scores over everything that all ranks added. Raises ValueError if that is nothing."""
+        """Return the scores over everything that all ranks added. Raises ValueError if that is nothing."""
         vector = ranks.reduce(self._vector)
         if self._rows is not None:
             vector = vector.to("cpu")  # all of it at once

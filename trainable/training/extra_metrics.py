@@ -125,12 +125,12 @@ class ExtraMetrics:
                 )
 
     def measure(self, answers: Answers) -> dict[str, float]:
-        """Returns finite values by name. Raises UserError where a function of the caller's gives none."""
+        """Return finite values by name. Raises UserError where a function of the caller's gives none."""
         values = {spec.kind: measured(spec, answers, self.classes) for spec in self.specs}
         return values | {name: called(name, metric, answers) for name, metric in self.own.items()}
 
     def added_to(self, scores: Scores, keep: bool) -> Scores:
-        """Returns scores that hold these metrics of their answers, and the answers only if `keep`.
+        """Return scores that hold these metrics of their answers, and the answers only if `keep`.
 
         Scores that are not finite, and those without answers, are returned as they are.
         """
@@ -140,7 +140,7 @@ class ExtraMetrics:
         return replace(scores, extra=extra, answers=scores.answers if keep else None)
 
     def worst_of(self, scores: Scores) -> Scores:
-        """Returns the scores of a model that is lost, with the worst value of each metric too."""
+        """Return the scores of a model that is lost, with the worst value of each metric too."""
         values: dict[str, float] = {spec.kind: spec.worst for spec in self.specs}
         own = {name: each.worst_value for name, each in self.own.items()}
         return replace(scores, extra={**scores.extra, **values, **own})
@@ -153,7 +153,7 @@ def _free_on(device: torch.device) -> int:
 
 
 def make_extra_metrics(specs: Sequence[Kind], own: Own, classes: Sequence[str]) -> ExtraMetrics:
-    """Returns the metrics of a run, checked against its classes.
+    """Return the metrics of a run, checked against its classes.
 
     Raises RecipeError for costs of other classes, UserError for a function's name that cannot be used.
     """
@@ -170,12 +170,12 @@ def make_extra_metrics(specs: Sequence[Kind], own: Own, classes: Sequence[str]) 
 
 
 def as_metric(given: Metric | Function) -> Metric:
-    """Returns the metric that a caller's metric or function stands for."""
+    """Return the metric that a caller's metric or function stands for."""
     return given if isinstance(given, Metric) else Metric(given)
 
 
 def measured(spec: Kind, answers: Answers, classes: Sequence[str]) -> float:
-    """Returns one metric of the answers to a part. `trainable.recipe.metrics` says what each is."""
+    """Return one metric of the answers to a part. `trainable.recipe.metrics` says what each is."""
     labels, predicted = answers.labels.numpy(), answers.predicted.numpy()
     match spec:
         case MacroF1():
@@ -206,7 +206,7 @@ def measured(spec: Kind, answers: Answers, classes: Sequence[str]) -> float:
 def _mean_of_classes(
     score: Callable[[Array, Array], float], answers: Answers, alone: float | None = None
 ) -> float:
-    """Returns the mean of a score over the classes that the part has, one against rest.
+    """Return the mean of a score over the classes that the part has, one against rest.
 
     `alone` is the value for a part that has one class alone, where the score needs others.
     """
@@ -225,7 +225,7 @@ def _recall_at(positive: Array, scores: Array, precision: float) -> float:
 
 
 def costs_of(spec: Cost, classes: Sequence[str]) -> Array:
-    """Returns the costs [true, predicted] in the order of the data's classes."""
+    """Return the costs [true, predicted] in the order of the data's classes."""
     costs = np.array(spec.costs)
     order = range(len(classes)) if spec.classes is None else [spec.classes.index(each) for each in classes]
     ordered: Array = costs[np.ix_(order, order)]
@@ -233,29 +233,29 @@ def costs_of(spec: Cost, classes: Sequence[str]) -> Array:
 
 
 def sureness(answers: Answers) -> tuple[Array, Array]:
-    """Returns the probability [N] of each predicted class, and whether it is right."""
+    """Return the probability [N] of each predicted class, and whether it is right."""
     return answers.sureness.numpy(), (answers.predicted == answers.labels).numpy()
 
 
 def bin_of(sure: Array, bins: int) -> Array:
-    """Returns the bin of each probability: they are (0, 1/bins], ..., (1 - 1/bins, 1]."""
+    """Return the bin of each probability: they are (0, 1/bins], ..., (1 - 1/bins, 1]."""
     found: Array = np.clip(np.ceil(sure * bins).astype(int) - 1, 0, bins - 1)
     return found
 
 
 def calibration_error(sure: Array, right: Array, bins: int) -> float:
-    """Returns the expected calibration error of probabilities [N] that were right or not."""
+    """Return the expected calibration error of probabilities [N] that were right or not."""
     gaps = np.bincount(bin_of(sure, bins), weights=right - sure, minlength=bins)
     return float(np.abs(gaps).sum() / len(sure))
 
 
 def called(name: str, metric: Metric, answers: Answers) -> float:
-    """Returns what a function of the caller's makes of the answers, on copies that it may change."""
+    """Return what a function of the caller's makes of the answers, on copies that it may change."""
     return called_with(name, metric, answers.probabilities, answers.labels)
 
 
 def called_with(name: str, metric: Metric, predicted: Tensor, truth: Tensor) -> float:
-    """Returns what a function of the caller's makes of tensors on the host, on copies that it may change.
+    """Return what a function of the caller's makes of tensors on the host, on copies that it may change.
 
     Raises UserError, with the metric's name, where the function fails or returns no finite number.
     """

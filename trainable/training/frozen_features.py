@@ -42,13 +42,13 @@ MEMORY_SHARE = 4
 
 
 def views_of(recipe: Recipe, info: DataInfo) -> int | None:
-    """Returns how many views of each training image the frozen epochs show: one, if nothing random touches
+    """Return how many views of each training image the frozen epochs show: one, if nothing random touches
     the images, else `model.frozen_views`; None if every epoch augments them anew."""
     return recipe.model.frozen_views if augments(recipe, info) else 1
 
 
 def augments(recipe: Recipe, info: DataInfo) -> bool:
-    """Returns whether anything random touches training images, of one size and before they are mixed."""
+    """Return whether anything random touches training images, of one size and before they are mixed."""
     if isinstance(recipe.task, Segmentation):
         return True  # windows of images are cut at random
     augmentation = recipe.augmentation
@@ -57,7 +57,7 @@ def augments(recipe: Recipe, info: DataInfo) -> bool:
 
 
 def shown(recipe: Recipe, info: DataInfo, batches: list[Tensor], epoch: int) -> tuple[list[Tensor], int]:
-    """Returns the positions and the epoch by which an epoch, counted from 0, augments its images.
+    """Return the positions and the epoch by which an epoch, counted from 0, augments its images.
 
     With k views, frozen epoch e augments as epoch e mod k does, and shows an image that is drawn more than
     once the same way each time. Other epochs are returned as they are.
@@ -78,7 +78,7 @@ class Features:
     on_batch: Callable[[], None]
 
     def batches(self, positions: Iterable[Tensor]) -> Iterator[Batch]:
-        """Yields features [B, F] and labels [B] on the device, and calls `on_batch` before each.
+        """Yield features [B, F] and labels [B] on the device, and call `on_batch` before each.
 
         Position p + N is image p again.
         """
@@ -131,7 +131,7 @@ class FrozenFeatures:
         self._validation: Features | None = None
 
     def train(self, epoch: int) -> Features | None:
-        """Returns the features of the training images as an epoch, counted from 0, shows them; or None."""
+        """Return the features of the training images as an epoch, counted from 0, shows them; or None."""
         if epoch >= self._epochs:
             self.forget()
             return None
@@ -146,7 +146,7 @@ class FrozenFeatures:
         return self._train.get(view)
 
     def validation(self, epoch: int) -> Iterator[Batch] | None:
-        """Returns the validation part's batches of features after an epoch, those of scoring; or None."""
+        """Return the validation part's batches of features after an epoch, those of scoring; or None."""
         if epoch >= self._epochs or not self._validates:
             return None
         if self._validation is None:
@@ -157,21 +157,21 @@ class FrozenFeatures:
         return self._validation.batches(positions.split(self._recipe.evaluation.batch_size))
 
     def forget(self) -> None:
-        """Frees all features; they are computed again when they are needed."""
+        """Free all features; they are computed again when they are needed."""
         self._cut, self._validation = None, None
         self._train.clear()
 
     # --- computing ------------------------------------------------------------------------------------
 
     def _views_used_twice(self) -> int:
-        """Returns how many views of the training images are remembered; 0 if none is shown twice."""
+        """Return how many views of the training images are remembered; 0 if none is shown twice."""
         augmentation = self._recipe.augmentation
         as_read = augmentation.mixing.kind == "none" and augmentation.size.kind == "fixed"
         views = views_of(self._recipe, self._info)
         return views if as_read and views is not None and views < self._epochs else 0
 
     def _tried(self, read: Callable[[], Iterator[Batch]], count: int) -> Features | None:
-        """Returns the features of `count` images; None, now and later, if body or memory forbids it."""
+        """Return the features of `count` images; None, now and later, if body or memory forbids it."""
         try:
             self._cut = self._cut or self._checked_cut()
             if self._cut is not None:
@@ -201,7 +201,7 @@ class FrozenFeatures:
 
     @torch.no_grad()
     def _checked_cut(self) -> Cut | None:
-        """Returns the network cut before its head, if features may stand for images, and fit in memory."""
+        """Return the network cut before its head, if features may stand for images, and fit in memory."""
         first = next(self._model.parameters())
         shape = (3, self._info.channels, self._info.image_size, self._info.image_size)
         noise = torch.randn(shape, generator=torch.Generator().manual_seed(0)).to(self._device, first.dtype)
@@ -230,7 +230,7 @@ class FrozenFeatures:
 
 @torch.no_grad()
 def steady_cut(network: nn.Module, images: Tensor, *, freeze_norm: bool) -> Cut | None:
-    """Returns the cut before the head of a network whose frozen body makes features [B, F] of each image
+    """Return the cut before the head of a network whose frozen body makes features [B, F] of each image
     alone, without chance, and the same in training as in evaluation mode; None for any other network.
 
     This is tried on three images [3, C, H, W]. The network is in evaluation mode afterwards.
@@ -245,7 +245,7 @@ def steady_cut(network: nn.Module, images: Tensor, *, freeze_norm: bool) -> Cut 
 
 
 def _trains_alike(cut: Cut, images: Tensor, features: Tensor, freeze_norm: bool) -> bool:
-    """Returns whether a body in training mode, but for its frozen layers, gives these features, draws no
+    """Return whether a body in training mode, but for its frozen layers, gives these features, draws no
     random number and changes no buffer."""
     buffers = list(cut.network.buffers())
     before = [each.clone() for each in buffers]

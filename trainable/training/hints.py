@@ -28,7 +28,7 @@ class Learner(nn.Module):
     """
 
     def __init__(self, network: nn.Module, student: Tensor, teacher: Tensor) -> None:
-        """Takes what both heads are given for the same images."""
+        """Take what both heads are given for the same images."""
         super().__init__()
         self.network = network
         self.as_maps = student.ndim == teacher.ndim == MAPS
@@ -36,20 +36,20 @@ class Learner(nn.Module):
         self.regressor = nn.Conv2d(ours, theirs, 1) if self.as_maps else nn.Linear(ours, theirs)
 
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
-        """Returns the student's outputs, and behind them what the map makes of its features."""
+        """Return the student's outputs, and behind them what the map makes of its features."""
         outputs, features = with_features(self.network, images)
         hint: Tensor = self.regressor(features if self.as_maps else pooled(features))
         return (*(outputs if isinstance(outputs, tuple) else (outputs,)), hint)
 
 
 def in_learner(factors: Mapping[str, float], learner: nn.Module) -> dict[str, float]:
-    """Returns factors of parameters' rates by the names that a student's parameters have in its learner."""
+    """Return factors of parameters' rates by the names that a student's parameters have in its learner."""
     prefix = "network." if isinstance(learner, Learner) else ""
     return {f"{prefix}{name}": factor for name, factor in factors.items()}
 
 
 def with_features(network: nn.Module, images: Tensor) -> tuple[Outputs, Tensor]:
-    """Returns a network's outputs, and a copy of what its head is given for them, in its mode.
+    """Return a network's outputs, and a copy of what its head is given for them, in its mode.
 
     Raises ModelError for a network that does not call its head.
     """
@@ -69,12 +69,12 @@ def with_features(network: nn.Module, images: Tensor) -> tuple[Outputs, Tensor]:
 
 
 def pooled(features: Tensor) -> Tensor:
-    """Returns features [B, F] as they are, and the means of maps [B, F, ...] over their pixels."""
+    """Return features [B, F] as they are, and the means of maps [B, F, ...] over their pixels."""
     return features if features.ndim == 2 else features.flatten(2).mean(2)
 
 
 def alike(hint: Tensor, student: Tensor) -> Tensor:
-    """Returns a teacher's features in the form that a student's hint has: means over pixels, or maps of the
+    """Return a teacher's features in the form that a student's hint has: means over pixels, or maps of the
     same size."""
     if student.ndim != MAPS:
         return pooled(hint)
@@ -82,7 +82,7 @@ def alike(hint: Tensor, student: Tensor) -> Tensor:
 
 
 def of_size(maps: Tensor, size: torch.Size) -> Tensor:
-    """Returns maps [B, F, h, w] resized bilinearly; those of this size already are returned themselves."""
+    """Return maps [B, F, h, w] resized bilinearly; those of this size already are returned themselves."""
     if maps.shape[-2:] == size:
         return maps
     return functional.interpolate(maps, size=tuple(size), mode="bilinear", align_corners=False)

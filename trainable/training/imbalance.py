@@ -26,7 +26,7 @@ Counts = NDArray[np.float64]
 
 
 def shown_shares(held: NDArray[np.int64], sampling: Sampling) -> Counts:
-    """Returns the share of each class in an epoch, from how many training images it has.
+    """Return the share of each class in an epoch, from how many training images it has.
 
     The square root is that of arXiv 1805.00932, section 2.2; a class without images is not shown.
     """
@@ -43,7 +43,7 @@ def shown_shares(held: NDArray[np.int64], sampling: Sampling) -> Counts:
 
 
 def class_weights(spec: ClassWeights, held: NDArray[np.int64], sampling: Sampling) -> Counts | None:
-    """Returns the weight of an image of each class, 1 on average over an epoch; None where all are alike.
+    """Return the weight of an image of each class, 1 on average over an epoch; None where all are alike.
 
     Under natural sampling, inverse weights are 1 / n, and those of effective numbers 1 / E of a class of n
     images (Cui et al., arXiv 1901.05555, section 3), but for a common factor.
@@ -62,7 +62,7 @@ def class_weights(spec: ClassWeights, held: NDArray[np.int64], sampling: Samplin
 
 
 def adjustments(spec: Regularisation, held: NDArray[np.int64], sampling: Sampling) -> Counts | None:
-    """Returns what is added to the logit of each class in training; None where that is nothing.
+    """Return what is added to the logit of each class in training; None where that is nothing.
 
     It is tau times the log of the class's prior, so that scores without it count every class alike at a tau
     of 1 (Menon et al., arXiv 2007.07314, equation 10). The prior is the class's share in the training loss:

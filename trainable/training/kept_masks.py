@@ -23,17 +23,17 @@ class KeptMasks:
         self._kept: dict[int, tuple[bytes, tuple[int, int]]] = {}
 
     def take(self, positions: Integers, outputs: Tensor) -> None:
-        """Keeps the answers to a batch, logits [B, classes, H, W]; of equal ones the first class."""
+        """Keep the answers to a batch, logits [B, classes, H, W]; of equal ones the first class."""
         masks = outputs.argmax(1).byte().cpu().numpy()
         for position, mask in zip(positions.tolist(), masks, strict=True):
             self._kept[position] = zlib.compress(mask.tobytes(), LEVEL), mask.shape
 
     def mask(self, position: int) -> Pixels:
-        """Returns the mask of the image at a position, uint8 [H, W]."""
+        """Return the mask of the image at a position, uint8 [H, W]."""
         content, size = self._kept[position]
         return np.frombuffer(zlib.decompress(content), np.uint8).reshape(size)
 
     @property
     def positions(self) -> Sequence[int]:
-        """Returns the positions of all images that were shown, in order."""
+        """The positions of all images that were shown, in order."""
         return sorted(self._kept)

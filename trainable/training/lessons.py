@@ -68,7 +68,7 @@ class Lessons:
         self._answers: dict[int, Tensor] = {}
 
     def of(self, epoch: int) -> Tensor | None:
-        """Returns the answers [N, ...] to all training images as an epoch, counted from 0, shows them, on the
+        """Return the answers [N, ...] to all training images as an epoch, counted from 0, shows them, on the
         host; None where they are not remembered. All ranks call this together."""
         if epoch >= self._epochs:
             self._answers.clear()
@@ -83,13 +83,13 @@ class Lessons:
         return self._answers[view]
 
     def beside(self, batches: Iterator[Batch], order: Sequence[Tensor], epoch: int) -> Iterator[Batch]:
-        """Returns an epoch's batches, whose positions are `order`, with the answers to each where they are
+        """Return an epoch's batches, whose positions are `order`, with the answers to each where they are
         remembered. Position p + N is image p again."""
         answers = self.of(epoch)
         return batches if answers is None else _with_answers(batches, order, answers)
 
     def _computed(self, view: int) -> Tensor | None:
-        """Returns the answers to all images of a view; None on every rank if one lacks the memory."""
+        """Return the answers to all images of a view; None on every rank if one lacks the memory."""
         count = self._info.train_images
         side = self._info.image_size
         blank = torch.zeros(1, self._info.channels, side, side, device=self._device)
@@ -116,7 +116,7 @@ class Lessons:
 
 
 def _epochs_and_views(recipe: Recipe, info: DataInfo) -> tuple[int, int]:
-    """Returns how many epochs, from the first on, show images in views that come again, and how many views;
+    """Return how many epochs, from the first on, show images in views that come again, and how many views;
     no epoch where each view is shown once."""
     augmentation, epochs = recipe.augmentation, recipe.loop.epochs
     if augmentation.mixing.kind != "none" or augmentation.size.kind != "fixed":

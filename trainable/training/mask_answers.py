@@ -42,12 +42,12 @@ class MaskAnswers:
         return len(self.losses)
 
     def ious(self) -> Array:
-        """Returns the IoU of each class in each image, [N, K]; nan where neither mask has the class."""
+        """Return the IoU of each class in each image, [N, K]; nan where neither mask has the class."""
         unions = self.true + self.predicted - self.right
         return shares(self.right, unions)
 
     def mean_ious(self) -> Array:
-        """Returns the mean IoU of each image [N], over the classes that its mask or its answer has; 1 for an
+        """Return the mean IoU of each image [N], over the classes that its mask or its answer has; 1 for an
         image of which no pixel counts."""
         ious = self.ious()
         there = ~np.isnan(ious)
@@ -57,7 +57,7 @@ class MaskAnswers:
 
     @classmethod
     def of_table(cls, table: Array, classes: int, own: Sequence[str], *, boundaries: bool) -> Self:
-        """Returns the answers in a table [N, columns], whose rows are those of `row_of`."""
+        """Return the answers in a table [N, columns], whose rows are those of `row_of`."""
         widths = [1, classes, classes, classes, 2 * classes if boundaries else 0, len(own)]
         losses, true, predicted, right, edges, values = np.split(table, np.cumsum(widths)[:-1], axis=1)
         return cls(
@@ -71,14 +71,14 @@ class MaskAnswers:
 
 
 def columns_of(classes: int, own: int, *, boundaries: bool) -> int:
-    """Returns how many columns a table of answers has."""
+    """Return how many columns a table of answers has."""
     return 1 + (5 if boundaries else 3) * classes + own
 
 
 def rows_of(
     losses: Tensor, predicted: Tensor, masks: Tensor, classes: int, others: Sequence[Tensor]
 ) -> Tensor:
-    """Returns the rows of a table for a batch, float64 [B, columns], on the device.
+    """Return the rows of a table for a batch, float64 [B, columns], on the device.
 
     They hold the losses [B], counts of the pixels of predicted and true masks [B, H, W], and `others`, each
     [B, ...].
@@ -90,6 +90,6 @@ def rows_of(
 
 
 def shares(parts: Array, wholes: Array) -> Array:
-    """Returns parts / wholes, and nan where there is no whole."""
+    """Return parts / wholes, and nan where there is no whole."""
     found: Array = np.divide(parts, wholes, out=np.full(parts.shape, np.nan), where=wholes > 0)
     return found

@@ -27,7 +27,7 @@ class ResampledMasks:
 
 
 def resampled_masks(images: MaskAnswers, counts: Array) -> ResampledMasks:
-    """Returns the scores of resamples, of how often each image is in each, [images, resamples].
+    """Return the scores of resamples, of how often each image is in each, [images, resamples].
 
     Means are over the classes that a resample or its answers have, as `MaskTally` takes them; a resample of
     which no pixel counts scores 0.
@@ -53,7 +53,7 @@ def resampled_masks(images: MaskAnswers, counts: Array) -> ResampledMasks:
 
 
 def _mean(values: Array) -> Array:
-    """Returns the mean over classes of values [K, resamples], without those that are nan; 0 of none."""
+    """Return the mean over classes of values [K, resamples], without those that are nan; 0 of none."""
     there = ~np.isnan(values)
     found: Array = np.where(there, values, 0.0).sum(0) / there.sum(0).clip(min=1)
     return found

@@ -28,7 +28,7 @@ def mask_loss(
     weights: Tensor | None = None,
     label_smoothing: float = 0.0,
 ) -> Tensor:
-    """Returns the mean over images of the weighted sum of losses that a recipe asks for; no dimensions.
+    """Return the mean over images of the weighted sum of losses that a recipe asks for; no dimensions.
 
     Logits may be smaller than the masks: `spec.resolution` says which of them is resized. `weights` [K] are
     those of the classes in the losses of pixels, cross-entropy and focal; smoothing is of the cross-entropy.
@@ -45,7 +45,7 @@ def mask_loss(
 
 
 def at_one_size(logits: Tensor, masks: Tensor, enlarge: bool) -> tuple[Tensor, Tensor]:
-    """Returns logits, or images, enlarged to the masks, or else with masks of their own size."""
+    """Return logits, or images, enlarged to the masks, or else with masks of their own size."""
     if logits.shape[-2:] == masks.shape[-2:]:
         return logits, masks
     if enlarge:
@@ -54,14 +54,14 @@ def at_one_size(logits: Tensor, masks: Tensor, enlarge: bool) -> tuple[Tensor, T
 
 
 def enlarged(logits: Tensor, masks: Tensor) -> Tensor:
-    """Returns logits at the size of the masks, interpolated bilinearly between the centres of pixels."""
+    """Return logits at the size of the masks, interpolated bilinearly between the centres of pixels."""
     if logits.shape[-2:] == masks.shape[-2:]:
         return logits
     return functional.interpolate(logits, size=masks.shape[-2:], mode="bilinear", align_corners=False)
 
 
 def shrunk(masks: Tensor, logits: Tensor) -> Tensor:
-    """Returns masks at the size of the logits: each label is that of the pixel nearest to its centre.
+    """Return masks at the size of the logits: each label is that of the pixel nearest to its centre.
 
     torch's mode `nearest` takes the pixel at the upper left corner instead, half an output away from what the
     logits are of.
@@ -74,7 +74,7 @@ def shrunk(masks: Tensor, logits: Tensor) -> Tensor:
 def cross_entropy(
     logits: Tensor, masks: Tensor, *, weights: Tensor | None = None, label_smoothing: float = 0.0
 ) -> Tensor:
-    """Returns the sum of the cross-entropy over counted pixels, divided by the number of all pixels.
+    """Return the sum of the cross-entropy over counted pixels, divided by the number of all pixels.
 
     `weights` [K] multiply the loss of each class's pixels; torch's own mean divides by their sum, which
     depends on the images that are in a batch. Smoothing with weights is torch's.
@@ -83,7 +83,7 @@ def cross_entropy(
 
 
 def focal(logits: Tensor, masks: Tensor, *, gamma: float, weights: Tensor | None = None) -> Tensor:
-    """Returns the cross-entropy with each pixel's multiplied by (1 - p)^gamma, where p is the probability of
+    """Return the cross-entropy with each pixel's multiplied by (1 - p)^gamma, where p is the probability of
     its class: arXiv 1708.02002, equations 4 and 5. With gamma 0 it is the cross-entropy."""
     losses = _of_pixels(logits, masks)
     # -expm1 is 1 - p with all its digits. A power below 1 has no finite gradient at 0.
@@ -95,7 +95,7 @@ def focal(logits: Tensor, masks: Tensor, *, gamma: float, weights: Tensor | None
 
 
 def dice(logits: Tensor, masks: Tensor) -> Tensor:
-    """Returns 1 - 2|pt| / (|p| + |t|), the mean over the classes that the mask has.
+    """Return 1 - 2|pt| / (|p| + |t|), the mean over the classes that the mask has.
 
     Here p are probabilities, t is 1 where a pixel is of the class and 0 elsewhere, and |x| is the sum over
     counted pixels.
@@ -112,7 +112,7 @@ def dice(logits: Tensor, masks: Tensor) -> Tensor:
 
 
 def lovasz(logits: Tensor, masks: Tensor) -> Tensor:
-    """Returns the Lovasz-Softmax loss, the mean over the classes that the mask has (arXiv 1705.08790, section
+    """Return the Lovasz-Softmax loss, the mean over the classes that the mask has (arXiv 1705.08790, section
     3.2 and algorithm 1).
 
     An ignored pixel has no error: it is sorted behind all that have one, and its product is 0. This loss
@@ -126,7 +126,7 @@ def lovasz(logits: Tensor, masks: Tensor) -> Tensor:
 
 
 def _lovasz_slopes(truth: Tensor) -> Tensor:
-    """Returns how much each error adds to 1 - IoU of its class, for truth [B, K, N], largest error first."""
+    """Return how much each error adds to 1 - IoU of its class, for truth [B, K, N], largest error first."""
     hits = truth.cumsum(2, dtype=torch.int32)  # of floats, torch has no deterministic sum on a GPU
     wanted = hits[..., -1:]
     ranks = torch.arange(1, truth.shape[2] + 1, dtype=torch.int32, device=truth.device)
@@ -137,7 +137,7 @@ def _lovasz_slopes(truth: Tensor) -> Tensor:
 def _of_pixels(
     logits: Tensor, masks: Tensor, weights: Tensor | None = None, label_smoothing: float = 0.0
 ) -> Tensor:
-    """Returns the cross-entropy of each pixel, [B, H, W], 0 where it is ignored."""
+    """Return the cross-entropy of each pixel, [B, H, W], 0 where it is ignored."""
     return functional.cross_entropy(
         logits,
         masks,
@@ -149,7 +149,7 @@ def _of_pixels(
 
 
 def _by_class(logits: Tensor, masks: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns probabilities and one-hot labels, both [B, K, H * W] and 0 where a pixel is ignored."""
+    """Return probabilities and one-hot labels, both [B, K, H * W] and 0 where a pixel is ignored."""
     labels = masks.flatten(1)[:, None]
     classes = torch.arange(logits.shape[1], device=logits.device)[:, None]
     probabilities = logits.flatten(2).softmax(1).masked_fill(labels == IGNORED, 0.0)
@@ -157,6 +157,6 @@ def _by_class(logits: Tensor, masks: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _mean_over_classes(losses: Tensor, pixels: Tensor) -> Tensor:
-    """Returns the mean [B] of losses [B, K] over the classes that have pixels, 0 where none has."""
+    """Return the mean [B] of losses [B, K] over the classes that have pixels, 0 where none has."""
     there = (pixels > 0).to(losses.dtype)
     return (losses * there).sum(1) / there.sum(1).clamp_min(1.0)

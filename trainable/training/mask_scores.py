@@ -28,7 +28,7 @@ MEANS = {"iou": "mean_iou", "dice": "mean_dice", "boundary_f1": "boundary_f1"}
 
 
 def worst_mask_scores(classes: int, images: int = 0) -> Scores:
-    """Returns the finite scores that stand for a model which is lost, without metrics that are asked for."""
+    """Return the finite scores that stand for a model which is lost, without metrics that are asked for."""
     accuracy = worst("val_accuracy", classes)
     extra = {"mean_iou": 0.0, "mean_dice": 0.0}
     return Scores(worst("val_loss", classes), accuracy, accuracy, None, images, extra=extra)
@@ -69,7 +69,7 @@ class MaskTally:
         self._boundaries, self._table = boundaries.view(2, classes), table.view(-1, columns)
 
     def add(self, outputs: Tensor, masks: Tensor) -> None:
-        """Adds logits [B, classes, h, w], which are enlarged to the masks if they are smaller, and masks [B,
+        """Add logits [B, classes, h, w], which are enlarged to the masks if they are smaller, and masks [B,
         H, W], int64; batches may have different sizes."""
         logits = enlarged(outputs, masks)
         predicted, losses, others = logits.argmax(1), cross_entropy(logits, masks), list[Tensor]()
@@ -90,7 +90,7 @@ class MaskTally:
             self._added += len(masks)
 
     def _add_pixels(self, predicted: Tensor, masks: Tensor) -> None:
-        """Counts pairs of a true and a predicted class.
+        """Count pairs of a true and a predicted class.
 
         bincount would make a CUDA device wait for the host, and so would a choice of the counted pixels: so
         ignored pixels have a cell of their own, which is not read.
@@ -100,7 +100,7 @@ class MaskTally:
         self._cells.index_add_(0, pairs, torch.ones_like(pairs, dtype=torch.float64))
 
     def _own_values(self, predicted: Tensor, masks: Tensor) -> Tensor:
-        """Returns what the caller's functions make of each image, [B, functions]: zeros if the model is lost,
+        """Return what the caller's functions make of each image, [B, functions]: zeros if the model is lost,
         whose answers mean nothing."""
         values = torch.zeros(len(masks), len(self._own), dtype=torch.float64)
         if math.isfinite(self._loss.item()):
@@ -112,7 +112,7 @@ class MaskTally:
         return moved(values, self._values.device)
 
     def scores(self, ranks: Ranks = ALONE) -> Scores:
-        """Returns the scores over everything that all ranks added.
+        """Return the scores over everything that all ranks added.
 
         Accuracy is the share of counted pixels that are right, balanced accuracy the mean recall over the
         classes that masks have (arXiv 1411.4038, section 5: pixel accuracy, mean accuracy). The loss is the
@@ -157,7 +157,7 @@ def _check_scored(images: float, matrix: Array) -> None:
 
 
 def overlaps(matrix: Array) -> dict[str, tuple[float | None, ...]]:
-    """Returns the IoU and the Dice coefficient of each class, of a matrix [true, predicted] of pixels.
+    """Return the IoU and the Dice coefficient of each class, of a matrix [true, predicted] of pixels.
 
     Where TP, FP and FN are the class's pixels that are right, wrongly of it and wrongly not of it, IoU is TP
     / (TP + FP + FN) and Dice 2 TP / (2 TP + FP + FN). Both are None for a class that is in no mask and is
@@ -174,6 +174,6 @@ def _shares(parts: Array, wholes: Array) -> tuple[float | None, ...]:
 
 
 def _mean(values: tuple[float | None, ...]) -> float:
-    """Returns the mean of the values that there are."""
+    """Return the mean of the values that there are."""
     known = [value for value in values if value is not None]
     return sum(known) / len(known)

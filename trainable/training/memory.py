@@ -47,7 +47,7 @@ class Baseline:
         self._bytes: int | None = None
 
     def excess(self, held: int) -> int:
-        """Returns the bytes in use beyond the baseline and the allowance, at least 0;
+        """Return the bytes in use beyond the baseline and the allowance, at least 0;
         the first call sets the baseline."""
         if self._bytes is None:
             self._bytes = held
@@ -55,7 +55,7 @@ class Baseline:
 
 
 def ran_out(error: Exception) -> bool:
-    """Returns whether an error says that memory ran out, and less work at once may help: memory of a CUDA
+    """Return whether an error says that memory ran out, and less work at once may help: memory of a CUDA
     device, or the host's own.
 
     Only torch's own allocator has a type for it. CUDA, its libraries and oneDNN allocate memory, too, and say
@@ -74,7 +74,7 @@ def ran_out(error: Exception) -> bool:
 
 
 def memory_fraction(share: float, total_bytes: int) -> float:
-    """Returns the fraction of a GPU's memory that torch may allocate in a process with a share of the GPU.
+    """Return the fraction of a GPU's memory that torch may allocate in a process with a share of the GPU.
 
     CUDA's context is in the share, too. Raises ValueError if nothing is left beside it.
     """
@@ -88,13 +88,13 @@ def memory_fraction(share: float, total_bytes: int) -> float:
 
 
 def give_back(device: torch.device) -> None:
-    """Returns memory that no tensor uses to the device, so that it can be allocated in other pieces."""
+    """Return memory that no tensor uses to the device, so that it can be allocated in other pieces."""
     if device.type == "cuda":
         torch.cuda.empty_cache()
 
 
 def held_bytes(device: torch.device) -> int:
-    """Returns the GPU memory that tensors use after all free memory was returned; 0 on other devices."""
+    """Return the GPU memory that tensors use after all free memory was returned; 0 on other devices."""
     gc.collect()
     if device.type != "cuda":
         return 0

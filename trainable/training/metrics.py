@@ -26,7 +26,7 @@ CLEAN_IOU = "clean_train_mean_iou"
 
 
 def sign_of(direction: Mode) -> float:
-    """Returns 1 where a higher value is better, -1 where a lower one is."""
+    """Return 1 where a higher value is better, -1 where a lower one is."""
     return 1.0 if direction == "max" else -1.0
 
 
@@ -113,7 +113,7 @@ class EpochResult:
                 raise ValueError(f"{name} must be finite, got {value}")
 
     def metrics(self) -> dict[str, float]:
-        """Returns the numbers by name, without `epoch`, `diverged` and those that are None."""
+        """Return the numbers by name, without `epoch`, `diverged` and those that are None."""
         named = {
             name: value
             for name, value in vars(self).items()
@@ -122,7 +122,7 @@ class EpochResult:
         return {**named, **self.extra_metrics}
 
     def score(self, objective: str) -> float | None:
-        """Returns the value of an objective, or None if it was not measured."""
+        """Return the value of an objective, or None if it was not measured."""
         if objective in ALWAYS:
             value: float | None = getattr(self, objective)
             return value
@@ -137,13 +137,13 @@ class EpochResult:
 
 
 def total_teacher_seconds(history: Iterable[EpochResult]) -> float | None:
-    """Returns for how long a teacher answered in all epochs; None without one."""
+    """Return for how long a teacher answered in all epochs; None without one."""
     found = [each.teacher_seconds for each in history if each.teacher_seconds is not None]
     return sum(found) if found else None
 
 
 def worst(metric: str, classes: int) -> float:
-    """Returns the worst finite value of a metric that every run measures:
+    """Return the worst finite value of a metric that every run measures:
     0 for accuracies, ten times the loss of guessing for losses.
 
     Guessing uniformly among K classes costs ln K nats; a run that diverged ranks behind any that guesses.

@@ -21,7 +21,7 @@ from trainable.recipe.models import Model, OwnModel
 def make_network(
     spec: Model, info: DataInfo, *, build: BuildModel | None = None, download: bool = False
 ) -> nn.Module:
-    """Returns what `make_model` makes for these images: their classes, channels and size."""
+    """Return what `make_model` makes for these images: their classes, channels and size."""
     return make_model(
         spec,
         classes=len(info.classes),
@@ -36,7 +36,7 @@ def make_network(
 def given_or_made(
     model: nn.Module | BuildModel | None, spec: Model, info: DataInfo, *, download: bool = False
 ) -> nn.Module:
-    """Returns the network of a run: one that is given, or else what the recipe or a given function makes.
+    """Return the network of a run: one that is given, or else what the recipe or a given function makes.
 
     A function given with a recipe of another network takes its place, and receives no arguments of a recipe.
     """
@@ -48,12 +48,12 @@ def given_or_made(
 
 
 def stands_alone(model: nn.Module | BuildModel | None, spec: Model) -> bool:
-    """Returns whether a given network takes the place of the recipe's, its weights included."""
+    """Return whether a given network takes the place of the recipe's, its weights included."""
     return model is not None and (isinstance(model, nn.Module) or not isinstance(spec, OwnModel))
 
 
 def layout_of(recipe: Recipe) -> torch.memory_format:
-    """Returns the memory format of a run's network and images."""
+    """Return the memory format of a run's network and images."""
     return torch.channels_last if recipe.precision.channels_last else torch.preserve_format
 
 
@@ -65,8 +65,10 @@ def as_taken(
     device: torch.device,
     on_batch: Callable[[], None],
 ) -> Iterator[Batch]:
-    """Yields batches as a network takes them, on its device, in its number format and layout, and calls
-    `on_batch` before each."""
+    """Yield batches as a network takes them, on its device, in its number format and layout.
+
+    `on_batch` is called before each.
+    """
     dtype = next((each.dtype for each in model.parameters()), torch.float32)
     for images, labels in batches:
         on_batch()

@@ -61,7 +61,7 @@ class Phase:
     start: float
 
     def set(self, factor: float, momentum: float | None = None) -> None:
-        """Sets every group's rate from the schedule's factor and, unless None, its momentum.
+        """Set every group's rate from the schedule's factor and, unless None, its momentum.
 
         Adam and its variants take the momentum as beta1, as in torch's OneCycleLR; Adadelta has neither.
         """
@@ -76,7 +76,7 @@ class Phase:
 
 
 def applied_lr(spec: optimizers.Optimizer, batch_size: int) -> float:
-    """Returns the learning rate for an effective batch,
+    """Return the learning rate for an effective batch,
     from the recipe's rate at 256 images; with two, Adam's.
 
     Linear: Goyal et al., arXiv 1706.02677, section 2.1. Square root: Malladi et al., arXiv 2205.10287.
@@ -91,7 +91,7 @@ def make_phases(
     batch_size: int,
     rate_factors: Mapping[str, float] | None = None,
 ) -> tuple[Phase, ...]:
-    """Returns the optimizers of a run over the model's parameters, in the order of their turns; mostly one.
+    """Return the optimizers of a run over the model's parameters, in the order of their turns; mostly one.
 
     Args:
         batch_size: the effective batch, over ranks and accumulated micro-batches.
@@ -118,7 +118,7 @@ def parameter_groups(
     decay_norm_and_bias: bool,
     rate_factors: Mapping[str, float] | None = None,
 ) -> list[Group]:
-    """Returns all parameters, also frozen ones, in groups with one weight decay and one factor of the rate.
+    """Return all parameters, also frozen ones, in groups with one weight decay and one factor of the rate.
 
     Groups that decay come first, and among them those whose parameters the model names first. Unless
     `decay_norm_and_bias`, the parameters of normalisations and every vector (biases, layer scales) do not
@@ -145,7 +145,7 @@ def _norm_and_bias(model: nn.Module) -> set[str]:
 
 
 def _turns(spec: optimizers.Optimizer) -> tuple[tuple[SinglePhase, float], ...]:
-    """Returns the optimizers that have a turn, each with the fraction of the run at which it begins."""
+    """Return the optimizers that have a turn, each with the fraction of the run at which it begins."""
     if not isinstance(spec, optimizers.AdamThenSGD):
         return ((spec, 0.0),)
     adam = optimizers.AdamW(**spec.model_dump(include=optimizers.AdamW.model_fields.keys() - {"kind"}))
@@ -161,7 +161,7 @@ def _turns(spec: optimizers.Optimizer) -> tuple[tuple[SinglePhase, float], ...]:
 
 
 def _make_optimizer(spec: SinglePhase, groups: list[Group], lr: float) -> optim.Optimizer:
-    """Makes an optimizer, with torch's fused kernels where they exist:
+    """Make an optimizer, with torch's fused kernels where they exist:
     they take a third of the time or less, on CPUs too."""
     match spec:
         case optimizers.SGD():
@@ -185,7 +185,7 @@ def _make_optimizer(spec: SinglePhase, groups: list[Group], lr: float) -> optim.
 
 
 def _fused_sgd(spec: optimizers.SGD, groups: list[Group], lr: float) -> optim.Optimizer:
-    """Makes SGD whose momentum begins at zeros, which is equal to what torch's own does.
+    """Make SGD whose momentum begins at zeros, which is equal to what torch's own does.
 
     Without that, torch's fused SGD makes its momentum at the first step. The momentum is garbage if that step
     overflows, as steps with a loss scaler may, and a TypeError is raised if a layer gets its first gradient
@@ -199,7 +199,7 @@ def _fused_sgd(spec: optimizers.SGD, groups: list[Group], lr: float) -> optim.Op
 
 
 def _lars(spec: optimizers.LARS, groups: list[Group], lr: float) -> optim.Optimizer:
-    """Makes LARS: You et al., arXiv 1708.03888, algorithm 1; without weight decay a step is SGD's."""
+    """Make LARS: You et al., arXiv 1708.03888, algorithm 1; without weight decay a step is SGD's."""
     from timm.optim.lars import Lars
 
     return Lars(
@@ -208,7 +208,7 @@ def _lars(spec: optimizers.LARS, groups: list[Group], lr: float) -> optim.Optimi
 
 
 def _lamb(spec: optimizers.LAMB, groups: list[Group], lr: float) -> optim.Optimizer:
-    """Makes LAMB: You et al., arXiv 1904.00962, algorithm 2; without weight decay a step is Adam's.
+    """Make LAMB: You et al., arXiv 1904.00962, algorithm 2; without weight decay a step is Adam's.
 
     As in the authors' runs, the gradient of all groups together is first clipped to a norm of 1. Bias
     correction counts the steps of the run, so a layer unfrozen late has none of it.

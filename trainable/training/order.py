@@ -17,7 +17,7 @@ from trainable.training.task import Task, Weight
 
 
 def parts_of(loop: Loop, world: int) -> int:
-    """Returns into how many parts each of `world` ranks cuts its images of a window: as few as
+    """Return into how many parts each of `world` ranks cuts its images of a window: as few as
     `loop.micro_batch` allows, alike on all, and none of them empty."""
     share, largest = loop.batch_size // world, math.ceil(loop.batch_size / world)
     return min(share, math.ceil(largest / (loop.micro_batch or largest)))
@@ -36,7 +36,7 @@ class Order:
         self.steps = len(labels) // loop.batch_size
 
     def windows(self, epoch: int) -> Tensor:
-        """Returns an epoch's windows as positions in the training part, int64 [steps, batch] on the CPU.
+        """Return an epoch's windows as positions in the training part, int64 [steps, batch] on the CPU.
 
         A position p + N is another showing of image p, where small classes are shown more often than once.
         """
@@ -49,7 +49,7 @@ class Order:
         return chosen.view(self.steps, self._loop.batch_size)
 
     def weights(self, epoch: int, task: Task, device: torch.device) -> list[Weight]:
-        """Returns the weight of each window of an epoch over all ranks; where classes have weights of their
+        """Return the weight of each window of an epoch over all ranks; where classes have weights of their
         own, these are numbers on the device."""
         if not task.weighted:
             return [float(self._loop.batch_size)] * self.steps
@@ -57,7 +57,7 @@ class Order:
         return [task.weight(each) for each in labels]
 
     def _sampled(self, count: int, generator: torch.Generator) -> Tensor:
-        """Returns positions in which each class has its share of the count, rounded up or down.
+        """Return positions in which each class has its share of the count, rounded up or down.
 
         An image of a class is shown once more than another one at most, and which one is drawn anew in every
         epoch.
@@ -77,7 +77,7 @@ class Order:
 
 
 def _rounded(quotas: Counts, generator: torch.Generator) -> list[int]:
-    """Rounds numbers up or down at random, so that their sum stays and each is right on average
+    """Round numbers up or down at random, so that their sum stays and each is right on average
     (systematic sampling, Madow 1949)."""
     ends = np.cumsum(quotas)
     ends[-1] = round(ends[-1])

@@ -159,7 +159,7 @@ def _both(before: str | None, now: str | None) -> str:
 
 
 def differences(provenance: Provenance | None, run: Run, origins: Origins) -> Iterator[str]:
-    """Yields a line for each way in which a run, which rests on `origins`, differs from the one that a
+    """Yield a line for each way in which a run, which rests on `origins`, differs from the one that a
     provenance describes."""
     if provenance is None:
         return
@@ -174,7 +174,7 @@ def differences(provenance: Provenance | None, run: Run, origins: Origins) -> It
 
 
 def digests_of(**given: object) -> dict[str, str]:
-    """Returns the digests of the sources of the functions among these, where Python knows them."""
+    """Return the digests of the sources of the functions among these, where Python knows them."""
     functions = {
         word: each for word, each in given.items() if callable(each) and not isinstance(each, nn.Module)
     }
@@ -183,7 +183,7 @@ def digests_of(**given: object) -> dict[str, str]:
 
 
 def may_be_same(recorded: str, device: str) -> bool:
-    """Returns whether two names from `device_name` may mean one model;
+    """Return whether two names from `device_name` may mean one model;
     a kind alone matches each of its models."""
     kind, _, model = recorded.partition(" ")
     return recorded == device or (not model and kind == device.partition(" ")[0])
@@ -212,7 +212,7 @@ def provenance_of(run: Run, scores: Mapping[str, float], origins: Origins) -> Pr
 
 
 def versions(*others: str) -> dict[str, str]:
-    """Returns the installed versions of Python, of what a run's numbers depend on, and of `others`."""
+    """Return the installed versions of Python, of what a run's numbers depend on, and of `others`."""
     found = {"python": platform.python_version()}
     for name in (*PACKAGES, *others):
         try:

@@ -10,7 +10,7 @@ from torch import Tensor, nn, optim
 
 
 def skip_on_device(optimizer: optim.Optimizer) -> None:
-    """Makes an optimizer do itself what a GradScaler asks: nothing, if the gradients are not finite.
+    """Make an optimizer do itself what a GradScaler asks: nothing, if the gradients are not finite.
 
     Otherwise the scaler reads one number from the device before every step. The optimizer must begin its
     state at zeros, and use no count of steps: it takes the step with gradients of zero, and what it has
@@ -40,14 +40,14 @@ def skip_on_device(optimizer: optim.Optimizer) -> None:
 
 
 def _overflowed(optimizer: optim.Optimizer) -> Tensor | None:
-    """Returns whether the gradients overflowed, on their device, or None if no scaler takes the step."""
+    """Return whether the gradients overflowed, on their device, or None if no scaler takes the step."""
     found: Tensor | None = getattr(optimizer, "found_inf", None)
     return None if found is None else found.reshape(()).bool()
 
 
 @torch.no_grad()
 def _restore(after: list[Tensor], before: Mapping[Tensor, Tensor], overflowed: Tensor) -> None:
-    """Sets tensors to what they were if the step overflowed; those that the step has made become zeros.
+    """Set tensors to what they were if the step overflowed; those that the step has made become zeros.
 
     All numbers are finite, so one factor is 1, the other 0, and what is kept does not change by a bit.
     """
@@ -66,12 +66,12 @@ def _copies(tensors: list[Tensor]) -> list[Tensor]:
 
 
 def _weights(optimizer: optim.Optimizer) -> list[nn.Parameter]:
-    """Returns the weights that have gradients."""
+    """Return the weights that have gradients."""
     return [each for group in optimizer.param_groups for each in group["params"] if each.grad is not None]
 
 
 def _changing(optimizer: optim.Optimizer) -> list[Tensor]:
-    """Returns the weights that have gradients, and their state on the same device."""
+    """Return the weights that have gradients, and their state on the same device."""
     return [tensor for each in _weights(optimizer) for tensor in (each, *_state(optimizer, each))]
 
 

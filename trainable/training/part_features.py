@@ -29,7 +29,7 @@ PartFeatures = tuple[Floats, Integers]
 def part_features(
     network: nn.Module, data: DataSet, recipe: Recipe, device: torch.device, chosen: Mapping[Split, Integers]
 ) -> dict[Split, PartFeatures] | None:
-    """Returns features and labels of the images at the chosen positions of each part; None for a network that
+    """Return features and labels of the images at the chosen positions of each part; None for a network that
     cannot be cut before its head. The network is left on the device, in evaluation mode."""
     network = network.to(device).eval()
     side = data.info.image_size

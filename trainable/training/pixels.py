@@ -23,7 +23,7 @@ LARGEST_SIDE_ON_CPU = 96
 def load_for(
     recipe: Recipe, device: torch.device, *, own_model: bool = False, download: bool = False
 ) -> DataSet:
-    """Loads the images of a recipe for a run on a device, made square as its evaluation says, by the filter
+    """Load the images of a recipe for a run on a device, made square as its evaluation says, by the filter
     and at the size of its weights where it leaves these open. Raises DataError, ModelError."""
     kind: DeviceKind = "cuda" if device.type == "cuda" else "cpu"
     asked = as_weights_know(recipe, kind, own_model=own_model, download=download)
@@ -40,7 +40,7 @@ def load_for(
 def as_weights_know(
     recipe: Recipe, device_kind: DeviceKind, *, own_model: bool = False, download: bool = False
 ) -> Recipe:
-    """Returns the recipe with the filter and the size of its weights' images where it leaves these open.
+    """Return the recipe with the filter and the size of its weights' images where it leaves these open.
 
     On a CPU the size is at most 96 px, unless the network takes no other. Raises ModelError as
     `pretrained_input` does.
@@ -57,7 +57,7 @@ def as_weights_know(
 
 
 def resolved(recipe: Recipe, data: DataSet, *, own_model: bool = False, download: bool = False) -> Recipe:
-    """Returns the recipe with every open field of its `data` filled in for these images.
+    """Return the recipe with every open field of its `data` filled in for these images.
 
     `data.normalisation` becomes `data`, or the numbers of the weights where there are any. Raises ModelError
     as `pretrained_input` does, and where `pretrained` is asked for and nothing is known of the weights.
@@ -68,7 +68,7 @@ def resolved(recipe: Recipe, data: DataSet, *, own_model: bool = False, download
 def resolved_for(
     recipe: Recipe, info: DataInfo, *, own_model: bool = False, download: bool = False
 ) -> Recipe:
-    """Returns what `resolved` does, from what is known of the images alone."""
+    """Return what `resolved` does, from what is known of the images alone."""
     filled = resolve(recipe.data, info)
     if filled.normalisation in (None, "pretrained"):
         known = None if own_model else pretrained_input(recipe.model, download=download)

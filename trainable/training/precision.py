@@ -14,7 +14,7 @@ from trainable.recipe.speeds import Format
 
 
 def resolve(spec: training.Precision, device: torch.device) -> Format:
-    """Returns the format that a run computes in. `auto` is the first of `formats_of`, where nothing was
+    """Return the format that a run computes in. `auto` is the first of `formats_of`, where nothing was
     measured; Micikevicius et al., arXiv 1710.03740. Raises RecipeError for tf32 off CUDA."""
     check(spec, device.type)
     match spec.kind:
@@ -34,7 +34,7 @@ def check(spec: training.Precision, device_kind: str) -> None:
 
 
 def autocast(number_format: Format, device: torch.device) -> torch.autocast:
-    """Returns a context in which forward passes compute in the format; it may be entered many times."""
+    """Return a context in which forward passes compute in the format; it may be entered many times."""
     match number_format:
         case "fp32" | "tf32":
             return torch.autocast(device.type, enabled=False)
@@ -80,7 +80,7 @@ def kernel_search(on: bool) -> Iterator[None]:
 
 
 def _allow_tf32(*, matmul: bool, cudnn: bool) -> None:
-    """Sets torch's older switches, which set the newer ones too.
+    """Set torch's older switches, which set the newer ones too.
 
     If only the newer ones are set, whatever reads an older one raises an error.
     """
@@ -89,7 +89,7 @@ def _allow_tf32(*, matmul: bool, cudnn: bool) -> None:
 
 
 def _precisions() -> tuple[str, str, str]:
-    """Returns torch's newer switches: of matrix products, of convolutions, and of recurrent layers."""
+    """Return torch's newer switches: of matrix products, of convolutions, and of recurrent layers."""
     cudnn: Any = torch.backends.cudnn  # torch puts `conv` and `rnn` there at run time
     return torch.backends.cuda.matmul.fp32_precision, cudnn.conv.fp32_precision, cudnn.rnn.fp32_precision
 
@@ -101,7 +101,7 @@ def _set_precisions(values: tuple[str, str, str]) -> None:
 
 
 def formats_of(device: torch.device) -> tuple[Format, ...]:
-    """Returns the formats that a device has units for, the usual one first.
+    """Return the formats that a device has units for, the usual one first.
 
     That is bf16 or else fp16 on CUDA, and fp32 on a CPU: with units for bf16 a CPU trains some networks
     faster in it and others slower, which `probes.speed` measures.

@@ -42,7 +42,7 @@ def check_recipe(recipe: Recipe, info: DataInfo, ranks: Ranks) -> None:
 
 
 def fewest_at_once(model: nn.Module, recipe: Recipe, info: DataInfo, ranks: Ranks) -> int:
-    """Returns how many images, 1 or 2, the model trains on at once at least. Raises RecipeError for a batch
+    """Return how many images, 1 or 2, the model trains on at once at least. Raises RecipeError for a batch
     that is cut, or shared by ranks, into parts of fewer."""
     loop, side = recipe.loop, min(extreme_sizes(recipe.augmentation.size, info.image_size))
     try:
@@ -66,7 +66,7 @@ def fewest_at_once(model: nn.Module, recipe: Recipe, info: DataInfo, ranks: Rank
 
 
 def check_sizes(model: nn.Module, recipe: Recipe, info: DataInfo) -> None:
-    """Runs one blank image forward at every size that a run will use besides its own.
+    """Run one blank image forward at every size that a run will use besides its own.
 
     Raises ModelError naming the field that asks for a size which the model does not take.
     """
@@ -91,6 +91,6 @@ def check_sizes(model: nn.Module, recipe: Recipe, info: DataInfo) -> None:
 
 
 def _blank(model: nn.Module, info: DataInfo, side: int) -> Tensor:
-    """Returns one blank image [1, C, side, side] where the model is, in its number format."""
+    """Return one blank image [1, C, side, side] where the model is, in its number format."""
     first = next(model.parameters())
     return torch.zeros(1, info.channels, side, side, device=first.device, dtype=first.dtype)

@@ -57,7 +57,7 @@ class Reduction:
 
     @property
     def model(self) -> nn.Module:
-        """Returns what a micro-batch goes through, between `begin` and `agree`."""
+        """What a micro-batch goes through, between `begin` and `agree`."""
         return self._module if self._wrapper is None else self._wrapper
 
     def begin(self) -> None:
@@ -72,11 +72,11 @@ class Reduction:
             self._wrapper = self._wrapped()
 
     def part(self, *, last: bool) -> AbstractContextManager[Any]:
-        """Returns the context of a micro-batch's forward and backward pass."""
+        """Return the context of a micro-batch's forward and backward pass."""
         return nullcontext() if last or self._wrapper is None else self._wrapper.no_sync()
 
     def agree(self, out_of_memory: bool) -> Agreement:
-        """Returns what holds on every rank; `out_of_memory` is what this rank says.
+        """Return what holds on every rank; `out_of_memory` is what this rank says.
 
         A rank whose backward pass did not come to its end answers the other ranks' buckets with zeros, so
         that none waits in vain. What ranks agree on is on the host: none waits for its device.
@@ -99,7 +99,7 @@ class Reduction:
         return Agreement.SUMMED
 
     def close(self) -> None:
-        """Frees the buckets."""
+        """Free the buckets."""
         self._wrapper = None
         self._answers.clear()
 
@@ -118,7 +118,7 @@ class Reduction:
         return wrapper
 
     def _sum(self, bucket: GradBucket) -> Future[Tensor]:
-        """Starts the sum of a bucket. (Torch's default is the mean; here losses are weighted already.)"""
+        """Start the sum of a bucket. (Torch's default is the mean; here losses are weighted already.)"""
         buffer = bucket.buffer()
         answer = self._in_bf16_of(buffer) if self._in_bf16 else self._ranks.start_reduce(buffer)
         self._answers.append(answer)
@@ -130,7 +130,7 @@ class Reduction:
         return sums.then(lambda answer: buffer.copy_(answer.value()))
 
     def _answer_the_rest(self, wrapper: DistributedDataParallel) -> None:
-        """Takes part in the sums that this rank's backward pass has not reached."""
+        """Take part in the sums that this rank's backward pass has not reached."""
         for bucket in wrapper.reducer._get_zeros_like_grad_buckets()[len(self._answers) :]:
             self._sum(bucket)
         if wrapper.find_unused_parameters:  # after its last bucket, torch sums which parameters were used

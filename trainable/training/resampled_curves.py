@@ -37,7 +37,7 @@ class Ranked:
 
 
 def ranked(scores: Array, positive: Array, counts: Array) -> Ranked:
-    """Returns the images of a class in order, by scores [images]; `positive` [images] says which they are."""
+    """Return the images of a class in order, by scores [images]; `positive` [images] says which they are."""
     levels, level = np.unique(scores[positive], return_inverse=True)
     steps = np.searchsorted(levels, scores, "left") + np.searchsorted(levels, scores, "right")
     own = counts[positive].astype(float)
@@ -51,12 +51,12 @@ def ranked(scores: Array, positive: Array, counts: Array) -> Ranked:
 
 
 def counted(group: Array, groups: int, counts: Array) -> Array:
-    """Returns the number of images of each group, [groups, resamples]."""
+    """Return the number of images of each group, [groups, resamples]."""
     return sums_by_group(group, np.ones(len(group), dtype=bool), groups, counts)
 
 
 def sums_by_group(group: Array, values: Array, groups: int, counts: Array) -> Array:
-    """Returns the sums of values [images] over the images of each group, [groups, resamples]."""
+    """Return the sums of values [images] over the images of each group, [groups, resamples]."""
     exact = values if values.dtype.kind == "f" else values.astype(counts.dtype)
     cells = exact, (group, np.arange(len(group)))
     found: Array = csc_array(cells, shape=(groups, len(group))) @ counts
@@ -64,7 +64,7 @@ def sums_by_group(group: Array, values: Array, groups: int, counts: Array) -> Ar
 
 
 def auroc(images: Ranked) -> tuple[Array, Array]:
-    """Returns the area under the ROC curve by resample, and where there is one.
+    """Return the area under the ROC curve by resample, and where there is one.
 
     It is the Mann-Whitney U of images of the class against others. Pairs within the class count half of the
     square of their number, ties included.
@@ -76,14 +76,14 @@ def auroc(images: Ranked) -> tuple[Array, Array]:
 
 
 def average_precision(images: Ranked) -> tuple[Array, Array]:
-    """Returns the average precision by resample, and where the class has an image."""
+    """Return the average precision by resample, and where the class has an image."""
     recalled = images.positives - images.own_below
     precision = _quotient(recalled, images.total - images.below)
     return _quotient((images.own * precision).sum(0), images.positives), images.positives > 0
 
 
 def recall_at(images: Ranked, precision: float) -> tuple[Array, Array]:
-    """Returns the highest recall at a precision by resample, and where the class has an image.
+    """Return the highest recall at a precision by resample, and where the class has an image.
 
     Only thresholds at scores of the class can be the best: between them precision falls and recall stays.
     """
@@ -94,5 +94,5 @@ def recall_at(images: Ranked, precision: float) -> tuple[Array, Array]:
 
 
 def _quotient(above: Array, below: Array) -> Array:
-    """Returns above / below, and 0 where below is 0."""
+    """Return above / below, and 0 where below is 0."""
     return np.divide(above, below, out=np.zeros_like(above), where=below > 0)

@@ -41,7 +41,7 @@ class Resampled:
         return images_behind(self.metrics, self.count, self.of_classes)
 
     def intervals(self) -> Intervals:
-        """Returns between which values each score lies."""
+        """Return between which values each score lies."""
         found = intervals_of(self.metrics, self.images)
         by_class = {
             name: tuple(map(_bounds_where_known, each, self.of_classes.tolist()))
@@ -53,7 +53,7 @@ class Resampled:
 def resampled_scores(
     scores: Scores, extra: ExtraMetrics, seed: int, resamples: int = RESAMPLES
 ) -> Resampled | None:
-    """Returns the scores of a part on resamples of its images; None where the answers are not known, as those
+    """Return the scores of a part on resamples of its images; None where the answers are not known, as those
     of a model that is lost."""
     if scores.by_image is not None:
         return _of_masks(scores.by_image, seed, resamples)

@@ -156,17 +156,17 @@ class Run:
 
     @property
     def history(self) -> tuple[EpochResult, ...]:
-        """Returns the results so far, from before a resume too."""
+        """The results so far, from before a resume too."""
         return self._history
 
     @property
     def epoch(self) -> int:
-        """Returns the number of epochs done."""
+        """The number of epochs done."""
         return len(self._history)
 
     @property
     def steps_into_epoch(self) -> int:
-        """Returns how many steps of the next epoch are done, while `on_pause` is called; 0 between epochs."""
+        """How many steps of the next epoch are done, while `on_pause` is called; 0 between epochs."""
         return self._trainer.steps_into_epoch
 
     @property
@@ -175,12 +175,12 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Returns True after the last epoch, and after the run has diverged."""
+        """True after the last epoch, and after the run has diverged."""
         return self.epoch >= self.recipe.loop.epochs or self.diverged
 
     @property
     def micro_batch(self) -> int:
-        """Returns the most images that this rank trains on at once; fewer after memory ran out."""
+        """The most images that this rank trains on at once; fewer after memory ran out."""
         return self._trainer.micro_batch
 
     @property
@@ -190,7 +190,7 @@ class Run:
         return max(1, batches // self._trainer.micro_batches)
 
     def step(self) -> EpochResult:
-        """Trains one epoch and scores the validation part.
+        """Train one epoch and score the validation part.
 
         A loss that is not finite or far beyond recovery (`trainer.LOST_FACTOR`) ends the run with a result
         that says `diverged`. Raises RunError for a crash, UserError for faulty images, ValueError at the end.
@@ -205,7 +205,7 @@ class Run:
     def score(
         self, part: Split, *, confusion: bool = False, answers: bool = False, take: Take | None = None
     ) -> Scores:
-        """Scores the weights, averaged if `regularisation.averaging` says so, on a whole part.
+        """Score the weights, averaged if `regularisation.averaging` says so, on a whole part.
 
         With `answers` the scores hold what was answered for each image; `take` is shown it by batches. Scores
         that are not finite are replaced by the worst, without answers. Raises DataError without such a part.
@@ -219,11 +219,11 @@ class Run:
         return scores if scores.finite else self.extra_metrics.worst_of(self._task.worst(scores.images))
 
     def evaluate(self, part: Split) -> dict[str, float]:
-        """Returns the scores of a part by name, such as `test_accuracy`."""
+        """Return the scores of a part by name, such as `test_accuracy`."""
         return self.score(part).metrics(PREFIXES[part])
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns all that a resume needs: tensors and plain values, which `weights_only=True` can read.
+        """Return all that a resume needs: tensors and plain values, which `weights_only=True` can read.
 
         The tensors are the run's own, as torch's are: save or copy them before the next step.
         """
@@ -236,7 +236,7 @@ class Run:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continues from a state as if never stopped. Raises StateError for another run's state."""
+        """Continue from a state as if never stopped. Raises StateError for another run's state."""
         for name, value in self._identity().items():
             if state.get(name) != value:
                 raise StateError(f"this state is of {name} {state.get(name)!r}, the run is of {value!r}")
@@ -250,12 +250,12 @@ class Run:
         return {"version": STATE_VERSION, "recipe": self.recipe.digest(), "data": self.data.info.digest}
 
     def weights(self) -> dict[str, Tensor]:
-        """Returns the weights by name, averaged if `regularisation.averaging` says so, on their device."""
+        """Return the weights by name, averaged if `regularisation.averaging` says so, on their device."""
         return self._scored_model().state_dict()
 
     @contextmanager
     def probing(self, epoch: int | None = None) -> Iterator[None]:
-        """Lets the caller try steps (`windows`, `train_on`); afterwards the run is as it was before.
+        """Let the caller try steps (`windows`, `train_on`); afterwards the run is as it was before.
 
         Steps are taken as in an epoch, counted from 0, which decides what is frozen and how large images are;
         by default it is the next epoch.
@@ -272,15 +272,15 @@ class Run:
                 self._trainer.load_state_dict(trainer)
 
     def windows(self, epoch: int = 0) -> Iterator[list[Batch]]:
-        """Yields an epoch's effective batches, each as the micro-batches that `train_on` takes."""
+        """Yield an epoch's effective batches, each as the micro-batches that `train_on` takes."""
         batches = self._opened(epoch, self._trainer.order(epoch))
         while window := list(islice(batches, self._trainer.micro_batches)):
             yield window
 
     def train_on(self, window: Sequence[Batch], lr: float | None = None, size: int | None = None) -> Tensor:
-        """Takes one optimizer step in `probing`, at the applied rate `lr` and with images of `size` pixels.
+        """Take one optimizer step in `probing`, at the applied rate `lr` and with images of `size` pixels.
 
-        None means the run's own. Returns the mean loss before the step, on the device. Raises
+        None means the run's own. Return the mean loss before the step, on the device. Raises
         torch.OutOfMemoryError, and ValueError outside `probing`.
         """
         if self._probe is None:
@@ -289,7 +289,7 @@ class Run:
         return self._trainer.train_on(window, epoch=epoch, generator=generator, lr=lr, size=size)
 
     def close(self) -> None:
-        """Ends the loader's processes and frees compiled code; the run cannot continue afterwards."""
+        """End the loader's processes and free compiled code; the run cannot continue afterwards."""
         self._loader.close()
         self._trainer.close()
         if self.compiled:
@@ -330,12 +330,12 @@ class Run:
             return self._trainer.epoch(epoch, opened, self._pause, head=head, began=began)
 
     def _pause(self) -> None:
-        """Makes rank 0's state that of all ranks, and lets the caller save it."""
+        """Make rank 0's state that of all ranks, and let the caller save it."""
         self._average_norms()
         self._on_pause()
 
     def _opened(self, epoch: int, order: list[Tensor]) -> Iterator[Batch]:
-        """Yields an epoch's micro-batches, whose positions are `order`."""
+        """Yield an epoch's micro-batches, whose positions are `order`."""
         return self._as_taken(self._loader.train(*shown(self.recipe, self.data.info, order, epoch)))
 
     def _validated(self) -> Scores:
@@ -343,14 +343,14 @@ class Run:
         return self._scoring.part(self._scored_model(), "validation", features=features)
 
     def _clean_train_scores(self, diverged: bool) -> Scores | None:
-        """Returns, at the end of a run, the scores of training images shown as validation images are."""
+        """Return, at the end of a run, the scores of training images shown as validation images are."""
         if diverged or self.epoch + 1 < self.recipe.loop.epochs:
             return None
         scores = self._scoring.some(self._scored_model())
         return scores if scores.finite else None
 
     def _settle_norm(self, epoch: int) -> None:
-        """Sets the running statistics with which the weights are scored after an epoch, counted from 0.
+        """Set the running statistics with which the weights are scored after an epoch, counted from 0.
 
         They are the mean over ranks, or are measured for these weights, on batches of the training step's own
         size, which are known to fit into memory.
@@ -423,7 +423,7 @@ class Run:
         return seeds.global_generators(self.device, seeds.derive(self.recipe.loop.seed, use, *parts))
 
     def _computing(self) -> AbstractContextManager[Any]:
-        """Uses the run's own generators and number formats in the context, and restores the caller's."""
+        """Use the run's own generators and number formats in the context, and restore the caller's."""
         stack = ExitStack()
         stack.enter_context(self._generators(Use.LAYERS, self.epoch, self._ranks.rank))
         stack.enter_context(while_training(self.recipe.loop.compile))

@@ -13,7 +13,7 @@ ROUNDING = 1e-9
 
 
 def factor(spec: schedules.Schedule, progress: float, epochs: int, step: float = 0.0) -> float:
-    """Returns the factor of the base rate, in [0, 1], for the step that begins at `progress`.
+    """Return the factor of the base rate, in [0, 1], for the step that begins at `progress`.
 
     Args:
         progress: epochs done before the step, fractions included, in [0, epochs].
@@ -33,7 +33,7 @@ def factor(spec: schedules.Schedule, progress: float, epochs: int, step: float =
 
 
 def momentum(spec: schedules.Schedule, progress: float, epochs: int, step: float = 0.0) -> float | None:
-    """Returns the momentum that the schedule asks for, or None if it does not change the optimizer's.
+    """Return the momentum that the schedule asks for, or None if it does not change the optimizer's.
 
     The arguments are those of `factor`. A 1cycle's momentum is highest where the rate is lowest, through
     warm-up too (Smith, arXiv 1803.09820, section 4.3).
@@ -45,19 +45,19 @@ def momentum(spec: schedules.Schedule, progress: float, epochs: int, step: float
 
 
 def leg_rates(spec: schedules.OneCycle) -> tuple[float, ...]:
-    """Returns the factors of the rate at the ends of a 1cycle's legs."""
+    """Return the factors of the rate at the ends of a 1cycle's legs."""
     begin, end = 1.0 / spec.div, 1.0 / spec.div / spec.final_div
     return (begin, 1.0, begin, end) if spec.equal_legs else (begin, 1.0, end)
 
 
 def leg_momenta(spec: schedules.OneCycle) -> tuple[float, ...]:
-    """Returns the momenta at the ends of a 1cycle's legs."""
+    """Return the momenta at the ends of a 1cycle's legs."""
     low, high = spec.momentum_low, spec.momentum_high
     return (high, low, high, high) if spec.equal_legs else (high, low, high)
 
 
 def cycle_ends(spec: schedules.Schedule, epochs: int) -> tuple[int, ...]:
-    """Returns the epochs after which the rate is at the low end of a cycle,
+    """Return the epochs after which the rate is at the low end of a cycle,
     in (0, epochs]; () without cycles.
 
     Scores compare at these epochs only (Loshchilov and Hutter, arXiv 1608.03983, section 3). Ends within an
@@ -81,7 +81,7 @@ def _begins_anew(since: float, first: float, growth: int) -> bool:
 
 
 def _shape(spec: schedules.Schedule, since: float, length: float, step: float) -> float:
-    """Returns the factor `since` epochs after warm-up;
+    """Return the factor `since` epochs after warm-up;
     `length` is the rest of the run after warm-up, in epochs."""
     position = min(1.0, since / length)
     match spec:
@@ -111,7 +111,7 @@ def _half_cosine(begin: float, end: float, position: float) -> float:
 
 
 def _cycle(since: float, first: float, growth: int) -> tuple[float, float]:
-    """Returns where the current cycle began and how long it is, in epochs; the first one's length is `first`.
+    """Return where the current cycle began and how long it is, in epochs; the first one's length is `first`.
 
     Lengths are counted in first cycles, which are whole numbers: a logarithm would miss 3**5.
     """
@@ -138,7 +138,7 @@ def _along_legs(
 
 
 def legs(spec: schedules.OneCycle, length: float, step: float) -> tuple[float, ...]:
-    """Returns where the legs begin and end, in epochs after warm-up;
+    """Return where the legs begin and end, in epochs after warm-up;
     in a run of a few steps one may be empty."""
     up = max(0.0, spec.rise * length - step)
     end = max(up, length - step)
@@ -146,7 +146,7 @@ def legs(spec: schedules.OneCycle, length: float, step: float) -> tuple[float, .
 
 
 def _triangle(spec: schedules.Cyclic, since: float) -> float:
-    """Returns the height in [0, 1] `since` epochs after warm-up (Smith, arXiv 1506.01186, section 3)."""
+    """Return the height in [0, 1] `since` epochs after warm-up (Smith, arXiv 1506.01186, section 3)."""
     cycles, position = divmod(since / (2.0 * spec.rise_epochs), 1.0)
     height = 1.0 - abs(2.0 * position - 1.0)
     match spec.mode:

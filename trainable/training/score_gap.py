@@ -55,12 +55,12 @@ class ScoreGap:
 
     @property
     def difference(self) -> float:
-        """Returns test minus validation."""
+        """Test minus validation."""
         return self.test - self.validation
 
     @property
     def differ(self) -> bool:
-        """Returns whether the interval does not hold 0: the scores differ by more than chance allows."""
+        """Whether the interval does not hold 0: the scores differ by more than chance allows."""
         return not self.low <= 0.0 <= self.high
 
     def __str__(self) -> str:
@@ -95,18 +95,18 @@ class ScoreGaps:
 
     @property
     def differing(self) -> tuple[ScoreGap, ...]:
-        """Returns the gaps that are larger than chance allows, of the metrics that are spoken of; none of
+        """The gaps that are larger than chance allows, of the metrics that are spoken of; none of
         parts with few images."""
         if self.images < FEWEST_IMAGES:
             return ()
         return tuple(gap for gap in self.gaps if gap.differ and gap.metric in self.spoken_of)
 
     def words(self) -> str:
-        """Returns `words_of` the gaps that differ."""
+        """Return `words_of` the gaps that differ."""
         return words_of(self.differing)
 
     def tree(self) -> dict[str, Any]:
-        """Returns plain data for `metrics.json`."""
+        """Return plain data for `metrics.json`."""
         return {
             "level": LEVEL,
             "method": "percentile bootstrap of test minus validation, each part resampled by itself",
@@ -118,12 +118,12 @@ class ScoreGaps:
 
 
 def words_of(differing: Sequence[ScoreGap]) -> str:
-    """Returns in one line which scores differ, why they may, and what to do; nothing if none differ."""
+    """Return in one line which scores differ, why they may, and what to do; nothing if none differ."""
     return f"{'; '.join(map(str, differing))}, more than chance allows: {ADVICE}" if differing else ""
 
 
 def score_gaps(validation: ScoredPart, test: ScoredPart, spoken_of: Iterable[str]) -> ScoreGaps:
-    """Returns how far test scores are from validation scores, in each metric that has resamples of both
+    """Return how far test scores are from validation scores, in each metric that has resamples of both
     parts.
 
     The interval of a difference is that of percentiles of the differences of resamples: the bootstrap of two

@@ -68,7 +68,7 @@ class Scoring:
         take: Take | None = None,
         features: Iterator[Batch] | None = None,
     ) -> Scores:
-        """Returns the scores of a whole part, with the extra metrics; BatchNorm is ready before.
+        """Return the scores of a whole part, with the extra metrics; BatchNorm is ready before.
 
         With `features`, those of the part in batches of its order, the network's head alone computes them.
         """
@@ -80,7 +80,7 @@ class Scoring:
         return self._extra_metrics.added_to(scores, keep=answers)
 
     def some(self, model: nn.Module) -> Scores:
-        """Returns the scores of TRAIN_IMAGES training images or as many as validate, without the extra
+        """Return the scores of TRAIN_IMAGES training images or as many as validate, without the extra
         metrics."""
         info, seed = self._data.info, self._recipe.loop.seed
         chosen = seeds.sample(seed, info.train_images, max(TRAIN_IMAGES, info.validation_images))
@@ -117,7 +117,7 @@ class Scoring:
 
 
 def _by_size(part: Part, positions: Tensor) -> Tensor:
-    """Returns the order, int64 [n], in which images at some positions are read: those of one size together,
+    """Return the order, int64 [n], in which images at some positions are read: those of one size together,
     as a batch of whole images needs them; other parts' images are of one size."""
     if not isinstance(part, MaskedPart | MaskedFilePart):
         return torch.arange(len(positions))

@@ -26,30 +26,30 @@ class Use(enum.IntEnum):
 
 
 def derive(seed: int, use: Use, *parts: int) -> int:
-    """Returns a seed of 63 bits, independent between uses and parts (numpy's SeedSequence)."""
+    """Return a seed of 63 bits, independent between uses and parts (numpy's SeedSequence)."""
     return int(np.random.SeedSequence([seed, use, *parts]).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
 def of_segment(epoch: int, first: int) -> tuple[int, ...]:
-    """Returns the parts of a seed for a segment of an epoch, given its first step."""
+    """Return the parts of a seed for a segment of an epoch, given its first step."""
     return (epoch, first) if first else (epoch,)
 
 
 def generator(seed: int, use: Use, *parts: int) -> torch.Generator:
-    """Returns a new CPU generator, seeded by `derive`."""
+    """Return a new CPU generator, seeded by `derive`."""
     return torch.Generator().manual_seed(derive(seed, use, *parts))
 
 
 def sample(seed: int, images: int, count: int) -> torch.Tensor:
-    """Returns the positions, int64, of `count` random images of so many, or all: the same in every epoch and
+    """Return the positions, int64, of `count` random images of so many, or all: the same in every epoch and
     on every rank."""
     return torch.randperm(images, generator=generator(seed, Use.SAMPLE))[:count]
 
 
 @contextmanager
 def global_generators(device: torch.device, seed: int) -> Iterator[None]:
-    """Seeds the global generators of the CPU and one device,
-    which torch's layers draw from, and restores them."""
+    """Seed the global generators of the CPU and one device,
+    which torch's layers draw from, and restore them."""
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices, device_type="cuda"):
         reseed(device, seed)
@@ -57,7 +57,7 @@ def global_generators(device: torch.device, seed: int) -> Iterator[None]:
 
 
 def reseed(device: torch.device, seed: int) -> None:
-    """Seeds the global generators of the CPU and one device."""
+    """Seed the global generators of the CPU and one device."""
     torch.default_generator.manual_seed(seed)
     if device.type == "cuda":
         with torch.cuda.device(device):

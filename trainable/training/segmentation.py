@@ -58,12 +58,12 @@ class SegmentationTask(Task):
 
     @property
     def guessing(self) -> float:
-        """Returns the loss of equal probabilities for every class, without that of a second head."""
+        """The loss of equal probabilities for every class, without that of a second head."""
         spec, of_pixels = self._spec.loss, math.log(max(self.classes, 2))
         return (spec.cross_entropy + spec.focal) * of_pixels + spec.dice + spec.lovasz
 
     def loss(self, outputs: Outputs, targets: Tensor) -> Tensor:
-        """Returns the loss of the main head, and `loss.auxiliary` times that of each other one."""
+        """Return the loss of the main head, and `loss.auxiliary` times that of each other one."""
         main, *others = outputs if isinstance(outputs, tuple) else (outputs,)
         total = self._of_head(main, targets)
         for each in others if self._spec.loss.auxiliary else ():
@@ -81,7 +81,7 @@ class SegmentationTask(Task):
         return compared_masks
 
     def right(self, output: Tensor, targets: Tensor) -> Tensor:
-        """Returns the share of the counted pixels of each image that are right, at the size of the output."""
+        """Return the share of the counted pixels of each image that are right, at the size of the output."""
         _, masks = at_one_size(output, targets, enlarge=False)
         counted = (masks != IGNORED).flatten(1).sum(1)
         hits = (output.argmax(1) == masks).flatten(1).sum(1)
@@ -91,13 +91,13 @@ class SegmentationTask(Task):
         return make_mask_mixing(spec)
 
     def resized(self, images: Tensor, targets: Tensor, size: int) -> tuple[Tensor, Tensor]:
-        """Returns images of `size` pixels, and masks of that size by the nearest pixels."""
+        """Return images of `size` pixels, and masks of that size by the nearest pixels."""
         return at_one_size(resized(images, size), targets, enlarge=False)
 
     def answer(
         self, model: nn.Module, images: Tensor, autocast: torch.autocast, views: Sequence[View]
     ) -> Tensor:
-        """Returns logits [B, classes, H, W] of images [B, C, H, W]; for several views, the logarithm of the
+        """Return logits [B, classes, H, W] of images [B, C, H, W]; for several views, the logarithm of the
         mean of their probabilities. A view's size is that of a window: an image is scaled by its share of
         one."""
         return joined([self._seen(model, images, autocast, view) for view in views])
@@ -135,6 +135,6 @@ class SegmentationTask(Task):
 
 
 def compared_masks(output: Tensor, targets: Tensor, answers: Tensor) -> Compared:
-    """Returns the logits of both networks at the size of the student's, to which the mask shrinks."""
+    """Return the logits of both networks at the size of the student's, to which the mask shrinks."""
     _, truth = at_one_size(output, targets, enlarge=False)
     return Compared(output, of_size(answers, output.shape[-2:]).to(output.dtype), truth, truth != IGNORED)

@@ -66,23 +66,23 @@ class Task(abc.ABC):
     @property
     @abc.abstractmethod
     def guessing(self) -> float:
-        """Returns the loss of a model that knows nothing."""
+        """The loss of a model that knows nothing."""
 
     @abc.abstractmethod
     def loss(self, outputs: Outputs, targets: Tensor) -> Tensor:
-        """Returns the mean loss of a batch, on the device; a weighted mean if the task is weighted."""
+        """Return the mean loss of a batch, on the device; a weighted mean if the task is weighted."""
 
     def weight(self, targets: Tensor) -> Weight:
-        """Returns how much a batch with these targets, not mixed, counts in a mean over several batches."""
+        """Return how much a batch with these targets, not mixed, counts in a mean over several batches."""
         return float(len(targets))
 
     def weights(self, targets: Tensor) -> Tensor | None:
-        """Returns how much each image of a batch, not mixed, counts in its loss, [B]; None if all count
+        """Return how much each image of a batch, not mixed, counts in its loss, [B]; None if all count
         alike."""
         return None
 
     def comparison(self) -> Comparison | None:
-        """Returns how a teacher's logits are compared with the network's; None where its outputs are no
+        """Return how a teacher's logits are compared with the network's; None where its outputs are no
         logits of classes, so that it can learn a teacher's features alone."""
         return None
 
@@ -120,7 +120,7 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def right(self, output: Tensor, targets: Tensor) -> Tensor:
-        """Returns how right each answer of a batch is, [B], in [0, 1]; on the device. Its mean is
+        """Return how right each answer of a batch is, [B], in [0, 1]; on the device. Its mean is
         `train_accuracy`.
 
         `output` is that of the network's main head.
@@ -128,23 +128,23 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def mixing(self, spec: specs.Mixing) -> Mixing | None:
-        """Returns the mixing that a recipe asks for, or None for none."""
+        """Return the mixing that a recipe asks for, or None for none."""
 
     def resized(self, images: Tensor, targets: Tensor, size: int) -> tuple[Tensor, Tensor]:
-        """Returns a batch whose images are squares of `size` pixels, with the targets of these."""
+        """Return a batch whose images are squares of `size` pixels, with the targets of these."""
         return resized(images, size), targets
 
     def answer(
         self, model: nn.Module, images: Tensor, autocast: torch.autocast, views: Sequence[View]
     ) -> Tensor:
-        """Returns what a model answers to images [B, C, H, W] in evaluation, over all views, as the tally
+        """Return what a model answers to images [B, C, H, W] in evaluation, over all views, as the tally
         takes it."""
         return answers(model, images, autocast, views)
 
     @abc.abstractmethod
     def tally(self, device: torch.device, confusion: bool = False, rows: Rows | None = None) -> Tally:
-        """Returns an empty tally of scores; with `rows` it keeps the answer to each image."""
+        """Return an empty tally of scores; with `rows` it keeps the answer to each image."""
 
     @abc.abstractmethod
     def worst(self, images: int = 0) -> Scores:
-        """Returns the finite scores that stand for a model which is lost."""
+        """Return the finite scores that stand for a model which is lost."""

@@ -24,7 +24,7 @@ from trainable.training.task import Task
 
 
 def task_of(recipe: Recipe, info: DataInfo, device: torch.device, extra: ExtraMetrics | None = None) -> Task:
-    """Returns what a recipe learns from the images that `info` describes, with the metrics that it measures.
+    """Return what a recipe learns from the images that `info` describes, with the metrics that it measures.
 
     Where the classes do not count alike, their weights and adjustments [classes] are on the device. A
     segmentation counts the pixels of a class, and those of an image whatever its sampling is.
@@ -56,7 +56,7 @@ def task_of(recipe: Recipe, info: DataInfo, device: torch.device, extra: ExtraMe
 def _of_classes(
     spec: Regularisation, counts: Sequence[int], sampling: Sampling, device: torch.device
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Returns the weights of the classes in the loss, and what is added to their logits."""
+    """Return the weights of the classes in the loss, and what is added to their logits."""
     held = np.array(counts)
     found = class_weights(spec.class_weights, held, sampling), adjustments(spec, held, sampling)
     weights, adjusted = (None if each is None else as_tensor(each).to(device) for each in found)

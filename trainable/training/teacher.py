@@ -63,7 +63,7 @@ class Teacher:
 
     @torch.no_grad()
     def answers(self, inputs: Tensor) -> Tensor:
-        """Returns the logits [B, K, ...] in the order of the student's classes, or the features before the
+        """Return the logits [B, K, ...] in the order of the student's classes, or the features before the
         head, for images [B, C, H, W] as the student takes them."""
         with self._autocast:
             known = self._as_known(inputs)
@@ -81,7 +81,7 @@ def load_teacher(
     autocast: torch.autocast,
     build: BuildModel | None = None,
 ) -> Teacher:
-    """Returns the teacher of a run of the recipe `student`, whose `data` are resolved, on images of `info`.
+    """Return the teacher of a run of the recipe `student`, whose `data` are resolved, on images of `info`.
 
     `build` makes a network of a person's own. Raises ModelError where it cannot be found or made, and where
     its classes are not those of the images, unless features alone are learnt from it.
@@ -126,7 +126,7 @@ def _load(
 
 @contextmanager
 def _teacher_named(spec: Taught) -> Iterator[None]:
-    """Lets a fault of the teacher's files say that it is theirs: messages name the fields of a recipe."""
+    """Let a fault of the teacher's files say that it is theirs: messages name the fields of a recipe."""
     try:
         yield
     except ModelError as error:
@@ -137,7 +137,7 @@ def _teacher_named(spec: Taught) -> Iterator[None]:
 
 
 def class_order(teacher: Sequence[str], student: Sequence[str], where: str) -> list[int] | None:
-    """Returns at which of the teacher's logits each class of the student stands; None if the order is the
+    """Return at which of the teacher's logits each class of the student stands; None if the order is the
     same, or if nothing names the teacher's classes. Raises ModelError for other classes."""
     if not teacher or tuple(teacher) == tuple(student):
         return None
@@ -154,7 +154,7 @@ def class_order(teacher: Sequence[str], student: Sequence[str], where: str) -> l
 def conversion(
     teacher: Statistics, student: Statistics, side: int | None, network: nn.Module
 ) -> Callable[[Tensor], Tensor]:
-    """Returns the function that makes of images [B, C, H, W], normalised for the student, the teacher's own:
+    """Return the function that makes of images [B, C, H, W], normalised for the student, the teacher's own:
     its normalisation, its channels, its number type, and squares of `side` pixels unless that is None."""
     first = next(network.parameters())
     numbers = [torch.tensor(tuple(each), dtype=first.dtype) for each in (*student, *teacher, LUMA)]
@@ -175,7 +175,7 @@ def conversion(
 
 
 def _with_channels(pixels: Tensor, channels: int, luma: Tensor) -> Tensor:
-    """Returns pixels of so many channels; grey ones are the sum of colours times `luma` [1, 3, 1, 1]."""
+    """Return pixels of so many channels; grey ones are the sum of colours times `luma` [1, 3, 1, 1]."""
     if pixels.shape[1] == channels:
         return pixels
     if pixels.shape[1] == GREY:
@@ -184,7 +184,7 @@ def _with_channels(pixels: Tensor, channels: int, luma: Tensor) -> Tensor:
 
 
 def _info_of(files: TrainedFiles, info: DataInfo, classes: Sequence[str]) -> DataInfo:
-    """Returns what the teacher knew of its images, as far as its network depends on it."""
+    """Return what the teacher knew of its images, as far as its network depends on it."""
     data = None if files.recipe is None else files.recipe.data
     counts = info.class_counts if not classes else (1,) * len(classes)
     channels = info.channels if data is None or data.channels is None else data.channels
@@ -201,7 +201,7 @@ def _info_of(files: TrainedFiles, info: DataInfo, classes: Sequence[str]) -> Dat
 
 
 def _loaded(files: TrainedFiles, known: DataInfo, build: BuildModel | None, *, body_alone: bool) -> nn.Module:
-    """Returns the network with its weights, narrowed where `pruned.json` stands beside them; of a network of
+    """Return the network with its weights, narrowed where `pruned.json` stands beside them; of a network of
     unknown classes with those of its body alone."""
     widths = read_widths(files.weights.parent)
     if widths is not None and files.recipe is None:
@@ -227,7 +227,7 @@ def _loaded(files: TrainedFiles, known: DataInfo, build: BuildModel | None, *, b
 
 
 def misfit(network: nn.Module, state: Mapping[str, Tensor]) -> str | None:
-    """Returns in words the first tensor of a network that a state lacks or has in another shape, or else the
+    """Return in words the first tensor of a network that a state lacks or has in another shape, or else the
     first that the network has not; None where they fit. Other classes in the head are named as such."""
     own = {name: tuple(each.shape) for name, each in network.state_dict().items()}
     given = {name: tuple(each.shape) for name, each in state.items()}
@@ -248,7 +248,7 @@ def misfit(network: nn.Module, state: Mapping[str, Tensor]) -> str | None:
 def _other_classes(
     network: nn.Module, differing: Sequence[str], own: Mapping[str, Shape], given: Mapping[str, Shape]
 ) -> bool:
-    """Returns whether shapes differ in the head alone, and there in the number of classes alone."""
+    """Return whether shapes differ in the head alone, and there in the number of classes alone."""
     try:
         head = head_parameters(network)
     except ModelError:
@@ -259,7 +259,7 @@ def _other_classes(
 
 
 def _statistics(files: TrainedFiles, student: Recipe, info: DataInfo, channels: int) -> Statistics:
-    """Returns by what the teacher's images were normalised: as its file of weights says, its recipe, its
+    """Return by what the teacher's images were normalised: as its file of weights says, its recipe, its
     library, or, where nothing is known, as the student's are."""
     if (written := statistics_in(files.weights)) is not None:
         return written

@@ -31,7 +31,7 @@ NOT_OFFERED = {
 
 
 def make_timm_optimizer(spec: Timm, groups: list[dict[str, Any]], lr: float) -> optim.Optimizer:
-    """Returns timm's optimizer of this name over parameter groups. Raises RecipeError, naming the field."""
+    """Return timm's optimizer of this name over parameter groups. Raises RecipeError, naming the field."""
     from timm.optim import create_optimizer_v2
 
     _check(spec)
@@ -59,7 +59,7 @@ def check_timm_optimizer(spec: Timm) -> None:
 
 
 def names() -> list[str]:
-    """Returns timm's names of the optimizers that can train here."""
+    """Return timm's names of the optimizers that can train here."""
     from timm.optim import list_optimizers
 
     return [str(name) for name in list_optimizers() if _obstacle(str(name)) is None]
@@ -86,7 +86,7 @@ def _unknown(name: str) -> str:
 
 
 def _obstacle(name: str) -> str | None:
-    """Returns why an optimizer of timm's cannot train here; None if it can."""
+    """Return why an optimizer of timm's cannot train here; None if it can."""
     from timm.optim import get_optimizer_info
 
     info = get_optimizer_info(name)
@@ -116,7 +116,7 @@ def _option_faults(spec: Timm) -> Iterator[Fault]:
 
 
 def _options_of(name: str) -> list[str]:
-    """Returns what a class takes besides the recipe's own fields."""
+    """Return what a class takes besides the recipe's own fields."""
     from timm.optim import get_optimizer_class
 
     parameters = inspect.signature(get_optimizer_class(name, bind_defaults=False)).parameters

@@ -43,7 +43,7 @@ class Totals:
         self._norms: list[Tensor] = []
 
     def add_step(self, losses: list[Tensor], right: list[Tensor], norm: Tensor | None) -> None:
-        """Adds a step's shares of the loss, how right its answers were,
+        """Add a step's shares of the loss, how right its answers were,
         and its gradient norm if it was measured."""
         self._losses += losses
         self._right += right
@@ -51,7 +51,7 @@ class Totals:
             self._norms.append(norm)
 
     def of_images(self) -> Tensor:
-        """Returns [2], over this rank's images so far: the loss, the right answers.
+        """Return [2], over this rank's images so far: the loss, the right answers.
         It is a copy, on the device."""
         if self._losses:
             self._images[0] = _added(self._images[0], torch.stack(self._losses))
@@ -61,18 +61,18 @@ class Totals:
         return self._images.clone()
 
     def begin_with(self, images: Sequence[float], steps: Sequence[float]) -> None:
-        """Continues from sums that `of_images` and `of_steps` returned."""
+        """Continue from sums that `of_images` and `of_steps` returned."""
         self._images.copy_(torch.tensor(images, dtype=torch.float64))
         self._steps.copy_(torch.tensor(steps, dtype=torch.float64))
 
     def gather(self, ranks: Ranks) -> None:
-        """Moves the sums over images of all ranks to rank 0."""
+        """Move the sums over images of all ranks to rank 0."""
         if ranks.world > 1:
             sums = ranks.reduce(self.of_images())
             self._images.copy_(sums if ranks.rank == 0 else torch.zeros_like(sums))
 
     def of_steps(self) -> Tensor:
-        """Returns [3], over the steps so far, alike on every rank: the sum and the count of finite norms, and
+        """Return [3], over the steps so far, alike on every rank: the sum and the count of finite norms, and
         the count of others."""
         if self._norms:
             norms = torch.stack(self._norms).double()
@@ -85,7 +85,7 @@ class Totals:
 
 
 def _added(total: Tensor, parts: Tensor) -> Tensor:
-    """Returns the sum of a total and of all parts.
+    """Return the sum of a total and of all parts.
 
     They are added in order, so on a CPU its last digit does not depend on whether it was read in between.
     """
@@ -103,7 +103,7 @@ class Running:
     waited_seconds: float = 0.0
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns plain values. Between the segments of an epoch, rank 0's are those of all ranks."""
+        """Return plain values. Between the segments of an epoch, rank 0's are those of all ranks."""
         return {
             "step": self.step,
             "images": self.totals.of_images().tolist(),
@@ -114,7 +114,7 @@ class Running:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any], device: torch.device, ranks: Ranks) -> Running:
-        """Returns what `state_dict` described on rank 0, shared out so that the ranks' sums are its sums."""
+        """Return what `state_dict` described on rank 0, shared out so that the ranks' sums are its sums."""
         totals = Totals(device)
         totals.begin_with(state["images"] if ranks.rank == 0 else [0.0, 0.0], state["steps"])
         return cls(totals, state["step"], state["seconds"], state["waited_seconds"])
@@ -143,7 +143,7 @@ class Batches:
         return batch
 
     def back_to(self, window: int) -> None:
-        """Continues from a window, counted from 0."""
+        """Continue from a window, counted from 0."""
         self._batches = self._open_at(window)
 
 

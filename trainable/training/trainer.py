@@ -106,16 +106,16 @@ class Trainer:
 
     @property
     def micro_batch(self) -> int:
-        """Returns the most images that this rank trains on at once."""
+        """The most images that this rank trains on at once."""
         return math.ceil(math.ceil(self._batch / self._ranks.world) / self.micro_batches)
 
     @property
     def steps_into_epoch(self) -> int:
-        """Returns how many steps of the running epoch are done, as of its last pause."""
+        """How many steps of the running epoch are done, as of its last pause."""
         return 0 if self._running is None else self._running.step
 
     def order(self, epoch: int, first: int = 0) -> list[Tensor]:
-        """Returns this rank's micro-batches of an epoch from window `first` on, as positions in the training
+        """Return this rank's micro-batches of an epoch from window `first` on, as positions in the training
         part."""
         windows = self._order.windows(epoch)[first:, self._ranks.share(self._batch)]
         return [part for window in windows for part in window.tensor_split(self.micro_batches)]
@@ -129,7 +129,7 @@ class Trainer:
         head: nn.Module | None = None,
         began: float | None = None,
     ) -> Trained:
-        """Trains one epoch, counted from 0, or the rest of one that a loaded state has begun.
+        """Train one epoch, counted from 0, or the rest of one that a loaded state has begun.
 
         `open_at` returns its micro-batches from a window on: of images, or of features that go through `head`
         alone. `at_pause` is called between two segments of the epoch, where `state_dict` is that of a run
@@ -170,21 +170,21 @@ class Trainer:
         return stage("compiling the network") if waits else nullcontext()
 
     def mixing_generator(self, epoch: int, first: int = 0) -> torch.Generator:
-        """Returns the generator of an epoch's mixing from a segment's first step on.
+        """Return the generator of an epoch's mixing from a segment's first step on.
 
         It is the same on every rank: a batch is mixed in one way.
         """
         return seeds.generator(self._recipe.loop.seed, Use.MIXING, *seeds.of_segment(epoch, first))
 
     def _begin_segment(self, epoch: int, first: int) -> torch.Generator:
-        """Seeds what layers draw from, if the epoch's beginning has not. Returns the mixing's generator."""
+        """Seed what layers draw from, if the epoch's beginning has not. Return the mixing's generator."""
         if first:
             parts = (epoch, self._ranks.rank, first)
             seeds.reseed(self._device, seeds.derive(self._recipe.loop.seed, Use.LAYERS, *parts))
         return self.mixing_generator(epoch, first)
 
     def begin(self, epoch: int, head: nn.Module | None = None) -> None:
-        """Puts the model into training mode for an epoch, with what is frozen then."""
+        """Put the model into training mode for an epoch, with what is frozen then."""
         spec, self._head = self._recipe.model, head
         body_frozen = epoch < spec.freeze_epochs
         if body_frozen:
@@ -202,9 +202,9 @@ class Trainer:
         lr: float | None = None,
         size: int | None = None,
     ) -> Tensor:
-        """Takes one optimizer step on a window of your own, as it would be taken in an epoch.
+        """Take one optimizer step on a window of your own, as it would be taken in an epoch.
 
-        The rate (as applied) and the size of the images are yours, or the run's own. Returns the mean loss,
+        The rate (as applied) and the size of the images are yours, or the run's own. Return the mean loss,
         on the device. It catches nothing: the caller sees it if memory runs out.
         """
         self.begin(epoch)
@@ -221,7 +221,7 @@ class Trainer:
         return torch.stack([loss for loss, _ in parts]).sum()
 
     def close(self) -> None:
-        """Frees what ranks exchange gradients with."""
+        """Free what ranks exchange gradients with."""
         self._reduction.close()
 
     def state_dict(self) -> dict[str, Any]:
@@ -252,7 +252,7 @@ class Trainer:
     # --- one step -------------------------------------------------------------------------------------
 
     def _paced(self, progress: float) -> tuple[Phase, float]:
-        """Returns the optimizer whose turn it is, set to the schedule's rate and momentum;
+        """Return the optimizer whose turn it is, set to the schedule's rate and momentum;
         and the rate's factor."""
         spec, epochs, step = self._recipe.schedule, self._recipe.loop.epochs, 1.0 / self.steps
         done = progress / epochs + 1e-9  # 0.7 * 10 is 7.000000000000001
@@ -262,7 +262,7 @@ class Trainer:
         return phase, factor
 
     def _size(self, epoch: int, step: int) -> int:
-        """Returns the side in pixels of a step's images."""
+        """Return the side in pixels of a step's images."""
         return size_at(
             self._recipe.augmentation.size,
             self._image_size,
@@ -282,8 +282,8 @@ class Trainer:
         size: int,
         generator: torch.Generator,
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """Computes the gradients of a window of this weight over all ranks, in as many parts as needed.
-        Returns its shares of the loss, and how right it was.
+        """Compute the gradients of a window of this weight over all ranks, in as many parts as needed.
+        Return its shares of the loss, and how right it was.
 
         Ranks agree before any of the gradients are used: if a part does not fit on one rank, all ranks cut
         further.
@@ -314,7 +314,7 @@ class Trainer:
     def _tried(
         self, batches: Batches, size: int, generator: torch.Generator, weight: Weight
     ) -> list[tuple[Tensor, Tensor]] | None:
-        """Trains a window's parts on this rank. Returns None if memory ran out and they can be cut further.
+        """Train a window's parts on this rank. Return None if memory ran out and they can be cut further.
 
         The memory is free after this returns: the exception held the frames that hold it.
         """
@@ -326,7 +326,7 @@ class Trainer:
             return None
 
     def _may_cut(self) -> bool:
-        """Returns whether parts can be cut further. With synchronised BatchNorm the other ranks wait inside a
+        """Return whether parts can be cut further. With synchronised BatchNorm the other ranks wait inside a
         layer, where they cannot be told to cut."""
         synced = self._recipe.loop.sync_norm and self._ranks.world > 1
         return self.micro_batches < self._most_parts and not synced
@@ -334,8 +334,8 @@ class Trainer:
     def _backward(
         self, batches: Iterator[Batch], count: int, size: int, generator: torch.Generator, weight: Weight
     ) -> list[tuple[Tensor, Tensor]]:
-        """Adds the gradients of the next `count` micro-batches, which ranks sum in the last one's backward
-        pass. Returns the loss of each and how right its answers were."""
+        """Add the gradients of the next `count` micro-batches, which ranks sum in the last one's backward
+        pass. Return the loss of each and how right its answers were."""
         parts = []
         for number in range(count):
             batch = next(batches)
@@ -346,7 +346,7 @@ class Trainer:
     def _backward_part(
         self, batch: Batch, size: int, generator: torch.Generator, window: Weight
     ) -> tuple[Tensor, Tensor]:
-        """Adds a micro-batch's gradients. Returns its share of the window's loss, and how right it was."""
+        """Add a micro-batch's gradients. Return its share of the window's loss, and how right it was."""
         (inputs, targets), network = batch, self._head
         if network is None:
             (inputs, targets), network = self._task.resized(*batch, size), self._reduction.model
@@ -364,8 +364,8 @@ class Trainer:
         return loss.detach(), self._task.right(main_output(outputs).detach(), targets)
 
     def _update(self, phase: Phase, measured: bool) -> Tensor | None:
-        """Takes one optimizer step on the window's gradients.
-        Returns their norm over all ranks, before clipping."""
+        """Take one optimizer step on the window's gradients.
+        Return their norm over all ranks, before clipping."""
         gradients = [each.grad for each in self._parameters if each.grad is not None]
         self._scaler.unscale_(phase.optimizer)
         norm = get_total_norm(gradients) if measured else None
@@ -379,14 +379,14 @@ class Trainer:
     # --- what it came to ------------------------------------------------------------------------------
 
     def _mean_loss(self, totals: Totals, steps: int) -> float:
-        """Returns the mean loss, one number read from the device; it is the same on every rank."""
+        """Return the mean loss, one number read from the device; it is the same on every rank."""
         return self._ranks.reduce(totals.of_images()[0]).item() / steps
 
     def _is_lost(self, loss: float) -> bool:
         return not loss <= LOST_FACTOR * self._task.guessing  # also true of nan
 
     def _trained(self, totals: Totals, steps: int, lr: float, clock: Stopwatch) -> Trained:
-        """Returns what the epoch measured; its time ends when the device is read, which only queues steps."""
+        """Return what the epoch measured; its time ends when the device is read, which only queues steps."""
         images = steps * self._batch
         loss, right = self._ranks.reduce(totals.of_images()).tolist()
         norms, measured, overflowed = totals.of_steps().tolist()

@@ -24,7 +24,7 @@ def answer_in_windows(
     at_once: int = 1,
     room: Room | None = None,
 ) -> Tensor:
-    """Returns logits [B, K, H, W] of images [B, C, H, W], computed in windows of `side` pixels, `at_once` of
+    """Return logits [B, K, H, W] of images [B, C, H, W], computed in windows of `side` pixels, `at_once` of
     them together, or fewer if memory runs out.
 
     Where windows overlap, by `overlap` of their side or more, logits are averaged (arXiv 1612.01105, section
@@ -53,7 +53,7 @@ def answer_in_windows(
 
 
 def _filled(images: Tensor, height: int, width: int, black: Tensor | None) -> Tensor:
-    """Returns images [B, C, height, width], with black below and beside what was there."""
+    """Return images [B, C, height, width], with black below and beside what was there."""
     if images.shape[-2:] == (height, width):
         return images
     levels = 0.0 if black is None else black.to(images.dtype)[:, None, None]
@@ -63,7 +63,7 @@ def _filled(images: Tensor, height: int, width: int, black: Tensor | None) -> Te
 
 
 def window_starts(length: int, side: int, overlap: float) -> list[int]:
-    """Returns where windows begin on an axis: evenly from one end to the other, as few as overlap enough."""
+    """Return where windows begin on an axis: evenly from one end to the other, as few as overlap enough."""
     if length <= side:
         return [0]
     stride = max(1, math.floor(side * (1.0 - overlap)))

@@ -63,7 +63,7 @@ class Carried:
             ) from error
 
     def load(self) -> Callable[..., Any]:
-        """Returns the function, and lets this process import its modules from now on.
+        """Return the function, and let this process import its modules from now on.
 
         Raises ModelError where this machine lacks a package that it uses.
         """
@@ -128,7 +128,7 @@ class CarriedModules(MetaPathFinder, ExecutionLoader):
 
 
 def _running_scripts() -> list[str]:
-    """Returns the modules whose lines call this function: imported elsewhere, they would do so again."""
+    """Return the modules whose lines call this function: imported elsewhere, they would do so again."""
     found: list[str] = []
     frame: FrameType | None = sys._getframe()
     while frame is not None:
@@ -154,7 +154,7 @@ def _written_out(modules: Sequence[str]) -> Iterator[None]:
 
 
 def _sources_of_theirs(scripts: Sequence[str]) -> dict[str, Source]:
-    """Returns the sources of modules that are a person's own: imported, not installed, none of ours, and no
+    """Return the sources of modules that are a person's own: imported, not installed, none of ours, and no
     script that runs."""
     paths = sysconfig.get_paths()
     installed = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
@@ -171,7 +171,7 @@ def _sources_of_theirs(scripts: Sequence[str]) -> dict[str, Source]:
 
 
 def _place_of(module: object) -> Path | None:
-    """Returns a module's file, or the folder of a package without one; None if it is not Python's."""
+    """Return a module's file, or the folder of a package without one; None if it is not Python's."""
     known = getattr(module, "__dict__", {})  # a lazy module would import what is asked of it
     file = known.get("__file__")
     if file is None:

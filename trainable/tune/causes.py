@@ -34,7 +34,7 @@ class DiskRefused(RuntimeError):
 
 @contextmanager
 def refusals_named() -> Iterator[None]:
-    """Turns what a full disk raises into DiskRefused, also where another error covers it."""
+    """Turn what a full disk raises into DiskRefused, also where another error covers it."""
     try:
         yield
     except DiskRefused:
@@ -46,7 +46,7 @@ def refusals_named() -> Iterator[None]:
 
 
 def refusal_in(error: BaseException | None) -> OSError | None:
-    """Returns the error of a disk that takes no more, from an error or what led to it; None without one."""
+    """Return the error of a disk that takes no more, from an error or what led to it; None without one."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in REFUSALS:
             return error
@@ -55,12 +55,12 @@ def refusal_in(error: BaseException | None) -> OSError | None:
 
 
 def in_words(refused: OSError) -> str:
-    """Returns in words what a disk refused, with the file where it is known."""
+    """Return in words what a disk refused, with the file where it is known."""
     return f"{refused.strerror}" + (f": {refused.filename}" if refused.filename else "")
 
 
 def cause_of(reason: str) -> Cause:
-    """Returns whose fault a failure was, from what `last_error` returns.
+    """Return whose fault a failure was, from what `last_error` returns.
 
     A process that died is the trial's own fault, since most die of what the trial does.
     """
@@ -75,7 +75,7 @@ def cause_of(reason: str) -> Cause:
 
 
 def last_error(text: str) -> str:
-    """Returns the error at the end of a traceback in one line; of a text without one, all of it."""
+    """Return the error at the end of a traceback in one line; of a text without one, all of it."""
     lines = text.splitlines()
     frames = [number for number, line in enumerate(lines) if FRAME.match(line)]
     rest = lines[frames[-1] + 1 :] if frames else lines

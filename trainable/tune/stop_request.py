@@ -21,19 +21,19 @@ class Stopped(RuntimeError):
 
 
 def ask_to_stop(search: str) -> None:
-    """Asks all processes of a search, by its id, to save and to stop; none if Ray does not answer."""
+    """Ask all processes of a search, by its id, to save and to stop; none if Ray does not answer."""
     with contextlib.suppress(Exception):  # Ray's errors have no class of their own
         _store().internal_kv_put(_key(search), b"1", True, NAMESPACE, ANSWER_SECONDS)
 
 
 def withdraw(search: str) -> None:
-    """Takes back what an earlier driver of this search has asked for."""
+    """Take back what an earlier driver of this search has asked for."""
     with contextlib.suppress(Exception):
         _store().internal_kv_del(_key(search), False, NAMESPACE, ANSWER_SECONDS)
 
 
 def is_asked_to_stop(search: str) -> bool:
-    """Says whether a search is asked to stop; no if Ray does not answer, or there is none."""
+    """Say whether a search is asked to stop; no if Ray does not answer, or there is none."""
     with contextlib.suppress(Exception):
         return _store().internal_kv_get(_key(search), NAMESPACE, ANSWER_SECONDS) is not None
     return False

@@ -60,7 +60,7 @@ class Rank:
         self._rank, self._seat = rank, seat
 
     def open(self) -> tuple[str, int]:
-        """Opens the address where the ranks meet, on rank 0: its host, and a port."""
+        """Open the address where the ranks meet, on rank 0: its host, and a port."""
         host = ray.util.get_node_ip_address()
         self._store = open_store(host, self._seat.workers)
         return host, self._store.port
@@ -70,7 +70,7 @@ class Rank:
         return ray_place()
 
     def copy_data(self) -> None:
-        """Makes sure that the images are on this machine, however long copying and decoding take."""
+        """Make sure that the images are on this machine, however long copying and decoding take."""
         self._seat.data.get().be_here()
 
     def join(self, address: tuple[str, int]) -> None:
@@ -97,13 +97,13 @@ class Rank:
 
     @refusals_named()  # here: what led to an error does not reach other processes
     def step(self, config: dict[str, str]) -> tuple[EpochResult, ...] | None:
-        """Returns what `Worker.step` returns on rank 0, and None on the others."""
+        """Return what `Worker.step` returns on rank 0, and None on the others."""
         results = self._worker.step(TrialAssignment.from_config(config))
         return results if self._rank == 0 else None
 
     @refusals_named()
     def measure(self, config: dict[str, str]) -> NetworkCost:
-        """Returns what `Worker.measure` returns, without the other ranks."""
+        """Return what `Worker.measure` returns, without the other ranks."""
         return self._worker.measure(TrialAssignment.from_config(config))
 
     def let_go(self) -> None:
@@ -145,23 +145,23 @@ class Team:
         self.has_joined = True
 
     def measure(self, assignment: TrialAssignment) -> NetworkCost:
-        """Returns what the network costs on the first rank. Raises RankLost, or what that rank has raised."""
+        """Return what the network costs on the first rank. Raises RankLost, or what that rank has raised."""
         (cost,) = self._answers([self._ranks[0].measure.remote(assignment.config())])
         found: NetworkCost = cost
         return found
 
     def step(self, assignment: TrialAssignment) -> tuple[EpochResult, ...]:
-        """Does what `Worker.step` does, on all ranks. Raises RankLost, or what a rank has raised."""
+        """Do what `Worker.step` does, on all ranks. Raises RankLost, or what a rank has raised."""
         first, *_ = self._answers([rank.step.remote(assignment.config()) for rank in self._ranks])
         results: tuple[EpochResult, ...] = first
         return results
 
     def let_go(self) -> None:
-        """Does what `Worker.let_go` does, on the rank that writes checkpoints."""
+        """Do what `Worker.let_go` does, on the rank that writes checkpoints."""
         self._ranks[0].let_go.remote()
 
     def free(self) -> str:
-        """Does what `Worker.free` does, on all ranks; a team that has lost a rank cannot continue."""
+        """Do what `Worker.free` does, on all ranks; a team that has lost a rank cannot continue."""
         try:
             answers = self._answers([rank.free.remote() for rank in self._ranks], FREE_SECONDS)
             return "; ".join(filter(None, answers))
@@ -169,12 +169,12 @@ class Team:
             return f"{type(error).__name__}: {error}"
 
     def close(self) -> None:
-        """Ends all ranks at once."""
+        """End all ranks at once."""
         for rank in self._ranks:
             ray.kill(rank)
 
     def _answers(self, calls: Sequence[Any], seconds: float | None = None) -> list[Any]:
-        """Returns every rank's answer.
+        """Return every rank's answer.
         If one fails, all are ended, since they wait for it, and its error is raised."""
         until = None if seconds is None else time.monotonic() + seconds
         waiting, failed = list(calls), False
@@ -192,7 +192,7 @@ class Team:
 
 
 def cause(errors: dict[int, Exception]) -> Exception:
-    """Returns the error that caused the others, of errors by rank: that of a process that died, or else one
+    """Return the error that caused the others, of errors by rank: that of a process that died, or else one
     that is not a rank's vain wait for another."""
     for rank, error in errors.items():
         if isinstance(error, RayError):
@@ -204,7 +204,7 @@ def cause(errors: dict[int, Exception]) -> Exception:
 
 
 def interface_of(address: str) -> str | None:
-    """Returns the name of this machine's network interface with an IPv4 address, or None if none has it."""
+    """Return the name of this machine's network interface with an IPv4 address, or None if none has it."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         for _, name in socket.if_nameindex():
             try:
@@ -217,7 +217,7 @@ def interface_of(address: str) -> str | None:
 
 
 def _error(call: Any) -> Exception | None:
-    """Returns why a finished call has failed, as the rank raised it, or None if it has not."""
+    """Return why a finished call has failed, as the rank raised it, or None if it has not."""
     try:
         ray.get(call)
     except RayTaskError as error:
@@ -230,7 +230,7 @@ def _error(call: Any) -> Exception | None:
 
 
 def open_store(host: str, world: int) -> Any:
-    """Returns a store at a free port of this address alone; at all addresses if it is none of this machine's.
+    """Return a store at a free port of this address alone; at all addresses if it is none of this machine's.
 
     By itself torch listens at all addresses, and anyone who reaches the port can write to the store.
     """
@@ -244,5 +244,5 @@ def open_store(host: str, world: int) -> Any:
 
 
 def _store(host: str, port: int, world: int, **options: Any) -> Any:
-    """Returns the store through which ranks exchange messages; on rank 0, port 0 stands for any free port."""
+    """Return the store through which ranks exchange messages; on rank 0, port 0 stands for any free port."""
     return distributed.TCPStore(host, port, world, **options)  # type: ignore[attr-defined]

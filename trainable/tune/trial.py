@@ -60,7 +60,7 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # ray ships no type
     """
 
     def setup(self, config: dict[str, str], seat: Seat) -> None:
-        """Takes the first assignment; `config` is `TrialAssignment.config()`."""
+        """Take the first assignment; `config` is `TrialAssignment.config()`."""
         self._seat = seat
         self._crew: Crew | None = None
         self._crew_seconds = 0.0  # what it took to start, until a result says so
@@ -83,12 +83,12 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # ray ships no type
         self._holds = False
 
     def let_go(self) -> None:
-        """Lets another process write the trial's checkpoints: this one trains it no more, since it pauses."""
+        """Let another process write the trial's checkpoints: this one trains it no more, since it pauses."""
         if self._crew is not None:
             self._crew.let_go()
 
     def reset_config(self, new_config: dict[str, str]) -> bool:
-        """Frees the last trial's run and takes the next assignment.
+        """Free the last trial's run and take the next assignment.
         Always returns True: Ray drops a trial on False."""
         if self._crew is not None and not self._leak:
             with self._deadline(new_config):
@@ -105,7 +105,7 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # ray ships no type
 
     @refusals_named()
     def step(self) -> dict[str, Any]:
-        """Trains one epoch: `epochs` holds the EpochResults that this process has not reported yet.
+        """Train one epoch: `epochs` holds the EpochResults that this process has not reported yet.
 
         The first step of an assignment that `measures` trains nothing: `costs` holds what the network costs,
         in a list, since Ray takes mappings apart. So it is with the first step of several ranks, which starts
@@ -150,7 +150,7 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # ray ships no type
             self._crew.close()
 
     def _deadline(self, new_config: dict[str, str]) -> AbstractContextManager[object]:
-        """Ends this process if freeing a run hangs, with the reason where the next trial's are looked for.
+        """End this process if freeing a run hangs, with the reason where the next trial's are looked for.
 
         Ray would wait for ever. A team has deadlines of its own.
         """
@@ -160,7 +160,7 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # ray ships no type
         return Watchdog(self._seat.step_seconds, assignment.checkpoint_store.folder)
 
     def _make_crew(self, folder: Path) -> Crew:
-        """Starts what trains. All of it has a deadline, except bringing the images here."""
+        """Start what trains. All of it has a deadline, except bringing the images here."""
         if self._seat.workers > 1:
             return Team(self._seat)
         self._seat.data.get().be_here()

@@ -49,7 +49,7 @@ class Watchdog:
         return self
 
     def beat(self) -> None:
-        """Says that the work goes on. It costs next to nothing."""
+        """Say that the work goes on. It costs next to nothing."""
         if time.monotonic() >= self._beats_from:
             self._start_clock()
 
@@ -68,7 +68,7 @@ class Watchdog:
 
 
 def pop_reason(folder: Path) -> str | None:
-    """Reads and removes the reason that a watchdog left in this folder; None if none has ended its process.
+    """Read and remove the reason that a watchdog left in this folder; None if none has ended its process.
 
     A process that died of something else under a watchdog leaves a note, but no stacks: that does not count.
     The file with the stacks stays, to be read.
@@ -78,7 +78,7 @@ def pop_reason(folder: Path) -> str | None:
 
 
 def clear_notes(folder: Path) -> None:
-    """Removes the files that watchdogs left in a folder."""
+    """Remove the files that watchdogs left in a folder."""
     for name in (NOTE, TRACE):
         for file in folder.glob(f"{name.stem}*{name.suffix}"):
             file.unlink(missing_ok=True)
@@ -101,7 +101,7 @@ def _opened(file: Path) -> TextIO:
 
 
 def _files(folder: Path, rank: int) -> tuple[Path, Path]:
-    """Returns the files for the note and the stacks of a rank."""
+    """Return the files for the note and the stacks of a rank."""
     note, trace = (
         folder / (name.stem + (f"-{rank}" if rank else "") + name.suffix) for name in (NOTE, TRACE)
     )

@@ -54,7 +54,7 @@ class TrialAssignment:
     """Whether what the network costs is measured and reported before anything is trained."""
 
     def config(self) -> dict[str, str]:
-        """Returns the assignment as Ray's configuration of a trial: flat, since Ray rewrites nested ones."""
+        """Return the assignment as Ray's configuration of a trial: flat, since Ray rewrites nested ones."""
         tree = json.dumps(self.recipe.tree())
         measures = "yes" if self.measures else ""
         return {
@@ -66,7 +66,7 @@ class TrialAssignment:
 
     @classmethod
     def from_config(cls, config: Mapping[str, str]) -> TrialAssignment:
-        """Reads what `config` has written. Raises RecipeError for a recipe that is not valid."""
+        """Read what `config` has written. Raises RecipeError for a recipe that is not valid."""
         recipe = Recipe.from_tree(json.loads(config["recipe"]))
         return cls(recipe, config["checkpoints"], config["search"], bool(config["measures"]))
 
@@ -110,7 +110,7 @@ class Worker:
         """These are the run's checkpoints, on rank 0."""
 
     def measure(self, assignment: TrialAssignment) -> NetworkCost:
-        """Returns what the network of an assignment costs on this device, as one rank of the trial.
+        """Return what the network of an assignment costs on this device, as one rank of the trial.
 
         Networks that must cost the same are measured once. Nothing of it touches the trial's own run. Raises
         what making a Run raises. Ends the process after the seat's `step_seconds` without a sign.
@@ -129,7 +129,7 @@ class Worker:
         return self._costs[key]
 
     def step(self, assignment: TrialAssignment) -> tuple[EpochResult, ...]:
-        """Returns results that this process has not reported yet: first those that a checkpoint covers, then
+        """Return results that this process has not reported yet: first those that a checkpoint covers, then
         the next epoch's, which it trains.
 
         Raises FolderInUse while another process writes the trial's checkpoints on this machine, StoreError if
@@ -163,7 +163,7 @@ class Worker:
         return (result,)
 
     def _save(self) -> None:
-        """Writes a checkpoint of the run as it is, on rank 0."""
+        """Write a checkpoint of the run as it is, on rank 0."""
         began = time.monotonic()
         if self._checkpoints is not None and self._run is not None:
             self._checkpoints.save(self._run.state_dict(), self._run.history, self._run.steps_into_epoch)
@@ -172,7 +172,7 @@ class Worker:
         self._save_from = now + max(SAVE_SECONDS, (now - began) / SAVE_SHARE)
 
     def _save_if_due(self) -> None:
-        """Writes a checkpoint in the midst of an epoch if the last one is old, or the search is to stop.
+        """Write a checkpoint in the midst of an epoch if the last one is old, or the search is to stop.
 
         In the second case it raises Stopped, on rank 0 alone: the other ranks are ended when that has failed.
         """
@@ -183,11 +183,11 @@ class Worker:
             raise Stopped("the search is asked to stop")
 
     def let_go(self) -> None:
-        """Lets another process write the run's checkpoints; it cannot be trained here any more."""
+        """Let another process write the run's checkpoints; it cannot be trained here any more."""
         self._release_folder()
 
     def free(self) -> str:
-        """Drops the run. Returns why this process must not train another one, or an empty string."""
+        """Drop the run. Return why this process must not train another one, or an empty string."""
         if self._run is None:
             return ""
         model = weakref.ref(self._run.model)
@@ -206,7 +206,7 @@ class Worker:
         )
 
     def close(self) -> None:
-        """Ends what the run has started; nothing can be trained afterwards."""
+        """End what the run has started; nothing can be trained afterwards."""
         if self._run is not None:
             self._run.close()
         self._release_folder()
@@ -226,7 +226,7 @@ class Worker:
         )
 
     def _data_of(self, recipe: Recipe) -> DataSet:
-        """Returns the images of a recipe: those of a split of its own, or else the search's."""
+        """Return the images of a recipe: those of a split of its own, or else the search's."""
         shared = self._seat.splits.get(recipe.data.validation_seed or 0)
         if shared is None:
             return self._data
@@ -235,7 +235,7 @@ class Worker:
         return data
 
     def _state_to_resume(self) -> dict[str, Any] | None:
-        """Returns the newest checkpoint that rank 0 can read, on every rank, or None if there is none.
+        """Return the newest checkpoint that rank 0 can read, on every rank, or None if there is none.
 
         Rank 0 sends it to the others, so no other machine needs to see rank 0's folder.
         """
@@ -253,7 +253,7 @@ class Worker:
 
 
 def _import_and_freeze() -> None:
-    """Imports what every optimizer imports, and exempts all objects that exist then from garbage collection.
+    """Import what every optimizer imports, and exempt all objects that exist then from garbage collection.
 
     Otherwise the end of each trial takes 0.3 s longer.
     """

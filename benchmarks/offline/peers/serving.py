@@ -41,11 +41,11 @@ class Dimension:
 
     @property
     def options(self) -> list[int]:
-        """Returns the values of a choice."""
+        """The values of a choice."""
         return list(range(int(self.high) + 1))
 
     def exists(self, values: Values) -> bool:
-        """Returns whether the dimension exists with the values drawn before it."""
+        """Return whether the dimension exists with the values drawn before it."""
         return self.only_if is None or values.get(self.only_if) in self.only_with
 
 
@@ -72,18 +72,18 @@ class Peer(ABC):
 
     @abstractmethod
     def ask(self) -> tuple[int, Values]:
-        """Returns the number and the values of the trial that a free worker trains next.
+        """Return the number and the values of the trial that a free worker trains next.
 
         One that was stopped before goes on from its last epoch.
         """
 
     @abstractmethod
     def report(self, number: int, epoch: int, score: float) -> bool:
-        """Hears the score after an epoch; returns whether the trial trains on."""
+        """Hear the score after an epoch; return whether the trial trains on."""
 
     @abstractmethod
     def diverged(self, number: int) -> None:
-        """Hears that a trial will have no further scores."""
+        """Hear that a trial will have no further scores."""
 
 
 class Piece(NamedTuple):
@@ -104,11 +104,11 @@ class Promoting(Peer):
 
     @abstractmethod
     def next_piece(self) -> Piece:
-        """Returns what a free worker trains next."""
+        """Return what a free worker trains next."""
 
     @abstractmethod
     def tell(self, handle: Any, score: float | None) -> None:
-        """Hears the score at the end of a piece; None where the trial diverged."""
+        """Hear the score at the end of a piece; None where the trial diverged."""
 
     def ask(self) -> tuple[int, Values]:
         piece = self.next_piece()
@@ -126,7 +126,7 @@ class Promoting(Peer):
 
 
 def serve(make: Callable[[Asked], Peer]) -> None:
-    """Answers questions until standard input ends."""
+    """Answer questions until standard input ends."""
     answers = _own_output()
     peer = make(_asked(json.loads(sys.stdin.readline())))
     print(READY, file=answers, flush=True)
@@ -154,7 +154,7 @@ def _asked(described: dict[str, Any]) -> Asked:
 
 
 def _own_output() -> TextIO:
-    """Keeps standard output for answers; what a package prints there goes to standard error."""
+    """Keep standard output for answers; what a package prints there goes to standard error."""
     own = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     return own

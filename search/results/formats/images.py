@@ -29,11 +29,11 @@ LONGEST_STEM = 100
 
 
 def write_parts(parts: Mapping[Split, Selection], classes: tuple[str, ...], folder: Path, digest: str) -> int:
-    """Writes FOLDER/PART/CLASS/NUMBER-NAME for each image of each part, and a list of each part beside them.
+    """Write FOLDER/PART/CLASS/NUMBER-NAME for each image of each part, and a list of each part beside them.
 
     JPEG and PNG files are linked, not copied. Images of other formats, images that are no files, and those
     that other programs would show otherwise (turned by EXIF, transparent, of 16 bits) are written upright.
-    Returns how many images there are; a folder that has these parts already stays, a new one is whole or not
+    Return how many images there are; a folder that has these parts already stays, a new one is whole or not
     there, and an empty one is filled. Raises UserError if the folder has anything else, where a class cannot
     be the name of a folder, and for an image that cannot be read; OSError from a disk that takes no more.
     """
@@ -86,12 +86,12 @@ def _write_part(selection: Selection, classes: tuple[str, ...], folder: Path, pa
 
 
 def _plain_name(selection: Selection, index: int) -> str:
-    """Returns a name of letters, digits and underscores, so that no file's name can break a list."""
+    """Return a name of letters, digits and underscores, so that no file's name can break a list."""
     return re.sub(r"\W+", "_", Path(selection.source.name(index)).stem)[:LONGEST_STEM]
 
 
 def _write_image(selection: Selection, index: int, folder: Path, name: str) -> str:
-    """Writes or links an image, and returns the ending of its name."""
+    """Write or links an image, and return the ending of its name."""
     source = selection.source
     with source.open(index) as image:
         ending = ENDINGS.get(image.format or "", ".png")
@@ -107,7 +107,7 @@ def _write_image(selection: Selection, index: int, folder: Path, name: str) -> s
 
 
 def _seen_alike(image: Image.Image) -> bool:
-    """Returns whether other programs show a file as it is seen here: most do not turn it as EXIF says, drop
+    """Return whether other programs show a file as it is seen here: most do not turn it as EXIF says, drop
     what is transparent, and cut the levels of 16 bits off."""
     turned = image.getexif().get(Base.Orientation, 1) != 1
     deep = image.mode.startswith("I")

@@ -28,7 +28,7 @@ class Network:
 
     @property
     def head_spread(self) -> float | None:
-        """Returns the spread of a head drawn within 1 / sqrt(inputs), over that of the library's own."""
+        """The spread of a head drawn within 1 / sqrt(inputs), over that of the library's own."""
         layer = self.model.get_submodule(self.head) if self.model is not None else None
         if not isinstance(layer, nn.Linear):
             return None
@@ -42,7 +42,7 @@ class Network:
         ours: Sequence[dict[str, Any]],
         theirs: Sequence[dict[str, Any]],
     ) -> list[str]:
-        """Returns the parameters whose groups differ in what `key` names, by their names."""
+        """Return the parameters whose groups differ in what `key` names, by their names."""
         here, there = (
             {each: group[key] for group in groups for each in group["params"]} for groups in (ours, theirs)
         )
@@ -54,7 +54,7 @@ class Network:
 
 
 def build(winner: Winner) -> Network:
-    """Returns the network of a recipe, drawn as its library draws it."""
+    """Return the network of a recipe, drawn as its library draws it."""
     import timm
 
     spec = winner.recipe.model

@@ -35,14 +35,14 @@ LISTS = ("train_list.txt", "val_list.txt")
 
 
 def usage(winner: Winner) -> str:
-    """Returns in a line what the file is and how it is used; each GPU has a process of its own."""
+    """Return in a line what the file is and how it is used; each GPU has a process of its own."""
     gpus = ",".join(map(str, range(winner.gpus)))
     start = "python" if winner.gpus == 1 else f"python -m paddle.distributed.launch --gpus={gpus}"
     return f"A configuration of PaddleClas 2.6: {start} tools/train.py -c THIS_FILE"
 
 
 def paddleclas_sheet(winner: Winner) -> Sheet:
-    """Returns the sections of PaddleClas for a recipe, and what they cannot say."""
+    """Return the sections of PaddleClas for a recipe, and what they cannot say."""
     sheet = Sheet(winner.recipe)
     info, spec = winner.info, winner.recipe
     sheet.say(

@@ -29,7 +29,7 @@ FILE_WORKERS = 4
 
 
 def script_sheet(winner: Winner) -> Sheet:
-    """Returns what the script is filled with, and what of the recipe it leaves out.
+    """Return what the script is filled with, and what of the recipe it leaves out.
 
     Raises UserError for a network of a person's own, which exists in Python alone.
     """
@@ -139,7 +139,7 @@ def _network_call(sheet: Sheet, winner: Winner) -> str:
 
 
 def _call(function: str, *arguments: Any) -> str:
-    """Returns a call in Python; mappings among the arguments are given by name."""
+    """Return a call in Python; mappings among the arguments are given by name."""
     plain = [repr(each) for each in arguments if not isinstance(each, Mapping)]
     named = [
         f"{name}={value!r}" for each in arguments if isinstance(each, Mapping) for name, value in each.items()
@@ -148,7 +148,7 @@ def _call(function: str, *arguments: Any) -> str:
 
 
 def short(rates: Mapping[str, float]) -> dict[str, float]:
-    """Returns the factors of the rate by the beginnings of names that all weights below have in common."""
+    """Return the factors of the rate by the beginnings of names that all weights below have in common."""
     found: dict[str, float] = {}
     for name, rate in rates.items():
         parts = name.split(".")

@@ -60,7 +60,7 @@ PACKAGES = {
 
 
 def script_text(winner: Winner, sheet: Sheet, out: Path) -> str:
-    """Returns the script."""
+    """Return the script."""
     body = "".join(_template(part).render(**sheet.arguments) for part in PARTS)
     packages = [PACKAGES[name] for name in PACKAGES if name in "".join(_imports(body))]
     spec = winner.recipe.model
@@ -75,7 +75,7 @@ def script_text(winner: Winner, sheet: Sheet, out: Path) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Returns a text between three quotes, in which nothing that somebody wrote can end them."""
+    """Return a text between three quotes, in which nothing that somebody wrote can end them."""
     inner = text.replace("\\", "\\\\").replace('"""', "'''")
     return f'"""{inner}"""\n'
 
@@ -110,7 +110,7 @@ def _python(value: Any) -> str:
 
 
 def _imports(body: str) -> Iterator[str]:
-    """Yields the imports of what a script's body names, as lines."""
+    """Yield the imports of what a script's body names, as lines."""
     for group in IMPORTS:
         yield "\n"
         for module, names in group.items():
@@ -121,7 +121,7 @@ def _imports(body: str) -> Iterator[str]:
 
 
 def _notes(winner: Winner, sheet: Sheet) -> str:
-    """Returns what was changed and not seen, and what the script does not do, as lines of its head."""
+    """Return what was changed and not seen, and what the script does not do, as lines of its head."""
     left_out = [f"  {line}" for line in sheet.lines()]
     said = (
         ["What it does in another way than the recipe:", *left_out]

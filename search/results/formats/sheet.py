@@ -52,11 +52,11 @@ class Sheet:
     unsaid: list[Unsaid] = field(default_factory=list)
 
     def say(self, **arguments: Any) -> None:
-        """Adds arguments of the format."""
+        """Add arguments of the format."""
         self.arguments |= arguments
 
     def compiles_whole(self, program: str) -> None:
-        """Lists `loop.compile` where a program that compiles whole networks cannot do what it says."""
+        """List `loop.compile` where a program that compiles whole networks cannot do what it says."""
         match self.recipe.loop.compile:
             case "blocks":
                 self.cannot("loop.compile", f"{program} compiles the whole network")
@@ -66,27 +66,27 @@ class Sheet:
                 pass
 
     def cannot(self, path: str, why: str) -> None:
-        """Lists a field, or a whole section, with its value."""
+        """List a field, or a whole section, with its value."""
         self.unsaid.append(Unsaid(path, _value_at(self.recipe, path), why))
 
     def only(self, path: str, value: Any, why: str) -> None:
-        """Lists a field unless it has the one value that the format stands for."""
+        """List a field unless it has the one value that the format stands for."""
         if _value_at(self.recipe, path) != value:
             self.cannot(path, why)
 
     def only_parts(self, why: str) -> None:
-        """Lists the fields of `data` that decide on the parts, as one: the format takes parts as they are."""
+        """List the fields of `data` that decide on the parts, as one: the format takes parts as they are."""
         data, defaults = self.recipe.tree()["data"], Recipe().tree()["data"]
         value = {name: data[name] for name in PARTS if name == "path" or data[name] != defaults[name]}
         self.unsaid.append(Unsaid("data", value, why))
 
     def only_labels(self) -> None:
-        """Lists what is learnt from a teacher, if there is one: no format asks one."""
+        """List what is learnt from a teacher, if there is one: no format asks one."""
         if self.recipe.distillation is not None:
             self.cannot(SECTION, "the format learns from labels alone")
 
     def lines(self) -> Iterator[str]:
-        """Yields what the format cannot say, a line each."""
+        """Yield what the format cannot say, a line each."""
         order = [path for path, _ in self.recipe.leaves()]
 
         def place(each: Unsaid) -> int:
@@ -96,7 +96,7 @@ class Sheet:
 
 
 def header(title: str, sheet: Sheet, usage: str, notes: tuple[str, ...]) -> str:
-    """Returns the head of an exported file as comment lines, each beginning with `# `."""
+    """Return the head of an exported file as comment lines, each beginning with `# `."""
     listed = [f"  {line}" for line in sheet.lines()]
     said = (
         [f"What this format cannot say of the recipe ({len(listed)}):", *listed]
@@ -115,7 +115,7 @@ def on_one_line(text: str) -> str:
 
 
 def _value_at(recipe: Recipe, path: str) -> Any:
-    """Returns a field's value; of a section its kind, and what differs from the kind's own values."""
+    """Return a field's value; of a section its kind, and what differs from the kind's own values."""
     node: Any = recipe
     for name in path.split("."):
         node = getattr(node, name)
@@ -123,7 +123,7 @@ def _value_at(recipe: Recipe, path: str) -> Any:
 
 
 def _named(section: Spec) -> dict[str, Any]:
-    """Returns a section's kind, and its fields that differ from the kind's own values."""
+    """Return a section's kind, and its fields that differ from the kind's own values."""
     plain = section.model_dump(mode="json")
     found = {"kind": section.kind} if hasattr(section, "kind") else {}
     for name, known in type(section).model_fields.items():
@@ -134,7 +134,7 @@ def _named(section: Spec) -> dict[str, Any]:
 
 
 def shown(value: Any) -> str:
-    """Returns a value as a line of text has it."""
+    """Return a value as a line of text has it."""
     if isinstance(value, Mapping):
         return ", ".join(f"{path} {shown(each)}" for path, each in leaves(value))
     if isinstance(value, float):

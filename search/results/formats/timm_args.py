@@ -28,13 +28,13 @@ ALIKE = 0.1
 
 
 def usage(winner: Winner) -> str:
-    """Returns in a line what the file is and how it is used; each GPU has a process of its own."""
+    """Return in a line what the file is and how it is used; each GPU has a process of its own."""
     start = "python" if winner.gpus == 1 else f"torchrun --nproc_per_node={winner.gpus}"
     return f"Arguments of timm's train.py (timm 1.0): {start} train.py -c THIS_FILE"
 
 
 def timm_sheet(winner: Winner) -> Sheet:
-    """Returns timm's arguments for a recipe, and what they cannot say."""
+    """Return timm's arguments for a recipe, and what they cannot say."""
     sheet = Sheet(winner.recipe)
     network = build(winner)
     _data(sheet, winner)
@@ -171,7 +171,7 @@ def _optimizer(sheet: Sheet, winner: Winner) -> None:
 
 
 def _options_of(sheet: Sheet, spec: optimizers.Timm) -> dict[str, Any]:
-    """Says the options that have an argument of their own, and returns the others."""
+    """Say the options that have an argument of their own, and return the others."""
     named = {"betas": "opt_betas", "eps": "opt_eps", "momentum": "momentum"}
     options = {
         name: list(value) if isinstance(value, tuple) else value for name, value in spec.options.items()
@@ -351,7 +351,7 @@ def _evaluation(sheet: Sheet) -> None:
 
 
 def _compare_groups(sheet: Sheet, winner: Winner, network: Network) -> None:
-    """Lists the parameters that decay, or whose rates are scaled, in another way by timm's own factory."""
+    """List the parameters that decay, or whose rates are scaled, in another way by timm's own factory."""
     if network.model is None or isinstance(winner.recipe.optimizer, optimizers.AdamThenSGD):
         return
     from timm.optim import create_optimizer_v2, optimizer_kwargs

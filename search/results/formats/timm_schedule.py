@@ -25,7 +25,7 @@ EXACT_DIGITS = 12
 
 
 def say_schedule(sheet: Sheet, winner: Winner) -> None:
-    """Says the schedule, its rates changing with each step, and lists what of it timm cannot do."""
+    """Say the schedule, its rates changing with each step, and list what of it timm cannot do."""
     spec, epochs, lr = sheet.recipe.schedule, sheet.recipe.loop.epochs, sheet.arguments["lr"]
     sheet.say(sched_on_updates=True, epochs=epochs)
     sheet.say(**_shape(spec, epochs, updates(winner), lr))
@@ -47,7 +47,7 @@ def say_schedule(sheet: Sheet, winner: Winner) -> None:
 
 
 def _bend(arguments: Mapping[str, Any], epochs: int) -> float:
-    """Returns the exponent of progress with which a shape over the whole run is nearest to one that begins
+    """Return the exponent of progress with which a shape over the whole run is nearest to one that begins
     after a warm-up of so many epochs: timm's k-decay (arXiv 2004.05909)."""
     rising = arguments["warmup_epochs"] / epochs
     progress = np.linspace(rising, 1.0, POINTS)
@@ -57,14 +57,14 @@ def _bend(arguments: Mapping[str, Any], epochs: int) -> float:
 
 
 def _fall(arguments: Mapping[str, Any], progress: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Returns the factors of timm's smooth shapes, without a least rate, at shares of the run."""
+    """Return the factors of timm's smooth shapes, without a least rate, at shares of the run."""
     if arguments["sched"] == "cosine":
         return (1.0 + np.cos(np.pi * progress)) / 2.0
     return np.asarray((1.0 - progress) ** arguments["decay_rate"])
 
 
 def updates(winner: Winner) -> int:
-    """Returns how many steps train.py takes in an epoch: its last one may be of fewer parts."""
+    """Return how many steps train.py takes in an epoch: its last one may be of fewer parts."""
     each = math.ceil(winner.info.train_images / winner.cut.gpus) // winner.cut.at_once
     return -(-each // winner.cut.parts)
 
@@ -95,7 +95,7 @@ def _shape(spec: schedules.Schedule, epochs: int, steps: int, lr: float) -> dict
 
 
 def _cycles(spec: schedules.SGDR, epochs: int) -> dict[str, Any]:
-    """Returns as many whole cycles as cover the run: timm trains to the end of the last one."""
+    """Return as many whole cycles as cover the run: timm trains to the end of the last one."""
     whole = max(1, len(cycle_ends(spec, epochs)))
     return {
         "epochs": int(spec.cycle_epochs),
@@ -106,7 +106,7 @@ def _cycles(spec: schedules.SGDR, epochs: int) -> dict[str, Any]:
 
 
 def _warmup(spec: schedules.Schedule, epochs: int, steps: int, lr: float) -> dict[str, Any]:
-    """Returns the warm-up.
+    """Return the warm-up.
 
     Whole epochs come before the shape, as in the recipe; train.py cannot begin the shape after a fraction.
     """
@@ -138,7 +138,7 @@ class Distance(NamedTuple):
 
 
 def largest_distance(sheet: Sheet, winner: Winner) -> Distance:
-    """Returns where the rates that timm makes of the arguments differ most from the recipe's."""
+    """Return where the rates that timm makes of the arguments differ most from the recipe's."""
     import torch
     from timm.scheduler import create_scheduler_v2, scheduler_kwargs
 

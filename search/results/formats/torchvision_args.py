@@ -21,7 +21,7 @@ ERASED = {"area_min": 0.02, "area_max": 0.33, "ratio_min": 0.3, "ratio_max": 3.3
 
 
 def torchvision_sheet(winner: Winner) -> Sheet:
-    """Returns the references' arguments for a recipe, and what they cannot say."""
+    """Return the references' arguments for a recipe, and what they cannot say."""
     sheet = Sheet(winner.recipe)
     _data(sheet, winner)
     _model(sheet, winner)
@@ -38,7 +38,7 @@ def torchvision_sheet(winner: Winner) -> Sheet:
 
 
 def command(winner: Winner, sheet: Sheet) -> str:
-    """Returns the arguments as a shell command, one on each line; a value of True is a flag alone."""
+    """Return the arguments as a shell command, one on each line; a value of True is a flag alone."""
     flags = [
         f"--{name.replace('_', '-')}" + ("" if value is True else f" {shlex.quote(str(value))}")
         for name, value in sheet.arguments.items()
@@ -177,7 +177,7 @@ def _regularisation(sheet: Sheet, winner: Winner) -> None:
 
 
 def _decay(decay: float, winner: Winner) -> float:
-    """Returns the argument that the references turn into this decay: they multiply what a step forgets by the
+    """Return the argument that the references turn into this decay: they multiply what a step forgets by the
     batch, over the epochs."""
     return 1.0 - (1.0 - decay) * winner.recipe.loop.epochs / winner.cut.batch
 

@@ -22,12 +22,12 @@ class Cut(NamedTuple):
 
     @property
     def batch(self) -> int:
-        """Returns the effective batch that this makes."""
+        """The effective batch that this makes."""
         return self.gpus * self.parts * self.at_once
 
 
 def no_segmentation(form: str) -> UserError:
-    """Returns the fault of a recipe for segmentation in a format of programs that classify images."""
+    """Return the fault of a recipe for segmentation in a format of programs that classify images."""
     return UserError(
         f"--format {form}: its program classifies images, and this recipe segments them (task.kind); "
         "expected --format tunebook"
@@ -55,7 +55,7 @@ class Winner:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Returns what was changed for other hardware, and what was not seen of it, as lines."""
+        """What was changed for other hardware, and what was not seen of it, as lines."""
         return (
             *(f"Moved: {each}." for each in self.changes),
             *(f"Not seen: {each}." for each in self.warnings),
@@ -63,12 +63,12 @@ class Winner:
 
     @property
     def device(self) -> str:
-        """Returns the kind of device that the recipe was trained on, or is to be: cuda or cpu."""
+        """The kind of device that the recipe was trained on, or is to be: cuda or cpu."""
         return "cuda" if self.facts.gpus or self.gpus > 1 else "cpu"
 
     @property
     def cut(self) -> Cut:
-        """Returns how the batch is cut: in as few equal parts as memory allows, where that is known."""
+        """How the batch is cut: in as few equal parts as memory allows, where that is known."""
         share = math.ceil(self.recipe.loop.batch_size / self.gpus)
         provenance = self.recipe.provenance
         fitted = self.recipe.loop.micro_batch or (provenance and provenance.micro_batch) or share
@@ -77,5 +77,5 @@ class Winner:
 
     @property
     def steps(self) -> int:
-        """Returns how many steps an epoch takes: the images that do not fill a batch are left out."""
+        """How many steps an epoch takes: the images that do not fill a batch are left out."""
         return self.info.train_images // self.recipe.loop.batch_size

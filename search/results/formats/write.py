@@ -38,7 +38,7 @@ def export_as(
     batch: int | None = None,
     images: Path | None = None,
 ) -> str:
-    """Writes a recipe to `out`, and to standard error what its format cannot say; returns which one it was.
+    """Write a recipe to `out`, and to standard error what its format cannot say; return which one it was.
 
     Args:
         gpus, batch: what the recipe is moved to; by default both stay as they are.
@@ -89,7 +89,7 @@ def _winner(found: Exported) -> Winner:
 
 
 def retargeted(winner: Winner, *, gpus: int | None, batch: int | None) -> Winner:
-    """Returns the recipe moved by the rules to another batch or number of GPUs, with reasons and sources.
+    """Return the recipe moved by the rules to another batch or number of GPUs, with reasons and sources.
 
     Its scores are left out: nobody has trained it. Raises UserError for a batch that the images do not fill,
     or that leaves a GPU without one.
@@ -129,7 +129,7 @@ def retargeted(winner: Winner, *, gpus: int | None, batch: int | None) -> Winner
 
 
 def _change(path: str, old: Value | None, new: Ruling[Value], why: str) -> str:
-    """Returns in a line what a field was and is now, and why."""
+    """Return in a line what a field was and is now, and why."""
     values = list(dict.fromkeys((shown(old), shown(new.what))))
     return f"{path}: {' -> '.join(values)}: {why}"
 
@@ -147,7 +147,7 @@ def refuse_batch(batch: int, devices: int, info: DataInfo) -> None:
 
 
 def _limit(winner: Winner) -> int | None:
-    """Returns the most images that fit into a device's memory, if the trial or a probe has met a limit."""
+    """Return the most images that fit into a device's memory, if the trial or a probe has met a limit."""
     loop, provenance = winner.recipe.loop, winner.recipe.provenance
     used = provenance.micro_batch if provenance is not None else None
     was_cut = used is not None and used < loop.batch_size
@@ -209,7 +209,7 @@ def _as_yaml(winner: Winner, sheet: Sheet, usage: str) -> tuple[str, Sheet]:
 
 
 def _tell(winner: Winner, sheet: Sheet, form: Format) -> None:
-    """Prints, to standard error, what was changed, what was not seen, and what the format cannot say."""
+    """Print, to standard error, what was changed, what was not seen, and what the format cannot say."""
     for change in winner.changes:
         tell(f"moved: {change}", sys.stderr)
     for warning in winner.warnings:

@@ -148,7 +148,7 @@ TAUGHT = {name: Case({}, lesson=lesson) for name, lesson in LESSONS.items()}
 
 
 def cases() -> dict[str, Case]:
-    """Returns the steps that a watch on the CPU looks at, too, and whole epochs."""
+    """Return the steps that a watch on the CPU looks at, too, and whole epochs."""
     return {
         **{name: Case(values, epochs=0) for name, values in CASES.items()},
         **MASKS,
@@ -187,7 +187,7 @@ def _waited(logits: Tensor) -> Tensor:
 
 
 def _stepped(logits: Tensor, gradient: Tensor) -> Tensor:
-    """Returns the logits after a fused step whose gradient is where it is."""
+    """Return the logits after a fused step whose gradient is where it is."""
     torch._fused_sgd_(
         [logits.detach()],
         [gradient],
@@ -216,7 +216,7 @@ class Faulty(nn.Module):
 
 
 def record(case: Case, model: nn.Module | None = None) -> Record:
-    """Runs a case on paper. What is raised is part of the record."""
+    """Run a case on paper. What is raised is part of the record."""
     with TemporaryDirectory() as folder:
         recipe, data = _asked(case, Path(folder))
         return _on_paper(case, recipe, data, model)
@@ -276,7 +276,7 @@ def _data(case: Case) -> DataSet:
 
 
 def _shares() -> dict[str, float]:
-    """Returns what part of 80 GiB a worker with a part of a GPU may allocate."""
+    """Return what part of 80 GiB a worker with a part of a GPU may allocate."""
     fractions = {}
     for share in (0.5, 0.25):
         with on_paper() as paper:
@@ -310,7 +310,7 @@ class Placed(SmallResNet):
 
 
 def _shown() -> dict[str, list[str]]:
-    """Returns the batches that a network is given while its steps are timed, and in a run that scores a part
+    """Return the batches that a network is given while its steps are timed, and in a run that scores a part
     in batches of which the last would be smaller: for each cuDNN prepares kernels."""
     case = Case({**BF16, "evaluation.batch_size": 16, "loop.epochs": 2}, side=16)
     with on_paper(), _batches_shown() as timed:

@@ -43,7 +43,7 @@ def stubs(folder: Path) -> dict[str, str]:
 
 @contextlib.contextmanager
 def on_paper(memory: int = 80 * 2**30) -> Iterator[Paper]:
-    """Lets torch have one CUDA device with so many bytes of memory, and yields what records its use."""
+    """Let torch have one CUDA device with so many bytes of memory, and yield what records its use."""
     torch._C._ensureCUDADeviceGuardSet()
     ctypes.CDLL(os.environ["PAPER_STUB"]).set_paper_devices(DEVICES)
     paper = Paper()
@@ -56,7 +56,7 @@ def on_paper(memory: int = 80 * 2**30) -> Iterator[Paper]:
 
 
 def _of_the_driver(memory: int) -> dict[str, Any]:
-    """Returns what stands for torch's questions to CUDA, by name."""
+    """Return what stands for torch's questions to CUDA, by name."""
     properties = types.SimpleNamespace(total_memory=memory, major=9, minor=0, L2_cache_size=2**25)
     return {
         "torch.cuda._lazy_init": lambda: None,
@@ -84,7 +84,7 @@ def _of_the_driver(memory: int) -> dict[str, Any]:
 
 
 def _of_tensors(paper: Paper) -> dict[str, Any]:
-    """Returns what stands for functions of tensors and streams that the mode would not see, by name."""
+    """Return what stands for functions of tensors and streams that the mode would not see, by name."""
     plain, empty = torch.tensor, torch.empty
 
     def tensor(data: Any, *args: Any, device: Any = None, **options: Any) -> Tensor:

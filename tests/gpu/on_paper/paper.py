@@ -63,7 +63,7 @@ class Paper(TorchDispatchMode):
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
-        """Says that torch.compile works under this mode: what it traces computes with shapes, too."""
+        """Say that torch.compile works under this mode: what it traces computes with shapes, too."""
         return True
 
     def clear(self) -> None:
@@ -71,7 +71,7 @@ class Paper(TorchDispatchMode):
         self.launches = 0
 
     def pin(self, tensor: Tensor) -> Tensor:
-        """Makes copies from a tensor's memory ones that need not wait."""
+        """Make copies from a tensor's memory ones that need not wait."""
         self.pinned.append(tensor)
         return tensor
 
@@ -102,7 +102,7 @@ class Paper(TorchDispatchMode):
         return self._computed(func, args, kwargs)
 
     def _read(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], to: str | None) -> Any:
-        """Returns made-up values where the host reads the device, and None where it does not."""
+        """Return made-up values where the host reads the device, and None where it does not."""
         if func in (aten._local_scalar_dense.default, aten.item.default):
             self.wait("a number read")
             # Sums are float64 and are not zero. Whether gradients overflowed is float32: they did not.
@@ -116,7 +116,7 @@ class Paper(TorchDispatchMode):
         return None
 
     def _look(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], tensors: list[Tensor]) -> None:
-        """Records whether an operation on the device waits, and whether it launches."""
+        """Record whether an operation on the device waits, and whether it launches."""
         name = str(func)
         real = [each for each in tensors if not isinstance(each, FakeTensor)]
         if func in (aten._to_copy.default, aten.copy_.default) and real:
@@ -151,7 +151,7 @@ class Paper(TorchDispatchMode):
             return func(*args, **kwargs)
 
     def _shape_of(self, value: Any) -> Any:
-        """Returns a fake tensor for a real one, on the CPU like it, without its value."""
+        """Return a fake tensor for a real one, on the CPU like it, without its value."""
         if not isinstance(value, Tensor) or isinstance(value, FakeTensor):
             return value
         shape = self.fake.from_tensor(value.detach())

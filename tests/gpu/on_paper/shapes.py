@@ -10,7 +10,7 @@ from torch.library import Library
 
 
 def add_shapes() -> Library:
-    """Registers the shapes; they hold as long as what is returned lives."""
+    """Register the shapes; they hold as long as what is returned lives."""
     library = Library("aten", "IMPL", "Meta")
     for kernel in (
         batch_norm_stats,
@@ -44,6 +44,6 @@ def batch_norm_backward_elemt(gradient: Tensor, *_: Any) -> Tensor:
 
 
 def _channels(images: Tensor) -> Tensor:
-    """Returns a number for each channel, in single precision or better."""
+    """Return a number for each channel, in single precision or better."""
     wide = torch.promote_types(images.dtype, torch.float32)
     return images.new_empty(images.shape[1], dtype=wide)

@@ -23,7 +23,7 @@ PERMISSIVE = ("apache-2.0", "mit", "bsd-3-clause")
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Returns a folder with images, two networks' weights, and the cache: one test measures for all."""
+    """Return a folder with images, two networks' weights, and the cache: one test measures for all."""
     folder = tmp_path_factory.mktemp("backbones")
     write_classes(folder / "images", {"cat": 16, "dog": 16})
     (folder / "weights").mkdir()
@@ -115,7 +115,7 @@ def test_the_next_study_keeps_what_is_pinned_of_any_network_and_leaves_out_what_
 
 
 def parameters(name: str) -> int:
-    """Returns how many numbers a network for two classes has."""
+    """Return how many numbers a network for two classes has."""
     return sum(each.numel() for each in timm.create_model(name, num_classes=2).parameters())
 
 

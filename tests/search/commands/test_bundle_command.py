@@ -32,7 +32,7 @@ BASE = {"model.width": 8, "precision.kind": "fp32", "regularisation.averaging": 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Returns a search of the digits with two trials that have finished, without checkpoints."""
+    """Return a search of the digits with two trials that have finished, without checkpoints."""
     made = planted(tmp_path, lambda at, luck: PlantedRun(luck.random(), 0.9), trials=2, base=BASE)
     facts = json.loads((made / FACTS_FILE).read_text())
     facts["data"]["digest"] = load(Data()).info.digest
@@ -41,7 +41,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def with_checkpoint(folder: Path, trial: int) -> Run:
-    """Trains an epoch of a trial's recipe and saves it where the trial would; returns the run."""
+    """Train an epoch of a trial's recipe and save it where the trial would; return the run."""
     search = Search(folder)
     run = Run(search.trials[trial].whole_recipe)
     run.step()
@@ -51,7 +51,7 @@ def with_checkpoint(folder: Path, trial: int) -> Run:
 
 
 def verified(recipe: Recipe) -> Recipe:
-    """Returns the recipe with a provenance which says that it was trained again and held."""
+    """Return the recipe with a provenance which says that it was trained again and held."""
     found = Verification(
         verified=True,
         metric="val_accuracy",

@@ -25,7 +25,7 @@ SEEN = ["--set", "base.model.width=8", "--set", "base.precision.kind=fp32", "--s
 
 
 def arrays(path: Path, shuffled: bool = False) -> Path:
-    """Writes bright columns whose position shows the class or, shuffled, belongs to another image's label."""
+    """Write bright columns whose position shows the class or, shuffled, belongs to another image's label."""
     random = np.random.default_rng(0)
     labels = np.arange(1200) % 3
     images = random.integers(0, 100, (1200, 8, 8), dtype=np.uint8)

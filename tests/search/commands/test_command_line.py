@@ -14,7 +14,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 def images(folder: Path, classes: tuple[str, ...] = ("cat", "dog"), each: int = 8) -> Path:
-    """Returns a folder of small random photographs in class folders."""
+    """Return a folder of small random photographs in class folders."""
     generator = np.random.default_rng(0)
     for name in classes:
         (folder / name).mkdir(parents=True)

@@ -48,7 +48,7 @@ def a_study(text: str = "") -> Path:
 
 
 def images(folder: Path) -> None:
-    """Writes sixteen small photographs into two class folders."""
+    """Write sixteen small photographs into two class folders."""
     pixels = np.random.default_rng(0).integers(0, 256, (2, 8, 12, 12, 3), dtype=np.uint8)
     for name, photographs in zip(("cat", "dog"), pixels, strict=True):
         (folder / name).mkdir(parents=True)
@@ -57,7 +57,7 @@ def images(folder: Path) -> None:
 
 
 def row(out: str, name: str) -> str:
-    """Returns the line of a table that begins with a name, each run of blanks as one blank."""
+    """Return the line of a table that begins with a name, each run of blanks as one blank."""
     (line,) = [line for line in out.splitlines() if line.startswith(f"{name} ")]
     return " ".join(line.split())
 

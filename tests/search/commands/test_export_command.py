@@ -15,14 +15,14 @@ Tunebook = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Returns a search of eight trials, some of which were stopped early."""
+    """Return a search of eight trials, some of which were stopped early."""
     return planted(
         tmp_path_factory.mktemp("searches"), lambda at, luck: Run(luck.uniform(0.5, 0.9), 0.95), trials=8
     )
 
 
 def refused(tunebook: Tunebook, *arguments: str | Path) -> str:
-    """Returns why a command was refused as wrong usage, which said nothing else and trained nothing."""
+    """Return why a command was refused as wrong usage, which said nothing else and trained nothing."""
     code, out, err = tunebook("export", *arguments)
     assert (code, out) == (2, ""), err
     return err

@@ -22,7 +22,7 @@ OF_EVERY_COMMAND = ("search/followers/", "search/record/", "trainable/data/", "t
 
 
 def options() -> Mapping[str, frozenset[str]]:
-    """Returns the options of each command, by its name."""
+    """Return the options of each command, by its name."""
     group = typer.main.get_command(app)
     assert isinstance(group, typer.core.TyperGroup)
     return {
@@ -32,7 +32,7 @@ def options() -> Mapping[str, frozenset[str]]:
 
 
 def messages(file: Path) -> Iterator[str]:
-    """Yields the texts of a module that are no docstrings, with `X` for what is filled in."""
+    """Yield the texts of a module that are no docstrings, with `X` for what is filled in."""
     tree = ast.parse(file.read_text())
     notes = {id(each.value) for each in ast.walk(tree) if isinstance(each, ast.Expr)}
     parts = {id(part) for each in ast.walk(tree) if isinstance(each, ast.JoinedStr) for part in each.values}
@@ -44,7 +44,7 @@ def messages(file: Path) -> Iterator[str]:
 
 
 def named() -> Iterator[tuple[str, str]]:
-    """Yields each message that names an option, after its module's path."""
+    """Yield each message that names an option, after its module's path."""
     files = sorted(file for room in ("search", "spaces", "trainable") for file in Path(room).rglob("*.py"))
     for path in (file for file in files if not str(file).startswith(OF_OTHER_PROGRAMS)):
         if "--" in path.read_text():

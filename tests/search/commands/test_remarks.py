@@ -21,7 +21,7 @@ WITHOUT = "left out by data.min_images"
 
 @pytest.fixture
 def recipe(tunebook: Tunebook) -> Path:
-    """Writes a recipe of images in 16 levels, of which one class has too few."""
+    """Write a recipe of images in 16 levels, of which one class has too few."""
     random = np.random.default_rng(0)
     labels = np.repeat([0, 1, 2], [40, 40, 3])
     images = (random.integers(0, 16, (83, 8, 8)) + 60 * (labels == 1)[:, None, None]) // 5

@@ -30,7 +30,7 @@ loop: {epochs: 2, batch_size: 64}
 
 @pytest.fixture
 def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Writes a recipe for the digits of two epochs; latencies are measured in few rounds."""
+    """Write a recipe for the digits of two epochs; latencies are measured in few rounds."""
     monkeypatch.setattr(latency, "SECONDS", 0.0)
     monkeypatch.setattr(latency, "LEAST_ROUNDS", 2)
     (tmp_path / "recipe.yaml").write_text(RECIPE)

@@ -19,7 +19,7 @@ from tests.search.deciding.small_ledgers import EPOCHS, TRIALS, Open
 
 @pytest.fixture
 def open_ledger(tmp_path: Path, small_space: Space) -> Iterator[Open]:
-    """Opens a ledger over a folder's journal, as each driver does; closes the one before, as a kill would."""
+    """Open a ledger over a folder's journal, as each driver does; close the one before, as a kill would."""
     journals: list[Journal] = []
 
     def open_one(

@@ -35,7 +35,7 @@ def result(epoch: int, accuracy: float, *, diverged: bool = False, epoch_seconds
 
 
 def trained(values: dict[str, Value], epoch: int) -> EpochResult:
-    """Returns what training to an epoch would give: better near a rate of 0.1, diverged far above it.
+    """Return what training to an epoch would give: better near a rate of 0.1, diverged far above it.
     Small batches take longer."""
     rate, batch = values["optimizer.lr"], values["loop.batch_size"]
     assert isinstance(rate, float)
@@ -50,14 +50,14 @@ SMALL = Constraints.model_validate({"latency_ms": {"max": 10.0}})
 
 
 def cost(values: Mapping[str, Value]) -> NetworkCost:
-    """Returns a cost that is above the limit of SMALL for a third of the batches, the large ones."""
+    """Return a cost that is above the limit of SMALL for a third of the batches, the large ones."""
     batch = values["loop.batch_size"]
     assert isinstance(batch, int)
     return NetworkCost(parameters=100, latency_ms=batch / 16.0, memory_gib=1.0)
 
 
 def drive(ledger: Ledger) -> None:
-    """Trains to the end on three slots; the running trial with the fewest epochs is always the next."""
+    """Train to the end on three slots; the running trial with the fewest epochs is always the next."""
     ledger.begin("test")
     running: dict[int, dict[str, Value]] = {}
     while True:
@@ -77,7 +77,7 @@ def drive(ledger: Ledger) -> None:
 
 
 def essence(folder: Path) -> list[Event]:
-    """Returns what a search proposed, measured and decided, without the time and the driver."""
+    """Return what a search proposed, measured and decided, without the time and the driver."""
     return [
         event.model_copy(update={"sequence": -1, "time": 0.0})
         for event in read(folder / EVENTS_FILE)
@@ -93,10 +93,10 @@ class Unchecked(Space):
     """Is a space as it would be if the checks at its building had missed something."""
 
     def __post_init__(self) -> None:
-        """Checks nothing."""
+        """Check nothing."""
 
 
 def with_holes(space: Space) -> Space:
-    """Returns a space most of whose draws are no recipes: few of its depths are depths of a ResNet."""
+    """Return a space most of whose draws are no recipes: few of its depths are depths of a ResNet."""
     depth = Dimension("model.depth", Integer(8, 20), "for the test", "none")
     return Unchecked(space.base, (*space.dimensions, depth), {**space.own, "model.depth": 8})

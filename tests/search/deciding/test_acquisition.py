@@ -20,12 +20,12 @@ CUBE = Cube(SPACE)
 
 
 def ends(**counts: int) -> list[Outcome]:
-    """Returns so many of each end."""
+    """Return so many of each end."""
     return [outcome for outcome in get_args(Outcome) for _ in range(counts.get(outcome, 0))]
 
 
 def after(trials: list[Outcome], direction: Mode = "max") -> tuple[Acquisition, Observations]:
-    """Returns the acquisition after trials with these ends."""
+    """Return the acquisition after trials with these ends."""
     observations, rng = Observations(CUBE, direction), np.random.default_rng(0)
     for number, outcome in enumerate(trials):
         row = CUBE.exact(rng.random((1, len(CUBE))))[0]
@@ -38,7 +38,7 @@ def after(trials: list[Outcome], direction: Mode = "max") -> tuple[Acquisition, 
 
 
 def draws_of_last(acquisition: Acquisition, monkeypatch: pytest.MonkeyPatch, draws: int = 20) -> int:
-    """Returns how many of the draws look at the last level alone."""
+    """Return how many of the draws look at the last level alone."""
     looked: list[bool] = []
     trials = Surrogate.trials
 

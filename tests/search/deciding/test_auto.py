@@ -31,7 +31,7 @@ RATE, DECAY, KIND = "optimizer.lr", "optimizer.weight_decay", "augmentation.crop
 
 
 def plain(prior: Prior | None = None) -> Space:
-    """Returns a space of a rate, a decay and an option; `prior` is what is believed of the rate, if
+    """Return a space of a rate, a decay and an option; `prior` is what is believed of the rate, if
     anything."""
     believed = Believed(prior or Uniform())
     return Space(
@@ -46,14 +46,14 @@ def plain(prior: Prior | None = None) -> Space:
 
 
 def power(values: Values, path: str) -> float:
-    """Returns the logarithm of a value to the base 10."""
+    """Return the logarithm of a value to the base 10."""
     value = values[path]
     assert isinstance(value, float)
     return math.log10(value)
 
 
 def quality(values: Values, by_decay: float = 0.3) -> float:
-    """Returns a score that is best at a rate of 1e-2, a decay of 1e-3 and with crops."""
+    """Return a score that is best at a rate of 1e-2, a decay of 1e-3 and with crops."""
     return -abs(power(values, RATE) + 2) - by_decay * abs(power(values, DECAY) + 3) - (values[KIND] == "none")
 
 
@@ -64,7 +64,7 @@ def searched(
     seed: int = 0,
     of: Callable[[Values], float] = quality,
 ) -> tuple[AutoSampler, list[float]]:
-    """Returns a sampler after a search that stops the worse half early, and the quality of each draw."""
+    """Return a sampler after a search that stops the worse half early, and the quality of each draw."""
     sampler = make_sampler(space, learns, seed, "max")
     assert isinstance(sampler, AutoSampler)
     found: list[float] = []
@@ -163,7 +163,7 @@ def test_pending_trials_are_kept_away_from() -> None:
 
 
 def corner(values: Values) -> float:
-    """Returns a score that is best at the highest rate and decay."""
+    """Return a score that is best at the highest rate and decay."""
     return power(values, RATE) + 0.5 * power(values, DECAY) - (values[KIND] == "none")
 
 
@@ -276,7 +276,7 @@ def test_a_trial_that_has_passed_a_rung_is_learnt_from_before_it_ends() -> None:
     surprise: Values = {RATE: 1.0, DECAY: 1e-5, KIND: "none"}
 
     def distance(*, reported: bool) -> float:
-        """Returns how far proposals are from one that trains far from all good trials, and is better."""
+        """Return how far proposals are from one that trains far from all good trials, and is better."""
         sampler, _ = searched(plain(), 20, "gp")
         sampler.add(20, surprise)
         if reported:

@@ -22,7 +22,7 @@ MORE = TRIALS + 8
 
 
 def drive_on(ledger: Ledger, trials: int = MORE) -> None:
-    """Does what a driver does that extends a search."""
+    """Do what a driver does that extends a search."""
     ledger.begin("test")
     ledger.extend(trials)
     drive(ledger)
@@ -53,7 +53,7 @@ def repeats(folder: Path) -> list[tuple[int, int | None]]:
 
 
 def unnumbered(events: Sequence[Event]) -> list[Event]:
-    """Returns the events of the search's own trials, numbered as if there were no other ones."""
+    """Return the events of the search's own trials, numbered as if there were no other ones."""
     repeated = {event.trial for event in events if isinstance(event, TrialEvent) and event.repeat}
     own = sorted({event.trial for event in events if isinstance(event, TrialEvent)} - repeated)
     kept = [event for event in events if getattr(event, "trial", None) in own]

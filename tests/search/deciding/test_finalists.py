@@ -110,7 +110,7 @@ def test_nothing_is_proposed_while_trials_of_the_search_train(open_ledger: Open)
 
 
 def last_running(ledger: Ledger) -> int:
-    """Trains all trials but the last one, which is left running."""
+    """Train all trials but the last one, which is left running."""
     while (proposal := ledger.propose()) is not None:
         ledger.start(proposal.trial, 0)
         if proposal.trial == TRIALS - 1:

@@ -30,7 +30,7 @@ from trainable.recipe import Recipe
 
 
 def written(space: Space, source: str, values: dict[str, Any], **fixed: Any) -> FirstTrial:
-    """Returns a first trial; `fixed` are fields that the space does not vary, with __ for dots."""
+    """Return a first trial; `fixed` are fields that the space does not vary, with __ for dots."""
     own = {**space.own, **values}
     outside = {path.replace("__", "."): value for path, value in fixed.items()}
     recipe = space.recipe(own).with_values(outside)
@@ -131,7 +131,7 @@ def test_nothing_learns_from_a_first_trial_outside_the_space(
 
 
 def drive_one_by_one(ledger: Ledger) -> None:
-    """Trains one trial after the other: the order of results then depends on no number of trials."""
+    """Train one trial after the other: the order of results then depends on no number of trials."""
     ledger.begin("test")
     while (proposal := ledger.propose()) is not None:
         epoch = 1

@@ -31,7 +31,7 @@ GROUPS = np.array([0, 1, 2, 2])
 
 
 def some(count: int, times: list[float], seed: int = 0) -> Scored:
-    """Returns scores that depend on the first feature and on time."""
+    """Return scores that depend on the first feature and on time."""
     rng = np.random.default_rng(seed)
     features, at = rng.random((count, 4)), rng.choice(times, count)
     return Scored(features, GROUPS, at, np.sin(5 * features[:, 0]) + at + 0.1 * rng.normal(size=count))

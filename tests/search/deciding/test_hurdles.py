@@ -20,7 +20,7 @@ SCORES = np.random.default_rng(0).permutation(12) / 12
 
 
 def searched(count: int = 12, running: bool = False) -> Observations:
-    """Returns a search in which the score rises with label smoothing; some of the best may train on."""
+    """Return a search in which the score rises with label smoothing; some of the best may train on."""
     observations = Observations(CUBE, "max")
     for number, score in enumerate(SCORES[:count]):
         row = CUBE.exact(np.random.default_rng(number).random((1, len(CUBE))))[0]

@@ -37,19 +37,19 @@ Curve = Callable[[Values, int], float]
 
 
 def steady(values: Values, epoch: int) -> float:
-    """Returns a score that rises, and is best at a rate of 1e-2 at every epoch."""
+    """Return a score that rises, and is best at a rate of 1e-2 at every epoch."""
     rate = values[RATE]
     assert isinstance(rate, float)
     return epoch / EPOCHS - abs(math.log10(rate) + 2.0)
 
 
 def late(values: Values, epoch: int) -> float:
-    """Returns a score of which crops cost 3 at first, and bring 3 at the end."""
+    """Return a score of which crops cost 3 at first, and bring 3 at the end."""
     return steady(values, epoch) + (values[KIND] == "pad") * (6.0 * epoch / EPOCHS - 3.0)
 
 
 def after(curve: Curve, trials: int = 40, direction: Mode = "max") -> ModelAsha:
-    """Returns a scheduler that has seen so many trials: a third of them ended at each rung, by chance."""
+    """Return a scheduler that has seen so many trials: a third of them ended at each rung, by chance."""
     sign = 1.0 if direction == "max" else -1.0
     scheduler, random = ModelAsha(RUNGS, 3, direction, SPACE), np.random.default_rng(0)
     for trial in range(trials):
@@ -64,7 +64,7 @@ def after(curve: Curve, trials: int = 40, direction: Mode = "max") -> ModelAsha:
 
 
 def epochs_of(scheduler: ModelAsha, trial: int, values: Values, curve: Curve) -> int:
-    """Returns after how many epochs a new trial is stopped, or all of them."""
+    """Return after how many epochs a new trial is stopped, or all of them."""
     sign = 1.0 if scheduler.direction == "max" else -1.0
     scheduler.add(trial, values)
     for epoch in range(1, EPOCHS):
@@ -138,7 +138,7 @@ def test_where_nothing_varies_nothing_is_forecast() -> None:
 
 
 def one_by_one(ledger: Ledger) -> None:
-    """Trains to the end, one trial after another: so one has finished before the others are forecast."""
+    """Train to the end, one trial after another: so one has finished before the others are forecast."""
     ledger.begin("test")
     while (proposal := ledger.propose()) is not None:
         trial, values = proposal.trial, dict(proposal.values)

@@ -17,7 +17,7 @@ Ended = tuple[Outcome, dict[int, float]]
 
 
 def told(*ends: Ended, direction: Mode = "max", excesses: dict[int, float] | None = None) -> Observations:
-    """Returns what trials with these ends, numbered from 0, come to; `excesses` holds those above a limit."""
+    """Return what trials with these ends, numbered from 0, come to; `excesses` holds those above a limit."""
     observations = Observations(Cube(SPACE), direction)
     for number, (outcome, scores) in enumerate(ends):
         observations.add(number, SPACE.own)

@@ -13,12 +13,12 @@ TRIALS = st.lists(st.lists(st.integers(0, 4), max_size=LEVELS), min_size=1, max_
 
 
 def padded(trials: list[list[int]]) -> np.ndarray:
-    """Returns the scores of trials that have reached so many levels each, as `wins` takes them."""
+    """Return the scores of trials that have reached so many levels each, as `wins` takes them."""
     return np.array([[*map(float, each), *[np.nan] * (LEVELS - len(each))] for each in trials])
 
 
 def sign(one: list[int], other: list[int]) -> int:
-    """Returns 1 where one trial is above another, -1 where it is below it, by the definition."""
+    """Return 1 where one trial is above another, -1 where it is below it, by the definition."""
     if not one or not other:
         return bool(one) - bool(other)
     last = min(len(one), len(other)) - 1

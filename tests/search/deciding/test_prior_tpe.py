@@ -24,7 +24,7 @@ RATES = Float(1e-4, 10.0, log=True)
 
 
 def believing(space: Space, **believed: Prior) -> Space:
-    """Returns the space with these priors by dimension, and none elsewhere."""
+    """Return the space with these priors by dimension, and none elsewhere."""
 
     def wanted(each: Dimension) -> Dimension:
         return replace(each, beliefs=Believed(believed.get(each.name, Uniform())))
@@ -33,19 +33,19 @@ def believing(space: Space, **believed: Prior) -> Space:
 
 
 def one_rate() -> Space:
-    """Returns a space of one rate, which is believed to lie around 1."""
+    """Return a space of one rate, which is believed to lie around 1."""
     dimension = Dimension(RATE, RATES, "for the test", "none", beliefs=Believed(Normal(1.0, "high")))
     return Space(Recipe(), (dimension,), own={RATE: 0.01})
 
 
 def finish(sampler: PriorTpeSampler, number: int, rate: float, best: float) -> None:
-    """Reports a trial that is the better, the nearer its rate is to `best`."""
+    """Report a trial that is the better, the nearer its rate is to `best`."""
     sampler.add(number, {RATE: rate})
     sampler.tell(number, "finished", {1: -abs(float(np.log10(rate / best)))})
 
 
 def after_even_trials(count: int, best: float, seed: int = 0) -> PriorTpeSampler:
-    """Returns a sampler that has learnt from rates drawn evenly over five decades."""
+    """Return a sampler that has learnt from rates drawn evenly over five decades."""
     sampler, random = PriorTpeSampler(one_rate(), seed, "max"), np.random.default_rng(seed)
     for number, rate in enumerate(10 ** random.uniform(-4, 1, count)):
         finish(sampler, number, float(rate), best)

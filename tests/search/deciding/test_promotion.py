@@ -35,7 +35,7 @@ def promotion(rungs: tuple[int, ...] = (1, 2), factor: int = 3) -> PromotionAsha
 
 
 def paused_at(scheduler: PromotionAsha, rung: int, *values: float) -> dict[int, int]:
-    """Reports these values of trials 0, 1, ... and returns them as paused."""
+    """Report these values of trials 0, 1, ... and returns them as paused."""
     for trial, value in enumerate(values):
         assert not scheduler.report(trial, rung, value)
     return dict.fromkeys(range(len(values)), rung)
@@ -229,7 +229,7 @@ class Model:
     over: bool = False
 
     def ask(self) -> int | None:
-        """Returns the trial that a free worker gets."""
+        """Return the trial that a free worker gets."""
         if self.unfinished:
             return self.unfinished.pop(0)
         if (promotable := self.promotable()) is not None:
@@ -258,7 +258,7 @@ class Model:
         return self.drawn - self.infeasible >= self.budget
 
     def report(self, trial: int, epoch: int, score: float) -> bool:
-        """Returns whether the trial goes on with its worker."""
+        """Return whether the trial goes on with its worker."""
         if epoch in RUNGS:
             self.arrived[epoch].append((trial, score))
             if trial > 0:
@@ -354,7 +354,7 @@ def reopened(opened: ExitStack, folder: Path, budget: int, factor: int, constrai
 
 
 def breaks(ledger: Ledger, trial: int, data: st.DataObject) -> bool:
-    """Measures a trial's network, and says whether it breaks a constraint: one in six does."""
+    """Measure a trial's network, and say whether it breaks a constraint: one in six does."""
     latency = data.draw(st.sampled_from([1.0] * 5 + [20.0]))
     cost = NetworkCost(parameters=100, latency_ms=latency, memory_gib=1.0)
     return ledger.cost(trial, cost) is Decision.STOP

@@ -27,7 +27,7 @@ ALIKE = 3.0
 
 
 def study_of(**values: Any) -> Study:
-    """Returns a study of digits, with values by dotted path (`__` for the dot)."""
+    """Return a study of digits, with values by dotted path (`__` for the dot)."""
     written = {path.replace("__", "."): value for path, value in values.items()}
     return Study.from_tree({"data": {"path": "digits"}}).with_values(written)
 

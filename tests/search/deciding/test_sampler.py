@@ -33,14 +33,14 @@ KINDS: tuple[SamplerKind, ...] = get_args(SamplerKind)
 
 
 def score(values: Mapping[str, Value]) -> float:
-    """Returns a score that is best at a label smoothing of 0.05."""
+    """Return a score that is best at a label smoothing of 0.05."""
     smoothing = values["regularisation.label_smoothing"]
     assert isinstance(smoothing, float)
     return 1.0 - abs(smoothing - 0.05)
 
 
 def drawn(sampler: Sampler, own: Mapping[str, Value], count: int) -> list[Mapping[str, Value]]:
-    """Returns the values of trials 0 to count - 1; each ends, stops or diverges before the next is drawn."""
+    """Return the values of trials 0 to count - 1; each ends, stops or diverges before the next is drawn."""
     trials: list[Mapping[str, Value]] = []
     for number in range(count):
         values = own if number == 0 else sampler.ask(number)
@@ -174,7 +174,7 @@ def test_tpe_draws_what_an_ordinary_study_of_optunas_draws(mode: Mode, small_spa
 
 
 def drawn_by_optuna(sampler: TpeSampler, space: Space, number: int, mode: Mode) -> dict[str, Value]:
-    """Returns the next values, drawn through Optuna's own storage, study and trial."""
+    """Return the next values, drawn through Optuna's own storage, study and trial."""
     study = optuna.create_study(
         sampler=sampler.optuna_sampler(number), direction="maximize" if mode == "max" else "minimize"
     )

@@ -58,7 +58,7 @@ def test_the_recipes_of_a_search_share_what_they_have_in_common(open_ledger: Ope
 
 
 def calls_a_result(ledger: Ledger, trials: int) -> float:
-    """Runs a search of four trials at once; returns the calls in `epoch` for a result of the last trials."""
+    """Run a search of four trials at once; return the calls in `epoch` for a result of the last trials."""
     ledger.begin("test")
     running: list[int] = []
     calls = results = 0

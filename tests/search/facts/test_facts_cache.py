@@ -29,7 +29,7 @@ CPU = PerTrial(cpus=1, gpus=0.0)
 
 @pytest.fixture
 def images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Writes an .npz file of random images, and begins with an empty cache."""
+    """Write an .npz file of random images, and begin with an empty cache."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "data").mkdir()
     return write_images(tmp_path / "data" / "pets.npz", 60)
@@ -254,7 +254,7 @@ GPU = PerTrial(cpus=1, gpus=1.0)
 
 @pytest.fixture
 def a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets torch say that there is a GPU, on which nothing is computed."""
+    """Let torch say that there is a GPU, on which nothing is computed."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a GPU")
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(total_memory=2**36))

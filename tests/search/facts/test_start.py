@@ -38,7 +38,7 @@ def photographs(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Returns an empty cache of the Hub."""
+    """Return an empty cache of the Hub."""
     import huggingface_hub
 
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
@@ -48,14 +48,14 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def weights(tmp_path: Path) -> Path:
-    """Returns a folder with the weights of one of timm's networks."""
+    """Return a folder with the weights of one of timm's networks."""
     (tmp_path / "weights").mkdir()
     save_file(timm.create_model("test_resnet").state_dict(), tmp_path / "weights" / "test_resnet.safetensors")
     return tmp_path / "weights"
 
 
 def put(hub: Path, name: str) -> None:
-    """Puts something into the cache where a network's weights would be."""
+    """Put something into the cache where a network's weights would be."""
     folder = hub / f"models--timm--{name}"
     (folder / "snapshots" / "abc").mkdir(parents=True)
     (folder / "refs").mkdir()

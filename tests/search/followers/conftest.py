@@ -26,7 +26,7 @@ def client(storage: Path) -> MlflowClient:
 
 @pytest.fixture
 def folder(storage: Path) -> Path:
-    """Makes the folder of a new search."""
+    """Make the folder of a new search."""
     path = storage / f"search-{uuid.uuid4().hex[:8]}"
     path.mkdir()
     return path

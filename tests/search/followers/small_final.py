@@ -18,7 +18,7 @@ AGAIN = ((0, 1, 0.80), (1, 1, 0.92), (0, 2, 0.82), (1, 2, 0.93))
 
 
 def before_the_final(folder: Path) -> list[Event]:
-    """Returns the search up to its final: two trials that finish, and one that is stopped."""
+    """Return the search up to its final: two trials that finish, and one that is stopped."""
     choice = settled(epochs=2, rungs=(1,)).model_copy(update={"finalists": Finalists(top=2, seeds=2)})
     events: list[Event] = [search_event(folder, "started"), choice]
     for number, score in enumerate(SEARCHED):
@@ -29,7 +29,7 @@ def before_the_final(folder: Path) -> list[Event]:
 
 
 def the_final() -> list[list[Event]]:
-    """Returns the events of each finalist's run, the trials 3 to 6."""
+    """Return the events of each finalist's run, the trials 3 to 6."""
     return [
         _repeated(number, Repeat(of=of, purpose="finalist", seed=seed), score)
         for number, (of, seed, score) in enumerate(AGAIN, start=3)
@@ -37,19 +37,19 @@ def the_final() -> list[list[Event]]:
 
 
 def a_search_with_a_final(folder: Path) -> list[Event]:
-    """Returns the whole search."""
+    """Return the whole search."""
     runs = [event for run in the_final() for event in run]
     return [*before_the_final(folder), *runs, search_event(folder, "finished")]
 
 
 def an_audit(folder: Path) -> list[Event]:
-    """Returns what follows where the stopped trial is trained to its end, better than all others."""
+    """Return what follows where the stopped trial is trained to its end, better than all others."""
     again = _repeated(7, Repeat(of=2, purpose="pruning"), 0.99)
     return [search_event(folder, "resumed"), *again, search_event(folder, "finished")]
 
 
 def an_extension(folder: Path) -> list[Event]:
-    """Returns what follows where the search has one trial more, a finalist in the place of trial 1."""
+    """Return what follows where the search has one trial more, a finalist in the place of trial 1."""
     new = [*_begun(7, 7), epoch(7, 1, 0.6, rung=1), epoch(7, 2, 0.95), EndEvent(trial=7, state="finished")]
     again = [
         event

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def storage_with_database(factory: pytest.TempPathFactory) -> Path:
-    """Makes a folder for searches with an empty MLflow database; its tables, which take seconds, once."""
+    """Make a folder for searches with an empty MLflow database; its tables, which take seconds, once."""
     from mlflow import MlflowClient
 
     template = factory.getbasetemp() / "empty-mlflow.db"
@@ -38,7 +38,7 @@ def storage_with_database(factory: pytest.TempPathFactory) -> Path:
 
 
 def run_ids(folder: Path) -> dict[int, str]:
-    """Returns the MLflow run of each trial, as the cursor has it."""
+    """Return the MLflow run of each trial, as the cursor has it."""
     cursor = read_cursor(folder)
     return {} if cursor is None else dict(cursor.run_ids)
 
@@ -63,7 +63,7 @@ def tracker_of(folder: Path, study: Study | None = None, **more: Any) -> Tracker
 
 
 def delivered(folder: Path) -> Backlog:
-    """Returns what a live driver's tracker has left undelivered, once it has sent what the journal holds."""
+    """Return what a live driver's tracker has left undelivered, once it has sent what the journal holds."""
     tracker = tracker_of(folder)
     tracker.start()
     return tracker.close(60)
@@ -75,7 +75,7 @@ def search_event(folder: Path, state: str, reason: str | None = None) -> SearchE
 
 
 def begun(folder: Path) -> list[Event]:
-    """Returns the events that every journal begins with."""
+    """Return the events that every journal begins with."""
     return [search_event(folder, "started"), settled(epochs=1000, rungs=(1,))]
 
 
@@ -91,12 +91,12 @@ def epochs(number: int, count: int) -> list[Event]:
 
 
 def scored(number: int, each: int, **changes: Any) -> Event:
-    """Returns an epoch of a search that compares its trials after the first."""
+    """Return an epoch of a search that compares its trials after the first."""
     return epoch(number, each, rung=1 if each == 1 else None, val_loss=1.25, **changes)
 
 
 def a_search(folder: Path) -> list[Event]:
-    """Returns four trials, one of each outcome."""
+    """Return four trials, one of each outcome."""
     return [
         *begun(folder),
         *trial(0),
@@ -122,7 +122,7 @@ def write(folder: Path, events: list[Event]) -> list[Event]:
 def runs_of(
     client: MlflowClient, folder: Path, experiment: str = "tunebook"
 ) -> tuple[list[Run], dict[int, Run]]:
-    """Returns the search's own runs, of which there should be one, and those of its trials."""
+    """Return the search's own runs, of which there should be one, and those of its trials."""
     found = client.get_experiment_by_name(experiment)
     assert found is not None
     runs = client.search_runs([found.experiment_id], f"tags.`tunebook.search_id` = 'id-{folder.name}'")
@@ -141,7 +141,7 @@ def text_of(client: MlflowClient, run: Run, name: str, folder: Path) -> str:
 
 
 def contents(storage: Path, folder: Path) -> dict[str, list[tuple[object, ...]]]:
-    """Returns everything that the database holds on one search, row by row."""
+    """Return everything that the database holds on one search, row by row."""
     of_runs = "SELECT run_uuid FROM tags WHERE key = 'tunebook.search_id' AND value = ?"
     with sqlite3.connect(storage / "mlflow.db") as database:
         return {

@@ -69,7 +69,7 @@ def trial(number: int) -> TrialEvent:
 
 
 def puts(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[str], object]) -> list[str]:
-    """Returns the names of the files that are put from now on; `meanwhile` runs just before each."""
+    """Return the names of the files that are put from now on; `meanwhile` runs just before each."""
     order: list[str] = []
     put = Store.write
 

@@ -101,7 +101,7 @@ def trials_in(folder: Path) -> dict[int, FrozenTrial]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Makes, once, a search of five trials and its mirror (SQLite takes a second); four trials have ended."""
+    """Make, once, a search of five trials and its mirror (SQLite takes a second); four trials have ended."""
     folder = tmp_path_factory.mktemp("search")
     write(folder, EVENTS)
     assert Mirror(folder, STUDY, SPACE).sync().complete

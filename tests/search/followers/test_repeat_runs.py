@@ -24,7 +24,7 @@ FOLDER = Path("searches/small")
 
 
 def outbox(events: list[Event]) -> Outbox:
-    """Returns an outbox with these events, one a second."""
+    """Return an outbox with these events, one a second."""
     box = Outbox("val_accuracy", epochs=2)
     for number, event in enumerate(events):
         box.apply(event.model_copy(update={"sequence": number, "time": 100.0 + number}))
@@ -32,7 +32,7 @@ def outbox(events: list[Event]) -> Outbox:
 
 
 def numbers_of(box: Outbox, run: int | None) -> dict[str, float]:
-    """Returns the last value of each metric."""
+    """Return the last value of each metric."""
     return {point.key: point.value for point in box.updates[run].points}
 
 

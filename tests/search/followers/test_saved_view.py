@@ -16,7 +16,7 @@ from tests.search.small_events import NO_FIELDS, begun
 
 
 def record_of(*trials: dict[str, Value], finalists: Finalists | None = None) -> Record:
-    """Returns the record of a search in which these trials are queued."""
+    """Return the record of a search in which these trials are queued."""
     queued = [TrialEvent(trial=number, values=values, **NO_FIELDS) for number, values in enumerate(trials)]
     first, choice = begun()
     events: list[Event] = [first, choice.model_copy(update={"finalists": finalists}), *queued]
@@ -26,7 +26,7 @@ def record_of(*trials: dict[str, Value], finalists: Finalists | None = None) -> 
 
 
 def state_of(view: str) -> dict[str, Any]:
-    """Returns the state of the page in a view, as the page itself unpacks it."""
+    """Return the state of the page in a view, as the page itself unpacks it."""
     kind, packed = json.loads(view)["state"].split(";")
     assert kind == "deflate"
     state: dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(packed)))

@@ -58,7 +58,7 @@ def test_a_model_for_which_the_disk_has_no_room_is_an_error_of_the_system(tmp_pa
 
 
 def finished(folder: Path, *, register_as: str | None = None, **more: Any) -> None:
-    """Sends a search whose trial 0 is the best; nothing may be left or refused."""
+    """Send a search whose trial 0 is the best; nothing may be left or refused."""
     if not (folder / "events.jsonl").exists():
         write(folder, a_search(folder))
     study = study_in(folder.parent, register_as=register_as)

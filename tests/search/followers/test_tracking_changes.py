@@ -32,7 +32,7 @@ from trainable.recipe.network_cost import NetworkCost
 
 
 def outbox(*events: Event, objective: str = "val_accuracy", every: bool = False) -> Outbox:
-    """Returns an outbox with these events, one a second; the first two, which begin a search, at 100 s."""
+    """Return an outbox with these events, one a second; the first two, which begin a search, at 100 s."""
     box = Outbox(objective, epochs=3, params={"seed": "0"}, every_metric=every)
     for number, event in enumerate(events):
         box.apply(event.model_copy(update={"sequence": number, "time": 100.0 + max(0, number - 1)}))

@@ -147,7 +147,7 @@ def test_a_rule_that_a_sweep_moved_is_not_compared_with_one_that_none_moved(high
 
 
 def expected(found: LearnedSpace) -> str:
-    """Returns the rate that the earlier search is said to expect."""
+    """Return the rate that the earlier search is said to expect."""
     (rate,) = re.findall(r"planted expects (\S+)", rate_of(found.space).reason_for(found.space.own))
     return str(rate)
 

@@ -26,7 +26,7 @@ def dimension(domain: Domain, prior: Prior) -> Dimension:
 def around(
     place: float, width: float = 0.01, *, domain: Domain = RATES, rule: float | None = None, far: float = 0.0
 ) -> Lesson:
-    """Returns a lesson of values spread around a place of a domain."""
+    """Return a lesson of values spread around a place of a domain."""
     places = [min(max(place + width * step, 0.0), 0.999999) for step in (-1.0, 0.0, 1.0)]
     values = [value_at(domain, each) for each in places]
     return Lesson("old", Optimum(tuple(values), (0.25, 0.5, 0.25)), domain, rule, Likeness(far))

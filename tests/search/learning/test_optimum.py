@@ -44,7 +44,7 @@ def space() -> Space:
 
 
 def searched(score: Callable[[Values, random.Random], float], trials: int) -> dict[str, Optimum]:
-    """Returns what even draws teach; two in three are stopped after 3 epochs."""
+    """Return what even draws teach; two in three are stopped after 3 epochs."""
     drawn, luck = space(), random.Random(0)
     observations = Observations(Cube(drawn), "max")
     for number in range(trials):
@@ -58,7 +58,7 @@ def searched(score: Callable[[Values, random.Random], float], trials: int) -> di
 
 
 def place(domain: Float | Integer, found: Optimum) -> tuple[float, float]:
-    """Returns the mean and the standard deviation of the best value's place."""
+    """Return the mean and the standard deviation of the best value's place."""
     places = np.array([fraction_of(domain, each) for each in found.values if is_number(each)])
     mean = float(places @ np.array(found.shares))
     return mean, float(np.sqrt((places - mean) ** 2 @ np.array(found.shares)))

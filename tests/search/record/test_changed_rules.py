@@ -70,7 +70,7 @@ def folder(begun: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def changed_rule(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Gives a rule another number, as a later version might."""
+    """Give a rule another number, as a later version might."""
 
     def change() -> None:
         monkeypatch.setattr(augmentations, "flip_probability", lambda facts: Ruling(0.125, "new", "none"))

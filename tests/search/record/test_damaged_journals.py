@@ -26,7 +26,7 @@ Damage = Callable[[bytes, random.Random], bytes]
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Returns the folder of a search with trials of several outcomes."""
+    """Return the folder of a search with trials of several outcomes."""
     return planted(
         tmp_path_factory.mktemp("searches"),
         lambda at, luck: Run(luck.uniform(0.5, 0.9), 0.9, diverges=luck.random() < 0.2),
@@ -124,7 +124,7 @@ def test_random_bytes_are_an_error(tmp_path: Path) -> None:
 
 
 def attempted(folder: Path) -> tuple[list[Event] | None, str]:
-    """Returns what a reader gets of a journal: its events, or an error's message."""
+    """Return what a reader gets of a journal: its events, or an error's message."""
     try:
         found = read(folder / EVENTS_FILE)
         Record(found)

@@ -24,7 +24,7 @@ def ended(number: int, score: float, end: Outcome = "finished", repeat: Repeat |
 
 
 def final(scores: Sequence[Sequence[float]], searched: Sequence[float] = (), over: bool = True) -> Finals:
-    """Returns the final of as many trials as there are rows; a row holds the scores with seeds 1, 2, ..."""
+    """Return the final of as many trials as there are rows; a row holds the scores with seeds 1, 2, ..."""
     chosen = [ended(number, score) for number, score in enumerate(searched or [max(row) for row in scores])]
     runs = [
         ended(10 * number + seed, score, repeat=Repeat(of=number, purpose="finalist", seed=seed))

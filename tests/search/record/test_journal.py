@@ -38,7 +38,7 @@ EVENTS: tuple[Event, ...] = (
 
 
 def sealed(body: bytes) -> bytes:
-    """Returns a line that follows the first of EVENTS, with the checksum that belongs there."""
+    """Return a line that follows the first of EVENTS, with the checksum that belongs there."""
     first = EVENTS[0].model_copy(update={"sequence": 0, "time": TIME})
     return seal(body, checksum_of(first.model_dump_json().encode(), ""))[0]
 

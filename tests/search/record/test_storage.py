@@ -44,7 +44,7 @@ def store(home: Home) -> Store:
 
 @pytest.fixture
 def folder(home: Home, study: Study, store: Store) -> Path:
-    """Returns the folder of a search with one trial, which is in the store, too."""
+    """Return the folder of a search with one trial, which is in the store, too."""
     home.folder.mkdir(parents=True)
     study.write(home.folder)
     write(home.folder, TrialEvent(trial=0, values={}))

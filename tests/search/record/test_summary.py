@@ -37,7 +37,7 @@ EVERY = tuple(range(1, EPOCHS))
 
 
 def whole_trial(trial: int, state: Outcome, epochs: int, accuracy: float) -> list[Event]:
-    """Returns a trial that gets a little better with each epoch and reaches `accuracy` in its last one."""
+    """Return a trial that gets a little better with each epoch and reach `accuracy` in its last one."""
     values = [accuracy - 0.01 * (epochs - number) for number in range(1, epochs + 1)]
     trained = [scored(trial, number, value) for number, value in enumerate(values, start=1)]
     return [
@@ -49,7 +49,7 @@ def whole_trial(trial: int, state: Outcome, epochs: int, accuracy: float) -> lis
 
 
 def scored(trial: int, number: int, accuracy: float) -> Event:
-    """Returns an epoch of a search whose rungs are EVERY epoch but the last."""
+    """Return an epoch of a search whose rungs are EVERY epoch but the last."""
     rung = number if number in EVERY else None
     return epoch(trial, number, accuracy, rung, val_loss=1.0 - accuracy)
 
@@ -59,7 +59,7 @@ def begun(objective: str = "val_accuracy", rungs: tuple[int, ...] = EVERY) -> li
 
 
 def stamped(events: list[Event], times: list[float] | None = None) -> list[Event]:
-    """Returns events as a journal would; without `times` they are a second apart."""
+    """Return events as a journal would; without `times` they are a second apart."""
     return [
         event.model_copy(
             update={"sequence": number, "time": float(number) if times is None else times[number]}
@@ -354,7 +354,7 @@ QUICK = Constraints.model_validate({"latency_ms": {"max": 20.0}})
 
 
 def constrained(*trials: tuple[Outcome, float, float]) -> Summary:
-    """Returns the summary of trials with an outcome, a latency and an accuracy."""
+    """Return the summary of trials with an outcome, a latency and an accuracy."""
     events: list[Event] = [
         session("started"),
         settled(EPOCHS, EVERY).model_copy(update={"constraints": QUICK}),

@@ -20,7 +20,7 @@ LARGER = Images(train=70_000, validation=15_000, test=15_000, side=32)
 
 
 def towards(end: float, name: str = RATE) -> Landscape:
-    """Makes trials the better, the nearer they come to a position, which may lie beyond 0 or 1."""
+    """Make trials the better, the nearer they come to a position, which may lie beyond 0 or 1."""
 
     def landscape(at: At, luck: random.Random) -> Run:
         accuracy = 0.9 - 0.1 * (at.get(name, 0.0) - end) ** 2 + luck.gauss(0.0, 0.002)
@@ -32,7 +32,7 @@ def towards(end: float, name: str = RATE) -> Landscape:
 def ending(
     train: float, accuracy: float, worse_with: str | None = None, *, rise: float = 0.0, swing: float = 0.0
 ) -> Landscape:
-    """Makes trials end like this, and worse with the last of a field's options if it is named."""
+    """Make trials end like this, and worse with the last of a field's options if it is named."""
 
     def landscape(at: At, luck: random.Random) -> Run:
         lost = 0.02 if worse_with is not None and at[worse_with] > 0.5 else 0.0
@@ -43,10 +43,10 @@ def ending(
 
 
 def after(found: Refined) -> dict[str, str]:
-    """Returns the value after each change, by path."""
+    """Return the value after each change, by path."""
     return {each.path: each.after for each in found.edits}
 
 
 def left(found: Refined) -> dict[str, str]:
-    """Returns why each thing was left."""
+    """Return why each thing was left."""
     return {each.about: each.why for each in found.left_alone}

@@ -68,7 +68,7 @@ class Case:
     trials: int = 24
 
     def findings(self, storage: Path, seed: int) -> set[tuple[str, str]]:
-        """Returns what the audit finds, as kinds with their subjects."""
+        """Return what the audit finds, as kinds with their subjects."""
         sampler = SAMPLERS[seed % len(SAMPLERS)]
         folder = planted(
             storage,
@@ -82,7 +82,7 @@ class Case:
         return {(each.kind, each.about) for each in refined(folder).findings}
 
     def score(self, found: set[tuple[str, str]]) -> Score:
-        """Returns the planted that were found, the planted that were not, and the rest of what was found."""
+        """Return the planted that were found, the planted that were not, and the rest of what was found."""
         hits = [
             {each for each in found if each[0] == kind and about in ("", each[1])}
             for kind, about in self.expected.items()
@@ -95,7 +95,7 @@ class Case:
 
 
 def peaked(best: Mapping[str, float]) -> Landscape:
-    """Makes trials the worse, the further each value lies from the best one (0 and 1 are the ends)."""
+    """Make trials the worse, the further each value lies from the best one (0 and 1 are the ends)."""
 
     def landscape(at: At, luck: random.Random) -> Run:
         off = sum((at[name] - where) ** 2 for name, where in best.items() if name in at)
@@ -106,7 +106,7 @@ def peaked(best: Mapping[str, float]) -> Landscape:
 
 
 def better_with(kind: str, best: Mapping[str, float]) -> Landscape:
-    """Does as `peaked`, and makes one optimizer of two better."""
+    """Do as `peaked`, and make one optimizer of two better."""
 
     def landscape(at: At, luck: random.Random) -> Run:
         run = peaked(best)(at, luck)
@@ -116,7 +116,7 @@ def better_with(kind: str, best: Mapping[str, float]) -> Landscape:
 
 
 def lost_above(rate: float, best: Mapping[str, float]) -> Landscape:
-    """Does as `peaked`, but nine in ten trials with a higher rate diverge."""
+    """Do as `peaked`, but nine in ten trials with a higher rate diverge."""
 
     def landscape(at: At, luck: random.Random) -> Run:
         run = peaked(best)(at, luck)
@@ -134,7 +134,7 @@ def lost_by_luck(share: float) -> Landscape:
 
 
 def ending(train: float, *, accuracy: float = 0.85, rise: float = 0.0, swing: float = 0.0) -> Landscape:
-    """Makes trials end like this; of the values, only the rate matters."""
+    """Make trials end like this; of the values, only the rate matters."""
 
     def landscape(at: At, luck: random.Random) -> Run:
         lost = 0.05 * (at.get(RATE, 0.5) - 0.5) ** 2 + luck.gauss(0.0, 0.002)
@@ -144,7 +144,7 @@ def ending(train: float, *, accuracy: float = 0.85, rise: float = 0.0, swing: fl
 
 
 def steep(fall: float) -> Landscape:
-    """Makes the best trials stand out: accuracies fall off steeply from the middle of the rates."""
+    """Make the best trials stand out: accuracies fall off steeply from the middle of the rates."""
 
     def landscape(at: At, luck: random.Random) -> Run:
         accuracy = 0.93 - fall * abs(at[RATE] - 0.5) ** 0.5
@@ -203,7 +203,7 @@ HEALTHY: dict[str, Case] = {
 
 @pytest.fixture(scope="module")
 def scores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Score]]:
-    """Returns the score of each seed, by case."""
+    """Return the score of each seed, by case."""
     storage = tmp_path_factory.mktemp("planted")
     return {
         name: [case.score(case.findings(storage / f"{name} {seed}", seed)) for seed in SEEDS]

@@ -77,7 +77,7 @@ EVEN: dict[str, Any] = {**SMALL, "sampler__kind": "random"}
 
 
 def beyond(rate: float) -> Landscape:
-    """Makes trials the better, the nearer they come to the upper end, and the first one best of all."""
+    """Make trials the better, the nearer they come to the upper end, and the first one best of all."""
 
     def landscape(at: At, luck: random.Random) -> Run:
         run = towards(1.3)(at, luck)
@@ -107,7 +107,7 @@ def test_a_best_value_beyond_an_end_counts_as_at_that_end_and_is_included(
 
 
 def moved(folder: Path, own: float) -> None:
-    """Rewrites the journal with another rate in the documented recipe."""
+    """Rewrite the journal with another rate in the documented recipe."""
     events = read(folder / EVENTS_FILE)
     replace_journal(folder)
     with Journal(folder) as journal:

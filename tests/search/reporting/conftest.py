@@ -8,11 +8,11 @@ from tests.search.reporting.small_reports import planted_report, whole_report
 
 @pytest.fixture(scope="session")
 def planted_24(tmp_path_factory: pytest.TempPathFactory) -> Report:
-    """Returns the report of 24 trials with invented curves."""
+    """Return the report of 24 trials with invented curves."""
     return planted_report(tmp_path_factory.mktemp("planted"))
 
 
 @pytest.fixture(scope="session")
 def whole() -> Report:
-    """Returns a report with every part."""
+    """Return a report with every part."""
     return whole_report()

@@ -14,7 +14,7 @@ CONFUSION = ((80, 20, 0), (30, 70, 0), (0, 0, 0))
 
 
 def mask_report(whole: Report) -> Report:
-    """Returns a report whose images have masks, otherwise like another one."""
+    """Return a report whose images have masks, otherwise like another one."""
     return whole.model_copy(update={"answers": None, "masks": _masks(whole)})
 
 

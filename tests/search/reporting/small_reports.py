@@ -49,27 +49,27 @@ CONFUSION = ((8, 2, 0), (0, 10, 0), (1, 3, 6))
 
 
 def pairs_of(confusion: Sequence[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Returns the true and the predicted class of each image that a confusion matrix counts."""
+    """Return the true and the predicted class of each image that a confusion matrix counts."""
     counts = np.array(confusion)
     true, predicted = np.indices(counts.shape).reshape(2, -1).repeat(counts.ravel(), axis=1)
     return true, predicted
 
 
 def hill(at: Mapping[str, float], luck: random.Random) -> Run:
-    """Makes trials the better, the nearer their rate is to 0.75 of its range; the largest diverge."""
+    """Make trials the better, the nearer their rate is to 0.75 of its range; the largest diverge."""
     rate = at[RATE]
     accuracy = 0.9 - 0.4 * (rate - 0.75) ** 2 + luck.gauss(0.0, 0.005)
     return Run(accuracy, accuracy + 0.03, diverges=rate > 0.97)
 
 
 def planted_report(storage: Path, trials: int = 24, *, last: int | None = None) -> Report:
-    """Returns the report of a search on the hill; `last` ends it early, after so many trials."""
+    """Return the report of a search on the hill; `last` ends it early, after so many trials."""
     folder = planted(storage, hill, trials=trials, last=last, sampler__kind="random", **BELIEVED)
     return report_of(Search(folder))
 
 
 def whole_report() -> Report:
-    """Returns a report with every part that a report can have, and trials in every state."""
+    """Return a report with every part that a report can have, and trials in every state."""
     with TemporaryDirectory() as storage:
         plain = planted_report(Path(storage))
     best = plain.answer.best
@@ -92,7 +92,7 @@ def whole_report() -> Report:
 
 
 def _varied(trial: TrialRow) -> TrialRow:
-    """Returns a trial with costs; some in states that a finished search does not have."""
+    """Return a trial with costs; some in states that a finished search does not have."""
     states = {20: "failed", 21: "infeasible", 22: "running", 23: "queued"}
     cost = {"parameters": 1000.0 * (trial.id + 1), "latency_ms": 1.0 + trial.id, "memory_gib": 0.1}
     return trial.model_copy(

@@ -29,7 +29,7 @@ CLASSES = ("oak", "elm", "ash")
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Run]:
-    """Returns the folder of a search of one trial of one epoch, and the run whose checkpoint is in it."""
+    """Return the folder of a search of one trial of one epoch, and the run whose checkpoint is in it."""
     base = {"model.width": 8, "loop.batch_size": 64, "precision.kind": "fp32"}
     folder = planted(
         tmp_path_factory.mktemp("trained"),

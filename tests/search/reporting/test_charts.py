@@ -22,7 +22,7 @@ def test_a_trial_that_diverged_before_it_had_a_score_ends_at_the_bottom(planted_
 
 
 def with_curves(report: Report, *curves: dict[int, float]) -> Report:
-    """Returns the report with these curves of finished trials alone, and the last one as the best."""
+    """Return the report with these curves of finished trials alone, and the last one as the best."""
     trials = tuple(
         trial.model_copy(
             update={"state": "finished", "epochs": max(curve), "scores": curve, "score": curve[max(curve)]}

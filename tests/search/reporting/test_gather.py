@@ -26,7 +26,7 @@ SCHEMA = Path("docs/report.schema.json")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Returns the folder of a search of 24 trials."""
+    """Return the folder of a search of 24 trials."""
     storage = tmp_path_factory.mktemp("gathered")
     return planted(storage, hill, trials=24, sampler__kind="random", **BELIEVED)
 

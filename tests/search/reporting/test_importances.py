@@ -30,7 +30,7 @@ def small_space() -> Space:
 
 
 def found_in(count: int, *, luck: float = 0.0, seed: int = 0) -> Importances:
-    """Returns the importances where the rate alone decides, but for luck."""
+    """Return the importances where the rate alone decides, but for luck."""
     space, draws = small_space(), np.random.default_rng(seed)
     values = [space.sample(lambda dimension: draws.random()) for _ in range(count)]
     trials = [Trial(id=number, values=each) for number, each in enumerate(values)]

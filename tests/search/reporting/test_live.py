@@ -14,7 +14,7 @@ from trainable.errors import UserError
 
 
 async def client_of(folder: Path, written: list[int]) -> TestClient[web.Request, web.Application]:
-    """Returns a client of a page that says how often it was written."""
+    """Return a client of a page that says how often it was written."""
 
     def write() -> str:
         written.append(1)

@@ -17,7 +17,7 @@ TRIALS: Sequence[tuple[float, Outcome]] = [
 
 
 def events() -> list[Event]:
-    """Returns trials of two epochs each, one event every 36 seconds, the first at 0."""
+    """Return trials of two epochs each, one event every 36 seconds, the first at 0."""
     found: list[Event] = list(begun())
     for trial, (score, state) in enumerate(TRIALS):
         found += [epoch(trial, 1, 0.99), epoch(trial, 2, score), EndEvent(trial=trial, state=state)]

@@ -63,7 +63,7 @@ def search_folder(
     open_trials: int = 0,
     state: SearchState = "finished",
 ) -> Path:
-    """Makes a search: trial -> (validation accuracy, values); all know their training images.
+    """Make a search: trial -> (validation accuracy, values); all know their training images.
 
     So many `open_trials` come after these, and have not ended.
     """
@@ -164,7 +164,7 @@ def test_show_says_since_when_nothing_was_gained(
 
 
 def begin_more(folder: Path, accuracies: Sequence[float]) -> None:
-    """Begins trials in a search, each with one epoch, which have not ended."""
+    """Begin trials in a search, each with one epoch, which have not ended."""
     space = Search(folder).space
     with Journal(folder) as journal:
         journal.append(session("resumed", name="planted"))

@@ -56,7 +56,7 @@ def plain_study(**values: Any) -> Study:
 
 
 def write_other(teacher: Path, folder: Path) -> Path:
-    """Writes a teacher with other weights, and another recipe, than the given one's; returns its folder."""
+    """Write a teacher with other weights, and another recipe, than the given one's; return its folder."""
     state = load_file(teacher / "model.safetensors")
     folder.mkdir()
     save_file({name: each + 1 for name, each in state.items()}, folder / "model.safetensors")

@@ -12,7 +12,7 @@ from trainable.training.run import Run
 
 
 def mask_study(root: Path, storage: Path, epochs: int = 1, **sections: Any) -> Study:
-    """Returns the study of a search around the small recipe for masks, whose images are below `root`."""
+    """Return the study of a search around the small recipe for masks, whose images are below `root`."""
     tree = mask_recipe(root).tree()
     base = {name: tree[name] for name in ("task", "model", "precision", "evaluation")}
     return Study.from_tree(
@@ -28,7 +28,7 @@ def mask_study(root: Path, storage: Path, epochs: int = 1, **sections: Any) -> S
 
 
 def trained_mask_search(folder: Path, tracking: dict[str, str] | None = None) -> Run:
-    """Writes the search's folder, which must be there, and returns the run of its trial."""
+    """Write the search's folder, which must be there, and return the run of its trial."""
     sizes = ((32, 32), (20, 40))
     study = mask_study(
         write_masks(folder.parent / "data", sizes=sizes), folder.parent, tracking=tracking or {}

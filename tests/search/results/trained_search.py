@@ -21,7 +21,7 @@ EMA = {"regularisation.averaging.kind": "ema", "regularisation.averaging.decay":
 
 
 def trained_search(folder: Path, tracking: dict[str, str] | None = None) -> Run:
-    """Writes the search's folder, which must be there, and returns the run of its trial."""
+    """Write the search's folder, which must be there, and return the run of its trial."""
     study = Study.from_tree(
         {
             "data": {"path": "digits"},
@@ -35,7 +35,7 @@ def trained_search(folder: Path, tracking: dict[str, str] | None = None) -> Run:
 
 
 def write_trained(folder: Path, study: Study) -> Run:
-    """Writes the folder of a finished search with one trial of one epoch, and returns the trial's run."""
+    """Write the folder of a finished search with one trial of one epoch, and return the trial's run."""
     facts, images = digits_facts(epochs=1), load_for(study.base_recipe(), torch.device("cpu"))
     (folder / FACTS_FILE).write_bytes(facts_text(facts, images.info))
     study.resolved(folder.name).write(folder)

@@ -7,7 +7,7 @@ from trainable.recipe import Recipe
 
 
 def fresh_run(seed: int, test: float, validation: float = 0.9, images: float = 0.0) -> Fresh:
-    """Returns a run with these accuracies, whose images alone leave the gap a standard error of `images`."""
+    """Return a run with these accuracies, whose images alone leave the gap a standard error of `images`."""
     half = 2.5758293 * images
     gap = {"level": 0.99, "metrics": {"accuracy": {"interval": [-half, half]}}}
     scores = {"test_accuracy": test, "val_accuracy": validation, "validation_test_gap": gap}

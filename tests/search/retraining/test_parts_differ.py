@@ -17,7 +17,7 @@ METRIC = "val_accuracy"
 
 
 def runs(*pairs: tuple[float, float], images: float = 0.0) -> list[Fresh]:
-    """Returns runs with these validation and test accuracies."""
+    """Return runs with these validation and test accuracies."""
     return [fresh_run(seed, test, validation, images) for seed, (validation, test) in enumerate(pairs)]
 
 

@@ -55,14 +55,14 @@ def interrupts_its_parent(recipe: Recipe, test: bool, download: bool) -> None:
 
 @pytest.fixture
 def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Returns the file in which a process writes its id when it begins to work."""
+    """Return the file in which a process writes its id when it begins to work."""
     monkeypatch.setenv("BEGUN", str(tmp_path / "begun"))
     return tmp_path / "begun"
 
 
 @pytest.fixture(autouse=True)
 def quick() -> Iterator[None]:
-    """Fails a test that waits for a long run."""
+    """Fail a test that waits for a long run."""
     began = time.monotonic()
     yield
     assert time.monotonic() - began < LONG / 4
@@ -95,7 +95,7 @@ def test_a_process_leaves_an_interrupt_to_the_one_that_started_it() -> None:
 
 @pytest.fixture
 def hears_interrupts() -> Iterator[None]:
-    """Sets Python's handler of Ctrl-C, which a process that was started in the background lacks."""
+    """Set Python's handler of Ctrl-C, which a process that was started in the background lacks."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

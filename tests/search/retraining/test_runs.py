@@ -21,7 +21,7 @@ from trainable.training.origins import Origins
 
 @pytest.fixture
 def recipe(tmp_path: Path) -> Recipe:
-    """Returns a recipe of images in a file, with their digests and that of its weights."""
+    """Return a recipe of images in a file, with their digests and that of its weights."""
     write_parts(tmp_path / "parts.npz", other_kind=False)
     (tmp_path / "weights.pt").write_bytes(b"weights")
     weights = {"model.weights": str(tmp_path / "weights.pt"), "data.normalisation": "data"}

@@ -38,7 +38,7 @@ EXTRA = make_extra_metrics((), {}, ("no", "yes"))
 
 
 def scores(wrong: int, first: int = 0) -> Scores:
-    """Returns the scores of a network that is wrong about so many images, from one on."""
+    """Return the scores of a network that is wrong about so many images, from one on."""
     labels = torch.zeros(IMAGES, dtype=torch.int64)
     logits = torch.tensor([2.0, 0.0], dtype=torch.float64).repeat(IMAGES, 1)
     logits[first : first + wrong] = torch.tensor([0.0, 2.0], dtype=torch.float64)
@@ -111,7 +111,7 @@ def data() -> DataSet:
 
 
 def shrunk(tuned: list[int], *, unpruned: int = 20, scratch: list[int] | None = None, **of: Any) -> Shrunk:
-    """Returns a pruned network whose fine-tunings are wrong about so many images each."""
+    """Return a pruned network whose fine-tunings are wrong about so many images each."""
     recipe = Recipe().model_copy(update={"provenance": Provenance(**of)})
     latency = {batch: Latency(tuple(2.0 * batch + 0.1 * at for at in range(-10, 11))) for batch in (1, 32)}
     halves = {batch: Latency((0.5 * each.median_ms,) * 21) for batch, each in latency.items()}
@@ -188,7 +188,7 @@ def of_loss(loss: float, accuracy: float) -> Scores:
 
 
 def distilled(wrong: list[int], *, tuned: list[int]) -> Shrunk:
-    """Returns a pruned network whose distilled ones are wrong about so many images each."""
+    """Return a pruned network whose distilled ones are wrong about so many images each."""
     found = shrunk(tuned, scratch=[60, 61])
     taught = tuple(Tuned(seed, {}, {"validation": scores(each)}) for seed, each in enumerate(wrong))
     known = dict(found.scores)
@@ -233,8 +233,8 @@ PIXELS = 100
 
 
 def mask_scores(right: list[list[int]]) -> Scores:
-    """Returns the scores of a network that finds so many pixels of each of two classes, of half the pixels
-    each, and takes all others for the other class."""
+    """Return the scores of a network that finds so many pixels of each of two classes, of half the pixels
+    each, and take all others for the other class."""
     hits = np.array(right, dtype=np.float64)
     true = np.full_like(hits, PIXELS / 2)
     images = MaskAnswers(np.full(len(hits), 0.5), true, hits + (true - hits)[:, ::-1], hits, None, {})

@@ -31,7 +31,7 @@ Train = Callable[[Mapping[str, Recipe]], dict[str, Scores | None]]
 
 
 def worth(gains: Mapping[str, float], together: float = 0.0, metric_sign: float = 1.0) -> Train:
-    """Returns what trains a recipe to 0.9 less the gains of what it lacks, with a little luck of each run.
+    """Return what trains a recipe to 0.9 less the gains of what it lacks, with a little luck of each run.
 
     `together` is lost as well where it lacks all.
     """

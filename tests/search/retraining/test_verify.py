@@ -38,7 +38,7 @@ def final_of(*scores: float) -> FreshRuns:
 
 
 def runs_of(*scores: float, images: float = 0.0, validation: float = 0.9, alike: float = 1.0) -> list[Fresh]:
-    """Returns runs with these test scores, whose images alone leave the gap a standard error of `images`.
+    """Return runs with these test scores, whose images alone leave the gap a standard error of `images`.
 
     The validation scores have this mean and `alike` times the deviations of the test scores.
     """

@@ -36,7 +36,7 @@ def study(tmp_path: Path) -> Study:
 
 @pytest.fixture
 def folder(study: Study) -> Path:
-    """Returns the folder of a search whose driver was killed before its first trial."""
+    """Return the folder of a search whose driver was killed before its first trial."""
     folder = Home.of(study).folder
     folder.mkdir(parents=True)
     driver.resolved_study(study).write(folder)

@@ -40,7 +40,7 @@ def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Prepared:
 
 @pytest.fixture
 def ledger(prepared: Prepared, tmp_path: Path) -> Iterator[Ledger]:
-    """Returns a ledger with one trial, which was stopped."""
+    """Return a ledger with one trial, which was stopped."""
     with Journal(tmp_path) as journal:
         made = make_ledger(prepared, journal)
         made.begin("mine")

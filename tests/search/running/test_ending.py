@@ -27,7 +27,7 @@ def lucky(at: Mapping[str, float], luck: random.Random) -> Run:
 
 
 def cut_in_the_final(storage: Path) -> Path:
-    """Returns the folder of a search with two of the three runs of each finalist; it is not finished yet."""
+    """Return the folder of a search with two of the three runs of each finalist; it is not finished yet."""
     final = {"top": 2, "seeds": 3}
     return planted(
         storage, lucky, trials=TRIALS, seed=SEED, last=TRIALS + 4, scheduler__kind="none", finalists=final
@@ -43,7 +43,7 @@ def append(folder: Path, state: SearchState, reason: str | None = None) -> None:
 
 
 def best_of(folder: Path) -> tuple[int, int]:
-    """Returns the trial of best.yaml, and the one that `show` calls the best."""
+    """Return the trial of best.yaml, and the one that `show` calls the best."""
     recipe, best = read_recipe(folder / BEST_FILE), Search(folder).best
     assert recipe.provenance is not None
     assert recipe.provenance.trial is not None

@@ -38,7 +38,7 @@ MACHINE8 = Hardware((Node(cpus=8, gpus=0),))
 
 
 def study_of(**values: Any) -> Study:
-    """Returns a study of digits, with values by dotted path (`__` for the dot)."""
+    """Return a study of digits, with values by dotted path (`__` for the dot)."""
     written = {path.replace("__", "."): value for path, value in values.items()}
     return Study.from_tree({"data": {"path": "digits"}}).with_values(written)
 
@@ -346,7 +346,7 @@ def test_what_is_held_in_memory_fits_into_half_of_the_smallest_object_store(
 
 
 def models_of(folder: Path, *names: str) -> Study:
-    """Returns a study that chooses between timm's models with weights in a folder; `base` names none."""
+    """Return a study that chooses between timm's models with weights in a folder; `base` names none."""
     model = {"kind": "timm", "weights": str(folder)}
     overrides = {"model.name": {"choice": list(names)}}
     return Study.from_tree(

@@ -221,7 +221,7 @@ MASKS = {"kind": "segmentation", "masks": {"values": "binary"}}
 
 
 def trials_of_masks(*first: Any) -> tuple[FirstTrial, ...]:
-    """Returns the first trials of a search that learns masks."""
+    """Return the first trials of a search that learns masks."""
     study = Study.from_tree(
         {"data": {"path": "nuclei"}, "base": {"task": MASKS, "precision.kind": "fp32"}, "first": list(first)}
     )

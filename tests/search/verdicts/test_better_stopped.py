@@ -12,7 +12,7 @@ RUNG = 1
 
 
 def searched(correlation: float, trials: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the curves of two epochs of the third that goes on, and of those that are stopped."""
+    """Return the curves of two epochs of the third that goes on, and of those that are stopped."""
     shape = [[1.0, correlation], [correlation, 1.0]]
     curves = random.multivariate_normal([0.0, 0.0], shape, trials)
     finished, stopped = np.split(curves[np.argsort(-curves[:, 0])], [trials // 3])

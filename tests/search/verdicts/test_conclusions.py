@@ -38,18 +38,18 @@ Tunebook = Callable[..., tuple[int, str, str]]
 
 
 def without_mixing(values: Values) -> float:
-    """Returns a score for which only mixing matters, and the rule that warns small nets of it is right."""
+    """Return a score for which only mixing matters, and the rule that warns small nets of it is right."""
     return 5.0 * (values["augmentation.mixing.kind"] == "none")
 
 
 def as_accuracy(result: EpochResult) -> EpochResult:
-    """Returns the result with a score between 0 and 1; the order of the trials is the same."""
+    """Return the result with a score between 0 and 1; the order of the trials is the same."""
     score = 1.0 / (1.0 + math.exp(-result.val_accuracy))
     return replace(result, val_accuracy=score, val_balanced_accuracy=score)
 
 
 def written(folder: Path, summary: Summary, study: Study) -> Path:
-    """Writes a search's folder as its driver would leave it."""
+    """Write a search's folder as its driver would leave it."""
     folder.mkdir(exist_ok=True)
     study.resolved(folder.name).write(folder)
     (folder / FACTS_FILE).write_bytes(facts_text(FACTS, INFO))
@@ -70,7 +70,7 @@ def written(folder: Path, summary: Summary, study: Study) -> Path:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Makes a finished search of the space `document` in which mixing alone matters."""
+    """Make a finished search of the space `document` in which mixing alone matters."""
     tree = {"data": {"path": "digits"}, "budget": {"trials": TRIALS, "epochs": EPOCHS}}
     study = Study.from_tree({**tree, "space": {"overrides": {"augmentation.mixing.kind": HALF}}})
     summary = search(build_space(study, FACTS, INFO), "random", TRIALS, 0, without_mixing)

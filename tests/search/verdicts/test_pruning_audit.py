@@ -54,7 +54,7 @@ def curve(first: float, last: float) -> list[float]:
 
 
 def search_of(firsts: Sequence[float], lasts: Sequence[float], go_on: int) -> tuple[list[Trial], list[Trial]]:
-    """Returns a search in which the `go_on` best at the rung finish, and all others trained to their end."""
+    """Return a search in which the `go_on` best at the rung finish, and all others trained to their end."""
     best = set(np.argsort(-np.array(firsts))[:go_on].tolist())
     whole = [curve(*ends) for ends in zip(firsts, lasts, strict=True)]
     trials = [

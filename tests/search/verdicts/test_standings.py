@@ -20,7 +20,7 @@ EPOCHS = 18
 
 
 def trial(number: int, state: TrialState, scores: Mapping[int, float]) -> Trial:
-    """Returns a trial with these scores at the epochs that are compared, and worse ones between them."""
+    """Return a trial with these scores at the epochs that are compared, and worse ones between them."""
     last = max(scores, default=0)
     history = tuple(
         epoch(

@@ -57,7 +57,7 @@ def two_rules(rates: Prior = RATE, smoothings: Prior = SMOOTHING) -> Space:
 
 
 def summary_of(drawn: Sequence[tuple[dict[str, Value], float]], own: int | None = None) -> Summary:
-    """Returns a search without pruning: the values of each trial, and its score."""
+    """Return a search without pruning: the values of each trial, and its score."""
     trials = tuple(
         Trial(
             id=number,
@@ -77,7 +77,7 @@ def values(rate: float, smoothing: float) -> dict[str, Value]:
 
 
 def grid(score: dict[bool, float]) -> list[tuple[dict[str, Value], float]]:
-    """Returns sixteen trials, half of them with a rate close to the rule's, which get the score of True."""
+    """Return sixteen trials, half of them with a rate close to the rule's, which get the score of True."""
     rates = (0.1, 0.012) * 4 + (0.11, 0.9) * 4
     return [
         (values(rate, 0.1 * (number // 2 % 2)), score[0.05 < rate < 0.2] + 0.001 * (number * 7 % 16))
@@ -176,7 +176,7 @@ def test_between_options_believed_alike_there_is_nothing_to_test() -> None:
 
 
 def options_of_three(unlikely: int) -> Verdict:
-    """Returns the verdict on a rule of 50, 45 and 5 % where so many of 24 trials take the last option."""
+    """Return the verdict on a rule of 50, 45 and 5 % where so many of 24 trials take the last option."""
     domain, prior = Choice(("none", "mixup", "cutmix")), Weights((0.5, 0.45, 0.05))
     mixing = Dimension("augmentation.mixing.kind", domain, "t", "t", beliefs=Believed(prior))
     space = Space(

@@ -16,7 +16,7 @@ RATE = {"log": [0.01, 1.0]}
 
 
 def document(facts: Facts, *pins: str, overrides: dict[str, Any] | None = None, **values: Any) -> Space:
-    """Returns the space `document`; values by dotted path (`__` for the dot) are pinned."""
+    """Return the space `document`; values by dotted path (`__` for the dot) are pinned."""
     pinned = frozenset(pins) | {path.replace("__", ".") for path in values}
     return make_space("document", base_recipe(facts, **values), pinned, facts, overrides or {})
 

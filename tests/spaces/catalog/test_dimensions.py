@@ -17,7 +17,7 @@ SMOOTHING = "regularisation.label_smoothing"
 
 
 def written(overrides: dict[str, Any], facts: Facts = RULE, name: str = "document", **pins: Any) -> Space:
-    """Returns a space with overrides; values by dotted path (`__` for the dot) are pinned."""
+    """Return a space with overrides; values by dotted path (`__` for the dot) are pinned."""
     pinned = frozenset(path.replace("__", ".") for path in pins)
     return make_space(name, base_recipe(facts, **pins), pinned, facts, overrides)
 
@@ -27,7 +27,7 @@ def by_name(space: Space) -> dict[str, Dimension]:
 
 
 def fault(overrides: dict[str, Any], **changes: Any) -> tuple[str, str]:
-    """Returns the path of the one fault, and its message."""
+    """Return the path of the one fault, and its message."""
     with pytest.raises(SpaceError) as caught:
         written(overrides, **changes)
     (only,) = caught.value.faults

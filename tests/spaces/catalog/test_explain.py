@@ -15,7 +15,7 @@ from trainable.recipe.yamlfile import read_recipe, write_recipe
 
 
 def choices(section: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Yields the path and the value of every `kind` of every union in a section, unions inside unions too."""
+    """Yield the path and the value of every `kind` of every union in a section, unions inside unions too."""
     for name, field in section.model_fields.items():
         for each in members(field.annotation):
             path = f"{prefix}{name}"
@@ -26,7 +26,7 @@ def choices(section: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, s
 
 
 def members(annotation: Any) -> list[type[BaseModel]]:
-    """Returns the sections that an annotation allows, however deep in unions and Annotated they are.
+    """Return the sections that an annotation allows, however deep in unions and Annotated they are.
 
     Sections in a list are none: a list is one value.
     """
@@ -46,7 +46,7 @@ OF_MASKS = ("segmentation", "unet_small", "smp", "scaled", "classmix")
 
 
 def with_kind(path: str, kind: str) -> Recipe:
-    """Returns a recipe with a kind, and with what it cannot be without: a network's name, a teacher."""
+    """Return a recipe with a kind, and with what it cannot be without: a network's name, a teacher."""
     named = {"smp": {"encoder": "resnet18"}, "resnet_small": {}, "unet_small": {}}
     fields = named.get(kind, {"name": "resnet18"}) if path.endswith("model.kind") else {}
     fields = {f"{path.removesuffix('kind')}{name}": value for name, value in fields.items()}

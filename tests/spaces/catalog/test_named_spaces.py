@@ -18,7 +18,7 @@ WEIGHTS: dict[str, Any] = {"model__weights": "resnet50.safetensors"}
 
 
 def named(name: str, facts: Facts, overrides: dict[str, Any] | None = None, **pins: Any) -> Space:
-    """Returns a named space; values by dotted path (`__` for the dot) are pinned."""
+    """Return a named space; values by dotted path (`__` for the dot) are pinned."""
     pinned = frozenset(path.replace("__", ".") for path in pins)
     return make_space(name, base_recipe(facts, **pins), pinned, facts, overrides or {})
 

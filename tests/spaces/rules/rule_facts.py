@@ -65,28 +65,28 @@ CASES: dict[str, tuple[Facts, dict[str, Any]]] = {
 
 
 def settled_recipe(facts: Facts, **pinned: Any) -> Recipe:
-    """Returns the documented recipe for the facts, around what is pinned."""
+    """Return the documented recipe for the facts, around what is pinned."""
     base = base_recipe(facts, **pinned)
     return base.with_values(fixed_by_rule(facts, base, {path.replace("__", ".") for path in pinned}))
 
 
 def settled(facts: Facts, **pinned: Any) -> dict[str, Any]:
-    """Returns every value of the documented recipe, by dotted path."""
+    """Return every value of the documented recipe, by dotted path."""
     return dict(settled_recipe(facts, **pinned).leaves())
 
 
 def rule(name: str) -> Rule:
-    """Returns the rule of this name that needs no request; else the optional one."""
+    """Return the rule of this name that needs no request; else the optional one."""
     return named(name)[0]
 
 
 def named(name: str) -> list[Rule]:
-    """Returns the rules of this name, of which one at most speaks; the optional ones last."""
+    """Return the rules of this name, of which one at most speaks; the optional ones last."""
     return sorted((each for each in RULES if each.name == name), key=lambda each: each.optional)
 
 
 def asked(name: str, facts: Facts, **values: Any) -> Distribution:
-    """Returns what the rule of a name says for facts and for values set by dotted path (`__` for the dot)."""
+    """Return what the rule of a name says for facts and for values set by dotted path (`__` for the dot)."""
     changes = {path.replace("__", "."): values[path] for path in values}
     said = [each.of(facts, settled(facts) | changes) for each in named(name)]
     found = next((each for each in said if each is not None), None)
@@ -95,26 +95,26 @@ def asked(name: str, facts: Facts, **values: Any) -> Distribution:
 
 
 def silent(name: str, facts: Facts, **values: Any) -> bool:
-    """Says whether the rules of a name say nothing, of which optional ones count only where all are."""
+    """Say whether the rules of a name say nothing, of which optional ones count only where all are."""
     changes = {path.replace("__", "."): values[path] for path in values}
     asked_first = [each for each in named(name) if each.optional == rule(name).optional]
     return all(each.of(facts, settled(facts) | changes) is None for each in asked_first)
 
 
 def centre(found: Distribution) -> float:
-    """Returns the centre of a prior of numbers."""
+    """Return the centre of a prior of numbers."""
     assert not isinstance(found.prior, Weights)
     return float(getattr(found.prior, "centre"))  # noqa: B009
 
 
 def shares(found: Distribution) -> dict[Value, float]:
-    """Returns how likely each option is."""
+    """Return how likely each option is."""
     assert isinstance(found.prior, Weights)
     return dict(zip(found.domain.extremes(), found.prior.shares, strict=True))
 
 
 def draws(facts: Facts, values: Mapping[str, Any], fractions: Mapping[str, float]) -> dict[str, Value]:
-    """Returns a value of every rule that speaks, optional ones too, each at its fraction of its prior."""
+    """Return a value of every rule that speaks, optional ones too, each at its fraction of its prior."""
     found: dict[str, Value] = {}
     for each in RULES:
         known = {**values, **found}
@@ -126,7 +126,7 @@ def draws(facts: Facts, values: Mapping[str, Any], fractions: Mapping[str, float
 
 
 def logarithmic(low: float, high: float) -> st.SearchStrategy[int]:
-    """Returns whole numbers spread evenly over their logarithm."""
+    """Return whole numbers spread evenly over their logarithm."""
     return st.floats(math.log(low), math.log(high)).map(lambda each: round(math.exp(each)))
 
 

@@ -107,7 +107,7 @@ def test_a_little_more_of_a_fact_changes_a_prior_little(fact: str, facts: Facts)
 
 
 def _apart(one: Distribution, other: Distribution) -> float:
-    """Returns how far two centres lie apart, as a share of the first domain; of options, the largest gap."""
+    """Return how far two centres lie apart, as a share of the first domain; of options, the largest gap."""
     match one.prior, other.prior:
         case Normal(centre=centre), Normal(centre=moved):
             clipped = min(max(moved, _low(one)), _high(one))

@@ -15,7 +15,7 @@ TIMM = {"optimizer__kind": "timm"}
 
 
 def short_facts(**changes: Any) -> Facts:
-    """Returns the facts of a run that sees 30,000 images, with changes."""
+    """Return the facts of a run that sees 30,000 images, with changes."""
     return imagenet_facts(train_images=3_000, epochs=10, **changes)
 
 

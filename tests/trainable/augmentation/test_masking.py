@@ -42,7 +42,7 @@ def masked(
 
 
 def hidden(spec: Masking, count: int, side: int, epoch: int = EPOCHS - 1) -> np.ndarray:
-    """Returns which pixels of images of ones are hidden, bool [count, side, side]."""
+    """Return which pixels of images of ones are hidden, bool [count, side, side]."""
     return (masked(spec, torch.ones(count, 1, side, side), epoch)[:, 0] == 0.0).numpy()
 
 

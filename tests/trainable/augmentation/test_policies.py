@@ -28,7 +28,7 @@ def torchvisions_name(operation: Operation) -> str:
 
 
 def noise(count: int, channels: int = 3, side: int = SIDE) -> torch.Tensor:
-    """Returns random images: the first has the whole range of values, the others less contrast."""
+    """Return random images: the first has the whole range of values, the others less contrast."""
     generator = torch.Generator().manual_seed(0)
     pixels = torch.randint(0, 256, (count, channels, side, side), dtype=torch.uint8, generator=generator)
     pixels[1:] = pixels[1:] // 4 + 60
@@ -43,7 +43,7 @@ def reference(operation: Operation, image: torch.Tensor, amount: float) -> torch
 
 
 def assert_same_pixels(images: torch.Tensor, references: torch.Tensor) -> None:
-    """Asserts that images are equal but for one pixel in 200: between two pixels, the last digit decides."""
+    """Assert that images are equal but for one pixel in 200: between two pixels, the last digit decides."""
     assert images.shape == references.shape
     assert images.dtype == references.dtype
     assert (images != references).double().mean() <= 0.005
@@ -149,7 +149,7 @@ def test_a_batch_that_drew_nothing_comes_back_as_a_copy() -> None:
 
 
 def outcomes(image: torch.Tensor, strengths: np.ndarray) -> dict[bytes, tuple[Operation, int, int]]:
-    """Returns what an image becomes -> the (operation, bin, sign) that make it so, wherever only one does."""
+    """Return what an image becomes -> the (operation, bin, sign) that make it so, wherever only one does."""
     found: dict[bytes, list[tuple[Operation, int, int]]] = {}
     for operation in RANDOM:
         for sign in (1, -1) if operation in SIGNED else (1,):

@@ -13,7 +13,7 @@ from trainable.recipe.augmentations import FixedSize, MultiScale, Progressive, S
 
 
 def curve(spec: Size, side: int, epochs: int = 8, steps: int = 50, seed: int = 0) -> list[int]:
-    """Returns the size of every step of a run."""
+    """Return the size of every step of a run."""
     return [
         size_at(spec, side, seed=seed, epoch=epoch, step=step, steps=steps, epochs=epochs)
         for epoch in range(epochs)

@@ -24,7 +24,7 @@ def planes(sizes: np.ndarray = SIZES, count: int = 4, seed: int = 0) -> Planes:
 
 
 def drawn(crop: Crop, repeats: int = 50) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the boxes of many showings of each image, and which image each is of."""
+    """Return the boxes of many showings of each image, and which image each is of."""
     chosen = np.tile(np.arange(len(SIZES)), repeats)
     return window_boxes(crop, Draws(0, 0, np.arange(len(chosen))), SIZES[chosen], SIDE), chosen
 

@@ -35,7 +35,7 @@ VIEWS: dict[str, Any] = {
 
 
 def bundled(root: Path, values: dict[str, Any] | None = None, channels: int = 3) -> Path:
-    """Trains a small recipe and returns the folder of its bundle."""
+    """Train a small recipe and return the folder of its bundle."""
     recipe = mask_recipe(write_masks(root, sizes=((32, 32), (12, 40)), channels=channels), values)
     train(recipe, out=root / "trained", test=True)
     write_bundle(trained_in(root / "trained"), root / "bundle")

@@ -31,7 +31,7 @@ NEEDED = ("PIL", "pillow.libs", "numpy", "numpy.libs", "onnxruntime")
 
 @pytest.fixture(scope="module")
 def shipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Returns a folder with the script, its model of digits, and nothing else."""
+    """Return a folder with the script, its model of digits, and nothing else."""
     folder = tmp_path_factory.mktemp("shipped")
     trained = untrained()
     classifier = make_classifier(trained.network(), trained.recipe, trained.data.info)
@@ -42,7 +42,7 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def alone(tmp_path: Path, script: Path, *images: Path) -> subprocess.CompletedProcess[str]:
-    """Runs the script where three packages alone can be imported."""
+    """Run the script where three packages alone can be imported."""
     packages = tmp_path / "packages"
     packages.mkdir()
     site = Path(np.__file__).parents[1]
@@ -108,7 +108,7 @@ def test_images_become_the_squares_that_training_sees(
 
 
 def write_kind(file: Path) -> Path:
-    """Writes an image as its name says: as large as a photograph or not, turned by EXIF, with transparency,
+    """Write an image as its name says: as large as a photograph or not, turned by EXIF, with transparency,
     or with 16 bits."""
     random = np.random.default_rng(0)
     width, height = (900, 640) if file.stem == "large" else (60, 44)

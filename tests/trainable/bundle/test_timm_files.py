@@ -24,7 +24,7 @@ SIGNS: dict[str, Any] = {"model.kind": "timm", "model.name": "test_vit", "data.i
 
 
 def loaded(folder: Path) -> tuple[nn.Module, Any]:
-    """Returns the network that timm makes of a folder, and its own transform of images."""
+    """Return the network that timm makes of a folder, and its own transform of images."""
     network = timm.create_model(f"local-dir:{folder}", pretrained=True).eval()
     return network, timm.data.create_transform(**timm.data.resolve_model_data_config(network))
 

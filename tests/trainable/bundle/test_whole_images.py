@@ -27,7 +27,7 @@ VIEWS = {
 
 @pytest.fixture(scope="module")
 def network() -> nn.Module:
-    """Returns a network whose answers depend on where a pixel is in the window, at half its size."""
+    """Return a network whose answers depend on where a pixel is in the window, at half its size."""
     torch.manual_seed(0)
     layers = (nn.Conv2d(3, 8, 5, padding=2, stride=2), nn.GELU(), nn.Conv2d(8, 3, 5, padding=2))
     return nn.Sequential(*layers).eval().requires_grad_(False)

@@ -16,7 +16,7 @@ DIGITS: dict[str, Any] = {"model.width": 8, "precision.kind": "fp32"}
 
 
 def untrained(values: dict[str, Any] | None = None, build: Callable[..., nn.Module] | None = None) -> Trained:
-    """Returns the network of a recipe with weights that are drawn with seed 0; `values` by dotted path."""
+    """Return the network of a recipe with weights that are drawn with seed 0; `values` by dotted path."""
     known = trained(Recipe().with_values(values or DIGITS), {}, epochs=1, model=build)
     torch.manual_seed(0)
     network = make_network(known.recipe.model, known.data.info, build=build)
@@ -25,7 +25,7 @@ def untrained(values: dict[str, Any] | None = None, build: Callable[..., nn.Modu
 
 
 def _spread(network: nn.Module) -> None:
-    """Gives BatchNorm statistics that are not its first ones, and answers that are far apart."""
+    """Give BatchNorm statistics that are not its first ones, and answers that are far apart."""
     for name, each in network.named_buffers():
         if name.endswith("running_mean"):
             nn.init.normal_(each, std=0.1)

@@ -22,13 +22,13 @@ SIDE = 48
 
 
 def sound_recipe(root: Path, values: dict[str, Any] | None = None) -> Recipe:
-    """Writes 60 images in two sizes, and returns a recipe that learns their masks."""
+    """Write 60 images in two sizes, and return a recipe that learns their masks."""
     write_masks(root, count=60, sizes=((64, 64), (56, 80)))
     return mask_recipe(root, {"data.image_size": SIDE, "model.levels": 3, **(values or {})})
 
 
 def with_masks(data: DataSet, change: Callable[[list[Array]], list[Array]], *parts: str) -> DataSet:
-    """Returns a data set with other masks, classes and IGNORED, in these parts, or in all."""
+    """Return a data set with other masks, classes and IGNORED, in these parts, or in all."""
     found: dict[str, MaskedPart] = {}
     for name, part in data.parts.items():
         assert isinstance(part, MaskedPart)
@@ -51,7 +51,7 @@ def moved(down: int, right: int) -> Callable[[list[Array]], list[Array]]:
 
 
 def swapped(masks: list[Array]) -> list[Array]:
-    """Gives each image the mask of another one of its size."""
+    """Give each image the mask of another one of its size."""
     found = list(masks)
     for shape in {each.shape for each in masks}:
         alike = [number for number, each in enumerate(masks) if each.shape == shape]

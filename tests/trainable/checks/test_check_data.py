@@ -40,7 +40,7 @@ def by_name(findings: list[Finding]) -> dict[str, Finding]:
 
 
 def folder(root: Path, each: int = 12) -> DataSet:
-    """Writes noise photographs of two classes to files, which are not held in memory."""
+    """Write noise photographs of two classes to files, which are not held in memory."""
     for label, name in enumerate(("cat", "dog")):
         for number in range(each):
             write_noise_jpeg(root / name / f"{number}.jpg", seed=100 * label + number, size=32)
@@ -298,7 +298,7 @@ def test_findings_are_counted_and_long_lists_are_cut() -> None:
 
 
 def validated_on(held: tuple[int, ...]) -> DataSet:
-    """Returns a set whose validation part has so many images of each class."""
+    """Return a set whose validation part has so many images of each class."""
     labels = np.repeat(np.arange(len(held)), held)
     every = np.arange(len(held))
     return from_arrays(

@@ -43,7 +43,7 @@ def checked(recipe: Recipe, model: nn.Module | None = None, data: DataSet | None
 def in_part(
     found_by: CheckName, recipe: Recipe, data: DataSet, model: nn.Module | None = None
 ) -> list[Finding]:
-    """Returns what one part of the gate finds, the part with this check: the whole takes seconds a fault."""
+    """Return what one part of the gate finds, the part with this check: the whole takes seconds a fault."""
     subject = make_subject(recipe, data, model, torch.device("cpu"), download=False)
     if found_by in ("learning", "horizontal flip"):
         return list(check_lessons(subject, PATIENCE_SECONDS))
@@ -61,7 +61,7 @@ OF_THE_NETWORK: tuple[CheckName, ...] = (
 def with_part(
     data: DataSet, name: str, images: Callable[[Array], Array] | None = None, labels: Array | None = None
 ) -> DataSet:
-    """Returns a data set with another part; what `info` says of the parts stays as it was."""
+    """Return a data set with another part; what `info` says of the parts stays as it was."""
     part = getattr(data, name)
     assert isinstance(part, ArrayPart)
     changed = ArrayPart(part.images if images is None else images(part.images.copy()), part.labels)
@@ -74,7 +74,7 @@ def with_part(
 
 
 def shifted_labels(data: DataSet) -> DataSet:
-    """Gives each image the label of another, as when one list was sorted and the other was not."""
+    """Give each image the label of another, as when one list was sorted and the other was not."""
     return with_part(data, "train", labels=np.sort(data.train.labels))
 
 
@@ -220,7 +220,7 @@ def with_large_weights() -> nn.Module:
 
 
 def dead() -> nn.Module:
-    """Returns a net whose ReLU never opens."""
+    """Return a net whose ReLU never opens."""
     net = plain_net().float()
     assert isinstance(net, nn.Sequential)
     assert isinstance(net[0], nn.Conv2d)
@@ -247,7 +247,7 @@ class Remembering(nn.Module):
 
 
 def knowing() -> nn.Module:
-    """Returns a net that was trained on these images, and is now to be trained on them again."""
+    """Return a net that was trained on these images, and is now to be trained on them again."""
     net = plain_net().float()
     run = Run(small_recipe({"optimizer.lr": 0.02, "loop.epochs": 3}), data=sound_data(), model=net)
     while not run.finished:

@@ -112,7 +112,7 @@ def test_masks_that_are_mostly_ignored_are_told(recipe: Recipe, data: DataSet) -
 
 
 def only_a_pixel(masks: list[Array]) -> list[Array]:
-    """Leaves one pixel of the class `disc` in each mask."""
+    """Leave one pixel of the class `disc` in each mask."""
     found = []
     for mask in masks:
         small = np.where(mask == 2, 0, mask)
@@ -142,7 +142,7 @@ def test_a_class_that_few_images_show_is_told(recipe: Recipe, data: DataSet) -> 
 
 
 def numbered(images: int, classes: int, seed: int = 0) -> MaskCounts:
-    """Returns the counts of masks that number their objects, of which each image has some."""
+    """Return the counts of masks that number their objects, of which each image has some."""
     random = np.random.default_rng(seed)
     objects = random.integers(2, classes, images)
     pixels = np.where(np.arange(classes) <= objects[:, None], 50, 0)

@@ -23,7 +23,7 @@ def part(held: Sequence[int]) -> ArrayPart:
 def found_in(
     train: Sequence[int], validation: Sequence[int], test: Sequence[int] | None = None
 ) -> list[Finding]:
-    """Checks parts that have so many images of each class."""
+    """Check parts that have so many images of each class."""
     info = replace(
         SOUND.info, classes=tuple(f"c{each}" for each in range(len(train))), class_counts=tuple(train)
     )

@@ -22,7 +22,7 @@ Pixels = NDArray[np.uint8]
 
 
 def scenes(count: int, seed: int) -> Pixels:
-    """Returns photographs of one kind, uint8 [count, SIDE, SIDE, 3]: each has the same wall and, on it, what
+    """Return photographs of one kind, uint8 [count, SIDE, SIDE, 3]: each has the same wall and, on it, what
     has as little detail as photographs have (amplitudes fall with the frequency)."""
     random = np.random.default_rng(seed)
     across, down = np.meshgrid(np.fft.fftfreq(SIDE), np.fft.fftfreq(SIDE))

@@ -50,7 +50,7 @@ def digits() -> DataSet:
 
 
 def changed(data: DataSet, validation: Change = kept, test: Change = kept) -> DataSet:
-    """Returns a data set whose validation and test images are changed."""
+    """Return a data set whose validation and test images are changed."""
 
     def part(each: Any, change: Change) -> ArrayPart:
         assert isinstance(each, ArrayPart)

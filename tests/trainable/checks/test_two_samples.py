@@ -12,7 +12,7 @@ FIGURES = 10
 
 
 def drawn(images: int, seed: int, moved: float = 0.0, shares: tuple[float, float] = (0.5, 0.5)) -> Sample:
-    """Returns figures of images of two classes, which lie 3 deviations apart in the first figure."""
+    """Return figures of images of two classes, which lie 3 deviations apart in the first figure."""
     random = np.random.default_rng([seed, images])
     labels = random.choice(2, images, p=shares)
     features = random.normal(size=(images, FIGURES))
@@ -22,7 +22,7 @@ def drawn(images: int, seed: int, moved: float = 0.0, shares: tuple[float, float
 
 
 def of_patients(patients: int, seed: int) -> Sample:
-    """Returns ten images of each patient; a patient's images are much alike."""
+    """Return ten images of each patient; a patient's images are much alike."""
     random = np.random.default_rng(seed)
     groups = np.repeat(np.arange(patients), 10)
     of_patient = random.normal(size=(patients, FIGURES))[groups]

@@ -19,7 +19,7 @@ MANY = 10_000
 
 
 def curve(val: Sequence[float], train: float | None, **last: Any) -> list[EpochResult]:
-    """Returns a cosine run with these validation accuracies; its net knows `train` of its training images."""
+    """Return a cosine run with these validation accuracies; its net knows `train` of its training images."""
     epochs = len(val)
     history = [
         epoch_result(number, value, applied_lr=0.05 * (1.0 + math.cos(math.pi * number / epochs)))
@@ -30,7 +30,7 @@ def curve(val: Sequence[float], train: float | None, **last: Any) -> list[EpochR
 
 
 def settling(end: float, epochs: int = 20) -> list[float]:
-    """Returns a curve that no longer rises in its last quarter."""
+    """Return a curve that no longer rises in its last quarter."""
     return [end - 0.3 * max(0.0, 1.0 - number / (0.7 * epochs)) ** 2 for number in range(1, epochs + 1)]
 
 

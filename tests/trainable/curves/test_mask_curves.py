@@ -21,7 +21,7 @@ MASKS = Recipe.from_tree(
 
 
 def mask_curve(ious: Sequence[float], train: float | None, **last: Any) -> list[EpochResult]:
-    """Returns a run whose pixel accuracy is 0.97 throughout, with these mean IoUs; that of training images is
+    """Return a run whose pixel accuracy is 0.97 throughout, with these mean IoUs; that of training images is
     `train`."""
     history = [
         replace(each, val_accuracy=0.97, train_accuracy=0.975, extra_metrics={"val_mean_iou": iou})

@@ -22,7 +22,7 @@ from trainable.training.run import Run
 
 @pytest.fixture(autouse=True)
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Returns the folder of this test's own cache."""
+    """Return the folder of this test's own cache."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(image_cache, "SPARE_BYTES", 0)
     return tmp_path / "cache" / "tunebook" / "images"
@@ -60,7 +60,7 @@ def is_whole(data: DataSet) -> bool:
 
 
 def keep_two_of_three(root: Path) -> list[str]:
-    """Asks for so much room that one of three sets must go. Returns what was said."""
+    """Ask for so much room that one of three sets must go. Return what was said."""
     lines: list[str] = []
     limit = sum(map(taken, sets_of(root)))
     keep_within(limit, root / "new", 1, lines.append)

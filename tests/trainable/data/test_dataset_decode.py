@@ -197,7 +197,7 @@ def test_a_small_image_of_huge_tiles_is_not_decoded(tmp_path: Path) -> None:
 
 
 def save_tile(path: Path, side: int) -> None:
-    """Saves a grey image of 10 x 10 as one deflated tile of black (TIFF 6.0, sections 2 and 15)."""
+    """Save a grey image of 10 x 10 as one deflated tile of black (TIFF 6.0, sections 2 and 15)."""
     tile = zlib.compress(bytes(side * side))
     size, bits, deflate, offset, length = (
         ((256, 10), (257, 10)),

@@ -33,7 +33,7 @@ PATTERN = r"(.+)_\d+\.png"
 
 
 def write_patients(root: Path, patients: int = 8, images: int = 3, part: str = "") -> Path:
-    """Writes images p0_0.png, ... in two classes: each patient has images of both."""
+    """Write images p0_0.png, ... in two classes: each patient has images of both."""
     for label in ("ill", "well"):
         for number in range(patients * images):
             write_image(root / part / label / f"p{number % patients}_{number}.png", value=number)
@@ -41,7 +41,7 @@ def write_patients(root: Path, patients: int = 8, images: int = 3, part: str = "
 
 
 def patients_of(spec: Data) -> dict[str, set[str]]:
-    """Returns the patients in each part, from the names of the files."""
+    """Return the patients in each part, from the names of the files."""
     members = members_of(read(spec, download=False), spec)
     return {
         name: {Path(part.source.name(index)).stem.split("_")[0] for index in part.indices.tolist()}
@@ -60,7 +60,7 @@ def level_of(data: DataSet) -> str:
 
 @st.composite
 def grouped(draw: st.DrawFn) -> tuple[np.ndarray, list[str]]:
-    """Draws groups of one class each, at least six of every class."""
+    """Draw groups of one class each, at least six of every class."""
     sizes = draw(st.lists(st.lists(st.integers(1, 12), min_size=6, max_size=30), min_size=2, max_size=4))
     labels = [label for label, of_class in enumerate(sizes) for size in of_class for _ in range(size)]
     groups = [
@@ -206,7 +206,7 @@ def test_folders_of_parts_and_classes_are_no_part_of_a_groups_name(path: str, gr
 
 @pytest.fixture
 def leaking(tmp_path: Path) -> Recipe:
-    """Returns a recipe for parts that share the patients p0 to p3."""
+    """Return a recipe for parts that share the patients p0 to p3."""
     write_patients(tmp_path, 8, part="train")
     write_patients(tmp_path, 4, part="val")
     values: dict[str, Any] = {"data.path": str(tmp_path), "data.group": PATTERN, "loop.epochs": 1}

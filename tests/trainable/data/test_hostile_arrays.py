@@ -104,7 +104,7 @@ def test_a_message_names_some_of_many_labels() -> None:
 
 
 def npy(images: np.ndarray, **changes: object) -> bytes:
-    """Returns an array's file, with other words in its header."""
+    """Return an array's file, with other words in its header."""
     out = io.BytesIO()
     np.lib.format.write_array_header_1_0(out, {**np.lib.format.header_data_from_array_1_0(images), **changes})
     return out.getvalue() + images.tobytes()

@@ -79,7 +79,7 @@ def epoch(data: DataSet, augmentation: Augmentation) -> torch.Tensor:
 
 
 def paths(data: DataSet) -> tuple[str, ...]:
-    """Returns the training files, in the order of the data set."""
+    """Return the training files, in the order of the data set."""
     source = data.selections["train"].source
     assert isinstance(source, FileSource)
     return source.paths
@@ -310,7 +310,7 @@ data.be_here(lambda line: print(line, flush=True))
 def start(
     data: DataSet, tmp_path: Path, before: Callable[[], None] | None = None, stop_at: Path | None = None
 ) -> subprocess.Popen[str]:
-    """Starts a process that fills the cache, and that stops for ever when it opens `stop_at`."""
+    """Start a process that fills the cache, and that stops for ever when it opens `stop_at`."""
     file = tmp_path / "data.pickle"
     file.write_bytes(pickle.dumps(data))
     command = [sys.executable, "-c", SCRIPT, str(file), str(stop_at)]
@@ -354,7 +354,7 @@ def test_processors_decode_blocks_at_the_same_time(folder: Path, tmp_path: Path)
 
 
 def no_large_files() -> None:
-    """Lets this process write files of 10 kB at most, as a quota or a full disk would."""
+    """Let this process write files of 10 kB at most, as a quota or a full disk would."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
 

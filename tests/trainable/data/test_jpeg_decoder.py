@@ -69,7 +69,7 @@ def test_pillow_decodes_where_torchcodec_cannot_be_imported(tmp_path: Path) -> N
 
 
 def broken_torchcodec(folder: Path, error: str) -> Path:
-    """Writes a torchcodec whose import raises an error, and returns the folder in which it is found."""
+    """Write a torchcodec whose import raises an error, and return the folder in which it is found."""
     (folder / "broken" / "torchcodec").mkdir(parents=True)
     (folder / "broken" / "torchcodec" / "__init__.py").write_text(f"raise {error}\n")
     return folder / "broken"

@@ -26,7 +26,7 @@ Row = dict[str, object]
 
 @pytest.fixture
 def rows(tmp_path: Path) -> list[Row]:
-    """Returns rows of sixteen images beside the manifest, eight of each of two species."""
+    """Return rows of sixteen images beside the manifest, eight of each of two species."""
     for number in range(16):
         write_image(tmp_path / "shots" / f"{number:02}.png", value=10 * number)
     return [
@@ -308,7 +308,7 @@ ODD = ("a b.png", "#1.png", "100%.png", "%20.png", "why?.png", "\u00e9\u82b1.png
 
 @pytest.fixture
 def odd_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Row]:
-    """Returns rows of images whose names a URI must escape, in a folder with such a name too."""
+    """Return rows of images whose names a URI must escape, in a folder with such a name too."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for number, name in enumerate(ODD):
         write_image(tmp_path / "my shots" / name, value=10 * number)

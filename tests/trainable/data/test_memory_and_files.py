@@ -36,7 +36,7 @@ Sizes = Callable[[int], tuple[int, int]]
 
 
 def write_smooth_images(root: Path, size_of: Sizes) -> Path:
-    """Writes images of a few soft spots of colour, so that finer detail hardly differs from coarser."""
+    """Write images of a few soft spots of colour, so that finer detail hardly differs from coarser."""
     for number in range(COUNT + 6):
         spots = np.random.default_rng(number).integers(0, 256, (3, 3, 3), dtype=np.uint8)
         path = root / ("train", "val")[number >= COUNT] / ("a", "b")[number % 2] / f"{number:02}.png"
@@ -47,7 +47,7 @@ def write_smooth_images(root: Path, size_of: Sizes) -> Path:
 
 @pytest.fixture(scope="module")
 def as_large(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Writes images of the size that the recipe has."""
+    """Write images of the size that the recipe has."""
     return write_smooth_images(tmp_path_factory.mktemp("as_large"), lambda _: (SIDE, SIDE))
 
 
@@ -65,7 +65,7 @@ def images(
     stored: bool = False,
     resize: Stretch | CenterCrop | None = None,
 ) -> list[torch.Tensor]:
-    """Returns the training images of epochs 1 and 2, in grey levels."""
+    """Return the training images of epochs 1 and 2, in grey levels."""
     asked = Recipe(
         data=Data(
             path=str(root),

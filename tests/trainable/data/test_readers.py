@@ -36,7 +36,7 @@ def data(tmp_path: Path) -> DataSet:
 
 
 def train(data: DataSet, workers: int = 2, seed: int = 0) -> torch.Tensor:
-    """Does what a trial does with its images: it makes a loader, reads an epoch and closes it."""
+    """Do what a trial does with its images: it makes a loader, reads an epoch and closes it."""
     loader = make_loader(data, Recipe(loop=Loop(workers=workers, seed=seed)), CPU)
     try:
         return torch.cat([images for images, _ in loader.train(torch.arange(12).split(3), 0)])
@@ -45,7 +45,7 @@ def train(data: DataSet, workers: int = 2, seed: int = 0) -> torch.Tensor:
 
 
 def descendants(process: int) -> dict[int, str]:
-    """Returns the command line of every process below one, by its number."""
+    """Return the command line of every process below one, by its number."""
     found: dict[int, str] = {}
     for task in Path(f"/proc/{process}/task").glob("*"):
         with suppress(FileNotFoundError, ProcessLookupError):  # a thread or process that has just ended

@@ -145,7 +145,7 @@ def test_a_single_file_and_nothing_at_all(uri: str, bucket: str, tmp_path: Path)
 
 
 def listing(folder: Path, file: Path, address: str = "", query: str = "") -> Path:
-    """Writes a manifest of a folder's images, by paths relative to it or by URIs."""
+    """Write a manifest of a folder's images, by paths relative to it or by URIs."""
     images = sorted(each.relative_to(folder).as_posix() for each in folder.rglob("*.*"))
     rows = [{"path": f"{address}{name}{query}", "label": name.partition("/")[0]} for name in images]
     return write_csv(file, rows)

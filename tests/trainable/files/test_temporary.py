@@ -21,7 +21,7 @@ def grow_old(folder: Path) -> None:
 
 
 def abandoned(root: Path, prefix: str = PREFIX) -> Path:
-    """Returns a folder that a process has made which was killed: its lock is gone."""
+    """Return a folder that a process has made which was killed: its lock is gone."""
     made = locked_folder(root, prefix)
     assert made.lock is not None
     os.close(made.lock)

@@ -43,7 +43,7 @@ def names_in(model: nn.Module) -> set[str]:
 
 
 def body_of(model: nn.Module) -> set[str]:
-    """Returns the names of the weights of a backbone or an encoder."""
+    """Return the names of the weights of a backbone or an encoder."""
     return {name for name in names_in(model) if name.startswith(("backbone.", "encoder."))}
 
 
@@ -121,7 +121,7 @@ def test_a_frozen_backbone_leaves_the_decoder_and_the_head(spec: specs.Model) ->
 
 
 def moved(model: nn.Module) -> set[str]:
-    """Returns which buffers a batch changes."""
+    """Return which buffers a batch changes."""
     before = {name: each.clone() for name, each in model.named_buffers()}
     model(torch.randn(4, 3, 32, 32))
     return {name for name, each in model.named_buffers() if not torch.equal(each, before[name])}

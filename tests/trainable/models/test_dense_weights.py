@@ -38,7 +38,7 @@ def make(spec: specs.Model, weights: str | None = None, **options: Any) -> nn.Mo
 
 
 def raised(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Returns a state that no drawing has, of the same names and shapes."""
+    """Return a state that no drawing has, of the same names and shapes."""
     return {
         name: (each + 0.5 if each.is_floating_point() else each).contiguous() for name, each in state.items()
     }
@@ -54,7 +54,7 @@ def saved(state: Mapping[str, Tensor], path: Path) -> str:
 
 
 def differing(model: nn.Module, state: Mapping[str, Tensor], part: str = "") -> set[str]:
-    """Returns which weights of a part of a network a state did not give."""
+    """Return which weights of a part of a network a state did not give."""
     return {
         name
         for name, each in model.state_dict().items()

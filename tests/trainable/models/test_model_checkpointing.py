@@ -37,7 +37,7 @@ def make(spec: specs.Model, image_size: int) -> nn.Module:
 
 
 def step(model: nn.Module, image_size: int) -> tuple[Tensor, int]:
-    """Computes a batch's gradients; returns its loss and how many numbers were kept for them."""
+    """Compute a batch's gradients; return its loss and how many numbers were kept for them."""
     torch.manual_seed(1)
     images, kept = torch.rand(4, 3, image_size, image_size), 0
 

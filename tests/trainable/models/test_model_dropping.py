@@ -28,7 +28,7 @@ def make(spec: specs.Model, image_size: int = 32, **update: Any) -> nn.Module:
 
 
 def input_of(layer: nn.Module, run: Callable[[], object]) -> Tensor:
-    """Returns what the layer computes with, after its hooks."""
+    """Return what the layer computes with, after its hooks."""
     seen: list[Tensor] = []
     with layer.register_forward_hook(lambda _layer, inputs, _output: seen.append(inputs[0])):
         run()

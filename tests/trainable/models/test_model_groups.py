@@ -139,7 +139,7 @@ def trained(model: nn.Module) -> set[str]:
 
 
 def moved_by_a_batch(model: nn.Module) -> set[str]:
-    """Returns which buffers a batch changes."""
+    """Return which buffers a batch changes."""
     before = copy.deepcopy(dict(model.named_buffers()))
     model(torch.randn(4, 3, 32, 32))
     return {name for name, each in model.named_buffers() if not torch.equal(each, before[name])}

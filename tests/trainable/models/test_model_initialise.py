@@ -28,7 +28,7 @@ def make(spec: specs.Model) -> nn.Module:
 
 
 def net() -> nn.Sequential:
-    """Returns two convolutions (one grouped), a linear layer and a head, all large enough for statistics."""
+    """Return two convolutions (one grouped), a linear layer and a head, all large enough for statistics."""
     torch.manual_seed(0)
     return nn.Sequential(
         nn.Conv2d(32, 64, 3), nn.Conv2d(64, 128, 3, groups=8), nn.BatchNorm2d(128), nn.Flatten(),

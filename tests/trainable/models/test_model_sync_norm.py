@@ -37,7 +37,7 @@ class Meeting:
 
 
 def on_ranks(world: int, work: Callable[[Ranks], Any]) -> list[Any]:
-    """Returns what the work of each rank returns."""
+    """Return what the work of each rank returns."""
     meeting, results, faults = Meeting(world), [None] * world, []
 
     def run(rank: int) -> None:
@@ -77,7 +77,7 @@ def layer(kind: str) -> nn.Module:
 
 
 def steps(norm: nn.Module, batches: list[Tensor], towards: list[Tensor]) -> dict[str, Any]:
-    """Returns outputs, gradients (of the last batch) and buffers, after training on each batch."""
+    """Return outputs, gradients (of the last batch) and buffers, after training on each batch."""
     outputs = []
     for batch, goal in zip(batches, towards, strict=True):
         norm.zero_grad()
@@ -90,7 +90,7 @@ def steps(norm: nn.Module, batches: list[Tensor], towards: list[Tensor]) -> dict
 
 
 def assert_make(parts: list[dict[str, Any]], whole: dict[str, Any]) -> None:
-    """Asserts that the ranks' results of `steps` together are those of the whole batch."""
+    """Assert that the ranks' results of `steps` together are those of the whole batch."""
     for index in range(2):
         outputs = torch.cat([part["outputs"][index] for part in parts])
         torch.testing.assert_close(outputs, whole["outputs"][index])

@@ -69,7 +69,7 @@ def test_a_new_head_beside_loaded_weights_begins_small(
 
 
 def head_weight(model: nn.Module) -> str:
-    """Returns the name of the head's weight."""
+    """Return the name of the head's weight."""
     return [name for name, each in model.named_parameters() if each.ndim == 2][-1]
 
 

@@ -94,7 +94,7 @@ def batch_norm_backward_elemt(
 
 @pytest.fixture
 def kernels() -> Iterator[None]:
-    """Gives the CPU kernels that torch has for CUDA alone, by their definitions (ATen, Normalization.cuh)."""
+    """Give the CPU kernels that torch has for CUDA alone, by their definitions (ATen, Normalization.cuh)."""
     library = Library("aten", "IMPL", "CPU")
     library.impl("batch_norm_stats", batch_norm_stats)
     library.impl("batch_norm_gather_stats_with_counts", batch_norm_gather_stats_with_counts)

@@ -21,7 +21,7 @@ STATISTICS = {"mean": [0.1, 0.2, 0.3], "std": [0.4, 0.5, 0.6], "input_size": [3,
 
 
 def saved(folder: Path, *, weights: bool = True, seed: int = 3) -> dict[str, torch.Tensor]:
-    """Writes a network as timm writes one for the Hub, and returns its weights."""
+    """Write a network as timm writes one for the Hub, and return its weights."""
     folder.mkdir(parents=True, exist_ok=True)
     configuration = {
         "architecture": "test_resnet",
@@ -38,7 +38,7 @@ def saved(folder: Path, *, weights: bool = True, seed: int = 3) -> dict[str, tor
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Returns an empty cache of the Hub, in a process that may not ask it."""
+    """Return an empty cache of the Hub, in a process that may not ask it."""
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
@@ -46,7 +46,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def cached(hub: Path, repository: str, revision: str = "main") -> Path:
-    """Returns the folder in which the Hub's cache has a repository's files."""
+    """Return the folder in which the Hub's cache has a repository's files."""
     folder = hub / f"models--{repository.replace('/', '--')}"
     (folder / "refs").mkdir(parents=True)
     (folder / "refs" / revision).write_text("abc")

@@ -23,7 +23,7 @@ CPU = torch.device("cpu")
 
 
 def drawn(separation: float, *, seed: int = 0, train: int = 200, validation: int = 200) -> Features:
-    """Returns features of three classes whose means are so far apart, among noise of deviation 1."""
+    """Return features of three classes whose means are so far apart, among noise of deviation 1."""
     random = np.random.default_rng(seed)
     labels = np.arange(train) % 3, np.arange(validation) % 3
     features = []

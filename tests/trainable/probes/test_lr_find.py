@@ -32,7 +32,7 @@ def small_run(model: nn.Module | None = None, **values: Any) -> Run:
 
 
 def falling_subsequence(losses: Sequence[float]) -> tuple[int, int]:
-    """Returns where the first of the longest ends, and its length, found by trying every pair."""
+    """Return where the first of the longest ends, and its length, found by trying every pair."""
     lengths: list[int] = []
     for loss in losses:
         before = [length for other, length in zip(losses, lengths, strict=False) if other > loss]
@@ -139,7 +139,7 @@ def test_a_curve_that_says_nothing_is_reported_as_such(loss_at: Callable[[int], 
 
 
 def quadratic(curvature: float) -> Callable[[float], float]:
-    """Returns noisy gradient descent on curvature * w^2 / 2, which is stable up to 2 / curvature."""
+    """Return noisy gradient descent on curvature * w^2 / 2, which is stable up to 2 / curvature."""
     noise = np.random.default_rng(0)
     weight = 3.0 / math.sqrt(curvature)
 
@@ -186,7 +186,7 @@ def test_where_the_sweep_begins_moves_no_suggestion_by_more_than_three_steps() -
 
 
 def with_everything() -> Run:
-    """Returns a run with statistics, momentum, an average and dropout, one epoch in."""
+    """Return a run with statistics, momentum, an average and dropout, one epoch in."""
     run = small_run(
         model__dropout=0.3,
         regularisation__averaging__kind="ema",

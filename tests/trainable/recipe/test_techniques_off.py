@@ -37,7 +37,7 @@ EVERYTHING = Recipe().with_values(
 
 
 def value_in(recipe: Recipe, path: str) -> Any:
-    """Returns a field's value; None for a section that the recipe does not have."""
+    """Return a field's value; None for a section that the recipe does not have."""
     return value_at({"distillation": None, **recipe.tree()}, path)
 
 

@@ -18,7 +18,7 @@ CLASSES = 10
 
 
 def network_of(values: dict[str, Any], *, channels: int, size: int) -> nn.Module:
-    """Returns the network of a recipe, drawn with seed 0, with norms as after some training."""
+    """Return the network of a recipe, drawn with seed 0, with norms as after some training."""
     torch.manual_seed(0)
     spec = Recipe().with_values(values).model
     network = make_model(spec, classes=CLASSES, channels=channels, image_size=size)
@@ -34,7 +34,7 @@ def network_of(values: dict[str, Any], *, channels: int, size: int) -> nn.Module
 
 
 def assert_taught_by(run: Run, folder: Path, images: Tensor) -> None:
-    """Asserts that the teacher of a run answers as the pruned network in a folder."""
+    """Assert that the teacher of a run answers as the pruned network in a folder."""
     assert run.distilled is not None
     with torch.no_grad():
         answers = run.distilled.teacher.answers(images)

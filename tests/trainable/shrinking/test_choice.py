@@ -13,7 +13,7 @@ from trainable.shrinking.dependencies import ChannelGroup, Dependencies, End
 
 
 def group(name: str, size: int, after: str, per_unit: int = 1, importance: float = 1.0) -> ChannelGroup:
-    """Returns a group of the channels that one layer gives and the next one takes."""
+    """Return a group of the channels that one layer gives and the next one takes."""
     units = tuple(tuple(unit + size * each for each in range(per_unit)) for unit in range(size))
     weights = importance * np.linspace(0.5, 1.5, size)
     return ChannelGroup(name, units, weights, {End(name, "outputs"): 1.0, End(after, "inputs"): 1.0})

@@ -49,7 +49,7 @@ def test_networks_take_turns_at_each_batch(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def passes(seed: int, turns: int, *, slow: float = 1.0) -> np.ndarray[Any, np.dtype[Any]]:
-    """Returns the milliseconds of passes with a hundredth of noise, times what slows all of them."""
+    """Return the milliseconds of passes with a hundredth of noise, times what slows all of them."""
     noise: np.ndarray[Any, np.dtype[Any]] = np.random.default_rng(seed).normal(1.0, 0.01, turns)
     return slow * noise
 

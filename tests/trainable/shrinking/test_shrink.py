@@ -41,7 +41,7 @@ VALUES: dict[str, Any] = {
 
 
 def folder_of(tmp_path: Path, values: dict[str, Any] | None = None) -> Path:
-    """Trains a small recipe; returns the folder that is left."""
+    """Train a small recipe; return the folder that is left."""
     write_parts(tmp_path / "images.npz", other_kind=False)
     path = {"data.path": str(tmp_path / "images.npz")}
     train(

@@ -30,7 +30,7 @@ def specs(metrics: list[Any]) -> tuple[Kind, ...]:
 
 @st.composite
 def answers(draw: st.DrawFn) -> Answers:
-    """Draws answers to some images, with many ties; some classes may have no image."""
+    """Draw answers to some images, with many ties; some classes may have no image."""
     count, classes = draw(st.integers(1, 30)), len(NAMES)
     steps = st.lists(st.integers(-3, 3), min_size=classes, max_size=classes)
     logits = draw(st.lists(steps, min_size=count, max_size=count))

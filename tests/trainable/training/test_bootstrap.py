@@ -29,7 +29,7 @@ NONE = ExtraMetrics((), {}, NAMES)
 
 
 def random_answers(count: int, seed: int, sure: float = 1.0) -> Answers:
-    """Answers to images whose classes are about equally many, right more often the larger `sure` is."""
+    """Answer to images whose classes are about equally many, right more often the larger `sure` is."""
     generator = torch.Generator().manual_seed(seed)
     labels = torch.randint(0, 3, (count,), generator=generator)
     logits = torch.randn(count, 3, generator=generator, dtype=torch.float64)

@@ -22,7 +22,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def blobs(images: int, seed: int, ignored: float, height: int = 24, width: int = 33) -> Tensor:
-    """Returns masks of smooth areas, in which class 2 is rare, with some pixels ignored."""
+    """Return masks of smooth areas, in which class 2 is rare, with some pixels ignored."""
     random = np.random.default_rng(seed)
     fields = random.normal(size=(images, CLASSES, height, width))
     smooth = ndimage.gaussian_filter(fields, (0, 0, 3, 3))
@@ -33,7 +33,7 @@ def blobs(images: int, seed: int, ignored: float, height: int = 24, width: int =
 
 
 def boundary(mask: Array, label: int) -> Array:
-    """Returns the pixels of a class that have a counted neighbour of another class."""
+    """Return the pixels of a class that have a counted neighbour of another class."""
     found = np.zeros(mask.shape, bool)
     for row, column in np.argwhere(mask == label):
         for down, across in ((0, 1), (1, 0), (0, -1), (-1, 0)):
@@ -50,7 +50,7 @@ def share_near(edge: Array, other: Array, radius: float) -> float:
 
 
 def expected(predicted: Array, mask: Array, label: int, radius: float) -> float | None:
-    """Returns the score of a class, or None if it is nowhere."""
+    """Return the score of a class, or None if it is nowhere."""
     predicted = np.where(mask == IGNORED, IGNORED, predicted)
     there, truly = (predicted == label).any(), (mask == label).any()
     if not there and not truly:

@@ -17,7 +17,7 @@ SHAPES = ((8, 3, 3, 3), (5, 8), (6, 1, 2), (4,), (), (1, 7))
 
 
 def parameters(seed: int, gradient_size: float, dtype: torch.dtype = torch.float64) -> list[nn.Parameter]:
-    """Returns parameters with very different gradients; one unit has zero weights, one a zero gradient."""
+    """Return parameters with very different gradients; one unit has zero weights, one a zero gradient."""
     generator = torch.Generator().manual_seed(seed)
     made = []
     for shape in SHAPES:

@@ -18,7 +18,7 @@ CPU = torch.device("cpu")
 
 
 def steps(count: int) -> None:
-    """Takes so many optimizer steps of a small net."""
+    """Take so many optimizer steps of a small net."""
     net = nn.Linear(64, 64)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     for _ in range(count):

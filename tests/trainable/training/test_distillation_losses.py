@@ -34,7 +34,7 @@ def divergence(theirs: list[float], ours: list[float]) -> float:
 
 
 def decoupled(theirs: list[float], ours: list[float], true: int) -> tuple[float, float]:
-    """Returns TCKD and NCKD of probabilities: of the true class against all others, and among the others."""
+    """Return TCKD and NCKD of probabilities: of the true class against all others, and among the others."""
     of_target = divergence([theirs[true], 1 - theirs[true]], [ours[true], 1 - ours[true]])
     others = [number for number in range(len(ours)) if number != true]
     mine = [ours[number] / (1 - ours[true]) for number in others]

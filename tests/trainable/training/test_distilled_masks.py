@@ -99,7 +99,7 @@ class Constant(nn.Module):
 
 
 def known(answers: Tensor) -> Teacher:
-    """Returns a teacher that always answers so."""
+    """Return a teacher that always answers so."""
     return Teacher(
         Constant(answers),
         as_known=lambda images: images,

@@ -37,7 +37,7 @@ def histories(teacher: Path, ranks: Ranks) -> dict[str, list[dict[str, Any]]]:
 
 
 def _history(teacher: Path, values: dict[str, Any], ranks: Ranks) -> list[dict[str, Any]]:
-    """Returns the curve of a run that stops in the midst of its second epoch, and one that goes on from rank
+    """Return the curve of a run that stops in the midst of its second epoch, and one that goes on from rank
     0's state there."""
     recipe = taught_recipe(teacher, **values)
     states: list[bytes] = []

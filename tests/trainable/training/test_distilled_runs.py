@@ -59,7 +59,7 @@ def assert_alike(ours: Run, theirs: Run, tolerance: float = 1e-5) -> None:
 
 
 def asked_of(run: Run) -> list[int]:
-    """Returns a list to which the numbers of images are added that the run's teacher answers to."""
+    """Return a list to which the numbers of images are added that the run's teacher answers to."""
     counts: list[int] = []
     assert run.distilled is not None
     run.distilled.teacher.network.register_forward_pre_hook(lambda _, inputs: counts.append(len(inputs[0])))
@@ -76,7 +76,7 @@ def test_a_task_with_a_teacher_leaves_no_member_to_the_default(teacher: Path) ->
 
 
 def first_loss(recipe: Recipe) -> tuple[float, Run, Tensor, Tensor]:
-    """Returns the loss of a step that changes nothing, its run, and the images and labels of the step."""
+    """Return the loss of a step that changes nothing, its run, and the images and labels of the step."""
     run = Run(recipe, data=data_set())
     with run.probing():
         window = next(run.windows())

@@ -35,7 +35,7 @@ def score(logits: Tensor, labels: Tensor, classes: int, *, batch: int = 7, confu
 
 @pytest.fixture
 def answers() -> tuple[Tensor, Tensor]:
-    """Returns logits and labels of 60 images and 12 classes, of which class 5 never occurs."""
+    """Return logits and labels of 60 images and 12 classes, of which class 5 never occurs."""
     generator = torch.Generator().manual_seed(0)
     labels = torch.randint(0, 11, (60,), generator=generator)
     labels[labels == 5] = 11

@@ -51,7 +51,7 @@ class Seen:
 
 
 def net() -> nn.Sequential:
-    """Returns a net in fp64 with BatchNorm in its body and dropout before its head."""
+    """Return a net in fp64 with BatchNorm in its body and dropout before its head."""
     torch.manual_seed(0)
     body = [nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten()]
     return nn.Sequential(*body, nn.Dropout(0.5), nn.Linear(16, CLASSES)).double()

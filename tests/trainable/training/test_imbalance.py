@@ -161,7 +161,7 @@ def order(sampling: Sampling, batch: int = 16, seed: int = 0) -> Order:
 
 
 def counts(order: Order, epoch: int) -> list[int]:
-    """Returns how often an epoch shows each class."""
+    """Return how often an epoch shows each class."""
     shown = np.bincount(LABELS[order.windows(epoch).flatten() % 48], minlength=3)
     return [int(each) for each in shown]
 

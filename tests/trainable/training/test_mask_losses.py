@@ -34,7 +34,7 @@ each_loss = pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
 
 
 def batch(images: int = 3, side: int = 7, seed: int = 0, ignored: float = 0.2) -> tuple[Tensor, Tensor]:
-    """Returns logits and masks that have no pixel of class 2, but some that are ignored."""
+    """Return logits and masks that have no pixel of class 2, but some that are ignored."""
     generator = torch.Generator().manual_seed(seed)
     masks = torch.randint(0, CLASSES, (images, side, side + 1), generator=generator)
     masks[masks == 2] = 0
@@ -43,7 +43,7 @@ def batch(images: int = 3, side: int = 7, seed: int = 0, ignored: float = 0.2) -
 
 
 def pixels(logits: Tensor, mask: Tensor) -> list[tuple[list[float], int]]:
-    """Returns the probabilities and the label of every counted pixel of one image."""
+    """Return the probabilities and the label of every counted pixel of one image."""
     columns = logits.double().flatten(1).T.softmax(1).tolist()
     pairs = zip(columns, mask.flatten().tolist(), strict=True)
     return [(column, label) for column, label in pairs if label != IGNORED]
@@ -98,7 +98,7 @@ def test_lovasz_loss_equals_a_loop_over_sorted_errors() -> None:
 
 
 def lovasz_of(errors: list[tuple[float, bool]]) -> float:
-    """Returns the sum of sorted errors, each times what its pixel adds to 1 - IoU when it is wrong, too."""
+    """Return the sum of sorted errors, each times what its pixel adds to 1 - IoU when it is wrong, too."""
     total, before, wanted = 0.0, 0.0, sum(right for _, right in errors)
     for count in range(1, len(errors) + 1):
         missed = sum(right for _, right in errors[:count])

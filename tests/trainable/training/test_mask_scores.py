@@ -30,7 +30,7 @@ Batches = list[tuple[Tensor, Tensor]]
 
 @pytest.fixture
 def batches() -> Batches:
-    """Returns logits and masks of 3 and 2 images of different sizes, with ignored pixels.
+    """Return logits and masks of 3 and 2 images of different sizes, with ignored pixels.
 
     Class 4 is nowhere, class 5 is only predicted.
     """
@@ -54,7 +54,7 @@ def score(batches: Batches, **settings: object) -> Scores:
 
 
 def pairs(batches: Batches) -> list[tuple[int, int]]:
-    """Returns the true and the predicted class of every counted pixel."""
+    """Return the true and the predicted class of every counted pixel."""
     found = []
     for logits, masks in batches:
         labels = zip(masks.flatten().tolist(), logits.argmax(1).flatten().tolist(), strict=True)
@@ -182,7 +182,7 @@ def test_boundary_scores_are_of_masks_and_all_other_kinds_of_labels() -> None:
 
 
 def errors(predicted: Tensor, mask: Tensor) -> float:
-    """Returns the share of counted pixels that are wrong; changes what it was given."""
+    """Return the share of counted pixels that are wrong; changes what it was given."""
     counted = mask != IGNORED
     value = float((predicted[counted] != mask[counted]).double().mean())
     predicted.zero_()

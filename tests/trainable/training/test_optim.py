@@ -60,7 +60,7 @@ def net(seed: int = 0) -> Net:
 
 
 def give_gradients(model: nn.Module, step: int, thawed: bool = False) -> None:
-    """Gives noise of all sizes, by the step alone; the frozen layer has none unless `thawed`."""
+    """Give noise of all sizes, by the step alone; the frozen layer has none unless `thawed`."""
     generator = torch.Generator().manual_seed(step)
     for name, parameter in model.named_parameters():
         noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
@@ -69,7 +69,7 @@ def give_gradients(model: nn.Module, step: int, thawed: bool = False) -> None:
 
 
 def walk(model: nn.Module, phase: Phase, steps: Iterable[int], thaws_at: float = math.inf) -> None:
-    """Takes steps under a schedule of the rate."""
+    """Take steps under a schedule of the rate."""
     for step in steps:
         give_gradients(model, step, thawed=step >= thaws_at)
         phase.set(1.0 / (1 + step))
@@ -308,7 +308,7 @@ class TestAdamThenSGD:
 
 
 def lars_by_hand(model: Net, momenta: dict[str, Tensor], spec: optimizers.LARS, lr: float) -> None:
-    """Follows arXiv 1708.03888, algorithm 1; what does not decay takes SGD's plain step."""
+    """Follow arXiv 1708.03888, algorithm 1; what does not decay takes SGD's plain step."""
     for name, parameter in model.named_parameters():
         if parameter.grad is None:
             continue
@@ -331,7 +331,7 @@ def lamb_by_hand(
     lr: float,
     count: int,
 ) -> None:
-    """Follows arXiv 1904.00962, algorithm 2, with the whole gradient clipped to a norm of 1 before."""
+    """Follow arXiv 1904.00962, algorithm 2, with the whole gradient clipped to a norm of 1 before."""
     found = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
     length = math.sqrt(sum(float(gradient.square().sum()) for gradient in found))
     for name, parameter in model.named_parameters():

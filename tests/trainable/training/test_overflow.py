@@ -22,7 +22,7 @@ STEPS = 6
 
 
 def trained(spec: optimizers.Optimizer, overflows: dict[int, float], taken: set[int]) -> dict[str, Any]:
-    """Returns weights and state after the steps that were taken; some gradients are replaced by a number."""
+    """Return weights and state after the steps that were taken; some gradients are replaced by a number."""
     torch.manual_seed(0)
     model = nn.Linear(4, 3)
     optimizer = make_phases(spec, model, batch_size=256)[0].optimizer

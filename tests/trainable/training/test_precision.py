@@ -51,7 +51,7 @@ def test_tf32_off_cuda_is_an_error() -> None:
 
 
 def switches() -> tuple[object, ...]:
-    """Returns torch's switches by their older and newer names; the older ones raise if the two disagree."""
+    """Return torch's switches by their older and newer names; the older ones raise if the two disagree."""
     backends: Any = torch.backends
     cudnn = backends.cudnn
     older = (backends.cuda.matmul.allow_tf32, cudnn.allow_tf32, torch.get_float32_matmul_precision())

@@ -93,7 +93,7 @@ def equivalent(ranks: Ranks, dtype: torch.dtype, micro_batch: int | None = None)
 
 
 def cut_together(ranks: Ranks) -> list[tuple[int, list[dict[str, Any]]]]:
-    """Runs in which one rank alone has too little memory for its share: in every phase, on either rank, and
+    """Run in which one rank alone has too little memory for its share: in every phase, on either rank, and
     in steps before and after torch has arranged its buckets anew."""
     return [_cut(ranks, *failure) for failure in FAILURES]
 
@@ -109,7 +109,7 @@ def _cut(ranks: Ranks, phase: str, rank: int, step: int) -> tuple[int, list[dict
 
 
 def _tighten(run: Run, model: Limited, phase: str, step: int) -> None:
-    """Lets memory run out from a step on, until micro-batches have two images."""
+    """Let memory run out from a step on, until micro-batches have two images."""
     loader, steps = run._loader, 0
 
     def count(*_: object) -> None:
@@ -134,7 +134,7 @@ def _tighten(run: Run, model: Limited, phase: str, step: int) -> None:
 
 
 def cut_with_unused(ranks: Ranks) -> list[tuple[int, list[dict[str, Any]]]]:
-    """Runs of a net with unused parameters, in which memory runs out on one rank after its first epoch."""
+    """Run of a net with unused parameters, in which memory runs out on one rank after its first epoch."""
     return [_cut_with_unused(ranks, phase, rank) for phase, rank in UNUSED_FAILURES]
 
 
@@ -150,7 +150,7 @@ def _cut_with_unused(ranks: Ranks, phase: str, rank: int) -> tuple[int, list[dic
 
 
 def varied(ranks: Ranks) -> list[list[dict[str, Any]]]:
-    """Runs of nets whose trained or used parameters change, whose activations are computed twice, or with
+    """Run of nets whose trained or used parameters change, whose activations are computed twice, or with
     norms over all ranks, which are measured on batches of several sizes."""
     return [_varied(ranks, values, model()) for values, model in VARIED]
 
@@ -190,14 +190,14 @@ class Block(nn.Module):
 
 
 def blocks() -> nn.Module:
-    """Returns a net in fp64 with repeated blocks."""
+    """Return a net in fp64 with repeated blocks."""
     torch.manual_seed(4)
     middle = nn.Sequential(*(Block() for _ in range(3)))
     return nn.Sequential(nn.Flatten(), nn.Linear(SIZE * SIZE, 16), middle, nn.Linear(16, CLASSES)).double()
 
 
 def normed() -> nn.Module:
-    """Returns a net in fp64 with BatchNorm."""
+    """Return a net in fp64 with BatchNorm."""
     torch.manual_seed(6)
     layers = [nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 4, 3), nn.BatchNorm2d(4)]
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(4 * (SIZE - 4) ** 2, CLASSES)).double()
@@ -219,7 +219,7 @@ VARIED: list[tuple[dict[str, Any], Callable[[], nn.Module]]] = [
 
 
 def exchanged(ranks: Ranks) -> list[tuple[int, list[float]]]:
-    """Returns the bytes of gradients that ranks exchange in an epoch, and its loss: of whole windows, of
+    """Return the bytes of gradients that ranks exchange in an epoch, and its loss: of whole windows, of
     micro-batches, and in bf16."""
     return [
         _exchanged(ranks, values) for values in ({}, {"loop.micro_batch": 2}, {"loop.bf16_gradients": True})
@@ -240,7 +240,7 @@ def _exchanged(ranks: Ranks, values: dict[str, Any]) -> tuple[int, list[float]]:
 
 
 def measured(ranks: Ranks) -> list[float]:
-    """Returns the running statistics that ranks measure together on batches of several sizes."""
+    """Return the running statistics that ranks measure together on batches of several sizes."""
     torch.manual_seed(5)
     batches = [torch.rand(count, 3, 4, 4).double() for count in (4, 4, 4, 4, 3)]
     norm = nn.Sequential(nn.BatchNorm2d(3)).double()
@@ -249,7 +249,7 @@ def measured(ranks: Ranks) -> list[float]:
 
 
 def resumed(ranks: Ranks) -> list[list[list[dict[str, Any]]]]:
-    """Returns runs with dropout, of a net with BatchNorm and one with unused parameters, and the same resumed
+    """Return runs with dropout, of a net with BatchNorm and one with unused parameters, and the same resumed
     from the midst of their second epoch with rank 0's state."""
     own = small_recipe({"model.dropout": 0.3, "loop.batch_size": 8, "augmentation.mixing.kind": "mixup"})
     nets: list[Callable[[], nn.Module | None]] = [lambda: None, lambda: Switching(dropout=0.3)]
@@ -274,7 +274,7 @@ def _resumed(ranks: Ranks, recipe: Recipe, net: Callable[[], nn.Module | None]) 
 
 
 def scored(ranks: Ranks) -> list[dict[str, float]]:
-    """Returns what a net scores by every metric and by a function of the caller's, with batches for both
+    """Return what a net scores by every metric and by a function of the caller's, with batches for both
     ranks, of several sizes, and with one batch, so that rank 1 has none."""
     return [_scored(ranks, batch) for batch in (8, 512)]
 
@@ -294,7 +294,7 @@ def statistics(ranks: Ranks) -> list[float]:
 
 
 def write_manifest(folder: Path) -> Path:
-    """Writes images of three classes, and a list of them with their parts."""
+    """Write images of three classes, and a list of them with their parts."""
     images = labelled({"train": (16, 16, 16), "validation": (6, 7, 7)})
     for each in images:
         (folder / each.path).parent.mkdir(parents=True, exist_ok=True)
@@ -304,7 +304,7 @@ def write_manifest(folder: Path) -> Path:
 
 
 def from_manifest(ranks: Ranks, manifest: Path) -> list[dict[str, Any]]:
-    """Returns the curve of a run on images that each rank reads from the files of a manifest."""
+    """Return the curve of a run on images that each rank reads from the files of a manifest."""
     listed = {
         "data.path": str(manifest),
         "data.in_memory": False,

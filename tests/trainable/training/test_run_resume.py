@@ -94,7 +94,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 def check(recipe: Recipe, data: DataSet, folder: Path, model: nn.Module | None = None) -> None:
-    """Trains four epochs at once, and again with a stop after each epoch, through a file."""
+    """Train four epochs at once, and again with a stop after each epoch, through a file."""
 
     def make() -> Run:
         torch.manual_seed(torch.seed() % 2**31)  # whatever the process drew before must not matter

@@ -47,7 +47,7 @@ Shape = Callable[[optim.Optimizer, int], lr_scheduler.LRScheduler]
 
 
 def torchs_after_warmup(warmup: int, shape: Shape) -> tuple[list[float], list[float]]:
-    """Returns rates and momenta of torch's warm-up, then of its scheduler over the steps that are left.
+    """Return rates and momenta of torch's warm-up, then of its scheduler over the steps that are left.
 
     Two of the schedulers set their optimizer up, which SequentialLR would undo.
     """

@@ -16,7 +16,7 @@ RESAMPLES = 1_000
 
 
 def part(right: NDArray[Any], seed: int, resamples: int = RESAMPLES) -> ScoredPart:
-    """Returns the accuracy of a part in which these images are right, [N] of 0 and 1."""
+    """Return the accuracy of a part in which these images are right, [N] of 0 and 1."""
     drawn = np.random.default_rng(seed).binomial(len(right), right.mean(), resamples) / len(right)
     return ScoredPart(
         {"accuracy": float(right.mean())}, {"accuracy": drawn}, len(right), {"accuracy": len(right)}

@@ -38,7 +38,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def convolution(stride: int = 1, side: int = 3) -> nn.Module:
-    """Returns a net in fp64 without norms."""
+    """Return a net in fp64 without norms."""
     torch.manual_seed(0)
     first = nn.Conv2d(3, 8, side, padding=side // 2, stride=stride)
     return nn.Sequential(first, nn.Tanh(), nn.Conv2d(8, 3, 1)).double()
@@ -296,7 +296,7 @@ RANKED: list[dict[str, Any]] = [
 
 
 def ranked(ranks: Ranks, root: str) -> list[list[dict[str, Any]]]:
-    """Runs whose images have three sizes; each rank scores its share."""
+    """Run whose images have three sizes; each rank scores its share."""
     return [
         trained(Run(mask_recipe(Path(root), values), model=convolution(), ranks=ranks)) for values in RANKED
     ]

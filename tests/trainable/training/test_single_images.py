@@ -18,7 +18,7 @@ from trainable.training.run import Run
 
 
 def pooled() -> nn.Module:
-    """Returns a network whose BatchNorm sees a pooled image."""
+    """Return a network whose BatchNorm sees a pooled image."""
     body = nn.Sequential(nn.Conv2d(1, 4, 3), nn.AdaptiveAvgPool2d(1), nn.BatchNorm2d(4), nn.ReLU())
     return nn.Sequential(body, nn.Flatten(), nn.Linear(4, CLASSES))
 

@@ -52,7 +52,7 @@ class Watch(TorchDispatchMode):
 
 
 def _indexes_by_mask(name: str, args: Sequence[Any]) -> bool:
-    """Says whether the size of the result, or of what is written, depends on how much of a mask is true."""
+    """Say whether the size of the result, or of what is written, depends on how much of a mask is true."""
     if not name.startswith(("aten.index.", "aten.index_put")):
         return False
     return any(each is not None and each.dtype == torch.bool for each in args[1])
@@ -136,7 +136,7 @@ def reads(in_a_step: int) -> list[str]:
 
 
 def waits_of(run: Run) -> list[str]:
-    """Returns what waits in the steps after the first."""
+    """Return what waits in the steps after the first."""
     with run.probing():
         run.train_on(next(run.windows()))  # optimizers make their state in the first step
         with Watch() as watch:
@@ -168,7 +168,7 @@ def test_extra_metrics_read_the_device_no_more_often() -> None:
 
 
 def copies_in_place(source: str) -> list[str]:
-    """Returns the calls that make a tensor of Python's numbers on a device, outside constructors.
+    """Return the calls that make a tensor of Python's numbers on a device, outside constructors.
 
     They copy from pageable memory and wait for the copy, which no watch on a CPU sees.
     """

@@ -36,14 +36,14 @@ def loaded(recipe: Recipe, data: DataSet | None = None) -> Teacher:
 
 
 def seen(data: DataSet) -> torch.Tensor:
-    """Returns the validation images as a student takes them."""
+    """Return the validation images as a student takes them."""
     run = Run(small_recipe(), data=data)
     (images,) = (images for images, _ in run._as_taken(run._loader.evaluate("validation")))
     return images
 
 
 def trained(folder: Path, data: DataSet) -> nn.Module:
-    """Returns the network of a folder, as `train` left it."""
+    """Return the network of a folder, as `train` left it."""
     run = Run(read_recipe(folder / "recipe.yaml"), data=data)
     run.model.load_state_dict(load_file(folder / "model.safetensors"))
     return run.model.eval()

@@ -39,7 +39,7 @@ def weights(run: Run) -> Tensor:
 
 
 def whole_part(run: Run) -> tuple[Tensor, Tensor]:
-    """Returns the training part, normalised by hand, in fp64."""
+    """Return the training part, normalised by hand, in fp64."""
     part = run.data.train
     assert isinstance(part, ArrayPart)
     images, labels = part.tensors()
@@ -49,7 +49,7 @@ def whole_part(run: Run) -> tuple[Tensor, Tensor]:
 
 
 def plain_loop(run: Run, model: nn.Module, recipe: Recipe) -> list[float]:
-    """Does what the recipe says with torch's own pieces; returns the losses of the steps."""
+    """Do what the recipe says with torch's own pieces; return the losses of the steps."""
     images, labels = whole_part(run)
     rate, losses = recipe.optimizer.lr, []
     optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9, nesterov=True)

@@ -34,7 +34,7 @@ def imports_are_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Gives a package of a person's own, whose modules use each other."""
+    """Give a package of a person's own, whose modules use each other."""
     folder = tmp_path / "theirs"
     folder.mkdir()
     (folder / "__init__.py").write_text("from theirs import numbers\nBASE = 10\n")

@@ -42,7 +42,7 @@ def config(folder: Path, **values: Any) -> dict[str, str]:
 
 
 def trial(assigned: dict[str, str], device: str = "cpu") -> TrialTrainable:
-    """Sets a trial up as Ray does, but without Ray's own attributes, which need its folders."""
+    """Set a trial up as Ray does, but without Ray's own attributes, which need its folders."""
     made = TrialTrainable.__new__(TrialTrainable)
     made.setup(assigned, Seat(InProcess(data_set()), device, threads=1, step_seconds=60.0))
     return made

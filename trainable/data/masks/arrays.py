@@ -21,7 +21,7 @@ from trainable.recipe.tasks import Masks
 def pairs_of_arrays(
     path: str, format: str, parts: Mapping[Split, Arrays], masks: Masks, classes: Sequence[str] | None = None
 ) -> Pairs:
-    """Returns the pairs of arrays: images uint8 [N, H, W] or [N, H, W, 1 or 3], masks of whole numbers or
+    """Return the pairs of arrays: images uint8 [N, H, W] or [N, H, W, 1 or 3], masks of whole numbers or
     truth values [N, H, W] or [N, H, W, 1].
 
     The classes are the names of the masks' values from 0 on, where a person gives any. Raises DataError for

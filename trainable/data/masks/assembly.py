@@ -37,7 +37,7 @@ from trainable.recipe.windows import window_side
 def assemble_masked(
     collection: Collection, spec: Data, device_kind: DeviceKind, most_bytes: int | None = None
 ) -> DataSet:
-    """Returns the data set of a collection whose images have masks. Raises DataError with the broken images,
+    """Return the data set of a collection whose images have masks. Raises DataError with the broken images,
     and for a class that no training image shows."""
     members = members_of(collection, spec)
     surveys = {part: _survey_of(collection, chosen) for part, chosen in members.items()}
@@ -91,12 +91,12 @@ def assemble_masked(
 
 
 def longer_side(sizes: Integers) -> int:
-    """Returns the median of the longer sides of images of these sizes [N, 2]."""
+    """Return the median of the longer sides of images of these sizes [N, 2]."""
     return int(np.median(sizes.max(axis=1)))
 
 
 def _survey_of(collection: Collection, chosen: Selection) -> Survey:
-    """Returns what the masks of some images show."""
+    """Return what the masks of some images show."""
     assert collection.surveys is not None
     found = next(
         survey for part, survey in collection.surveys.items() if collection.parts[part] is chosen.source
@@ -144,7 +144,7 @@ def _targets(survey: Survey) -> list[str]:
 def _held(
     members: Members, surveys: Mapping[Split, Survey], channels: Channels, where: str
 ) -> tuple[dict[Split, Part], Counts]:
-    """Decodes every part, and counts how often each value occurs in the training images."""
+    """Decode every part, and count how often each value occurs in the training images."""
     parts, faults, looked_at = dict[Split, Part](), [], 0
     for part, chosen in members.items():
         sizes = surveys[part].sizes
@@ -162,7 +162,7 @@ def _held(
 def _streamed(
     members: Members, surveys: Mapping[Split, Survey], channels: Channels, where: str
 ) -> tuple[dict[Split, Part], Counts]:
-    """Leaves every part in its files, and counts how often each value occurs in a sample of the training
+    """Leave every part in its files, and count how often each value occurs in a sample of the training
     images, of DIGEST_PIXELS pixels at most."""
     rows = np.sort(np.random.default_rng(0).permutation(len(surveys["train"].sizes))[:SAMPLE])
     sizes = surveys["train"].sizes[rows]

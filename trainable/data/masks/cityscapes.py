@@ -30,7 +30,7 @@ def is_cityscapes(root: Path) -> bool:
 def read(
     root: Path, named: Mapping[Split, str | None], masks: Masks, left_out: Container[Split] = ()
 ) -> Pairs:
-    """Returns the pairs of the parts train, val and test; `named` are folders of parts with other names.
+    """Return the pairs of the parts train, val and test; `named` are folders of parts with other names.
 
     Images without a folder of fine masks, as those of train_extra, are left alone. The test part is left out
     where its masks are missing, or show nothing, as the public ones. Raises DataError for other images
@@ -60,7 +60,7 @@ def read(
 
 
 def _part_folders(root: Path, named: Mapping[Split, str | None]) -> dict[Split, str]:
-    """Returns the names of the folders of parts that have masks."""
+    """Return the names of the folders of parts that have masks."""
     children = [child.name for child in subfolders(root / IMAGES) if (root / MASKS / child.name).is_dir()]
     found = {part: name for name in children if (part := part_named(name, named)) is not None}
     if "train" not in found:
@@ -73,5 +73,5 @@ def _part_folders(root: Path, named: Mapping[Split, str | None]) -> dict[Split, 
 
 
 def _ending(files: Files, suffix: str) -> Files:
-    """Returns the files whose names end with the suffix, by their names without it."""
+    """Return the files whose names end with the suffix, by their names without it."""
     return {name.removesuffix(suffix): path for name, path in files.items() if name.endswith(suffix)}

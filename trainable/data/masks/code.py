@@ -41,16 +41,16 @@ class MaskCode:
 
     @property
     def written(self) -> tuple[int, ...]:
-        """Returns the raw value of each class; of several, as foreground has them, the largest."""
+        """The raw value of each class; of several, as foreground has them, the largest."""
         return tuple(int(np.flatnonzero(self.table == label)[-1]) for label in range(len(self.classes)))
 
     def class_mask(self, raw: Pixels) -> Pixels:
-        """Returns each pixel's class or IGNORED, uint8, for raw values of the same shape."""
+        """Return each pixel's class or IGNORED, uint8, for raw values of the same shape."""
         found: Pixels = np.take(self.table, raw)
         return found
 
     def class_counts(self, values: Integers) -> tuple[Integers, Integers]:
-        """Returns how many pixels each image has of each class, [N, K], and how many are ignored, [N], from
+        """Return how many pixels each image has of each class, [N, K], and how many are ignored, [N], from
         how often it has each raw value, [N, 256]."""
         counts = np.zeros((len(values), len(self.classes)), np.int64)
         for raw in np.flatnonzero(self.table != IGNORED).tolist():
@@ -66,14 +66,14 @@ def binary(threshold: int = 1) -> Naming:
 
 
 def consecutive(names: Sequence[str], ignored: Sequence[int] = ()) -> Naming:
-    """Returns the naming in which the raw value of each class is its position."""
+    """Return the naming in which the raw value of each class is its position."""
     return Naming(
         tuple(names), {**{each: each for each in range(len(names))}, **dict.fromkeys(ignored, IGNORED)}
     )
 
 
 def code_of(naming: Naming, ignore_index: int | None, void: Sequence[str], where: str) -> MaskCode:
-    """Returns the code without the classes in `void` and without the one whose number is ignored; the others
+    """Return the code without the classes in `void` and without the one whose number is ignored; the others
     keep their order.
 
     Raises DataError for an unknown name in `void`, more than 255 classes, and fewer than two.
@@ -106,7 +106,7 @@ def code_of(naming: Naming, ignore_index: int | None, void: Sequence[str], where
 
 
 def names_in(file: str) -> tuple[str, ...]:
-    """Returns the names in a text file, one a line. Raises DataError for a name that is there twice, a blank
+    """Return the names in a text file, one a line. Raises DataError for a name that is there twice, a blank
     line before the last name, and more than 255 names."""
     path = without_tilde(file)
     lines = [line.strip() for line in _text(path).rstrip().splitlines()]

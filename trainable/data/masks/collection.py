@@ -34,7 +34,7 @@ REPAIR_MASKS = (
 
 
 def surveyed(pairs: Pairs, spec: Data, masks: Masks) -> Collection:
-    """Returns the collection, after every mask has been read once.
+    """Return the collection, after every mask has been read once.
 
     Its labels are strata. Raises DataError naming the masks that cannot be read, do not fit their images, or
     have values of no class; for names that do not fit; and for a part whose masks show nothing. What is wrong
@@ -84,7 +84,7 @@ def surveyed(pairs: Pairs, spec: Data, masks: Masks) -> Collection:
 
 
 def _code_of_all(pairs: Pairs, masks: Masks, found: Mapping[Split, RawSurvey], code: MaskCode) -> MaskCode:
-    """Returns the code with the classes that only left-out masks show, where classes are numbers."""
+    """Return the code with the classes that only left-out masks show, where classes are numbers."""
     try:
         return _code(pairs, masks, found)
     except DataError:  # a mask that is left out may have what no code allows
@@ -92,7 +92,7 @@ def _code_of_all(pairs: Pairs, masks: Masks, found: Mapping[Split, RawSurvey], c
 
 
 def _checked_code(pairs: Pairs, masks: Masks, found: Mapping[Split, RawSurvey]) -> MaskCode:
-    """Returns what values mean, after no mask has a fault."""
+    """Return what values mean, after no mask has a fault."""
     faults = [fault for each in found.values() for fault in each.faults.values()]
     looked_at = sum(len(each.sizes) for each in found.values())
     try:
@@ -220,7 +220,7 @@ def _binary(masks: Masks) -> Naming:
 
 
 def _naming(pairs: Pairs, masks: Masks, found: Mapping[Split, RawSurvey], values: Integers) -> Naming:
-    """Returns the names that a person gives, or those that the format knows, or else the numbers in masks,
+    """Return the names that a person gives, or those that the format knows, or else the numbers in masks,
     which may leave none out."""
     if masks.classes is not None:
         return consecutive(names_in(masks.classes))
@@ -232,7 +232,7 @@ def _naming(pairs: Pairs, masks: Masks, found: Mapping[Split, RawSurvey], values
 
 
 def _shown(pairs: Pairs, pixels: Mapping[Split, Integers]) -> list[Split]:
-    """Returns the parts that show any class, of the pixels of each, [N, K]; those that may keep it secret are
+    """Return the parts that show any class, of the pixels of each, [N, K]; those that may keep it secret are
     left out. Raises DataError for any other that shows nothing."""
     blank = [part for part, each in pixels.items() if not each.any()]
     if odd := [part for part in blank if part not in pairs.secret]:
@@ -244,7 +244,7 @@ def _shown(pairs: Pairs, pixels: Mapping[Split, Integers]) -> list[Split]:
 
 
 def _groups(pairs: Pairs, spec: Data, classes: Sequence[str]) -> Mapping[Split, Sequence[str]] | None:
-    """Returns the groups that the format knows, or those that `data.group` finds in the images' paths."""
+    """Return the groups that the format knows, or those that `data.group` finds in the images' paths."""
     if spec.group is None or pairs.groups is not None:
         return pairs.groups
     pattern, found = capture_in(spec.group), dict[Split, tuple[str, ...]]()
@@ -256,5 +256,5 @@ def _groups(pairs: Pairs, spec: Data, classes: Sequence[str]) -> Mapping[Split, 
 
 
 def _units(groups: Mapping[Split, Sequence[str]] | None) -> Integers | None:
-    """Returns a number for the group of each training image."""
+    """Return a number for the group of each training image."""
     return None if groups is None else np.unique(np.array(groups["train"], object), return_inverse=True)[1]

@@ -41,7 +41,7 @@ class Place(NamedTuple):
 
 
 def read(root: Path, choice: PartChoice, masks: Masks) -> Pairs:
-    """Returns the pairs below a folder, with the parts that a recipe chooses there.
+    """Return the pairs below a folder, with the parts that a recipe chooses there.
 
     Images are in `images` and masks in `masks`, or in folders that a person names so. There may be folders of
     parts in both of them, or around them, or of a part's masks beside that of its images; otherwise all is
@@ -56,7 +56,7 @@ def read(root: Path, choice: PartChoice, masks: Masks) -> Pairs:
 
 
 def named_parts(folder: Path, choice: PartChoice) -> dict[Split, Path]:
-    """Returns the folders of parts that are directly in a folder, by part; none if there is no training part.
+    """Return the folders of parts that are directly in a folder, by part; none if there is no training part.
 
     Raises DataError for a part that is named and missing, two folders of one part, and images beside parts.
     """
@@ -88,7 +88,7 @@ def named_parts(folder: Path, choice: PartChoice) -> dict[Split, Path]:
 
 
 def _places(root: Path, choice: PartChoice, masks: Masks) -> dict[Split, Place]:
-    """Returns the folders of each part: parts in the folders of images and masks, else around them."""
+    """Return the folders of each part: parts in the folders of images and masks, else around them."""
     if (place := _two_folders(root, masks)) is not None:
         parts = named_parts(place.images, choice)
         return _parts_within(place, parts, choice) if parts else {"train": place}

@@ -26,7 +26,7 @@ from trainable.recipe.tasks import IGNORED
 
 
 def make_mask_loader(data: DataSet, recipe: Recipe, device: torch.device, gpu_share: float) -> Loader:
-    """Returns the loader of images with masks. A batch of it has masks int64 [B, H, W] as its targets."""
+    """Return the loader of images with masks. A batch of it has masks int64 [B, H, W] as its targets."""
     if isinstance(data.train, MaskedPart):
         return HeldMasksLoader(data, recipe, device, gpu_share)
     return FileMasksLoader(data, recipe, device)
@@ -50,7 +50,7 @@ class _Masks(Loader):
         }
 
     def unchanged(self, chosen: Integers, batch: int) -> Iterator[Batch]:
-        """Yields a window of each image, from anywhere in it."""
+        """Yield a window of each image, from anywhere in it."""
         batches = Loader._batches(self, "train", chosen, batch)  # windows are of one size, images need not be
         for shown, planes in zip(batches, self._windows(batches, 0, UNCHANGED), strict=True):
             images, masks = self._apart(planes, "train", shown)
@@ -58,13 +58,13 @@ class _Masks(Loader):
 
     @abc.abstractmethod
     def _windows(self, batches: Sequence[Integers], epoch: int, spec: Augmentation) -> Iterator[Tensor]:
-        """Yields the planes of windows of training images, changed as `spec` says except for masking."""
+        """Yield the planes of windows of training images, changed as `spec` says except for masking."""
 
     def _augmented(self, batches: Sequence[Integers], epoch: int) -> Iterator[Tensor]:
         return self._windows(batches, epoch, self.augmentation)
 
     def _batches(self, name: Split, positions: Integers, size: int) -> list[Integers]:
-        """Returns batches of at most `size` images that have the same height and width: by heights, then by
+        """Return batches of at most `size` images that have the same height and width: by heights, then by
         widths, and those of one size in the order of the positions."""
         sizes = self.sizes[name][positions]
         found = list[Integers]()

@@ -14,7 +14,7 @@ from trainable.recipe.tasks import Masks
 
 
 def read(spec: Data, masks: Masks) -> Pairs:
-    """Returns the pairs that a manifest lists, by path; labels are not looked at.
+    """Return the pairs that a manifest lists, by path; labels are not looked at.
 
     Images and masks behind URIs are copied to this machine, once. Raises DataError with the numbers of rows
     that have no file, no mask, or an unknown part, or occur twice.

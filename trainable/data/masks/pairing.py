@@ -22,7 +22,7 @@ Files = dict[str, str]
 
 
 def files_below(root: Path, folder: Path) -> Files:
-    """Returns the image files below a folder. Raises DataError for two whose names differ in their endings
+    """Return the image files below a folder. Raises DataError for two whose names differ in their endings
     alone: nobody could say which of them a mask belongs to."""
     found = dict[str, str]()
     for each in sorted(map(str, images_below(walk_into(folder, []), folder))):
@@ -37,19 +37,19 @@ def files_below(root: Path, folder: Path) -> Files:
 
 
 def paired(root: Path, images: Files, masks: Files, names: Sequence[str], spec: Masks) -> Pair:
-    """Returns the pair of the files with these names."""
+    """Return the pair of the files with these names."""
     chosen = [images[name] for name in names]
     shown = [name + os.path.splitext(path)[1] for name, path in zip(names, chosen, strict=True)]
     return pair_of_files(str(root), chosen, [masks[name] for name in names], shown, spec)
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-    """Returns the names as a person sorts files: folder by folder."""
+    """Return the names as a person sorts files: folder by folder."""
     return sorted(names, key=lambda name: PurePosixPath(name).parts)
 
 
 def split_by_suffix(files: Files, suffix: str) -> tuple[Files, Files]:
-    """Returns the images and the masks of one folder, by the images' names."""
+    """Return the images and the masks of one folder, by the images' names."""
     return (
         {name: path for name, path in files.items() if not _ends(name, suffix)},
         without_suffix({name: path for name, path in files.items() if _ends(name, suffix)}, suffix),
@@ -57,7 +57,7 @@ def split_by_suffix(files: Files, suffix: str) -> tuple[Files, Files]:
 
 
 def without_suffix(files: Files, suffix: str) -> Files:
-    """Returns the masks by the images' names. Raises DataError for a mask without the suffix."""
+    """Return the masks by the images' names. Raises DataError for a mask without the suffix."""
     if odd := [path for name, path in files.items() if not _ends(name, suffix)]:
         raise DataError(
             f"task.masks.suffix: expected masks whose names end with {suffix!r}, before the file's ending; "
@@ -83,12 +83,12 @@ def check_paired(where: Path | str, images: Files, masks: Files, part: Split) ->
 
 
 def _ends(name: str, suffix: str) -> bool:
-    """Returns whether a name is a mask's: there is a name before the suffix."""
+    """Return whether a name is a mask's: there is a name before the suffix."""
     return name.endswith(suffix) and len(os.path.basename(name)) > len(suffix)
 
 
 def _advice(images: Files, masks: Files) -> list[str]:
-    """Returns what the masks' names add to those of images, if that pairs all masks that have no image."""
+    """Return what the masks' names add to those of images, if that pairs all masks that have no image."""
     odd = in_order(masks.keys() - images.keys())
     cuts = range(len(odd[0]) - 1, 0, -1) if odd else ()
     suffix = next((odd[0][cut:] for cut in cuts if odd[0][:cut] in images), "")

@@ -46,7 +46,7 @@ class Pairs:
 def pair_of_files(
     root: str, images: Sequence[str], masks: Sequence[str], paths: Sequence[str], spec: Masks
 ) -> Pair:
-    """Returns the pair of files below one root."""
+    """Return the pair of files below one root."""
     source = FileSource(root, images, np.zeros(len(images), np.int64))
     return Pair(
         source,

@@ -16,7 +16,7 @@ from trainable.recipe.tasks import IGNORED
 
 
 def planes_of(source: MaskedSource, index: int, channels: int) -> Pixels:
-    """Returns an image's channels and its mask, uint8 [channels + 1, h, w]; in the mask 255 stands for class
+    """Return an image's channels and its mask, uint8 [channels + 1, h, w]; in the mask 255 stands for class
     0, 254 for class 1, ..., and 0 for what is ignored.
 
     Raises whatever Pillow raises.
@@ -27,13 +27,13 @@ def planes_of(source: MaskedSource, index: int, channels: int) -> Pixels:
 
 
 def starts_of(sizes: Integers, planes: int) -> Integers:
-    """Returns where each image begins, [N], if images of these sizes [N, 2] lie behind each other."""
+    """Return where each image begins, [N], if images of these sizes [N, 2] lie behind each other."""
     ends = np.cumsum(sizes.prod(axis=1) * planes)
     return np.concatenate([np.zeros(1, np.int64), ends[:-1]])
 
 
 def image_planes(part: MaskedPart, positions: Integers, channels: int) -> Iterator[Pixels]:
-    """Yields the planes [channels + 1, h, w] of images that are in memory; nobody writes to them."""
+    """Yield the planes [channels + 1, h, w] of images that are in memory; nobody writes to them."""
     starts = starts_of(part.sizes, channels + 1)
     for position in positions.tolist():
         height, width = part.sizes[position].tolist()
@@ -44,7 +44,7 @@ def image_planes(part: MaskedPart, positions: Integers, channels: int) -> Iterat
 def decode_planes(
     source: MaskedSource, indices: Integers, sizes: Integers, channels: int
 ) -> tuple[Pixels, list[Broken]]:
-    """Returns the planes of images of these sizes [n, 2], uint8 [bytes], and the images that are broken.
+    """Return the planes of images of these sizes [n, 2], uint8 [bytes], and the images that are broken.
 
     They are decoded in threads, one for each processor.
     """

@@ -33,7 +33,7 @@ class MaskedSource(Source):
         return self.images.content(index)
 
     def class_mask(self, index: int) -> Pixels:
-        """Returns the class of each pixel, an index into the collection's classes or IGNORED: uint8 [H, W].
+        """Return the class of each pixel, an index into the collection's classes or IGNORED: uint8 [H, W].
 
         It has the height and width of the upright image. Raises whatever the mask's decoder raises.
         """
@@ -43,6 +43,6 @@ class MaskedSource(Source):
         return self.images.name(index)
 
     def sizes_and_times(self, indices: Integers) -> Integers:
-        """Returns the sums of both files' sizes and of their times, [n, 2]: they change when either does."""
+        """Return the sums of both files' sizes and of their times, [n, 2]: they change when either does."""
         both: Integers = self.images.sizes_and_times(indices) + self.masks.sizes_and_times(indices)
         return np.asarray(both)

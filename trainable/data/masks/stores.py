@@ -56,11 +56,11 @@ class MaskStore(abc.ABC):
 
     @abc.abstractmethod
     def name(self, index: int) -> str:
-        """Returns a name of the mask for people."""
+        """Return a name of the mask for people."""
 
     @abc.abstractmethod
     def sizes_and_times(self, indices: Integers) -> Integers:
-        """Returns each mask's stored size in bytes and time of change in nanoseconds, [n, 2]; 0 for what is
+        """Return each mask's stored size in bytes and time of change in nanoseconds, [n, 2]; 0 for what is
         not known."""
 
     @abc.abstractmethod
@@ -204,7 +204,7 @@ def in_bytes(values: NDArray[Any], binary: bool) -> Pixels:
 
 
 def _layout_of(image: Image.Image) -> str:
-    """Returns how a pixel lies in the file, in Pillow's words, before it is decoded."""
+    """Return how a pixel lies in the file, in Pillow's words, before it is decoded."""
     tiles = getattr(image, "tile", None)
     arguments = tiles[0][3] if tiles else None
     first = arguments[0] if isinstance(arguments, tuple) and arguments else arguments
@@ -212,7 +212,7 @@ def _layout_of(image: Image.Image) -> str:
 
 
 def _matlab(path: str) -> NDArray[Any]:
-    """Returns `GTcls.Segmentation`, as torchvision's SBDataset reads it."""
+    """Return `GTcls.Segmentation`, as torchvision's SBDataset reads it."""
     from scipy.io import loadmat  # half a second to import: only this data set has such files
 
     content = file_content(path)

@@ -32,12 +32,12 @@ class Strata:
     """The most common class of each stratum."""
 
     def labels(self, shown: Shown) -> Integers:
-        """Returns each image's stratum, [N]. An image that shows nothing belongs to the commonest class."""
+        """Return each image's stratum, [N]. An image that shows nothing belongs to the commonest class."""
         return np.array(self.numbers, np.int64)[_rarest(shown, self.order)]
 
 
 def strata_of(shown: Shown, units: Integers | None = None) -> Strata:
-    """Returns the strata of images, each with at least three of them, or of the groups in `units`, [N].
+    """Return the strata of images, each with at least three of them, or of the groups in `units`, [N].
 
     Classes are rare or common by how many of these images show them. One that is the rarest of too few images
     is joined with the next more common one. There is one stratum if there are too few images for two.
@@ -57,6 +57,6 @@ def strata_of(shown: Shown, units: Integers | None = None) -> Strata:
 
 
 def _rarest(shown: Shown, order: tuple[int, ...]) -> Integers:
-    """Returns the position in the order of the rarest class that each image shows, [N]."""
+    """Return the position in the order of the rarest class that each image shows, [N]."""
     in_order = shown[:, order]
     return np.where(in_order.any(axis=1), in_order.argmax(axis=1), len(order) - 1)

@@ -42,7 +42,7 @@ class RawSurvey(NamedTuple):
 
 
 def survey(pair: Pair, *, foreground: int | None) -> RawSurvey:
-    """Reads every mask of a part, and the header of every image.
+    """Read every mask of a part, and the header of every image.
 
     Of binary masks what counts is where `foreground`, the least value of it, is reached: those of 0 and 255
     have the digests of those of 0 and 1. It is None for masks of several classes. Threads read them, one
@@ -75,7 +75,7 @@ def survey(pair: Pair, *, foreground: int | None) -> RawSurvey:
 
 
 def faults_outside(pair: Pair, found: RawSurvey, code: MaskCode) -> list[Broken]:
-    """Returns the masks that have values of no class, with the values."""
+    """Return the masks that have values of no class, with the values."""
     odd = found.values[:, ~code.known]
     numbers = np.flatnonzero(~code.known)
     return [
@@ -96,7 +96,7 @@ def digest_of(mask: Pixels) -> Pixels:
 
 
 def count_values(mask: Pixels) -> Integers:
-    """Returns how many pixels of a mask, uint8 [H, W], have each value, [256].
+    """Return how many pixels of a mask, uint8 [H, W], have each value, [256].
 
     Pillow counts several times faster than numpy's bincount, which widens its input to eight bytes a pixel.
     """
@@ -104,7 +104,7 @@ def count_values(mask: Pixels) -> Integers:
 
 
 def upright_size(image: Image.Image) -> tuple[int, int]:
-    """Returns the width and height of an image once it is turned as its EXIF orientation says; nothing is
+    """Return the width and height of an image once it is turned as its EXIF orientation says; nothing is
     decoded."""
     if image.format == "TIFF":  # Pillow has turned it
         return image.size
@@ -114,7 +114,7 @@ def upright_size(image: Image.Image) -> tuple[int, int]:
 
 
 def _checked(pair: Pair, index: int) -> tuple[Pixels, Palette | None]:
-    """Returns a mask as its store reads it. Raises ValueError if its image has another size or does not
+    """Return a mask as its store reads it. Raises ValueError if its image has another size or does not
     open."""
     mask, palette = pair.masks.read(index)
     height, width = mask.shape

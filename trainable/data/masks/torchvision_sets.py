@@ -46,7 +46,7 @@ KNOWN = {
 def read(
     name: str | None, root: Path, download: bool, masks: Masks, left_out: Container[Split] = ()
 ) -> Pairs:
-    """Returns the data set called `name` under `root`;
+    """Return the data set called `name` under `root`;
     fetches it only with `download`, and only if it is missing.
 
     Raises DataError if the name is not known, or lists of its images are missing.

@@ -27,7 +27,7 @@ def is_voc(root: Path) -> bool:
 def read(
     root: Path, named: Mapping[Split, str | None], masks: Masks, left_out: Container[Split] = ()
 ) -> Pairs:
-    """Returns the pairs of the lists train.txt, or else trainval.txt, and of val.txt and test.txt if any;
+    """Return the pairs of the lists train.txt, or else trainval.txt, and of val.txt and test.txt if any;
     `named` are lists with other names.
 
     A test list whose images have no masks, as VOC 2012 has one, makes no part. Raises DataError for other

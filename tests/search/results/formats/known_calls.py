@@ -41,7 +41,7 @@ tolist train unscale_ update update_parameters values zero_grad
 
 
 def unknown_calls(tree: ast.AST) -> Iterator[str]:
-    """Yields the calls of a program that are neither listed here nor of its own functions and classes."""
+    """Yield the calls of a program that are neither listed here nor of its own functions and classes."""
     own = {each.name for each in ast.walk(tree) if isinstance(each, ast.FunctionDef | ast.ClassDef)}
     for each in ast.walk(tree):
         if isinstance(each, ast.Call) and not _is_known(each.func, own):

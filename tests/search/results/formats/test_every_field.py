@@ -124,7 +124,7 @@ FIXED = {"version", "model.name"}
 
 
 def _another(path: str, value: Any) -> Any:
-    """Returns other values for a field, of which the first that is valid is taken."""
+    """Return other values for a field, of which the first that is valid is taken."""
     if path in SEVERAL:
         return SEVERAL[path]
     if path in OTHERS:

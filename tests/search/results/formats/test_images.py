@@ -70,7 +70,7 @@ def test_images_that_are_no_files_are_written_with_the_same_pixels_in_the_same_o
 
 
 def odd_images(folder: Path) -> Path:
-    """Writes a photograph that EXIF turns, one of 16 bits, one with a transparent half, a GIF and a plain one
+    """Write a photograph that EXIF turns, one of 16 bits, one with a transparent half, a GIF and a plain one
     without an ending, under names that would break a list."""
     pixels = np.random.default_rng(0).integers(0, 255, (9, 12, 3), dtype=np.uint8)
     image, turned = Image.fromarray(pixels).resize((120, 90)), Image.Exif()

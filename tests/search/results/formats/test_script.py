@@ -39,7 +39,7 @@ def recipe(kinds: dict[str, Any]) -> Recipe:
 
 
 def functions_of(winner: Winner) -> dict[str, Any]:
-    """Returns the names that a script defines."""
+    """Return the names that a script defines."""
     found: dict[str, Any] = {"__name__": "script"}
     exec(compile(text_of(winner), "train.py", "exec"), found)
     return found
@@ -190,7 +190,7 @@ def written_digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def trained(
     written_digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[[Winner, int], tuple[float, float]]:
-    """Trains as a script does; returns the last validation accuracy and the test accuracy."""
+    """Train as a script does; return the last validation accuracy and the test accuracy."""
     monkeypatch.chdir(tmp_path)
 
     def train(winner: Winner, seed: int) -> tuple[float, float]:

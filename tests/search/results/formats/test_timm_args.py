@@ -88,7 +88,7 @@ def applied_by_run(asked: Recipe, data: DataSet) -> Applied:
 
 
 def applied_by_timm(cfg: Namespace) -> Applied:
-    """Returns what train.py does with these arguments: it sets the rate after each step for the next one."""
+    """Return what train.py does with these arguments: it sets the rate after each step for the next one."""
     torch.manual_seed(0)
     model = timm.create_model(cfg.model, num_classes=cfg.num_classes, in_chans=cfg.input_size[0])
     optimizer = create_optimizer_v2(model, **optimizer_kwargs(cfg), **cfg.opt_kwargs)
@@ -191,7 +191,7 @@ def test_a_new_head_beside_weights_has_the_recipe_s_spread() -> None:
 
 
 def transform_of(asked: Recipe, *, training: bool) -> Any:
-    """Returns the transform that train.py makes of the arguments."""
+    """Return the transform that train.py makes of the arguments."""
     given = timm_sheet(winner_of(asked)).arguments
     common = {"input_size": tuple(given["input_size"]), "mean": given["mean"], "std": given["std"]}
     if not training:

@@ -35,7 +35,7 @@ KNOWN = {
 
 
 def given(winner: Winner) -> dict[str, str]:
-    """Returns the arguments of the command, as a shell reads them; a flag has the value of the empty text."""
+    """Return the arguments of the command, as a shell reads them; a flag has the value of the empty text."""
     joined = command(winner, torchvision_sheet(winner)).replace("\\\n", "")
     words = shlex.split(joined)
     assert words[0] == "torchrun"

@@ -25,12 +25,12 @@ BASE: dict[str, Any] = {
 
 
 def recipe_of(**values: Any) -> Recipe:
-    """Returns a small recipe, with values by dotted path (`__` for the dot)."""
+    """Return a small recipe, with values by dotted path (`__` for the dot)."""
     return Recipe().with_values(BASE | {path.replace("__", "."): value for path, value in values.items()})
 
 
 def winner_of(recipe: Recipe, **changes: Any) -> Winner:
-    """Returns a recipe with 320 training images of three classes, as its `data` say they look."""
+    """Return a recipe with 320 training images of three classes, as its `data` say they look."""
     data = recipe.data
     channels, side = data.channels or 3, data.image_size or 32
     info = DataInfo(

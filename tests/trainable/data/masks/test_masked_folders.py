@@ -33,14 +33,14 @@ def fault_of(root: Path, data: dict[str, Any] | None = None, **masks: Any) -> st
 
 
 def names(found: Collection, part: Any = "train") -> list[tuple[str, str]]:
-    """Returns the names of each image and its mask."""
+    """Return the names of each image and its mask."""
     source = found.parts[part]
     assert isinstance(source, MaskedSource)
     return [(source.name(index), source.masks.name(index)) for index in range(len(source))]
 
 
 def write_beside(folder: Path, stems: Iterable[str], suffix: str = "_mask") -> Path:
-    """Writes images with their masks in one folder."""
+    """Write images with their masks in one folder."""
     for stem in stems:
         write_image(folder / f"{stem}.jpg")
         write_mask(folder / f"{stem}{suffix}.png", bands(0, 1))

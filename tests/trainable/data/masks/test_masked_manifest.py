@@ -27,7 +27,7 @@ Row = dict[str, object]
 
 @pytest.fixture
 def rows(tmp_path: Path) -> list[Row]:
-    """Returns rows of eight images with masks beside the manifest, in no order."""
+    """Return rows of eight images with masks beside the manifest, in no order."""
     write_pairs(tmp_path, {f"{number:02}": (0, 1, 255) for number in range(8)})
     return [
         {"path": f"images/{number:02}.jpg", "mask": f"masks/{number:02}.png", "group": f"p{number // 2}"}

@@ -15,7 +15,7 @@ SHOWN = st.tuples(st.integers(LEAST, 40), st.integers(2, 8)).flatmap(lambda shap
 
 
 def shown(*images: str, classes: str = "abcd") -> Shown:
-    """Returns which images show which classes, given each image's classes as letters."""
+    """Return which images show which classes, given each image's classes as letters."""
     return np.array([[each in image for each in classes] for image in images])
 
 

@@ -240,7 +240,7 @@ def test_a_part_in_which_nothing_counts_is_an_error(tmp_path: Path) -> None:
 
 
 def soft(values: NDArray[np.uint8], kind: str) -> Image.Image:
-    """Returns the mask of a square, 255 on 0, with borders as programs leave them."""
+    """Return the mask of a square, 255 on 0, with borders as programs leave them."""
     image = Image.fromarray(values)
     match kind:
         case "jpeg":
