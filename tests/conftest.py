@@ -79,7 +79,8 @@ def pytest_unconfigure() -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What waits for other processes comes first, then what takes minutes, then what is slow: so no process
-    has one of them last. TUNEBOOK_SCENARIOS=1/2 leaves out every second scenario, and 0/2 the others."""
+    has one of them last. With TUNEBOOK_SCENARIOS=1/3 a third of the scenarios is run, with 0/3 and 2/3 the
+    others."""
     if share := os.environ.get("TUNEBOOK_SCENARIOS"):
         part, of = map(int, share.split("/"))
         scenarios = sorted(item.nodeid for item in items if item.get_closest_marker("scenario"))

@@ -176,7 +176,7 @@ def metric_of(trained: Trained, scores: Scores) -> str:
     known = (trained.whole_training or trained.recipe).provenance
     objective = known.objective if known is not None else None
     measured = scores.metrics("val")
-    default = trained.recipe.task.objectives[0]
+    default = trained.data.info.task.objectives[0]
     return objective if objective in OBJECTIVES and objective in measured else default
 
 
