@@ -5,7 +5,8 @@ from __future__ import annotations
 import grimp
 import pytest
 
-PACKAGES = ("search", "spaces", "trainable")
+from tests.near import PACKAGES
+
 CEILINGS = {
     "trainable.training.run": 170,
     "search.deciding.ledger": 69,
@@ -17,7 +18,7 @@ SLACK = 4  # so many fewer files need no new ceiling
 
 @pytest.fixture(scope="module")
 def graph() -> grimp.ImportGraph:
-    return grimp.build_graph(*PACKAGES, cache_dir=None)
+    return grimp.build_graph(*PACKAGES)
 
 
 @pytest.mark.parametrize("file", CEILINGS)

@@ -8,7 +8,7 @@ from typing import Any
 from search.study.objective import Objective
 from trainable.errors import Fault
 from trainable.recipe import Recipe
-from trainable.recipe.tasks import TASKS, AnyTask, Classification
+from trainable.recipe.tasks import CLASSIFICATION, TASKS, AnyTask
 
 TASK = "task.kind"
 
@@ -17,7 +17,7 @@ def task_asked(base: Mapping[str, Any]) -> AnyTask:
     """Return the task that a study's `base`, with nested or dotted keys, asks for, with its defaults."""
     task = base.get("task")
     kind = task.get("kind") if isinstance(task, Mapping) else base.get(TASK)
-    return TASKS[kind]() if isinstance(kind, str) and kind in TASKS else Classification()
+    return TASKS[kind]() if isinstance(kind, str) and kind in TASKS else CLASSIFICATION
 
 
 def default_recipe(base: Mapping[str, Any]) -> Recipe:
@@ -26,7 +26,7 @@ def default_recipe(base: Mapping[str, Any]) -> Recipe:
 
 
 def with_default_metric(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a study's tree in which a study that names no metric has the one of its task."""
+    """Return a study's tree with the metric of its task, where it names none."""
     objective, default = tree.get("objective", {}), _default_metric(tree)
     named = not isinstance(objective, Mapping) or "metric" in objective
     if named or default == Objective().metric:

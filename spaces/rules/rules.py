@@ -22,7 +22,7 @@ from spaces.rules import (
 from spaces.rules.optimizers import OptimizerKind
 from spaces.rules.rulings import Distribution, Heuristic, Words
 from spaces.space import Values, When
-from trainable.recipe.tasks import TASKS, Classification, Segmentation
+from trainable.recipe.tasks import CLASSIFICATION, TASKS, Segmentation
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def _of_kind(
     return Heuristic(of, heuristic.words)
 
 
-OF_LABELS, OF_MASKS = (Classification().kind,), (Segmentation().kind,)
+OF_LABELS, OF_MASKS = (CLASSIFICATION.kind,), (Segmentation().kind,)
 _OPTIMIZER, _SCHEDULE = "optimizer.kind", "schedule.kind"
 _CROP, _POLICY, _MASKING, _MIXING = (
     f"augmentation.{section}.kind" for section in ("crop", "policy", "masking", "mixing")

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from search.record.journal import EndEvent, Event, PlaceEvent, RetryEvent, StartEvent
+from search.record.journal import EndEvent, Event, RetryEvent, StartEvent
 from search.record.lock import is_locked
+from tests.clusters.trials import places_of
 from tests.integration.clusters import NODES, Cluster
 from tests.integration.drivers import assert_all_agree, tunebook
 from tests.integration.small_searches import digits_study, epochs_by_trial, events_in
@@ -75,15 +76,15 @@ def test_machines_that_join_add_trials_and_one_that_is_taken_back_costs_no_retry
 @contextmanager
 def resting(events: list[Event]) -> Iterator[None]:
     """Stop the trials for the block: they would keep the processors from what the test waits for."""
-    places = [rank.process for each in events if isinstance(each, PlaceEvent) for rank in each.ranks]
+    places = places_of(events)
     assert places
-    for process in places:
-        os.kill(process, signal.SIGSTOP)
+    for place in places:
+        os.kill(place.process, signal.SIGSTOP)
     try:
         yield
     finally:
-        for process in places:
-            os.kill(process, signal.SIGCONT)
+        for place in places:
+            os.kill(place.process, signal.SIGCONT)
 
 
 def starts(events: list[Event]) -> list[tuple[int, int]]:

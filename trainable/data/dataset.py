@@ -22,7 +22,7 @@ from trainable.errors import DataError, listed
 from trainable.files.paths import without_tilde
 from trainable.files.store import is_uri
 from trainable.recipe.data import Data, Interpolation
-from trainable.recipe.tasks import Classification, Segmentation, Task
+from trainable.recipe.tasks import CLASSIFICATION, Segmentation, Task
 from trainable.recipe.training import Stretch
 
 
@@ -83,7 +83,7 @@ class DataInfo:
     @property
     def task(self) -> Task:
         """The task that these labels are of, with its defaults."""
-        return Segmentation() if self.pixel_counts else Classification()
+        return Segmentation() if self.dense else CLASSIFICATION
 
     @property
     def dense(self) -> bool:

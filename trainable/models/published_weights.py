@@ -24,7 +24,7 @@ from trainable.models.libraries import (
 from trainable.models.timm_names import configuration_of, located, weights_in
 from trainable.models.weights import read_weights
 from trainable.recipe import models as specs
-from trainable.recipe.tasks import Classification, Segmentation
+from trainable.recipe.tasks import CLASSIFICATION, Segmentation
 
 
 def torchvision_weights(spec: specs.TorchvisionModel, *, download: bool) -> dict[str, Tensor]:
@@ -58,7 +58,7 @@ def published_entry(spec: specs.TorchvisionModel) -> Any:
     from torchvision import models
 
     has_backbone = is_dense_name(spec.name)
-    check_torchvision_name(spec.name, Segmentation() if has_backbone else Classification())
+    check_torchvision_name(spec.name, Segmentation() if has_backbone else CLASSIFICATION)
     published = models.get_model_weights(spec.name)
     if not list(published):
         return None

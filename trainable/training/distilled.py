@@ -45,11 +45,15 @@ class Distilled(Task):
     """
 
     def __init__(self, task: Task, spec: specs.Distillation, teacher: Teacher, learner: nn.Module) -> None:
-        self.task, self.spec, self.teacher, self.taught = task, spec, teacher, learner
+        self.task, self.spec, self.taught = task, spec, learner
         self.classes, self.weighted = task.classes, task.weighted
         self.most_at_once, self.measures_itself = task.most_at_once, task.measures_itself
         self.ask = TimedTeacher(teacher, next(learner.parameters()).device)
         self._remembered: Lessons | None = None
+
+    @property
+    def teacher(self) -> Teacher:
+        return self.ask.teacher
 
     def learner(self, model: nn.Module) -> nn.Module:
         return self.taught

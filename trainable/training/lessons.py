@@ -29,6 +29,7 @@ Read = Callable[[Sequence[Tensor], int], Iterator[Batch]]
 """A read maps (blocks of positions, view) to the images there, as the network takes them, augmented so."""
 
 
+@final
 class TaughtBatch(tuple[Tensor, Tensor]):
     """A batch of images and labels, with what the teacher answered to these images before."""
 

@@ -33,14 +33,20 @@ SinglePhase = (
 Kind = TypeVar("Kind", bound=optim.Optimizer)
 
 
-def _eager(kind: type[Kind]) -> type[Kind]:
-    """Return one of torch's optimizers without what a compiled step needs; here no optimizer is compiled.
+# No optimizer is compiled here, and these methods of torch's first import torch._dynamo for one that is: four
+# seconds of a processor in every process that trains.
+for _method in (
+    optim.Optimizer.add_param_group,
+    optim.Optimizer.zero_grad,
+    optim.Optimizer.state_dict,
+    optim.Optimizer.load_state_dict,
+):
+    if (_plain := getattr(_method, "__wrapped__", None)) is not None:
+        _plain.__dynamo_disable = _plain  # what torch._compile._disable_dynamo would put there
 
-    Torch's own methods first import torch._dynamo: four seconds of a processor in every process that trains.
-    """
-    for method in (kind.add_param_group, kind.zero_grad, kind.state_dict, kind.load_state_dict):
-        if (plain := getattr(method, "__wrapped__", None)) is not None:
-            plain.__dynamo_disable = plain  # what torch._compile._disable_dynamo would put there
+
+def _eager(kind: type[Kind]) -> type[Kind]:
+    """Return one of torch's optimizers whose step imports no torch._dynamo either."""
     step = getattr(kind.step, "__wrapped__", None)
     return kind if step is None else type(kind.__name__, (kind,), {"step": torch.no_grad()(step)})
 

@@ -1,12 +1,20 @@
-"""Tests what a segmentation may say of its masks."""
+"""Tests what goes with a task, and what a segmentation may say of its masks."""
 
 from __future__ import annotations
 
 import pytest
 from pydantic import ValidationError
 
+from trainable.recipe.metrics import MODES
 from trainable.recipe.recipe import Recipe, digest_of
-from trainable.recipe.tasks import Masks
+from trainable.recipe.tasks import TASKS, Masks
+from trainable.training.metrics import OBJECTIVES
+
+
+def test_every_metric_goes_with_a_task() -> None:
+    """A kind that no task names could be written and never measured."""
+    assert {name for task in TASKS.values() for name in task.metrics} == MODES.keys()
+    assert {name for task in TASKS.values() for name in task.objectives} == OBJECTIVES.keys()
 
 
 @pytest.mark.parametrize("ignored", [255, None])
