@@ -24,6 +24,7 @@ from trainable.data.assembly import load
 from trainable.data.loading import Loader
 from trainable.errors import DataError
 from trainable.recipe import Recipe
+from trainable.training import optim
 from trainable.training.run import Run
 
 Array = NDArray[Any]
@@ -337,7 +338,7 @@ def test_gradients_that_nobody_sets_to_zero_are_found(monkeypatch: pytest.Monkey
 
 @pytest.mark.slow("trains for its checks")
 def test_an_optimizer_that_does_not_step_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.optim.SGD, "step", lambda self, closure=None: None)
+    monkeypatch.setattr(optim.SGD, "step", lambda self, closure=None: None)
     found = alarms(in_part("training step", small_recipe(), sound_data()))
     assert found["training step"].level == "error"
     assert "do not move" in found["training step"].what
