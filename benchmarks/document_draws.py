@@ -21,7 +21,7 @@ from search.record.home import Home
 from search.running.prepare import Prepared, prepare
 from search.study import Study
 from spaces.space import Space, Values
-from trainable.training.run import Run
+from trainable.run import make_run
 
 TABLE = Path(__file__).parent / "tables" / "photographs_1442.jsonl"
 SEED = 77
@@ -46,7 +46,7 @@ def drawn(space: Space, random: np.random.Generator) -> Values:
 
 def curve(prepared: Prepared, values: Values) -> list[float]:
     """Return the validation accuracy after each epoch; fewer than all where the run diverged."""
-    run = Run(prepared.space.recipe(values), data=prepared.data)
+    run = make_run(prepared.space.recipe(values), data=prepared.data)
     points = []
     while not run.finished and not (result := run.step()).diverged:
         points.append(round(result.val_accuracy, 4))

@@ -23,7 +23,7 @@ from trainable.data import ArrayPart, DataSet
 from trainable.data.assembly import from_arrays, load
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data
-from trainable.training.run import Run
+from trainable.run import make_run
 
 TRAIN, VALIDATION = 4_000, 2_000
 RESAMPLES = 2_000
@@ -67,8 +67,8 @@ def curves(values: dict[str, float], data: DataSet, epochs: int) -> list[tuple[f
         **values,
     }
     measuring = Recipe().with_values(plainly)
-    trained = Run(measuring.with_values({"evaluation.norm_batches": 0}), data=data)
-    scored = Run(measuring, data=data)
+    trained = make_run(measuring.with_values({"evaluation.norm_batches": 0}), data=data)
+    scored = make_run(measuring, data=data)
     found = []
     while not trained.finished:
         lagging = trained.step().val_accuracy

@@ -34,7 +34,7 @@ from search.results.search import Search
 from trainable.data.assembly import load
 from trainable.data.dataset import DataSet
 from trainable.recipe import Recipe
-from trainable.training.run import Run
+from trainable.run import make_run
 
 IMAGES = Path(os.environ.get("TUNEBOOK_DATA", "."))
 TABLES = TABLE.parent
@@ -109,7 +109,7 @@ def _recipes() -> tuple[list[Recipe], DataSet]:
 
 
 def _accuracy(recipe: Recipe, images: DataSet) -> float:
-    run = Run(recipe, data=images)
+    run = make_run(recipe, data=images)
     try:
         while not run.finished:
             result = run.step()
@@ -195,7 +195,7 @@ def run(data: str, splits: str, seed: int) -> dict[str, Any]:
 def _scores(recipe: Recipe, splits: str, k: int) -> tuple[float, float]:
     """Return the validation and test accuracy of a recipe with its k-th seed, and k-th split if fresh."""
     split = {"data.validation_seed": k} if splits == "fresh" else {}
-    run = Run(recipe.with_values({"loop.seed": recipe.loop.seed + k, **split}))
+    run = make_run(recipe.with_values({"loop.seed": recipe.loop.seed + k, **split}))
     try:
         while not run.finished:
             result = run.step()

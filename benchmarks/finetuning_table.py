@@ -39,8 +39,8 @@ from search.study import Study
 from spaces.settled import space_from, tree_of
 from spaces.space import NOTHING_BELIEVED, Space
 from trainable.data import DataSet
-from trainable.training.pixels import load_for
-from trainable.training.run import Run
+from trainable.run import make_run
+from trainable.tasks.kits import load_for
 from tuning_sets import make_set, write_parts
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -129,7 +129,7 @@ def line_of(job: Job, number: int, *, seed: int, threads: int) -> dict[str, Any]
     torch.set_num_threads(threads)
     space, data = _opened(job)
     values = RandomSampler(evenly(space), seed).ask(number)
-    run = Run(space.recipe(values), data=data, device=torch.device(job.device), download=True)
+    run = make_run(space.recipe(values), data=data, device=torch.device(job.device), download=True)
     curve, seconds = [], []
     while not run.finished:
         result = run.step()

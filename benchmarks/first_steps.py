@@ -26,8 +26,8 @@ import torch
 from gpu import noise, synchronised
 from report import described, environment, refuse_busy_machine, write
 from trainable.recipe import Recipe
+from trainable.run import make_run
 from trainable.training.precision import kernel_search
-from trainable.training.run import Run
 
 NETWORKS = ("resnet18", "tf_efficientnet_lite0", "convnext_tiny")
 CASES = (
@@ -94,7 +94,7 @@ def measured(name: str, case: str, options: argparse.Namespace) -> Found:
             "precision.channels_last": case.startswith("channels_last"),
         }
     )
-    run = Run(recipe, data=data, device=device)
+    run = make_run(recipe, data=data, device=device)
     with run.probing(), kernel_search(case.endswith("on")):
         window = next(run.windows())
 

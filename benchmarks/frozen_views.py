@@ -28,7 +28,7 @@ from trainable.data import DataSet
 from trainable.data.assembly import from_arrays
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data
-from trainable.training.run import Run
+from trainable.run import make_run
 from tuning_sets import make_set
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -96,7 +96,7 @@ def trained(setting: dict[str, Any], options: argparse.Namespace) -> dict[str, A
         "loop.epochs": EPOCHS,
         "loop.seed": setting["seed"],
     }
-    run = Run(Recipe().with_values(values), data=loaded(setting["data"], options.data))
+    run = make_run(Recipe().with_values(values), data=loaded(setting["data"], options.data))
     while not run.finished:
         run.step()
     run.close()

@@ -37,7 +37,7 @@ from trainable.data import DataSet
 from trainable.data.assembly import from_arrays, load
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data
-from trainable.training.run import Run
+from trainable.run import make_run
 
 SHARE_OF_BASELINE = 0.98
 COMPILED = ("resnet50", "convnext_tiny", "vit_small_patch16_224")
@@ -262,7 +262,7 @@ def accuracy(options: argparse.Namespace, device: torch.device) -> tuple[dict[st
 
 
 def _trained(values: dict[str, Any], data: DataSet, device: torch.device) -> dict[str, list[float]]:
-    run = Run(Recipe().with_values(values), data=data, device=device)
+    run = make_run(Recipe().with_values(values), data=data, device=device)
     started, seconds, accuracies = time.perf_counter(), [], []
     while not run.finished:
         accuracies.append(run.step().val_accuracy)

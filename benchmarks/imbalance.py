@@ -23,7 +23,7 @@ from trainable.data import ArrayPart, DataSet
 from trainable.data.assembly import from_arrays, load
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data
-from trainable.training.run import Run
+from trainable.run import make_run
 
 WEIGHTS = "regularisation.class_weights"
 ARMS: dict[str, dict[str, Any]] = {
@@ -99,7 +99,7 @@ def scored(
             **values,
         }
     )
-    run = Run(recipe, data=data, device=torch.device("cpu"))
+    run = make_run(recipe, data=data, device=torch.device("cpu"))
     while not run.finished:
         run.step()
     scores = run.score("test", confusion=True)

@@ -16,11 +16,11 @@ from torch import Tensor, nn
 
 from trainable.data import ArrayPart, DataSet
 from trainable.recipe import Recipe
-from trainable.training.classification import ClassificationTask
+from trainable.run import make_run
+from trainable.tasks.classification.task import ClassificationTask
 from trainable.training.network import make_network
 from trainable.training.optim import applied_lr, make_phases
 from trainable.training.precision import autocast, resolve
-from trainable.training.run import Run
 
 Epoch = Callable[[], float]
 ENDLESS = 10_000
@@ -28,7 +28,7 @@ ENDLESS = 10_000
 
 
 def our_run(recipe: Recipe, data: DataSet, device: torch.device) -> Epoch:
-    run = Run(recipe, data=data, device=device)
+    run = make_run(recipe, data=data, device=device)
     images = float(data.info.train_images // recipe.loop.batch_size * recipe.loop.batch_size)
 
     def epoch() -> float:

@@ -28,7 +28,8 @@ from report import described, measure_missing
 from tests.lite_weights import LITE0, write_weights
 from trainable.data import DataSet
 from trainable.recipe import Recipe
-from trainable.training.pixels import load_for
+from trainable.run import make_run
+from trainable.tasks.kits import load_for
 from trainable.training.run import Run
 
 NAME = "mask-rules"
@@ -140,7 +141,7 @@ def tuned(setting: dict[str, Any], folder: str) -> dict[str, Any]:
             "loop.seed": setting["seed"],
         }
     )
-    return _result(Run(recipe, device=torch.device("cpu")))
+    return _result(make_run(recipe, device=torch.device("cpu")))
 
 
 def _result(run: Run) -> dict[str, Any]:
@@ -163,7 +164,7 @@ def trained(setting: dict[str, Any], folder: str) -> dict[str, Any]:
             **ARMS[setting.get("arm", "none")],
         }
     )
-    return _result(Run(recipe, data=_loaded(setting["data"], folder), device=torch.device("cpu")))
+    return _result(make_run(recipe, data=_loaded(setting["data"], folder), device=torch.device("cpu")))
 
 
 @cache

@@ -25,6 +25,7 @@ from spaces.space import Dimension, Space
 from trainable.data.assembly import from_arrays
 from trainable.probes.network_cost import measure_cost, times_to_answer
 from trainable.recipe import Recipe
+from trainable.run import make_run
 from trainable.training.run import Run
 
 NETS: dict[str, tuple[int, int, dict[str, Any]]] = {
@@ -44,7 +45,7 @@ def small_run(channels: int, side: int, values: dict[str, Any]) -> Run:
     shape = (4 * BATCH, side, side) if channels == 1 else (4 * BATCH, side, side, channels)
     part = random.integers(0, 255, shape, dtype=np.uint8), np.arange(4 * BATCH) % 4
     fixed = {"data.path": "noise", "precision.kind": "fp32", "loop.batch_size": BATCH}
-    return Run(
+    return make_run(
         Recipe().with_values({**fixed, **values}), data=from_arrays(part, part), device=torch.device("cpu")
     )
 

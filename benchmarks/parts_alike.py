@@ -33,12 +33,14 @@ from report import RESULTS, described, environment, write
 from trainable.checks.image_statistics import statistics_of
 from trainable.checks.label_shares import check_label_shares
 from trainable.checks.parts_alike import MEDIUM, check_parts_alike, some_of_each
+from trainable.checks.sampling import pixels
 from trainable.checks.two_samples import Sample, ToldApart, tell_apart
 from trainable.data import ArrayPart, DataSet, FilePart, Split
 from trainable.data.assembly import from_arrays, load
 from trainable.data.split import stratified_split
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data
+from trainable.tasks.kits import make_loader
 from trainable.train import train
 from trainable.training.part_features import part_features
 from tuning_sets import make_set, nuclei_squares
@@ -240,10 +242,7 @@ def varieties(weights: str | None) -> dict[str, tuple[Sample, Sample]]:
     known = np.isin(kinds, (0, 1, 3, 4, 6))
     data = from_arrays((images[known], is_animal[known]), (images[~known], is_animal[~known]))
     chosen = some_of_each(data)
-    simple = {
-        name: statistics_of(data.parts[name].images[at]).values  # type: ignore[union-attr]
-        for name, at in chosen.items()
-    }
+    simple = {name: statistics_of(pixels(data, data.parts[name], at)).values for name, at in chosen.items()}
     labels = {name: data.parts[name].labels[at] for name, at in chosen.items()}
     pairs = {"simple statistics": simple}
     if weights is not None:
@@ -252,7 +251,9 @@ def varieties(weights: str | None) -> dict[str, tuple[Sample, Sample]]:
         network = timm.create_model("tf_efficientnet_lite0")
         network.load_state_dict(load_file(weights))
         recipe = Recipe().with_values({"precision.kind": "fp32"})
-        features = part_features(network, data, recipe, torch.device("cpu"), chosen)
+        features = part_features(
+            network, make_loader(data, recipe, torch.device("cpu")), recipe, data.info, chosen
+        )
         assert features is not None
         pairs["with features of EfficientNet-Lite0"] = {
             name: np.concatenate([each, features[name][0]], axis=1) for name, each in simple.items()

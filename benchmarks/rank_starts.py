@@ -97,7 +97,7 @@ def _one_rank(config: dict[str, Any]) -> None:
     from torch import Tensor, distributed
 
     from trainable.ranks import Ranks
-    from trainable.training.run import Run
+    from trainable.run import make_run
 
     def reduced(tensor: Tensor) -> Tensor:
         distributed.all_reduce(tensor)
@@ -107,7 +107,7 @@ def _one_rank(config: dict[str, Any]) -> None:
     context = train.get_context()
     ranks = Ranks(context.get_world_rank(), context.get_world_size(), reduced)
     recipe = Recipe().with_values({**SMALL, "loop.seed": config["seed"]})
-    run = Run(recipe, data=ray.get(config["data"][0]), ranks=ranks, device=torch.device("cpu"))
+    run = make_run(recipe, data=ray.get(config["data"][0]), ranks=ranks, device=torch.device("cpu"))
     result = run.step()
     with tempfile.TemporaryDirectory() as folder:
         checkpoint = None

@@ -23,7 +23,7 @@ from early_scores import images_of
 from report import refuse_busy_machine
 from trainable.data import DataSet
 from trainable.recipe import Recipe
-from trainable.training.run import Run
+from trainable.run import make_run
 
 TABLE = Path(__file__).parent / "tables" / "fashion_mnist_4000.jsonl"
 EPOCHS = 9
@@ -90,7 +90,7 @@ def around_the_rules(random: np.random.Generator) -> dict[str, Any]:
 
 def curve(values: dict[str, Any], data: DataSet) -> list[list[float]]:
     """Return validation accuracy and loss after each epoch; fewer than 9 where the run diverged."""
-    run = Run(Recipe().with_values({**BASE, **values}), data=data)
+    run = make_run(Recipe().with_values({**BASE, **values}), data=data)
     points = []
     while not run.finished:
         result = run.step()

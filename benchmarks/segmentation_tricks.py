@@ -28,9 +28,9 @@ import torch
 from made_masks import write_set
 from report import RESULTS, described, environment, write
 from trainable.recipe import Recipe
+from trainable.run import make_run
+from trainable.tasks.kits import load_for
 from trainable.training.devices import default_device
-from trainable.training.pixels import load_for
-from trainable.training.run import Run
 
 BASE: dict[str, Any] = {
     "model": {"kind": "smp", "name": "fpn", "encoder": "tf_efficientnet_lite0"},
@@ -204,13 +204,13 @@ def _trained(job: Job) -> Done:
     began = time.perf_counter()
     recipe = job.recipe.with_values({"loop.seed": job.seed})
     data = load_for(recipe, default_device())
-    run = Run(recipe, data=data)
+    run = make_run(recipe, data=data)
     while not run.finished:
         run.step()
     test = {job.arm: run.score("test").extra["mean_iou"]}
     if job.arm == "base":
         for arm, values in AT_TEST.items():
-            again = Run(recipe.with_values(values), data=data)
+            again = make_run(recipe.with_values(values), data=data)
             again.model.load_state_dict(run.weights())
             test[arm] = again.score("test").extra["mean_iou"]
             again.close()

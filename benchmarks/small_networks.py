@@ -25,7 +25,7 @@ from report import in_rounds, plain
 from trainable.data import DataSet
 from trainable.data.loading import PORTION_BYTES
 from trainable.recipe import Recipe
-from trainable.training.run import Run
+from trainable.run import make_run
 
 NETWORKS: dict[str, dict[str, Any]] = {
     "ResNet-8 x 16": {"model.kind": "resnet_small", "model.depth": 8, "model.width": 16},
@@ -90,11 +90,11 @@ def _alone(base: dict[str, Any], data: DataSet, device: torch.device) -> dict[st
     plainly = Recipe().with_values({**base, **PLAIN})
     techniques = Recipe().with_values({**base, **TECHNIQUES})
     with patch.dict(PORTION_BYTES, clear=True):  # every batch is a portion of its own
-        by_batches = Run(techniques, data=data, device=device)
+        by_batches = make_run(techniques, data=data, device=device)
     images = float(data.info.train_images // plainly.loop.batch_size * plainly.loop.batch_size)
     arms: dict[str, Callable[[], Any]] = {
-        "Run, plain": Run(plainly, data=data, device=device).step,
-        "Run, with techniques": Run(techniques, data=data, device=device).step,
+        "Run, plain": make_run(plainly, data=data, device=device).step,
+        "Run, with techniques": make_run(techniques, data=data, device=device).step,
         "Run, with techniques, batch by batch": by_batches.step,
         "bare step": _repeated(pure_step(plainly, data, device), plainly, data),
     }
@@ -160,7 +160,7 @@ def _trained(
     values: dict[str, Any], make_data: MakeData, device: str, rounds: int, start: Any, answers: Any
 ) -> None:
     torch.set_num_threads(1)
-    run = Run(recipe := Recipe().with_values(values), data=make_data(), device=torch.device(device))
+    run = make_run(recipe := Recipe().with_values(values), data=make_data(), device=torch.device(device))
     images = run.data.info.train_images // recipe.loop.batch_size * recipe.loop.batch_size
     run.step()
     spans = []

@@ -41,9 +41,9 @@ from report import (
 )
 from trainable.data import ArrayPart, DataSet
 from trainable.data.assembly import from_arrays, load
-from trainable.data.loaders import make_loader
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data
+from trainable.tasks.kits import make_loader
 
 BATCH = 128
 CLASSES = 10

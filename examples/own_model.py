@@ -17,8 +17,8 @@ from trainable.checks.check import check
 from trainable.checks.finding import Finding
 from trainable.data.assembly import from_arrays
 from trainable.recipe import Recipe
+from trainable.run import make_run
 from trainable.training.metrics import EpochResult
-from trainable.training.run import Run
 
 
 def my_images() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
@@ -65,7 +65,7 @@ def look_first(seconds: float = 20.0) -> list[Finding]:
 
 def train(epochs: int = 10) -> tuple[EpochResult, dict[str, float]]:
     """Return the last epoch's numbers, and the scores on the test part, which training never sees."""
-    run = Run(my_recipe(epochs), data=from_arrays(my_images()), model=my_network())
+    run = make_run(my_recipe(epochs), data=from_arrays(my_images()), model=my_network())
     while not run.finished:
         result = run.step()
         print(f"epoch {result.epoch:2}: loss {result.train_loss:.3f}, val_accuracy {result.val_accuracy:.4f}")

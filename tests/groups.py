@@ -14,7 +14,7 @@ SERVICES = (
     "tests/integration/test_machines.py",
     "tests/integration/test_object_store.py",
     "tests/integration/test_own_code_on_nodes.py",
-    "tests/trainable/data/masks/test_masked_manifest.py",
+    "tests/trainable/tasks/segmentation/data/test_masked_manifest.py",
     "tests/trainable/data/test_remote_data.py",
     "tests/trainable/files/test_store.py",
 )

@@ -40,7 +40,7 @@ def test_the_third_task_learns(page: dict[str, Any], capsys: pytest.CaptureFixtu
 
 def test_its_batches_may_be_cut_and_its_runs_resumed(page: dict[str, Any]) -> None:
     whole = page["train_lights"](epochs=3)
-    parts = page["Run"](
+    parts = page["make_run"](
         whole.recipe.with_values({"loop.micro_batch": 8}),
         data=page["light_set"](),
         model=page["network"](),
@@ -48,7 +48,9 @@ def test_its_batches_may_be_cut_and_its_runs_resumed(page: dict[str, Any]) -> No
     )
     parts.step()
     state = copy.deepcopy(parts.state_dict())
-    resumed = page["Run"](parts.recipe, data=parts.data, model=page["network"](), task=page["Position"]())
+    resumed = page["make_run"](
+        parts.recipe, data=parts.data, model=page["network"](), task=page["Position"]()
+    )
     resumed.load_state_dict(state)
     while not resumed.finished:
         resumed.step()
@@ -58,7 +60,7 @@ def test_its_batches_may_be_cut_and_its_runs_resumed(page: dict[str, Any]) -> No
 
 def test_a_lost_run_has_the_scores_that_the_page_calls_worst(page: dict[str, Any]) -> None:
     whole = page["train_lights"](epochs=1)
-    lost = page["Run"](
+    lost = page["make_run"](
         whole.recipe.with_values({"optimizer.kind": "sgd", "optimizer.lr": 1e9}),
         data=page["light_set"](),
         model=page["network"](),
@@ -86,6 +88,6 @@ def test_a_third_task_learns_a_teachers_features(page: dict[str, Any], tmp_path:
 def taught_run(page: dict[str, Any], teacher: Path, kind: str) -> Any:
     recipe = page["train_lights"](epochs=1).recipe
     values = {"distillation.teacher": str(teacher), "distillation.kind": kind}
-    return page["Run"](
+    return page["make_run"](
         recipe.with_values(values), data=page["light_set"](), model=page["network"](), task=page["Position"]()
     )

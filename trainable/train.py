@@ -20,8 +20,8 @@ from trainable.data.own import MakeData, make_own
 from trainable.errors import DataError, UserError
 from trainable.models.own import BuildModel, name_of
 from trainable.models.weights import METADATA, STATISTICS
+from trainable.origins import DIGITS, Origins, differences, digests_of, provenance_of
 from trainable.outcome import Outcome
-from trainable.predicted_masks import check_predict, part_to_predict, write_masks
 from trainable.probes.speed import measure_speeds
 from trainable.recipe import Recipe
 from trainable.recipe.data import ChannelStatistics
@@ -35,16 +35,18 @@ from trainable.recipe.trained_files import (
 )
 from trainable.recipe.training import Compiling
 from trainable.recipe.yamlfile import parse_setting, write_recipe, write_whole
+from trainable.run import make_run
+from trainable.tasks.kits import load_for
+from trainable.tasks.segmentation.answers import MaskAnswers
+from trainable.tasks.segmentation.predicted import KeptMasks, check_predict, part_to_predict, write_masks
 from trainable.training.bootstrap import Intervals
 from trainable.training.debug import Say, debugging, tools_named
 from trainable.training.devices import default_device, problem_here, threads
 from trainable.training.evaluate import Scores
 from trainable.training.extra_metrics import Own
-from trainable.training.kept_masks import KeptMasks
 from trainable.training.metrics import EpochResult
 from trainable.training.network import make_network, stands_alone
-from trainable.training.origins import DIGITS, Origins, differences, digests_of, provenance_of
-from trainable.training.pixels import as_weights_know, load_for
+from trainable.training.pixels import as_weights_know
 from trainable.training.resampled_scores import resampled_scores
 from trainable.training.run import PREFIXES, Run
 from trainable.training.score_gap import ScoredPart, ScoreGaps, score_gaps
@@ -79,7 +81,8 @@ def train(
     `trainable.training.debug` that are on; `profile` writes `profile.json` too.
     `predict` is a new folder that receives the masks which a segmentation predicts for the images of the test
     part, or of validation where there is none; nothing if the run diverged. `metrics` are functions of the
-    caller's, as in Run. Raises UserError before training if the run is impossible, and RunError for a crash.
+    caller's, as in `make_run`. Raises UserError before training if the run is impossible, and RunError for a
+    crash.
     """
     tools = tools_named(debug)
     folder, masks = _checked("--out", out), _checked("--predict", predict)
@@ -103,7 +106,7 @@ def train(
             recipe = _as_timed(recipe, images, device, say, download=download)
         else:
             recipe = _not_compiled(recipe, say, "steps of a network of your own are not timed")
-        run = Run(recipe, data=images, model=model, device=device, download=download, metrics=metrics)
+        run = make_run(recipe, data=images, model=model, device=device, download=download, metrics=metrics)
         if run.compiled:
             say(f"loop.compile: the first step compiles {run.compiled}")
         if folder is not None:
@@ -245,7 +248,7 @@ def _predict(run: Run, folder: Path, say: Say) -> None:
     """Write the masks that the run predicts."""
     part, kept = part_to_predict(run.data), KeptMasks()
     scores = run.score(part, answers=True, take=kept.take)
-    if scores.by_image is None:
+    if not isinstance(scores.by_image, MaskAnswers):
         raise UserError("the weights answer with numbers that are not finite: there are no masks to write")
     write_masks(folder, run.data, part, kept, scores.by_image)
     say(f"masks of the {scores.images:,} images of the {part} part -> {folder}")

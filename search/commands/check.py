@@ -26,12 +26,11 @@ from spaces.domains import counted
 from trainable.checks.check import SECONDS, Tool, check, tools_named
 from trainable.checks.exclusions import check_new_list, exclusions, write_exclusions
 from trainable.checks.finding import Finding, Level, counts
-from trainable.data.assembly import stored_parts
 from trainable.errors import UserError
 from trainable.files.regular import why
 from trainable.recipe import Recipe
-from trainable.recipe.tasks import masks_of
 from trainable.recipe.training import COMPILED
+from trainable.tasks.kits import kit_of
 from trainable.terminal import tell, tell_json, visible_lines
 from trainable.training.devices import threads
 
@@ -208,8 +207,7 @@ def _check_lists_all(file: str, settings: Sequence[str]) -> None:
 def _list_copies(target: Target, path: Path, options: CheckOptions, download: bool) -> dict[str, object]:
     """Write which images are to be left out, as they are copies of others, and print how many of which part;
     return the same as a tree. Raises UserError."""
-    data = target.recipe.data
-    members, _ = stored_parts(data, download=download, masks=masks_of(target.recipe.task))
+    members, _ = kit_of(target.recipe.task).stored_parts(target.recipe, download=download)
     with threads(target.threads):
         found = exclusions(target.data, members, full=options.full)
     near, parts = len(found.rows) - found.equal, Counter(each.part for each in found.rows)

@@ -147,8 +147,8 @@ def _study_values(settings: Sequence[str]) -> dict[str, Any]:
 
 
 def _recipe_target(recipe: Recipe, download: bool) -> Target:
+    from trainable.tasks.kits import load_for
     from trainable.training.devices import default_device
-    from trainable.training.pixels import load_for
 
     device = default_device()
     return Target(recipe, load_for(recipe, device, download=download), "recipe", device)

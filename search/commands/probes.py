@@ -20,6 +20,7 @@ from trainable.files.store import name_in
 from trainable.probes.batch_find import BatchFound, Tried, batch_find
 from trainable.probes.lr_find import LrBand, lr_find
 from trainable.recipe.yamlfile import write_whole
+from trainable.run import make_run
 from trainable.terminal import tell, tell_json
 from trainable.training.devices import threads
 from trainable.training.run import Run
@@ -228,7 +229,7 @@ def _memory(amount: int) -> str:
 def _run(target: Target, download: bool) -> Iterator[tuple[Run, int]]:
     """Give the block the target's run and its number of threads, which is a trial's."""
     with threads(target.threads) as count:
-        run = Run(target.recipe, data=target.data, device=target.device, download=download)
+        run = make_run(target.recipe, data=target.data, device=target.device, download=download)
         try:
             yield run, count
         finally:

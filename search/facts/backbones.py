@@ -24,6 +24,7 @@ from trainable.files.cache import cache_root
 from trainable.files.paths import without_tilde
 from trainable.models.make import count_parameters
 from trainable.models.weights import SUFFIXES, weights_digest
+from trainable.origins import versions
 from trainable.probes.backbones import (
     Features,
     HeadScore,
@@ -38,9 +39,9 @@ from trainable.recipe.models import OF_ANY_NETWORK, OWN_WEIGHTS
 from trainable.recipe.speeds import fastest
 from trainable.recipe.training import Precision
 from trainable.recipe.yamlfile import write_whole
+from trainable.tasks.kits import load_for
 from trainable.training.network import make_network
-from trainable.training.origins import versions
-from trainable.training.pixels import load_for, resolved
+from trainable.training.pixels import resolved
 
 CHOSEN = 3
 """The space of the next study chooses between so many networks."""

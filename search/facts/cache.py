@@ -52,8 +52,8 @@ def cache_file(base: Recipe, device: DeviceKind, cpus: int = 1) -> Path:
 
     How fast the model trains depends on the processors of a trial, too, where that is measured.
     """
+    from trainable.origins import versions  # it imports torch, for which `show` need not wait
     from trainable.training.devices import machine_name
-    from trainable.training.origins import versions  # it imports torch, for which `show` need not wait
 
     masks = masks_of(base.task)
     names = None if masks is None else masks.classes
@@ -80,8 +80,8 @@ def cache_file(base: Recipe, device: DeviceKind, cpus: int = 1) -> Path:
 
 def speeds_file(base: Recipe, info: DataInfo, device: DeviceKind, cpus: int) -> Path:
     """Return the file of how fast a recipe's network trains on images of a shape; it need not exist."""
+    from trainable.origins import versions
     from trainable.training.devices import machine_name
-    from trainable.training.origins import versions
 
     follows_from = {
         "model": base.model.model_dump(mode="json", exclude={"weights"}),

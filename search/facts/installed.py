@@ -6,7 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from trainable.training.origins import versions as run_versions
+from trainable.origins import versions as run_versions
 
 
 def versions() -> dict[str, str]:

@@ -12,14 +12,12 @@ from search.facts.teacher import teacher_parameters
 from search.study import FACT_OF_PROBE, Probe, Study
 from spaces.facts import Facts, Network
 from trainable.data import DataInfo, DataSet
-from trainable.data.assembly import load
 from trainable.data.measure import DeviceKind
 from trainable.data.own import MakeData, make_own
 from trainable.errors import UserError
 from trainable.recipe import Recipe
 from trainable.recipe.models import MODEL_NAME
 from trainable.recipe.speeds import Speed, pays_to_time
-from trainable.recipe.tasks import masks_of
 from trainable.recipe.training import Compiling
 from trainable.stages import stage
 
@@ -57,20 +55,14 @@ def load_data(
 
     They are held in memory only if they take at most `most_bytes`.
     """
+    from trainable.tasks.kits import kit_of
     from trainable.training.pixels import as_weights_know
 
     kind = _device_kind(trial)
     asked = as_weights_know(base, kind, download=download)
     if make is not None:
         return make_own(asked.data, make, resize=asked.evaluation.resize, device_kind=kind)
-    return load(
-        asked.data,
-        resize=asked.evaluation.resize,
-        device_kind=kind,
-        download=download,
-        most_bytes=most_bytes,
-        masks=masks_of(asked.task),
-    )
+    return kit_of(asked.task).load(asked, device_kind=kind, download=download, most_bytes=most_bytes)
 
 
 def measure_facts(
@@ -247,8 +239,8 @@ def run_probes(
         return facts
     import torch
 
+    from trainable.run import make_run
     from trainable.training.devices import default_device, threads
-    from trainable.training.run import Run
 
     if facts.gpus and not torch.cuda.is_available():
         raise UserError(
@@ -257,7 +249,7 @@ def run_probes(
         )
     with threads(facts.cpus):
         device = default_device() if facts.gpus else torch.device("cpu")
-        run = Run(recipe, data=data, model=build, device=device, download=download)
+        run = make_run(recipe, data=data, model=build, device=device, download=download)
         try:
             probes = dict.fromkeys(study.space.probes)
             found = {FACT_OF_PROBE[probe]: _measured_by(probe, run, say) for probe in probes}

@@ -93,11 +93,11 @@ def _footprint_here(recipe: Recipe, data: DataSet, model: Carried | None = None)
     import torch
 
     from trainable.probes.footprint import measure_footprint
+    from trainable.run import make_run
     from trainable.training.memory import give_back
-    from trainable.training.run import Run
 
     device = torch.device("cuda")
-    run = Run(recipe, data=data, model=None if model is None else model.load(), device=device)
+    run = make_run(recipe, data=data, model=None if model is None else model.load(), device=device)
     try:
         return measure_footprint(run)
     finally:

@@ -11,7 +11,6 @@ from search.study import WEIGHTS, Study, weights_path
 from spaces.catalog.overrides import path_of
 from spaces.facts import Backbone, Facts
 from spaces.rules.starts import candidates, start, suits
-from trainable.data.assembly import stored_side
 from trainable.recipe import Recipe
 from trainable.recipe.models import ResNetSmall, UNetSmall, is_published, network_fields
 from trainable.recipe.tasks import masks_of
@@ -61,7 +60,8 @@ def find_start(study: Study, *, gpu: bool, cluster: bool = False, download: bool
     """
     if not _names_none(study):
         return Start()
-    masks = masks_of(study.base_recipe().task)
+    base = study.base_recipe()
+    masks = masks_of(base.task)
     dense = masks is not None
     names = candidates(gpu, dense=dense)
     if (weights := study.pinned.get(WEIGHTS)) is not None:
@@ -70,7 +70,9 @@ def find_start(study: Study, *, gpu: bool, cluster: bool = False, download: bool
         return Start(backbone=named, hint=hint, dense=dense)
     if study.data.own:
         return Start()
-    side = stored_side(study.data, download=download, masks=masks)
+    from trainable.tasks.kits import kit_of  # it imports torch, which takes seconds
+
+    side = kit_of(base.task).stored_side(base, download=download)
     if not _are_large(side, study.data.image_size, dense=dense):
         return Start(side, dense=dense)
     if download:

@@ -90,9 +90,9 @@ def _computed(search: Search, best: Trial) -> Answers | MaskAnswers:
 def _run(search: Search, best: Trial) -> Run:
     """Return the run of the best trial's last checkpoint."""
     from trainable.checkpoints.checkpoint_store import CheckpointStore
+    from trainable.run import make_run
+    from trainable.tasks.kits import load_for
     from trainable.training.devices import default_device
-    from trainable.training.pixels import load_for
-    from trainable.training.run import Run
 
     state = CheckpointStore.at(search.home.checkpoints(best.id), search.record.search_id or "").newest_state()
     if state is None:
@@ -104,7 +104,7 @@ def _run(search: Search, best: Trial) -> Run:
             f"{info.path}: the images have other names, classes or sizes than when the search began (digest "
             f"{info.stored}, now {images.info.files})"
         )
-    run = Run(recipe, data=images, device=device)
+    run = make_run(recipe, data=images, device=device)
     run.load_state_dict(state)
     return run
 

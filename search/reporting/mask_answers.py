@@ -9,16 +9,16 @@ import numpy as np
 from search.reporting.answered import MaskAnswers, MaskClass, WorstMask
 from search.reporting.overlays import class_colours, in_hexadecimal, panels
 from trainable.data import DataSet
-from trainable.data.masks.planes import image_planes, planes_of
-from trainable.data.masks.source import MaskedSource
-from trainable.data.parts import MaskedFilePart, MaskedPart, Part
+from trainable.data.parts import Part
 from trainable.data.source import Pixels
 from trainable.errors import UserError
 from trainable.recipe.tasks import IGNORED
+from trainable.tasks.segmentation.answers import MaskAnswers as AnswersOfImages
+from trainable.tasks.segmentation.data.parts import MaskedFilePart, MaskedPart, image_planes, planes_of
+from trainable.tasks.segmentation.data.source import MaskedSource
+from trainable.tasks.segmentation.predicted import KeptMasks
 from trainable.training.bootstrap import Intervals
 from trainable.training.evaluate import Scores
-from trainable.training.kept_masks import KeptMasks
-from trainable.training.mask_answers import MaskAnswers as AnswersOfImages
 from trainable.training.resampled_scores import resampled_scores
 from trainable.training.run import Run
 
@@ -31,7 +31,7 @@ def mask_answers(trial: int, run: Run) -> MaskAnswers:
     kept = KeptMasks()
     scores = run.score("validation", confusion=True, answers=True, take=kept.take)
     sure = resampled_scores(scores, run.extra_metrics, run.recipe.loop.seed)
-    if scores.by_image is None or scores.confusion is None or sure is None:
+    if not isinstance(scores.by_image, AnswersOfImages) or scores.confusion is None or sure is None:
         raise UserError("the weights of the best trial answer nothing finite")
     return MaskAnswers(
         trial=trial,

@@ -30,7 +30,7 @@ from trainable.recipe.provenance import AGREE
 from trainable.training.metrics import OBJECTIVES, sign_of
 
 if TYPE_CHECKING:  # torch takes seconds to import
-    from trainable.training.origins import Origins
+    from trainable.origins import Origins
 
 
 @dataclass(frozen=True)
@@ -121,11 +121,11 @@ def chosen_of(recipe: Recipe, ways: Sequence[Way], metric: str) -> Ways:
 def _measured(
     recipe: Recipe, test: bool, download: bool
 ) -> tuple[tuple[list[dict[str, Any]], list[str]], Origins]:
+    from trainable.origins import Origins
     from trainable.probes.endings import measure_endings
+    from trainable.tasks.kits import load_for
     from trainable.train import threads_of
     from trainable.training.devices import default_device
-    from trainable.training.origins import Origins
-    from trainable.training.pixels import load_for
 
     lines: list[str] = []
     with threads_of(recipe.provenance, silent):

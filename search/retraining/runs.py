@@ -14,7 +14,7 @@ from trainable.errors import UserError
 from trainable.recipe import Recipe
 
 if TYPE_CHECKING:  # torch takes seconds to import
-    from trainable.training.origins import Origins
+    from trainable.origins import Origins
 
 BESIDE = "the figures of these runs would stand beside digests that are not theirs"
 REMEDY = f"{BESIDE}: put back what the recipe was found with, or search again with what is there now"
@@ -83,7 +83,7 @@ def retraining(recipe: Recipe, *, download: bool = False, say: Say = silent) -> 
     UserError for what is another one now, for a recipe with functions of a person's own, and OriginsChanged
     for what changes while the block trains.
     """
-    from trainable.training.origins import Origins
+    from trainable.origins import Origins
 
     refuse_own_code(recipe)
     known, before = Origins.of(recipe.provenance), _origins_now(recipe, download)
@@ -100,9 +100,9 @@ def _refuse(before: Origins, now: Origins, recipe: Recipe, where: str = "") -> N
 
 def _origins_now(recipe: Recipe, download: bool) -> Origins:
     """Return what a run of the recipe would use now: its images are looked for and read anew."""
+    from trainable.origins import Origins
+    from trainable.tasks.kits import load_for
     from trainable.training.devices import default_device
-    from trainable.training.origins import Origins
-    from trainable.training.pixels import load_for
 
     return Origins.of_files(recipe, load_for(recipe, default_device(), download=download).info)
 
@@ -113,8 +113,8 @@ def effort(recipe: Recipe, runs: int) -> str:
 
 
 def _trained(recipe: Recipe, test: bool, download: bool) -> tuple[tuple[dict[str, Any], bool], Origins]:
+    from trainable.origins import Origins
     from trainable.train import train
-    from trainable.training.origins import Origins
 
     outcome = train(recipe, test=test, download=download)
     return (outcome.tree(), outcome.diverged), Origins.of(outcome.recipe.provenance)

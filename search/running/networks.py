@@ -138,9 +138,9 @@ def _load_teacher(recipe: Recipe, info: DataInfo, build: BuildModel | None, *, d
     """Load the teacher of a recipe, if it has one, on this machine's processors. Raises ModelError."""
     import torch
 
+    from trainable.tasks.distilled.teacher import load_teacher
     from trainable.training import precision
     from trainable.training.pixels import resolved_for
-    from trainable.training.teacher import load_teacher
 
     if recipe.distillation is None:
         return

@@ -54,12 +54,12 @@ from trainable.data import DataInfo, DataSet, resolve
 from trainable.data.dataset import LOST_DETAIL
 from trainable.data.measure import comparable
 from trainable.errors import UserError
+from trainable.origins import first_renamed
 from trainable.recipe import Recipe
 from trainable.recipe.distillation import TEACHER
 from trainable.recipe.metrics import Kind
 from trainable.recipe.yamlfile import write_whole
 from trainable.stages import stage
-from trainable.training.origins import first_renamed
 from trainable.tune.carried import NOTHING, Carried, CarriedCode, CarriedMetric
 
 if TYPE_CHECKING:  # torch takes seconds to import

@@ -23,10 +23,10 @@ from tests.fuzz.bounds import Tally
 from trainable.data import DataSet
 from trainable.data.assembly import load
 from trainable.data.fingerprint import fingerprint
-from trainable.data.loaders import make_loader
 from trainable.errors import UserError
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data
+from trainable.tasks.kits import make_loader
 
 RECIPE = Recipe().with_values({"loop.batch_size": 4, "precision.kind": "fp32"})
 FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM", "TGA", "JPEG2000", "AVIF")

@@ -13,12 +13,12 @@ from PIL import Image
 
 from tests.fuzz import mutations
 from tests.fuzz.bounds import Tally
-from trainable.data.masks.source import MaskedSource
 from trainable.data.members import members_of
-from trainable.data.reading import read
 from trainable.data.source import Collection
 from trainable.recipe.data import Data
 from trainable.recipe.tasks import IGNORED, Masks
+from trainable.tasks.segmentation.data.reading import read
+from trainable.tasks.segmentation.data.source import MaskedSource
 
 FORMATS = ("PNG", "BMP", "GIF", "TIFF", "PPM", "TGA", "JPEG2000")
 NAMES = (

@@ -17,6 +17,7 @@ from trainable.errors import FaultyInput, UserError
 from trainable.recipe import Recipe
 from trainable.recipe.models import OwnModel, ResNetSmall
 from trainable.recipe.yamlfile import parse_tree, to_yaml
+from trainable.run import make_run
 from trainable.training.run import Run
 
 VALUES: tuple[dict[str, Any], ...] = (
@@ -125,7 +126,7 @@ def made(tree: dict[str, Any], path: Path, extent: Extent) -> Recipe:
     if extent in ("made", "trained") and is_small(recipe):
         data = load(recipe.data, resize=recipe.evaluation.resize)
         model = own_network if isinstance(recipe.model, OwnModel) else None
-        run = Run(recipe, data=data, model=model, device=torch.device("cpu"))
+        run = make_run(recipe, data=data, model=model, device=torch.device("cpu"))
         try:
             if extent == "trained" and not recipe.loop.compile:  # compiling takes longer than an input may
                 train(run)

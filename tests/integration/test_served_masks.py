@@ -15,9 +15,8 @@ from search.record.home import Home
 from search.running.following import tracker_of
 from search.study import read_study
 from tests.search.results.trained_masks import trained_mask_search
-from trainable.data.masks.planes import image_planes
-from trainable.data.parts import MaskedPart
-from trainable.training.kept_masks import KeptMasks
+from trainable.tasks.segmentation.data.parts import MaskedPart, image_planes
+from trainable.tasks.segmentation.predicted import KeptMasks
 
 pytestmark = pytest.mark.integration
 

@@ -21,7 +21,7 @@ from trainable.checkpoints import checkpoint
 from trainable.data.assembly import load
 from trainable.errors import DataError, RecipeError
 from trainable.recipe.data import Data
-from trainable.training.run import Run
+from trainable.run import make_run
 from trainable.tune.seat import Seat, Shared
 from trainable.tune.team import Rank, interface_of
 from trainable.tune.trial import TrialTrainable
@@ -34,7 +34,7 @@ INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 
 
 def test_one_actor_serves_trials_in_turn_and_a_trial_that_fails_to_begin_is_retried(tmp_path: Path) -> None:
-    half_done = Run(small_recipe(), data=data_set())
+    half_done = make_run(small_recipe(), data=data_set())
     half_done.step()
     half_done.step()
     checkpoint.save(tmp_path / "half-done", half_done.state_dict(), half_done.history)

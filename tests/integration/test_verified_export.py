@@ -15,7 +15,7 @@ from tests.trainable.small_runs import small_recipe, write_parts
 from trainable.recipe.provenance import Provenance
 from trainable.recipe.techniques import techniques_of, without
 from trainable.recipe.yamlfile import read_recipe, write_recipe
-from trainable.training.pixels import load_for
+from trainable.tasks.kits import load_for
 
 pytestmark = pytest.mark.integration
 

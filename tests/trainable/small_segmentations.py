@@ -11,7 +11,7 @@ from PIL import Image
 
 from trainable.data import DataSet
 from trainable.recipe import Recipe
-from trainable.training.pixels import load_for
+from trainable.tasks.kits import load_for
 
 CLASSES = ("ground", "square", "disc")
 Sizes = tuple[tuple[int, int], ...]

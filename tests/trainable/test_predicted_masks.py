@@ -14,12 +14,12 @@ from torch import Tensor
 from tests.trainable.small_runs import data_set, small_recipe
 from tests.trainable.small_segmentations import drawn, mask_data, mask_recipe, write_masks
 from trainable.__main__ import main
-from trainable.data.masks.stores import stored_values
-from trainable.data.parts import MaskedPart
 from trainable.errors import UserError
-from trainable.predicted_masks import check_predict, mask_files, voc_colours
 from trainable.recipe.yamlfile import write_recipe
-from trainable.training.run import Run
+from trainable.run import make_run
+from trainable.tasks.segmentation.data.parts import MaskedPart
+from trainable.tasks.segmentation.data.stores import stored_values
+from trainable.tasks.segmentation.predicted import check_predict, mask_files, voc_colours
 
 
 def trained(root: Path, *settings: str, out: str = "predicted") -> Path:
@@ -40,7 +40,7 @@ def test_masks_are_those_of_the_trained_weights_at_the_images_own_sizes(tmp_path
     root = write_masks(tmp_path, 24, sizes=((32, 32), (20, 40)))
     folder = trained(root)
     recipe = mask_recipe(root)
-    run, shown = Run(recipe, data=mask_data(recipe)), dict[int, Tensor]()
+    run, shown = make_run(recipe, data=mask_data(recipe)), dict[int, Tensor]()
     while not run.finished:
         run.step()
     run.score("test", take=lambda at, outputs: shown.update(zip(at.tolist(), outputs.argmax(1), strict=True)))

@@ -14,13 +14,13 @@ from safetensors.torch import load_file
 from tests.trainable.small_runs import TIMES, images, small_recipe, write_parts
 from trainable.__main__ import main
 from trainable.errors import RecipeError, UserError
+from trainable.origins import Origins, differences, may_be_same
 from trainable.recipe import Recipe
 from trainable.recipe.provenance import Provenance
 from trainable.recipe.yamlfile import read_recipe, write_recipe
+from trainable.run import make_run
 from trainable.train import threads_of, with_settings
 from trainable.training.devices import device_name
-from trainable.training.origins import Origins, differences, may_be_same
-from trainable.training.run import Run
 
 DIGITS = Recipe().with_values({"loop.epochs": 2, "model.width": 8, "precision.kind": "fp32"})
 
@@ -190,7 +190,7 @@ def test_the_files_left_tell_the_whole_run(digits: Path, tmp_path: Path) -> None
     assert recipe.provenance.class_names == tuple("0123456789")
     assert recipe.provenance.metrics["test_accuracy"] == metrics["last"]["test_accuracy"]
     assert recipe.data.image_size == 8
-    run = Run(recipe)
+    run = make_run(recipe)
     run.model.load_state_dict(load_file(out / "model.safetensors"))
     assert run.evaluate("test")["test_accuracy"] == metrics["last"]["test_accuracy"]
 
@@ -314,7 +314,7 @@ def test_a_kind_of_device_agrees_with_every_model_of_it(recorded: str, device: s
 def test_another_device_than_the_provenance_s_is_said_and_the_same_is_not() -> None:
     for recorded, said in (("cuda", 1), (device_name(torch.device("cpu")), 0)):
         found = DIGITS.model_copy(update={"provenance": Provenance(device=recorded)})
-        run = Run(found, device=torch.device("cpu"))
+        run = make_run(found, device=torch.device("cpu"))
         assert [
             line.split(":")[0] for line in differences(run.recipe.provenance, run, Origins.of_run(run))
         ] == ["the recipe was trained on cuda, this is cpu"] * said

@@ -37,12 +37,12 @@ def make_augment(spec: Augmentation, flips: Sequence[str], side: int) -> tuple[C
 
     A resized crop may be given larger squares of the same images, in finer detail.
     """
-    return (*_crop(spec, side), *_flips(spec, flips), *_policy(spec))
+    return (*_crop(spec, side), *after_crop(spec, flips))
 
 
-def make_window_changes(spec: Augmentation, flips: Sequence[str]) -> tuple[Change, ...]:
-    """Return the changes, in order, to windows with their masks, uint8 [B, C + 1, side, side], after they
-    were cut."""
+def after_crop(spec: Augmentation, flips: Sequence[str]) -> tuple[Change, ...]:
+    """Return the changes, in order, to images that are cropped already: uint8 [B, C, side, side], where the
+    last of the C planes may be a mask."""
     return (*_flips(spec, flips), *_policy(spec))
 
 

@@ -96,3 +96,10 @@ def _grid(side: int) -> int:
 def _memory_format(images: Tensor) -> torch.memory_format:
     channels_last = not images.is_contiguous() and images.is_contiguous(memory_format=torch.channels_last)
     return torch.channels_last if channels_last else torch.contiguous_format
+
+
+def of_size(maps: Tensor, size: torch.Size) -> Tensor:
+    """Return maps [B, F, h, w] resized bilinearly; those of this size already are returned themselves."""
+    if maps.shape[-2:] == size:
+        return maps
+    return interpolate(maps, size=tuple(size), mode="bilinear", align_corners=False)

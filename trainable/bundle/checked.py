@@ -11,11 +11,11 @@ from trainable.bundle.parity import check_masks, check_parity, images_of_masks, 
 from trainable.bundle.trained import Trained, in_fp32
 from trainable.data import Split
 from trainable.errors import UserError
+from trainable.run import make_run
+from trainable.tasks.segmentation.predicted import KeptMasks
 from trainable.training.bootstrap import Intervals
 from trainable.training.evaluate import Scores
-from trainable.training.kept_masks import KeptMasks
 from trainable.training.resampled_scores import resampled_scores
-from trainable.training.run import Run
 
 Say = Callable[[str], None]
 
@@ -33,7 +33,7 @@ class Scored:
 def scored(trained: Trained, part: Split) -> Scored:
     """Return what a run answers with these very weights. Raises UserError if it is not finite."""
     kept = KeptMasks() if trained.data.info.dense else None
-    run = Run(in_fp32(trained.recipe), data=trained.data, model=trained.network().float())
+    run = make_run(in_fp32(trained.recipe), data=trained.data, model=trained.network().float())
     try:
         take = kept.take if kept is not None else None
         scores = run.score(part, confusion=True, answers=True, take=take)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainable.bundle.answering import Answer
-from trainable.data.masks.loading import PIXELS_AT_ONCE
+from trainable.tasks.segmentation.data.loading import PIXELS_AT_ONCE
 
 BATCHES = (1, 8, 32, 128)
 WARM_UPS = 1

@@ -15,13 +15,13 @@ from trainable.bundle.whole_images import class_logits
 from trainable.data import DataSet, Split
 from trainable.data.assembly import stored_parts
 from trainable.data.decode import upright
-from trainable.data.masks.planes import image_planes
-from trainable.data.parts import ArrayPart, FilePart, MaskedFilePart, MaskedPart
+from trainable.data.parts import ArrayPart, FilePart
 from trainable.data.source import Integers, Pixels, Selection
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data
-from trainable.recipe.tasks import masks_of
-from trainable.training.kept_masks import KeptMasks
+from trainable.tasks.kits import kit_of
+from trainable.tasks.segmentation.data.parts import MaskedFilePart, MaskedPart, image_planes
+from trainable.tasks.segmentation.predicted import KeptMasks
 
 LEAST_SHARE = 0.999
 """A file must have the run's top class for at least this share of the images, or of all pixels of masks."""
@@ -66,7 +66,7 @@ def images_of_masks(data: DataSet, recipe: Recipe, part: Split) -> Iterator[Pixe
     if isinstance(held, MaskedFilePart):
         selection = held.selection
     else:
-        selection = stored_parts(recipe.data, masks=masks_of(recipe.task))[0][part]
+        selection = kit_of(recipe.task).stored_parts(recipe, download=False)[0][part]
     for index in selection.indices.tolist():
         with selection.source.open(index) as image:
             pixels = np.asarray(upright(image, data.info.channels))

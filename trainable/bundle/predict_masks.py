@@ -21,7 +21,7 @@ from PIL import Image, ImageOps
 from trainable.bundle.whole_images import class_logits
 from trainable.data.decode import upright
 from trainable.errors import visible
-from trainable.predicted_masks import png_of, voc_colours
+from trainable.tasks.segmentation.predicted import png_of, voc_colours
 
 
 def main(arguments: list[str]) -> int:

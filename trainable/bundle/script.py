@@ -6,10 +6,10 @@ import inspect
 from types import ModuleType
 from typing import Any
 
-from trainable import predicted_masks
 from trainable.bundle import predict, predict_masks, whole_images
 from trainable.data.decode import Form, enough_pixels, upright
 from trainable.errors import visible
+from trainable.tasks.segmentation import predicted as predicted_masks
 
 OURS = "from trainable."
 """A line that begins so imports what is ours."""

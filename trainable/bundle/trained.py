@@ -16,6 +16,7 @@ from trainable.errors import ModelError, UserError, first_line
 from trainable.models.make import make_model
 from trainable.models.own import BuildModel
 from trainable.models.widths import Widths, make_narrow, read_widths
+from trainable.origins import Origins, digests_of
 from trainable.recipe import Recipe
 from trainable.recipe.distillation import SECTION
 from trainable.recipe.models import OwnModel, network_name
@@ -24,7 +25,6 @@ from trainable.recipe.yamlfile import read_recipe
 from trainable.train import images_of
 from trainable.training.devices import default_device
 from trainable.training.network import make_network
-from trainable.training.origins import Origins, digests_of
 from trainable.training.pixels import resolved
 
 

@@ -39,11 +39,12 @@ from trainable.data.loading import readers_of
 from trainable.errors import BrokenImages, UserError, first_line
 from trainable.models.pretrained_input import pretrained_input
 from trainable.recipe import Recipe
+from trainable.run import make_run
+from trainable.tasks.kits import load_for
 from trainable.training.debug import Tool as RunTool
 from trainable.training.debug import chosen
 from trainable.training.devices import default_device, wait_for
 from trainable.training.evaluate import main_output
-from trainable.training.pixels import load_for
 from trainable.training.run import Run
 
 Tool = Literal["gradcheck"]
@@ -279,7 +280,7 @@ def _of_first_steps(subject: Subject, each: float, seconds: float, cpus: int | N
         )
         yield unchecked("first steps", why, "a smaller data.image_size or model, or a GPU")
         return
-    run = Run(recipe, data=subject.data, model=subject.network(), device=subject.device)
+    run = make_run(recipe, data=subject.data, model=subject.network(), device=subject.device)
     with run.probing():
         steps = first_steps(run, seconds)
     run.close()

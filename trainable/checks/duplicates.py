@@ -15,12 +15,10 @@ import numpy as np
 from trainable.checks.contradictions import NamedImage, check_contradictions, check_mask_contradictions
 from trainable.checks.finding import Finding, passed
 from trainable.checks.images import show_nothing, training_sample
-from trainable.checks.leaks import DECODED, MOST, chosen_positions, extent_of, image_name, leak_level
+from trainable.checks.leaks import DECODED, MOST, chosen_positions, extent_of, leak_level
 from trainable.checks.near_duplicates import check_near_duplicates
 from trainable.checks.sampling import pixels
-from trainable.data import DataSet, FilePart, Part, Split
-from trainable.data.masks.source import MaskedSource
-from trainable.data.parts import MaskedFilePart
+from trainable.data import DataSet, Part, Split
 from trainable.data.source import FileSource, Integers, Pixels
 from trainable.errors import listed
 
@@ -126,7 +124,7 @@ def by_fingerprint(data: DataSet, full: bool) -> tuple[dict[bytes, list[NamedIma
         prints = _fingerprints(data, part, chosen[name], by_pixels)
         for position, fingerprint in zip(chosen[name].tolist(), prints, strict=True):
             label = int(part.labels[position])
-            images[fingerprint].append(NamedImage(name, position, label, image_name(part, position)))
+            images[fingerprint].append(NamedImage(name, position, label, part.name(position)))
     extent = extent_of(data, chosen)
     if _files_of(data.train) is not None and not by_pixels:
         return _of_whole_files(data, images), f"{extent}, by their files; --full decodes them"
@@ -168,11 +166,9 @@ def _tail(path: str) -> bytes:
 def _files_of(part: Part) -> tuple[FileSource, Integers] | None:
     """Return a part's image files, and which of them are the part's; None where images are no files, or were
     read already."""
-    if not isinstance(part, FilePart | MaskedFilePart):
+    if part.selection is None or (files := part.selection.source.image_files) is None:
         return None
-    source, indices = part.selection
-    source = source.images if isinstance(source, MaskedSource) else source
-    return (source, indices) if isinstance(source, FileSource) else None
+    return files, part.selection.indices
 
 
 def _path(files: tuple[FileSource, Integers], position: int) -> str:

@@ -11,17 +11,16 @@ from numpy.typing import NDArray
 
 from trainable.checks.finding import Finding, Level, passed
 from trainable.checks.sampling import pixels
-from trainable.data import DataInfo, DataSet, FilePart
+from trainable.data import DataInfo, DataSet
 from trainable.data.dataset import LOST_DETAIL, MARKS_ASIDE, SCALE_ALL
 from trainable.data.decode import REPAIR, Broken, Form, decode
-from trainable.data.loaders import make_loader
 from trainable.data.loading import statistics_of
 from trainable.data.measure import FEW_LEVELS, count_values, some, span
-from trainable.data.parts import MaskedFilePart
 from trainable.data.source import Pixels, Selection
 from trainable.errors import listed
 from trainable.models.pretrained_input import PretrainedInput
 from trainable.recipe import Recipe
+from trainable.tasks.kits import make_loader
 
 SAMPLE = 500
 """At most so many training images are looked at."""
@@ -54,8 +53,8 @@ def check_decoding(data: DataSet) -> Iterator[Finding]:
     broken: list[Broken] = []
     looked_at = 0
     for part in data.parts.values():
-        if isinstance(part, FilePart | MaskedFilePart):
-            broken += _broken(part, data.form)
+        if part.selection is not None:
+            broken += _broken(part.selection, data.form)
         looked_at += len(part)
     if not broken:
         yield passed("decoding", f"all {looked_at:,} images can be decoded")
@@ -165,8 +164,8 @@ def _centred(channels: Sequence[tuple[float, float, float]], info: DataInfo, wha
     )
 
 
-def _broken(part: FilePart | MaskedFilePart, form: Form) -> Iterator[Broken]:
-    source, indices = part.selection
+def _broken(images: Selection, form: Form) -> Iterator[Broken]:
+    source, indices = images
     for start in range(0, len(indices), BLOCK):
         yield from decode(Selection(source, indices[start : start + BLOCK]), form)[1]
 

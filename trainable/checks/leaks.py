@@ -8,9 +8,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from trainable.checks.finding import Level
-from trainable.data import ArrayPart, DataSet, Part, Split
+from trainable.data import DataSet, Split
 from trainable.data.measure import some
-from trainable.data.parts import MaskedPart
 from trainable.data.source import Integers
 
 MOST = 50_000
@@ -51,12 +50,3 @@ def leak_level(share: float, images: int) -> Level:
     if share >= LEAKING:
         return "error"
     return "note" if share < math.sqrt(0.25 / images) and share < 0.01 else "warning"
-
-
-def image_name(part: Part, position: int) -> str:
-    """Return a name for people: a path, or the position in an array."""
-    if isinstance(part, ArrayPart):
-        return str(position)
-    if isinstance(part, MaskedPart):
-        return part.names[position]
-    return part.selection.source.name(int(part.selection.indices[position]))

@@ -16,7 +16,7 @@ from trainable.checks.subject import PLAIN, Subject, logits, train
 from trainable.data import DataSet, resolve
 from trainable.data.source import Flip
 from trainable.recipe import Recipe
-from trainable.training.run import Run
+from trainable.run import make_run
 
 CLASSES = 10
 """A sample has only the largest classes: of a thousand classes a small net would see too few images each."""
@@ -72,7 +72,7 @@ def teach(subject: Subject, seconds: float) -> Lesson:
     """Train a small net on a sample for at most `seconds`, and measure what it knows."""
     chosen = largest_classes(subject.data, CLASSES)
     sample = in_memory(subject.data, train=TRAIN, validation=VALIDATION, classes=chosen, side=SIDE)
-    run = Run(_pupil_recipe(subject.recipe, sample), data=sample, device=subject.device)
+    run = make_run(_pupil_recipe(subject.recipe, sample), data=sample, device=subject.device)
     with run.probing():
         rate = run.recipe.optimizer.lr
         steps = train(run, steps=EARLY, lr=rate, seconds=seconds / 4)

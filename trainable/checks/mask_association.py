@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from trainable.checks.association import SURE
 from trainable.recipe.tasks import IGNORED
-from trainable.training.mask_losses import enlarged
+from trainable.tasks.segmentation.losses import enlarged
 
 KNOWN_GAIN = 0.2
 """Answers with this gain know where classes are. A net that learnt the masks of other images may still guess

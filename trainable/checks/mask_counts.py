@@ -11,11 +11,11 @@ from trainable.checks.finding import Finding, Level, passed
 from trainable.checks.labels import FEWEST
 from trainable.checks.mask_sampling import masks_at, positions_within
 from trainable.data import DataSet, Split
-from trainable.data.masks.survey import count_values
 from trainable.data.source import Integers
 from trainable.errors import listed
 from trainable.recipe import Recipe
 from trainable.recipe.tasks import IGNORED, Segmentation
+from trainable.tasks.segmentation.data.survey import count_values
 
 MOST, MOST_PIXELS = 2_000, 2**30
 """At most so many masks of a part are looked at, and so many pixels of them: some seconds of decoding."""

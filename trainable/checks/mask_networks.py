@@ -13,8 +13,8 @@ from trainable.checks.finding import Finding, Level, passed
 from trainable.checks.mask_association import counts_of, mean_iou
 from trainable.checks.networks import FAR_TOO_HIGH, IMAGES, LOW, about_outputs
 from trainable.recipe.tasks import IGNORED
+from trainable.tasks.segmentation.losses import cross_entropy, enlarged
 from trainable.training.evaluate import full_precision, main_output
-from trainable.training.mask_losses import cross_entropy, enlarged
 from trainable.training.run import Run
 
 HIGH = 2.0

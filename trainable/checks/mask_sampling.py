@@ -11,12 +11,11 @@ from torch.nn.functional import interpolate
 
 from trainable.data import DataSet, Part
 from trainable.data.decode import Broken, raise_broken
-from trainable.data.masks.planes import image_planes, planes_of
-from trainable.data.masks.source import MaskedSource
 from trainable.data.measure import DIGEST_PIXELS, some
-from trainable.data.parts import MaskedFilePart, MaskedPart
 from trainable.data.source import Integers, Pixels
 from trainable.recipe.tasks import IGNORED
+from trainable.tasks.segmentation.data.parts import MaskedFilePart, MaskedPart, image_planes, planes_of
+from trainable.tasks.segmentation.data.source import MaskedSource
 
 TRIES = 8
 """Of so many places the window is taken that shows classes most evenly: a background alone teaches little."""

@@ -14,12 +14,13 @@ from trainable.checks.mask_association import MaskAssociation, associate_masks, 
 from trainable.checks.mask_sampling import window_sample
 from trainable.checks.subject import PLAIN, Subject, train
 from trainable.data import DataSet, resolve
-from trainable.data.loaders import make_loader
-from trainable.data.masks.loading import PIXELS_AT_ONCE
 from trainable.data.measure import some
 from trainable.data.source import Flip, Split
 from trainable.recipe import Recipe
 from trainable.recipe.tasks import IGNORED
+from trainable.run import make_run
+from trainable.tasks.kits import make_loader
+from trainable.tasks.segmentation.data.loading import PIXELS_AT_ONCE
 from trainable.training.evaluate import full_precision
 from trainable.training.run import Run
 
@@ -65,7 +66,7 @@ def teach_masks(subject: Subject, seconds: float) -> MaskLesson | Finding:
         return unchecked(
             "learning", f"too few validation images have masks that count: {len(sample.validation)}"
         )
-    run = Run(_pupil_recipe(subject.recipe, sample), data=sample, device=subject.device)
+    run = make_run(_pupil_recipe(subject.recipe, sample), data=sample, device=subject.device)
     try:
         with run.probing():
             steps = train(run, steps=STEPS, lr=run.recipe.optimizer.lr, seconds=seconds)

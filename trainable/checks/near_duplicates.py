@@ -16,11 +16,10 @@ import torch
 from torch import Tensor
 
 from trainable.checks.finding import Finding, passed
-from trainable.checks.leaks import DECODED, MOST, chosen_positions, extent_of, image_name, leak_level
+from trainable.checks.leaks import DECODED, MOST, chosen_positions, extent_of, leak_level
 from trainable.checks.sampling import pixels
-from trainable.data import DataSet, FilePart, Part, Split
+from trainable.data import DataSet, Part, Split
 from trainable.data.measure import some
-from trainable.data.parts import MaskedFilePart
 from trainable.data.source import Integers
 from trainable.errors import listed
 
@@ -85,8 +84,7 @@ def _finding(
     first, second = between
     share = len(pairs) / compared
     named = [
-        f"{second} {image_name(data.parts[second], pair.later)} ~ "
-        f"{first} {image_name(data.parts[first], pair.earlier)}"
+        f"{second} {data.parts[second].name(pair.later)} ~ {first} {data.parts[first].name(pair.earlier)}"
         for pair in pairs
     ]
     return Finding(
@@ -109,7 +107,7 @@ def _naming_files(data: DataSet) -> str:
 
 def most_compared(data: DataSet) -> int:
     """Return how many images are compared."""
-    if not isinstance(data.train, FilePart | MaskedFilePart):
+    if data.train.selection is None:
         return MOST
     source, indices = data.train.selection
     stored = source.sizes_and_times(indices[some(len(indices), 100)])[:, 0]

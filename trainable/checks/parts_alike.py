@@ -21,7 +21,8 @@ from trainable.checks.two_samples import Floats, Sample, class_weights, tell_apa
 from trainable.data import DataSet, Split
 from trainable.data.measure import some
 from trainable.data.source import Integers
-from trainable.training.part_features import part_features
+from trainable.tasks.kits import make_loader
+from trainable.training.part_features import PartFeatures, part_features
 
 MOST = 1_000
 """At most so many images of a part are looked at."""
@@ -89,7 +90,12 @@ def known_images(subject: Subject, seconds: float) -> KnownImages:
     data = subject.data
     if subject.is_own or subject.recipe.model.weights is None:
         return some_of_each(data), None
-    look = partial(part_features, subject.network(), data, subject.recipe, subject.device)
+    network, recipe = subject.network(), subject.recipe.with_values({"loop.workers": 0})
+
+    def look(chosen: Mapping[Split, Integers]) -> dict[Split, PartFeatures] | None:
+        loader = make_loader(data, recipe, subject.device)
+        return part_features(network, loader, recipe, data.info, chosen)
+
     few = some_of_each(data, TIMED)
     afforded = int(TIMED * seconds / min(_seconds(look, few) for _ in range(2)))
     chosen = some_of_each(data, min(MOST, afforded))

@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import assert_never
 
 import numpy as np
-import torch
-from torch.nn.functional import interpolate
 
-from trainable.data import ArrayPart, DataSet, FilePart, Part
-from trainable.data.arrays import as_tensor
-from trainable.data.decode import decode, raise_broken, resized
-from trainable.data.masks.planes import image_planes
-from trainable.data.parts import MaskedFilePart, MaskedPart
-from trainable.data.source import Integers, Pixels, Selection
+from trainable.data import ArrayPart, DataSet, Part
+from trainable.data.source import Integers, Pixels
 from trainable.data.split import some_of_each_class
 
 
@@ -23,20 +16,7 @@ def pixels(data: DataSet, part: Part, positions: Integers, side: int | None = No
 
     Raises DataError naming images that cannot be decoded.
     """
-    side = side or data.info.image_size
-    match part:
-        case ArrayPart():
-            return _shrunk(part.images[positions], side)
-        case MaskedPart():
-            planes = image_planes(part, positions, data.info.channels)
-            return np.stack([resized(as_tensor(each[:-1]), side, data.info.interpolation) for each in planes])
-        case FilePart() | MaskedFilePart():
-            chosen = Selection(part.selection.source, part.selection.indices[positions])
-            found, broken = decode(chosen, data.form._replace(side=side))
-            raise_broken(broken, len(found), data.info.path)
-            return found
-        case _:
-            assert_never(part)
+    return part.squares(positions, data.form._replace(side=side or data.info.image_size), data.info.path)
 
 
 def in_memory(
@@ -80,11 +60,3 @@ def _part(data: DataSet, part: Part, classes: Integers, most: int, side: int) ->
     positions = members[some_of_each_class(part.labels[members], most)]
     labels = np.searchsorted(classes, part.labels[positions])
     return ArrayPart(pixels(data, part, positions, side), labels.astype(np.int64))
-
-
-def _shrunk(images: Pixels, side: int) -> Pixels:
-    if images.shape[-1] <= side:
-        return images
-    shrunk = interpolate(torch.from_numpy(images).float(), (side, side), mode="bilinear", antialias=True)
-    result: Pixels = shrunk.round_().to(torch.uint8).numpy()
-    return result

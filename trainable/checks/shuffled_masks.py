@@ -13,8 +13,8 @@ from trainable.checks.mask_sampling import part_of, window_sample, windows_of
 from trainable.checks.mask_teaching import FEW, answered
 from trainable.checks.shuffled_labels import LEAST_STEPS
 from trainable.checks.subject import Subject, train
-from trainable.data.parts import MaskedPart
 from trainable.data.source import Pixels
+from trainable.tasks.segmentation.data.parts import MaskedPart
 
 STEPS = 60
 BATCH = 8

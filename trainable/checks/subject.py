@@ -14,9 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from trainable.data import DataSet
-from trainable.data.loaders import make_loader
 from trainable.recipe import Recipe
 from trainable.recipe.distillation import SECTION
+from trainable.run import make_run
+from trainable.tasks.kits import make_loader
 from trainable.training import seeds
 from trainable.training.evaluate import full_precision
 from trainable.training.network import make_network
@@ -89,7 +90,7 @@ class Subject:
         self, batch_size: int, values: Mapping[str, Any] | None = None, data: DataSet | None = None
     ) -> Run:
         """Return a run of the network without dropout on images without augmentation."""
-        return Run(
+        return make_run(
             self.recipe.with_values({**PLAIN, "loop.batch_size": batch_size, **(values or {})}),
             data=data or self.data,
             model=copy.deepcopy(self.without_drops),

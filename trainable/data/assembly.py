@@ -1,4 +1,4 @@
-"""Loads a data set by name or path: read, split, measured and checked.
+"""Loads labelled images by name or path: read, split, measured and checked.
 
 Small sets are held decoded, as uint8 arrays that a process or Ray's object store can share; larger ones stay
 in their files and are decoded while training. `loading` turns either into batches.
@@ -6,7 +6,7 @@ in their files and are decoded while training. `loading` turns either into batch
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +20,6 @@ from trainable.data.groups import groups_by_part, numbered, series_of, shared_gr
 from trainable.data.image_cache import files_digest, make_cache
 from trainable.data.kept import kept
 from trainable.data.manifest import is_manifest
-from trainable.data.masks.assembly import assemble_masked
 from trainable.data.measure import (
     LARGEST_SIDE,
     SAMPLE,
@@ -40,13 +39,12 @@ from trainable.data.measure import (
 from trainable.data.members import members_of
 from trainable.data.part_names import refuse_excluded
 from trainable.data.parts import ArrayPart, FilePart, Members, Part
-from trainable.data.reading import read, read_pairs
+from trainable.data.reading import read
 from trainable.data.remote_data import cached
 from trainable.data.source import Collection, Selection, Split
 from trainable.errors import DataError
 from trainable.files.store import Store, is_uri
 from trainable.recipe.data import Data
-from trainable.recipe.tasks import Masks
 from trainable.recipe.training import Stretch
 from trainable.stages import stage
 
@@ -62,58 +60,52 @@ def load(
     device_kind: DeviceKind = "cpu",
     download: bool = False,
     most_bytes: int | None = None,
-    masks: Masks | None = None,
 ) -> DataSet:
-    """Load the data set that a recipe's `data` section describes, split, measured and checked.
-
-    With `masks` each image has one, and keeps its size; `resize` does not apply then.
+    """Load the labelled images that a recipe's `data` section describes, split, measured and checked.
 
     Data behind a URI are copied to this machine first, once. `resize` is the recipe's `evaluation.resize`
     (stretching by default). Every image is decoded if the set is held in memory, else 2,000 of them; it is
     not held if it takes more than `most_bytes`. Raises DataError for whatever cannot be used, with all broken
     images.
     """
-    collection = _collection(spec, download, masks)
-    if masks is not None:
-        return assemble_masked(collection, spec, device_kind, most_bytes)
+    collection = with_copy(spec, lambda here: read(here, download))
     return _assemble(collection, spec, resize or Stretch(), device_kind, most_bytes)
 
 
-def stored_side(spec: Data, *, download: bool = False, masks: Masks | None = None) -> int | None:
+def stored_side(spec: Data, *, download: bool = False) -> int | None:
     """Return the median shorter side in pixels of a sample of the training images, as they are stored.
 
-    It reads 2,000 headers at most, and no mask, after a copy of files behind a URI. None if no image opens,
-    which decoding will explain. Raises DataError as `load` does.
+    It reads 2,000 headers at most, after a copy of files behind a URI. None if no image opens, which decoding
+    will explain. Raises DataError as `load` does.
     """
-    if masks is None:
-        images = stored_parts(spec, download=download)[0]["train"]
-    else:
-        source = read_pairs(_copied(spec), download, masks).parts["train"].images
-        images = Selection(source, np.arange(len(source)))
-    measured = channels_and_side(sample(images))
-    return None if measured is None else measured[1]
+    return shorter_side(stored_parts(spec, download=download)[0]["train"])
 
 
-def stored_parts(
-    spec: Data, *, download: bool = False, masks: Masks | None = None
-) -> tuple[Members, tuple[str, ...]]:
+def stored_parts(spec: Data, *, download: bool = False) -> tuple[Members, tuple[str, ...]]:
     """Return the images of each part as they are stored, in the order of the part, and the classes' names.
 
     It does not matter whether a data set holds them decoded. Files behind a URI are copied first, once.
     Raises DataError as `load` does.
     """
-    collection = _collection(spec, download, masks)
+    collection = with_copy(spec, lambda here: read(here, download))
     return members_of(collection, spec), collection.classes
 
 
-def _collection(spec: Data, download: bool, masks: Masks | None = None) -> Collection:
-    """Return what the section names; data behind a URI are copied to this machine first, once."""
-    here = _copied(spec)
-    collection = read(here, download, masks)
+def shorter_side(images: Selection) -> int | None:
+    """Return the median shorter side in pixels of a sample of images as they are stored; None if none
+    opens."""
+    measured = channels_and_side(sample(images))
+    return None if measured is None else measured[1]
+
+
+def with_copy(spec: Data, read: Callable[[Data], Collection]) -> Collection:
+    """Return what is read of a section; data behind a URI are copied to this machine first, once."""
+    here = copied(spec)
+    collection = read(here)
     return collection if here is spec else replace(collection, path=spec.path, copy=Path(here.path))
 
 
-def _copied(spec: Data) -> Data:
+def copied(spec: Data) -> Data:
     """Return the section with the path of a copy where its data are behind a URI."""
     if not is_uri(spec.path) or is_manifest(spec):
         return spec

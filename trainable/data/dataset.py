@@ -15,7 +15,7 @@ from trainable.data.groups import Series, Shared
 from trainable.data.idle_readers import IdleReaders
 from trainable.data.image_cache import ImageCache, Say
 from trainable.data.measure import FEW_LEVELS
-from trainable.data.parts import ArrayPart, FilePart, MaskedFilePart, Members, Part, Views
+from trainable.data.parts import ArrayPart, Members, Part, Views
 from trainable.data.remote_data import cached, cached_objects, data_root
 from trainable.data.source import Flip, Integers, Split
 from trainable.errors import DataError, listed
@@ -187,11 +187,7 @@ class DataSet:
     @property
     def selections(self) -> Members:
         """The images of each part that is read from files."""
-        return {
-            name: part.selection
-            for name, part in self.parts.items()
-            if isinstance(part, FilePart | MaskedFilePart)
-        }
+        return {name: part.selection for name, part in self.parts.items() if part.selection is not None}
 
     @property
     def form(self) -> Form:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, final
 
-from trainable.data.decode import Form
-from trainable.data.source import Selection, Split
-
 if TYPE_CHECKING:  # it imports torch, which takes seconds
-    from trainable.data.readers import Readers, Reading
+    from trainable.data.readers import FileImages, Readers, Reading
 
 
 @final
@@ -19,13 +15,13 @@ class IdleReaders:
     def __init__(self) -> None:
         self._idle: list[Readers] = []
 
-    def take(self, selections: Mapping[Split, Selection], form: Form, how: Reading) -> Readers:
+    def take(self, images: FileImages, how: Reading) -> Readers:
         """Return idle readers of these images, or new ones; idle ones that read otherwise end."""
-        from trainable.data.readers import Readers, images_of
+        from trainable.data.readers import Readers
 
-        fitting = [each for each in self._idle if each.how == how and each.reads(selections, form)]
+        fitting = [each for each in self._idle if each.how == how and each.images.are(images)]
         self._idle = fitting[1:]
-        return fitting[0] if fitting else Readers(images_of(selections, form), how)
+        return fitting[0] if fitting else Readers(images, how)
 
     def give_back(self, readers: Readers) -> None:
         """Keep readers for the next run, unless one of their processes may have died."""

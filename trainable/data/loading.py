@@ -22,7 +22,7 @@ from trainable.data import DataInfo, DataSet, Split
 from trainable.data.arrays import as_tensor
 from trainable.data.parts import View, Views
 from trainable.data.prefetch import prefetched
-from trainable.data.readers import Augmented, FileBatch, Readers, Reading
+from trainable.data.readers import Augmented, FileBatch, FileImages, Readers, Reading
 from trainable.data.source import Integers
 from trainable.errors import DataError
 from trainable.recipe import Recipe
@@ -268,9 +268,13 @@ class FileLoader(Loader):
     def _plain(self, name: Split, batches: Sequence[Integers]) -> Iterator[Tensor]:
         return self._read([FileBatch(name, batch, self.side) for batch in batches])
 
+    def _file_images(self) -> FileImages:
+        """Return what a process reads."""
+        return FileImages(self.data.selections, self.data.form)
+
     def _read(self, batches: list[FileBatch]) -> Iterator[Tensor]:
         if self.readers is None:
-            self.readers = self.data.idle_readers.take(self.data.selections, self.data.form, self.how)
+            self.readers = self.data.idle_readers.take(self._file_images(), self.how)
         for images in self.readers.read(batches):
             yield images.to(self.device, non_blocking=True)
 
@@ -303,3 +307,17 @@ def may_reside(image_bytes: int, device_bytes: int, gpu_share: float) -> bool:
 
 def device_bytes(device: torch.device) -> int:
     return int(torch.cuda.get_device_properties(device).total_memory)
+
+
+def check_form(data: DataSet, recipe: Recipe) -> None:
+    """Raise DataError if the images were made for another form than the recipe's, which would train on
+    wrong ones."""
+    spec = recipe.data
+    asked = (spec.channels, spec.image_size, spec.interpolation, recipe.evaluation.resize)
+    loaded_form = (data.info.channels, data.info.image_size, data.info.interpolation, data.resize)
+    names = ("data.channels", "data.image_size", "data.interpolation", "evaluation.resize")
+    for name, wanted, loaded in zip(names, asked, loaded_form, strict=True):
+        if wanted is not None and wanted != loaded:
+            raise DataError(
+                f"{name}: the recipe asks for {wanted}, but the data set was loaded with {loaded}"
+            )

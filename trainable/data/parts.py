@@ -1,27 +1,62 @@
-"""Defines the parts of a data set: decoded images in memory, or image files."""
+"""The parts of a data set: decoded images in memory, or image files."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Protocol, final
 
 from trainable.data.arrays import as_tensor
+from trainable.data.decode import Form, decode, raise_broken
 from trainable.data.source import Integers, Pixels, Selection, Split
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from torch import Tensor
 
 
+class Part(Protocol):
+    """The images of one part."""
+
+    @property
+    def labels(self) -> Integers:
+        """What a split keeps in proportion, int64 [N]: an image's class, or its stratum."""
+
+    @property
+    def selection(self) -> Selection | None:
+        """The images as they are stored; None where they are in memory."""
+
+    @property
+    def sizes(self) -> Integers | None:
+        """Heights and widths, int64 [N, 2]; None where all images are of one size."""
+
+    def name(self, position: int) -> str:
+        """Return an image's name for people: a path, or its number."""
+
+    def squares(self, positions: Integers, form: Form, where: str) -> Pixels:
+        """Return some images as uint8 [n, C, form.side, form.side].
+
+        Raises DataError, which says `where` they are, naming images that cannot be decoded.
+        """
+
+    def __len__(self) -> int: ...
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class ArrayPart:
-    """Holds decoded images in memory; the arrays may be read-only views of shared memory."""
+    """Decoded images in memory; the arrays may be read-only views of shared memory."""
 
-    images: Pixels
-    """The images are uint8 [N, C, H, W]."""
-    labels: Integers
-    """The labels are int64 [N]."""
+    images: Pixels  # uint8 [N, C, H, W]
+    labels: Integers  # int64 [N]
+
+    selection = None
+    sizes = None
+
+    def name(self, position: int) -> str:
+        return str(position)
+
+    def squares(self, positions: Integers, form: Form, where: str) -> Pixels:
+        return shrunk(self.images[positions], form.side)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -34,61 +69,45 @@ class ArrayPart:
 @final
 @dataclass(frozen=True, eq=False)
 class FilePart:
-    """Holds images that are read and decoded each time they are used."""
+    """Images that are read and decoded each time they are used."""
 
     selection: Selection
 
+    sizes = None
+
     @property
     def labels(self) -> Integers:
-        """The labels, int64 [N]."""
         return self.selection.labels
+
+    def name(self, position: int) -> str:
+        return self.selection.name(position)
+
+    def squares(self, positions: Integers, form: Form, where: str) -> Pixels:
+        return decoded_squares(self.selection, positions, form, where)
 
     def __len__(self) -> int:
         return len(self.selection.indices)
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class MaskedPart:
-    """Holds decoded images of different sizes with their masks in memory, one after the other."""
-
-    values: Pixels
-    """These are the images' planes, uint8 [bytes]: see `planes`."""
-    sizes: Integers
-    """These are the images' heights and widths, int64 [N, 2]."""
-    labels: Integers
-    """The labels are int64 [N]: the stratum of each image."""
-    names: tuple[str, ...]
-    """These are paths relative to the data set, or numbers."""
-
-    def __len__(self) -> int:
-        return len(self.labels)
+def decoded_squares(selection: Selection, positions: Integers, form: Form, where: str) -> Pixels:
+    """Return some images of a selection, as `Part.squares` does."""
+    found, broken = decode(Selection(selection.source, selection.indices[positions]), form)
+    raise_broken(broken, len(found), where)
+    return found
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class MaskedFilePart:
-    """Holds images with masks that are read and decoded each time they are used."""
+def shrunk(images: Pixels, side: int) -> Pixels:
+    """Return square images, uint8 [n, C, side, side], without enlarging smaller ones."""
+    if images.shape[-1] <= side:
+        return images
+    from torch import from_numpy, uint8
+    from torch.nn.functional import interpolate
 
-    selection: Selection
-    sizes: Integers
-    """These are the images' heights and widths, int64 [N, 2]."""
-
-    @property
-    def labels(self) -> Integers:
-        """The stratum of each image, int64 [N]."""
-        return self.selection.labels
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Paths relative to the data set."""
-        return tuple(map(self.selection.source.name, self.selection.indices.tolist()))
-
-    def __len__(self) -> int:
-        return len(self.selection.indices)
+    resized = interpolate(from_numpy(images).float(), (side, side), mode="bilinear", antialias=True)
+    result: Pixels = resized.round_().to(uint8).numpy()
+    return result
 
 
-Part = ArrayPart | FilePart | MaskedPart | MaskedFilePart
 Members = dict[Split, Selection]
 """Members are the images of each part."""
 

@@ -16,14 +16,11 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from trainable.augmentation.augment import make_augment, make_window_changes
+from trainable.augmentation.augment import make_augment
 from trainable.augmentation.change import Change
 from trainable.augmentation.draws import Draws
-from trainable.augmentation.windows import Planes, cut, window_boxes
 from trainable.data.decode import REPAIR, Form, squares
-from trainable.data.masks.planes import planes_of, starts_of
-from trainable.data.masks.source import MaskedSource
-from trainable.data.source import Flip, Integers, Pixels, Selection, Source, Split
+from trainable.data.source import Flip, Integers, Selection, Source, Split
 from trainable.errors import BrokenImages
 from trainable.processes import end_with_parent
 from trainable.recipe.augmentations import Augmentation
@@ -72,6 +69,19 @@ class FileImages(Dataset[Tensor]):
         self.selections = dict(selections)
         self.form = form
 
+    def are(self, others: FileImages) -> bool:
+        """Return whether others are the same images: the same objects, as comparing paths takes long."""
+        known, theirs = self.selections, others.selections
+        return (
+            type(self) is type(others)
+            and self.form == others.form
+            and known.keys() == theirs.keys()
+            and all(
+                known[name].source is each.source and known[name].indices is each.indices
+                for name, each in theirs.items()
+            )
+        )
+
     def __getitem__(self, batch: FileBatch) -> Tensor:
         images = torch.from_numpy(self._squares(batch))
         if (asked := batch.augmented) is not None:
@@ -85,55 +95,19 @@ class FileImages(Dataset[Tensor]):
         chosen = indices[batch.positions % len(indices)].tolist()
         pixels = np.empty((len(chosen), self.form.channels, batch.side, batch.side), np.uint8)
         for row, index in enumerate(chosen):
-            with _decoding(source, index), source.open(index) as image:
+            with decoding(source, index), source.open(index) as image:
                 (pixels[row],) = squares(image, self.form, [batch.side])
         return pixels
 
 
 @contextmanager
-def _decoding(source: Source, index: int) -> Iterator[None]:
+def decoding(source: Source, index: int) -> Iterator[None]:
     """Turn whatever a decoder raises, as Pillow's plug-ins raise nearly anything, into a BrokenImages
     that names the image."""
     try:
         yield
     except Exception as error:
         raise BrokenImages(f"{source.name(index)} cannot be decoded: {error}; {REPAIR}") from error
-
-
-@final
-class MaskedFileImages(FileImages):
-    """Reads a batch with its masks: windows uint8 [B, C + 1, side, side] for training, else whole images of
-    one size, [B, C + 1, h, w]."""
-
-    def __getitem__(self, batch: FileBatch) -> Tensor:
-        decoded = self._decoded(batch)
-        if (asked := batch.augmented) is None:
-            return torch.stack([torch.from_numpy(each) for each in decoded])
-        sizes = np.array([each.shape[1:] for each in decoded])
-        planes = self.form.channels + 1
-        values = torch.from_numpy(np.concatenate([each.ravel() for each in decoded]))
-        held = Planes(values, starts_of(sizes, planes), sizes, planes)
-        draws = Draws(asked.seed, asked.epoch, batch.positions)
-        boxes = window_boxes(asked.spec.crop, draws, sizes, batch.side)
-        windows = cut(held, np.arange(len(decoded)), boxes, batch.side)
-        for change in make_window_changes(asked.spec, asked.flips):
-            windows = change(windows, draws)
-        return windows
-
-    def _decoded(self, batch: FileBatch) -> list[Pixels]:
-        source, indices = self.selections[batch.part]
-        assert isinstance(source, MaskedSource)
-        decoded = []
-        for index in indices[batch.positions % len(indices)].tolist():
-            with _decoding(source, index):
-                decoded.append(planes_of(source, index, self.form.channels))
-        return decoded
-
-
-def images_of(selections: Mapping[Split, Selection], form: Form) -> FileImages:
-    """Return what reads these images, with their masks if they have any."""
-    masked = any(isinstance(each.source, MaskedSource) for each in selections.values())
-    return MaskedFileImages(selections, form) if masked else FileImages(selections, form)
 
 
 @final
@@ -161,22 +135,9 @@ class Readers:
             persistent_workers=parallel,
             prefetch_factor=how.prefetch if parallel else None,
             pin_memory=how.pinned,
-            multiprocessing_context=_server() if parallel else None,
+            multiprocessing_context=_server(type(images).__module__) if parallel else None,
             worker_init_fn=_end_with_the_run if parallel else None,
             generator=torch.Generator(),  # else it would draw from the global one, and a resumed run differ
-        )
-
-    def reads(self, selections: Mapping[Split, Selection], form: Form) -> bool:
-        """Return whether these are the images that it reads: the same objects, as comparing paths takes
-        long."""
-        known = self.images.selections
-        return (
-            self.images.form == form
-            and known.keys() == selections.keys()
-            and all(
-                known[name].source is each.source and known[name].indices is each.indices
-                for name, each in selections.items()
-            )
         )
 
     def read(self, batches: list[FileBatch]) -> Iterator[Tensor]:
@@ -206,9 +167,9 @@ def _end_with_the_run(_: int) -> None:
     end_with_parent()
 
 
-def _server() -> BaseContext:
+def _server(reading: str) -> BaseContext:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(PRELOADED)
+    context.set_forkserver_preload([reading, *PRELOADED])
     return context
 
 

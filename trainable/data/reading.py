@@ -1,69 +1,39 @@
-"""Reads a data set in whatever format it has."""
+"""Reads labelled images in whatever format they have."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal, assert_never
 
 from trainable.data import digits, folder, idx, manifest, npz, saved_dataset, torchvision_sets
 from trainable.data.groups import with_groups
 from trainable.data.kept import kept
-from trainable.data.masks import cityscapes, voc
-from trainable.data.masks import folder as masked_folder
-from trainable.data.masks import manifest as masked_manifest
-from trainable.data.masks import torchvision_sets as masked_torchvision_sets
-from trainable.data.masks.arrays import pairs_of_arrays
-from trainable.data.masks.collection import surveyed
-from trainable.data.masks.pairs import Pairs
 from trainable.data.part_names import PartChoice, refuse_excluded
 from trainable.data.source import Collection
 from trainable.errors import DataError
 from trainable.files.paths import usable_path
 from trainable.files.regular import why
 from trainable.recipe.data import Columns, Data
-from trainable.recipe.tasks import Masks
 
 Format = Literal["digits", "folder", "manifest", "datasets", "npz", "idx", "torchvision"]
 
 
-def read(spec: Data, download: bool, masks: Masks | None = None) -> Collection:
-    """Return the collection that a recipe's `data` section names. Raises DataError.
+def read(spec: Data, download: bool) -> Collection:
+    """Return the labelled images that a recipe's `data` section names. Raises DataError.
 
-    With `masks`, each image has a mask in the place of a label, and every mask is read once. A manifest may
-    be behind a URI; other data must be on this machine.
+    A manifest may be behind a URI; other data must be on this machine.
     """
-    if masks is not None:
-        with _named(spec):
-            return surveyed(read_pairs(spec, download, masks), spec, masks)
     if manifest.is_manifest(spec):
         return kept(manifest.read(spec), spec)
-    with _named(spec) as path:
-        return kept(with_groups(_read(_checked_format(spec, path), spec, path, download), spec), spec)
-
-
-def read_pairs(spec: Data, download: bool, masks: Masks) -> Pairs:
-    """Return the images and masks that a recipe's `data` section names, before a mask is read. Raises
-    DataError."""
-    if spec.min_images is not None or spec.unscored == "allow":
-        field = "min_images" if spec.min_images is not None else "unscored"
-        raise DataError(
-            f"data.{field}: is for images with labels; with masks, task.masks.void leaves classes out, and "
-            "a part may lack any"
-        )
-    if manifest.is_manifest(spec):
-        return masked_manifest.read(spec, masks)
-    with _named(spec) as path:
-        pairs = _pairs(_checked_format(spec, path), spec, path, download, masks)
-    parts = {part: pair for part, pair in pairs.parts.items() if part not in spec.parts_left_out}
-    return replace(pairs, parts=parts)
+    with named(spec) as path:
+        return kept(with_groups(_read(checked_format(spec, path), spec, path, download), spec), spec)
 
 
 @contextmanager
-def _named(spec: Data) -> Iterator[Path]:
+def named(spec: Data) -> Iterator[Path]:
     """Yield the path of the data, which is in every error. Raises DataError for what cannot be read."""
     path = Path(os.path.abspath(os.path.expanduser(spec.path)))
     try:
@@ -72,7 +42,8 @@ def _named(spec: Data) -> Iterator[Path]:
         raise DataError(f"{path}: cannot be read: {why(error)}") from error
 
 
-def _checked_format(spec: Data, path: Path) -> Format:
+def checked_format(spec: Data, path: Path) -> Format:
+    """Return the format of the data at a path. Raises DataError for fields of other formats."""
     usable_path(str(path))
     form = _format(spec, path)
     if form not in ("digits", "torchvision") and not path.exists():
@@ -110,37 +81,6 @@ def _read(form: Format, spec: Data, path: Path, download: bool) -> Collection:
             return torchvision_sets.read(spec.name, path, download, spec.parts_left_out)
         case _:
             assert_never(form)
-
-
-def _pairs(form: Format, spec: Data, path: Path, download: bool, masks: Masks) -> Pairs:
-    match form:
-        case "folder":
-            return _masked_folder(path, spec, masks)
-        case "manifest":
-            return masked_manifest.read(spec, masks)
-        case "npz":
-            return pairs_of_arrays(str(path), "npz", npz.arrays_in(path, "masks", spec.parts_left_out), masks)
-        case "torchvision":
-            return masked_torchvision_sets.read(spec.name, path, download, masks, spec.parts_left_out)
-        case "digits" | "datasets" | "idx":
-            raise DataError(
-                f"data.path: {spec.path} has format {form}, which has no masks; a segmentation needs a "
-                "folder of images and masks, a manifest, an .npz file, or data.name for one of torchvision's"
-            )
-        case _:
-            assert_never(form)
-
-
-def _masked_folder(path: Path, spec: Data, masks: Masks) -> Pairs:
-    """Return the pairs below a folder, which may be laid out as published data sets are."""
-    named = spec.named_parts
-    if voc.is_voc(path) or cityscapes.is_cityscapes(path):
-        refuse_excluded(spec, f"{path}, as a published data set is laid out,")
-    if voc.is_voc(path):
-        return voc.read(path, named, masks, spec.parts_left_out)
-    if cityscapes.is_cityscapes(path):
-        return cityscapes.read(path, named, masks, spec.parts_left_out)
-    return masked_folder.read(path, PartChoice.of(spec), masks)
 
 
 def _format(spec: Data, path: Path) -> Format:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 from collections.abc import Iterable
@@ -13,7 +12,6 @@ from pathlib import Path
 import numpy as np
 
 from trainable.data.dataset import DataSet
-from trainable.data.masks.source import MaskedSource
 from trainable.data.measure import sample
 from trainable.data.remote_data import data_root
 from trainable.data.source import FileSource, Selection, Source
@@ -59,7 +57,7 @@ class DataSample:
         digests = []
         for source, index in _each(images):
             try:
-                digests.append(digest_of(source, index))
+                digests.append(source.digest(index))
             except Exception as error:  # whatever a decoder of masks raises
                 raise DataError(f"{data.info.path}: {source.name(index)}: {why(error)}") from error
         return cls(data.info.path, images, tuple(digests))
@@ -71,7 +69,7 @@ class DataSample:
         differ, reason, began, decoded = [], "", time.monotonic(), 0
         for (source, index), expected in zip(_each(self.images), self.digests, strict=True):
             try:
-                if digest_of(source, index) != expected:
+                if source.digest(index) != expected:
                     differ.append(source.name(index))
                 elif time.monotonic() - began < READ_SECONDS:
                     decoded += _is_decoded(source, index)
@@ -102,14 +100,6 @@ class DataSample:
         except Exception as error:  # whatever a store's client raises, for want of a key or a route
             return f"it cannot read {self.path}: {first_line(error)}: give it the same keys and network"
         return "" if found else f"{self.path}: {name} is not there as this machine sees it"
-
-
-def digest_of(source: Source, index: int) -> bytes:
-    """Return a digest of what is stored of an image, and of its mask. Raises what reading them raises."""
-    found = hashlib.blake2b(source.content(index), digest_size=16)
-    if isinstance(source, MaskedSource):
-        found.update(np.ascontiguousarray(source.class_mask(index)).tobytes())
-    return found.digest()
 
 
 def _is_decoded(source: Source, index: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import hashlib
 import io
 import os
 from collections.abc import Mapping, Sequence
@@ -116,6 +117,15 @@ class Source(abc.ABC):
     def name(self, index: int) -> str:
         """Return a name of the image for people: a path relative to the data set, or its number."""
 
+    def digest(self, index: int) -> bytes:
+        """Return a digest of all that is stored of the image. Raises what reading it raises."""
+        return hashlib.blake2b(self.content(index), digest_size=16).digest()
+
+    @property
+    def image_files(self) -> FileSource | None:
+        """The files that the images are read from; None where they are no files."""
+        return None
+
     @abc.abstractmethod
     def sizes_and_times(self, indices: Integers) -> Integers:
         """Return each image's stored size in bytes and time of change in nanoseconds, [n, 2]; 0 for what is
@@ -159,6 +169,10 @@ class FileSource(Source):
         self.paths = tuple(paths)
         """The paths are relative to the root, with forward slashes."""
         self.labels = labels
+
+    @property
+    def image_files(self) -> FileSource:
+        return self
 
     def open(self, index: int) -> Image.Image:
         return open_image(os.path.join(self.root, self.paths[index]))
@@ -244,3 +258,7 @@ class Selection(NamedTuple):
     @property
     def labels(self) -> Integers:
         return self.source.labels[self.indices]
+
+    def name(self, position: int) -> str:
+        """Return the name of one of the images, as its source does."""
+        return self.source.name(int(self.indices[position]))

@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path("/")
+
+
+SHARE = 4
+"""What is kept in memory to spare time takes at most one part in so many of what is free."""
+
+logger = logging.getLogger(__name__)
+
+
+def may_keep(what: str, needed: int) -> bool:
+    """Return whether so many bytes may be kept in memory to spare time; else a warning says what is not."""
+    free = available_bytes()
+    if needed * SHARE > free:
+        logger.warning(
+            "%s are not remembered: they need %s bytes, more than one part in %s of the %s that are free",
+            *(what, f"{needed:,}", SHARE, f"{free:,}"),
+        )
+    return needed * SHARE <= free
 
 
 def available_bytes(root: Path = ROOT) -> int:

@@ -56,7 +56,7 @@ def build_own(
     if build is None:
         raise ModelError(
             f"model.kind: own: {spec.name} is code of yours, and a file names no code: give it from Python, "
-            f"as train(recipe, model={spec.name}), Run(recipe, model={spec.name}) or "
+            f"as train(recipe, model={spec.name}), make_run(recipe, model={spec.name}) or "
             f"search(study, model={spec.name})"
         )
     check_takes(build, list(spec.arguments))

@@ -26,6 +26,7 @@ from trainable.files.host_memory import available_bytes
 from trainable.probes.live_bytes import held_bytes
 from trainable.probes.memory_estimate import SMALLEST, draw_line
 from trainable.recipe import Recipe
+from trainable.tasks.kits import make_loader
 from trainable.training.part_features import Floats, part_features
 
 TRAIN, VALIDATION = 5_000, 2_000
@@ -70,7 +71,8 @@ def features_of(network: nn.Module, data: DataSet, recipe: Recipe, device: torch
         "train": some_of_each_class(data.train.labels, TRAIN),
         "validation": some(len(data.validation), VALIDATION),
     }
-    found = part_features(network, data, recipe, device, chosen)
+    loader = make_loader(data, recipe.with_values({"loop.workers": 0}), device)
+    found = part_features(network, loader, recipe, data.info, chosen)
     if found is None:
         raise ModelError(f"{type(network).__name__}: its features cannot be told from its head")
     return Features(*found["train"], *found["validation"])

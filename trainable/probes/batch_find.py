@@ -20,6 +20,7 @@ from trainable.errors import UserError
 from trainable.files.host_memory import available_bytes
 from trainable.probes.live_bytes import held_bytes
 from trainable.probes.memory_estimate import MOST_IMAGES, SMALLEST, Line, draw_line
+from trainable.tasks.distilled.task import Distilled
 from trainable.training.memory import give_back, ran_out
 from trainable.training.run import Run
 
@@ -281,8 +282,8 @@ class Steps:
         """
         if self.speed(SMALLEST) is None:
             return None
-        teaching = self._run.distilled
-        teacher = {} if teaching is None else teaching.teacher.network.state_dict()
+        task = self._run.task
+        teacher = task.teacher.network.state_dict() if isinstance(task, Distilled) else {}
         return draw_line(self.take, held_bytes([self._run.state_dict(), teacher]), limit, most_images)
 
 

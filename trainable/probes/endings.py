@@ -15,6 +15,7 @@ from trainable.errors import ModelError, RunError
 from trainable.probes.network_cost import times_to_answer
 from trainable.recipe import Recipe
 from trainable.recipe.distillation import SECTION
+from trainable.run import make_run
 from trainable.training.preflight import check_sizes
 from trainable.training.run import PREFIXES, Run
 
@@ -56,10 +57,10 @@ def measure_endings(
     """Train a recipe once and yield each of its endings, scored on the validation part.
 
     Views of a size that the network does not take are left out, and one line says which, before any
-    training. Raises RunError where the run diverges, and what making a Run and training it raise.
+    training. Raises RunError where the run diverges, and what making a run and training it raise.
     """
     averaged = recipe.with_values({AVERAGING: "ema"})
-    run = Run(averaged, data=data, download=download)
+    run = make_run(averaged, data=data, download=download)
     try:
         endings = _possible(run, say)
         while not run.finished:
@@ -91,7 +92,7 @@ def _ending(run: Run, values: dict[str, Any], *, download: bool) -> Ending:
         SECTION: None,
     }  # such a run scores the weights that it has, and asks nobody
     alike = run.recipe.with_values({**values, **as_trained})
-    scoring = Run(alike, data=run.data, device=run.device, download=download)
+    scoring = make_run(alike, data=run.data, device=run.device, download=download)
     try:
         trained = run.state_dict()
         scoring.load_state_dict(

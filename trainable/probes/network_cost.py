@@ -6,21 +6,18 @@ import json
 import math
 import time
 from collections.abc import Callable
-from typing import Any
 
 import torch
 
 from trainable.probes.batch_find import step_bytes
 from trainable.recipe import Recipe
 from trainable.recipe.network_cost import NetworkCost
-from trainable.recipe.tasks import Classification, Segmentation
+from trainable.tasks.kits import kit_of
 from trainable.training import precision
 from trainable.training.compiling import eagerly
 from trainable.training.devices import wait_for
 from trainable.training.evaluate import make_views
-from trainable.training.network import as_taken, layout_of
 from trainable.training.run import Run
-from trainable.training.tasks import task_of
 
 WARM_UPS = 5
 """Kernels are chosen and prepared in the first passes, which do not count."""
@@ -62,21 +59,15 @@ def times_to_answer(run: Run) -> list[float]:
     """
     info = run.data.info
     views = make_views(run.recipe.evaluation, info.image_size)
-    task = task_of(run.recipe, info, run.device)
+    task = kit_of(run.recipe.task).task(run.recipe, info, run.device)
     black = torch.zeros(1, info.channels, info.image_size, info.image_size)
-    ((image, _),) = as_taken(
-        [(black, torch.zeros(1, dtype=torch.int64))],
-        model=run.model,
-        layout=layout_of(run.recipe),
-        device=run.device,
-        on_batch=lambda: None,
-    )
-    autocast, was_training = precision.autocast(run.precision, run.device), run.model.training
+    ((image, _),) = run.images.taken([(black, torch.zeros(1, dtype=torch.int64))])
+    autocast, was_training = run.compute.autocast(), run.model.training
     run.model.eval()
     try:
         with (
             torch.inference_mode(),
-            precision.switches(run.precision, run.device),
+            run.compute.switched(),
             precision.kernel_search(len(views) == 1),
             eagerly(run.recipe.loop.compiles),
         ):
@@ -97,19 +88,10 @@ def key_of_cost(recipe: Recipe) -> str:
         augmentation.size.model_dump(mode="json"),
         None if recipe.distillation is None else recipe.distillation.model_dump(mode="json", exclude=LEARNT),
         recipe.data.image_size,
-        *_costs_of_masks(recipe.task),
+        *recipe.task.costs,
         *(each.model_dump(mode="json") for each in (recipe.precision, recipe.loop, recipe.evaluation)),
     ]
     return json.dumps(parts, sort_keys=True)
-
-
-def _costs_of_masks(task: Classification | Segmentation) -> list[Any]:
-    """Return which losses of masks are computed, as each takes memory, and at which size."""
-    if not isinstance(task, Segmentation):
-        return []
-    loss = task.loss
-    weights = (loss.cross_entropy, loss.dice, loss.focal, loss.lovasz, loss.auxiliary)
-    return [[weight > 0.0 for weight in weights], loss.resolution]
 
 
 def share_of_rank(recipe: Recipe, ranks: int) -> Recipe:

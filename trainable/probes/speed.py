@@ -25,11 +25,11 @@ from trainable.data import DataInfo
 from trainable.recipe.speeds import Format, Speed, fastest
 from trainable.recipe.training import Compiling, Precision
 from trainable.stages import stage
+from trainable.tasks.segmentation.losses import enlarged
 from trainable.training import precision
 from trainable.training.compiling import compile_in_place, forget_compiled, while_training
 from trainable.training.devices import wait_for
 from trainable.training.evaluate import Outputs, full_precision
-from trainable.training.mask_losses import enlarged
 from trainable.training.memory import give_back, ran_out
 
 LEAST_ROUNDS, MOST_ROUNDS, SECONDS = 2, 20, 3.0

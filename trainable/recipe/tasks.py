@@ -43,6 +43,11 @@ class Classification(Spec):
 
     kind: Literal["classification"] = "classification"
 
+    @property
+    def costs(self) -> list[object]:
+        """What of the task changes the time and memory of a step."""
+        return []
+
 
 def _usable_if_any(path: str | None) -> str | None:
     return None if path is None else usable_path(path)
@@ -190,6 +195,13 @@ class Segmentation(Spec):
             "arXiv 1612.01105, section 5.1",
         ),
     ] = 1 / 3
+
+    @property
+    def costs(self) -> list[object]:
+        """Which losses are computed, as each takes memory, and at which size."""
+        loss = self.loss
+        weights = (loss.cross_entropy, loss.dice, loss.focal, loss.lovasz, loss.auxiliary)
+        return [[weight > 0.0 for weight in weights], loss.resolution]
 
 
 AnyTask = Classification | Segmentation

@@ -16,8 +16,9 @@ from trainable.errors import RunError
 from trainable.recipe import Recipe
 from trainable.recipe.distillation import MODEL, SECTION, TEACHER
 from trainable.recipe.recipe import LEARNING_RATES
+from trainable.run import make_run
 from trainable.training.evaluate import Scores
-from trainable.training.run import PREFIXES, Run
+from trainable.training.run import PREFIXES
 
 Say = Callable[[str], None]
 
@@ -93,7 +94,7 @@ def trained_on(
     """
     for seed in seeds:
         seeded = recipe.with_values({"loop.seed": seed})
-        with closing(Run(seeded, data=data, model=make(seed), device=device)) as run:
+        with closing(make_run(seeded, data=data, model=make(seed), device=device)) as run:
             while not run.finished:
                 run.step()
             if run.diverged:
@@ -112,5 +113,5 @@ def scores_of(
     network: nn.Module, recipe: Recipe, data: DataSet, parts: Sequence[Split], device: torch.device
 ) -> dict[Split, Scores]:
     """Return the scores of a network as it is on some parts, in the number format of a recipe."""
-    with closing(Run(recipe, data=data, model=copy.deepcopy(network), device=device)) as run:
+    with closing(make_run(recipe, data=data, model=copy.deepcopy(network), device=device)) as run:
         return {part: run.score(part, answers=True) for part in parts}

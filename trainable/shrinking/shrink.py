@@ -16,9 +16,11 @@ from trainable.data import DataInfo, Split
 from trainable.errors import DataError, UserError
 from trainable.models.libraries import title_of
 from trainable.models.widths import Widths, make_narrow, widths_between
+from trainable.origins import Origins
 from trainable.recipe import Recipe
 from trainable.recipe.distillation import TEACHER
 from trainable.recipe.trained_files import TRAINING_FILE, teacher_files
+from trainable.run import make_run
 from trainable.shrinking.fine_tuning import Say, Tuned, scores_of, seeds_of, trained_on
 from trainable.shrinking.latency import Latency, latencies
 from trainable.shrinking.prune import Pruned, prune
@@ -27,8 +29,6 @@ from trainable.training.devices import default_device
 from trainable.training.evaluate import Scores
 from trainable.training.metrics import OBJECTIVES, sign_of
 from trainable.training.network import make_network
-from trainable.training.origins import Origins
-from trainable.training.run import Run
 from trainable.training.seeds import Use, derive, global_generators
 
 UNPRUNED, PRUNED, TUNED, DISTILLED, SCRATCH = "unpruned", "pruned", "fine-tuned", "distilled", "from scratch"
@@ -166,7 +166,7 @@ def _check_same_teacher(trained: Trained, recipe: Recipe) -> None:
 
 def _check_teacher(taught: Recipe, trained: Trained, pruned: Pruned, device: torch.device) -> None:
     """Raises ModelError where the teacher cannot be loaded, or has nothing that the pruned network learns."""
-    Run(taught, data=trained.data, model=copy.deepcopy(pruned.network), device=device).close()
+    make_run(taught, data=trained.data, model=copy.deepcopy(pruned.network), device=device).close()
 
 
 def metric_of(trained: Trained, scores: Scores) -> str:

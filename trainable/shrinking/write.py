@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from trainable.origins import versions
 from trainable.probes.flops import count_flops
 from trainable.recipe import Recipe
 from trainable.recipe.provenance import Provenance
@@ -15,7 +16,6 @@ from trainable.recipe.yamlfile import write_recipe, write_whole
 from trainable.shrinking.shrink import Shrunk, recipe_network
 from trainable.train import model_file
 from trainable.training.devices import default_device, device_name
-from trainable.training.origins import versions
 from trainable.training.run import PREFIXES
 
 

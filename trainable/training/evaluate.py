@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import abc
 import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, overload
+from typing import Any, NamedTuple, Protocol, overload
 
 import numpy as np
 import torch
@@ -17,9 +18,10 @@ from trainable.augmentation.sizes import on_grid, resized
 from trainable.ranks import ALONE, Ranks
 from trainable.recipe.training import Evaluation
 from trainable.training.answers import COLUMNS, TOP, Answers, Rows, columns_of
-from trainable.training.mask_answers import MaskAnswers
 from trainable.training.memory import give_back, ran_out
 from trainable.training.metrics import worst
+
+Array = np.ndarray[Any, np.dtype[Any]]
 
 TOP_FROM_CLASSES = 11
 """Top-5 accuracy says something only if there are more than ten classes."""
@@ -34,6 +36,30 @@ class Confused(NamedTuple):
     true: int
     predicted: int
     times: int
+
+
+class Resamples(NamedTuple):
+    """The scores of resamples of a part's images."""
+
+    metrics: dict[str, Array]  # [resamples] by name
+    by_class: dict[str, Array]  # [K, resamples] by name; nan where a resample has no such class
+
+
+class ByImage(abc.ABC):
+    """What each image of a part adds to scores that follow from sums over images: all resamples of them are a
+    few matrix products."""
+
+    @abc.abstractmethod
+    def __len__(self) -> int: ...
+
+    @property
+    @abc.abstractmethod
+    def of_classes(self) -> Array:
+        """How many images have each class, or are answered to have it, [K]."""
+
+    @abc.abstractmethod
+    def resampled(self, counts: Array) -> Resamples:
+        """Return the scores of resamples, of how often each image is in each, [images, resamples]."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +83,7 @@ class Scores:
     extra: Mapping[str, float] = field(default_factory=dict)
     by_class: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
     answers: Answers | None = field(default=None, compare=False, repr=False)
-    by_image: MaskAnswers | None = field(default=None, compare=False, repr=False)
+    by_image: ByImage | None = field(default=None, compare=False, repr=False)
 
     @property
     def finite(self) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import final
 
@@ -24,21 +24,18 @@ from trainable.augmentation.change import moved
 from trainable.augmentation.masking import make_masking
 from trainable.data import DataInfo
 from trainable.data.loading import Batch
-from trainable.files.host_memory import available_bytes
+from trainable.files.host_memory import may_keep
 from trainable.models.cut import Cut, cut_before_head
 from trainable.models.freezing import set_training
-from trainable.ranks import Ranks
 from trainable.recipe import Recipe
-from trainable.recipe.speeds import Format
 from trainable.recipe.tasks import Segmentation
-from trainable.training import precision, seeds
+from trainable.training import seeds
 from trainable.training.evaluate import Room, in_parts
+from trainable.training.images import Images
 from trainable.training.memory import give_back, ran_out
+from trainable.training.precision import Compute
 
 logger = logging.getLogger(__name__)
-
-MEMORY_SHARE = 4
-"""All features of a run take at most one part in so many of the memory that is free on the host."""
 
 
 def views_of(recipe: Recipe, info: DataInfo) -> int | None:
@@ -98,8 +95,6 @@ class FrozenFeatures:
     would not be used twice, or is not certain to be the same: images of changing sizes or mixed, more than
     one rank, a compiled network, and one whose body needs other images or chance. Where memory is short, the
     run goes on without, and says so in the log.
-
-    `read_train(blocks, epoch)` and `read_validation()` yield batches of images as the network takes them.
     """
 
     def __init__(
@@ -108,24 +103,19 @@ class FrozenFeatures:
         info: DataInfo,
         model: nn.Module,
         *,
-        device: torch.device,
-        number_format: Format,
-        ranks: Ranks,
-        read_train: Callable[[Sequence[Tensor], int], Iterator[Batch]],
-        read_validation: Callable[[], Iterator[Batch]],
-        on_batch: Callable[[], None],
+        images: Images,
+        compute: Compute,
     ) -> None:
-        self._recipe, self._info, self._model, self._device = recipe, info, model, device
-        self._autocast = precision.autocast(number_format, device)
-        self.read_train, self._read_validation, self._on_batch = read_train, read_validation, on_batch
+        self._recipe, self._info, self._model, self._images = recipe, info, model, images
+        self._device, self._autocast = compute.device, compute.autocast()
         of_images = not isinstance(recipe.task, Segmentation)  # features of pixels take more than images
-        alone = ranks.world == 1 and not recipe.loop.compiles and of_images
+        alone = compute.ranks.world == 1 and not recipe.loop.compiles and of_images
         self._epochs = min(recipe.model.freeze_epochs, recipe.loop.epochs) if alone else 0
         """So many epochs may use features."""
         self._views = self._views_used_twice()
         plain = not recipe.evaluation.flip and set(recipe.evaluation.scales) == {1.0}
         self._validates = plain and self._epochs > 1
-        self._room = Room(pads=device.type == "cuda")
+        self._room = Room(pads=compute.device.type == "cuda")
         self._cut: Cut | None = None
         self._train: dict[int, Features] = {}
         self._validation: Features | None = None
@@ -141,7 +131,7 @@ class FrozenFeatures:
         if view not in self._train:
             count = self._info.train_images
             blocks = torch.arange(count).tensor_split(math.ceil(count / self._recipe.evaluation.batch_size))
-            found = self._tried(lambda: self.read_train(blocks, view), count)
+            found = self._tried(lambda: self._images.train(blocks, view), count)
             self._train |= {} if found is None else {view: found}
         return self._train.get(view)
 
@@ -150,7 +140,8 @@ class FrozenFeatures:
         if epoch >= self._epochs or not self._validates:
             return None
         if self._validation is None:
-            self._validation = self._tried(self._read_validation, self._info.validation_images)
+            read, count = self._images.evaluate, self._info.validation_images
+            self._validation = self._tried(lambda: read("validation"), count)
         if self._validation is None:
             return None
         positions = torch.arange(self._info.validation_images)
@@ -197,7 +188,7 @@ class FrozenFeatures:
             rows = slice(done, done + len(truth))
             values[rows], labels[rows] = found, truth
             done = rows.stop
-        return Features(values, labels, self._device, self._on_batch)
+        return Features(values, labels, self._device, self._images.on_batch)
 
     @torch.no_grad()
     def _checked_cut(self) -> Cut | None:
@@ -218,14 +209,7 @@ class FrozenFeatures:
 
     def _fits(self, row: Tensor) -> bool:
         images = self._info.train_images * self._views + self._info.validation_images * self._validates
-        needed, free = images * row.nbytes, available_bytes()
-        if needed * MEMORY_SHARE > free:
-            logger.warning(
-                "features of the frozen body are not remembered: they need %s bytes, more than one part in "
-                "%s of the %s that are free",
-                *(f"{needed:,}", MEMORY_SHARE, f"{free:,}"),
-            )
-        return needed * MEMORY_SHARE <= free
+        return may_keep("features of the frozen body", images * row.nbytes)
 
 
 @torch.no_grad()

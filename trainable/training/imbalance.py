@@ -7,11 +7,13 @@ and an adjustment changes nothing where all classes count alike already. So none
 
 from __future__ import annotations
 
-from typing import assert_never
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trainable.data.arrays import as_tensor
 from trainable.recipe.training import (
     ClassWeights,
     EffectiveNumberWeights,
@@ -20,6 +22,10 @@ from trainable.recipe.training import (
     Regularisation,
     Sampling,
 )
+
+if TYPE_CHECKING:  # torch takes seconds to import
+    import torch
+    from torch import Tensor
 
 Counts = NDArray[np.float64]
 """One number for each class, [classes]."""
@@ -74,3 +80,16 @@ def adjustments(spec: Regularisation, held: NDArray[np.int64], sampling: Samplin
     weights = class_weights(spec.class_weights, held, sampling)
     prior = shares if weights is None else shares * weights
     return np.asarray(spec.logit_adjustment * np.log(prior / prior.sum()))
+
+
+def class_terms(
+    spec: Regularisation, counts: Sequence[int], sampling: Sampling, device: torch.device
+) -> tuple[Tensor | None, Tensor | None]:
+    """Return the weights of the classes in the loss, and what is added to their logits: [classes] each, on
+    the device; None where classes count alike."""
+    held = np.array(counts)
+    weights, adjusted = (
+        None if each is None else as_tensor(each).to(device)
+        for each in (class_weights(spec.class_weights, held, sampling), adjustments(spec, held, sampling))
+    )
+    return weights, adjusted

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-
 import torch
 from torch import nn
 
 from trainable.data import DataInfo
-from trainable.data.loading import Batch
 from trainable.models.checkpointing import checkpoint_blocks
 from trainable.models.make import make_model
 from trainable.models.own import BuildModel, name_of
@@ -55,24 +52,6 @@ def stands_alone(model: nn.Module | BuildModel | None, spec: Model) -> bool:
 def layout_of(recipe: Recipe) -> torch.memory_format:
     """Return the memory format of a run's network and images."""
     return torch.channels_last if recipe.precision.channels_last else torch.preserve_format
-
-
-def as_taken(
-    batches: Iterable[Batch],
-    *,
-    model: nn.Module,
-    layout: torch.memory_format,
-    device: torch.device,
-    on_batch: Callable[[], None],
-) -> Iterator[Batch]:
-    """Yield batches as a network takes them, on its device, in its number format and layout.
-
-    `on_batch` is called before each.
-    """
-    dtype = next((each.dtype for each in model.parameters()), torch.float32)
-    for images, labels in batches:
-        on_batch()
-        yield images.to(device, dtype, memory_format=layout), labels
 
 
 def with_loop_layers(model: nn.Module, recipe: Recipe, ranks: Ranks) -> nn.Module:

@@ -9,8 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from trainable.data import DataSet, Split
-from trainable.data.loaders import make_loader
+from trainable.data import DataInfo, Split
 from trainable.data.loading import Loader
 from trainable.data.source import Integers
 from trainable.models.cut import Cut, cut_before_head
@@ -27,18 +26,18 @@ PartFeatures = tuple[Floats, Integers]
 
 
 def part_features(
-    network: nn.Module, data: DataSet, recipe: Recipe, device: torch.device, chosen: Mapping[Split, Integers]
+    network: nn.Module, loader: Loader, recipe: Recipe, info: DataInfo, chosen: Mapping[Split, Integers]
 ) -> dict[Split, PartFeatures] | None:
     """Return features and labels of the images at the chosen positions of each part; None for a network that
-    cannot be cut before its head. The network is left on the device, in evaluation mode."""
-    network = network.to(device).eval()
-    side = data.info.image_size
-    cut = cut_before_head(network, torch.zeros(2, data.info.channels, side, side, device=device))
-    if cut is None:
-        return None
-    number_format = precision.resolve(recipe.precision, device)
-    loader = make_loader(data, recipe.with_values({"loop.workers": 0}), device)
+    cannot be cut before its head. The network is left on the loader's device, in evaluation mode; the loader
+    is closed."""
+    network = network.to(loader.device).eval()
     try:
+        shape = (2, info.channels, info.image_size, info.image_size)
+        cut = cut_before_head(network, torch.zeros(shape, device=loader.device))
+        if cut is None:
+            return None
+        number_format = precision.resolve(recipe.precision, loader.device)
         return {part: _computed(cut, loader, part, at, number_format) for part, at in chosen.items()}
     finally:
         loader.close()

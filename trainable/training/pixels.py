@@ -3,38 +3,15 @@ resized them, and to what size."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import torch
-
 from trainable.data import DataInfo, DataSet, resolve
-from trainable.data.assembly import load
 from trainable.data.measure import DeviceKind
 from trainable.errors import ModelError
 from trainable.models.libraries import title_of
 from trainable.models.pretrained_input import PretrainedInput, pretrained_input
 from trainable.recipe import Recipe
-from trainable.recipe.tasks import masks_of
 
 LARGEST_SIDE_ON_CPU = 96
 """By default a CPU sees images no larger than this: 224 px take 5 times as long."""
-
-
-def load_for(
-    recipe: Recipe, device: torch.device, *, own_model: bool = False, download: bool = False
-) -> DataSet:
-    """Load the images of a recipe for a run on a device, made square as its evaluation says, by the filter
-    and at the size of its weights where it leaves these open. Raises DataError, ModelError."""
-    kind: DeviceKind = "cuda" if device.type == "cuda" else "cpu"
-    asked = as_weights_know(recipe, kind, own_model=own_model, download=download)
-    data = load(
-        asked.data,
-        resize=asked.evaluation.resize,
-        device_kind=kind,
-        download=download,
-        masks=masks_of(asked.task),
-    )
-    return replace(data, crops=recipe.augmentation.crop.kind == "resized")
 
 
 def as_weights_know(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, assert_never
 
 import torch
 
 from trainable.errors import Fault, RecipeError
+from trainable.ranks import ALONE, Ranks
 from trainable.recipe import training
 from trainable.recipe.speeds import Format
 
@@ -113,3 +115,22 @@ def formats_of(device: torch.device) -> tuple[Format, ...]:
         units = torch.cpu.get_capabilities()
         return ("fp32", "bf16") if units.get("amx_bf16") or units.get("avx512_bf16") else ("fp32",)
     return ("fp32",)
+
+
+@dataclass(frozen=True)
+class Compute:
+    """What a run computes on and in: its device, its number format, and the ranks that share its images."""
+
+    device: torch.device
+    number_format: Format
+    ranks: Ranks = ALONE
+
+    def autocast(self) -> torch.autocast:
+        """Return a context in which forward passes compute in the format; it may be entered many times."""
+        return autocast(self.number_format, self.device)
+
+    @contextmanager
+    def switched(self) -> Iterator[None]:
+        """Set torch's switches for the format, without a search for kernels, and restore them afterwards."""
+        with switches(self.number_format, self.device), kernel_search(False):
+            yield

@@ -17,10 +17,8 @@ from trainable.training.bootstrap import (
     intervals_of,
     resampled_metrics,
 )
-from trainable.training.evaluate import Scores
+from trainable.training.evaluate import ByImage, Scores
 from trainable.training.extra_metrics import ExtraMetrics
-from trainable.training.mask_answers import MaskAnswers
-from trainable.training.mask_bootstrap import resampled_masks
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -56,20 +54,20 @@ def resampled_scores(
     """Return the scores of a part on resamples of its images; None where the answers are not known, as those
     of a model that is lost."""
     if scores.by_image is not None:
-        return _of_masks(scores.by_image, seed, resamples)
+        return _of_sums(scores.by_image, seed, resamples)
     if scores.answers is not None:
         of_classes = np.bincount(scores.answers.labels.numpy(), minlength=scores.answers.classes)
         return Resampled(resampled_metrics(scores.answers, extra, seed, resamples), scores.images, of_classes)
     return None
 
 
-def _of_masks(images: MaskAnswers, seed: int, resamples: int) -> Resampled:
+def _of_sums(images: ByImage, seed: int, resamples: int) -> Resampled:
     chunks = counts_of_images(np.random.default_rng(seed), len(images), resamples)
-    parts = [resampled_masks(images, counts) for counts in chunks]
+    parts = [images.resampled(counts) for counts in chunks]
     return Resampled(
         {name: np.concatenate([part.metrics[name] for part in parts]) for name in parts[0].metrics},
         len(images),
-        ((images.true > 0) | (images.predicted > 0)).sum(axis=0),
+        images.of_classes,
         {name: np.concatenate([part.by_class[name] for part in parts], 1) for name in parts[0].by_class},
     )
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from trainable.data import DataSet, Split
 from trainable.data.arrays import as_tensor
 from trainable.data.loading import Batch
-from trainable.data.parts import MaskedFilePart, MaskedPart, Part
+from trainable.data.parts import Part
 from trainable.data.source import Integers
 from trainable.models.cut import head_layers
 from trainable.ranks import ALONE, Ranks
@@ -119,7 +119,7 @@ class Scoring:
 def _by_size(part: Part, positions: Tensor) -> Tensor:
     """Return the order, int64 [n], in which images at some positions are read: those of one size together,
     as a batch of whole images needs them; other parts' images are of one size."""
-    if not isinstance(part, MaskedPart | MaskedFilePart):
+    if part.sizes is None:
         return torch.arange(len(positions))
     heights, widths = part.sizes[positions.numpy()].T
     return as_tensor(np.lexsort((widths, heights)))

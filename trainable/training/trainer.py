@@ -25,7 +25,6 @@ from trainable.stages import stage
 from trainable.training import precision, schedule, seeds
 from trainable.training.clipping import below_head, clip
 from trainable.training.evaluate import full_precision, main_output
-from trainable.training.hints import in_learner
 from trainable.training.memory import give_back, ran_out
 from trainable.training.optim import Phase, make_phases
 from trainable.training.order import Order, parts_of
@@ -95,7 +94,9 @@ class Trainer:
         self._reduction = Reduction(learner, ranks, in_bf16=recipe.loop.bf16_gradients)
         self._parameters = [each for each in learner.parameters() if each.requires_grad]
         self._below_head = below_head(model) if isinstance(self._clipping, AdaptiveClipping) else []
-        factors = in_learner(rate_factors(recipe.model.layer_rates, model), learner)
+        names = {parameter: name for name, parameter in learner.named_parameters()}
+        of_layers = rate_factors(recipe.model.layer_rates, model).items()
+        factors = {names[model.get_parameter(name)]: factor for name, factor in of_layers}
         self._phases = make_phases(recipe.optimizer, learner, batch_size=self._batch, rate_factors=factors)
         self.ema = make_average(recipe.regularisation.averaging, model)
         self._compiles = recipe.loop.compiles  # until the first step

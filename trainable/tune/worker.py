@@ -28,6 +28,7 @@ from trainable.probes.network_cost import key_of_cost, measure_cost, share_of_ra
 from trainable.ranks import ALONE, Ranks
 from trainable.recipe import Recipe
 from trainable.recipe.network_cost import NetworkCost
+from trainable.run import make_run
 from trainable.training.memory import Baseline, held_bytes, memory_fraction
 from trainable.training.metrics import EpochResult
 from trainable.training.run import Run
@@ -113,7 +114,7 @@ class Worker:
         """Return what the network of an assignment costs on this device, as one rank of the trial.
 
         Networks that must cost the same are measured once. Nothing of it touches the trial's own run. Raises
-        what making a Run raises. Ends the process after the seat's `step_seconds` without a sign.
+        what making a run raises. Ends the process after the seat's `step_seconds` without a sign.
         """
         key = key_of_cost(assignment.recipe)
         if key not in self._costs:
@@ -133,7 +134,7 @@ class Worker:
         the next epoch's, which it trains.
 
         Raises FolderInUse while another process writes the trial's checkpoints on this machine, StoreError if
-        a store cannot be asked for them, RunError after Stopped, and what making a Run and `Run.step` raise.
+        a store cannot be asked for them, RunError after Stopped, and what making a run and `Run.step` raise.
         Ends the process if no batch is done for the seat's `step_seconds`.
         """
         folder, self._search = assignment.checkpoint_store.folder, assignment.search
@@ -212,7 +213,7 @@ class Worker:
         self._release_folder()
 
     def _make_run(self, recipe: Recipe, ranks: Ranks) -> Run:
-        return Run(
+        return make_run(
             recipe,
             data=self._data_of(recipe),
             model=self._build,

@@ -67,7 +67,7 @@ def export_as(
 
 
 def _winner(found: Exported) -> Winner:
-    from trainable.training.origins import Origins
+    from trainable.origins import Origins
     from trainable.training.pixels import resolved_for
     from trainable.training.timm_optimizers import check_timm_optimizer
 
@@ -159,7 +159,7 @@ def _devices(count: int) -> str:
 
 
 def _with_images(winner: Winner, folder: Path) -> Winner:
-    from trainable.training.origins import Origins
+    from trainable.origins import Origins
 
     parts, classes = stored_parts(winner.recipe.data)
     stored = stored_files(parts, classes)

@@ -32,7 +32,7 @@ from trainable.ranks import Ranks
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data
 from trainable.recipe.training import Precision
-from trainable.training.run import Run
+from trainable.run import make_run
 from trainable.tune.seat import Seat
 from trainable.tune.worker import Worker
 
@@ -234,7 +234,7 @@ def _on_paper(case: Case, recipe: Recipe, data: DataSet, model: nn.Module | None
 
 def _recorded(case: Case, recipe: Recipe, data: DataSet, model: nn.Module | None, paper: Paper) -> Record:
     ranks = Ranks(0, case.world, start_reduce=Sum)  # type: ignore[arg-type]
-    run = Run(recipe, data=data, device=torch.device("cuda"), ranks=ranks, model=model)
+    run = make_run(recipe, data=data, device=torch.device("cuda"), ranks=ranks, model=model)
     with run.probing():
         run.train_on(next(run.windows()))
         paper.clear()
@@ -318,7 +318,7 @@ def _shown() -> dict[str, list[str]]:
         nn.Module.to(network, "cuda")
         measure_speeds(network, _data(case).info, torch.device("cuda"), Precision())
     with on_paper(), _batches_shown() as trained:
-        run = Run(small_recipe(dict(case.values)), data=_data(case), device=torch.device("cuda"))
+        run = make_run(small_recipe(dict(case.values)), data=_data(case), device=torch.device("cuda"))
         run.step()
         run.step()
         run.close()

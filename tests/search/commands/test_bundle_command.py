@@ -24,6 +24,7 @@ from trainable.recipe import Recipe
 from trainable.recipe.data import Data
 from trainable.recipe.provenance import Provenance, Verification
 from trainable.recipe.yamlfile import read_recipe
+from trainable.run import make_run
 from trainable.training.run import Run
 
 Tunebook = Callable[..., tuple[int, str, str]]
@@ -43,7 +44,7 @@ def folder(tmp_path: Path) -> Path:
 def with_checkpoint(folder: Path, trial: int) -> Run:
     """Train an epoch of a trial's recipe and save it where the trial would; return the run."""
     search = Search(folder)
-    run = Run(search.trials[trial].whole_recipe)
+    run = make_run(search.trials[trial].whole_recipe)
     run.step()
     checkpoint.save(search.home.checkpoints(trial), run.state_dict(), run.history)
     run.close()

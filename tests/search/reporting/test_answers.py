@@ -20,8 +20,10 @@ from search.results.search import Search
 from tests.search.planted_searches import Run as PlantedRun
 from tests.search.planted_searches import planted
 from trainable.checkpoints.checkpoint_store import CheckpointStore
+from trainable.data import ArrayPart
 from trainable.data.measure import membership
 from trainable.errors import UserError
+from trainable.run import make_run
 from trainable.training.run import Run
 
 CLASSES = ("oak", "elm", "ash")
@@ -41,7 +43,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Run]:
     )
     best = Search(folder).best
     assert best is not None
-    run = Run(best.whole_recipe)
+    run = make_run(best.whole_recipe)
     run.step()
     CheckpointStore.at(Search(folder).home.checkpoints(0)).save(run.state_dict(), run.history)
     return folder, run
@@ -78,6 +80,7 @@ def test_mistakes_are_the_images_whose_class_was_believed_least(trained: tuple[P
     assert [each.probability_true for each in found.mistakes] == pytest.approx(
         [chance for chance, _ in wrong[:WORST]]
     )
+    assert isinstance(run.data.validation, ArrayPart)
     images, _ = run.data.validation.tensors()
     shown = Image.open(io.BytesIO(base64.b64decode(found.mistakes[0].thumbnail.partition(",")[2])))
     assert np.array_equal(np.array(shown), images[wrong[0][1], 0].numpy())
@@ -109,7 +112,7 @@ def test_without_the_images_one_line_says_so(
     def away(*given: object, **named: object) -> None:
         raise UserError("data.path: /flowers does not exist")
 
-    monkeypatch.setattr("trainable.training.pixels.load_for", away)
+    monkeypatch.setattr("trainable.tasks.kits.load_for", away)
     with pytest.raises(UserError, match="/flowers does not exist"):
         answers_of(Search(folder))
 

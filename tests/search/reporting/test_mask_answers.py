@@ -15,7 +15,9 @@ from search.reporting.page import page
 from search.results.search import Search
 from tests.search.results.trained_masks import trained_mask_search
 from tests.trainable.small_segmentations import CLASSES
-from trainable.data.parts import MaskedPart
+from trainable.run import make_run
+from trainable.tasks.segmentation.answers import MaskAnswers as AnswersOfImages
+from trainable.tasks.segmentation.data.parts import MaskedPart
 from trainable.training.run import Run
 
 Trained = tuple[Path, Run]
@@ -57,7 +59,7 @@ def test_recalls_and_precisions_are_shares_of_the_confusion(found: MaskAnswers) 
 
 def test_the_worst_images_come_first_by_name(trained: Trained, found: MaskAnswers) -> None:
     answers = trained[1].score("validation", answers=True).by_image
-    assert answers is not None
+    assert isinstance(answers, AnswersOfImages)
     part = trained[1].data.validation
     assert isinstance(part, MaskedPart)
     names = part.names
@@ -68,7 +70,7 @@ def test_the_worst_images_come_first_by_name(trained: Trained, found: MaskAnswer
 
 def test_they_are_the_same_from_files_as_from_memory(trained: Trained, found: MaskAnswers) -> None:
     run = trained[1]
-    streamed = Run(run.recipe.with_values({"data.in_memory": False}))
+    streamed = make_run(run.recipe.with_values({"data.in_memory": False}))
     streamed.model.load_state_dict(run.weights())
     again = mask_answers(found.trial, streamed)
     streamed.close()

@@ -30,7 +30,9 @@ from trainable.errors import ModelError, UserError
 from trainable.models.weights import file_digest
 from trainable.recipe import Recipe
 from trainable.recipe.yamlfile import read_recipe, write_recipe
+from trainable.run import make_run
 from trainable.summary import summary
+from trainable.tasks.distilled.task import Distilled
 from trainable.train import train
 from trainable.training.run import Run
 
@@ -76,9 +78,9 @@ def test_a_trial_of_a_search_teaches_with_the_weights_that_it_was_scored_with(
     folder, run = searched
     path = Path(teacher_path(named.format(folder)))
     assert path == folder / "teachers" / "trial-0-epoch-1"
-    student = Run(Recipe().with_values({"distillation.teacher": str(path), "precision.kind": "fp32"}))
-    assert student.distilled is not None
-    theirs, ours = student.distilled.teacher.network.state_dict(), run.weights()
+    student = make_run(Recipe().with_values({"distillation.teacher": str(path), "precision.kind": "fp32"}))
+    assert isinstance(student.task, Distilled)
+    theirs, ours = student.task.teacher.network.state_dict(), run.weights()
     assert all(torch.equal(theirs[name], ours[name]) for name in ours)
     recipe = read_recipe(path / "recipe.yaml")
     assert recipe.provenance is not None

@@ -14,7 +14,8 @@ from search.study.space import build_space
 from tests.search.small_events import begun_in, drawn, session
 from tests.spaces.small_facts import digits_facts
 from trainable.checkpoints.checkpoint_store import CheckpointStore
-from trainable.training.pixels import load_for
+from trainable.run import make_run
+from trainable.tasks.kits import load_for
 from trainable.training.run import Run
 
 EMA = {"regularisation.averaging.kind": "ema", "regularisation.averaging.decay": 0.9}
@@ -40,7 +41,7 @@ def write_trained(folder: Path, study: Study) -> Run:
     (folder / FACTS_FILE).write_bytes(facts_text(facts, images.info))
     study.resolved(folder.name).write(folder)
     space = build_space(study, facts, images.info)
-    run = Run(space.recipe(space.own), data=images)
+    run = make_run(space.recipe(space.own), data=images)
     events = [
         *begun_in(space, 1, name=folder.name),
         drawn(space, 0, space.own),

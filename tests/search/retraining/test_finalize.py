@@ -9,10 +9,10 @@ from scipy import stats
 
 from search.retraining.finalize import Way, _measured, chosen_of
 from search.retraining.paired import half_width
+from trainable.origins import Origins
 from trainable.recipe import Recipe
 from trainable.recipe.provenance import AGREE, Provenance
 from trainable.train import train
-from trainable.training.origins import Origins
 
 AVERAGING, FLIP, SCALES = "regularisation.averaging.kind", "evaluation.flip", "evaluation.scales"
 

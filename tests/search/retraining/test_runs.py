@@ -14,9 +14,9 @@ from search.retraining.runs import OriginsChanged, Retraining, retraining
 from tests.trainable.small_images import write_classes
 from tests.trainable.small_runs import images, small_recipe, write_parts
 from trainable.errors import UserError
+from trainable.origins import Origins
 from trainable.recipe import Recipe
 from trainable.recipe.provenance import Provenance
-from trainable.training.origins import Origins
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from trainable.bundle.trained import Trained
 from trainable.data import DataSet, Split
 from trainable.data.assembly import from_arrays
 from trainable.models.widths import Widths
+from trainable.origins import Origins
 from trainable.probes.flops import Flops
 from trainable.recipe import Recipe
 from trainable.recipe.provenance import Provenance
@@ -25,13 +26,11 @@ from trainable.shrinking.fine_tuning import Tuned
 from trainable.shrinking.latency import Latency
 from trainable.shrinking.prune import Pruned
 from trainable.shrinking.shrink import DISTILLED, PRUNED, SCRATCH, TUNED, UNPRUNED, Cost, Shrunk
+from trainable.tasks.segmentation.answers import MaskAnswers
 from trainable.training.answers import Answers
 from trainable.training.bootstrap import RESAMPLES, counts_of_images, resampled_metrics
 from trainable.training.evaluate import Scores
 from trainable.training.extra_metrics import make_extra_metrics
-from trainable.training.mask_answers import MaskAnswers
-from trainable.training.mask_bootstrap import resampled_masks
-from trainable.training.origins import Origins
 
 IMAGES = 400
 EXTRA = make_extra_metrics((), {}, ("no", "yes"))
@@ -238,7 +237,7 @@ def mask_scores(right: list[list[int]]) -> Scores:
     hits = np.array(right, dtype=np.float64)
     true = np.full_like(hits, PIXELS / 2)
     images = MaskAnswers(np.full(len(hits), 0.5), true, hits + (true - hits)[:, ::-1], hits, None, {})
-    whole = resampled_masks(images, np.ones((len(hits), 1), dtype=np.float32)).metrics
+    whole = images.resampled(np.ones((len(hits), 1), dtype=np.float32)).metrics
     named = {name: float(each[0]) for name, each in whole.items()}
     extra = {name: named[name] for name in ("mean_iou", "mean_dice")}
     known = (named["loss"], named["accuracy"], named["balanced_accuracy"], None, len(hits))
@@ -285,7 +284,7 @@ def test_the_interval_of_masks_holds_the_deviation_of_the_images() -> None:
     found = difference(ours, theirs, "mean_iou", EXTRA, seed=3)
     (counts,) = counts_of_images(np.random.default_rng(3), 8, RESAMPLES)
     samples = [
-        resampled_masks(each.by_image, counts).metrics["mean_iou"]
+        each.by_image.resampled(counts).metrics["mean_iou"]
         for each in (*ours, *theirs)
         if each.by_image is not None
     ]

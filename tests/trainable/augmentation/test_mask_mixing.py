@@ -9,10 +9,10 @@ from scipy import stats
 from torch import Tensor
 
 from tests.trainable.training.test_synchronisation import Watch
-from trainable.augmentation.mask_mixing import in_box, make_mask_mixing, of_half
 from trainable.augmentation.mixing import Draw, cut_box, make_mixing
 from trainable.recipe.augmentations import ClassMix, CutMix, Mixup, NoMixing
 from trainable.recipe.tasks import IGNORED, MOST_CLASSES, Classification, Segmentation
+from trainable.tasks.segmentation.mixing import in_box, make_mask_mixing, of_half
 
 GENERATOR = torch.Generator().manual_seed(0)
 MASKS = torch.randint(0, 6, (5, 9, 12), generator=GENERATOR)

@@ -8,8 +8,8 @@ import torch
 from torch.nn import functional
 
 from trainable.augmentation.draws import Draws
-from trainable.augmentation.windows import Planes, cut, window_boxes
 from trainable.recipe.augmentations import Crop, NoCrop, PadCrop, ResizedCrop, ScaledCrop
+from trainable.tasks.segmentation.windows import Planes, cut, window_boxes
 
 SIZES = np.array([(40, 40), (17, 60), (60, 17), (9, 11)])
 SIDE = 24
@@ -59,7 +59,7 @@ def test_a_fine_pattern_that_is_scaled_down_is_grey_and_not_stripes() -> None:
 def test_windows_are_the_same_however_many_pixels_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     held, (boxes, chosen) = planes(), drawn(ResizedCrop(), repeats=3)
     together = cut(held, chosen, boxes, 9)
-    monkeypatch.setattr("trainable.augmentation.windows.READ_AT_ONCE", 1)
+    monkeypatch.setattr("trainable.tasks.segmentation.windows.READ_AT_ONCE", 1)
     assert (together.int() - cut(held, chosen, boxes, 9).int()).abs().max() <= 1
 
 

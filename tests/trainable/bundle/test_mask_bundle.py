@@ -22,9 +22,9 @@ from trainable.bundle.programs import ExportError
 from trainable.bundle.trained import trained_in
 from trainable.bundle.whole_images import class_logits
 from trainable.bundle.write import write_bundle
-from trainable.data.masks.stores import stored_values
+from trainable.tasks.segmentation.data.stores import stored_values
+from trainable.tasks.segmentation.predicted import KeptMasks
 from trainable.train import train
-from trainable.training.kept_masks import KeptMasks
 
 pytestmark = pytest.mark.usefixtures("few_passes")
 VIEWS: dict[str, Any] = {

@@ -19,7 +19,8 @@ from trainable.bundle.answering import answer_of_onnx, answer_of_pt2
 from trainable.bundle.classifier import make_classifier
 from trainable.bundle.programs import ABOUT, ExportError, export_program, write_onnx, write_pt2
 from trainable.bundle.trained import Trained, in_fp32
-from trainable.training.run import Run
+from trainable.data import ArrayPart
+from trainable.run import make_run
 
 VIEWS: dict[str, Any] = {
     "data.flips": ["horizontal"],
@@ -37,7 +38,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
 
 
 def probabilities_of_run(trained: Trained) -> Tensor:
-    run = Run(in_fp32(trained.recipe), data=trained.data, model=trained.network())
+    run = make_run(in_fp32(trained.recipe), data=trained.data, model=trained.network())
     found = probabilities(run, "test")
     run.close()
     return found
@@ -59,7 +60,7 @@ def test_both_files_answer_as_a_run_does_and_each_as_the_other_for_images_of_any
     program = export_program(classifier)
     write_pt2(program, tmp_path / "model.pt2", {})
     write_onnx(program, tmp_path / "model.onnx", {})
-    assert trained.data.test is not None
+    assert isinstance(trained.data.test, ArrayPart)
     squares = np.ascontiguousarray(np.moveaxis(trained.data.test.images, 1, -1))
     expected = probabilities_of_run(trained)
     random = np.random.default_rng(0)

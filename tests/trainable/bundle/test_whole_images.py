@@ -13,8 +13,8 @@ from torch import nn
 from trainable.bundle.segmenter import Segmenter
 from trainable.bundle.whole_images import class_logits
 from trainable.recipe.tasks import Segmentation
+from trainable.tasks.segmentation.task import SegmentationTask
 from trainable.training.evaluate import View
-from trainable.training.segmentation import SegmentationTask
 
 SIDE, OVERLAP = 16, 0.4
 MEAN, STD = (0.3, 0.5, 0.4), (0.2, 0.25, 0.3)

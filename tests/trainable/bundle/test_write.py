@@ -23,15 +23,15 @@ from trainable.bundle.trained import in_fp32, scored_weights, trained, trained_i
 from trainable.bundle.write import metrics_tree, write_bundle
 from trainable.errors import ModelError, UserError
 from trainable.models.weights import statistics_in
+from trainable.origins import digests_of
 from trainable.recipe import Recipe
 from trainable.recipe.provenance import Provenance
 from trainable.recipe.yamlfile import read_recipe
+from trainable.run import make_run
 from trainable.train import train
 from trainable.training.answers import Answers
 from trainable.training.bootstrap import Intervals
 from trainable.training.evaluate import Scores
-from trainable.training.origins import digests_of
-from trainable.training.run import Run
 
 pytestmark = pytest.mark.usefixtures("few_passes")
 FILES = {
@@ -202,7 +202,7 @@ def test_images_of_several_sizes_are_answered_in_their_order() -> None:
 def test_the_weights_of_a_state_are_those_that_the_run_is_scored_with() -> None:
     recipe = Recipe().with_values({**DIGITS, "loop.epochs": 1, "regularisation.averaging.kind": "ema"})
     for each in (recipe, in_fp32(recipe)):
-        run = Run(each)
+        run = make_run(each)
         run.step()
         found = scored_weights(run.state_dict())
         assert found.keys() == run.weights().keys()

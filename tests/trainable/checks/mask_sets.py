@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from tests.trainable.small_segmentations import mask_data, mask_recipe, write_masks
 from trainable.checks.mask_sampling import planes_at
 from trainable.data import DataSet
-from trainable.data.parts import MaskedPart
 from trainable.recipe import Recipe
 from trainable.recipe.tasks import IGNORED
+from trainable.tasks.segmentation.data.parts import MaskedPart
 
 Array = NDArray[Any]
 SIDE = 48

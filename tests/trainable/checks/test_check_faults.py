@@ -24,8 +24,8 @@ from trainable.data.assembly import load
 from trainable.data.loading import Loader
 from trainable.errors import DataError
 from trainable.recipe import Recipe
+from trainable.run import make_run
 from trainable.training import optim
-from trainable.training.run import Run
 
 Array = NDArray[Any]
 
@@ -250,7 +250,7 @@ class Remembering(nn.Module):
 def knowing() -> nn.Module:
     """Return a net that was trained on these images, and is now to be trained on them again."""
     net = plain_net().float()
-    run = Run(small_recipe({"optimizer.lr": 0.02, "loop.epochs": 3}), data=sound_data(), model=net)
+    run = make_run(small_recipe({"optimizer.lr": 0.02, "loop.epochs": 3}), data=sound_data(), model=net)
     while not run.finished:
         run.step()
     return net

@@ -14,7 +14,7 @@ from trainable.checks.check import check, check_network
 from trainable.checks.finding import Finding
 from trainable.checks.subject import make_subject
 from trainable.recipe import Recipe
-from trainable.training.pixels import load_for
+from trainable.tasks.kits import load_for
 
 SECONDS = 60.0
 SMALL: dict[str, Any] = {"precision.kind": "fp32", "loop.batch_size": 32}

@@ -115,10 +115,10 @@ def test_a_network_without_dropout_is_the_same_network() -> None:
 
 
 def test_the_networks_are_drawn_as_a_run_draws_them() -> None:
-    from trainable.training.run import Run
+    from trainable.run import make_run
 
     recipe = small_recipe({"loop.seed": 7})
-    run = Run(recipe, data=data_set(), device=torch.device("cpu"))
+    run = make_run(recipe, data=data_set(), device=torch.device("cpu"))
     for one, other in zip(run.model.parameters(), subject(recipe=recipe).untrained.parameters(), strict=True):
         assert torch.equal(one, other)
 

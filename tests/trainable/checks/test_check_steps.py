@@ -13,7 +13,7 @@ from trainable.checks.one_batch import Attempt, check_one_batch, finding_after_f
 from trainable.checks.steps import FirstSteps, check_first_steps, check_step, first_steps
 from trainable.checks.subject import Subject, make_subject
 from trainable.recipe import Recipe
-from trainable.training.run import Run
+from trainable.run import make_run
 
 OPTIMIZERS = ["sgd", "rmsprop", "adam", "adamw", "adadelta", "lars", "lamb", "adam_then_sgd"]
 
@@ -83,7 +83,7 @@ def test_the_first_steps_are_taken_as_the_schedule_has_them() -> None:
     ]
     levels = []
     for recipe in recipes:
-        run = Run(recipe, data=data_set(), model=plain_net(), device=torch.device("cpu"))
+        run = make_run(recipe, data=data_set(), model=plain_net(), device=torch.device("cpu"))
         with run.probing():
             taken = first_steps(run, 10.0)
         assert isinstance(taken, FirstSteps)
@@ -95,7 +95,7 @@ def test_a_batch_that_does_not_fit_into_memory_is_a_warning(monkeypatch: pytest.
     def full(*_: object) -> torch.Tensor:
         raise torch.OutOfMemoryError("full")
 
-    run = Run(small_recipe(), data=data_set(), device=torch.device("cpu"))
+    run = make_run(small_recipe(), data=data_set(), device=torch.device("cpu"))
     monkeypatch.setattr(run, "train_on", full)
     with run.probing():
         found = first_steps(run, 10.0)

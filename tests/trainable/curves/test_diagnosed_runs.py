@@ -9,8 +9,8 @@ import torch
 
 from trainable.curves.diagnosis import Diagnosis
 from trainable.recipe import Recipe
+from trainable.run import make_run
 from trainable.train import diagnosed
-from trainable.training.run import Run
 
 
 def trained(values: dict[str, Any]) -> Diagnosis:
@@ -20,7 +20,7 @@ def trained(values: dict[str, Any]) -> Diagnosis:
         "precision.kind": "fp32",
         "model.width": 8,
     }
-    run = Run(Recipe().with_values({**plain, **values}), device=torch.device("cpu"))
+    run = make_run(Recipe().with_values({**plain, **values}), device=torch.device("cpu"))
     while not run.finished:
         run.step()
     return diagnosed(run)

@@ -17,7 +17,7 @@ from trainable.files.alone import alone
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data
 from trainable.recipe.training import Loop
-from trainable.training.run import Run
+from trainable.run import make_run
 
 
 @pytest.fixture(autouse=True)
@@ -152,14 +152,14 @@ def test_a_removed_set_is_decoded_again(folder: Path, root: Path) -> None:
 
 def test_a_run_that_python_makes_fills_the_cache_and_later_ones_need_no_file(folder: Path) -> None:
     recipe = Recipe(data=spec(folder, 16), loop=Loop(batch_size=8))
-    first = Run(recipe)
+    first = make_run(recipe)
     first.close()
 
     data = first.data
-    assert isinstance(first._loader, ArrayLoader)
+    assert isinstance(first.images.loader, ArrayLoader)
     for file in folder.rglob("*.jpg"):
         file.unlink()
-    again = Run(recipe, data=data)
+    again = make_run(recipe, data=data)
     accuracy = again.evaluate("validation")
     again.close()
     assert accuracy["val_accuracy"] >= 0.0
@@ -169,7 +169,7 @@ def test_a_run_on_images_that_are_loaded_already_decodes_none_for_later(folder: 
     """Checks and probes make such runs: they read a few images, of what may be millions."""
     data = load(spec(folder, 16))
 
-    Run(Recipe(data=spec(folder, 16), loop=Loop(batch_size=8, workers=0)), data=data).close()
+    make_run(Recipe(data=spec(folder, 16), loop=Loop(batch_size=8, workers=0)), data=data).close()
 
     assert not is_whole(data)
     assert not root.exists()

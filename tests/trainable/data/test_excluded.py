@@ -14,13 +14,14 @@ from trainable.data.excluded import names_in_list
 from trainable.errors import DataError
 from trainable.recipe.data import Data
 from trainable.recipe.tasks import Masks
+from trainable.tasks.segmentation.data import assembly as mask_assembly
 
 PARTS = ("train", "validation", "test")
 
 
 def fault_of(spec: Data, masks: Masks | None = None) -> str:
     with pytest.raises(DataError) as caught:
-        load(spec, masks=masks)
+        load(spec) if masks is None else mask_assembly.load(spec, masks)
     return str(caught.value)
 
 
@@ -97,8 +98,8 @@ def test_what_is_wrong_with_a_mask_that_the_list_leaves_out_does_not_matter(tmp_
     fault = fault_of(Data(path=str(data)), Masks())
     assert "3 of 8 masks cannot be used; repair or remove them, or leave their images out by" in fault
 
-    info = load(
-        excluding(tmp_path, data, [("", f"images/{name}.jpg") for name in "abcd"]), masks=Masks()
+    info = mask_assembly.load(
+        excluding(tmp_path, data, [("", f"images/{name}.jpg") for name in "abcd"]), Masks()
     ).info
 
     assert info.classes == ("0", "1")
@@ -107,7 +108,7 @@ def test_what_is_wrong_with_a_mask_that_the_list_leaves_out_does_not_matter(tmp_
 
 def test_a_class_that_only_listed_masks_show_is_named_where_classes_are_numbers(tmp_path: Path) -> None:
     data = write_pairs(tmp_path / "set", dict.fromkeys("bcdefgh", (0, 1)) | {"a": (0, 2)})
-    assert load(Data(path=str(data)), masks=Masks()).info.classes == ("0", "1", "2")
+    assert mask_assembly.load(Data(path=str(data)), Masks()).info.classes == ("0", "1", "2")
     fault = fault_of(excluding(tmp_path, data, [("", "images/a.jpg")]), Masks())
     assert "lists all training images of 2 (1); expected some of each class" in fault
 

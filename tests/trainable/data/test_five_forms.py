@@ -15,10 +15,10 @@ from tests.trainable.data_forms import FORMS, labelled, write_datasets, write_fo
 from tests.trainable.small_runs import numbers
 from trainable.data import ArrayPart, DataSet, FilePart
 from trainable.data.assembly import load
-from trainable.data.loaders import make_loader
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data
-from trainable.training.run import Run
+from trainable.run import make_run
+from trainable.tasks.kits import make_loader
 
 SPLIT_HERE = {"train": [14] * 11}
 """Eleven classes: as text, 10 is before 2."""
@@ -63,7 +63,7 @@ def test_a_form_has_the_members_and_the_digest_of_the_folder(forms: dict[str, Pa
 def test_two_epochs_have_the_same_losses_in_each_form(forms: dict[str, Path], held: bool) -> None:
     curves = {}
     for form in FORMS:
-        run = Run(recipe_of(forms[form], **{"data.in_memory": held, "data.image_size": 8}))
+        run = make_run(recipe_of(forms[form], **{"data.in_memory": held, "data.image_size": 8}))
         curves[form] = numbers((run.step(), run.step()))
         run.close()
     assert all(curve == curves["folder"] for curve in curves.values())

@@ -26,8 +26,8 @@ from trainable.data.reading import read
 from trainable.errors import DataError
 from trainable.recipe import Recipe
 from trainable.recipe.data import Columns, Data
+from trainable.run import make_run
 from trainable.train import train
-from trainable.training.run import Run
 
 PATTERN = r"(.+)_\d+\.png"
 
@@ -227,7 +227,7 @@ def test_given_parts_that_share_a_patient_are_not_trained_unless_that_is_allowed
     with pytest.raises(DataError, match=r"4 groups are in train and validation .*data\.leaks=allow"):
         train(leaking)
     with pytest.raises(DataError, match="4 groups are in train and validation"):
-        Run(leaking)
+        make_run(leaking)
     allowed = leaking.with_values({"data.leaks": "allow"})
     assert len(train(allowed).history) == 1
     assert allowed.digest() == leaking.digest()

@@ -23,7 +23,6 @@ from tests.waiting import wait_until
 from trainable.data import DataSet, image_cache
 from trainable.data.assembly import load
 from trainable.data.image_cache import ImageCache, StoredArray
-from trainable.data.loaders import make_loader
 from trainable.data.loading import ArrayLoader, FileLoader
 from trainable.data.prefetch import prefetched
 from trainable.data.source import FileSource
@@ -33,6 +32,7 @@ from trainable.recipe import Recipe
 from trainable.recipe.augmentations import Augmentation, NoCrop, ResizedCrop
 from trainable.recipe.data import Data
 from trainable.recipe.training import Loop
+from trainable.tasks.kits import make_loader
 
 SIDE, IMAGES = 16, 40
 CPU = torch.device("cpu")

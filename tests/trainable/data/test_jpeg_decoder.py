@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[3]
 READ = """
 import sys, torch
 from trainable.data.assembly import load
-from trainable.data.loaders import make_loader
+from trainable.tasks.kits import make_loader
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data
 from trainable.recipe.training import Loop

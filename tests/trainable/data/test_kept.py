@@ -15,12 +15,12 @@ from tests.trainable.data_forms import FORMS, Labelled, labelled, write_csv, wri
 from tests.trainable.small_images import write_classes, write_image
 from trainable.data import DataSet
 from trainable.data.assembly import from_arrays, load
-from trainable.data.masks.folder import read as read_masked
 from trainable.data.part_names import PartChoice
 from trainable.errors import DataError, RecipeError
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data
 from trainable.recipe.tasks import Masks
+from trainable.tasks.segmentation.data.folder import read as read_masked
 
 
 def stored(root: Path, form: str, **counts: list[int]) -> str:

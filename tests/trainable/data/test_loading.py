@@ -13,7 +13,6 @@ from trainable.augmentation.change import Change
 from trainable.augmentation.draws import Draws
 from trainable.data import ArrayPart, DataSet
 from trainable.data.assembly import from_arrays, load
-from trainable.data.loaders import make_loader
 from trainable.data.loading import (
     PORTION_BATCHES,
     ArrayLoader,
@@ -23,6 +22,7 @@ from trainable.data.loading import (
     in_portions,
     may_reside,
 )
+from trainable.data.readers import FileImages
 from trainable.errors import DataError
 from trainable.recipe import Recipe
 from trainable.recipe.augmentations import (
@@ -40,6 +40,7 @@ from trainable.recipe.augmentations import (
 )
 from trainable.recipe.data import Data
 from trainable.recipe.training import CenterCrop, Evaluation, Loop, Precision
+from trainable.tasks.kits import make_loader
 
 CPU = torch.device("cpu")
 PLAIN = Augmentation(crop=NoCrop(), flip_probability=0.0)
@@ -283,7 +284,7 @@ def test_a_worker_is_as_many_batches_ahead_as_the_recipe_says(folder: Path, pref
     data = load(Data(path=str(folder), image_size=12, in_memory=False))
     loader = make_loader(data, Recipe(loop=Loop(workers=1, prefetch=prefetch)), CPU)
     assert isinstance(loader, FileLoader)
-    readers = data.idle_readers.take(data.selections, data.form, loader.how)
+    readers = data.idle_readers.take(FileImages(data.selections, data.form), loader.how)
 
     assert readers._loader.prefetch_factor == prefetch
 

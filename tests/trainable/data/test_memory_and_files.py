@@ -9,7 +9,6 @@ import torch
 from PIL import Image
 
 from trainable.data.assembly import load
-from trainable.data.loaders import make_loader
 from trainable.data.loading import ArrayLoader, FileLoader
 from trainable.recipe import Recipe
 from trainable.recipe.augmentations import (
@@ -25,6 +24,7 @@ from trainable.recipe.augmentations import (
 )
 from trainable.recipe.data import Data
 from trainable.recipe.training import CenterCrop, Evaluation, Loop, Stretch
+from trainable.tasks.kits import make_loader
 
 torch.set_num_threads(1)
 

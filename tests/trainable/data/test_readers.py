@@ -17,11 +17,11 @@ from tests.trainable.small_images import write_noise_jpeg
 from tests.waiting import wait_until
 from trainable.data import DataSet
 from trainable.data.assembly import load
-from trainable.data.loaders import make_loader
 from trainable.data.loading import readers_of
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data
 from trainable.recipe.training import Loop
+from trainable.tasks.kits import make_loader
 from trainable.training.devices import threads
 
 CPU = torch.device("cpu")
@@ -105,7 +105,7 @@ def test_nothing_remains_of_a_killed_process(tmp_path: Path, data: DataSet) -> N
     script.write_text(
         "import pickle, sys, torch\n"
         "from pathlib import Path\n"
-        "from trainable.data.loaders import make_loader\n"
+        "from trainable.tasks.kits import make_loader\n"
         "from trainable.recipe import Recipe\n"
         "from trainable.recipe.training import Loop\n"
         f"data = pickle.loads(Path({str(tmp_path / 'data.pickle')!r}).read_bytes())\n"

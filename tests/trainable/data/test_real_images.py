@@ -7,10 +7,10 @@ import torch
 
 from tests.trainable.data_forms import write_csv
 from trainable.data.assembly import load
-from trainable.data.loaders import make_loader
 from trainable.errors import DataError
 from trainable.recipe import Recipe
 from trainable.recipe.data import Columns, Data
+from trainable.tasks.kits import make_loader
 
 pytestmark = pytest.mark.data
 

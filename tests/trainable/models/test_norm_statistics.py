@@ -8,8 +8,8 @@ from torch import nn
 
 from tests.trainable.small_runs import CLASSES, data_set, small_recipe
 from trainable.models.norm_statistics import measure_norm
+from trainable.run import make_run
 from trainable.training import seeds
-from trainable.training.run import Run
 
 OFF = torch.autocast("cpu", enabled=False)
 
@@ -83,13 +83,13 @@ def test_a_run_scores_with_the_statistics_of_its_weights(averaging: str) -> None
         "regularisation.averaging.kind": averaging,
         "optimizer.lr": 0.5,
     }
-    run = Run(small_recipe(values), data=data_set())
+    run = make_run(small_recipe(values), data=data_set())
     result = run.step()
     again = run.score("validation")
     assert result.val_loss == pytest.approx(again.loss, rel=1e-6)  # measured again, to the same numbers
     stem = run.weights()["stem.weight"]
     positions = seeds.sample(run.recipe.loop.seed, run.data.info.train_images, 2 * 16).numpy()
-    ((images, _),) = run._loader.evaluate("train", positions)
+    ((images, _),) = run.images.loader.evaluate("train", positions)
     features = nn.functional.conv2d(images, stem, padding=1)
     torch.testing.assert_close(run.weights()["stem_norm.running_mean"], features.mean((0, 2, 3)))
     variances = torch.stack([each.var((0, 2, 3)) for each in features.split(16)]).mean(0)
@@ -99,15 +99,15 @@ def test_a_run_scores_with_the_statistics_of_its_weights(averaging: str) -> None
 def test_the_batch_of_the_evaluation_changes_no_score() -> None:
     scores = set()
     for batch in (7, 16, 512):
-        run = Run(small_recipe({"evaluation.batch_size": batch, "loop.epochs": 1}), data=data_set())
+        run = make_run(small_recipe({"evaluation.batch_size": batch, "loop.epochs": 1}), data=data_set())
         scores.add(round(run.step().val_loss, 6))
     assert len(scores) == 1
 
 
 def test_lagging_statistics_mislead_an_early_score_and_measured_ones_do_not() -> None:
     values = {"loop.epochs": 20, "optimizer.lr": 1.0, "model.width": 8, "schedule.kind": "constant"}
-    lagging = Run(small_recipe({**values, "evaluation.norm_batches": 0}), data=data_set()).step()
-    measured = Run(small_recipe({**values, "evaluation.norm_batches": 3}), data=data_set()).step()
+    lagging = make_run(small_recipe({**values, "evaluation.norm_batches": 0}), data=data_set()).step()
+    measured = make_run(small_recipe({**values, "evaluation.norm_batches": 3}), data=data_set()).step()
     assert measured.train_loss == lagging.train_loss  # training itself does not see them
     assert measured.val_loss < lagging.val_loss
 
@@ -116,7 +116,7 @@ def test_lagging_statistics_mislead_an_early_score_and_measured_ones_do_not() ->
 def test_a_last_image_that_stands_alone_does_no_harm(images: int) -> None:
     model = nn.Sequential(nn.Conv2d(1, 4, 8), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(4, CLASSES))
     recipe = small_recipe({"evaluation.batch_size": 16, "loop.epochs": 1})
-    result = Run(recipe, data=data_set(train=images), model=model).step()
+    result = make_run(recipe, data=data_set(train=images), model=model).step()
     assert not result.diverged
 
 
@@ -129,12 +129,12 @@ def test_measuring_takes_no_more_memory_than_training() -> None:
             return logits
 
     model = Narrow(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(144, CLASSES))
-    result = Run(small_recipe({"loop.epochs": 1}), data=data_set(), model=model).step()
+    result = make_run(small_recipe({"loop.epochs": 1}), data=data_set(), model=model).step()
     assert result.micro_batch == 4
 
 
 def test_a_score_after_the_run_is_that_of_its_last_epoch_where_the_body_stayed_frozen() -> None:
-    run = Run(small_recipe({"model.freeze_epochs": 3, "loop.epochs": 3}), data=data_set())
+    run = make_run(small_recipe({"model.freeze_epochs": 3, "loop.epochs": 3}), data=data_set())
     while not run.finished:
         result = run.step()
     before = {name: each.clone() for name, each in run.weights().items()}
@@ -144,7 +144,7 @@ def test_a_score_after_the_run_is_that_of_its_last_epoch_where_the_body_stayed_f
 
 @pytest.mark.parametrize("values", [{"model.freeze_norm": True}, {"model.freeze_epochs": 3}])
 def test_frozen_statistics_are_not_measured(values: dict[str, object]) -> None:
-    run = Run(small_recipe({**values, "evaluation.norm_batches": 2}), data=data_set())
+    run = make_run(small_recipe({**values, "evaluation.norm_batches": 2}), data=data_set())
     before = run.weights()["stem_norm.running_mean"].clone()
     run.step()
     assert torch.equal(run.weights()["stem_norm.running_mean"], before)

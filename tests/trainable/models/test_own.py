@@ -21,8 +21,8 @@ from trainable.models.make import make_model
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data
 from trainable.recipe.models import GeometricRates, OwnModel
+from trainable.run import make_run
 from trainable.train import train
-from trainable.training.run import Run
 
 SMALL: dict[str, Any] = {"loop.epochs": 2, "loop.batch_size": 16, "precision.kind": "fp32"}
 
@@ -79,8 +79,8 @@ def test_a_class_and_a_partial_function_are_functions_too() -> None:
 
 def test_a_run_of_a_function_is_that_of_the_network_it_builds_and_follows_the_seed() -> None:
     data = from_arrays(images())
-    first, again = (Run(recipe(width=6), data=data, model=perceptron) for _ in range(2))
-    other = Run(recipe(width=6).with_values({"loop.seed": 1}), data=data, model=perceptron)
+    first, again = (make_run(recipe(width=6), data=data, model=perceptron) for _ in range(2))
+    other = make_run(recipe(width=6).with_values({"loop.seed": 1}), data=data, model=perceptron)
     assert first.step() == first.history[0]
     again.step()
     for one, two in zip(first.weights().values(), again.weights().values(), strict=True):
@@ -210,7 +210,7 @@ def test_what_is_wrong_with_own_images_is_one_message() -> None:
     with pytest.raises(DataError, match="images must be uint8"):
         make_own(spec, lambda: (np.zeros((4, 8, 8)), np.arange(4)))
     with pytest.raises(DataError, match="a file names no code"):
-        Run(Recipe().model_copy(update={"data": spec}))
+        make_run(Recipe().model_copy(update={"data": spec}))
 
 
 def test_beside_weights_the_head_begins_small_whatever_the_function_draws(tmp_path: Path) -> None:

@@ -12,15 +12,15 @@ from safetensors.torch import load_file, save_file
 
 from tests.lite_weights import LITE0, write_weights
 from tests.trainable.small_runs import data_set, small_recipe
-from trainable.data import DataSet
+from trainable.data import ArrayPart, DataSet
 from trainable.data.assembly import from_arrays
-from trainable.data.loaders import make_loader
 from trainable.errors import ModelError
 from trainable.models.make import make_model
 from trainable.models.pretrained_input import pretrained_input
 from trainable.recipe import Recipe
 from trainable.recipe import models as specs
 from trainable.recipe.data import ChannelStatistics
+from trainable.tasks.kits import make_loader
 from trainable.train import train
 from trainable.training.pixels import as_weights_know, resolved
 
@@ -104,6 +104,7 @@ def test_pixels_are_normalised_as_asked(tmp_path: Path, asked: object, expected:
     mean, std = (
         (expected["mean"], expected["std"]) if isinstance(expected, dict) else (data.info.mean, data.info.std)
     )
+    assert isinstance(data.train, ArrayPart)
     pixels = torch.from_numpy(data.train.images).double() / 255
     wanted = (pixels - torch.tensor(mean).view(1, -1, 1, 1)) / torch.tensor(std).view(1, -1, 1, 1)
     torch.testing.assert_close(images.double(), wanted, atol=1e-5, rtol=1e-5)
@@ -139,7 +140,9 @@ def tiny(channels: int, classes: int) -> torch.nn.Module:
 
 @pytest.mark.slow("builds large networks")
 def test_images_from_python_are_as_large_as_the_weights_want(tmp_path: Path) -> None:
-    arrays = tuple(photographs().train.tensors())
+    train = photographs().train
+    assert isinstance(train, ArrayPart)
+    arrays = train.tensors()
     large = torch.nn.functional.interpolate(arrays[0], 128).permute(0, 2, 3, 1).numpy()
     recipe = lite(tmp_path, **{"loop.epochs": 1, "loop.batch_size": 4, "data.validation_fraction": 0.3})
     outcome = train(recipe, data=lambda: (large, arrays[1].numpy()), device=CPU)

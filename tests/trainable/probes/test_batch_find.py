@@ -19,6 +19,7 @@ from trainable.files.host_memory import available_bytes
 from trainable.probes.batch_find import BatchFound, Tried, batch_find, search, sizes
 from trainable.probes.live_bytes import LiveBytes, held_bytes
 from trainable.probes.memory_estimate import KERNELS, draw_line
+from trainable.run import make_run
 from trainable.training.run import Run
 
 IMAGES = 240
@@ -27,7 +28,7 @@ PLENTY = 2**34
 
 def small_run(model: nn.Module | None = None, device: str = "cpu", **values: Any) -> Run:
     recipe = small_recipe({path.replace("__", "."): value for path, value in values.items()})
-    return Run(recipe, data=data_set(IMAGES), model=model, device=torch.device(device))
+    return make_run(recipe, data=data_set(IMAGES), model=model, device=torch.device(device))
 
 
 class Greedy(nn.Module):

@@ -4,7 +4,7 @@ import pytest
 
 from trainable.probes.endings import AVERAGING, FLIP, SCALES, endings_of, measure_endings
 from trainable.recipe import Recipe
-from trainable.training.run import Run
+from trainable.run import make_run
 
 SMALL = Recipe().with_values(
     {"loop.epochs": 2, "model.width": 4, "precision.kind": "fp32", "data.flips": ["horizontal"]}
@@ -18,7 +18,7 @@ def test_each_ending_scores_as_a_run_of_a_recipe_that_says_so(averaging: str) ->
     found = {(each.values[AVERAGING], each.values[FLIP]): each for each in one_size}
     assert set(found) == {("none", False), ("none", True), ("ema", False), ("ema", True)}
     for flip in (False, True):
-        run = Run(SMALL.with_values({AVERAGING: averaging, FLIP: flip}))
+        run = make_run(SMALL.with_values({AVERAGING: averaging, FLIP: flip}))
         while not run.finished:
             run.step()
         wanted = run.evaluate("validation")

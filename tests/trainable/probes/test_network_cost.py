@@ -11,6 +11,7 @@ from tests.trainable.small_runs import data_set, numbers, small_recipe
 from trainable.probes import network_cost
 from trainable.probes.batch_find import step_bytes
 from trainable.probes.network_cost import key_of_cost, measure_cost, share_of_rank
+from trainable.run import make_run
 from trainable.training.run import Run
 
 DATA = data_set(240)
@@ -18,7 +19,7 @@ DATA = data_set(240)
 
 def small_run(**values: Any) -> Run:
     recipe = small_recipe({path.replace("__", "."): value for path, value in values.items()})
-    return Run(recipe, data=DATA, device=torch.device("cpu"))
+    return make_run(recipe, data=DATA, device=torch.device("cpu"))
 
 
 @pytest.fixture(autouse=True)

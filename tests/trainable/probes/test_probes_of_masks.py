@@ -21,6 +21,7 @@ from trainable.probes.network_cost import key_of_cost, measure_cost
 from trainable.probes.speed import measure_speeds
 from trainable.recipe import Recipe
 from trainable.recipe.training import Precision
+from trainable.run import make_run
 from trainable.train import train
 from trainable.training.precision import formats_of
 from trainable.training.run import Run
@@ -41,7 +42,7 @@ def data(root: Path) -> DataSet:
 
 @pytest.fixture
 def run(root: Path, data: DataSet) -> Iterator[Run]:
-    made = Run(mask_recipe(root), data=data, device=CPU)
+    made = make_run(mask_recipe(root), data=data, device=CPU)
     yield made
     made.close()
 
@@ -93,7 +94,7 @@ def test_the_micro_batch_that_fits_is_counted_in_windows(run: Run) -> None:
 def test_the_rate_finder_follows_the_loss_of_masks(root: Path, data: DataSet) -> None:
     def first_loss(**loss: float) -> float:
         recipe = mask_recipe(root, {f"task.loss.{name}": weight for name, weight in loss.items()})
-        run = Run(recipe, data=data, device=CPU)
+        run = make_run(recipe, data=data, device=CPU)
         band = lr_find(run, steps=40, sweeps=1)
         run.close()
         return band.sweeps[0].losses[0]
@@ -103,7 +104,7 @@ def test_the_rate_finder_follows_the_loss_of_masks(root: Path, data: DataSet) ->
 
 
 def test_a_band_of_rates_is_found_for_masks(root: Path, data: DataSet) -> None:
-    run = Run(mask_recipe(root, {"optimizer.kind": "sgd"}), data=data, device=CPU)
+    run = make_run(mask_recipe(root, {"optimizer.kind": "sgd"}), data=data, device=CPU)
     band = lr_find(run, steps=60, sweeps=1)
     assert band.found, band.reason
     assert band.notes == ()
@@ -114,7 +115,7 @@ def test_a_loss_with_an_upper_bound_is_named_as_it_hides_rates_that_are_too_high
     root: Path, data: DataSet
 ) -> None:
     bounded = {"task.loss.cross_entropy": 0.0, "task.loss.lovasz": 1.0}
-    run = Run(mask_recipe(root, bounded), data=data, device=CPU)
+    run = make_run(mask_recipe(root, bounded), data=data, device=CPU)
     (note,) = lr_find(run, steps=30, sweeps=1).notes
     assert note.startswith("task.loss: dice and lovasz are at most 1")
     run.close()
@@ -122,7 +123,7 @@ def test_a_loss_with_an_upper_bound_is_named_as_it_hides_rates_that_are_too_high
 
 @pytest.mark.slow("trains for a probe")
 def test_a_run_that_was_probed_trains_as_one_that_was_not(root: Path, data: DataSet, run: Run) -> None:
-    untouched = Run(mask_recipe(root), data=data, device=CPU)
+    untouched = make_run(mask_recipe(root), data=data, device=CPU)
     batch_find(run, limit_bytes=PLENTY)
     lr_find(run, steps=30, sweeps=1)
     assert numbers((run.step(),)) == numbers((untouched.step(),))
@@ -160,7 +161,7 @@ def test_each_ending_of_a_segmentation_scores_as_a_run_that_says_so(root: Path, 
     recipe = mask_recipe(root, {"loop.epochs": 1, "data.flips": ["horizontal"]})
     flipping = Recipe.from_tree(recipe.tree()).with_values({AVERAGING: "none", FLIP: True})
     data = mask_data(flipping)
-    run = Run(flipping, data=data, device=CPU)
+    run = make_run(flipping, data=data, device=CPU)
     run.step()
     wanted = run.evaluate("validation")
     run.close()
@@ -181,13 +182,13 @@ def test_a_scale_is_of_whole_images_and_needs_no_other_size_of_the_network(root:
             return super().forward(images)
 
     recipe = mask_recipe(root, {"evaluation.scales": [1.0, 1.5], "evaluation.norm_batches": 0})
-    run = Run(recipe, data=data, model=OneSize(), device=CPU)
+    run = make_run(recipe, data=data, model=OneSize(), device=CPU)
     assert run.score("validation").images == data.info.validation_images
     run.close()
 
 
 def test_the_iou_of_training_images_is_measured_at_the_end(root: Path, data: DataSet) -> None:
-    run = Run(mask_recipe(root), data=data, device=CPU)
+    run = make_run(mask_recipe(root), data=data, device=CPU)
     first, last = run.step(), run.step()
     assert "clean_train_mean_iou" not in first.extra_metrics
     assert 0.0 < last.extra_metrics["clean_train_mean_iou"] <= 1.0

@@ -16,8 +16,8 @@ from trainable.recipe import Recipe
 from trainable.recipe.distillation import FeaturesTaught, LogitsTaught
 from trainable.recipe.trained_files import parameters_in, teacher_files
 from trainable.recipe.yamlfile import read_recipe, write_recipe
+from trainable.run import make_run
 from trainable.train import train
-from trainable.training.run import Run
 
 
 def taught(**values: Any) -> Recipe:
@@ -101,7 +101,7 @@ def test_the_parameters_of_a_file_are_those_of_its_network(tmp_path: Path) -> No
     folder = write_teacher(tmp_path, loop__epochs=1)
     spec = taught_recipe(folder).distillation
     assert spec is not None
-    run = Run(taught_recipe(folder, model__width=16), data=data_set())
+    run = make_run(taught_recipe(folder, model__width=16), data=data_set())
     assert parameters_in(teacher_files(spec).weights) == count_parameters(run.model)
 
 

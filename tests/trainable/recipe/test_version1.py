@@ -15,7 +15,7 @@ from trainable.recipe import Recipe
 from trainable.recipe.trees import leaves
 from trainable.recipe.version1 import INSTEAD, converted
 from trainable.recipe.yamlfile import read_recipe, read_tree
-from trainable.training.run import Run
+from trainable.run import make_run
 
 torch.set_num_threads(1)
 
@@ -64,7 +64,7 @@ def test_a_recipe_of_version_1_trains_to_the_losses_that_it_had(name: str) -> No
     """On the machine that recorded them they were equal to the last bit; another's arithmetic may differ."""
     recipe, small = read_recipe(EXPORTED / f"{name}.yaml"), small_recipe({"loop.epochs": 2, **THEN})
     sections = {each: getattr(small, each) for each in ("data", "model", "precision", "loop")}
-    run = Run(recipe.model_copy(update=sections), data=data_set())
+    run = make_run(recipe.model_copy(update=sections), data=data_set())
     while not run.finished:
         run.step()
     losses = [[each.train_loss, each.val_loss] for each in run.history]

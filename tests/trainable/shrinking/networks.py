@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from trainable.bundle.trained import network_in
 from trainable.models.make import make_model
 from trainable.recipe import Recipe
+from trainable.tasks.distilled.task import Distilled
 from trainable.training.run import Run
 
 SMALL: dict[str, Any] = {"model.width": 8}
@@ -35,7 +36,7 @@ def network_of(values: dict[str, Any], *, channels: int, size: int) -> nn.Module
 
 def assert_taught_by(run: Run, folder: Path, images: Tensor) -> None:
     """Assert that the teacher of a run answers as the pruned network in a folder."""
-    assert run.distilled is not None
+    assert isinstance(run.task, Distilled)
     with torch.no_grad():
-        answers = run.distilled.teacher.answers(images)
+        answers = run.task.teacher.answers(images)
         torch.testing.assert_close(answers, network_in(folder)(images), rtol=1e-4, atol=1e-4)

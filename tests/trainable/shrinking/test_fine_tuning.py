@@ -10,10 +10,10 @@ import torch
 from tests.trainable.small_runs import data_set, small_recipe
 from trainable.errors import RecipeError, RunError
 from trainable.recipe.provenance import Provenance
+from trainable.run import make_run
 from trainable.shrinking.fine_tuning import fine_tuning, scores_of, seeds_of, trained_on
 from trainable.training.network import make_network
 from trainable.training.pixels import resolved
-from trainable.training.run import Run
 
 CPU = torch.device("cpu")
 
@@ -78,7 +78,7 @@ def test_each_seed_starts_from_what_is_made_for_it_and_is_scored() -> None:
     assert [line.partition(" 0.")[0] for line in said] == [
         f"tuned, seed {seed}: val_balanced_accuracy" for seed in (1, 2)
     ]
-    run = Run(recipe.with_values({"loop.seed": 2}), data=data, model=copy.deepcopy(network), device=CPU)
+    run = make_run(recipe.with_values({"loop.seed": 2}), data=data, model=copy.deepcopy(network), device=CPU)
     run.step()
     assert found[1].scores["test"] == run.score("test")
     assert found[1].scores["test"].answers is not None

@@ -11,11 +11,11 @@ from tests.trainable.shrinking.networks import assert_taught_by
 from tests.trainable.small_runs import SIZE, small_recipe, write_parts
 from trainable.bundle.trained import trained_in
 from trainable.errors import ModelError
+from trainable.run import make_run
 from trainable.shrinking.fine_tuning import fine_tuning
 from trainable.shrinking.shrink import shrink
 from trainable.shrinking.write import write_shrunk
 from trainable.train import train
-from trainable.training.run import Run
 
 CPU = torch.device("cpu")
 
@@ -30,13 +30,13 @@ def test_a_pruned_network_teaches_an_ordinary_recipe(tmp_path: Path) -> None:
     known = trained_in(tmp_path / "whole")
     write_shrunk(shrink(known, fine_tuning(known.recipe), 0.5, seeds=2, device=CPU), tmp_path / "small")
     values = {"data.path": known.recipe.data.path, "distillation.teacher": str(tmp_path / "small")}
-    run = Run(small_recipe(values))
+    run = make_run(small_recipe(values))
     assert_taught_by(run, tmp_path / "small", torch.randn(3, 1, SIZE, SIZE))
     assert not run.step().diverged
-    hints = Run(small_recipe({**values, "distillation.kind": "features"}))
+    hints = make_run(small_recipe({**values, "distillation.kind": "features"}))
     assert not hints.step().diverged
     alone = {"distillation.teacher": str(tmp_path / "small" / "model.safetensors"), "distillation.model": {}}
     with pytest.raises(
         ModelError, match=r"pruned\.json stands beside these weights: .* without distillation"
     ):
-        Run(small_recipe({**values, **alone}))
+        make_run(small_recipe({**values, **alone}))

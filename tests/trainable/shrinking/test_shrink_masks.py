@@ -16,12 +16,12 @@ from trainable.errors import ModelError
 from trainable.models.make import make_model
 from trainable.recipe.tasks import Segmentation
 from trainable.recipe.yamlfile import read_recipe
+from trainable.run import make_run
 from trainable.shrinking.fine_tuning import fine_tuning, scores_of, taught_by
 from trainable.shrinking.prune import prune
 from trainable.shrinking.shrink import DISTILLED, PRUNED, SCRATCH, TUNED, UNPRUNED, Shrunk, shrink
 from trainable.shrinking.write import write_shrunk
 from trainable.train import train
-from trainable.training.run import Run
 
 pytestmark = [pytest.mark.slow("trains and prunes networks"), pytest.mark.usefixtures("few_rounds")]
 
@@ -92,7 +92,7 @@ def test_it_teaches_another_network_for_the_same_masks(found: Shrunk, tmp_path: 
     student = fine_tuning(found.trained.recipe).with_values(
         {"model.width": 4, "distillation.teacher": str(tmp_path / "small"), "loop.epochs": 1}
     )
-    run = Run(student, data=found.trained.data, device=CPU)
+    run = make_run(student, data=found.trained.data, device=CPU)
     assert_taught_by(run, tmp_path / "small", torch.randn(2, 3, WINDOW, WINDOW))
     assert not run.step().diverged
 

@@ -18,6 +18,7 @@ from torch.fx import GraphModule
 from tests.trainable.small_runs import data_set, small_recipe
 from tests.trainable.tune.in_process import InProcess
 from trainable.models.small_resnet import SmallResNet
+from trainable.run import make_run
 from trainable.training import compiling
 from trainable.training.compiling import (
     CACHE_VARIABLE,
@@ -251,8 +252,8 @@ def test_a_run_compiled_by_blocks_is_the_same_run(
 ) -> None:
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="aot_eager"))
     values = {**values, "loop.epochs": 2, "model.depth": 14}
-    plain = finished(Run(small_recipe(values), data=data_set()))
-    compiled = finished(Run(small_recipe({**values, "loop.compile": "blocks"}), data=data_set()))
+    plain = finished(make_run(small_recipe(values), data=data_set()))
+    compiled = finished(make_run(small_recipe({**values, "loop.compile": "blocks"}), data=data_set()))
     assert compiled.compiled == "6 blocks, of 5 kinds"
     assert compiled.weights().keys() == plain.weights().keys()
     assert compiled.history[-1].train_loss == pytest.approx(plain.history[-1].train_loss, rel=1e-4)

@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 from torch import Tensor
 
 from trainable.recipe.distillation import DecoupledTaught, FeaturesTaught, LogitsTaught
-from trainable.training.distillation_losses import (
+from trainable.tasks.distilled.losses import (
     decoupled_divergence,
     hint_distance,
     softened_divergence,

@@ -15,12 +15,13 @@ from tests.trainable.teachers import write_teacher
 from trainable.errors import ModelError
 from trainable.recipe import Recipe
 from trainable.recipe.tasks import IGNORED, Segmentation
+from trainable.run import make_run
+from trainable.tasks.distilled.task import Distilled
+from trainable.tasks.distilled.teacher import Teacher
+from trainable.tasks.segmentation.task import SegmentationTask
 from trainable.train import train
-from trainable.training.distilled import Distilled
 from trainable.training.run import Run
-from trainable.training.segmentation import SegmentationTask
 from trainable.training.task import TrainingBatch
-from trainable.training.teacher import Teacher
 
 KINDS = ("logits", "dkd", "features")
 
@@ -43,7 +44,7 @@ def taught(root: Path, teacher: Path, values: dict[str, Any] | None = None) -> R
 
 
 def finished(recipe: Recipe) -> Run:
-    run = Run(recipe, data=mask_data(recipe))
+    run = make_run(recipe, data=mask_data(recipe))
     while not run.finished:
         run.step()
     return run
@@ -115,4 +116,4 @@ def test_a_teacher_of_images_does_not_teach_pixels(root: Path, tmp_path: Path) -
     classifier = write_teacher(tmp_path, data_set())
     recipe = taught(root, classifier)
     with pytest.raises(ModelError, match=r"expected a teacher of task\.kind segmentation, got one of class"):
-        Run(recipe, data=mask_data(recipe))
+        make_run(recipe, data=mask_data(recipe))

@@ -15,8 +15,8 @@ from tests.trainable.small_runs import curve, data_set, plain_net
 from tests.trainable.teachers import taught_recipe, write_teacher
 from trainable.checkpoints import checkpoint
 from trainable.ranks import ALONE, Ranks, of_process_group
+from trainable.run import make_run
 from trainable.training import trainer
-from trainable.training.run import Run
 
 WORLD = 2
 CASES: dict[str, dict[str, Any]] = {
@@ -46,10 +46,10 @@ def _history(teacher: Path, values: dict[str, Any], ranks: Ranks) -> list[dict[s
         content = checkpoint.to_bytes(run.state_dict()) if ranks.rank == 0 else b""
         states.append(ranks.bytes_from_first(content))
 
-    run = Run(recipe, data=data_set(), model=plain_net(seed=ranks.rank), ranks=ranks, on_pause=save)
+    run = make_run(recipe, data=data_set(), model=plain_net(seed=ranks.rank), ranks=ranks, on_pause=save)
     while not run.finished:
         run.step()
-    part = Run(recipe, data=data_set(), model=plain_net(), ranks=ranks)
+    part = make_run(recipe, data=data_set(), model=plain_net(), ranks=ranks)
     part.load_state_dict(checkpoint.from_bytes(states[1]))
     while not part.finished:
         part.step()

@@ -21,13 +21,15 @@ from trainable.bundle.trained import in_fp32
 from trainable.checkpoints import checkpoint
 from trainable.checks.subject import make_subject
 from trainable.data import DataSet
+from trainable.files import host_memory
 from trainable.probes.batch_find import step_bytes
 from trainable.probes.endings import endings_of, measure_endings
 from trainable.probes.network_cost import key_of_cost
 from trainable.recipe import Recipe
-from trainable.training import lessons, trainer
-from trainable.training.distilled import Distilled
-from trainable.training.hints import Learner
+from trainable.run import make_run
+from trainable.tasks.distilled.hints import Learner
+from trainable.tasks.distilled.task import Distilled
+from trainable.training import trainer
 from trainable.training.metrics import EpochResult
 from trainable.training.run import Run
 from trainable.training.task import Task
@@ -47,7 +49,7 @@ def teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def finished(recipe: Recipe, data: DataSet | None = None, model: nn.Module | None = None) -> Run:
-    run = Run(recipe, data=data or data_set(), model=model)
+    run = make_run(recipe, data=data or data_set(), model=model)
     while not run.finished:
         run.step()
     return run
@@ -61,13 +63,13 @@ def assert_alike(ours: Run, theirs: Run, tolerance: float = 1e-5) -> None:
 def asked_of(run: Run) -> list[int]:
     """Return a list to which the numbers of images are added that the run's teacher answers to."""
     counts: list[int] = []
-    assert run.distilled is not None
-    run.distilled.teacher.network.register_forward_pre_hook(lambda _, inputs: counts.append(len(inputs[0])))
+    assert isinstance(run.task, Distilled)
+    run.task.teacher.network.register_forward_pre_hook(lambda _, inputs: counts.append(len(inputs[0])))
     return counts
 
 
 def test_a_task_with_a_teacher_leaves_no_member_to_the_default(teacher: Path) -> None:
-    taught = Run(taught_recipe(teacher), data=data_set()).distilled
+    taught = make_run(taught_recipe(teacher), data=data_set()).task
     members = {name for name in (*vars(Task), *Task.__annotations__) if not name.startswith("_")}
     assert members <= vars(Distilled).keys() | vars(taught).keys()
 
@@ -77,7 +79,7 @@ def test_a_task_with_a_teacher_leaves_no_member_to_the_default(teacher: Path) ->
 
 def first_loss(recipe: Recipe) -> tuple[float, Run, Tensor, Tensor]:
     """Return the loss of a step that changes nothing, its run, and the images and labels of the step."""
-    run = Run(recipe, data=data_set())
+    run = make_run(recipe, data=data_set())
     with run.probing():
         window = next(run.windows())
         loss = run.train_on(window, lr=0.0).item()
@@ -89,11 +91,11 @@ def first_loss(recipe: Recipe) -> tuple[float, Run, Tensor, Tensor]:
 def test_the_loss_is_shared_between_the_labels_and_the_teacher(teacher: Path, weight: float) -> None:
     recipe = taught_recipe(teacher, distillation__weight=weight, distillation__temperature=3.0)
     loss, run, images, labels = first_loss(recipe)
-    assert run.distilled is not None
+    assert isinstance(run.task, Distilled)
     with torch.no_grad():
         run.model.train()
         logits = run.model(images)
-        answers = run.distilled.teacher.network(images)
+        answers = run.task.teacher.network(images)
     of_labels = functional.cross_entropy(logits, labels)
     softened = functional.kl_div(
         (logits / 3.0).log_softmax(1), (answers / 3.0).log_softmax(1), reduction="batchmean", log_target=True
@@ -103,10 +105,10 @@ def test_the_loss_is_shared_between_the_labels_and_the_teacher(teacher: Path, we
 
 
 def test_the_teacher_sees_the_mixed_pixels_and_the_labels_share_their_mixture(teacher: Path) -> None:
-    run = Run(taught_recipe(teacher, **MIXUP, augmentation__mixing__alpha=1.0), data=data_set())
+    run = make_run(taught_recipe(teacher, **MIXUP, augmentation__mixing__alpha=1.0), data=data_set())
     shown: dict[str, Tensor] = {}
-    assert run.distilled is not None
-    run.distilled.teacher.network.register_forward_pre_hook(
+    assert isinstance(run.task, Distilled)
+    run.task.teacher.network.register_forward_pre_hook(
         lambda _, inputs: shown.update(teacher=inputs[0].clone())
     )
     run.model.register_forward_pre_hook(lambda _, inputs: shown.update(student=inputs[0].clone()))
@@ -146,7 +148,7 @@ def test_a_small_student_learns_from_a_larger_teacher(teacher: Path, kind: str) 
 
 def test_a_run_without_a_teacher_says_nothing_of_one_and_one_with_it_says_its_time(teacher: Path) -> None:
     plain, taught = finished(small_recipe()), finished(taught_recipe(teacher, **PAD))
-    assert plain.distilled is None
+    assert not isinstance(plain.task, Distilled)
     assert "teacher_seconds" not in plain.history[0].metrics()
     for each in taught.history:
         assert each.teacher_seconds is not None
@@ -170,15 +172,15 @@ def test_a_loss_that_only_a_sure_teacher_makes_large_is_not_lost(teacher: Path, 
 
 
 def test_the_map_of_features_is_trained_and_is_no_part_of_the_network(teacher: Path) -> None:
-    run = Run(taught_recipe(teacher, **KINDS["features"]), data=data_set())
-    assert run.distilled is not None
-    learner = run.distilled.taught
+    run = make_run(taught_recipe(teacher, **KINDS["features"]), data=data_set())
+    assert isinstance(run.task, Distilled)
+    learner = run.task.taught
     assert isinstance(learner, Learner)
     assert learner.regressor.weight.shape == (64, 32), "from the 32 features of width 8 to the 64 of width 16"
     before = learner.regressor.weight.detach().clone()
     run.step()
     assert not torch.equal(before, learner.regressor.weight)
-    assert run.weights().keys() == Run(small_recipe(), data=data_set()).weights().keys()
+    assert run.weights().keys() == make_run(small_recipe(), data=data_set()).weights().keys()
 
 
 @pytest.mark.parametrize("kind", ["geometric", "decayed"])
@@ -208,7 +210,7 @@ CASES: dict[str, tuple[dict[str, Any], list[int]]] = {
 def test_the_teacher_is_asked_again_only_if_an_image_looks_different(
     teacher: Path, values: dict[str, Any], seen: list[int]
 ) -> None:
-    run = Run(taught_recipe(teacher, **values), data=data_set())
+    run = make_run(taught_recipe(teacher, **values), data=data_set())
     counts, totals = asked_of(run), []
     while not run.finished:
         counts.clear()
@@ -237,7 +239,7 @@ def test_a_run_without_memory_for_answers_is_the_same_and_says_so(
     data = unequal_set() if "loop__sampling" in values else data_set()
     ours = finished(taught_recipe(teacher, **values), data)
     assert not caplog.records
-    monkeypatch.setattr(lessons, "available_bytes", lambda: 100)
+    monkeypatch.setattr(host_memory, "available_bytes", lambda: 100)
     with caplog.at_level(logging.WARNING):
         theirs = finished(taught_recipe(teacher, **values), data)
     assert_alike(ours, theirs)
@@ -249,14 +251,14 @@ def test_answers_of_the_same_batches_change_no_digit(teacher: Path, monkeypatch:
     """The batch is the whole part, so that it is computed as the block of all images is."""
     values = {"loop__batch_size": IMAGES, "loop__epochs": 4}
     remembered = finished(taught_recipe(teacher, **values))
-    monkeypatch.setattr(lessons, "available_bytes", lambda: 100)
+    monkeypatch.setattr(host_memory, "available_bytes", lambda: 100)
     asked = finished(taught_recipe(teacher, **values))
     assert_alike(remembered, asked, tolerance=1e-6)
 
 
 def test_a_probe_asks_the_teacher_and_leaves_the_run_as_it_was(teacher: Path) -> None:
     recipe = taught_recipe(teacher, **KINDS["features"])
-    probed, plain = Run(recipe, data=data_set()), Run(recipe, data=data_set())
+    probed, plain = make_run(recipe, data=data_set()), make_run(recipe, data=data_set())
     with probed.probing():
         for window in probed.windows():
             probed.train_on(window, lr=1.0)
@@ -284,14 +286,14 @@ def test_a_resumed_run_is_the_one_that_never_stopped(
     monkeypatch.setattr(trainer, "SEGMENT_STEPS", 2)
     recipe = taught_recipe(teacher, **values, loop__batch_size=8)
     states: list[bytes] = []
-    whole = Run(
+    whole = make_run(
         recipe, data=data_set(), on_pause=lambda: states.append(checkpoint.to_bytes(whole.state_dict()))
     )
     while not whole.finished:
         whole.step()
         states.append(checkpoint.to_bytes(copy.deepcopy(whole.state_dict())))
     for state in (states[1], states[2], states[3]):
-        part = Run(recipe, data=data_set())
+        part = make_run(recipe, data=data_set())
         part.load_state_dict(checkpoint.from_bytes(state))
         while not part.finished:
             part.step()
@@ -331,7 +333,7 @@ def test_students_of_other_kinds_are_taught(teacher: Path, net: Callable[[], nn.
 def test_the_checks_of_a_network_and_its_ways_of_use_ask_no_teacher(teacher: Path) -> None:
     recipe, data = taught_recipe(teacher, distillation__weight=1.0), data_set()
     subject = make_subject(recipe, data, None, torch.device("cpu"), download=False)
-    assert subject.plain_run(8).distilled is None
+    assert not isinstance(subject.plain_run(8).task, Distilled)
     assert in_fp32(recipe).distillation is None
     found = list(measure_endings(recipe, data=data))
     assert len(found) == len(endings_of(recipe))
@@ -345,7 +347,7 @@ def test_what_a_step_costs_follows_from_the_teacher_and_not_from_its_weight(teac
 
 
 def test_the_memory_of_a_step_counts_the_teacher(teacher: Path) -> None:
-    large, plain = (Run(each, data=data_set()) for each in (taught_recipe(teacher), small_recipe()))
-    assert large.distilled is not None
-    held = sum(each.nbytes for each in large.distilled.teacher.network.parameters())
+    large, plain = (make_run(each, data=data_set()) for each in (taught_recipe(teacher), small_recipe()))
+    assert isinstance(large.task, Distilled)
+    held = sum(each.nbytes for each in large.task.teacher.network.parameters())
     assert step_bytes(large) - step_bytes(plain) >= held

@@ -20,10 +20,10 @@ from trainable.errors import RecipeError, UserError
 from trainable.recipe import Recipe
 from trainable.recipe.metrics import MODES
 from trainable.recipe.tasks import Classification
+from trainable.run import make_run
 from trainable.training.answers import Answers
 from trainable.training.extra_metrics import Metric, Own, make_extra_metrics, measured
 from trainable.training.metrics import OBJECTIVES
-from trainable.training.run import Run
 
 KINDS = Classification.metrics
 
@@ -134,7 +134,7 @@ def test_costs_follow_the_names_of_the_classes() -> None:
 )
 def test_costs_of_other_classes_are_refused_before_any_training(metric: Any, message: str) -> None:
     with pytest.raises(RecipeError, match=rf"evaluation\.metrics: cost: {message}"):
-        Run(small_recipe({"evaluation.metrics": [metric]}), data=data_set())
+        make_run(small_recipe({"evaluation.metrics": [metric]}), data=data_set())
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_every_kind_can_be_an_objective() -> None:
 
 
 def test_a_run_reports_each_metric_of_the_validation_part_by_its_name() -> None:
-    run = Run(small_recipe({"evaluation.metrics": EVERY}), data=data_set())
+    run = make_run(small_recipe({"evaluation.metrics": EVERY}), data=data_set())
     result = run.step()
     assert set(result.extra_metrics) == {f"val_{kind}" for kind in KINDS}
     assert result.metrics().items() >= result.extra_metrics.items()
@@ -182,8 +182,8 @@ def test_a_run_reports_each_metric_of_the_validation_part_by_its_name() -> None:
 
 
 def test_metrics_change_nothing_else_in_a_run() -> None:
-    with_metrics = Run(small_recipe({"evaluation.metrics": EVERY}), data=data_set())
-    without = Run(small_recipe(), data=data_set())
+    with_metrics = make_run(small_recipe({"evaluation.metrics": EVERY}), data=data_set())
+    without = make_run(small_recipe(), data=data_set())
     for _ in range(2):
         with_metrics.step(), without.step()
     names = {f"val_{kind}" for kind in KINDS}
@@ -205,7 +205,7 @@ class Lost(nn.Module):
 
 def test_a_run_that_diverged_has_the_worst_value_of_each_metric() -> None:
     own: Own = {"gain": lambda p, y: 1.0, "error": Metric(lambda p, y: 0.5, mode="min", worst=9.0)}
-    run = Run(
+    run = make_run(
         small_recipe({"evaluation.metrics": EVERY}),
         data=data_set(),
         model=Lost(),
@@ -236,7 +236,7 @@ def test_a_function_sees_the_probabilities_of_the_whole_part_once() -> None:
         return 0.25
 
     recipe = small_recipe({"evaluation.batch_size": 7, "evaluation.metrics": ["auroc"]})
-    run = Run(recipe, data=data_set(), model=plain_net(), metrics={"spoil": spoil, "mine": accuracy})
+    run = make_run(recipe, data=data_set(), model=plain_net(), metrics={"spoil": spoil, "mine": accuracy})
     result = run.step()
     ((probabilities, labels),) = seen
     assert probabilities.dtype == torch.float64
@@ -257,7 +257,7 @@ def test_a_function_sees_the_probabilities_of_the_whole_part_once() -> None:
 )
 def test_a_function_that_fails_is_one_clear_message(function: Any, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        Run(small_recipe(), data=data_set(), metrics={"mine": function}).step()
+        make_run(small_recipe(), data=data_set(), metrics={"mine": function}).step()
 
 
 def test_probabilities_that_do_not_fit_in_memory_are_refused_before_training_with_the_metrics_that_need_them(
@@ -267,15 +267,15 @@ def test_probabilities_that_do_not_fit_in_memory_are_refused_before_training_wit
     monkeypatch.setattr("trainable.training.extra_metrics.available_bytes", lambda: needed - 1)
     asked = small_recipe({"evaluation.metrics": ["auroc", "macro_f1"]})
     with pytest.raises(UserError) as caught:
-        Run(asked, data=data_set(), model=plain_net())
+        make_run(asked, data=data_set(), model=plain_net())
     assert str(caught.value).startswith(
         f"metrics auroc: the probabilities of {CLASSES} classes for 20 images take {needed:,} bytes of memory"
     )
     with pytest.raises(UserError, match="metrics mine: the probabilities of"):
-        Run(small_recipe(), data=data_set(), model=plain_net(), metrics={"mine": accuracy})
-    Run(small_recipe({"evaluation.metrics": ["macro_f1"]}), data=data_set(), model=plain_net()).close()
+        make_run(small_recipe(), data=data_set(), model=plain_net(), metrics={"mine": accuracy})
+    make_run(small_recipe({"evaluation.metrics": ["macro_f1"]}), data=data_set(), model=plain_net()).close()
     monkeypatch.setattr("trainable.training.extra_metrics.available_bytes", lambda: needed)
-    Run(asked, data=data_set(), model=plain_net()).close()
+    make_run(asked, data=data_set(), model=plain_net()).close()
 
 
 @pytest.mark.parametrize("name", ["accuracy", "auroc", "F1", "", "a b"])

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from tests.trainable.small_runs import CLASSES, SIZE, curve, data_set, small_recipe, unequal_set
 from trainable.data import DataSet
-from trainable.training import frozen_features
+from trainable.files import host_memory
+from trainable.run import make_run
 from trainable.training.frozen_features import steady_cut
 from trainable.training.run import Run
 
@@ -58,7 +59,7 @@ def net() -> nn.Sequential:
 
 
 def run_of(values: dict[str, Any], model: nn.Module, data: DataSet | None = None) -> Run:
-    return Run(small_recipe({**FROZEN, **values}), data=data or data_set(), model=model)
+    return make_run(small_recipe({**FROZEN, **values}), data=data or data_set(), model=model)
 
 
 def finished(run: Run) -> Run:
@@ -129,7 +130,7 @@ def test_a_run_without_memory_for_features_is_the_same_and_says_so(
     data = unequal_set() if "loop.sampling" in values else data_set()
     ours = finished(run_of(values, net(), data))
     assert not caplog.records
-    monkeypatch.setattr(frozen_features, "available_bytes", lambda: 100)
+    monkeypatch.setattr(host_memory, "available_bytes", lambda: 100)
     with caplog.at_level(logging.WARNING):
         theirs = finished(run_of(values, net(), data))
     assert_alike(ours, theirs)

@@ -17,17 +17,18 @@ from tests.trainable.small_images import write_image
 from tests.trainable.small_runs import HELD, LABELS, SIZE, curve, plain_net, small_recipe, unequal_set
 from trainable.data import ArrayPart
 from trainable.data.assembly import load
-from trainable.data.loaders import make_loader
 from trainable.data.loading import ArrayLoader, FileLoader
 from trainable.ranks import Ranks
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data
+from trainable.recipe.tasks import CLASSIFICATION
 from trainable.recipe.training import EffectiveNumberWeights, InverseWeights, Loop, Sampling
+from trainable.run import make_run
+from trainable.tasks.kits import kit_of, make_loader
 from trainable.training import trainer
 from trainable.training.imbalance import class_weights
 from trainable.training.order import Order
 from trainable.training.run import Run
-from trainable.training.tasks import task_of
 
 CPU = torch.device("cpu")
 WEIGHTS = "regularisation.class_weights"
@@ -40,11 +41,11 @@ SQRT: dict[str, Any] = {"loop.sampling": "sqrt"}
 
 def run_of(values: dict[str, Any], ranks: Ranks | None = None) -> Run:
     recipe = small_recipe({"optimizer.lr": 0.01, **values})
-    return Run(recipe, data=unequal_set(), model=plain_net(), ranks=ranks or Ranks())
+    return make_run(recipe, data=unequal_set(), model=plain_net(), ranks=ranks or Ranks())
 
 
 def loss_of(values: dict[str, Any], logits: Tensor, labels: Tensor) -> Tensor:
-    return task_of(small_recipe(values), unequal_set().info, CPU).loss(logits, labels)
+    return kit_of(CLASSIFICATION).task(small_recipe(values), unequal_set().info, CPU).loss(logits, labels)
 
 
 def some_logits() -> tuple[Tensor, Tensor]:
@@ -136,7 +137,7 @@ def test_a_step_is_torchs_on_the_whole_window() -> None:
 
 def test_mixing_does_not_change_how_much_a_batch_counts() -> None:
     run = run_of({**INVERSE, "augmentation.mixing.kind": "mixup", "loop.batch_size": 48})
-    task, labels = run._task, torch.from_numpy(LABELS)
+    task, labels = run.task, torch.from_numpy(LABELS)
     weights = torch.tensor(class_weights(InverseWeights(), np.array(HELD), "natural"))
     whole = functional.one_hot(labels, 3).double()
     mixed = 0.3 * whole + 0.7 * whole.roll(1, 0)
@@ -150,7 +151,7 @@ def test_scores_and_trained_answers_are_of_logits_as_they_are() -> None:
     plain, adjusted = run_of({}), run_of({"regularisation.logit_adjustment": 5.0})
     assert plain.score("validation") == adjusted.score("validation")
     logits, labels = some_logits()
-    assert (adjusted._task.right(logits, labels) == plain._task.right(logits, labels)).all()
+    assert (adjusted.task.right(logits, labels) == plain.task.right(logits, labels)).all()
 
 
 # --- the order ----------------------------------------------------------------------------------------
@@ -229,11 +230,11 @@ def test_a_run_resumed_within_an_epoch_is_the_run_that_never_stopped(
     monkeypatch.setattr(trainer, "SEGMENT_STEPS", 2)
     values = {**values, "loop.batch_size": 8, "augmentation.mixing.kind": "mixup"}
     recipe = small_recipe(values)
-    whole = Run(recipe, data=unequal_set(), model=plain_net())
+    whole = make_run(recipe, data=unequal_set(), model=plain_net())
     whole.step()
     state = _state_at_the_first_pause(recipe)
     assert state["running"]["step"] == 2
-    resumed = Run(recipe, data=unequal_set(), model=plain_net(seed=1))
+    resumed = make_run(recipe, data=unequal_set(), model=plain_net(seed=1))
     resumed.load_state_dict(state)
     resumed.step()
     assert curve(resumed.history) == curve(whole.history)
@@ -248,7 +249,7 @@ def _state_at_the_first_pause(recipe: Recipe) -> dict[str, Any]:
     def stop() -> None:
         raise _Paused
 
-    run = Run(recipe, data=unequal_set(), model=plain_net(), on_pause=stop)
+    run = make_run(recipe, data=unequal_set(), model=plain_net(), on_pause=stop)
     with pytest.raises(Exception, match="epoch 1"):
         run.step()
     return run.state_dict()

@@ -11,18 +11,17 @@ from torch import Tensor
 
 from tests.trainable.small_segmentations import mask_data, mask_recipe, write_masks
 from tests.trainable.training.test_mask_scores import ABSENT, CLASSES, CPU, OWN, Batches, batches, score
-from trainable.data.parts import MaskedPart
 from trainable.data.source import Integers
 from trainable.ranks import Ranks
 from trainable.recipe.tasks import IGNORED
+from trainable.run import make_run
+from trainable.tasks.segmentation.answers import MaskAnswers
+from trainable.tasks.segmentation.data.parts import MaskedPart
+from trainable.tasks.segmentation.scores import MaskTally
 from trainable.training.answers import Rows
 from trainable.training.evaluate import Scores
 from trainable.training.extra_metrics import ExtraMetrics
-from trainable.training.mask_answers import MaskAnswers
-from trainable.training.mask_bootstrap import resampled_masks
-from trainable.training.mask_scores import MaskTally
 from trainable.training.resampled_scores import resampled_scores
-from trainable.training.run import Run
 
 __all__ = ["batches"]
 NONE = ExtraMetrics((), {}, ())
@@ -31,7 +30,7 @@ NONE = ExtraMetrics((), {}, ())
 def answered(batches: Batches) -> MaskAnswers:
     images = sum(len(masks) for _, masks in batches)
     found = score(batches, rows=Rows(torch.arange(images), images), tolerance=0.1, own=OWN).by_image
-    assert found is not None
+    assert isinstance(found, MaskAnswers)
     return found
 
 
@@ -42,7 +41,7 @@ def singles(batches: Batches) -> Batches:
 def test_each_score_of_a_resample_is_that_of_the_images_drawn(batches: Batches) -> None:
     images, random = singles(batches), np.random.default_rng(0)
     counts = random.multinomial(5, np.full(5, 0.2), size=6).T
-    got = resampled_masks(answered(batches), counts.astype(np.float32))
+    got = answered(batches).resampled(counts.astype(np.float32))
     for number, each in enumerate(counts.T):
         drawn = [images[at] for at in np.repeat(np.arange(5), each)]
         expected = score(drawn, tolerance=0.1, own=OWN)
@@ -71,11 +70,11 @@ def test_the_mean_iou_of_an_image_is_that_of_scoring_it_alone(batches: Batches) 
 def test_an_image_of_which_no_pixel_counts_adds_nothing(batches: Batches) -> None:
     batches[0][1][1] = IGNORED
     found = score(batches, rows=Rows(torch.arange(5), 5)).by_image
-    assert found is not None
+    assert isinstance(found, MaskAnswers)
     assert found.true[1].sum() == found.predicted[1].sum() == found.losses[1] == 0
     assert found.mean_ious()[1] == 1.0
     counts = np.array([[0], [5], [0], [0], [0]], np.float32)
-    got = resampled_masks(found, counts).metrics
+    got = found.resampled(counts).metrics
     assert {got[name].item() for name in ("accuracy", "mean_iou", "mean_dice")} == {0.0}
 
 
@@ -90,7 +89,7 @@ def test_ranks_gather_the_answers_in_the_order_of_the_part(batches: Batches) -> 
         tally = MaskTally(CLASSES, CPU, rows=Rows(torch.tensor(rows), 5))
         tally.add(*batch)
         got = tally.scores(Ranks(rank, 2, reduce=collect)).by_image
-    assert got is not None
+    assert isinstance(got, MaskAnswers)
     assert np.array_equal(got.right[[3, 0, 4, 2, 1]], answered(batches).right)
 
 
@@ -116,14 +115,14 @@ def test_scores_without_answers_are_not_resampled() -> None:
 def test_a_run_answers_in_the_order_of_its_part_whatever_the_images_sizes(tmp_path: Path) -> None:
     recipe = mask_recipe(write_masks(tmp_path, 24, sizes=((32, 32), (20, 40), (40, 20))))
     data, shown = mask_data(recipe), dict[int, Tensor]()
-    run = Run(recipe, data=data)
+    run = make_run(recipe, data=data)
 
     def take(positions: Integers, outputs: Tensor) -> None:
         shown.update(zip(positions.tolist(), outputs.argmax(1), strict=True))
 
     found = run.score("train", answers=True, take=take).by_image
     run.close()
-    assert found is not None
+    assert isinstance(found, MaskAnswers)
     assert sorted(shown) == list(range(data.info.train_images))
     sizes = [tuple(shown[at].shape) for at in sorted(shown)]
     assert isinstance(data.train, MaskedPart)

@@ -16,7 +16,15 @@ from torch.nn import functional
 
 from tests.trainable.training.test_synchronisation import Watch
 from trainable.recipe.tasks import IGNORED, MaskLoss
-from trainable.training.mask_losses import cross_entropy, dice, enlarged, focal, lovasz, mask_loss, shrunk
+from trainable.tasks.segmentation.losses import (
+    cross_entropy,
+    dice,
+    enlarged,
+    focal,
+    lovasz,
+    mask_loss,
+    shrunk,
+)
 
 CLASSES = 4
 WEIGHTS = torch.tensor([0.5, 2.0, 1.0, 3.0])

@@ -15,12 +15,12 @@ from trainable.errors import UserError
 from trainable.ranks import Ranks
 from trainable.recipe.metrics import BoundaryF1
 from trainable.recipe.tasks import IGNORED, Classification, Segmentation
+from trainable.tasks.segmentation.boundaries import boundary_f1
+from trainable.tasks.segmentation.losses import enlarged
+from trainable.tasks.segmentation.scores import MaskTally, worst_mask_scores
 from trainable.training.answers import Answers
-from trainable.training.boundaries import boundary_f1
 from trainable.training.evaluate import Scores
 from trainable.training.extra_metrics import Metric, make_extra_metrics, measured
-from trainable.training.mask_losses import enlarged
-from trainable.training.mask_scores import MaskTally, worst_mask_scores
 
 CPU = torch.device("cpu")
 CLASSES = 6

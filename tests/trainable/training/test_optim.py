@@ -355,10 +355,10 @@ def test_training_without_compiling_imports_no_compiler() -> None:
     program = """
 import sys
 from tests.trainable.small_runs import data_set, small_recipe
-from trainable.training.run import Run
+from trainable.run import make_run
 
 for kind in ("sgd", "rmsprop", "adam", "adamw", "adadelta"):
-    run = Run(small_recipe({"optimizer.kind": kind}), data=data_set())
+    run = make_run(small_recipe({"optimizer.kind": kind}), data=data_set())
     run.step()
     run.load_state_dict(run.state_dict())
 assert "torch._dynamo" not in sys.modules

@@ -9,10 +9,10 @@ import pytest
 
 from tests.trainable.small_runs import data_set, small_recipe
 from trainable.data.measure import DIGEST_FORM
+from trainable.origins import Origins, provenance_of
 from trainable.recipe import Recipe
 from trainable.recipe.provenance import FreshRuns, Provenance, Verification
-from trainable.training.origins import Origins, provenance_of
-from trainable.training.run import Run
+from trainable.run import make_run
 
 CLASSES = ("cat", "dog")
 KNOWN = Origins("images", "files", "weights", "teacher", "its recipe", {"model": "source"}, CLASSES)
@@ -92,7 +92,7 @@ def test_a_run_with_other_images_leaves_out_what_runs_with_the_former_came_to(im
     final = FreshRuns(metric="val_accuracy", seeds=(), scores=(), fresh_splits=False, **numbers)
     known = Provenance(trial=3, data_digest=images, final=final, verification=verification)
     recipe = small_recipe().model_copy(update={"provenance": known})
-    run = Run(recipe, data=data_set())
+    run = make_run(recipe, data=data_set())
     found = provenance_of(run, {}, Origins.of_run(run))
     assert (found.data_digest, found.trial) == (run.data.info.digest, 3)
     kept = (final, verification) if images is None else (None, None)

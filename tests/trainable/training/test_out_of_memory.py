@@ -17,6 +17,7 @@ from tests.trainable.small_runs import CLASSES, SIZE, curve, data_set, plain_net
 from tests.trainable.tune.planted_memory import Limited
 from trainable.errors import RunError
 from trainable.ranks import Ranks, RankSilent, of_process_group
+from trainable.run import make_run
 from trainable.train import train
 from trainable.training.run import Run
 
@@ -41,9 +42,9 @@ def finished(run: Run) -> Run:
 @pytest.mark.parametrize("kind", ["sgd", "adamw", "adam_then_sgd"])
 def test_the_curve_is_that_of_a_run_that_had_room(kind: str, late: bool) -> None:
     recipe = small_recipe({**VALUES, "optimizer.kind": kind})
-    whole = finished(Run(recipe, data=data_set(), model=plain_net()))
+    whole = finished(make_run(recipe, data=data_set(), model=plain_net()))
     model = Limited(plain_net(), room=5, late=late)
-    split = finished(Run(recipe, data=data_set(), model=model))
+    split = finished(make_run(recipe, data=data_set(), model=model))
     assert model.refused == [16, 8]  # once each: the cut stays
     assert split.micro_batch == 4
     assert [each.micro_batch for each in split.history] == [4] * 4
@@ -71,9 +72,9 @@ ERRORS: dict[str, Exception] = {
 @pytest.mark.parametrize("error", ERRORS.values(), ids=ERRORS)
 def test_however_it_is_said_that_memory_ran_out_the_window_is_cut(error: Exception) -> None:
     recipe = small_recipe({"loop.epochs": 1})
-    whole = finished(Run(recipe, data=data_set(), model=plain_net()))
+    whole = finished(make_run(recipe, data=data_set(), model=plain_net()))
     model = Limited(plain_net(), room=8, error=error)
-    split = finished(Run(recipe, data=data_set(), model=model))
+    split = finished(make_run(recipe, data=data_set(), model=model))
     assert model.refused == [16]
     assert curve(split.history)[0] == pytest.approx(curve(whole.history)[0], rel=1e-9, abs=1e-9)
 
@@ -87,14 +88,14 @@ NCCL = "NCCL error, unhandled cuda error. Last error:\nCuda failure 2 'out of me
 def test_an_exchange_that_lacks_memory_ends_the_run_as_smaller_parts_do_not_help(error: Exception) -> None:
     model = Limited(plain_net(), room=8, error=error)
     with pytest.raises(RunError, match="out of memory"):
-        Run(small_recipe(), data=data_set(), model=model).step()
+        make_run(small_recipe(), data=data_set(), model=model).step()
     assert model.refused == [16]
 
 
 def test_ten_steps_in_fp32_agree_to_a_millionth() -> None:
     recipe = small_recipe({"loop.epochs": 1, "optimizer.lr": 0.05, "loop.batch_size": 16})
-    whole = Run(recipe, data=data_set(train=160), model=plain_net().float())
-    split = Run(recipe, data=data_set(train=160), model=Limited(plain_net().float(), room=3))
+    whole = make_run(recipe, data=data_set(train=160), model=plain_net().float())
+    split = make_run(recipe, data=data_set(train=160), model=Limited(plain_net().float(), room=3))
     ours, theirs = split.step(), whole.step()
     assert ours.train_loss == pytest.approx(theirs.train_loss, abs=1e-6)
     assert ours.micro_batch == 2
@@ -104,8 +105,8 @@ def test_memory_that_runs_out_in_mid_run_costs_one_step_alone() -> None:
     """The third window of the second epoch no longer fits; it is taken again, and counted once."""
     recipe = small_recipe({**VALUES, "schedule.kind": "constant"})
     model = Limited(plain_net(), room=16)
-    run = Run(recipe, data=data_set(), model=model)
-    whole = finished(Run(recipe, data=data_set(), model=plain_net()))
+    run = make_run(recipe, data=data_set(), model=model)
+    whole = finished(make_run(recipe, data=data_set(), model=plain_net()))
     run.step()
     steps = 0
 
@@ -126,9 +127,11 @@ def test_memory_that_runs_out_in_mid_run_costs_one_step_alone() -> None:
 def test_the_mixing_of_a_repeated_window_draws_from_where_the_window_began() -> None:
     """Memory runs out in the first window's second part: it then equals a run that was cut so at once."""
     values = {"augmentation.mixing.kind": "mixup", "augmentation.mixing.alpha": 1.0, "loop.epochs": 2}
-    cut = finished(Run(small_recipe({**values, "loop.micro_batch": 4}), data=data_set(), model=plain_net()))
+    cut = finished(
+        make_run(small_recipe({**values, "loop.micro_batch": 4}), data=data_set(), model=plain_net())
+    )
     model = Limited(plain_net(), room=99)
-    run = Run(small_recipe({**values, "loop.micro_batch": 8}), data=data_set(), model=model)
+    run = make_run(small_recipe({**values, "loop.micro_batch": 8}), data=data_set(), model=model)
     seen: list[int] = []
 
     def count(_: nn.Module, inputs: tuple[Tensor]) -> None:
@@ -154,17 +157,17 @@ def test_what_the_failed_try_held_is_free_before_the_next() -> None:
         def _holds(self) -> bool:
             return any(each() is not None for each in self.held)
 
-    run = Run(small_recipe(VALUES), data=data_set(), model=Watching(plain_net(), room=4))
+    run = make_run(small_recipe(VALUES), data=data_set(), model=Watching(plain_net(), room=4))
     run.step()
     assert run.micro_batch == 4
 
 
 def test_a_resumed_run_keeps_the_cut() -> None:
     recipe = small_recipe(VALUES)
-    first = Run(recipe, data=data_set(), model=Limited(plain_net(), room=4))
+    first = make_run(recipe, data=data_set(), model=Limited(plain_net(), room=4))
     first.step()
     model = Limited(plain_net(), room=4)
-    second = Run(recipe, data=data_set(), model=model)
+    second = make_run(recipe, data=data_set(), model=model)
     second.load_state_dict(first.state_dict())
     assert second.micro_batch == 4
     second.step()
@@ -176,9 +179,9 @@ def test_images_from_files_are_read_again(tmp_path: Path) -> None:
     values = {"data.path": str(folder), "data.in_memory": False, "data.channels": 1, "data.image_size": 8}
     for workers in (0, 2):
         recipe = small_recipe({**values, "loop.workers": workers, "loop.batch_size": 8, "loop.epochs": 2})
-        whole = finished(Run(recipe, model=plain_net()))
+        whole = finished(make_run(recipe, model=plain_net()))
         model = Limited(plain_net(), room=4)
-        split = finished(Run(recipe, model=model))
+        split = finished(make_run(recipe, model=model))
         whole.close()
         split.close()
         assert model.refused == [8]
@@ -189,7 +192,7 @@ def test_images_from_files_are_read_again(tmp_path: Path) -> None:
 def test_one_image_that_does_not_fit_ends_the_run() -> None:
     model = Limited(plain_net(), room=0)
     with pytest.raises(RunError, match="OutOfMemoryError"):
-        Run(small_recipe(VALUES), data=data_set(), model=model).step()
+        make_run(small_recipe(VALUES), data=data_set(), model=model).step()
     assert model.refused == [16, 8, 4, 2, 1]
 
 
@@ -206,7 +209,7 @@ def test_other_errors_are_not_taken_for_it() -> None:
 
     model = Broken()
     with pytest.raises(RunError, match="planted"):
-        Run(small_recipe(), data=data_set(), model=model).step()
+        make_run(small_recipe(), data=data_set(), model=model).step()
     assert model.calls == 1
 
 
@@ -222,7 +225,7 @@ def test_with_synchronised_norms_a_rank_does_not_cut(one_of_two: Ranks) -> None:
     """The others are waiting in a layer, where nobody can reach them."""
     model = Limited(plain_net(), room=2)
     values = {**VALUES, "loop.sync_norm": True}
-    run = Run(small_recipe(values), data=data_set(), model=model, ranks=one_of_two)
+    run = make_run(small_recipe(values), data=data_set(), model=model, ranks=one_of_two)
     with pytest.raises(RunError, match="OutOfMemoryError"):
         run.step()
     assert model.refused == [8]

@@ -17,6 +17,7 @@ from trainable.data import Split
 from trainable.data.source import Integers
 from trainable.errors import DataError
 from trainable.ranks import ALONE, Ranks
+from trainable.run import make_run
 from trainable.training.run import Run
 
 
@@ -53,7 +54,7 @@ def test_ranks_measure_norms_on_equally_many_batches(images: int, size: int, wor
 def test_ranks_share_the_reading_of_what_is_scored_and_measured(values: dict[str, Any]) -> None:
     read = []
     for ranks in (ALONE, Ranks(0, 2), Ranks(1, 2)):
-        run = Run(small_recipe({"evaluation.batch_size": 4, **values}), data=data_set(), ranks=ranks)
+        run = make_run(small_recipe({"evaluation.batch_size": 4, **values}), data=data_set(), ranks=ranks)
         read.append(_images_read(run))
     whole, *shares = read
     assert sum(shares) == whole
@@ -62,13 +63,13 @@ def test_ranks_share_the_reading_of_what_is_scored_and_measured(values: dict[str
 
 def _images_read(run: Run) -> int:
     seen: list[int] = []
-    plain = run._loader._plain
+    plain = run.images.loader._plain
 
     def counting(name: Split, batches: Sequence[Integers]) -> Iterator[Tensor]:
         seen.extend(map(len, batches))
         return plain(name, batches)
 
-    run._loader._plain = counting  # type: ignore[method-assign]
+    run.images.loader._plain = counting  # type: ignore[method-assign]
     run.score("validation")
     return sum(seen)
 
@@ -80,7 +81,7 @@ def test_a_rank_outside_its_world_is_refused() -> None:
 
 def test_a_batch_that_leaves_a_rank_without_images_is_refused() -> None:
     with pytest.raises(DataError, match=r"loop\.batch_size 1\b.*\b2 ranks"):
-        Run(small_recipe({"loop.batch_size": 1}), data=data_set(), ranks=Ranks(0, 2))
+        make_run(small_recipe({"loop.batch_size": 1}), data=data_set(), ranks=Ranks(0, 2))
 
 
 def test_tensors_of_several_types_are_summed_in_place() -> None:
@@ -97,7 +98,7 @@ def test_ranks_take_over_the_tensors_of_the_first() -> None:
 
 
 def test_ranks_mix_a_batch_in_one_way_and_each_epoch_in_another() -> None:
-    runs = [Run(small_recipe(), data=data_set(), ranks=Ranks(rank, 2)) for rank in range(2)]
+    runs = [make_run(small_recipe(), data=data_set(), ranks=Ranks(rank, 2)) for rank in range(2)]
     drawn = [[run._trainer.mixing_generator(epoch).initial_seed() for epoch in range(3)] for run in runs]
     assert drawn[0] == drawn[1]
     assert len(set(drawn[0])) == 3
@@ -118,7 +119,7 @@ def test_ranks_take_over_what_the_first_says() -> None:
 @pytest.mark.parametrize(("batch", "micro_batch"), [(15, 1), (15, 3), (9, 2), (16, 7)])
 def test_ranks_cut_alike_and_no_part_is_empty(batch: int, micro_batch: int) -> None:
     values = {"loop.batch_size": batch, "loop.micro_batch": micro_batch}
-    runs = [Run(small_recipe(values), data=data_set(), ranks=Ranks(rank, 2)) for rank in range(2)]
+    runs = [make_run(small_recipe(values), data=data_set(), ranks=Ranks(rank, 2)) for rank in range(2)]
     parts = [[len(part) for part in run._trainer.order(0)] for run in runs]
     assert len(parts[0]) == len(parts[1])
     assert min(min(each) for each in parts) >= 1

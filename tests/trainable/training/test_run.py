@@ -17,6 +17,7 @@ from tests.trainable.small_runs import CLASSES, SIZE, data_set, numbers, plain_n
 from trainable.errors import DataError, ModelError, RecipeError, RunError
 from trainable.ranks import Ranks
 from trainable.recipe.training import Compiling
+from trainable.run import make_run
 from trainable.training import seeds, trainer
 from trainable.training.metrics import worst
 from trainable.training.run import Run
@@ -29,7 +30,7 @@ def finished(run: Run) -> Run:
 
 
 def test_a_run_learns_what_can_be_learnt() -> None:
-    run = finished(Run(small_recipe({"loop.epochs": 6, "model.width": 8}), data=data_set()))
+    run = finished(make_run(small_recipe({"loop.epochs": 6, "model.width": 8}), data=data_set()))
     first, last = run.history[0], run.history[-1]
     assert [result.epoch for result in run.history] == [1, 2, 3, 4, 5, 6]
     assert last.train_loss < first.train_loss
@@ -45,7 +46,7 @@ def test_a_run_learns_what_can_be_learnt() -> None:
 
 def test_what_a_caller_does_in_a_pause_is_no_part_of_the_epochs_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trainer, "SEGMENT_STEPS", 1)
-    run = Run(small_recipe(), data=data_set(), on_pause=lambda: time.sleep(0.05))
+    run = make_run(small_recipe(), data=data_set(), on_pause=lambda: time.sleep(0.05))
     began = time.perf_counter()
     result = run.step()
     assert result.epoch_seconds + 0.05 * (run._trainer.steps - 1) <= time.perf_counter() - began
@@ -55,10 +56,10 @@ def test_what_a_caller_does_in_a_pause_is_no_part_of_the_epochs_time(monkeypatch
 def test_an_epoch_that_another_run_began_took_the_time_of_both(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trainer, "SEGMENT_STEPS", 1)
     states: list[dict[str, Any]] = []
-    first = Run(small_recipe(), data=data_set(), on_pause=lambda: states.append(first.state_dict()))
+    first = make_run(small_recipe(), data=data_set(), on_pause=lambda: states.append(first.state_dict()))
     first.step()
     states[-1]["running"]["seconds"] = 1000.0
-    second = Run(small_recipe(), data=data_set())
+    second = make_run(small_recipe(), data=data_set())
     second.load_state_dict(states[-1])
     assert 1000.0 < second.step().epoch_seconds < 1100.0
 
@@ -78,7 +79,7 @@ def test_the_first_epoch_of_a_run_says_how_much_longer_its_first_step_took() -> 
             answers: Tensor = self.net(images)
             return answers
 
-    run = Run(small_recipe(), data=data_set(), model=SlowAtFirst())
+    run = make_run(small_recipe(), data=data_set(), model=SlowAtFirst())
     first, second = run.step(), run.step()
     assert first.first_step_extra_seconds is not None
     assert 0.3 < first.first_step_extra_seconds < first.epoch_seconds
@@ -86,28 +87,28 @@ def test_the_first_epoch_of_a_run_says_how_much_longer_its_first_step_took() -> 
 
 
 def test_a_finished_run_does_not_step() -> None:
-    run = finished(Run(small_recipe({"loop.epochs": 1}), data=data_set()))
+    run = finished(make_run(small_recipe({"loop.epochs": 1}), data=data_set()))
     with pytest.raises(ValueError, match="finished after 1 epoch"):
         run.step()
 
 
 def test_the_recipe_of_a_run_has_its_data_filled_in() -> None:
-    run = Run(small_recipe(), data=data_set())
+    run = make_run(small_recipe(), data=data_set())
     assert run.recipe.data.channels == 1
     assert run.recipe.data.image_size == 8
     assert run.recipe.data.flips == ()
-    assert run.precision == "fp32"
+    assert run.compute.number_format == "fp32"
 
 
 def test_the_recorded_rate_is_that_of_the_last_step() -> None:
     recipe = small_recipe({"optimizer.lr": 0.2, "optimizer.scaling": "linear", "loop.epochs": 2})
-    result = Run(recipe, data=data_set()).step()
+    result = make_run(recipe, data=data_set()).step()
     position = 2 / 6  # the third of six steps
     assert result.applied_lr == pytest.approx(0.2 * 16 / 256 * (1 + math.cos(math.pi * position)) / 2)
 
 
 def test_validation_scores_are_those_of_the_model_as_it_is() -> None:
-    run = Run(small_recipe(), data=data_set())
+    run = make_run(small_recipe(), data=data_set())
     result = run.step()
     scores = run.evaluate("validation")
     assert scores["val_loss"] == result.val_loss
@@ -116,15 +117,15 @@ def test_validation_scores_are_those_of_the_model_as_it_is() -> None:
 
 
 def test_scoring_changes_nothing_about_the_training_that_follows() -> None:
-    scored, plain = (Run(small_recipe(), data=data_set()) for _ in range(2))
+    scored, plain = (make_run(small_recipe(), data=data_set()) for _ in range(2))
     scored.evaluate("train")
     assert numbers(finished(scored).history) == numbers(finished(plain).history)
 
 
 def test_averaged_weights_are_scored_when_the_recipe_names_them() -> None:
     values = {"regularisation.averaging.kind": "ema", "regularisation.averaging.decay": 0.9}
-    raw = Run(small_recipe(), data=data_set())
-    averaged = Run(small_recipe(values), data=data_set())
+    raw = make_run(small_recipe(), data=data_set())
+    averaged = make_run(small_recipe(values), data=data_set())
     ours, theirs = finished(raw).history[-1], finished(averaged).history[-1]
     assert ours.train_loss == theirs.train_loss
     assert ours.val_loss != theirs.val_loss
@@ -133,7 +134,7 @@ def test_averaged_weights_are_scored_when_the_recipe_names_them() -> None:
 
 
 def test_the_test_part_is_scored_with_its_confusion_matrix() -> None:
-    run = Run(small_recipe(), data=data_set(test=20))
+    run = make_run(small_recipe(), data=data_set(test=20))
     run.step()
     scores = run.score("test", confusion=True)
     assert scores.confusion is not None
@@ -151,7 +152,7 @@ OPTIMIZERS = [
 
 @pytest.mark.parametrize("values", OPTIMIZERS, ids=["sgd", "adamw", "adamw without decay"])
 def test_an_absurd_rate_ends_the_run_as_diverged_in_its_first_epoch(values: dict[str, object]) -> None:
-    run = Run(small_recipe(values), data=data_set())
+    run = make_run(small_recipe(values), data=data_set())
     result = run.step()
     assert result.diverged
     assert run.diverged
@@ -180,13 +181,13 @@ class Poisoned(nn.Module):
 
 def test_a_loss_that_is_lost_early_in_a_long_epoch_ends_it_early() -> None:
     model = Poisoned("training", after=3)
-    run = Run(small_recipe({"loop.batch_size": 1}), data=data_set(train=300), model=model)
+    run = make_run(small_recipe({"loop.batch_size": 1}), data=data_set(train=300), model=model)
     assert run.step().diverged
     assert model.steps <= 64
 
 
 def test_a_validation_loss_that_is_not_finite_is_divergence_too() -> None:
-    run = Run(small_recipe(), data=data_set(), model=Poisoned("evaluation"))
+    run = make_run(small_recipe(), data=data_set(), model=Poisoned("evaluation"))
     result = run.step()
     assert result.diverged
     assert result.val_loss == worst("val_loss", CLASSES)
@@ -203,7 +204,7 @@ class Crashing(nn.Module):
 
 
 def test_a_crash_is_raised_with_the_digest_of_the_recipe_and_its_cause() -> None:
-    run = Run(small_recipe(), data=data_set(), model=Crashing())
+    run = make_run(small_recipe(), data=data_set(), model=Crashing())
     with pytest.raises(RunError, match=f"recipe {run.recipe.digest()}, epoch 1: KeyError") as caught:
         run.step()
     assert isinstance(caught.value.__cause__, KeyError)
@@ -212,7 +213,7 @@ def test_a_crash_is_raised_with_the_digest_of_the_recipe_and_its_cause() -> None
 
 def test_a_batch_above_the_training_part_names_both() -> None:
     with pytest.raises(DataError, match=r"loop\.batch_size 49\b.*\b48\b"):
-        Run(small_recipe({"loop.batch_size": 49}), data=data_set(train=48))
+        make_run(small_recipe({"loop.batch_size": 49}), data=data_set(train=48))
 
 
 def test_the_last_short_batch_of_training_is_dropped() -> None:
@@ -229,14 +230,14 @@ def test_the_last_short_batch_of_training_is_dropped() -> None:
             logits: Tensor = self.net(images)
             return logits
 
-    Run(small_recipe({"loop.batch_size": 20}), data=data_set(train=48), model=Counting()).step()
+    make_run(small_recipe({"loop.batch_size": 20}), data=data_set(train=48), model=Counting()).step()
     assert seen == [20, 20]
 
 
 def test_a_run_leaves_the_global_generator_alone() -> None:
     torch.manual_seed(5)
     before = torch.get_rng_state()
-    run = Run(small_recipe({"augmentation.mixing.kind": "mixup"}), data=data_set())
+    run = make_run(small_recipe({"augmentation.mixing.kind": "mixup"}), data=data_set())
     run.step()
     run.evaluate("test")
     assert torch.equal(torch.get_rng_state(), before)
@@ -244,10 +245,10 @@ def test_a_run_leaves_the_global_generator_alone() -> None:
 
 def test_the_seed_decides_alone_whatever_happened_before() -> None:
     torch.manual_seed(1)
-    first = finished(Run(small_recipe({"loop.seed": 3}), data=data_set()))
+    first = finished(make_run(small_recipe({"loop.seed": 3}), data=data_set()))
     torch.manual_seed(2)
-    second = finished(Run(small_recipe({"loop.seed": 3}), data=data_set()))
-    other = finished(Run(small_recipe({"loop.seed": 4}), data=data_set()))
+    second = finished(make_run(small_recipe({"loop.seed": 3}), data=data_set()))
+    other = finished(make_run(small_recipe({"loop.seed": 4}), data=data_set()))
     assert numbers(first.history) == numbers(second.history)
     assert numbers(first.history) != numbers(other.history)
 
@@ -256,7 +257,7 @@ def test_two_runs_that_take_turns_do_not_disturb_one_another() -> None:
     recipe = small_recipe()
 
     def make() -> Run:
-        return Run(recipe, data=data_set(), model=plain_net(dropout=0.5))
+        return make_run(recipe, data=data_set(), model=plain_net(dropout=0.5))
 
     alone = finished(make())
     first, second = make(), make()
@@ -281,7 +282,7 @@ def test_dropout_differs_between_epochs() -> None:
             logits: Tensor = self.head(images.flatten(1) * mask)
             return logits
 
-    run = finished(Run(small_recipe({"loop.batch_size": 48}), data=data_set(), model=Watched()))
+    run = finished(make_run(small_recipe({"loop.batch_size": 48}), data=data_set(), model=Watched()))
     assert run.epoch == len(masks) == 3
     assert not torch.equal(masks[0], masks[1])
     assert not torch.equal(masks[1], masks[2])
@@ -292,14 +293,14 @@ def test_dropout_differs_between_epochs() -> None:
 
 def test_the_last_epoch_tells_the_accuracy_on_clean_training_images() -> None:
     values = {"augmentation.mixing.kind": "mixup", "augmentation.masking.kind": "cutout", "loop.epochs": 3}
-    run = finished(Run(small_recipe(values), data=data_set()))
+    run = finished(make_run(small_recipe(values), data=data_set()))
     assert [result.clean_train_accuracy is None for result in run.history] == [True, True, False]
     assert run.history[-1].clean_train_accuracy == run.score("train").accuracy
 
 
 def test_a_large_training_part_is_sampled_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainable.training.scoring.TRAIN_IMAGES", 21)
-    run = finished(Run(small_recipe({"loop.epochs": 1}), data=data_set(train=48, validation=12)))
+    run = finished(make_run(small_recipe({"loop.epochs": 1}), data=data_set(train=48, validation=12)))
     chosen = seeds.sample(run.recipe.loop.seed, 48, 21)
     assert len(set(chosen.tolist())) == 21
     answered: dict[int, int] = {}
@@ -310,15 +311,15 @@ def test_a_large_training_part_is_sampled_for_it(monkeypatch: pytest.MonkeyPatch
 
 def test_a_mirror_that_the_data_forbid_is_refused() -> None:
     with pytest.raises(RecipeError, match=r"evaluation\.flip: .*data\.flips is \[\]"):
-        Run(small_recipe({"evaluation.flip": True}), data=data_set())
+        make_run(small_recipe({"evaluation.flip": True}), data=data_set())
 
 
 def test_a_size_that_the_model_does_not_take_is_refused_before_training() -> None:
     values = {"augmentation.size.kind": "multi_scale", "augmentation.size.largest": 2.0}
     with pytest.raises(ModelError, match=r"augmentation\.size: .*\d+ px"):
-        Run(small_recipe(values), data=data_set(), model=plain_net())
+        make_run(small_recipe(values), data=data_set(), model=plain_net())
     with pytest.raises(ModelError, match=r"evaluation\.scales: .*\b16 px"):
-        Run(small_recipe({"evaluation.scales": [1.0, 2.0]}), data=data_set(), model=plain_net())
+        make_run(small_recipe({"evaluation.scales": [1.0, 2.0]}), data=data_set(), model=plain_net())
 
 
 def test_several_sizes_of_which_there_is_one_are_refused() -> None:
@@ -328,13 +329,13 @@ def test_several_sizes_of_which_there_is_one_are_refused() -> None:
         "augmentation.size.smallest": 0.9,
     }
     with pytest.raises(RecipeError, match=r"augmentation\.size: .*\b0\.9\b.*\b1\.25\b.*\b8 px"):
-        Run(small_recipe(values), data=data_set())
+        make_run(small_recipe(values), data=data_set())
 
 
 def test_views_are_averaged_in_a_runs_scores() -> None:
     values = {"evaluation.scales": [1.0, 1.5], "loop.epochs": 1}
-    run = finished(Run(small_recipe(values), data=data_set()))
-    plain = finished(Run(small_recipe({"loop.epochs": 1}), data=data_set()))
+    run = finished(make_run(small_recipe(values), data=data_set()))
+    plain = finished(make_run(small_recipe({"loop.epochs": 1}), data=data_set()))
     assert torch.equal(run.weights()["stem.weight"], plain.weights()["stem.weight"])
     assert run.history[0].val_loss != plain.history[0].val_loss
 
@@ -356,7 +357,7 @@ def test_memory_that_runs_out_in_scoring_is_remembered_from_epoch_to_epoch() -> 
             answers: Tensor = self.net(images)
             return answers
 
-    run = finished(Run(small_recipe(), data=data_set(validation=20), model=Small()))
+    run = finished(make_run(small_recipe(), data=data_set(validation=20), model=Small()))
     assert len(run.history) == 3
     assert refused == [20]
 
@@ -373,7 +374,7 @@ def test_a_run_goes_on_after_a_probe_as_if_there_had_been_none(kind: str, epochs
         "regularisation.averaging.decay": 0.9,
         "loop.micro_batch": 8,
     }
-    with_probe, other = (Run(small_recipe(values), data=data_set()) for _ in range(2))
+    with_probe, other = (make_run(small_recipe(values), data=data_set()) for _ in range(2))
     for run in (with_probe, other):
         for _ in range(epochs):
             run.step()
@@ -389,7 +390,7 @@ def test_a_run_goes_on_after_a_probe_as_if_there_had_been_none(kind: str, epochs
 
 
 def test_probing_ends_well_when_a_step_fails() -> None:
-    run = Run(small_recipe(), data=data_set())
+    run = make_run(small_recipe(), data=data_set())
     before = run.model.state_dict()["stem.weight"].clone()
 
     def fail() -> None:
@@ -410,9 +411,9 @@ def test_an_epoch_in_portions_comes_to_what_it_comes_to_by_batches() -> None:
         "augmentation.mixing.kind": "cutmix",
         "augmentation.masking.kind": "erasing",
     }
-    in_portions, by_batches = (Run(small_recipe(values), data=data_set()) for _ in range(2))
-    assert in_portions._loader.portion_images > 48
-    by_batches._loader.portion_images = 0
+    in_portions, by_batches = (make_run(small_recipe(values), data=data_set()) for _ in range(2))
+    assert in_portions.images.loader.portion_images > 48
+    by_batches.images.loader.portion_images = 0
     losses = [run.step().train_loss for run in (in_portions, by_batches)]
     assert losses[0] == losses[1]
 
@@ -421,13 +422,13 @@ def test_an_epoch_in_portions_comes_to_what_it_comes_to_by_batches() -> None:
     ("images", "micro_batch", "steps"), [(0, None, 1), (100, None, 6), (100, 8, 6), (10**6, None, 32)]
 )
 def test_a_portion_lasts_for_whole_steps(images: int, micro_batch: int | None, steps: int) -> None:
-    run = Run(small_recipe({"loop.micro_batch": micro_batch}), data=data_set())
-    run._loader.portion_images = images
+    run = make_run(small_recipe({"loop.micro_batch": micro_batch}), data=data_set())
+    run.images.loader.portion_images = images
     assert run.steps_of_a_portion == steps
 
 
 def test_a_window_is_the_effective_batch_in_its_micro_batches() -> None:
-    run = Run(small_recipe({"loop.micro_batch": 6}), data=data_set())
+    run = make_run(small_recipe({"loop.micro_batch": 6}), data=data_set())
     with run.probing():
         windows = list(run.windows(0))
     assert [[len(labels) for _, labels in window] for window in windows] == [[6, 5, 5]] * 3
@@ -443,7 +444,7 @@ def test_images_a_second_are_counted_until_the_device_has_been_read() -> None:
             pass
         return tensor
 
-    run = Run(small_recipe(), data=data_set(train=48), ranks=Ranks(0, 1, reduce))
+    run = make_run(small_recipe(), data=data_set(train=48), ranks=Ranks(0, 1, reduce))
     assert finished(run).history[-1].images_per_second < 48 / late
 
 
@@ -457,8 +458,8 @@ def test_a_compiled_run_is_the_same_run(compiling: Compiling, depth: int) -> Non
         stop_without("a C++ compiler", "g++")
     averaged = {"regularisation.averaging.kind": "ema", "regularisation.averaging.decay": 0.9}
     values = {**averaged, "loop.epochs": 2, "model.depth": depth}
-    compiled = finished(Run(small_recipe({**values, "loop.compile": compiling}), data=data_set()))
-    plain = finished(Run(small_recipe(values), data=data_set()))
+    compiled = finished(make_run(small_recipe({**values, "loop.compile": compiling}), data=data_set()))
+    plain = finished(make_run(small_recipe(values), data=data_set()))
     assert compiled.weights().keys() == plain.weights().keys()
     assert compiled.history[-1].train_loss == pytest.approx(plain.history[-1].train_loss, rel=1e-4)
     assert compiled.history[-1].val_loss == pytest.approx(plain.history[-1].val_loss, rel=1e-3)
@@ -489,7 +490,7 @@ def test_only_the_steps_of_a_long_run_of_one_size_search_for_kernels(
 ) -> None:
     monkeypatch.setattr("trainable.training.run.KERNEL_SEARCH_STEPS", 6)
     network = Noting()
-    run = Run(small_recipe({"loop.epochs": 2, **values}), data=data_set(), model=network)
+    run = make_run(small_recipe({"loop.epochs": 2, **values}), data=data_set(), model=network)
     run.step()
     with run.probing():
         run.train_on(next(run.windows()))

@@ -24,6 +24,7 @@ from trainable.data.loading import Batch
 from trainable.models.norm_statistics import measure_norm
 from trainable.ranks import ALONE, Ranks, of_process_group
 from trainable.recipe import Recipe
+from trainable.run import make_run
 from trainable.training import trainer
 from trainable.training.extra_metrics import Own
 from trainable.training.run import Run
@@ -78,7 +79,7 @@ def histories(ranks: Ranks) -> list[list[dict[str, Any]]]:
 def _history(values: dict[str, Any], ranks: Ranks, model: nn.Module | None = None) -> list[dict[str, Any]]:
     of_any_size = nn.Sequential(nn.AdaptiveAvgPool2d(8), plain_net(seed=ranks.rank))
     data = unequal_set() if "loop.sampling" in values else data_set()
-    run = Run(small_recipe(values), data=data, model=model or of_any_size, ranks=ranks)
+    run = make_run(small_recipe(values), data=data, model=model or of_any_size, ranks=ranks)
     while not run.finished:
         run.step()
     return curve(run.history)
@@ -88,7 +89,7 @@ def equivalent(ranks: Ranks, dtype: torch.dtype, micro_batch: int | None = None)
     """Losses of ten steps without BatchNorm and augmentation: one an epoch, for the record."""
     values = {"loop.batch_size": 256, "loop.micro_batch": micro_batch, "loop.epochs": 10}
     model = plain_net(seed=0).to(dtype)
-    run = Run(small_recipe(values), data=data_set(train=256), model=model, ranks=ranks)
+    run = make_run(small_recipe(values), data=data_set(train=256), model=model, ranks=ranks)
     return [run.step().train_loss for _ in range(10)]
 
 
@@ -100,7 +101,7 @@ def cut_together(ranks: Ranks) -> list[tuple[int, list[dict[str, Any]]]]:
 
 def _cut(ranks: Ranks, phase: str, rank: int, step: int) -> tuple[int, list[dict[str, Any]]]:
     model = Limited(plain_net(), room=16, late=phase == "backward")
-    run = Run(small_recipe(TIGHT), data=data_set(), model=model, ranks=ranks)
+    run = make_run(small_recipe(TIGHT), data=data_set(), model=model, ranks=ranks)
     if ranks.rank == rank:
         _tighten(run, model, phase, step)
     while not run.finished:
@@ -110,7 +111,7 @@ def _cut(ranks: Ranks, phase: str, rank: int, step: int) -> tuple[int, list[dict
 
 def _tighten(run: Run, model: Limited, phase: str, step: int) -> None:
     """Let memory run out from a step on, until micro-batches have two images."""
-    loader, steps = run._loader, 0
+    loader, steps = run.images.loader, 0
 
     def count(*_: object) -> None:
         nonlocal steps
@@ -140,7 +141,7 @@ def cut_with_unused(ranks: Ranks) -> list[tuple[int, list[dict[str, Any]]]]:
 
 def _cut_with_unused(ranks: Ranks, phase: str, rank: int) -> tuple[int, list[dict[str, Any]]]:
     model = Limited(Switching(), room=16, late=phase == "backward")
-    run = Run(small_recipe(TIGHT), data=data_set(), model=model, ranks=ranks)
+    run = make_run(small_recipe(TIGHT), data=data_set(), model=model, ranks=ranks)
     run.step()
     if ranks.rank == rank:
         model.room = 2
@@ -156,7 +157,7 @@ def varied(ranks: Ranks) -> list[list[dict[str, Any]]]:
 
 
 def _varied(ranks: Ranks, values: dict[str, Any], model: nn.Module) -> list[dict[str, Any]]:
-    run = Run(small_recipe(values), data=data_set(), model=model, ranks=ranks)
+    run = make_run(small_recipe(values), data=data_set(), model=model, ranks=ranks)
     while not run.finished:
         if isinstance(model, Switching):
             model.turn = run.epoch % 2
@@ -234,7 +235,7 @@ def _exchanged(ranks: Ranks, values: dict[str, Any]) -> tuple[int, list[float]]:
         return ranks.start_reduce(tensor)
 
     counting = replace(ranks, start_reduce=start)
-    run = Run(small_recipe(values), data=data_set(), model=plain_net().float(), ranks=counting)
+    run = make_run(small_recipe(values), data=data_set(), model=plain_net().float(), ranks=counting)
     losses = [run.step().train_loss for _ in range(3)]
     return sum(sent), losses
 
@@ -263,8 +264,8 @@ def _resumed(ranks: Ranks, recipe: Recipe, net: Callable[[], nn.Module | None]) 
         content = checkpoint.to_bytes(whole.state_dict()) if ranks.rank == 0 else b""
         states.append(ranks.bytes_from_first(content))
 
-    whole = Run(recipe, data=data_set(), model=net(), ranks=ranks, on_pause=save)
-    part = Run(recipe, data=data_set(), model=net(), ranks=ranks)
+    whole = make_run(recipe, data=data_set(), model=net(), ranks=ranks, on_pause=save)
+    part = make_run(recipe, data=data_set(), model=net(), ranks=ranks)
     while not whole.finished:
         whole.step()
     part.load_state_dict(checkpoint.from_bytes(states[2]))
@@ -282,13 +283,13 @@ def scored(ranks: Ranks) -> list[dict[str, float]]:
 def _scored(ranks: Ranks, batch: int) -> dict[str, float]:
     recipe = small_recipe({"evaluation.metrics": EVERY, "evaluation.batch_size": batch})
     own: Own = {"weighted": lambda probabilities, labels: float(probabilities[:, 0] @ labels.double())}
-    run = Run(recipe, data=data_set(validation=28), model=plain_net(), ranks=ranks, metrics=own)
+    run = make_run(recipe, data=data_set(validation=28), model=plain_net(), ranks=ranks, metrics=own)
     return run.evaluate("validation")
 
 
 def statistics(ranks: Ranks) -> list[float]:
     """The running means of a net with BatchNorm, after an epoch."""
-    run = Run(small_recipe(), data=data_set(), ranks=ranks)
+    run = make_run(small_recipe(), data=data_set(), ranks=ranks)
     run.step()
     return [float(each) for each in run.weights()["stem_norm.running_mean"]]
 
@@ -311,7 +312,7 @@ def from_manifest(ranks: Ranks, manifest: Path) -> list[dict[str, Any]]:
         "data.channels": 1,
         "data.image_size": SIZE,
     }
-    run = Run(small_recipe(listed), model=plain_net(), ranks=ranks)
+    run = make_run(small_recipe(listed), model=plain_net(), ranks=ranks)
     while not run.finished:
         run.step()
     return curve(run.history)

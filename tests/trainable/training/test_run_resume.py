@@ -16,8 +16,9 @@ from trainable.checkpoints import checkpoint
 from trainable.data import DataSet
 from trainable.errors import StateError
 from trainable.recipe import Recipe
+from trainable.run import make_run
+from trainable.tasks.kits import load_for
 from trainable.training import trainer
-from trainable.training.pixels import load_for
 from trainable.training.run import Run
 
 CPU = torch.device("cpu")
@@ -98,7 +99,9 @@ def check(recipe: Recipe, data: DataSet, folder: Path, model: nn.Module | None =
 
     def make() -> Run:
         torch.manual_seed(torch.seed() % 2**31)  # whatever the process drew before must not matter
-        return Run(recipe, data=data, model=plain_net(dropout=0.5).float() if model is not None else None)
+        return make_run(
+            recipe, data=data, model=plain_net(dropout=0.5).float() if model is not None else None
+        )
 
     whole = make()
     while not whole.finished:
@@ -136,12 +139,12 @@ def test_in_the_midst_of_an_epoch(case: str, monkeypatch: pytest.MonkeyPatch) ->
     def save() -> None:
         states.append((whole.epoch, whole.steps_into_epoch, checkpoint.to_bytes(whole.state_dict())))
 
-    whole = Run(recipe, data=data_set(), on_pause=save)
+    whole = make_run(recipe, data=data_set(), on_pause=save)
     while not whole.finished:
         whole.step()
     assert [(epoch, step) for epoch, step, _ in states] == [(e, s) for e in range(3) for s in (2, 4)]
     for epoch, _, state in (states[0], states[3]):
-        part = Run(recipe, data=data_set())
+        part = make_run(recipe, data=data_set())
         part.load_state_dict(checkpoint.from_bytes(state))
         assert part.epoch == epoch
         while not part.finished:
@@ -183,7 +186,7 @@ def test_from_files_with_any_number_of_workers(folder_of_images: Path, workers: 
 
 def test_a_diverged_run_is_still_diverged_after_a_resume() -> None:
     recipe = small_recipe({"optimizer.lr": 1e6})
-    run, resumed = Run(recipe, data=data_set()), Run(recipe, data=data_set())
+    run, resumed = make_run(recipe, data=data_set()), make_run(recipe, data=data_set())
     run.step()
     resumed.load_state_dict(run.state_dict())
     assert resumed.diverged
@@ -191,7 +194,7 @@ def test_a_diverged_run_is_still_diverged_after_a_resume() -> None:
 
 
 def test_a_state_holds_only_what_can_be_read_without_running_code() -> None:
-    run = Run(small_recipe(CASES["average, cutmix"]), data=data_set())
+    run = make_run(small_recipe(CASES["average, cutmix"]), data=data_set())
     run.step()
     file = io.BytesIO()
     torch.save(run.state_dict(), file)
@@ -203,7 +206,7 @@ def test_a_state_holds_only_what_can_be_read_without_running_code() -> None:
 
 def test_two_runs_do_not_share_tensors_after_a_state_was_passed_on() -> None:
     recipe = small_recipe({"optimizer.kind": "adamw"})
-    first, second = Run(recipe, data=data_set()), Run(recipe, data=data_set())
+    first, second = make_run(recipe, data=data_set()), make_run(recipe, data=data_set())
     first.step()
     second.load_state_dict(first.state_dict())
     first.step()
@@ -212,10 +215,10 @@ def test_two_runs_do_not_share_tensors_after_a_state_was_passed_on() -> None:
 
 
 def test_the_state_of_another_recipe_or_of_other_data_is_refused() -> None:
-    run = Run(small_recipe(), data=data_set())
-    other_recipe = Run(small_recipe({"optimizer.lr": 0.05}), data=data_set())
+    run = make_run(small_recipe(), data=data_set())
+    other_recipe = make_run(small_recipe({"optimizer.lr": 0.05}), data=data_set())
     with pytest.raises(StateError, match=f"of recipe {other_recipe.recipe.digest()!r}"):
         run.load_state_dict(other_recipe.state_dict())
-    other_data = Run(small_recipe(), data=data_set(train=45))
+    other_data = make_run(small_recipe(), data=data_set(train=45))
     with pytest.raises(StateError, match="of data"):
         run.load_state_dict(other_data.state_dict())

@@ -21,11 +21,12 @@ from trainable.errors import RecipeError
 from trainable.ranks import ALONE, Ranks, of_process_group
 from trainable.recipe import Recipe
 from trainable.recipe.tasks import IGNORED, MaskLoss, Segmentation
+from trainable.run import make_run
+from trainable.tasks.segmentation.sliding_window import answer_in_windows, window_starts
+from trainable.tasks.segmentation.task import SegmentationTask
 from trainable.training.evaluate import PLAIN, View
 from trainable.training.extra_metrics import Metric
 from trainable.training.run import Run
-from trainable.training.segmentation import SegmentationTask
-from trainable.training.windows import answer_in_windows, window_starts
 
 OFF = torch.autocast("cpu", enabled=False)
 SIZES = ((24, 24), (18, 30), (30, 18))
@@ -111,7 +112,7 @@ def test_windows_are_black_beyond_an_image_in_training_and_in_scoring(tmp_path: 
             return super().forward(images)
 
     root = write_masks(tmp_path, 12, ((12, 12),))
-    Run(mask_recipe(root, {"data.image_size": 16, "loop.epochs": 1}), model=Seeing(3, 3, 1)).step()
+    make_run(mask_recipe(root, {"data.image_size": 16, "loop.epochs": 1}), model=Seeing(3, 3, 1)).step()
     assert levels[False]
     for black in levels[False]:
         torch.testing.assert_close(black, levels[True][0])
@@ -218,7 +219,7 @@ def trained(run: Run) -> list[dict[str, Any]]:
 
 def test_a_run_learns_and_reports_the_overlap_of_classes(root: Path) -> None:
     values = {"loop.epochs": 8, "evaluation.metrics": ["boundary_f1"], "augmentation.crop.kind": "scaled"}
-    run = Run(mask_recipe(root, values))
+    run = make_run(mask_recipe(root, values))
     history = trained(run)
     first, last = history[0], history[-1]
     assert {"val_mean_iou", "val_mean_dice", "val_boundary_f1"} <= last.keys()
@@ -233,8 +234,8 @@ def test_a_run_learns_and_reports_the_overlap_of_classes(root: Path) -> None:
     "values", [{}, {"task.loss.dice": 1.0}, {"regularisation.class_weights.kind": "inverse"}]
 )
 def test_cut_batches_are_whole_batches(root: Path, values: dict[str, Any]) -> None:
-    whole = Run(mask_recipe(root, values), model=convolution())
-    parts = Run(mask_recipe(root, {**values, "loop.micro_batch": 1}), model=convolution())
+    whole = make_run(mask_recipe(root, values), model=convolution())
+    parts = make_run(mask_recipe(root, {**values, "loop.micro_batch": 1}), model=convolution())
     for one, other in zip(trained(whole), trained(parts), strict=True):
         assert one["train_loss"] == pytest.approx(other["train_loss"], rel=1e-9)
         assert one["val_loss"] == pytest.approx(other["val_loss"], rel=1e-9)
@@ -251,11 +252,11 @@ def test_cut_batches_are_whole_batches(root: Path, values: dict[str, Any]) -> No
 )
 def test_resuming_equals_never_stopping(root: Path, values: dict[str, Any]) -> None:
     recipe = mask_recipe(root, {**values, "loop.epochs": 3})
-    never_stopped, stopped = Run(recipe), Run(recipe)
+    never_stopped, stopped = make_run(recipe), make_run(recipe)
     expected = trained(never_stopped)
     stopped.step()
     state = copy.deepcopy(stopped.state_dict())
-    resumed = Run(recipe)
+    resumed = make_run(recipe)
     resumed.load_state_dict(state)
     assert trained(resumed) == expected
     for name, weight in never_stopped.weights().items():
@@ -263,7 +264,9 @@ def test_resuming_equals_never_stopping(root: Path, values: dict[str, Any]) -> N
 
 
 def test_a_lost_run_reports_the_worst_finite_scores(root: Path) -> None:
-    run = Run(mask_recipe(root, {"optimizer.kind": "sgd", "optimizer.lr": 1e9, "optimizer.scaling": "none"}))
+    run = make_run(
+        mask_recipe(root, {"optimizer.kind": "sgd", "optimizer.lr": 1e9, "optimizer.scaling": "none"})
+    )
     last = trained(run)[-1]
     assert last["diverged"]
     assert (last["val_mean_iou"], last["val_mean_dice"]) == (0.0, 0.0)
@@ -274,9 +277,11 @@ def test_functions_of_the_caller_are_asked_for_each_image(root: Path) -> None:
         assert predicted.shape == mask.shape
         return float((mask == 2).float().mean())
 
-    run = Run(mask_recipe(root, {"loop.epochs": 1}), metrics={"discs": Metric(share_of_discs, "min", 1.0)})
+    run = make_run(
+        mask_recipe(root, {"loop.epochs": 1}), metrics={"discs": Metric(share_of_discs, "min", 1.0)}
+    )
     measured = run.step().extra_metrics["val_discs"]
-    masks = [mask for _, masks in run._loader.evaluate("validation") for mask in masks]
+    masks = [mask for _, masks in run.images.loader.evaluate("validation") for mask in masks]
     assert measured == pytest.approx(sum(float((mask == 2).float().mean()) for mask in masks) / len(masks))
 
 
@@ -298,7 +303,8 @@ RANKED: list[dict[str, Any]] = [
 def ranked(ranks: Ranks, root: str) -> list[list[dict[str, Any]]]:
     """Run whose images have three sizes; each rank scores its share."""
     return [
-        trained(Run(mask_recipe(Path(root), values), model=convolution(), ranks=ranks)) for values in RANKED
+        trained(make_run(mask_recipe(Path(root), values), model=convolution(), ranks=ranks))
+        for values in RANKED
     ]
 
 

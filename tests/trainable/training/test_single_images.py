@@ -13,8 +13,8 @@ from tests.trainable.tune.planted_memory import Limited
 from trainable.errors import RecipeError, RunError
 from trainable.models.norm_statistics import norm_of_one_pixel
 from trainable.ranks import Ranks
+from trainable.run import make_run
 from trainable.training.preflight import fewest_at_once
-from trainable.training.run import Run
 
 
 def pooled() -> nn.Module:
@@ -31,7 +31,7 @@ def pooled() -> nn.Module:
 def test_a_part_of_one_image_is_refused_before_training(values: dict[str, Any]) -> None:
     path = "loop.micro_batch" if "loop.micro_batch" in values else "loop.batch_size"
     with pytest.raises(RecipeError, match=rf"{path}: the BatchNorm 0\.2 .* parts of 2 images or more"):
-        Run(small_recipe(values), data=data_set(), model=pooled())
+        make_run(small_recipe(values), data=data_set(), model=pooled())
 
 
 def test_two_ranks_with_one_image_each_are_refused() -> None:
@@ -43,10 +43,12 @@ def test_two_ranks_with_one_image_each_are_refused() -> None:
 
 def test_a_window_is_not_cut_into_single_images_where_memory_runs_out() -> None:
     model = Limited(pooled(), room=3)
-    run = Run(small_recipe({"loop.epochs": 1, "loop.batch_size": 6}), data=data_set(), model=model)
+    run = make_run(small_recipe({"loop.epochs": 1, "loop.batch_size": 6}), data=data_set(), model=model)
     assert run.step().micro_batch == 3
     with pytest.raises(RunError, match="memory"):
-        Run(small_recipe({"loop.batch_size": 6}), data=data_set(), model=Limited(pooled(), room=1)).step()
+        make_run(
+            small_recipe({"loop.batch_size": 6}), data=data_set(), model=Limited(pooled(), room=1)
+        ).step()
 
 
 def test_only_a_norm_that_training_uses_on_one_pixel_is_named() -> None:

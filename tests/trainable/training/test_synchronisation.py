@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import trainable
 from tests.trainable import lessons
 from tests.trainable.small_runs import data_set, small_recipe
+from trainable.run import make_run
 from trainable.training.run import Run
 
 WAITING = {
@@ -119,13 +120,13 @@ FROM_THE_HOST = {"mixup, smoothing": 1, "cutmix": 1, "lamb": 2}
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_step_waits_for_nothing(name: str) -> None:
-    assert waits_of(Run(small_recipe(CASES[name]), data=data_set())) == reads(FROM_THE_HOST.get(name, 0))
+    assert waits_of(make_run(small_recipe(CASES[name]), data=data_set())) == reads(FROM_THE_HOST.get(name, 0))
 
 
 @pytest.mark.parametrize("name", lessons.LESSONS)
 def test_a_step_on_masks_or_with_a_teacher_waits_for_nothing(name: str, tmp_path: Path) -> None:
     recipe, data = lessons.asked(lessons.LESSONS[name], tmp_path)
-    assert waits_of(Run(recipe, data=data)) == reads(lessons.FROM_THE_HOST.get(name, 0))
+    assert waits_of(make_run(recipe, data=data)) == reads(lessons.FROM_THE_HOST.get(name, 0))
 
 
 STEPS = 3
@@ -149,7 +150,7 @@ def waits_of(run: Run) -> list[str]:
 def test_an_epoch_reads_the_device_a_few_times_however_many_steps_it_has() -> None:
     counts = []
     for images in (32, 320):
-        run = Run(small_recipe(), data=data_set(train=images))
+        run = make_run(small_recipe(), data=data_set(train=images))
         run.step()
         with Watch() as watch:
             run.step()
@@ -160,7 +161,7 @@ def test_an_epoch_reads_the_device_a_few_times_however_many_steps_it_has() -> No
 def test_extra_metrics_read_the_device_no_more_often() -> None:
     waits = []
     for metrics in ([], ["macro_f1", "auroc"]):
-        run = Run(small_recipe({"evaluation.metrics": metrics}), data=data_set())
+        run = make_run(small_recipe({"evaluation.metrics": metrics}), data=data_set())
         with Watch() as watch:
             run.step()
         waits.append(watch.waited)

@@ -12,8 +12,8 @@ from torch.nn import functional
 from tests.trainable.small_runs import SIZE, small_recipe
 from trainable.ranks import ALONE
 from trainable.recipe import augmentations as specs
+from trainable.tasks.classification.task import ClassificationTask
 from trainable.training.answers import Rows
-from trainable.training.classification import ClassificationTask
 from trainable.training.evaluate import Outputs, Scores, Tally, main_output
 from trainable.training.order import Order
 from trainable.training.task import Mixing, Task

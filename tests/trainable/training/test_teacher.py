@@ -20,8 +20,9 @@ from trainable.data.assembly import from_arrays
 from trainable.errors import ModelError
 from trainable.recipe import Recipe
 from trainable.recipe.yamlfile import read_recipe, write_recipe
-from trainable.training.run import Run
-from trainable.training.teacher import Teacher, class_order, conversion, misfit
+from trainable.run import make_run
+from trainable.tasks.distilled.task import Distilled
+from trainable.tasks.distilled.teacher import Teacher, class_order, conversion, misfit
 
 
 @pytest.fixture(scope="module")
@@ -30,21 +31,21 @@ def teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def loaded(recipe: Recipe, data: DataSet | None = None) -> Teacher:
-    run = Run(recipe, data=data or data_set())
-    assert run.distilled is not None
-    return run.distilled.teacher
+    run = make_run(recipe, data=data or data_set())
+    assert isinstance(run.task, Distilled)
+    return run.task.teacher
 
 
 def seen(data: DataSet) -> torch.Tensor:
     """Return the validation images as a student takes them."""
-    run = Run(small_recipe(), data=data)
-    (images,) = (images for images, _ in run._as_taken(run._loader.evaluate("validation")))
+    run = make_run(small_recipe(), data=data)
+    (images,) = (images for images, _ in run.images.evaluate("validation"))
     return images
 
 
 def trained(folder: Path, data: DataSet) -> nn.Module:
     """Return the network of a folder, as `train` left it."""
-    run = Run(read_recipe(folder / "recipe.yaml"), data=data)
+    run = make_run(read_recipe(folder / "recipe.yaml"), data=data)
     run.model.load_state_dict(load_file(folder / "model.safetensors"))
     return run.model.eval()
 
@@ -134,7 +135,9 @@ def brighter(data: DataSet) -> DataSet:
 
 
 def changed(data: DataSet, change: Any) -> DataSet:
-    parts = [(change(part.images[:, 0]), part.labels) for part in data.parts.values()]
+    held = [part for part in data.parts.values() if isinstance(part, ArrayPart)]
+    assert len(held) == len(data.parts)
+    parts = [(change(part.images[:, 0]), part.labels) for part in held]
     return from_arrays(*parts)
 
 
@@ -143,7 +146,7 @@ def changed(data: DataSet, change: Any) -> DataSet:
 
 def refused(recipe: Recipe, data: DataSet | None = None) -> str:
     with pytest.raises(ModelError) as caught:
-        Run(recipe, data=data or data_set())
+        make_run(recipe, data=data or data_set())
     return str(caught.value)
 
 
@@ -204,4 +207,4 @@ class Odd(nn.Module):
 def test_a_student_without_features_before_a_head_cannot_have_hints(teacher: Path) -> None:
     recipe = taught_recipe(teacher, distillation__kind="features")
     with pytest.raises(ModelError, match=r"distillation\.kind features: expected a network whose last"):
-        Run(recipe, data=data_set(), model=Odd())
+        make_run(recipe, data=data_set(), model=Odd())

@@ -16,8 +16,8 @@ from trainable.checkpoints import checkpoint
 from trainable.errors import RecipeError
 from trainable.recipe import Recipe
 from trainable.recipe.optimizers import Timm
+from trainable.run import make_run
 from trainable.training.optim import Phase, applied_lr, make_phases, parameter_groups
-from trainable.training.run import Run
 from trainable.training.timm_optimizers import check_timm_optimizer, make_timm_optimizer, names
 
 LATE = 7
@@ -103,12 +103,12 @@ def _walk(model: nn.Module, phase: Phase, first: int, last: int) -> None:
 )
 def test_a_run_stopped_after_each_epoch_is_the_run_that_never_stopped(values: dict[str, Any]) -> None:
     recipe = small_recipe({"optimizer.kind": "timm", "optimizer.lr": 0.01, **values})
-    whole = Run(recipe, data=data_set())
+    whole = make_run(recipe, data=data_set())
     while not whole.finished:
         whole.step()
     state: dict[str, Any] | None = None
     for _ in range(recipe.loop.epochs):
-        part = Run(recipe, data=data_set())
+        part = make_run(recipe, data=data_set())
         if state is not None:
             part.load_state_dict(state)
         part.step()
@@ -140,7 +140,7 @@ def test_muon_takes_convolutions_and_adamw_the_rest() -> None:
 )
 def test_what_cannot_train_here_is_refused_with_the_reason(name: str, said: str) -> None:
     with pytest.raises(RecipeError, match=rf"optimizer\.name.*{said}"):
-        Run(small_recipe({"optimizer.kind": "timm", "optimizer.name": name}), data=data_set())
+        make_run(small_recipe({"optimizer.kind": "timm", "optimizer.name": name}), data=data_set())
 
 
 @pytest.mark.parametrize(

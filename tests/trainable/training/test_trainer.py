@@ -17,6 +17,7 @@ from trainable.augmentation.sizes import size_at
 from trainable.data import ArrayPart
 from trainable.recipe import Recipe
 from trainable.recipe.training import NormClipping
+from trainable.run import make_run
 from trainable.training import schedule, seeds
 from trainable.training.run import Run
 from trainable.training.seeds import Use
@@ -25,7 +26,7 @@ TRAIN = 48
 
 
 def run_of(values: dict[str, Any], model: nn.Module | None = None) -> Run:
-    return Run(small_recipe(values), data=data_set(TRAIN), model=model or plain_net())
+    return make_run(small_recipe(values), data=data_set(TRAIN), model=model or plain_net())
 
 
 def finished(run: Run) -> Run:

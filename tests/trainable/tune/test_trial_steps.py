@@ -21,9 +21,9 @@ from trainable.errors import DataError, RecipeError, RunError
 from trainable.files.folder_lock import FolderInUse, FolderLock
 from trainable.files.store import Store, StoreError
 from trainable.probes import network_cost
+from trainable.run import make_run
 from trainable.training import trainer
 from trainable.training.metrics import EpochResult
-from trainable.training.run import Run
 from trainable.tune import watchdog, worker
 from trainable.tune.seat import Seat
 from trainable.tune.trial import MemoryLeak, TrialTrainable
@@ -238,7 +238,7 @@ def test_a_trial_with_a_checkpoint_reports_it_first_also_in_a_process_that_serve
 
 
 def test_a_torn_newest_checkpoint_falls_back_to_the_one_before(tmp_path: Path) -> None:
-    whole = Run(small_recipe(), data=data_set())
+    whole = make_run(small_recipe(), data=data_set())
     actor = trial(config(tmp_path))
     for _ in range(2):
         whole.step()
@@ -275,7 +275,7 @@ def test_a_run_that_cannot_be_freed_is_reported_by_a_step_too(
 
     actor = trial(config(tmp_path / "one"))
     actor.step()
-    monkeypatch.setattr(actor._crew._run._loader, "close", broken)
+    monkeypatch.setattr(actor._crew._run.images.loader, "close", broken)
     assert actor.reset_config(config(tmp_path / "two")) is True
     with pytest.raises(MemoryLeak, match="could not be freed: RuntimeError: CUDA error"):
         actor.step()
@@ -290,7 +290,7 @@ from tests.trainable.tune.test_trial_steps import config, trial
 one, two = (Path(sys.argv[1], name) for name in ("one", "two"))
 actor = trial(config(one))
 actor.step()
-actor._crew._run._loader.close = lambda: time.sleep(600)
+actor._crew._run.images.loader.close = lambda: time.sleep(600)
 actor._seat = replace(actor._seat, step_seconds=0.2)
 actor.reset_config(config(two))
 """

@@ -15,6 +15,7 @@ from search.results.formats.images import FOLDERS, write_parts
 from search.results.formats.script import script_sheet
 from search.results.formats.script_text import script_text
 from tests.search.results.formats.winners import recipe_of, winner_of
+from trainable.data import ArrayPart
 from trainable.data.assembly import load, stored_parts
 from trainable.data.decode import upright
 from trainable.errors import UserError
@@ -64,6 +65,8 @@ def test_images_that_are_no_files_are_written_with_the_same_pixels_in_the_same_o
     assert again.info.test_images == data.info.test_images
     for name in ("train", "validation"):
         old, new = data.parts[name], again.parts[name]
+        assert isinstance(old, ArrayPart)
+        assert isinstance(new, ArrayPart)
         order = np.argsort(old.labels, kind="stable")
         assert (new.labels == old.labels[order]).all()
         assert (new.images == old.images[order]).all()

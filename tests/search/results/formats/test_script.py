@@ -23,7 +23,7 @@ from tests.search.results.formats.winners import recipe_of, winner_of
 from trainable.data.assembly import load, stored_parts
 from trainable.errors import UserError
 from trainable.recipe import Recipe
-from trainable.training.run import Run
+from trainable.run import make_run
 from trainable.training.schedule import factor, momentum
 
 LARGEST = 400
@@ -226,7 +226,7 @@ def test_the_script_reaches_the_accuracy_of_the_recipe_s_run(trained: Train) -> 
     scripts = [trained(winner, seed)[1] for seed in seeds]
     ours = []
     for seed in seeds:
-        run = Run(winner.recipe.with_values({"loop.seed": seed}))
+        run = make_run(winner.recipe.with_values({"loop.seed": seed}))
         while not run.finished:
             run.step()
         ours.append(run.evaluate("test")["test_accuracy"])

@@ -31,8 +31,8 @@ from trainable.data.decode import Form, square
 from trainable.models.ema import Ema
 from trainable.recipe import Recipe
 from trainable.recipe.training import CenterCrop
-from trainable.training.classification import ClassificationTask
-from trainable.training.run import Run
+from trainable.run import make_run
+from trainable.tasks.classification.task import ClassificationTask
 
 EPOCHS, STEPS = 3, 4
 NETWORK = {"model__kind": "timm", "model__name": "test_resnet", "data__image_size": 32}
@@ -80,7 +80,7 @@ def recorded(steps: Applied, names: dict[Any, str]) -> Iterator[None]:
 
 
 def applied_by_run(asked: Recipe, data: DataSet) -> Applied:
-    run, steps = Run(asked, data=data), Applied()
+    run, steps = make_run(asked, data=data), Applied()
     with recorded(steps, {each: name for name, each in run.model.named_parameters()}):
         while not run.finished:
             run.step()
@@ -170,7 +170,7 @@ def test_the_network_has_the_recipe_s_dropout_and_depth() -> None:
     made = timm.create_model(
         arguments["model"], drop_rate=arguments["drop"], drop_path_rate=arguments["drop_path"]
     )
-    ours = Run(asked, data=images()).model
+    ours = make_run(asked, data=images()).model
     assert made.drop_rate == ours.drop_rate == 0.3
     paths = [
         [each.drop_prob for each in model.modules() if "DropPath" in type(each).__name__]

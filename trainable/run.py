@@ -1,0 +1,144 @@
+"""Makes the run of a recipe: loads its images, makes its network and its task, and joins what trains them.
+
+run = make_run(Recipe())
+while not run.finished:
+    print(run.step().val_accuracy)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from trainable.data import DataSet
+from trainable.data.arrays import as_tensor
+from trainable.models.own import BuildModel
+from trainable.ranks import ALONE, Ranks
+from trainable.recipe import Recipe
+from trainable.tasks.distilled.lessons import Lessons
+from trainable.tasks.distilled.task import Distilled, distilled
+from trainable.tasks.kits import kit_of, load_for, make_loader
+from trainable.training import precision, seeds
+from trainable.training.compiling import compile_in_place
+from trainable.training.devices import default_device
+from trainable.training.extra_metrics import Own, make_extra_metrics
+from trainable.training.frozen_features import FrozenFeatures
+from trainable.training.images import Images
+from trainable.training.network import given_or_made, layout_of, placed, stands_alone, with_loop_layers
+from trainable.training.order import Order
+from trainable.training.pixels import resolved
+from trainable.training.precision import Compute
+from trainable.training.preflight import check_recipe, check_sizes, fewest_at_once
+from trainable.training.run import Components, Run
+from trainable.training.scoring import Scoring
+from trainable.training.seeds import Use
+from trainable.training.task import Task
+from trainable.training.trainer import Trainer
+
+
+def make_run(
+    recipe: Recipe,
+    *,
+    data: DataSet | None = None,
+    model: nn.Module | BuildModel | None = None,
+    task: Task | None = None,
+    ranks: Ranks = ALONE,
+    device: torch.device | None = None,
+    gpu_share: float = 1.0,
+    download: bool = False,
+    metrics: Own | None = None,
+    on_batch: Callable[[], None] = lambda: None,
+    on_pause: Callable[[], None] = lambda: None,
+) -> Run:
+    """Return the run of a recipe on one device, as one of `ranks`.
+
+    Args:
+        recipe: what to train; `run.recipe` is the same recipe, with every open field of `data` filled in.
+        data: the images, if they are loaded already; else they are loaded, and decoded as `data.cache` says.
+        model: a network of your own, [B, C, H, W] -> logits [B, classes], instead of `recipe.model`, or the
+            function that builds it. It is moved to the device and trained in its own number format.
+        task: what is learnt, instead of `recipe.task`: docs/tasks.md says how one is written.
+        ranks: the other processes of a data-parallel run. Every rank makes its run with the same recipe and
+            data; the weights of rank 0 are used.
+        device: the first CUDA device, or the CPU, by default.
+        gpu_share: the part of the GPU's memory, in (0, 1], that this run may count as its own.
+        download: whether weights that a library publishes may be fetched.
+        metrics: functions that score the validation part beside `evaluation.metrics`, by name. Each takes
+            probabilities [N, classes] and labels [N] of the whole part, on the CPU, and every rank calls it;
+            `{"f_beta": f}` gives `val_f_beta`. Higher is better, unless it is a `Metric` that says otherwise.
+        on_batch: called for each micro-batch, as a sign of progress.
+        on_pause: called in long epochs, every `trainer.SEGMENT_STEPS` steps: a state saved then is whole.
+
+    The caller's random generators do not change. Raises UserError, before any training, for what the recipe,
+    the data or the model make impossible.
+    """
+    device, alone = device or default_device(), stands_alone(model, recipe.model)
+    shown = data or load_for(recipe, device, own_model=alone, download=download)
+    recipe, info = resolved(recipe, shown, own_model=alone, download=download), shown.info
+    check_recipe(recipe, info, ranks)
+    compute = Compute(device, precision.resolve(recipe.precision, device), ranks)
+    extra_metrics = make_extra_metrics(recipe.evaluation.metrics, metrics or {}, info.classes)
+    task = task or kit_of(recipe.task).task(recipe, info, device, extra_metrics)
+    if not task.measures_itself:
+        extra_metrics.check_fits(max(info.validation_images, info.test_images), device)
+
+    with seeds.global_generators(device, seeds.derive(recipe.loop.seed, Use.WEIGHTS)):
+        network = with_loop_layers(given_or_made(model, recipe.model, info, download=download), recipe, ranks)
+        if alone:
+            network = network.to(device)  # it may compute there alone
+        # on the host, if it can be: a GPU would prepare kernels for these single images
+        check_sizes(network, recipe, info)
+        fewest = fewest_at_once(network, recipe, info, ranks)
+        network = placed(network, recipe, ranks, device)
+    task = distilled(task, recipe, network, info, compute.number_format, given=model)
+    trainer = Trainer(
+        recipe,
+        network,
+        task=task,
+        order=Order(as_tensor(shown.train.labels), recipe.loop),
+        image_size=info.image_size,
+        device=device,
+        number_format=compute.number_format,
+        ranks=ranks,
+        fewest_at_once=fewest,
+    )
+    one_size = recipe.augmentation.size.kind == "fixed"
+    compiled = compile_in_place(network, recipe.loop.compile, one_size=one_size)
+
+    if data is None:  # else it is the caller's choice: a probe reads a few images of millions
+        shown.refuse_leaks(recipe.data)
+        shown.be_here()
+    loader = make_loader(shown, recipe, device, gpu_share)
+    images = Images(loader, network, device=device, layout=layout_of(recipe), on_batch=on_batch)
+    frozen = FrozenFeatures(recipe, info, network, images=images, compute=compute)
+    if isinstance(task, Distilled):
+        task.remember(Lessons(recipe, info, task.ask, device=device, ranks=ranks, read=images.train))
+    scoring = Scoring(
+        recipe,
+        shown,
+        task=task,
+        extra_metrics=extra_metrics,
+        ranks=ranks,
+        device=device,
+        number_format=compute.number_format,
+        read=images.evaluate,
+    )
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    components = Components(
+        recipe=recipe,
+        data=shown,
+        model=network,
+        task=task,
+        compute=compute,
+        trainer=trainer,
+        images=images,
+        scoring=scoring,
+        frozen=frozen,
+        extra_metrics=extra_metrics,
+        own_network=alone,
+        compiled=compiled,
+    )
+    return Run(components, on_pause)

@@ -1,0 +1,52 @@
+"""The kit of classification: images with one label each, as folders, tables and arrays have them."""
+
+from __future__ import annotations
+
+from typing import final
+
+import torch
+
+from trainable.data import DataInfo, DataSet, assembly
+from trainable.data.loading import ArrayLoader, FileLoader, Loader, train_side
+from trainable.data.measure import DeviceKind
+from trainable.data.parts import Members
+from trainable.recipe import Recipe
+from trainable.tasks.classification.task import ClassificationTask
+from trainable.tasks.kit import Kit
+from trainable.training.extra_metrics import ExtraMetrics
+from trainable.training.imbalance import class_terms
+
+
+@final
+class ClassificationKit(Kit):
+    """Cross-entropy of images with one label each."""
+
+    def load(
+        self, recipe: Recipe, *, device_kind: DeviceKind, download: bool, most_bytes: int | None
+    ) -> DataSet:
+        return assembly.load(
+            recipe.data,
+            resize=recipe.evaluation.resize,
+            device_kind=device_kind,
+            download=download,
+            most_bytes=most_bytes,
+        )
+
+    def stored_parts(self, recipe: Recipe, *, download: bool) -> tuple[Members, tuple[str, ...]]:
+        return assembly.stored_parts(recipe.data, download=download)
+
+    def stored_side(self, recipe: Recipe, *, download: bool) -> int | None:
+        return assembly.stored_side(recipe.data, download=download)
+
+    def loader(self, data: DataSet, recipe: Recipe, device: torch.device, gpu_share: float) -> Loader:
+        views = data.decoded_views()
+        if {("train", train_side(data, recipe)), ("validation", data.info.image_size)} <= views.keys():
+            return ArrayLoader(data, recipe, device, gpu_share, views)
+        return FileLoader(data, recipe, device)
+
+    def task(
+        self, recipe: Recipe, info: DataInfo, device: torch.device, extra: ExtraMetrics | None = None
+    ) -> ClassificationTask:
+        spec = recipe.regularisation
+        terms = class_terms(spec, info.class_counts, recipe.loop.sampling, device)
+        return ClassificationTask(len(info.classes), spec.label_smoothing, *terms)

@@ -1,0 +1,120 @@
+"""The parts of a data set whose images have masks: planes that lie behind each other, or files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from trainable.data.arrays import as_tensor
+from trainable.data.decode import CHUNK, Broken, Form, resized, to_array, upright
+from trainable.data.parts import decoded_squares
+from trainable.data.source import Integers, Pixels, Selection
+from trainable.recipe.tasks import IGNORED
+from trainable.tasks.segmentation.data.source import MaskedSource
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class MaskedPart:
+    """Decoded images of different sizes with their masks in memory, one after the other."""
+
+    values: Pixels  # the images' planes, uint8 [bytes]: see `planes_of`
+    sizes: Integers
+    labels: Integers
+    names: tuple[str, ...]  # paths relative to the data set, or numbers
+
+    selection = None
+
+    def name(self, position: int) -> str:
+        return self.names[position]
+
+    def squares(self, positions: Integers, form: Form, where: str) -> Pixels:
+        planes = image_planes(self, positions, form.channels)
+        return np.stack([resized(as_tensor(each[:-1]), form.side, form.interpolation) for each in planes])
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class MaskedFilePart:
+    """Images with masks that are read and decoded each time they are used."""
+
+    selection: Selection
+    sizes: Integers
+
+    @property
+    def labels(self) -> Integers:
+        return self.selection.labels
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Paths relative to the data set."""
+        return tuple(map(self.selection.name, range(len(self))))
+
+    def name(self, position: int) -> str:
+        return self.selection.name(position)
+
+    def squares(self, positions: Integers, form: Form, where: str) -> Pixels:
+        return decoded_squares(self.selection, positions, form, where)
+
+    def __len__(self) -> int:
+        return len(self.selection.indices)
+
+
+def planes_of(source: MaskedSource, index: int, channels: int) -> Pixels:
+    """Return an image's channels and its mask, uint8 [channels + 1, h, w]; in the mask 255 stands for class
+    0, 254 for class 1, ..., and 0 for what is ignored.
+
+    Raises whatever Pillow raises.
+    """
+    with source.open(index) as image:
+        pixels = to_array(upright(image, channels))
+    return np.concatenate([pixels, IGNORED - source.class_mask(index)[None]])
+
+
+def starts_of(sizes: Integers, planes: int) -> Integers:
+    """Return where each image begins, [N], if images of these sizes [N, 2] lie behind each other."""
+    ends = np.cumsum(sizes.prod(axis=1) * planes)
+    return np.concatenate([np.zeros(1, np.int64), ends[:-1]])
+
+
+def image_planes(part: MaskedPart, positions: Integers, channels: int) -> Iterator[Pixels]:
+    """Yield the planes [channels + 1, h, w] of images that are in memory; nobody writes to them."""
+    starts = starts_of(part.sizes, channels + 1)
+    for position in positions.tolist():
+        height, width = part.sizes[position].tolist()
+        size = (channels + 1) * height * width
+        yield part.values[starts[position] : starts[position] + size].reshape(channels + 1, height, width)
+
+
+def decode_planes(
+    source: MaskedSource, indices: Integers, sizes: Integers, channels: int
+) -> tuple[Pixels, list[Broken]]:
+    """Return the planes of images of these sizes [n, 2], uint8 [bytes], and the images that are broken.
+
+    They are decoded in threads, one for each processor.
+    """
+    starts = starts_of(sizes, channels + 1)
+    values = np.zeros(int(sizes.prod(axis=1).sum()) * (channels + 1), np.uint8)
+
+    def fill(rows: Sequence[int]) -> list[Broken]:
+        found = []
+        for row in rows:
+            try:
+                planes = planes_of(source, int(indices[row]), channels)
+            except Exception as error:  # as in decode: Pillow raises nearly anything
+                found.append(Broken(source.name(int(indices[row])), str(error) or type(error).__name__))
+            else:
+                values[starts[row] : starts[row] + planes.size] = planes.ravel()
+        return found
+
+    chunks = [range(start, min(start + CHUNK, len(indices))) for start in range(0, len(indices), CHUNK)]
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        return values, [fault for faults in pool.map(fill, chunks) for fault in faults]

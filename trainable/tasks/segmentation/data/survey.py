@@ -1,0 +1,133 @@
+"""Looks at every mask once: its size, what it shows, and what is wrong with it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import ExifTags, Image
+
+from trainable.data.decode import CHUNK, Broken
+from trainable.data.source import TURNED, Integers, Pixels
+from trainable.errors import listed
+from trainable.tasks.segmentation.data.code import MaskCode
+from trainable.tasks.segmentation.data.pairs import Pair
+from trainable.tasks.segmentation.data.stores import LARGEST, Palette
+
+VALUES_NAMED = 8
+DIGEST_BYTES = 16
+
+
+class RawSurvey(NamedTuple):
+    """Holds what the masks of a part have, whatever it means."""
+
+    sizes: Integers
+    """Height and width in pixels, int64 [N, 2]."""
+    values: Integers
+    """How many pixels have each raw value, int64 [N, 256]."""
+    digests: Pixels  # a digest of the values of all pixels in their places, uint8 [N, 16]
+    palettes: Sequence[Palette | None]  # of each mask whose values are indices into one
+    faults: Mapping[int, Broken]
+    """By row, the masks that cannot be read or do not fit their images; they have zeros above."""
+
+    def without(self, rows: NDArray[np.bool_]) -> RawSurvey:
+        """Return it as if the masks of some rows, [N], showed nothing and had no fault."""
+        faults = {row: fault for row, fault in self.faults.items() if not rows[row]}
+        return self._replace(values=np.where(rows[:, None], 0, self.values), faults=faults)
+
+
+def survey(pair: Pair, *, foreground: int | None) -> RawSurvey:
+    """Read every mask of a part, and the header of every image.
+
+    Of binary masks what counts is where `foreground`, the least value of it, is reached: those of 0 and 255
+    have the digests of those of 0 and 1. It is None for masks of several classes. Threads read them, one
+    for each processor: decoders release the interpreter's lock.
+    """
+    count = len(pair.masks)
+    sizes, values = np.zeros((count, 2), np.int64), np.zeros((count, LARGEST + 1), np.int64)
+    digests = np.zeros((count, DIGEST_BYTES), np.uint8)
+    palettes: list[Palette | None] = [None] * count
+    one_of_each = dict[Palette | None, Palette | None]()  # most masks have the same
+
+    def look_at(start: int) -> dict[int, Broken]:
+        faults = dict[int, Broken]()
+        for index in range(start, min(start + CHUNK, count)):
+            try:
+                mask, palette = _checked(pair, index)
+                palettes[index] = one_of_each.setdefault(palette, palette)
+                sizes[index], values[index] = mask.shape, count_values(mask)
+                shown = mask if foreground is None else (mask >= foreground).astype(np.uint8)
+                digests[index] = digest_of(shown)
+            except Exception as error:  # as in decode: Pillow's plug-ins raise nearly anything
+                faults[index] = Broken(pair.masks.name(index), str(error) or type(error).__name__)
+        return faults
+
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        found = [*pool.map(look_at, range(0, count, CHUNK))]
+    return RawSurvey(
+        sizes, values, digests, palettes, {row: fault for some in found for row, fault in some.items()}
+    )
+
+
+def faults_outside(pair: Pair, found: RawSurvey, code: MaskCode) -> list[Broken]:
+    """Return the masks that have values of no class, with the values."""
+    odd = found.values[:, ~code.known]
+    numbers = np.flatnonzero(~code.known)
+    return [
+        Broken(
+            pair.masks.name(index),
+            f"has pixels of {listed([str(each) for each in numbers[odd[index] > 0]], VALUES_NAMED)}, of "
+            f"none of the {len(code.classes)} classes; task.masks.classes names a class for each number "
+            "from 0 on, and task.masks.ignore_index a number that counts nowhere",
+        )
+        for index in np.flatnonzero(odd.any(axis=1)).tolist()
+    ]
+
+
+def digest_of(mask: Pixels) -> Pixels:
+    """Return a digest of a mask's values, [H, W], in their places, uint8 [16]."""
+    found = hashlib.sha256(mask.tobytes()).digest()
+    return np.frombuffer(found[:DIGEST_BYTES], np.uint8)
+
+
+def count_values(mask: Pixels) -> Integers:
+    """Return how many pixels of a mask, uint8 [H, W], have each value, [256].
+
+    Pillow counts several times faster than numpy's bincount, which widens its input to eight bytes a pixel.
+    """
+    return np.array(Image.fromarray(mask).histogram(), np.int64)
+
+
+def upright_size(image: Image.Image) -> tuple[int, int]:
+    """Return the width and height of an image once it is turned as its EXIF orientation says; nothing is
+    decoded."""
+    if image.format == "TIFF":  # Pillow has turned it
+        return image.size
+    # The method of PNG images would decode one, to find what may stand behind its pixels.
+    orientation = Image.Image.getexif(image).get(ExifTags.Base.Orientation)
+    return (image.height, image.width) if orientation in TURNED else image.size
+
+
+def _checked(pair: Pair, index: int) -> tuple[Pixels, Palette | None]:
+    """Return a mask as its store reads it. Raises ValueError if its image has another size or does not
+    open."""
+    mask, palette = pair.masks.read(index)
+    height, width = mask.shape
+    if not mask.size:
+        raise ValueError("has no pixels; expected those of its image")
+    try:
+        with pair.images.open(index) as image:
+            size = upright_size(image)
+    except Exception as error:
+        raise ValueError(f"its image {pair.images.name(index)} cannot be opened: {error}") from error
+    if size != (width, height):
+        raise ValueError(
+            f"has {width} x {height} pixels, and its image {pair.images.name(index)} {size[0]} x {size[1]} "
+            "as it is shown; expected one size: save the mask as its image is shown, without mixing values"
+        )
+    return mask, palette

@@ -1,0 +1,73 @@
+"""The kit of segmentation: images whose pixels have a label each, in masks beside them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import torch
+
+from trainable.data import DataInfo, DataSet
+from trainable.data.loading import Loader, statistics_of
+from trainable.data.measure import DeviceKind
+from trainable.data.parts import Members
+from trainable.recipe import Recipe
+from trainable.recipe.metrics import BoundaryF1
+from trainable.recipe.tasks import Segmentation
+from trainable.tasks.kit import Kit
+from trainable.tasks.segmentation.data import assembly
+from trainable.tasks.segmentation.data.loading import FileMasksLoader, HeldMasksLoader
+from trainable.tasks.segmentation.data.parts import MaskedPart
+from trainable.tasks.segmentation.task import SegmentationTask
+from trainable.training.extra_metrics import ExtraMetrics
+from trainable.training.imbalance import class_terms
+
+
+@final
+@dataclass(frozen=True)
+class SegmentationKit(Kit):
+    """Losses of pixels, in windows that are cut out of images which keep their sizes."""
+
+    section: Segmentation
+
+    def load(
+        self, recipe: Recipe, *, device_kind: DeviceKind, download: bool, most_bytes: int | None
+    ) -> DataSet:
+        return assembly.load(
+            recipe.data,
+            self.section.masks,
+            device_kind=device_kind,
+            download=download,
+            most_bytes=most_bytes,
+        )
+
+    def stored_parts(self, recipe: Recipe, *, download: bool) -> tuple[Members, tuple[str, ...]]:
+        return assembly.stored_parts(recipe.data, self.section.masks, download=download)
+
+    def stored_side(self, recipe: Recipe, *, download: bool) -> int | None:
+        return assembly.stored_side(recipe.data, self.section.masks, download=download)
+
+    def loader(self, data: DataSet, recipe: Recipe, device: torch.device, gpu_share: float) -> Loader:
+        if isinstance(data.train, MaskedPart):
+            return HeldMasksLoader(data, recipe, device, gpu_share)
+        return FileMasksLoader(data, recipe, device)
+
+    def task(
+        self, recipe: Recipe, info: DataInfo, device: torch.device, extra: ExtraMetrics | None = None
+    ) -> SegmentationTask:
+        """Return the task; the pixels of a class count, and those of an image whatever its sampling is."""
+        spec = recipe.regularisation
+        weights, adjusted = class_terms(spec, info.pixel_counts, "natural", device)
+        metrics = extra.specs if extra is not None else ()
+        mean, std = (torch.tensor(each).to(device) for each in statistics_of(recipe.data, info))
+        return SegmentationTask(
+            self.section,
+            len(info.classes),
+            info.image_size,
+            label_smoothing=spec.label_smoothing,
+            weights=weights,
+            adjustments=adjusted,
+            tolerance=next((each.tolerance for each in metrics if isinstance(each, BoundaryF1)), None),
+            own=extra.own if extra is not None else None,
+            black=-mean / std,
+        )

@@ -1,0 +1,139 @@
+"""Learns a label for each pixel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from trainable.augmentation.sizes import of_size, resized
+from trainable.recipe import augmentations as specs
+from trainable.recipe.tasks import IGNORED, Segmentation
+from trainable.tasks.segmentation.data.loading import PIXELS_AT_ONCE
+from trainable.tasks.segmentation.losses import at_one_size, mask_loss
+from trainable.tasks.segmentation.mixing import make_mask_mixing
+from trainable.tasks.segmentation.scores import MaskTally, worst_mask_scores
+from trainable.tasks.segmentation.sliding_window import answer_in_windows
+from trainable.training.answers import Rows
+from trainable.training.evaluate import Outputs, Room, Scores, View, joined
+from trainable.training.extra_metrics import Metric
+from trainable.training.task import Compared, Comparison, Mixing, Task
+
+
+@final
+class SegmentationTask(Task):
+    """Learns masks int64 [B, H, W] from logits [B, classes, h, w], which may be smaller.
+
+    `side` is that of the windows in which images are trained on and scored. `weights` [classes] multiply the
+    losses of pixels. With a `tolerance` the F-score of boundaries is measured, to that share of an image's
+    diagonal; `own` are metrics of the caller's. `black` [C] is a black pixel as the network sees it: with it
+    smaller images are filled up.
+    """
+
+    measures_itself = True
+
+    def __init__(
+        self,
+        spec: Segmentation,
+        classes: int,
+        side: int,
+        *,
+        label_smoothing: float = 0.0,
+        weights: Tensor | None = None,
+        adjustments: Tensor | None = None,
+        tolerance: float | None = None,
+        own: Mapping[str, Metric] | None = None,
+        black: Tensor | None = None,
+    ) -> None:
+        self.classes, self._spec, self._side, self._black = classes, spec, side, black
+        self.most_at_once, self._room = max(1, PIXELS_AT_ONCE // side**2), Room()
+        self._smoothing, self._weights = label_smoothing, weights
+        self._tolerance, self._own = tolerance, own or {}
+        self._adjustments = None if adjustments is None else adjustments[:, None, None]
+
+    @property
+    def guessing(self) -> float:
+        """The loss of equal probabilities for every class, without that of a second head."""
+        spec, of_pixels = self._spec.loss, math.log(max(self.classes, 2))
+        return (spec.cross_entropy + spec.focal) * of_pixels + spec.dice + spec.lovasz
+
+    def loss(self, outputs: Outputs, targets: Tensor) -> Tensor:
+        """Return the loss of the main head, and `loss.auxiliary` times that of each other one."""
+        main, *others = outputs if isinstance(outputs, tuple) else (outputs,)
+        total = self._of_head(main, targets)
+        for each in others if self._spec.loss.auxiliary else ():
+            total = total + self._spec.loss.auxiliary * self._of_head(each, targets)
+        return total
+
+    def _of_head(self, logits: Tensor, masks: Tensor) -> Tensor:
+        if self._adjustments is not None:
+            logits = logits + self._adjustments.to(logits.dtype)
+        return mask_loss(
+            logits, masks, self._spec.loss, weights=self._weights, label_smoothing=self._smoothing
+        )
+
+    def comparison(self) -> Comparison:
+        return compared_masks
+
+    def right(self, output: Tensor, targets: Tensor) -> Tensor:
+        """Return the share of the counted pixels of each image that are right, at the size of the output."""
+        _, masks = at_one_size(output, targets, enlarge=False)
+        counted = (masks != IGNORED).flatten(1).sum(1)
+        hits = (output.argmax(1) == masks).flatten(1).sum(1)
+        return hits / counted.clamp_min(1)
+
+    def mixing(self, spec: specs.Mixing) -> Mixing | None:
+        return make_mask_mixing(spec)
+
+    def resized(self, images: Tensor, targets: Tensor, size: int) -> tuple[Tensor, Tensor]:
+        """Return images of `size` pixels, and masks of that size by the nearest pixels."""
+        return at_one_size(resized(images, size), targets, enlarge=False)
+
+    def answer(
+        self, model: nn.Module, images: Tensor, autocast: torch.autocast, views: Sequence[View]
+    ) -> Tensor:
+        """Return logits [B, classes, H, W] of images [B, C, H, W]; for several views, the logarithm of the
+        mean of their probabilities. A view's size is that of a window: an image is scaled by its share of
+        one."""
+        return joined([self._seen(model, images, autocast, view) for view in views])
+
+    def _seen(self, model: nn.Module, images: Tensor, autocast: torch.autocast, view: View) -> Tensor:
+        size = images.shape[-2:]
+        scale = 1.0 if view.size is None else view.size / self._side
+        shown = images
+        if scale != 1.0:
+            scaled = [max(1, round(each * scale)) for each in size]
+            shown = functional.interpolate(images, size=scaled, mode="bilinear", antialias=scale < 1.0)
+        if view.mirrored:
+            shown = shown.flip(-1)
+        logits = answer_in_windows(
+            model,
+            shown,
+            autocast,
+            self._side,
+            self._spec.overlap,
+            black=self._black,
+            at_once=self.most_at_once,
+            room=self._room,
+        )
+        if view.mirrored:
+            logits = logits.flip(-1)
+        if logits.shape[-2:] == size:
+            return logits
+        return functional.interpolate(logits, size=size, mode="bilinear")
+
+    def tally(self, device: torch.device, confusion: bool = False, rows: Rows | None = None) -> MaskTally:
+        return MaskTally(self.classes, device, confusion, tolerance=self._tolerance, own=self._own, rows=rows)
+
+    def worst(self, images: int = 0) -> Scores:
+        return worst_mask_scores(self.classes, images)
+
+
+def compared_masks(output: Tensor, targets: Tensor, answers: Tensor) -> Compared:
+    """Return the logits of both networks at the size of the student's, to which the mask shrinks."""
+    _, truth = at_one_size(output, targets, enlarge=False)
+    return Compared(output, of_size(answers, output.shape[-2:]).to(output.dtype), truth, truth != IGNORED)
