@@ -41,8 +41,7 @@ from report import described, environment, in_rounds, plain, ratio, write
 from trainable.data import DataSet, FilePart
 from trainable.data.arrays import as_tensor
 from trainable.data.assembly import load
-from trainable.data.decode import square, to_array, upright
-from trainable.data.jpeg import jpeg_pixels
+from trainable.data.decode import jpeg_pixels, square, to_array, upright
 from trainable.data.jpeg_decoder import decode as decode_jpeg
 from trainable.data.prefetch import prefetched
 from trainable.data.readers import FileBatch, FileImages

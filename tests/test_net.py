@@ -46,7 +46,16 @@ def assert_unchanged(name: str, found: str) -> None:
     if os.environ.get(WRITE):
         file.parent.mkdir(exist_ok=True)
         file.write_text(found)
-    assert found == file.read_text(), f"{file} has something else"
+    kept = file.read_text()
+    if (
+        file.suffix == ".json"
+    ):  # what is computed of trials differs in its last digits from processor to processor
+        found, kept = (as_text(json.loads(each, parse_float=to_nine_digits)) for each in (found, kept))
+    assert found == kept, f"{file} has something else"
+
+
+def to_nine_digits(number: str) -> float:
+    return float(f"{float(number):.9g}")
 
 
 def as_text(value: Any) -> str:

@@ -8,10 +8,10 @@ import pytest
 from tests.near import PACKAGES
 
 CEILINGS = {
-    "trainable.run": 172,
-    "trainable.training.run": 104,
+    "trainable.run": 155,
+    "trainable.training.run": 88,
     "search.deciding.ledger": 69,
-    "search.running.driver": 468,
+    "search.running.driver": 449,
 }
 """They may only fall: docs/decisions/0015-rooms.md."""
 SLACK = 4  # so many fewer files need no new ceiling

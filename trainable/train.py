@@ -39,7 +39,7 @@ from trainable.run import make_run
 from trainable.tasks.kits import load_for
 from trainable.tasks.segmentation.answers import MaskAnswers
 from trainable.tasks.segmentation.predicted import KeptMasks, check_predict, part_to_predict, write_masks
-from trainable.training.bootstrap import Intervals
+from trainable.training.bootstrap import Intervals, resampled_scores
 from trainable.training.debug import Say, debugging, tools_named
 from trainable.training.devices import default_device, problem_here, threads
 from trainable.training.evaluate import Scores
@@ -47,7 +47,6 @@ from trainable.training.extra_metrics import Own
 from trainable.training.metrics import EpochResult
 from trainable.training.network import make_network, stands_alone
 from trainable.training.pixels import as_weights_know
-from trainable.training.resampled_scores import resampled_scores
 from trainable.training.run import PREFIXES, Run
 from trainable.training.score_gap import ScoredPart, ScoreGaps, score_gaps
 from trainable.training.seeds import global_generators

@@ -19,9 +19,8 @@ from search.record.folder import facts_in, facts_text
 from spaces.facts import Facts
 from trainable.data import DataInfo
 from trainable.data.excluded import exclusions_digest
-from trainable.data.fingerprint import fingerprint, line_of
-from trainable.data.manifest import fingerprint as manifest_fingerprint
-from trainable.data.manifest import is_manifest
+from trainable.data.image_files import fingerprint, line_of
+from trainable.data.manifest import is_manifest, manifest_fingerprint
 from trainable.data.measure import DeviceKind
 from trainable.data.remote_data import digest_of
 from trainable.data.saved_dataset import fingerprint as saved_fingerprint

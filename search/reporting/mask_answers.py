@@ -14,12 +14,16 @@ from trainable.data.source import Pixels
 from trainable.errors import UserError
 from trainable.recipe.tasks import IGNORED
 from trainable.tasks.segmentation.answers import MaskAnswers as AnswersOfImages
-from trainable.tasks.segmentation.data.parts import MaskedFilePart, MaskedPart, image_planes, planes_of
-from trainable.tasks.segmentation.data.source import MaskedSource
+from trainable.tasks.segmentation.data.parts import (
+    MaskedFilePart,
+    MaskedPart,
+    MaskedSource,
+    image_planes,
+    planes_of,
+)
 from trainable.tasks.segmentation.predicted import KeptMasks
-from trainable.training.bootstrap import Intervals
+from trainable.training.bootstrap import Intervals, resampled_scores
 from trainable.training.evaluate import Scores
-from trainable.training.resampled_scores import resampled_scores
 from trainable.training.run import Run
 
 WORST = 12

@@ -22,7 +22,7 @@ from tests.fuzz import mutations
 from tests.fuzz.bounds import Tally
 from trainable.data import DataSet
 from trainable.data.assembly import load
-from trainable.data.fingerprint import fingerprint
+from trainable.data.image_files import fingerprint
 from trainable.errors import UserError
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data

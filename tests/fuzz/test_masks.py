@@ -17,8 +17,8 @@ from trainable.data.members import members_of
 from trainable.data.source import Collection
 from trainable.recipe.data import Data
 from trainable.recipe.tasks import IGNORED, Masks
+from trainable.tasks.segmentation.data.parts import MaskedSource
 from trainable.tasks.segmentation.data.reading import read
-from trainable.tasks.segmentation.data.source import MaskedSource
 
 FORMATS = ("PNG", "BMP", "GIF", "TIFF", "PPM", "TGA", "JPEG2000")
 NAMES = (

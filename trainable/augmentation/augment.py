@@ -11,13 +11,15 @@ from typing import assert_never
 
 from torch import Tensor
 
-from trainable.augmentation.autoaugment import AUTO_AUGMENT_DRAWS, auto_augment
-from trainable.augmentation.boxes import BOX_DRAWS, crop_boxes
-from trainable.augmentation.change import Change
-from trainable.augmentation.draws import Draws, Integers, Stream, integers
-from trainable.augmentation.geometry import flip, pad_crop, padding, resized_crop
-from trainable.augmentation.randaugment import rand_augment
-from trainable.augmentation.trivialaugment import TRIVIAL_AUGMENT_DRAWS, trivial_augment
+from trainable.augmentation.draws import Change, Draws, Integers, Stream, integers
+from trainable.augmentation.geometry import BOX_DRAWS, crop_boxes, flip, pad_crop, padding, resized_crop
+from trainable.augmentation.policies import (
+    AUTO_AUGMENT_DRAWS,
+    TRIVIAL_AUGMENT_DRAWS,
+    auto_augment,
+    rand_augment,
+    trivial_augment,
+)
 from trainable.recipe.augmentations import (
     SCALED_NEEDS_MASKS,
     Augmentation,

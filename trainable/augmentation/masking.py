@@ -11,16 +11,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainable.augmentation.boxes import BOX_DRAWS, erasing_boxes
-from trainable.augmentation.change import Change, on_device
-from trainable.augmentation.draws import Draws, Floats, Integers, Stream, integers
-from trainable.augmentation.grids import (
+from trainable.augmentation.draws import Change, Draws, Floats, Integers, Stream, integers, on_device
+from trainable.augmentation.geometry import (
+    BOX_DRAWS,
     GRID_DRAWS,
     Mask,
     between_stripes,
     between_turned_stripes,
     cell_sides,
     drawn_stripes,
+    erasing_boxes,
     in_hidden_cells,
 )
 from trainable.recipe.augmentations import Cutout, GridMask, HideAndSeek, Masking, NoMasking, RandomErasing

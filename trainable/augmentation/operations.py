@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import grid_sample
 
-from trainable.augmentation.change import on_device, replaced
-from trainable.augmentation.draws import Floats, Integers
+from trainable.augmentation.draws import Floats, Integers, on_device, replaced
 
 
 class Operation(enum.IntEnum):

@@ -13,9 +13,8 @@ from trainable.data import Split
 from trainable.errors import UserError
 from trainable.run import make_run
 from trainable.tasks.segmentation.predicted import KeptMasks
-from trainable.training.bootstrap import Intervals
+from trainable.training.bootstrap import Intervals, resampled_scores
 from trainable.training.evaluate import Scores
-from trainable.training.resampled_scores import resampled_scores
 
 Say = Callable[[str], None]
 

@@ -14,8 +14,13 @@ from trainable.data.decode import Broken, raise_broken
 from trainable.data.measure import DIGEST_PIXELS, some
 from trainable.data.source import Integers, Pixels
 from trainable.recipe.tasks import IGNORED
-from trainable.tasks.segmentation.data.parts import MaskedFilePart, MaskedPart, image_planes, planes_of
-from trainable.tasks.segmentation.data.source import MaskedSource
+from trainable.tasks.segmentation.data.parts import (
+    MaskedFilePart,
+    MaskedPart,
+    MaskedSource,
+    image_planes,
+    planes_of,
+)
 
 TRIES = 8
 """Of so many places the window is taken that shows classes most evenly: a background alone teaches little."""

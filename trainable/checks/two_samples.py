@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from trainable.data.source import Integers
 from trainable.recipe.metrics import NO_SPREAD
-from trainable.training.bootstrap import wilson_interval
-from trainable.training.resampled_curves import auroc, ranked
+from trainable.training.bootstrap import auroc, ranked, wilson_interval
 
 FOLDS = 5
 STRENGTH = 50.0

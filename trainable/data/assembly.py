@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from trainable.data import idx
+from trainable.data.array_files import IDX_NAME
 from trainable.data.arrays import Arrays, collect
 from trainable.data.dataset import DataInfo, DataSet
 from trainable.data.decode import Form, Resize, decode, raise_broken
@@ -109,7 +109,7 @@ def copied(spec: Data) -> Data:
     """Return the section with the path of a copy where its data are behind a URI."""
     if not is_uri(spec.path) or is_manifest(spec):
         return spec
-    if idx.NAME.fullmatch(Store(spec.path).name):
+    if IDX_NAME.fullmatch(Store(spec.path).name):
         raise DataError(f"data.path: {spec.path} is one of several IDX files; give the URI of their folder")
     return spec.model_copy(update={"path": str(cached(spec.path))})
 

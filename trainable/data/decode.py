@@ -8,9 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Literal, NamedTuple, assert_never
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import ExifTags, Image, ImageOps
 
-from trainable.data.jpeg import jpeg_pixels
 from trainable.data.source import ArraySource, Pixels, Selection
 from trainable.errors import BrokenImages
 from trainable.recipe.data import Interpolation
@@ -208,3 +207,28 @@ def _box(width: int, height: int, resize: Resize) -> tuple[int, int, int, int]:
             return (left, top, left + side, top + side)
         case _:
             assert_never(resize)
+
+
+if TYPE_CHECKING:  # torch takes seconds to import
+    from torch import Tensor
+
+
+def jpeg_pixels(image: Image.Image, channels: int) -> Tensor | None:
+    """Return the pixels, uint8 [channels, H, W], of a JPEG file that Pillow has opened but not decoded.
+
+    Return None for what Pillow must read: other formats, CMYK, images that EXIF turns, and files that
+    torchcodec refuses, of which Pillow then says what is wrong.
+    """
+    stream = getattr(image, "fp", None)
+    if image.format != "JPEG" or stream is None or image.mode not in ("L", "RGB"):
+        return None
+    from trainable.data.jpeg_decoder import decode  # with torch, which takes seconds to import
+
+    if decode is None or image.getexif().get(ExifTags.Base.Orientation, 1) != 1:
+        return None
+    stream.seek(0)
+    try:
+        pixels: Tensor = decode(stream.read(), mode="GRAY" if channels == 1 else "RGB")
+    except (RuntimeError, ValueError):
+        return None
+    return pixels

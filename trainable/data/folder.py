@@ -9,11 +9,17 @@ from pathlib import Path
 
 import numpy as np
 
-from trainable.data.classes import ordered
-from trainable.data.image_files import ENDINGS, images_below, is_image, subfolders, walk_into
+from trainable.data.image_files import (
+    ENDINGS,
+    Identity,
+    identity_of,
+    images_below,
+    is_image,
+    subfolders,
+    walk_into,
+)
 from trainable.data.part_names import ALL_PARTS, USUAL_NAMES, PartChoice, excluding, none_leaves_out
-from trainable.data.source import Collection, FileSource, Split
-from trainable.data.walk import Identity, identity_of
+from trainable.data.source import Collection, FileSource, Split, ordered
 from trainable.errors import DataError
 from trainable.files.paths import text_of
 

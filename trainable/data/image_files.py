@@ -1,12 +1,14 @@
-"""Finds the image files in folders and below them, through links too."""
+"""The image files in folders and below them, through links too, and a cheap fingerprint of them."""
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from trainable.data.walk import Walk
+from trainable.data.source import changed_ns
 from trainable.errors import DataError
 from trainable.files.regular import NotRegular, check_regular, why
 
@@ -61,3 +63,97 @@ def _check_file(path: str) -> None:
         raise DataError(f"{path}: {why(error)}; remove it") from None
     except OSError as error:
         raise DataError(f"{path}: is a link that leads to no file: {why(error)}; remove it") from None
+
+
+Identity = tuple[int, int]
+"""This is (device, inode): a file or folder has it under whatever name it is reached."""
+
+
+def identity_of(path: str | Path) -> Identity:
+    """Return what tells a file or folder from all others, through links. Raises OSError."""
+    found = os.stat(path)
+    return found.st_dev, found.st_ino
+
+
+def is_folder(entry: os.DirEntry[str]) -> bool:
+    """Return whether an entry is a folder or leads to one; a link that leads to itself does not."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
+
+
+class Walk:
+    """Walks through the folders below one root, which gives their images labels or a fingerprint.
+
+    A link to the root or to a folder above is an error, since it makes endless copies of the images. For a
+    folder that is reached a second time, `again` gets its two paths, and the walk does not enter it.
+    """
+
+    def __init__(
+        self, root: Path, is_hidden: Callable[[str], bool], again: Callable[[str, str], None]
+    ) -> None:
+        self._is_hidden, self._again = is_hidden, again
+        self._above = {identity_of(each): str(each) for each in (root.resolve(), *root.resolve().parents)}
+        self._seen: dict[Identity, str] = {}
+
+    def enter(self, folder: str | Path) -> bool:
+        """Return whether a folder is new. Raises DataError for one that holds the root, or is the root."""
+        key = identity_of(folder)
+        if key in self._above:
+            raise DataError(
+                f"{folder} is a link to {self._above[key]}, which holds it: images would be found again and "
+                "again; remove the link"
+            )
+        if (first := self._seen.setdefault(key, str(folder))) != str(folder):
+            self._again(first, str(folder))
+            return False
+        return True
+
+    def files(self, folder: str | Path) -> Iterator[os.DirEntry[str]]:
+        """Yield whatever is below a folder that is no folder itself and not hidden. Raises OSError."""
+        waiting = [os.fspath(folder)]
+        while waiting:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    if self._is_hidden(entry.name):
+                        continue
+                    if not is_folder(entry):
+                        yield entry
+                    elif self.enter(entry.path):
+                        waiting.append(entry.path)
+
+
+def fingerprint(path: Path) -> str:
+    """Return sixteen hexadecimal digits over the name, size and time of change of every file of a data set.
+
+    A folder means all files below it, through links, as images are looked for. A file means itself and those
+    beside it, since IDX files come in fours. Hidden files in a folder are left out. A path without files has
+    a digest, too. A folder is looked into once, however many links lead to it. Raises DataError for a link to
+    a folder above.
+    """
+    digest = hashlib.sha256()
+    for line in sorted(_below(path) if path.is_dir() else _beside(path)):
+        digest.update(line.encode(errors="surrogateescape"))
+    return digest.hexdigest()[:16]
+
+
+def _below(folder: Path) -> Iterator[str]:
+    walk = Walk(folder, is_hidden=lambda name: name.startswith("."), again=lambda first, second: None)
+    with suppress(OSError):  # a folder that cannot be read is reported by who reads the images
+        for entry in walk.files(folder):
+            yield line_of(entry.path)
+
+
+def _beside(file: Path) -> Iterator[str]:
+    if file.exists():
+        yield from (line_of(str(each)) for each in file.parent.iterdir() if each.is_file())
+
+
+def line_of(file: str) -> str:
+    """Return a line with the name, size and time of change of one file."""
+    try:
+        found = os.stat(file)
+    except OSError:  # a link to nothing
+        return f"{file}\n"
+    return f"{file}\t{found.st_size}\t{changed_ns(found)}\n"

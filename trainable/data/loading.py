@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from trainable.augmentation.augment import make_augment
-from trainable.augmentation.change import on_device
-from trainable.augmentation.draws import Draws
+from trainable.augmentation.draws import Draws, on_device
 from trainable.augmentation.masking import make_masking
 from trainable.data import DataInfo, DataSet, Split
 from trainable.data.arrays import as_tensor

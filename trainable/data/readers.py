@@ -17,8 +17,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from trainable.augmentation.augment import make_augment
-from trainable.augmentation.change import Change
-from trainable.augmentation.draws import Draws
+from trainable.augmentation.draws import Change, Draws
 from trainable.data.decode import REPAIR, Form, squares
 from trainable.data.source import Flip, Integers, Selection, Source, Split
 from trainable.errors import BrokenImages

@@ -8,9 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, assert_never
 
-from trainable.data import digits, folder, idx, manifest, npz, saved_dataset, torchvision_sets
+from trainable.data import folder, saved_dataset, torchvision_sets
+from trainable.data.array_files import IDX_NAME, is_idx_folder, read_digits, read_idx, read_npz
 from trainable.data.groups import with_groups
 from trainable.data.kept import kept
+from trainable.data.manifest import MANIFEST_ENDINGS, is_manifest, read_manifest
 from trainable.data.part_names import PartChoice, refuse_excluded
 from trainable.data.source import Collection
 from trainable.errors import DataError
@@ -26,8 +28,8 @@ def read(spec: Data, download: bool) -> Collection:
 
     A manifest may be behind a URI; other data must be on this machine.
     """
-    if manifest.is_manifest(spec):
-        return kept(manifest.read(spec), spec)
+    if is_manifest(spec):
+        return kept(read_manifest(spec), spec)
     with named(spec) as path:
         return kept(with_groups(_read(checked_format(spec, path), spec, path, download), spec), spec)
 
@@ -66,17 +68,17 @@ def checked_format(spec: Data, path: Path) -> Format:
 def _read(form: Format, spec: Data, path: Path, download: bool) -> Collection:
     match form:
         case "digits":
-            return digits.read()
+            return read_digits()
         case "folder":
             return folder.read(path, PartChoice.of(spec))
         case "manifest":
-            return manifest.read(spec)
+            return read_manifest(spec)
         case "datasets":
             return saved_dataset.read(path, spec)
         case "npz":
-            return npz.read(path, spec.parts_left_out)
+            return read_npz(path, spec.parts_left_out)
         case "idx":
-            return idx.read(path if path.is_dir() else path.parent, spec.parts_left_out)
+            return read_idx(path if path.is_dir() else path.parent, spec.parts_left_out)
         case "torchvision":
             return torchvision_sets.read(spec.name, path, download, spec.parts_left_out)
         case _:
@@ -101,12 +103,12 @@ def _format(spec: Data, path: Path) -> Format:
         return _format_of_folder(path)
     if path.suffix == ".npz":
         return "npz"
-    if idx.NAME.fullmatch(path.name):
+    if IDX_NAME.fullmatch(path.name):
         return "idx"
     problem = "is no data set known here" if path.exists() else "does not exist"
     known = (
         "`digits`, a folder of class folders, a folder of IDX files, an .npz file, a manifest "
-        f"({', '.join(manifest.ENDINGS)}), a folder saved by Hugging Face `datasets`"
+        f"({', '.join(MANIFEST_ENDINGS)}), a folder saved by Hugging Face `datasets`"
     )
     raise DataError(f"data.path: {path} {problem}; expected {known}, or data.name for one of torchvision's")
 
@@ -114,4 +116,4 @@ def _format(spec: Data, path: Path) -> Format:
 def _format_of_folder(path: Path) -> Format:
     if saved_dataset.is_saved_dataset(path):
         return "datasets"
-    return "idx" if idx.is_idx_folder(path) else "folder"
+    return "idx" if is_idx_folder(path) else "folder"

@@ -19,10 +19,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trainable.data.arrow_source import ArrowSource, check_declared, open_table, paths_without_bytes
-from trainable.data.classes import NO_LABEL, numbered, ordered
-from trainable.data.fingerprint import line_of
 from trainable.data.groups import capture_in, captured
-from trainable.data.manifest_rows import absolute
+from trainable.data.image_files import line_of
+from trainable.data.manifest import absolute
 from trainable.data.part_names import (
     PartChoice,
     excluding,
@@ -31,7 +30,7 @@ from trainable.data.part_names import (
     refuse_excluded,
     telling_how_to_leave_out,
 )
-from trainable.data.source import LEFT_OUT, Collection, Split
+from trainable.data.source import LEFT_OUT, NO_LABEL, Collection, Split, numbered, ordered
 from trainable.data.table import texts
 from trainable.errors import DataError, listed, quoted
 from trainable.files.regular import read_regular, why

@@ -139,7 +139,8 @@ class BoundaryF1(_Share):
     ] = 0.0075
 
 
-Kind = MacroF1 | AUROC | AveragePrecision | RecallAtPrecision | Cost | CalibrationError | BoundaryF1
+OfLabels = MacroF1 | AUROC | AveragePrecision | RecallAtPrecision | Cost | CalibrationError
+Kind = OfLabels | BoundaryF1
 
 KINDS = get_args(Kind)
 MODES: dict[str, Mode] = {each.model_fields["kind"].default: each.mode for each in KINDS}

@@ -41,6 +41,8 @@ class Classification(Spec):
         *(f"val_{kind}" for kind in metrics),
     )
 
+    windowed: ClassVar[bool] = False  # an image is shown whole, made square
+
     kind: Literal["classification"] = "classification"
 
     @property
@@ -183,6 +185,8 @@ class Segmentation(Spec):
         *("val_mean_iou", "val_mean_dice", "val_accuracy", "val_balanced_accuracy", "val_loss"),
         *(f"val_{kind}" for kind in metrics),
     )
+
+    windowed: ClassVar[bool] = True  # images keep their sizes: squares are cut at random places to train on
 
     kind: Literal["segmentation"] = "segmentation"
     masks: Masks = Masks()

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainable.augmentation.change import moved
+from trainable.augmentation.draws import moved
 from trainable.ranks import Ranks
 
 TOP = 5

@@ -21,25 +21,23 @@ from functools import partial
 from typing import Any, assert_never
 
 import numpy as np
+from scipy.sparse import csc_array
 
 from trainable.errors import UserError
 from trainable.recipe.metrics import (
     AUROC,
     NO_SPREAD,
     AveragePrecision,
-    BoundaryF1,
     CalibrationError,
     Cost,
-    Kind,
     MacroF1,
+    OfLabels,
     RecallAtPrecision,
 )
 from trainable.training.answers import Answers
-from trainable.training.evaluate import TOP_FROM_CLASSES
+from trainable.training.evaluate import TOP_FROM_CLASSES, ByImage, Scores
 from trainable.training.extra_metrics import (
     GUESSING,
-    OF_MASKS,
-    Array,
     ExtraMetrics,
     bin_of,
     called,
@@ -47,17 +45,10 @@ from trainable.training.extra_metrics import (
     sureness,
 )
 from trainable.training.metrics import CLASSES_ALIKE, SHARES
-from trainable.training.resampled_curves import (
-    Ranked,
-    auroc,
-    average_precision,
-    counted,
-    ranked,
-    recall_at,
-    sums_by_group,
-)
 
 logger = logging.getLogger(__name__)
+
+Array = np.ndarray[Any, np.dtype[Any]]
 
 RESAMPLES = 1_000
 PERCENTS = (2.5, 97.5)
@@ -189,7 +180,7 @@ def _quick(answers: Answers, extra: ExtraMetrics) -> ExtraMetrics:
 
 def _measured(answers: Answers, extra: ExtraMetrics, counts: Array) -> dict[str, Array]:
     found = _fixed(answers, counts)
-    for spec in extra.specs:
+    for spec in extra.of_labels:
         found[spec.kind] = resampled(spec, answers, extra.classes, counts)
     return found | dict(_of_functions(answers, extra, counts))
 
@@ -207,7 +198,7 @@ def _fixed(answers: Answers, counts: Array) -> dict[str, Array]:
     return found
 
 
-def resampled(spec: Kind, answers: Answers, classes: Sequence[str], counts: Array) -> Array:
+def resampled(spec: OfLabels, answers: Answers, classes: Sequence[str], counts: Array) -> Array:
     """Return a metric of every resample, [resamples]: `extra_metrics.measured` with weights."""
     match spec:
         case MacroF1():
@@ -226,8 +217,6 @@ def resampled(spec: Kind, answers: Answers, classes: Sequence[str], counts: Arra
             gaps = sums_by_group(bin_of(sure, spec.bins), right - sure, spec.bins, counts)
             distances: Array = np.abs(gaps).sum(0) / len(sure)
             return distances
-        case BoundaryF1():
-            raise AssertionError(OF_MASKS)
         case _:
             assert_never(spec)
 
@@ -284,3 +273,140 @@ def _mean_where(there: Array, above: Array, below: Array) -> Array:
     quotients = np.divide(above, below, out=np.zeros_like(above), where=there)
     found: Array = quotients.sum(0) / there.sum(0)
     return found
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """Holds what the curves of one class need, for each of its images (rows) and each resample (columns)."""
+
+    own: Array
+    """How often the image is there."""
+    below: Array
+    """How many images have a lower score."""
+    up_to: Array
+    """How many images have a lower score or the same."""
+    own_below: Array
+    """How many images of the class have a lower score."""
+    total: Array
+    """The number of images, [resamples]."""
+
+    @property
+    def positives(self) -> Array:
+        found: Array = self.own.sum(0)
+        return found
+
+
+def ranked(scores: Array, positive: Array, counts: Array) -> Ranked:
+    """Return the images of a class in order, by scores [images]; `positive` [images] says which they are."""
+    levels, level = np.unique(scores[positive], return_inverse=True)
+    steps = np.searchsorted(levels, scores, "left") + np.searchsorted(levels, scores, "right")
+    own = counts[positive].astype(float)
+    running = np.cumsum(
+        sums_by_group(steps, np.ones(len(scores), dtype=bool), 2 * len(levels) + 1, counts), axis=0
+    )
+    own_running = np.cumsum(
+        sums_by_group(level + 1, np.ones(len(own), dtype=bool), len(levels) + 1, own), axis=0
+    )
+    return Ranked(own, running[2 * level], running[2 * level + 1], own_running[level], running[-1])
+
+
+def counted(group: Array, groups: int, counts: Array) -> Array:
+    """Return the number of images of each group, [groups, resamples]."""
+    return sums_by_group(group, np.ones(len(group), dtype=bool), groups, counts)
+
+
+def sums_by_group(group: Array, values: Array, groups: int, counts: Array) -> Array:
+    """Return the sums of values [images] over the images of each group, [groups, resamples]."""
+    exact = values if values.dtype.kind == "f" else values.astype(counts.dtype)
+    cells = exact, (group, np.arange(len(group)))
+    found: Array = csc_array(cells, shape=(groups, len(group))) @ counts
+    return found.astype(float)
+
+
+def auroc(images: Ranked) -> tuple[Array, Array]:
+    """Return the area under the ROC curve by resample, and where there is one.
+
+    It is the Mann-Whitney U of images of the class against others. Pairs within the class count half of the
+    square of their number, ties included.
+    """
+    positives = images.positives
+    pairs = positives * (images.total - positives)
+    wins = (images.own * (images.below + images.up_to)).sum(0) / 2 - positives**2 / 2
+    return _quotient(wins, pairs), pairs > 0
+
+
+def average_precision(images: Ranked) -> tuple[Array, Array]:
+    """Return the average precision by resample, and where the class has an image."""
+    recalled = images.positives - images.own_below
+    precision = _quotient(recalled, images.total - images.below)
+    return _quotient((images.own * precision).sum(0), images.positives), images.positives > 0
+
+
+def recall_at(images: Ranked, precision: float) -> tuple[Array, Array]:
+    """Return the highest recall at a precision by resample, and where the class has an image.
+
+    Only thresholds at scores of the class can be the best: between them precision falls and recall stays.
+    """
+    recalled = images.positives - images.own_below
+    precise = _quotient(recalled, images.total - images.below) >= precision
+    best = np.where(precise, recalled, 0.0).max(0)
+    return _quotient(best, images.positives), images.positives > 0
+
+
+def _quotient(above: Array, below: Array) -> Array:
+    """Return above / below, and 0 where below is 0."""
+    return np.divide(above, below, out=np.zeros_like(above), where=below > 0)
+
+
+@dataclass(frozen=True)
+class Resampled:
+    """Holds the scores of resamples, [resamples] by name; of masks also those of all classes, [K, resamples]
+    by name, which are nan where a resample has no such class."""
+
+    metrics: Mapping[str, Array]
+    count: int  # of the part's images
+    of_classes: Array  # how many of them have each class, [K]
+    by_class: Mapping[str, Array] = field(default_factory=dict)
+
+    @property
+    def images(self) -> dict[str, int]:
+        """Of how many images each score is that is a share."""
+        return images_behind(self.metrics, self.count, self.of_classes)
+
+    def intervals(self) -> Intervals:
+        """Return between which values each score lies."""
+        found = intervals_of(self.metrics, self.images)
+        by_class = {
+            name: tuple(map(_bounds_where_known, each, self.of_classes.tolist()))
+            for name, each in self.by_class.items()
+        }
+        return Intervals(found.bounds, found.resamples, by_class)
+
+
+def resampled_scores(
+    scores: Scores, extra: ExtraMetrics, seed: int, resamples: int = RESAMPLES
+) -> Resampled | None:
+    """Return the scores of a part on resamples of its images; None where the answers are not known, as those
+    of a model that is lost."""
+    if scores.by_image is not None:
+        return _of_sums(scores.by_image, seed, resamples)
+    if scores.answers is not None:
+        of_classes = np.bincount(scores.answers.labels.numpy(), minlength=scores.answers.classes)
+        return Resampled(resampled_metrics(scores.answers, extra, seed, resamples), scores.images, of_classes)
+    return None
+
+
+def _of_sums(images: ByImage, seed: int, resamples: int) -> Resampled:
+    chunks = counts_of_images(np.random.default_rng(seed), len(images), resamples)
+    parts = [images.resampled(counts) for counts in chunks]
+    return Resampled(
+        {name: np.concatenate([part.metrics[name] for part in parts]) for name in parts[0].metrics},
+        len(images),
+        images.of_classes,
+        {name: np.concatenate([part.by_class[name] for part in parts], 1) for name in parts[0].by_class},
+    )
+
+
+def _bounds_where_known(values: Array, images: int) -> tuple[float, float] | None:
+    known = values[~np.isnan(values)]
+    return bounds_of(known, images) if len(known) else None

@@ -24,12 +24,12 @@ from trainable.recipe.metrics import (
     AUROC,
     MODES,
     AveragePrecision,
-    BoundaryF1,
     CalibrationError,
     Cost,
     Kind,
     MacroF1,
     Mode,
+    OfLabels,
     RecallAtPrecision,
     cost_faults,
 )
@@ -47,7 +47,6 @@ the mean over images.
 RESERVED = ("loss", "accuracy", "balanced_accuracy", "top5_accuracy", "mean_iou", "mean_dice", *MODES)
 """No function of the caller's may have these names."""
 NAME = re.compile(r"[a-z][a-z0-9_]{0,99}")
-OF_MASKS = "boundary_f1 is measured of masks, by `mask_scores`: a recipe refuses it for labels of images"
 PROBABILITY_BYTES = 8  # float64
 GUESSING = 0.5
 """The area under any ROC curve of a model that guesses."""
@@ -95,6 +94,11 @@ class ExtraMetrics:
         return bool(self.specs or self.own)
 
     @property
+    def of_labels(self) -> tuple[OfLabels, ...]:
+        """Those of the specs that are measured of labels of images."""
+        return tuple(spec for spec in self.specs if isinstance(spec, OfLabels))
+
+    @property
     def needs_probabilities(self) -> bool:
         """Whether one needs the probabilities of all classes, which take images x classes x 8 bytes."""
         return bool(self.of_probabilities)
@@ -126,7 +130,7 @@ class ExtraMetrics:
 
     def measure(self, answers: Answers) -> dict[str, float]:
         """Return finite values by name. Raises UserError where a function of the caller's gives none."""
-        values = {spec.kind: measured(spec, answers, self.classes) for spec in self.specs}
+        values = {spec.kind: measured(spec, answers, self.classes) for spec in self.of_labels}
         return values | {name: called(name, metric, answers) for name, metric in self.own.items()}
 
     def added_to(self, scores: Scores, keep: bool) -> Scores:
@@ -174,7 +178,7 @@ def as_metric(given: Metric | Function) -> Metric:
     return given if isinstance(given, Metric) else Metric(given)
 
 
-def measured(spec: Kind, answers: Answers, classes: Sequence[str]) -> float:
+def measured(spec: OfLabels, answers: Answers, classes: Sequence[str]) -> float:
     """Return one metric of the answers to a part. `trainable.recipe.metrics` says what each is."""
     labels, predicted = answers.labels.numpy(), answers.predicted.numpy()
     match spec:
@@ -197,8 +201,6 @@ def measured(spec: Kind, answers: Answers, classes: Sequence[str]) -> float:
             return float(costs_of(spec, classes)[labels, predicted].mean())
         case CalibrationError():
             return calibration_error(*sureness(answers), spec.bins)
-        case BoundaryF1():
-            raise AssertionError(OF_MASKS)
         case _:
             assert_never(spec)
 

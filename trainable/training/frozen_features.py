@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from trainable.augmentation.augment import make_augment
-from trainable.augmentation.change import moved
+from trainable.augmentation.draws import moved
 from trainable.augmentation.masking import make_masking
 from trainable.data import DataInfo
 from trainable.data.loading import Batch
@@ -28,7 +28,6 @@ from trainable.files.host_memory import may_keep
 from trainable.models.cut import Cut, cut_before_head
 from trainable.models.freezing import set_training
 from trainable.recipe import Recipe
-from trainable.recipe.tasks import Segmentation
 from trainable.training import seeds
 from trainable.training.evaluate import Room, in_parts
 from trainable.training.images import Images
@@ -46,8 +45,8 @@ def views_of(recipe: Recipe, info: DataInfo) -> int | None:
 
 def augments(recipe: Recipe, info: DataInfo) -> bool:
     """Return whether anything random touches training images, of one size and before they are mixed."""
-    if isinstance(recipe.task, Segmentation):
-        return True  # windows of images are cut at random
+    if recipe.task.windowed:
+        return True
     augmentation = recipe.augmentation
     changed = make_augment(augmentation, info.flips, info.image_size)
     return bool(changed or make_masking(augmentation.masking, recipe.loop.epochs))
@@ -108,8 +107,8 @@ class FrozenFeatures:
     ) -> None:
         self._recipe, self._info, self._model, self._images = recipe, info, model, images
         self._device, self._autocast = compute.device, compute.autocast()
-        of_images = not isinstance(recipe.task, Segmentation)  # features of pixels take more than images
-        alone = compute.ranks.world == 1 and not recipe.loop.compiles and of_images
+        whole = not recipe.task.windowed  # features of windows take more than their images
+        alone = compute.ranks.world == 1 and not recipe.loop.compiles and whole
         self._epochs = min(recipe.model.freeze_epochs, recipe.loop.epochs) if alone else 0
         """So many epochs may use features."""
         self._views = self._views_used_twice()

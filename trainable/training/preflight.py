@@ -72,7 +72,7 @@ def check_sizes(model: nn.Module, recipe: Recipe, info: DataInfo) -> None:
     """
     views = make_views(recipe.evaluation, info.image_size)
     asked = [("augmentation.size", size) for size in extreme_sizes(recipe.augmentation.size, info.image_size)]
-    if not info.dense:  # else images are scaled, and are seen in windows of their own size
+    if not recipe.task.windowed:  # else images are scaled, and are seen in windows of their own size
         asked += [("evaluation.scales", view.size) for view in views if view.size is not None]
     was_training = model.training
     model.eval()

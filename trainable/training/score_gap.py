@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from trainable.recipe.metrics import NO_SPREAD
-from trainable.training.bootstrap import bounds_of
-from trainable.training.resampled_curves import Array
+from trainable.training.bootstrap import Array, bounds_of
 
 PERCENTS = (0.5, 99.5)
 """The interval of a difference is one of 99 %, wider than the 95 % of a score: nobody asked about the

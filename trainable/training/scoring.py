@@ -54,8 +54,8 @@ class Scoring:
         self._recipe, self._data, self._task, self._ranks = recipe, data, task, ranks
         self._extra_metrics, self._device, self._read = extra_metrics, device, read
         self._autocast = precision.autocast(number_format, device)
-        # images with masks are answered in windows, whose numbers differ with the images' sizes
-        self._room = Room(pads=device.type == "cuda" and not data.info.dense)
+        # images of different sizes are answered in different numbers of windows
+        self._room = Room(pads=device.type == "cuda" and data.validation.sizes is None)
         self._views = make_views(recipe.evaluation, data.info.image_size)
 
     def part(

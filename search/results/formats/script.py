@@ -10,8 +10,7 @@ import numpy as np
 from search.results.formats.network import Network, build
 from search.results.formats.sheet import Sheet
 from search.results.formats.winner import Winner, no_segmentation
-from trainable.augmentation.geometry import padding
-from trainable.augmentation.grids import cell_sides
+from trainable.augmentation.geometry import cell_sides, padding
 from trainable.data.loading import statistics_of
 from trainable.errors import UserError
 from trainable.models.libraries import RGB, timm_options, torchvision_options

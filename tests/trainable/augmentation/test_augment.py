@@ -7,9 +7,8 @@ from scipy import stats
 from torchvision.transforms.v2 import functional
 
 from trainable.augmentation.augment import make_augment
-from trainable.augmentation.boxes import BOX_DRAWS, crop_boxes
 from trainable.augmentation.draws import Draws
-from trainable.augmentation.geometry import flip, pad_crop, padding, resized_crop
+from trainable.augmentation.geometry import BOX_DRAWS, crop_boxes, flip, pad_crop, padding, resized_crop
 from trainable.recipe.augmentations import (
     Augmentation,
     AutoAugment,

@@ -10,15 +10,16 @@ import torch
 from scipy import stats
 from torchvision.transforms.v2 import functional
 
-from trainable.augmentation.boxes import BOX_DRAWS, erasing_boxes
 from trainable.augmentation.draws import Draws
-from trainable.augmentation.grids import (
+from trainable.augmentation.geometry import (
+    BOX_DRAWS,
     GRID_DRAWS,
     Stripes,
     between_stripes,
     between_turned_stripes,
     cell_sides,
     drawn_stripes,
+    erasing_boxes,
 )
 from trainable.augmentation.masking import cutout_boxes, erase, make_masking, ramped
 from trainable.recipe.augmentations import Cutout, GridMask, HideAndSeek, Masking, NoMasking, RandomErasing

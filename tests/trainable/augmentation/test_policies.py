@@ -10,11 +10,18 @@ import torch
 from scipy import stats
 from torchvision.transforms import v2
 
-from trainable.augmentation.autoaugment import AUTO_AUGMENT_DRAWS, PolicyName, auto_augment, learnt_pairs
 from trainable.augmentation.operations import RANDOM, SIGNED, Operation, apply, apply_each
-from trainable.augmentation.randaugment import rand_augment
-from trainable.augmentation.strengths import narrow_strengths, wide_strengths
-from trainable.augmentation.trivialaugment import TRIVIAL_AUGMENT_DRAWS, trivial_augment
+from trainable.augmentation.policies import (
+    AUTO_AUGMENT_DRAWS,
+    TRIVIAL_AUGMENT_DRAWS,
+    PolicyName,
+    auto_augment,
+    learnt_pairs,
+    narrow_strengths,
+    rand_augment,
+    trivial_augment,
+    wide_strengths,
+)
 
 RAND, TRIVIAL, AUTO = v2.RandAugment(), v2.TrivialAugmentWide(), v2.AutoAugment()
 POLICIES: tuple[PolicyName, ...] = ("imagenet", "cifar10", "svhn")

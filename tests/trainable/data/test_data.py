@@ -10,7 +10,8 @@ import pytest
 from sklearn.datasets import load_digits
 
 from tests.trainable.small_images import truncate, write_classes, write_image, write_noise_jpeg
-from trainable.data import ArrayPart, DataInfo, DataSet, FilePart, digits, resolve
+from trainable.data import ArrayPart, DataInfo, DataSet, FilePart, resolve
+from trainable.data.array_files import read_digits
 from trainable.data.assembly import from_arrays, load
 from trainable.data.source import ArraySource
 from trainable.errors import DataError
@@ -40,7 +41,7 @@ def test_digits_need_no_file_and_are_split_in_three() -> None:
 
 def test_digits_are_those_that_scikit_learn_loads() -> None:
     theirs = load_digits()
-    ours = digits.read().parts["train"]
+    ours = read_digits().parts["train"]
     assert isinstance(ours, ArraySource)
     np.testing.assert_array_equal(ours.images, np.rint(theirs.images * (255.0 / 16.0)))
     np.testing.assert_array_equal(ours.labels, theirs.target)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from trainable.data import idx, npz
+from trainable.data.array_files import is_idx_folder, read_idx, read_idx_file, read_npz
 from trainable.data.arrays import collect
 from trainable.data.assembly import from_arrays
 from trainable.data.source import ArraySource
@@ -39,9 +39,9 @@ def test_idx_files_are_read_and_t10k_is_the_test_part(tmp_path: Path, zipped: bo
     write_idx(tmp_path, "train", zipped, separator)
     write_idx(tmp_path, "t10k", zipped, separator)
 
-    collection = idx.read(tmp_path)
+    collection = read_idx(tmp_path)
 
-    assert idx.is_idx_folder(tmp_path)
+    assert is_idx_folder(tmp_path)
     assert isinstance(collection.parts["train"], ArraySource)
     np.testing.assert_array_equal(collection.parts["train"].images, IMAGES)
     assert collection.parts["train"].labels.tolist() == LABELS.tolist()
@@ -54,7 +54,7 @@ def test_unpacked_and_gzipped_twins_are_one_file(tmp_path: Path) -> None:
     write_idx(tmp_path, "train")
     write_idx(tmp_path, "train", zipped=True)
 
-    assert idx.read(tmp_path).whole
+    assert read_idx(tmp_path).whole
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_a_spoilt_idx_file_is_an_error_that_names_it(
     path.write_bytes(spoil(idx_bytes(IMAGES)))
 
     with pytest.raises(DataError, match=rf"train-images-idx3-ubyte: ({message})"):
-        idx.read_file(path)
+        read_idx_file(path)
 
 
 def test_a_cut_gzip_file_is_an_error_that_names_it(tmp_path: Path) -> None:
@@ -87,17 +87,17 @@ def test_a_cut_gzip_file_is_an_error_that_names_it(tmp_path: Path) -> None:
     path.write_bytes(gzip.compress(idx_bytes(IMAGES))[:-12])
 
     with pytest.raises(DataError, match=r"train-images-idx3-ubyte\.gz"):
-        idx.read_file(path)
+        read_idx_file(path)
 
 
 def test_missing_idx_files_are_an_error_that_says_which(tmp_path: Path) -> None:
     write_idx(tmp_path, "t10k")
     with pytest.raises(DataError, match="expected train-images-idx3-ubyte"):
-        idx.read(tmp_path)
+        read_idx(tmp_path)
 
     (tmp_path / "t10k-labels-idx1-ubyte").unlink()
     with pytest.raises(DataError, match=r"labels.*\btest\b"):
-        idx.read(tmp_path)
+        read_idx(tmp_path)
 
 
 def test_idx_files_of_a_test_part_that_do_not_fit_are_refused_with_what_leaves_it_out(
@@ -109,11 +109,11 @@ def test_idx_files_of_a_test_part_that_do_not_fit_are_refused_with_what_leaves_i
     with pytest.raises(
         DataError, match=r"test: there are 6 images and 4 labels; .*; data\.test: none leaves"
     ):
-        idx.read(tmp_path)
+        read_idx(tmp_path)
     (tmp_path / "t10k-labels-idx1-ubyte").write_bytes(b"cut")
     with pytest.raises(DataError, match=r"not an IDX file .*; data\.test: none leaves the test part out"):
-        idx.read(tmp_path)
-    assert list(idx.read(tmp_path, ("test",)).parts) == ["train"]
+        read_idx(tmp_path)
+    assert list(read_idx(tmp_path, ("test",)).parts) == ["train"]
 
 
 def test_an_npz_file_in_medmnists_layout_is_read(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_an_npz_file_in_medmnists_layout_is_read(tmp_path: Path) -> None:
         arrays |= {f"{part}_images": colour, f"{part}_labels": LABELS[:, None]}
     np.savez(tmp_path / "blood.npz", **arrays)
 
-    collection = npz.read(tmp_path / "blood.npz")
+    collection = read_npz(tmp_path / "blood.npz")
 
     assert collection.parts["train"].open(1).mode == "RGB"
     np.testing.assert_array_equal(np.asarray(collection.parts["train"].open(1)), colour[1])
@@ -135,25 +135,25 @@ def test_an_npz_file_of_another_layout_is_an_error_with_its_names(tmp_path: Path
     np.savez(tmp_path / "mnist.npz", x_train=IMAGES, y_train=LABELS)
 
     with pytest.raises(DataError, match=r"train_images.*train_labels.*x_train, y_train"):
-        npz.read(tmp_path / "mnist.npz")
+        read_npz(tmp_path / "mnist.npz")
 
 
 def test_an_npz_file_with_images_but_no_labels_is_an_error(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", train_images=IMAGES, train_labels=LABELS, val_images=IMAGES)
 
     with pytest.raises(DataError, match="expected val_images and val_labels"):
-        npz.read(tmp_path / "a.npz")
+        read_npz(tmp_path / "a.npz")
 
 
 def test_a_file_that_is_no_npz_and_one_with_objects_in_it_are_errors(tmp_path: Path) -> None:
     path = tmp_path / "a.npz"
     path.write_bytes(b"nothing of the kind")
     with pytest.raises(DataError, match=r"not an \.npz file"):
-        npz.read(path)
+        read_npz(path)
 
     np.savez(path, train_images=np.array([{}], dtype=object), train_labels=LABELS)
     with pytest.raises(DataError, match=r"\.npz"):
-        npz.read(path)
+        read_npz(path)
 
 
 def test_any_integers_are_labels_and_their_order_is_the_classes() -> None:

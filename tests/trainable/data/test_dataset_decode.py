@@ -15,13 +15,13 @@ from trainable.data.decode import (
     Broken,
     Form,
     decode,
+    jpeg_pixels,
     raise_broken,
     square,
     squares,
     to_array,
     upright,
 )
-from trainable.data.jpeg import jpeg_pixels
 from trainable.data.measure import (
     channels_and_side,
     count_values,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from trainable.data.fingerprint import fingerprint
+from trainable.data.image_files import fingerprint
 
 
 def a_tree(root: Path) -> Path:

@@ -14,11 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from trainable.data.array_files import read_idx_file, read_npz
 from trainable.data.arrays import collect
 from trainable.data.assembly import load
-from trainable.data.idx import read_file
 from trainable.data.kept import kept
-from trainable.data.npz import read
 from trainable.errors import DataError
 from trainable.recipe.data import Data
 
@@ -36,7 +35,7 @@ def test_an_idx_header_that_says_more_than_the_memory_is_refused(tmp_path: Path,
     content = header((2**31, 2**20, 2**10)) + bytes(100)
     (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
     with pytest.raises(DataError, match=rf"{name}: its header says 2,305,843,009,213,693,952 bytes, and"):
-        read_file(tmp_path / name)
+        read_idx_file(tmp_path / name)
 
 
 def test_a_gzip_bomb_is_read_no_further_than_its_header_says(tmp_path: Path) -> None:
@@ -48,10 +47,10 @@ def test_a_gzip_bomb_is_read_no_further_than_its_header_says(tmp_path: Path) -> 
         for _ in range(64):
             file.write(zeros)
     code = (
-        "import resource, sys, pathlib; from trainable.data.idx import read_file\n"
+        "import resource, sys, pathlib; from trainable.data.array_files import read_idx_file\n"
         "import numpy; used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
         "resource.setrlimit(resource.RLIMIT_AS, (used + 2**29, used + 2**29))\n"
-        "read_file(pathlib.Path(sys.argv[1]))"
+        "read_idx_file(pathlib.Path(sys.argv[1]))"
     )
     done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True)
     assert "DataError" in done.stderr
@@ -62,10 +61,10 @@ def test_an_idx_file_of_255_dimensions_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "train-images-idx3-ubyte"
     path.write_bytes(struct.pack(">4B", 0, 0, 8, 255) + struct.pack(">I", 1) * 255 + b"x")
     with pytest.raises(DataError, match="expected 1 to 4 dimensions, its header says 255"):
-        read_file(path)
+        read_idx_file(path)
     path.write_bytes(struct.pack(">4B", 0, 0, 8, 0) + b"x")
     with pytest.raises(DataError, match="expected 1 to 4 dimensions, its header says 0"):
-        read_file(path)
+        read_idx_file(path)
 
 
 @pytest.mark.timeout(60)
@@ -121,7 +120,7 @@ def npz(
 
 def test_an_npz_file_with_true_headers_is_read(tmp_path: Path) -> None:
     for compression in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        found = read(npz(tmp_path / "set.npz", npy(IMAGES), compression=compression))
+        found = read_npz(npz(tmp_path / "set.npz", npy(IMAGES), compression=compression))
         assert len(found.parts["train"]) == 8
 
 
@@ -144,7 +143,7 @@ def test_an_npz_file_with_true_headers_is_read(tmp_path: Path) -> None:
 )
 def test_an_npz_file_whose_headers_lie_is_refused(tmp_path: Path, images: bytes, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        read(npz(tmp_path / "set.npz", images))
+        read_npz(npz(tmp_path / "set.npz", images))
 
 
 def test_an_npz_bomb_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
@@ -154,4 +153,4 @@ def test_an_npz_bomb_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
     content[at + 24 : at + 28] = struct.pack("<I", 2**32 - 2)  # the size in the directory
     path.write_bytes(content)
     with pytest.raises(DataError, match=r"its header says 4,294,967,294 bytes, and|cannot be read|where its"):
-        read(path)
+        read_npz(path)

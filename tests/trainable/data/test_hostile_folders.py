@@ -14,8 +14,8 @@ from PIL import Image
 from tests.trainable.small_images import write_classes, write_image
 from trainable.data import FilePart
 from trainable.data.assembly import load
-from trainable.data.fingerprint import fingerprint
 from trainable.data.folder import read
+from trainable.data.image_files import fingerprint
 from trainable.data.source import FORMATS, FileSource
 from trainable.errors import DataError
 from trainable.recipe.data import Data

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from tests.trainable.small_images import write_noise_jpeg
-from trainable.augmentation.change import Change
-from trainable.augmentation.draws import Draws
+from trainable.augmentation.draws import Change, Draws
 from trainable.data import ArrayPart, DataSet
 from trainable.data.assembly import from_arrays, load
 from trainable.data.loading import (

@@ -16,7 +16,7 @@ from tests.trainable.data_forms import write_csv
 from tests.trainable.small_images import write_image
 from trainable.data import DataSet
 from trainable.data.assembly import load
-from trainable.data.manifest import fingerprint
+from trainable.data.manifest import manifest_fingerprint
 from trainable.errors import DataError
 from trainable.recipe.data import Columns, Data
 from trainable.recipe.yamlfile import parse_setting
@@ -112,7 +112,7 @@ def test_rows_without_a_file_or_a_label_are_refused_with_what_leaves_them_out(
     listed = write_csv(tmp_path / "out.csv", [{"image": rows[row]["path"]} for row in (0, 3, 8)])
     info = manifest(tmp_path, rows, exclude=str(listed)).info
     assert (info.train_images + info.validation_images, info.test_images) == (11, 2)
-    assert fingerprint(Data(path=str(tmp_path / "images.csv"), exclude=str(listed)))
+    assert manifest_fingerprint(Data(path=str(tmp_path / "images.csv"), exclude=str(listed)))
     listed = write_csv(tmp_path / "out.csv", [{"image": rows[0]["path"], "part": "test"}])
     assert "line 5: there is no such file" in fault_of(tmp_path, rows, exclude=str(listed))
 
@@ -157,11 +157,11 @@ def test_a_part_that_a_refusal_leaves_out_is_written_as_yaml_reads_it(
 def test_what_a_list_leaves_out_is_not_asked_for_again(tmp_path: Path, rows: list[Row]) -> None:
     listed = write_csv(tmp_path / "out.csv", [{"image": rows[0]["path"]}])
     spec = Data(path=str(write_csv(tmp_path / "images.csv", rows)), exclude=str(listed))
-    before = fingerprint(spec)
+    before = manifest_fingerprint(spec)
     (tmp_path / "shots" / "00.png").unlink()
-    assert fingerprint(spec) == before
+    assert manifest_fingerprint(spec) == before
     write_image(tmp_path / "shots" / "01.png", value=200, size=(40, 40))
-    assert fingerprint(spec) != before
+    assert manifest_fingerprint(spec) != before
 
 
 def test_a_column_that_is_missing_is_named_with_those_that_are_there(tmp_path: Path, rows: list[Row]) -> None:
@@ -296,11 +296,11 @@ def test_whole_numbers_of_parquet_may_be_floats_where_some_rows_have_none(
 
 def test_facts_are_measured_anew_when_a_listed_file_changes(tmp_path: Path, rows: list[Row]) -> None:
     spec = Data(path=str(write_csv(tmp_path / "images.csv", rows)))
-    before = fingerprint(spec)
+    before = manifest_fingerprint(spec)
     write_image(tmp_path / "unlisted.png")
-    assert fingerprint(spec) == before
+    assert manifest_fingerprint(spec) == before
     write_image(tmp_path / "shots" / "03.png", size=(50, 50))
-    assert fingerprint(spec) != before
+    assert manifest_fingerprint(spec) != before
 
 
 ODD = ("a b.png", "#1.png", "100%.png", "%20.png", "why?.png", "\u00e9\u82b1.png", "c&d=e+f.png", "plain.png")

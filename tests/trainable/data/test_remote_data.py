@@ -176,9 +176,9 @@ def test_a_manifest_here_may_name_images_in_a_store(
     shutil.rmtree(data.copy.parent)
     data.be_here()
     assert len(list(data.copy.rglob("*.png"))) == 24
-    before = manifest.fingerprint(spec)
+    before = manifest.manifest_fingerprint(spec)
     Store(uri).put(folder / "cat" / "001.png", "cat/000.png")
-    assert manifest.fingerprint(spec) != before
+    assert manifest.manifest_fingerprint(spec) != before
     shutil.rmtree(data.copy)
     with pytest.raises(DataError, match="files of the manifest have changed"):
         data.be_here()

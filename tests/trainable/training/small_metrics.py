@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from trainable.recipe import Recipe
-from trainable.recipe.metrics import Kind
+from trainable.recipe.metrics import OfLabels
 from trainable.training.answers import Answers
+from trainable.training.extra_metrics import ExtraMetrics
 
 NAMES = ("0", "1", "2")
 EVERY: list[Any] = [
@@ -24,8 +25,9 @@ EVERY: list[Any] = [
 """This is a metric of each kind."""
 
 
-def specs(metrics: list[Any]) -> tuple[Kind, ...]:
-    return Recipe().with_values({"evaluation.metrics": metrics}).evaluation.metrics
+def specs(metrics: list[Any]) -> tuple[OfLabels, ...]:
+    asked = Recipe().with_values({"evaluation.metrics": metrics}).evaluation.metrics
+    return ExtraMetrics(asked, {}, NAMES).of_labels
 
 
 @st.composite

@@ -82,7 +82,7 @@ def test_the_interval_of_the_accuracy_is_scipys() -> None:
 def test_nineteen_of_twenty_intervals_hold_the_truth() -> None:
     truth, tests = random_answers(200_000, 99), 300
     extra = ExtraMetrics(specs(["macro_f1", "auroc"]), {}, NAMES)
-    exact = {spec.kind: measured(spec, truth, NAMES) for spec in extra.specs}
+    exact = {spec.kind: measured(spec, truth, NAMES) for spec in extra.of_labels}
     exact["accuracy"] = (truth.predicted == truth.labels).double().mean().item()
     held = dict.fromkeys(exact, 0)
     for seed in range(tests):

@@ -14,7 +14,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from trainable.augmentation.change import moved
+from trainable.augmentation.draws import moved
 from trainable.data import DataInfo
 from trainable.data.loading import Batch
 from trainable.files.host_memory import may_keep

@@ -23,8 +23,8 @@ from trainable.recipe import distillation as specs
 from trainable.recipe.augmentations import Mixing as Mixed
 from trainable.recipe.speeds import Format
 from trainable.tasks.distilled import losses as losses
-from trainable.tasks.distilled.hints import Learner, alike, with_features
 from trainable.tasks.distilled.lessons import Lessons, TaughtBatch
+from trainable.tasks.distilled.losses import Learner, alike, with_features
 from trainable.tasks.distilled.teacher import Teacher, load_teacher
 from trainable.training import precision, seeds
 from trainable.training.answers import Rows

@@ -1,4 +1,4 @@
-"""Holds how a model scores on each image of a part with masks."""
+"""How a model scores on each image of a part with masks, and on resamples of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from trainable.recipe.tasks import IGNORED
-from trainable.tasks.segmentation.boundaries import pixels_of
 from trainable.training.evaluate import ByImage, Resamples
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -134,3 +133,11 @@ def _mean(values: Array) -> Array:
     there = ~np.isnan(values)
     found: Array = np.where(there, values, 0.0).sum(0) / there.sum(0).clip(min=1)
     return found
+
+
+def pixels_of(masks: Tensor, classes: int) -> Tensor:
+    """Return the number of pixels of each class, float64 [B, classes]."""
+    labels = masks.flatten(1).to(torch.int64)
+    labels = labels.masked_fill(labels == IGNORED, classes)  # a cell of their own, which is dropped
+    counts = torch.zeros(len(masks), classes + 1, dtype=torch.float64, device=masks.device)
+    return counts.scatter_add_(1, labels, torch.ones_like(labels, dtype=torch.float64))[:, :classes]

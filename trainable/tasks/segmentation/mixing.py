@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainable.augmentation.change import on_device
-from trainable.augmentation.draws import Floats
+from trainable.augmentation.draws import Floats, on_device
 from trainable.augmentation.mixing import Draw, cut_box, numpy_generator
 from trainable.recipe.augmentations import ClassMix, CutMix, Mixup, NoMixing
 from trainable.recipe.tasks import MOST_CLASSES

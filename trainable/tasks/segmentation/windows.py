@@ -14,9 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainable.augmentation.boxes import BOX_DRAWS, crop_boxes
-from trainable.augmentation.change import on_device
-from trainable.augmentation.draws import Draws, Floats, Integers, Stream
+from trainable.augmentation.draws import Draws, Floats, Integers, Stream, on_device
+from trainable.augmentation.geometry import BOX_DRAWS, crop_boxes
 from trainable.recipe.augmentations import Crop, NoCrop, PadCrop, ResizedCrop, ScaledCrop
 
 SCALED_DRAWS = 3

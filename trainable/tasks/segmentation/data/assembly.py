@@ -33,9 +33,14 @@ from trainable.recipe.data import Data
 from trainable.recipe.tasks import Masks
 from trainable.recipe.windows import window_side
 from trainable.stages import stage
-from trainable.tasks.segmentation.data.parts import MaskedFilePart, MaskedPart, decode_planes, starts_of
+from trainable.tasks.segmentation.data.parts import (
+    MaskedFilePart,
+    MaskedPart,
+    MaskedSource,
+    decode_planes,
+    starts_of,
+)
 from trainable.tasks.segmentation.data.reading import read, read_pairs
-from trainable.tasks.segmentation.data.source import MaskedSource
 
 
 @stage("reading the images")

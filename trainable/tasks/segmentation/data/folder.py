@@ -13,7 +13,9 @@ from trainable.data.part_names import PartChoice, excluding, none_leaves_out, pa
 from trainable.data.source import Split
 from trainable.errors import DataError, listed
 from trainable.recipe.tasks import Masks
-from trainable.tasks.segmentation.data.pairing import (
+from trainable.tasks.segmentation.data.pairs import (
+    Pair,
+    Pairs,
     check_paired,
     files_below,
     in_order,
@@ -21,7 +23,6 @@ from trainable.tasks.segmentation.data.pairing import (
     split_by_suffix,
     without_suffix,
 )
-from trainable.tasks.segmentation.data.pairs import Pair, Pairs
 
 USUAL = (Masks().images, Masks().folder)
 IMAGE_FOLDERS = ("images", "image", "imgs", "img", "img_dir", "jpegimages")

@@ -20,8 +20,13 @@ from trainable.data.source import Integers, Pixels
 from trainable.recipe import Recipe
 from trainable.recipe.augmentations import Augmentation, NoCrop, PadCrop
 from trainable.recipe.tasks import IGNORED
-from trainable.tasks.segmentation.data.parts import MaskedFilePart, MaskedPart, planes_of, starts_of
-from trainable.tasks.segmentation.data.source import MaskedSource
+from trainable.tasks.segmentation.data.parts import (
+    MaskedFilePart,
+    MaskedPart,
+    MaskedSource,
+    planes_of,
+    starts_of,
+)
 from trainable.tasks.segmentation.windows import Planes, cut, window_boxes
 
 PIXELS_AT_ONCE = 2**21

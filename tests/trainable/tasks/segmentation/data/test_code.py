@@ -11,8 +11,16 @@ from hypothesis import strategies as st
 
 from trainable.errors import DataError
 from trainable.recipe.tasks import IGNORED
-from trainable.tasks.segmentation.data.code import binary, code_of, consecutive, names_in
-from trainable.tasks.segmentation.data.names import CITYSCAPES_LABEL_IDS, CITYSCAPES_TRAIN_IDS, PETS, VOC
+from trainable.tasks.segmentation.data.code import (
+    CITYSCAPES_LABEL_IDS,
+    CITYSCAPES_TRAIN_IDS,
+    PETS,
+    VOC,
+    binary,
+    code_of,
+    consecutive,
+    names_in,
+)
 
 NAMES = ("sky", "tree", "road", "car")
 

@@ -13,10 +13,9 @@ from trainable.data.source import Collection
 from trainable.errors import DataError
 from trainable.recipe.data import Data
 from trainable.recipe.tasks import Masks
-from trainable.tasks.segmentation.data.arrays import pairs_of_arrays
 from trainable.tasks.segmentation.data.collection import surveyed
-from trainable.tasks.segmentation.data.reading import read
-from trainable.tasks.segmentation.data.source import MaskedSource
+from trainable.tasks.segmentation.data.parts import MaskedSource
+from trainable.tasks.segmentation.data.reading import pairs_of_arrays, read
 
 IMAGES = np.zeros((6, 10, 12, 3), np.uint8)
 MASKS = np.stack([bands(0, number % 3) for number in range(6)])

@@ -16,8 +16,8 @@ from trainable.data.source import Collection
 from trainable.errors import DataError
 from trainable.recipe.data import Columns, Data
 from trainable.recipe.tasks import Masks
+from trainable.tasks.segmentation.data.parts import MaskedSource
 from trainable.tasks.segmentation.data.reading import read, read_pairs
-from trainable.tasks.segmentation.data.source import MaskedSource
 
 FOUR = {"a": (0, 1), "b": (0, 1), "c": (0, 2), "d": (0,)}
 

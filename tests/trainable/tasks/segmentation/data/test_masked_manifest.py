@@ -12,15 +12,15 @@ import pytest
 from tests.s3_server import S3Server
 from tests.trainable.data_forms import write_csv
 from tests.trainable.small_masks import bands, write_mask, write_pairs
-from trainable.data.manifest import fingerprint
+from trainable.data.manifest import manifest_fingerprint
 from trainable.data.source import Collection
 from trainable.errors import DataError
 from trainable.files.store import Store
 from trainable.recipe.data import Columns, Data
 from trainable.recipe.tasks import Masks
 from trainable.tasks.segmentation.data.assembly import load
+from trainable.tasks.segmentation.data.parts import MaskedSource
 from trainable.tasks.segmentation.data.reading import read
-from trainable.tasks.segmentation.data.source import MaskedSource
 
 Row = dict[str, object]
 
@@ -123,7 +123,7 @@ def test_rows_whose_image_or_mask_is_missing_are_left_out_by_the_list_that_names
     listed = write_csv(tmp_path / "out.csv", [{"image": row["path"]} for row in rows[:3]])
     info = load(Data(path=str(tmp_path / "images.csv"), exclude=str(listed)), Masks()).info
     assert info.train_images + info.validation_images + info.test_images == 5
-    assert fingerprint(Data(path=str(tmp_path / "images.csv"), exclude=str(listed)), "mask")
+    assert manifest_fingerprint(Data(path=str(tmp_path / "images.csv"), exclude=str(listed)), "mask")
 
 
 def test_a_missing_column_is_named_with_those_that_are_there(tmp_path: Path, rows: list[Row]) -> None:
@@ -134,11 +134,11 @@ def test_a_missing_column_is_named_with_those_that_are_there(tmp_path: Path, row
 
 def test_facts_are_measured_anew_when_a_mask_changes(tmp_path: Path, rows: list[Row]) -> None:
     spec = Data(path=str(write_csv(tmp_path / "images.csv", rows)))
-    before = fingerprint(spec, "mask")
+    before = manifest_fingerprint(spec, "mask")
     write_mask(tmp_path / "masks" / "unlisted.png", bands(0))
-    assert fingerprint(spec, "mask") == before
+    assert manifest_fingerprint(spec, "mask") == before
     write_mask(tmp_path / "masks" / "03.png", bands(1, 0))
-    assert fingerprint(spec, "mask") != before
+    assert manifest_fingerprint(spec, "mask") != before
 
 
 @pytest.mark.integration

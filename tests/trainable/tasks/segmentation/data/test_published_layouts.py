@@ -16,9 +16,9 @@ from trainable.data.source import Collection
 from trainable.errors import DataError
 from trainable.recipe.data import Data
 from trainable.recipe.tasks import IGNORED, Masks
+from trainable.tasks.segmentation.data.parts import MaskedSource
+from trainable.tasks.segmentation.data.published import KNOWN
 from trainable.tasks.segmentation.data.reading import read
-from trainable.tasks.segmentation.data.source import MaskedSource
-from trainable.tasks.segmentation.data.torchvision_sets import KNOWN
 
 
 def collection(root: Path, name: str | None = None, **data: Any) -> Collection:

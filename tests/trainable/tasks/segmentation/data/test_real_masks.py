@@ -10,8 +10,8 @@ import pytest
 from trainable.data.members import members_of
 from trainable.recipe.data import Data
 from trainable.recipe.tasks import Masks
+from trainable.tasks.segmentation.data.parts import MaskedSource
 from trainable.tasks.segmentation.data.reading import read
-from trainable.tasks.segmentation.data.source import MaskedSource
 
 pytestmark = pytest.mark.data
 

@@ -20,8 +20,8 @@ from trainable.errors import DataError
 from trainable.recipe.data import Data
 from trainable.recipe.tasks import IGNORED, Masks
 from trainable.tasks.segmentation.data.collection import REPAIR_MASKS
+from trainable.tasks.segmentation.data.parts import MaskedSource
 from trainable.tasks.segmentation.data.reading import read
-from trainable.tasks.segmentation.data.source import MaskedSource
 
 FOUR = {"a": (0, 1), "b": (1, 2), "c": (0, 2), "d": (0,)}
 

@@ -15,12 +15,10 @@ from trainable.errors import UserError
 from trainable.ranks import Ranks
 from trainable.recipe.metrics import BoundaryF1
 from trainable.recipe.tasks import IGNORED, Classification, Segmentation
-from trainable.tasks.segmentation.boundaries import boundary_f1
 from trainable.tasks.segmentation.losses import enlarged
-from trainable.tasks.segmentation.scores import MaskTally, worst_mask_scores
-from trainable.training.answers import Answers
+from trainable.tasks.segmentation.scores import MaskTally, boundary_f1, worst_mask_scores
 from trainable.training.evaluate import Scores
-from trainable.training.extra_metrics import Metric, make_extra_metrics, measured
+from trainable.training.extra_metrics import Metric, make_extra_metrics
 
 CPU = torch.device("cpu")
 CLASSES = 6
@@ -173,9 +171,6 @@ def test_boundary_scores_are_of_masks_and_all_other_kinds_of_labels() -> None:
     assert Segmentation.metrics == ("boundary_f1",)
     assert "macro_f1" in Classification.metrics
     assert "boundary_f1" not in Classification.metrics
-    answers = Answers.of_logits(torch.zeros(1, 2), torch.zeros(1, dtype=torch.int64))
-    with pytest.raises(AssertionError, match="boundary_f1 is measured of masks"):
-        measured(BoundaryF1(), answers, ("a", "b"))
 
 
 # --- functions of the caller's -------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from tests.trainable.training.test_synchronisation import Watch
 from trainable.recipe.tasks import IGNORED
-from trainable.tasks.segmentation.boundaries import boundary_f1, disk, edges_of, radius_of
+from trainable.tasks.segmentation.scores import boundary_f1, disk, edges_of, radius_of
 
 CLASSES = 4
 Array = np.ndarray[Any, np.dtype[Any]]

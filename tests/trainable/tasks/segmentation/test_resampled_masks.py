@@ -10,7 +10,15 @@ import torch
 from torch import Tensor
 
 from tests.trainable.small_segmentations import mask_data, mask_recipe, write_masks
-from tests.trainable.training.test_mask_scores import ABSENT, CLASSES, CPU, OWN, Batches, batches, score
+from tests.trainable.tasks.segmentation.test_mask_scores import (
+    ABSENT,
+    CLASSES,
+    CPU,
+    OWN,
+    Batches,
+    batches,
+    score,
+)
 from trainable.data.source import Integers
 from trainable.ranks import Ranks
 from trainable.recipe.tasks import IGNORED
@@ -19,9 +27,9 @@ from trainable.tasks.segmentation.answers import MaskAnswers
 from trainable.tasks.segmentation.data.parts import MaskedPart
 from trainable.tasks.segmentation.scores import MaskTally
 from trainable.training.answers import Rows
+from trainable.training.bootstrap import resampled_scores
 from trainable.training.evaluate import Scores
 from trainable.training.extra_metrics import ExtraMetrics
-from trainable.training.resampled_scores import resampled_scores
 
 __all__ = ["batches"]
 NONE = ExtraMetrics((), {}, ())

@@ -22,8 +22,7 @@ from trainable.ranks import ALONE, Ranks, of_process_group
 from trainable.recipe import Recipe
 from trainable.recipe.tasks import IGNORED, MaskLoss, Segmentation
 from trainable.run import make_run
-from trainable.tasks.segmentation.sliding_window import answer_in_windows, window_starts
-from trainable.tasks.segmentation.task import SegmentationTask
+from trainable.tasks.segmentation.task import SegmentationTask, answer_in_windows, window_starts
 from trainable.training.evaluate import PLAIN, View
 from trainable.training.extra_metrics import Metric
 from trainable.training.run import Run
