@@ -20,7 +20,8 @@ from search.facts.hardware import local_hardware
 from search.record.home import Home
 from search.running.prepare import Prepared, prepare
 from search.study import Study
-from spaces.space import Space, Values
+from spaces.domains import Values
+from spaces.space import Space
 from trainable.run import make_run
 
 TABLE = Path(__file__).parent / "tables" / "photographs_1442.jsonl"

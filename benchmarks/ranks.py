@@ -31,7 +31,7 @@ from torch.nn.functional import cross_entropy
 
 import report
 from trainable.ranks import Ranks, of_process_group
-from trainable.training.reduction import Reduction
+from trainable.training.gradients import Reduction
 
 BATCH, SIDE, CLASSES = 32, 64, 10
 Measured = dict[str, list[tuple[float, float, float]]]

@@ -161,7 +161,7 @@ def _trained(
 ) -> None:
     torch.set_num_threads(1)
     run = make_run(recipe := Recipe().with_values(values), data=make_data(), device=torch.device(device))
-    images = run.data.info.train_images // recipe.loop.batch_size * recipe.loop.batch_size
+    images = run.info.train_images // recipe.loop.batch_size * recipe.loop.batch_size
     run.step()
     spans = []
     for _ in range(rounds):

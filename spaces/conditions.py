@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from spaces.domains import Choice, Domain, SpaceError, Value, shown
+from spaces.domains import Choice, Domain, SpaceError, Value, Values, shown
 from spaces.forms import kinds_having
-from spaces.space import Dimension, Values, When
+from spaces.space import Dimension, When
 from trainable.errors import Fault, RecipeError
 from trainable.recipe import Recipe
 

@@ -49,7 +49,7 @@ def test_its_batches_may_be_cut_and_its_runs_resumed(page: dict[str, Any]) -> No
     parts.step()
     state = copy.deepcopy(parts.state_dict())
     resumed = page["make_run"](
-        parts.recipe, data=parts.data, model=page["network"](), task=page["Position"]()
+        parts.recipe, data=page["light_set"](), model=page["network"](), task=page["Position"]()
     )
     resumed.load_state_dict(state)
     while not resumed.finished:

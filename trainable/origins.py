@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from trainable.data import DataInfo
+from trainable.data.info import DataInfo
 from trainable.data.measure import comparable
 from trainable.errors import quoted
 from trainable.models.own import source_digest
@@ -65,7 +65,7 @@ class Origins:
     def of_run(cls, run: Run, code: Mapping[str, str] | None = None) -> Origins:
         """Return what a new run has loaded, with the digests of the sources of a person's own functions: the
         file of weights is read once more."""
-        teacher, info = run.task.teacher if isinstance(run.task, Distilled) else None, run.data.info
+        teacher, info = run.task.teacher if isinstance(run.task, Distilled) else None, run.info
         return cls(
             info.digest,
             info.files,

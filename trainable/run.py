@@ -28,7 +28,7 @@ from trainable.training.frozen_features import FrozenFeatures
 from trainable.training.images import Images
 from trainable.training.network import given_or_made, layout_of, placed, stands_alone, with_loop_layers
 from trainable.training.order import Order
-from trainable.training.pixels import resolved
+from trainable.training.pixels import resolved, views_of
 from trainable.training.precision import Compute
 from trainable.training.preflight import check_recipe, check_sizes, fewest_at_once
 from trainable.training.run import Components, Run
@@ -111,13 +111,23 @@ def make_run(
         shown.refuse_leaks(recipe.data)
         shown.be_here()
     loader = make_loader(shown, recipe, device, gpu_share)
-    images = Images(loader, network, device=device, layout=layout_of(recipe), on_batch=on_batch)
-    frozen = FrozenFeatures(recipe, info, network, images=images, compute=compute)
+    images = Images(
+        loader,
+        network,
+        device=device,
+        layout=layout_of(recipe),
+        decoded=info.in_memory or bool(shown.decoded_views()),
+        on_batch=on_batch,
+    )
+    frozen = FrozenFeatures(
+        recipe, info, network, images=images, compute=compute, views=views_of(recipe, info)
+    )
     if isinstance(task, Distilled):
         task.remember(Lessons(recipe, info, task.ask, device=device, ranks=ranks, read=images.train))
     scoring = Scoring(
         recipe,
-        shown,
+        info,
+        shown.parts,
         task=task,
         extra_metrics=extra_metrics,
         ranks=ranks,
@@ -129,7 +139,8 @@ def make_run(
         torch.cuda.reset_peak_memory_stats(device)
     components = Components(
         recipe=recipe,
-        data=shown,
+        info=info,
+        parts=shown.parts,
         model=network,
         task=task,
         compute=compute,

@@ -119,7 +119,7 @@ def train(
                 _train(run, say)
             outcome = _finish(run, folder, test, origins)
             if masks is not None and not run.diverged:
-                _predict(run, masks, say)
+                _predict(run, images, masks, say)
             return outcome
         finally:
             run.close()
@@ -228,7 +228,7 @@ def _train(run: Run, say: Say) -> None:
 
 def _finish(run: Run, folder: Path | None, test: bool, origins: Origins) -> Outcome:
     if folder is not None and not run.diverged:
-        write_whole(folder / MODEL_FILE, model_file(run.weights(), run.recipe, run.data.info))
+        write_whole(folder / MODEL_FILE, model_file(run.weights(), run.recipe, run.info))
     scores = run.score("test", confusion=True, answers=True) if test else None
     sure, gaps = _sureness(run, scores)
     named = {
@@ -243,13 +243,13 @@ def _finish(run: Run, folder: Path | None, test: bool, origins: Origins) -> Outc
     return outcome
 
 
-def _predict(run: Run, folder: Path, say: Say) -> None:
+def _predict(run: Run, images: DataSet, folder: Path, say: Say) -> None:
     """Write the masks that the run predicts."""
-    part, kept = part_to_predict(run.data), KeptMasks()
+    part, kept = part_to_predict(images), KeptMasks()
     scores = run.score(part, answers=True, take=kept.take)
     if not isinstance(scores.by_image, MaskAnswers):
         raise UserError("the weights answer with numbers that are not finite: there are no masks to write")
-    write_masks(folder, run.data, part, kept, scores.by_image)
+    write_masks(folder, images, part, kept, scores.by_image)
     say(f"masks of the {scores.images:,} images of the {part} part -> {folder}")
 
 
@@ -284,7 +284,7 @@ def _sureness(run: Run, test: Scores | None) -> tuple[Intervals | None, ScoreGap
 
 def diagnosed(run: Run) -> Diagnosis:
     """Return what the learning curves of a run say."""
-    info = run.data.info
+    info = run.info
     return diagnose(
         run.history,
         run.recipe,

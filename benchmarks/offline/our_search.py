@@ -9,7 +9,7 @@ from offline.search_task import Train
 from search.deciding.sampler import Sampler
 from search.deciding.scheduler import Scheduler
 from search.record.journal import Outcome
-from spaces.space import Values
+from spaces.domains import Values
 
 
 class Replay(Search):

@@ -25,7 +25,7 @@ from offline.replay import Replayed, Search
 from offline.search_task import BareSpace, SearchTask
 from offline.translation import values_of
 from search.record.journal import Outcome
-from spaces.space import Values
+from spaces.domains import Values
 from trainable.files.cache import cache_root
 
 BENCHMARKS = Path(__file__).parents[1]

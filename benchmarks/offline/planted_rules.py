@@ -21,9 +21,9 @@ from search.record.summary import Summary
 from search.record.trials import Trial
 from search.record.verdicts import Word
 from search.study import SamplerKind
-from spaces.domains import Choice, Domain, Float, Integer, Value, fraction_of
+from spaces.domains import Choice, Domain, Float, Integer, Value, Values, fraction_of
 from spaces.priors import Normal, Prior, Weights
-from spaces.space import Believed, Dimension, Space, Values, When
+from spaces.space import Believed, Dimension, Space, When
 from trainable.recipe import Recipe
 
 EPOCHS, GRACE, FACTOR, WORKERS = 18, 2, 3, 2

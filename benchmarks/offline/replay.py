@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from offline.search_task import Train
 from search.record.journal import Outcome
-from spaces.space import Values
+from spaces.domains import Values
 
 
 @dataclass(frozen=True)

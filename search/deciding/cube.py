@@ -10,8 +10,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from spaces.domains import Choice, Domain, Float, Integer, SpaceError, Value, value_at
-from spaces.space import Dimension, Space, Values, When
+from spaces.domains import Choice, Domain, Float, Integer, SpaceError, Value, Values, value_at
+from spaces.space import Dimension, Space, When
 
 Rows = NDArray[np.float64]
 Mask = NDArray[np.bool_]

@@ -94,7 +94,7 @@ def _footprint_here(recipe: Recipe, data: DataSet, model: Carried | None = None)
 
     from trainable.probes.footprint import measure_footprint
     from trainable.run import make_run
-    from trainable.training.memory import give_back
+    from trainable.training.devices import give_back
 
     device = torch.device("cuda")
     run = make_run(recipe, data=data, model=None if model is None else model.load(), device=device)

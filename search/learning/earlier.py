@@ -15,8 +15,9 @@ from search.record.storage import local_folder
 from search.study import Study, StudyError
 from search.study.address import absolute
 from search.verdicts.standings import LEAST_TRIALS, positions
+from spaces.domains import Values
 from spaces.facts import Facts
-from spaces.space import Dimension, Space, Values
+from spaces.space import Dimension, Space
 from trainable.errors import Fault, UserError
 from trainable.files.paths import without_tilde
 from trainable.files.store import is_uri

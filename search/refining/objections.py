@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from search.refining.evidence import Evidence
 from spaces.conditions import holds, scalars_of
-from spaces.domains import Choice
+from spaces.domains import Choice, Values
 from spaces.rules.heuristics import kinds_and_batch
 from spaces.rules.rules import RULES, Rule
 from spaces.rules.rulings import Distribution
-from spaces.space import Values
 from trainable.curves.remedy import Remedy
 from trainable.recipe import Recipe
 

@@ -76,19 +76,20 @@ def _computed(search: Search, best: Trial) -> Answers | MaskAnswers:
         )
     if best.id not in search.home.trials_with_checkpoints():
         raise UserError(f"there is no checkpoint of trial {best.id}")
-    with closing(_run(search, best)) as run:
-        if run.data.info.dense:
+    run, images = _run(search, best)
+    with closing(run):
+        if run.info.dense:
             from search.reporting.mask_answers import mask_answers
 
-            return mask_answers(best.id, run)
+            return mask_answers(best.id, run, images)
         scores = run.score("validation", confusion=True, answers=True)
         if scores.answers is None:
             raise UserError(NOT_FINITE)
-        return _in_words(best.id, run.data, scores)
+        return _in_words(best.id, images, scores)
 
 
-def _run(search: Search, best: Trial) -> Run:
-    """Return the run of the best trial's last checkpoint."""
+def _run(search: Search, best: Trial) -> tuple[Run, DataSet]:
+    """Return the run of the best trial's last checkpoint, and its images."""
     from trainable.checkpoints.checkpoint_store import CheckpointStore
     from trainable.run import make_run
     from trainable.tasks.kits import load_for
@@ -106,7 +107,7 @@ def _run(search: Search, best: Trial) -> Run:
         )
     run = make_run(recipe, data=images, device=device)
     run.load_state_dict(state)
-    return run
+    return run, images
 
 
 def _in_words(trial: int, data: DataSet, scores: Scores) -> Answers:

@@ -30,7 +30,7 @@ WORST = 12
 """So many of the worst images are shown."""
 
 
-def mask_answers(trial: int, run: Run) -> MaskAnswers:
+def mask_answers(trial: int, run: Run, images: DataSet) -> MaskAnswers:
     """Return what a run's weights answer on the validation part. Raises UserError if it is not finite."""
     kept = KeptMasks()
     scores = run.score("validation", confusion=True, answers=True, take=kept.take)
@@ -44,9 +44,9 @@ def mask_answers(trial: int, run: Run) -> MaskAnswers:
         accuracy=scores.accuracy,
         mean_iou=scores.extra["mean_iou"],
         mean_dice=scores.extra["mean_dice"],
-        classes=mask_classes(run.data.info.classes, scores, sure.intervals()),
+        classes=mask_classes(run.info.classes, scores, sure.intervals()),
         confusion=scores.confusion,
-        worst=worst_images(run.data, kept, scores.by_image),
+        worst=worst_images(images, kept, scores.by_image),
     )
 
 

@@ -51,7 +51,7 @@ from spaces.facts import Facts
 from spaces.rules.distillation import gain_to_expect
 from spaces.space import Space
 from trainable.data import DataInfo, DataSet, resolve
-from trainable.data.dataset import LOST_DETAIL
+from trainable.data.info import LOST_DETAIL
 from trainable.data.measure import comparable
 from trainable.errors import UserError
 from trainable.origins import first_renamed

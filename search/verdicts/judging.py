@@ -18,9 +18,9 @@ from search.record.summary import Summary
 from search.record.verdicts import FALSE_SHARE, Verdict, Verdicts, Word
 from search.verdicts.standings import positions, standings
 from spaces.conditions import scalars_of
-from spaces.domains import Choice, Domain, Value, fraction_of, listed, shown
+from spaces.domains import Choice, Domain, Value, Values, fraction_of, listed, shown
 from spaces.priors import Normal, Prior, Uniform, Weights, density, describe, quantile_value
-from spaces.space import Dimension, RuleValue, Space, Values
+from spaces.space import Dimension, RuleValue, Space
 
 if TYPE_CHECKING:  # NumPy and SciPy, which a search without trials need not wait for
     from search.verdicts.effects import Column, Estimate

@@ -9,12 +9,12 @@ from typing import NamedTuple, TypeVar
 from spaces.catalog.missing_range import missing_range
 from spaces.catalog.overrides import OVERRIDES, Varying, WrittenPrior, path_of
 from spaces.conditions import check_had, domains_of, has, kind_of, options_of, scalars_of, value_of
-from spaces.domains import Choice, Domain, SpaceError, Value, hull, shown
+from spaces.domains import Choice, Domain, SpaceError, Value, Values, hull, shown
 from spaces.facts import Facts
 from spaces.forms import form_like
 from spaces.priors import believed, clamped
 from spaces.rules.rules import Rule
-from spaces.space import Believed, Dimension, Values, When
+from spaces.space import Believed, Dimension, When
 from spaces.tables import answer, written_out
 from trainable.errors import Fault, RecipeError
 from trainable.recipe import Recipe

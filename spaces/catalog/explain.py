@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 from spaces.catalog.catalog import document
 from spaces.conditions import holds, options_of, scalars_of
-from spaces.domains import Domain, Value, is_number, shown
+from spaces.domains import Domain, Value, Values, is_number, shown
 from spaces.facts import Facts
 from spaces.forms import purpose_of
 from spaces.priors import Normal, Prior, describe
 from spaces.rules.heuristics import values_for
-from spaces.space import Dimension, RuleValue, Space, Values
+from spaces.space import Dimension, RuleValue, Space
 from trainable.recipe import REFERENCE_BATCH, Recipe
 from trainable.recipe.optimizers import batch_factor
 from trainable.recipe.sources import with_guide_names

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from spaces.domains import Choice, Domain, Float, Integer
+from spaces.domains import Choice, Domain, Float, Integer, Values
 from spaces.facts import Facts
 from spaces.priors import Uniform
 from spaces.rules import timm_optimizers
@@ -16,7 +16,7 @@ from spaces.rules.optimizers import KINDS
 from spaces.rules.rules import HINTED, OF_LABELS, OF_MASKS, SOFTENED, Rule
 from spaces.rules.rulings import Distribution, heuristic
 from spaces.rules.schedules import WARMED, longest_warmup
-from spaces.space import Values, When
+from spaces.space import When
 from trainable.recipe.tasks import TASKS
 
 STATED = "none: what somebody writes who knows no rule"

@@ -7,7 +7,7 @@ Sources such as `003:62-67` are lines of the guides in docs/sources.md: 000 is t
 
 from __future__ import annotations
 
-from spaces.domains import Float, Integer, Value
+from spaces.domains import Float, Integer, Value, Values
 from spaces.facts import Facts
 from spaces.priors import Normal
 from spaces.rules.rulings import (
@@ -24,7 +24,6 @@ from spaces.rules.rulings import (
     size_of,
     weighted_choice,
 )
-from spaces.space import Values
 
 SMALLEST_SHIFTED_SIDE = 16
 LARGEST_PADDED_SIDE = 64

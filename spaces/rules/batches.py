@@ -9,12 +9,11 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from spaces.domains import Value
+from spaces.domains import Value, Values
 from spaces.facts import Facts
 from spaces.rules.loops import STEPS_A_RUN, STEPS_AN_EPOCH, channels_last, precision
 from spaces.rules.rulings import Ruling, Rulings, number_at, rounded, word_at
 from spaces.rules.schedules import WARMED, longest_warmup, warmup_epochs
-from spaces.space import Values
 from trainable.recipe import REFERENCE_BATCH
 from trainable.recipe.base import YOURS
 from trainable.recipe.optimizers import Scaling, batch_factor

@@ -6,7 +6,7 @@ benchmarks/results/distillation.md.
 
 from __future__ import annotations
 
-from spaces.domains import Float
+from spaces.domains import Float, Values
 from spaces.facts import Facts
 from spaces.priors import Normal
 from spaces.rules.rulings import (
@@ -19,7 +19,6 @@ from spaces.rules.rulings import (
     rounded,
     share_between,
 )
-from spaces.space import Values
 
 SILENT = "without a teacher: base has no section distillation"
 TEMPERATURE = 4.0

@@ -6,7 +6,7 @@ Sources such as `001:100` are lines of the guides in docs/sources.md: 000 is the
 
 from __future__ import annotations
 
-from spaces.domains import Float, Value
+from spaces.domains import Float, Value, Values
 from spaces.facts import Facts
 from spaces.priors import Normal
 from spaces.rules.rulings import (
@@ -20,7 +20,6 @@ from spaces.rules.rulings import (
     rounded,
     weighted_choice,
 )
-from spaces.space import Values
 
 FEW_NORMALISED, MANY_NORMALISED = 8, 32
 SMALL_NET, LARGE_NET = 5 * MILLION, 100 * MILLION

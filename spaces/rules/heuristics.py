@@ -20,7 +20,7 @@ from functools import partial
 from typing import Literal, assert_never, get_args
 
 from spaces.conditions import scalars_of
-from spaces.domains import Domain, Value
+from spaces.domains import Domain, Value, Values
 from spaces.facts import Facts
 from spaces.rules import (
     augmentations,
@@ -35,7 +35,7 @@ from spaces.rules import (
     starts,
 )
 from spaces.rules.rulings import Ruling, Rulings, word_at
-from spaces.space import RuleValue, Values, When
+from spaces.space import RuleValue, When
 from spaces.tables import Table, mapped, with_conditions, written_out
 from trainable.recipe import Recipe
 

@@ -6,9 +6,9 @@ benchmarks/results/imbalance.md.
 
 from __future__ import annotations
 
+from spaces.domains import Values
 from spaces.facts import Facts
 from spaces.rules.rulings import Distribution, Ruling, Rulings, heuristic, weighted_choice
-from spaces.space import Values
 
 UNEQUAL = 10.0
 """From this ratio of the largest to the smallest class on, corrections are tried: it is the mildest at which

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 
+from spaces.domains import Values
 from spaces.facts import Facts
 from spaces.rules.mask_rates import PUBLISHED_RUN
 from spaces.rules.rulings import Distribution, Ruling, heuristic, images_seen, weighted_choice
-from spaces.space import Values
 from trainable.recipe.speeds import GPU_IMAGES, fastest, pays_to_compile
 from trainable.recipe.training import Compiling
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from spaces.domains import Float, Value
+from spaces.domains import Float, Value, Values
 from spaces.facts import Facts
 from spaces.priors import Normal
 from spaces.rules.augmentations import LONG, LONG_ENOUGH, long_enough
@@ -21,7 +21,6 @@ from spaces.rules.rulings import (
     log_log_interpolated,
     weighted_choice,
 )
-from spaces.space import Values
 from trainable.recipe.windows import LARGEST_WINDOW, window_side
 
 LEAST_SCALE, LARGEST_SCALE = 0.5, 2.0

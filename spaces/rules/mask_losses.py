@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from spaces.domains import Value
+from spaces.domains import Value, Values
 from spaces.facts import Facts
 from spaces.rules.rulings import Distribution, Ruling, Rulings, heuristic, weighted_choice
-from spaces.space import Values
 
 ONLY_MASKS = "in a classification"
 MEASURED = "measured: benchmarks/results/mask-rules.md"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Literal, assert_never, get_args
 
-from spaces.domains import Float, Value
+from spaces.domains import Float, Value, Values
 from spaces.facts import Facts
 from spaces.priors import Confidence, Normal
 from spaces.rules.finetuning import freezes_norm, tuned_rate
@@ -34,7 +34,6 @@ from spaces.rules.rulings import (
     weighted_choice,
     word_at,
 )
-from spaces.space import Values
 
 OptimizerKind = Literal[
     "sgd", "rmsprop", "adam", "adamw", "adadelta", "lars", "lamb", "adam_then_sgd", "timm"

@@ -11,13 +11,12 @@ from textwrap import fill
 from typing import assert_never
 
 from spaces.conditions import scalars_of
-from spaces.domains import shown
+from spaces.domains import Values, shown
 from spaces.facts import Backbone, Facts
 from spaces.priors import ODDS, SPREADS, Normal, Uniform, Weights, describe
 from spaces.rules.heuristics import fixed_by_rule, rulings
 from spaces.rules.rules import RULES, Rule
 from spaces.rules.rulings import Distribution, Words, shown_parameters
-from spaces.space import Values
 from trainable.recipe import Recipe
 from trainable.recipe.sources import with_guide_names
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from decimal import Decimal
 
-from spaces.domains import Value
+from spaces.domains import Value, Values
 from spaces.facts import Facts
 from spaces.priors import likeliest
 from spaces.rules.augmentations import LONG_ENOUGH
@@ -24,7 +24,6 @@ from spaces.rules.rulings import (
     size_of,
     weighted_choice,
 )
-from spaces.space import Values
 
 RESNET18 = 12 * MILLION
 RESNET50 = 23 * MILLION

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from spaces.domains import Values
 from spaces.facts import Facts
 from spaces.rules import (
     augmentations,
@@ -21,7 +22,7 @@ from spaces.rules import (
 )
 from spaces.rules.optimizers import OptimizerKind
 from spaces.rules.rulings import Distribution, Heuristic, Words
-from spaces.space import Values, When
+from spaces.space import When
 from trainable.recipe.tasks import CLASSIFICATION, TASKS, Segmentation
 
 

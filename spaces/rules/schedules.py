@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal, assert_never, get_args
 
-from spaces.domains import Float
+from spaces.domains import Float, Values
 from spaces.facts import Facts
 from spaces.priors import Normal
 from spaces.rules.rulings import (
@@ -25,7 +25,6 @@ from spaces.rules.rulings import (
     weighted_choice,
     word_at,
 )
-from spaces.space import Values
 
 ScheduleKind = Literal["constant", "cosine", "sgdr", "onecycle", "step", "poly", "exp", "cyclic"]
 KINDS: tuple[ScheduleKind, ...] = get_args(ScheduleKind)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from spaces.domains import Values
 from spaces.facts import Facts
 from spaces.priors import Normal
 from spaces.rules.optimizers import DECADES, RUN_ON_IMAGENET, learning_rates, weight_decay
@@ -19,7 +20,6 @@ from spaces.rules.rulings import (
     log_log_interpolated,
     weighted_choice,
 )
-from spaces.space import Values
 
 NAME = "optimizer.name"
 MUON = "muon"

@@ -17,7 +17,7 @@ import pytest
 from tests.gpu.on_paper.cases import PLANTED, cases
 from tests.gpu.on_paper.device import stubs
 from tests.missing import stop_without
-from trainable.training.memory import CONTEXT_BYTES
+from trainable.training.devices import CONTEXT_BYTES
 
 pytestmark = pytest.mark.integration
 

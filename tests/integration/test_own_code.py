@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 from torch import Tensor, nn
 
-from search import SearchFailed, extend, search
+from search import extend, search
+from search.from_python import SearchFailed
 from search.record.home import Home
 from search.record.journal import EndEvent, Event, StartEvent
 from search.results.search import Search

@@ -44,10 +44,10 @@ def test_masks_of_images_of_any_size_are_those_of_the_run(tmp_path: Path) -> Non
     assert model.model_type == "image segmentation"
     runs = client.search_runs(["1"], "tags.`mlflow.runName` LIKE '%'")
     assert any("val_mean_iou" in each.data.metrics for each in runs)
-    kept, part = KeptMasks(), run.data.validation
+    kept, part = KeptMasks(), run.parts["validation"]
     run.score("validation", take=kept.take)
     assert isinstance(part, MaskedPart)
-    planes = image_planes(part, np.arange(len(part)), run.data.info.channels)
+    planes = image_planes(part, np.arange(len(part)), run.info.channels)
     images = [np.moveaxis(each[:-1], 0, -1).tolist() for each in planes]
     done = subprocess.run(
         [sys.executable, "-c", ALONE, model.artifact_location],

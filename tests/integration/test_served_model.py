@@ -59,9 +59,9 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Stored:
     assert (backlog.complete, backlog.refusal) == (True, None)
     (model,) = MlflowClient(tracking_uri=uri).search_logged_models(["1"])
     expected = probabilities(run, "validation")[:20]
-    part = run.data.validation
+    part = run.parts["validation"]
     assert isinstance(part, ArrayPart)
-    labels = [run.data.info.classes[number] for number in expected.argmax(1).tolist()]
+    labels = [run.info.classes[number] for number in expected.argmax(1).tolist()]
     images = part.images[:20].transpose(0, 2, 3, 1).tolist()
     return Stored(model.artifact_location, images, labels, expected.tolist())
 

@@ -22,9 +22,9 @@ from search.study import Study
 from search.study.finalists import Finalists
 from search.study.first_trials import first_trials
 from search.study.space import build_space
-from spaces.domains import Choice, Domain, Value, fraction_of, is_number
+from spaces.domains import Choice, Domain, Value, Values, fraction_of, is_number
 from spaces.facts import Facts
-from spaces.space import Space, Values
+from spaces.space import Space
 from tests.spaces.small_facts import digits_facts
 from trainable.data import DataInfo
 from trainable.data.measure import DIGEST_FORM

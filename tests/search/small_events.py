@@ -9,8 +9,9 @@ from epoch_results import epoch_result
 from search.record.home import EVENTS_FILE, SYNCED_FILE
 from search.record.journal import EpochEvent, SearchEvent, SearchState, SettledEvent, TrialEvent
 from search.record.turnaround import Turnaround
+from spaces.domains import Values
 from spaces.settled import tree_of
-from spaces.space import Space, Values
+from spaces.space import Space
 from trainable.tune.place import Gpu, Place
 
 OBJECTIVE = "val_accuracy"

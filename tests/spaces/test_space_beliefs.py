@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from spaces.domains import Choice, Float, SpaceError, Value
+from spaces.domains import Choice, Float, SpaceError, Value, Values
 from spaces.priors import Normal, Uniform, Weights
-from spaces.space import Believed, Dimension, Space, Values, When
+from spaces.space import Believed, Dimension, Space, When
 from spaces.tables import ByValue, Case
 from trainable.recipe import Recipe
 

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from trainable.data import DataSet
 from trainable.data.assembly import from_arrays
-from trainable.data.source import Split
 from trainable.recipe import Recipe
+from trainable.recipe.data import Split
 from trainable.training.metrics import EpochResult
 from trainable.training.run import Run
 

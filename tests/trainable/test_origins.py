@@ -94,6 +94,6 @@ def test_a_run_with_other_images_leaves_out_what_runs_with_the_former_came_to(im
     recipe = small_recipe().model_copy(update={"provenance": known})
     run = make_run(recipe, data=data_set())
     found = provenance_of(run, {}, Origins.of_run(run))
-    assert (found.data_digest, found.trial) == (run.data.info.digest, 3)
+    assert (found.data_digest, found.trial) == (run.info.digest, 3)
     kept = (final, verification) if images is None else (None, None)
     assert (found.final, found.verification) == kept

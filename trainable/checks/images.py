@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from trainable.checks.finding import Finding, Level, passed
 from trainable.checks.sampling import pixels
 from trainable.data import DataInfo, DataSet
-from trainable.data.dataset import LOST_DETAIL, MARKS_ASIDE, SCALE_ALL
 from trainable.data.decode import REPAIR, Broken, Form, decode
+from trainable.data.info import FEW_LEVELS, LOST_DETAIL, MARKS_ASIDE, SCALE_ALL
 from trainable.data.loading import statistics_of
-from trainable.data.measure import FEW_LEVELS, count_values, some, span
+from trainable.data.measure import count_values, some, span
 from trainable.data.source import Pixels, Selection
 from trainable.errors import listed
 from trainable.models.pretrained_input import PretrainedInput

@@ -31,7 +31,7 @@ def check_mask_outputs(run: Run, images: Tensor) -> Iterator[Finding]:
     run.model.eval()
     with torch.inference_mode():
         together, alone = full_precision(run.model(images)), full_precision(run.model(images[:1]))
-    count, classes, (height, width) = len(images), len(run.data.info.classes), images.shape[-2:]
+    count, classes, (height, width) = len(images), len(run.info.classes), images.shape[-2:]
     got = tuple(together.shape) if isinstance(together, Tensor) else type(together).__name__
     fits = isinstance(together, Tensor) and together.ndim == 4 and together.shape[:2] == (count, classes)
     if not fits or together.shape[2] > height or together.shape[3] > width:
@@ -57,7 +57,7 @@ def check_resolution(run: Run) -> Finding:
     what = f"outputs of {width} x {height} for windows of {side} x {masks.shape[-2]} px"
     if (height, width) == tuple(masks.shape[-2:]):
         return passed("resolution", what)
-    best = ceiling(masks, (height, width), len(run.data.info.classes))
+    best = ceiling(masks, (height, width), len(run.info.classes))
     what = f"{what}: the masks at that size, enlarged again, have a mean IoU of {best:.1%} with themselves"
     if best >= COARSE:
         return passed("resolution", what)
@@ -85,7 +85,7 @@ def ceiling(masks: Tensor, size: tuple[int, int], classes: int) -> float:
 def check_initial_mask_loss(run: Run) -> Finding:
     """Compare the cross-entropy before any step, with batch statistics and without augmentation, with that
     of guessing on the pixels that count; call it in `probing`."""
-    classes, losses, seen = len(run.data.info.classes), 0.0, 0
+    classes, losses, seen = len(run.info.classes), 0.0, 0
     pixels = torch.zeros(classes + 1, dtype=torch.int64, device=run.device)
     run.model.train()
     with torch.no_grad():

@@ -15,11 +15,11 @@ from trainable.checks.mask_sampling import window_sample
 from trainable.checks.subject import PLAIN, Subject, train
 from trainable.data import DataSet, resolve
 from trainable.data.measure import some
-from trainable.data.source import Flip, Split
+from trainable.data.source import Flip
 from trainable.recipe import Recipe
+from trainable.recipe.data import Split
 from trainable.recipe.tasks import IGNORED
 from trainable.run import make_run
-from trainable.tasks.kits import make_loader
 from trainable.tasks.segmentation.data.loading import PIXELS_AT_ONCE
 from trainable.training.evaluate import full_precision
 from trainable.training.run import Run
@@ -99,16 +99,13 @@ def answered(
     the network in evaluation mode.
     """
     run.model.eval()
-    dtype = next(run.model.parameters()).dtype
-    positions = some(len(run.data.parts[part]), VALIDATION)
-    at_once = max(1, PIXELS_AT_ONCE // run.data.info.image_size**2)
+    positions = some(len(run.parts[part]), VALIDATION)
+    at_once = max(1, PIXELS_AT_ONCE // run.info.image_size**2)
     found = []
-    loader = make_loader(run.data, run.recipe, run.device)
-    for images, masks in loader.evaluate(part, positions, at_once):
-        logits = full_precision(run.model((images if turned is None else turned(images)).to(dtype)))
+    for images, masks in run.images.evaluate(part, positions, at_once):
+        logits = full_precision(run.model(images if turned is None else turned(images)))
         logits = logits if turned is None else turned(logits)
         found.append([each.cpu() for each in at_one_side(logits, masks)])
-    loader.close()
     return torch.cat([logits for logits, _ in found]), torch.cat([masks for _, masks in found])
 
 

@@ -47,8 +47,8 @@ def check_outputs(run: Run, images: Tensor) -> Iterator[Finding]:
     with torch.inference_mode():
         together = full_precision(run.model(images))
         alone = full_precision(run.model(images[:1]))
-    if together.shape != (len(images), len(run.data.info.classes)):
-        got, expected = tuple(together.shape), (len(images), len(run.data.info.classes))
+    if together.shape != (len(images), len(run.info.classes)):
+        got, expected = tuple(together.shape), (len(images), len(run.info.classes))
         yield _outputs(
             "error", f"outputs are {got}, expected {expected}", "no loss can be computed", "the head"
         )
@@ -88,7 +88,7 @@ def check_initial_loss(run: Run) -> Finding:
                 seen += len(labels)
             if seen >= IMAGES:
                 break
-    return initial_loss(losses / seen, len(run.data.info.classes))
+    return initial_loss(losses / seen, len(run.info.classes))
 
 
 def initial_loss(loss: float, classes: int) -> Finding:

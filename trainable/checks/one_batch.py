@@ -12,7 +12,7 @@ from trainable.checks.finding import Finding, passed, unchecked
 from trainable.checks.mask_association import batch_iou
 from trainable.checks.steps import EXPLODED
 from trainable.checks.subject import EASY, Subject
-from trainable.data.loading import Batch
+from trainable.data.batch import Batch
 from trainable.training.evaluate import full_precision, main_output
 from trainable.training.optim import applied_lr
 from trainable.training.run import Run
@@ -114,7 +114,7 @@ def finding_after_failure(own: list[Attempt], easy: Attempt, batch: int) -> Find
 
 def _learnt(run: Run, lr: float | None, seconds: float) -> Attempt:
     losses: list[float] = []
-    dense, began = run.data.info.dense, time.perf_counter()
+    dense, began = run.info.dense, time.perf_counter()
     accuracy, constant = 0.0, False
     with run.probing():
         window = _distinct(next(run.windows()))

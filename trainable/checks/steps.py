@@ -12,11 +12,10 @@ import torch
 from torch import Tensor
 
 from trainable.checks.finding import Finding, passed
-from trainable.data.loading import Batch
+from trainable.data.batch import Batch
 from trainable.errors import listed
 from trainable.training import schedule
-from trainable.training.devices import wait_for
-from trainable.training.memory import give_back, ran_out
+from trainable.training.devices import give_back, ran_out, wait_for
 from trainable.training.optim import applied_lr
 from trainable.training.run import Run
 
@@ -178,7 +177,7 @@ def _usual_rate(run: Run) -> float:
 def _scheduled(run: Run, step: int) -> float:
     """Return the applied rate of a step in the recipe's schedule."""
     recipe = run.recipe
-    steps = len(run.data.train) // recipe.loop.batch_size
+    steps = run.info.train_images // recipe.loop.batch_size
     factor = schedule.factor(recipe.schedule, step / steps, recipe.loop.epochs, 1.0 / steps)
     return applied_lr(recipe.optimizer, recipe.loop.batch_size) * factor
 

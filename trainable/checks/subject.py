@@ -13,11 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trainable.data import DataSet
+from trainable.data import DataSet, Split
 from trainable.recipe import Recipe
 from trainable.recipe.distillation import SECTION
 from trainable.run import make_run
-from trainable.tasks.kits import make_loader
 from trainable.training import seeds
 from trainable.training.evaluate import full_precision
 from trainable.training.network import make_network
@@ -151,19 +150,16 @@ def train(run: Run, *, steps: int, lr: float, seconds: float) -> int:
 
 
 @torch.inference_mode()
-def logits(run: Run, part: str, turned: Callable[[Tensor], Tensor] | None = None) -> tuple[Tensor, Tensor]:
+def logits(run: Run, part: Split, turned: Callable[[Tensor], Tensor] | None = None) -> tuple[Tensor, Tensor]:
     """Return what a run's network answers to a part's images, perhaps turned: [N, classes];
     and the labels [N].
 
     Both are on the CPU. Call it in `probing`: it leaves the network in evaluation mode.
     """
     run.model.eval()
-    dtype = next(run.model.parameters()).dtype
     answers, truth = [], []
-    loader = make_loader(run.data, run.recipe, run.device)
-    for images, labels in loader.evaluate(part):  # type: ignore[arg-type]
+    for images, labels in run.images.evaluate(part):
         shown = images if turned is None else turned(images)
-        answers.append(full_precision(run.model(shown.to(dtype))).cpu())
+        answers.append(full_precision(run.model(shown)).cpu())
         truth.append(labels.cpu())
-    loader.close()
     return torch.cat(answers), torch.cat(truth)

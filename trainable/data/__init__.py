@@ -3,9 +3,10 @@
 This hands out the values alone; what reads them is `trainable.data.assembly`.
 """
 
-from trainable.data.dataset import DataInfo, DataSet, resolve
+from trainable.data.dataset import DataSet, resolve
+from trainable.data.info import DataInfo
 from trainable.data.parts import ArrayPart, FilePart, Part
-from trainable.data.source import Split
+from trainable.recipe.data import Split
 
 __all__ = [
     "ArrayPart",

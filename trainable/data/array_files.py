@@ -26,9 +26,10 @@ from numpy.typing import NDArray
 
 from trainable.data.arrays import Arrays, check_fits, collect
 from trainable.data.part_names import telling_how_to_leave_out
-from trainable.data.source import ArraySource, Collection, Pixels, Split
+from trainable.data.source import ArraySource, Collection, Pixels
 from trainable.errors import DataError, listed
 from trainable.files.regular import check_regular, why
+from trainable.recipe.data import Split
 
 IDX_NAME = re.compile(
     r"(train|val|validation|t10k|test)-(images|labels)[-.]idx\d-ubyte(\.gz)?", re.IGNORECASE

@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainable.data.part_names import telling_how_to_leave_out
-from trainable.data.source import ArraySource, Collection, Source, Split
+from trainable.data.source import ArraySource, Collection, Source
 from trainable.errors import DataError, listed
 from trainable.files.host_memory import available_bytes
+from trainable.recipe.data import Split
 
 LARGEST_LABEL = 2**63 - 1
 

@@ -14,10 +14,11 @@ import numpy as np
 
 from trainable.data.array_files import IDX_NAME
 from trainable.data.arrays import Arrays, collect
-from trainable.data.dataset import DataInfo, DataSet
+from trainable.data.dataset import DataSet
 from trainable.data.decode import Form, Resize, decode, raise_broken
 from trainable.data.groups import groups_by_part, numbered, series_of, shared_groups, with_groups
 from trainable.data.image_cache import files_digest, make_cache
+from trainable.data.info import DataInfo
 from trainable.data.kept import kept
 from trainable.data.manifest import is_manifest
 from trainable.data.measure import (
@@ -41,10 +42,10 @@ from trainable.data.part_names import refuse_excluded
 from trainable.data.parts import ArrayPart, FilePart, Members, Part
 from trainable.data.reading import read
 from trainable.data.remote_data import cached
-from trainable.data.source import Collection, Selection, Split
+from trainable.data.source import Collection, Selection
 from trainable.errors import DataError
 from trainable.files.store import Store, is_uri
-from trainable.recipe.data import Data
+from trainable.recipe.data import Data, Split
 from trainable.recipe.training import Stretch
 from trainable.stages import stage
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Literal, NamedTuple, assert_never
+from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 import numpy as np
 from PIL import ExifTags, Image, ImageOps
 
-from trainable.data.source import ArraySource, Pixels, Selection
+from trainable.data.source import ArraySource, Channels, Pixels, Selection
 from trainable.errors import BrokenImages
 from trainable.recipe.data import Interpolation
 from trainable.recipe.training import CenterCrop, Stretch
@@ -19,7 +19,6 @@ if TYPE_CHECKING:  # torch takes seconds to import
     from torch import Tensor
 
 Resize = Stretch | CenterCrop
-Channels = Literal[1, 3]
 
 SHRINK_MARGIN = 2
 """JPEGs may be decoded at 1/2, 1/4 or 1/8 of their size, if twice the size asked for remains."""

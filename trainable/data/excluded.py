@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainable.data.part_names import none_leaves_out, part_named, part_names
-from trainable.data.source import Integers, Source, Split
+from trainable.data.source import Integers, Source
 from trainable.data.table import Table, read_table
 from trainable.errors import DataError, listed, quoted
 from trainable.files.paths import without_tilde
-from trainable.recipe.data import Data
+from trainable.recipe.data import Data, Split
 
 IMAGE, PART = "image", "part"  # the columns of the file; others are for people
 COLUMNS = f"images are listed in a column {IMAGE}, and their parts, if they are named, in a column {PART}"

@@ -19,9 +19,10 @@ from trainable.data.image_files import (
     walk_into,
 )
 from trainable.data.part_names import ALL_PARTS, USUAL_NAMES, PartChoice, excluding, none_leaves_out
-from trainable.data.source import Collection, FileSource, Split, ordered
+from trainable.data.source import Collection, FileSource, ordered
 from trainable.errors import DataError
 from trainable.files.paths import text_of
+from trainable.recipe.data import Split
 
 UNLISTED = "; move it into its class's folder, or list all images in a manifest"
 

@@ -13,9 +13,9 @@ from typing import get_args
 import numpy as np
 
 from trainable.data.parts import Members
-from trainable.data.source import Collection, FileSource, Integers, Source, Split
+from trainable.data.source import Collection, FileSource, Integers, Source
 from trainable.errors import DataError, listed, quoted
-from trainable.recipe.data import Data
+from trainable.recipe.data import Data, Split
 
 PART_FOLDERS = frozenset({"train", "val", "valid", "validation", "test"})
 SHOWN = 3

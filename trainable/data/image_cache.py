@@ -29,10 +29,11 @@ from numpy.typing import NDArray
 from trainable.data.cache_limit import NoRoom, keep_within, limit_of
 from trainable.data.decode import Broken, Form, decode_into, raise_broken
 from trainable.data.measure import Membership, StoredFiles
-from trainable.data.source import Integers, Pixels, Selection, Split, changed_ns
+from trainable.data.source import Integers, Pixels, Selection, changed_ns
 from trainable.errors import DataError
 from trainable.files.alone import alone
 from trainable.files.cache import SPARE_BYTES, cache_root, free_bytes
+from trainable.recipe.data import Split
 from trainable.recipe.yamlfile import write_whole
 
 Say = Callable[[str], None]

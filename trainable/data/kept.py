@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from trainable.data.excluded import check_no_class_lost, excluded
 from trainable.data.part_names import none_leaves_out
-from trainable.data.source import LEFT_OUT, Collection, Integers, Source, Split
+from trainable.data.source import LEFT_OUT, Collection, Integers, Source
 from trainable.errors import DataError, listed, quoted
-from trainable.recipe.data import Data
+from trainable.recipe.data import Data, Split
 
 NAMED = 20  # so many classes are named; the rest are counted
 

@@ -19,6 +19,7 @@ from trainable.augmentation.draws import Draws, on_device
 from trainable.augmentation.masking import make_masking
 from trainable.data import DataInfo, DataSet, Split
 from trainable.data.arrays import as_tensor
+from trainable.data.batch import PORTION_BATCHES, Batch
 from trainable.data.parts import View, Views
 from trainable.data.prefetch import prefetched
 from trainable.data.readers import Augmented, FileBatch, FileImages, Readers, Reading
@@ -29,13 +30,9 @@ from trainable.recipe.augmentations import ResizedCrop
 from trainable.recipe.data import ChannelStatistics, Data
 from trainable.recipe.training import Loop
 
-Batch = tuple[Tensor, Tensor]
-"""A batch is images float32 [B, C, H, W], normalised, and labels int64 [B];
-both are on the loader's device."""
-
-PORTION_BATCHES = 32
 PORTION_BYTES = {"cuda": 16 * 2**20, "cpu": 2 * 2**20}
-"""Decoded images are augmented in portions of at most so many batches and bytes of pixels, at least a batch.
+"""Decoded images are augmented in portions of at most PORTION_BATCHES batches and so many bytes of pixels, at
+least a batch.
 
 On a GPU these are 4,096 images of 32 px with 3 channels in batches of 128; a batch of large images keeps it
 busy by itself. On a CPU they stay in its caches. See docs/decisions/0053-portions.md."""

@@ -25,7 +25,6 @@ from trainable.data.source import (
     NO_LABEL,
     Collection,
     FileSource,
-    Split,
     numbered,
     ordered,
 )
@@ -34,7 +33,7 @@ from trainable.errors import DataError, listed, quoted
 from trainable.files.paths import usable_path
 from trainable.files.regular import check_regular
 from trainable.files.store import Store, escaped, is_uri, unescaped
-from trainable.recipe.data import Data
+from trainable.recipe.data import Data, Split
 
 MANIFEST_ENDINGS = (*SEPARATORS, *PARQUET)
 

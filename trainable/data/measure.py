@@ -15,8 +15,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from trainable.data.decode import Form, detail_side, to_array, upright
-from trainable.data.source import Integers, Pixels, Selection, Source, Split
+from trainable.data.source import Integers, Pixels, Selection, Source
 from trainable.files.host_memory import available_bytes
+from trainable.recipe.data import Split
 from trainable.recipe.training import Stretch
 
 DeviceKind = Literal["cpu", "cuda"]
@@ -41,7 +42,6 @@ DIGEST_FORM = "2-"  # every digest begins with it; raise it when the same images
 BLOCK = 256  # a thread computes the digests of so many images at a time
 
 RARE = 0.001  # of all pixels
-FEW_LEVELS = 64  # a quarter of what eight bits hold; 16 are left of twelve bits that are stored in sixteen
 
 HEADERS, DEEP = 256, 32  # so many images are asked for their depth, and of those of 16 bits so many decoded
 # No more of them than have so many pixels, for which PNGs take a second of one processor; but one at least

@@ -8,10 +8,10 @@ import numpy as np
 
 from trainable.data.group_split import grouped_split
 from trainable.data.parts import Members
-from trainable.data.source import LEFT_OUT, Collection, Integers, Selection, Source, Split
+from trainable.data.source import LEFT_OUT, Collection, Integers, Selection, Source
 from trainable.data.split import stratified_limit, stratified_split
 from trainable.errors import DataError
-from trainable.recipe.data import Data
+from trainable.recipe.data import Data, Split
 
 
 def members_of(collection: Collection, spec: Data) -> Members:

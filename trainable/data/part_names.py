@@ -6,9 +6,8 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, Self
 
-from trainable.data.source import Split
 from trainable.errors import DataError, listed, quoted
-from trainable.recipe.data import Data
+from trainable.recipe.data import Data, Split
 from trainable.recipe.yamlfile import parse_setting
 
 NAMED = 20

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Protocol, final
 
 from trainable.data.arrays import as_tensor
 from trainable.data.decode import Form, decode, raise_broken
-from trainable.data.source import Integers, Pixels, Selection, Split
+from trainable.data.source import Integers, Pixels, Selection
+from trainable.recipe.data import Split
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from torch import Tensor

@@ -19,10 +19,11 @@ from torch.utils.data import DataLoader, Dataset
 from trainable.augmentation.augment import make_augment
 from trainable.augmentation.draws import Change, Draws
 from trainable.data.decode import REPAIR, Form, squares
-from trainable.data.source import Flip, Integers, Selection, Source, Split
+from trainable.data.source import Flip, Integers, Selection, Source
 from trainable.errors import BrokenImages
 from trainable.processes import end_with_parent
 from trainable.recipe.augmentations import Augmentation
+from trainable.recipe.data import Split
 
 PRELOADED = [__name__, "trainable.data.jpeg_decoder", "torchvision.transforms.v2.functional"]
 """The server of forks imports these once, and not each of its forks. The last one is for policies."""

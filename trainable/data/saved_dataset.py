@@ -30,12 +30,12 @@ from trainable.data.part_names import (
     refuse_excluded,
     telling_how_to_leave_out,
 )
-from trainable.data.source import LEFT_OUT, NO_LABEL, Collection, Split, numbered, ordered
+from trainable.data.source import LEFT_OUT, NO_LABEL, Collection, numbered, ordered
 from trainable.data.table import texts
 from trainable.errors import DataError, listed, quoted
 from trainable.files.regular import read_regular, why
 from trainable.files.store import is_uri
-from trainable.recipe.data import Data
+from trainable.recipe.data import Data, Split
 
 PARTS_FILE, STATE_FILE, INFO_FILE = "dataset_dict.json", "state.json", "dataset_info.json"
 MOST_BYTES = 2**26

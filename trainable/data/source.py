@@ -24,6 +24,7 @@ from trainable.recipe.data import Split as Split
 
 Pixels = NDArray[np.uint8]
 Integers = NDArray[np.int64]
+Channels = Literal[1, 3]
 Flip = Literal["horizontal", "vertical"]
 
 LEFT_OUT = -1  # the label of an image that is in no part

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple, final, get_args
 import numpy as np
 from PIL import Image
 
-from trainable.data.source import Collection, FileSource, Flip, Integers, Source, Split
+from trainable.data.source import Collection, FileSource, Flip, Integers, Source
 from trainable.errors import DataError, quoted
+from trainable.recipe.data import Split
 
 HORIZONTAL: tuple[Flip, ...] = ("horizontal",)
 

@@ -21,7 +21,7 @@ from trainable.files.host_memory import available_bytes
 from trainable.probes.live_bytes import held_bytes
 from trainable.probes.memory_estimate import MOST_IMAGES, SMALLEST, Line, draw_line
 from trainable.tasks.distilled.task import Distilled
-from trainable.training.memory import give_back, ran_out
+from trainable.training.devices import give_back, ran_out
 from trainable.training.run import Run
 
 Bound = Literal["memory", "limit", "largest", "images"]
@@ -112,7 +112,7 @@ def batch_find(run: Run, *, limit_bytes: int | None = None, largest: int | None 
     than this process. The run is afterwards as it was. Raises UserError for impossible arguments.
     """
     _check(limit_bytes, largest)
-    images = run.data.info.train_images
+    images = run.info.train_images
     grid = sizes(min(largest or images, images))
     end: Bound = "largest" if largest is not None and largest <= images else "images"
     try:
@@ -233,7 +233,7 @@ class Steps:
     def __init__(self, run: Run) -> None:
         self._run = run
         self.device = run.device
-        self._side = extreme_sizes(run.recipe.augmentation.size, run.data.info.image_size)[1]
+        self._side = extreme_sizes(run.recipe.augmentation.size, run.info.image_size)[1]
         window = next(run.windows())
         self._images = torch.cat([images for images, _ in window])
         self._labels = torch.cat([labels for _, labels in window])

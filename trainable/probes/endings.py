@@ -50,7 +50,7 @@ def endings_of(recipe: Recipe) -> list[dict[str, Any]]:
 def measure_endings(
     recipe: Recipe,
     *,
-    data: DataSet | None = None,
+    data: DataSet,
     download: bool = False,
     say: Callable[[str], None] = lambda line: None,
 ) -> Iterator[Ending]:
@@ -68,7 +68,7 @@ def measure_endings(
         if run.diverged:
             raise RunError(f"recipe {recipe.digest()}, seed {recipe.loop.seed}: the run diverged")
         for values in endings:
-            yield _ending(run, values, download=download)
+            yield _ending(run, data, values, download=download)
     finally:
         run.close()
 
@@ -78,21 +78,21 @@ def _possible(run: Run, say: Callable[[str], None]) -> list[dict[str, Any]]:
     endings = endings_of(run.recipe)
     for scales in _different([each[SCALES] for each in endings]):
         try:
-            check_sizes(run.model, run.recipe.with_values({SCALES: scales}), run.data.info)
+            check_sizes(run.model, run.recipe.with_values({SCALES: scales}), run.info)
         except ModelError as error:
             say(f"left out: {SCALES} {scales}: {str(error).removeprefix(f'{SCALES}: ')}")
             endings = [each for each in endings if each[SCALES] != scales]
     return endings
 
 
-def _ending(run: Run, values: dict[str, Any], *, download: bool) -> Ending:
+def _ending(run: Run, data: DataSet, values: dict[str, Any], *, download: bool) -> Ending:
     weights = run.weights() if values[AVERAGING] == "ema" else run.model.state_dict()
     as_trained = {
         AVERAGING: "none",
         SECTION: None,
     }  # such a run scores the weights that it has, and asks nobody
     alike = run.recipe.with_values({**values, **as_trained})
-    scoring = make_run(alike, data=run.data, device=run.device, download=download)
+    scoring = make_run(alike, data=data, device=run.device, download=download)
     try:
         trained = run.state_dict()
         scoring.load_state_dict(

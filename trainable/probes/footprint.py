@@ -11,11 +11,10 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from trainable.augmentation.sizes import extreme_sizes
-from trainable.data.loading import Batch
+from trainable.data.batch import Batch
 from trainable.probes.batch_find import Steps
 from trainable.recipe.network_cost import Footprint
-from trainable.training.devices import wait_for
-from trainable.training.memory import CONTEXT_BYTES, give_back
+from trainable.training.devices import CONTEXT_BYTES, give_back, wait_for
 from trainable.training.run import Run
 
 FEWEST = 8  # steps that are timed, and again recorded: whole portions, which are augmented at once
@@ -48,7 +47,7 @@ def busy_share(run: Run) -> float | None:
     take 7 % of the time it says 17 %, and of four 99 %, though eight train twice as many images
     (decisions/0055).
     """
-    side = extreme_sizes(run.recipe.augmentation.size, run.data.info.image_size)[1]
+    side = extreme_sizes(run.recipe.augmentation.size, run.info.image_size)[1]
     steps = run.steps_of_a_portion * math.ceil(FEWEST / run.steps_of_a_portion)
     windows = _endless_windows(run)
 
@@ -74,7 +73,7 @@ def busy_share(run: Run) -> float | None:
 def _endless_windows(run: Run) -> Iterator[list[Batch]]:
     """Yield effective batches of one epoch after the other, augmented on the GPU as they are read; of images
     that are not decoded yet the same one, since decoding is over when trials train."""
-    if run.data.info.in_memory or run.data.decoded_views():
+    if run.images.decoded:
         return chain.from_iterable(map(run.windows, count()))
     return cycle(islice(run.windows(), 1))
 

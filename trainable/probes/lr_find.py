@@ -18,7 +18,7 @@ from typing import Any
 from trainable.errors import UserError
 from trainable.recipe.optimizers import Optimizer
 from trainable.recipe.tasks import Segmentation
-from trainable.training.memory import ran_out
+from trainable.training.devices import ran_out
 from trainable.training.optim import applied_lr
 from trainable.training.run import Run
 

@@ -10,7 +10,7 @@ from typing import Any
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from trainable.probes.live_bytes import LiveBytes
-from trainable.training.memory import ran_out
+from trainable.training.devices import ran_out
 
 SMALLEST = 2
 """The smallest step has so many images: BatchNorm needs two values a channel."""

@@ -57,7 +57,7 @@ def times_to_answer(run: Run) -> list[float]:
     view of `evaluation.flip` and `evaluation.scales`. Where images have masks, and sizes of their own, it is
     one as large as a window.
     """
-    info = run.data.info
+    info = run.info
     views = make_views(run.recipe.evaluation, info.image_size)
     task = kit_of(run.recipe.task).task(run.recipe, info, run.device)
     black = torch.zeros(1, info.channels, info.image_size, info.image_size)

@@ -28,9 +28,8 @@ from trainable.stages import stage
 from trainable.tasks.segmentation.losses import enlarged
 from trainable.training import precision
 from trainable.training.compiling import compile_in_place, forget_compiled, while_training
-from trainable.training.devices import wait_for
+from trainable.training.devices import give_back, ran_out, wait_for
 from trainable.training.evaluate import Outputs, full_precision
-from trainable.training.memory import give_back, ran_out
 
 LEAST_ROUNDS, MOST_ROUNDS, SECONDS = 2, 20, 3.0
 """There are so many rounds of timed steps, as many as fit into these seconds."""

@@ -18,7 +18,7 @@ from trainable.augmentation.sizes import on_grid, resized
 from trainable.ranks import ALONE, Ranks
 from trainable.recipe.training import Evaluation
 from trainable.training.answers import COLUMNS, TOP, Answers, Rows, columns_of
-from trainable.training.memory import give_back, ran_out
+from trainable.training.devices import give_back, ran_out
 from trainable.training.metrics import worst
 
 Array = np.ndarray[Any, np.dtype[Any]]

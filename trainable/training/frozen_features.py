@@ -19,49 +19,20 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from trainable.augmentation.augment import make_augment
 from trainable.augmentation.draws import moved
-from trainable.augmentation.masking import make_masking
-from trainable.data import DataInfo
-from trainable.data.loading import Batch
+from trainable.data.batch import Batch
+from trainable.data.info import DataInfo
 from trainable.files.host_memory import may_keep
 from trainable.models.cut import Cut, cut_before_head
 from trainable.models.freezing import set_training
 from trainable.recipe import Recipe
 from trainable.training import seeds
+from trainable.training.devices import give_back, ran_out
 from trainable.training.evaluate import Room, in_parts
 from trainable.training.images import Images
-from trainable.training.memory import give_back, ran_out
 from trainable.training.precision import Compute
 
 logger = logging.getLogger(__name__)
-
-
-def views_of(recipe: Recipe, info: DataInfo) -> int | None:
-    """Return how many views of each training image the frozen epochs show: one, if nothing random touches
-    the images, else `model.frozen_views`; None if every epoch augments them anew."""
-    return recipe.model.frozen_views if augments(recipe, info) else 1
-
-
-def augments(recipe: Recipe, info: DataInfo) -> bool:
-    """Return whether anything random touches training images, of one size and before they are mixed."""
-    if recipe.task.windowed:
-        return True
-    augmentation = recipe.augmentation
-    changed = make_augment(augmentation, info.flips, info.image_size)
-    return bool(changed or make_masking(augmentation.masking, recipe.loop.epochs))
-
-
-def shown(recipe: Recipe, info: DataInfo, batches: list[Tensor], epoch: int) -> tuple[list[Tensor], int]:
-    """Return the positions and the epoch by which an epoch, counted from 0, augments its images.
-
-    With k views, frozen epoch e augments as epoch e mod k does, and shows an image that is drawn more than
-    once the same way each time. Other epochs are returned as they are.
-    """
-    views = views_of(recipe, info) if epoch < recipe.model.freeze_epochs else None
-    if views is None:
-        return batches, epoch
-    return [each % info.train_images for each in batches], epoch % views
 
 
 @dataclass(frozen=True)
@@ -104,6 +75,7 @@ class FrozenFeatures:
         *,
         images: Images,
         compute: Compute,
+        views: int | None,
     ) -> None:
         self._recipe, self._info, self._model, self._images = recipe, info, model, images
         self._device, self._autocast = compute.device, compute.autocast()
@@ -111,7 +83,7 @@ class FrozenFeatures:
         alone = compute.ranks.world == 1 and not recipe.loop.compiles and whole
         self._epochs = min(recipe.model.freeze_epochs, recipe.loop.epochs) if alone else 0
         """So many epochs may use features."""
-        self._views = self._views_used_twice()
+        self._views_shown, self._views = views, self._views_used_twice(views)
         plain = not recipe.evaluation.flip and set(recipe.evaluation.scales) == {1.0}
         self._validates = plain and self._epochs > 1
         self._room = Room(pads=compute.device.type == "cuda")
@@ -134,6 +106,16 @@ class FrozenFeatures:
             self._train |= {} if found is None else {view: found}
         return self._train.get(view)
 
+    def shown(self, batches: list[Tensor], epoch: int) -> tuple[list[Tensor], int]:
+        """Return the positions and the epoch by which an epoch, counted from 0, augments its images.
+
+        With k views, frozen epoch e augments as epoch e mod k does, and shows an image that is drawn more
+        than once the same way each time. Other epochs are returned as they are.
+        """
+        if self._views_shown is None or epoch >= self._recipe.model.freeze_epochs:
+            return batches, epoch
+        return [each % self._info.train_images for each in batches], epoch % self._views_shown
+
     def validation(self, epoch: int) -> Iterator[Batch] | None:
         """Return the validation part's batches of features after an epoch, those of scoring; or None."""
         if epoch >= self._epochs or not self._validates:
@@ -153,11 +135,10 @@ class FrozenFeatures:
 
     # --- computing ------------------------------------------------------------------------------------
 
-    def _views_used_twice(self) -> int:
+    def _views_used_twice(self, views: int | None) -> int:
         """Return how many views of the training images are remembered; 0 if none is shown twice."""
         augmentation = self._recipe.augmentation
         as_read = augmentation.mixing.kind == "none" and augmentation.size.kind == "fixed"
-        views = views_of(self._recipe, self._info)
         return views if as_read and views is not None and views < self._epochs else 0
 
     def _tried(self, read: Callable[[], Iterator[Batch]], count: int) -> Features | None:

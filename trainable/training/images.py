@@ -3,33 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import final
+from typing import Protocol, final
 
 import torch
 from torch import Tensor, nn
 
-from trainable.data import Split
-from trainable.data.loading import PORTION_BATCHES, Batch, Loader
+from trainable.data.batch import PORTION_BATCHES, Batch
 from trainable.data.source import Integers
+from trainable.recipe.data import Split
+
+
+class BatchSource(Protocol):
+    """What a run asks of a loader of `trainable.data.loading`."""
+
+    portion_images: int  # so many images are augmented at once, or the batch that has more
+
+    def train(self, batches: Sequence[Tensor], epoch: int) -> Iterator[Batch]: ...
+
+    def evaluate(
+        self, name: Split, chosen: Integers | None = None, batch: int | None = None
+    ) -> Iterator[Batch]: ...
+
+    def unchanged(self, chosen: Integers, batch: int) -> Iterator[Batch]: ...
+
+    def close(self) -> None: ...
 
 
 @final
 class Images:
     """The batches of a loader, on the device of a run, in its network's number format and memory layout.
 
-    `on_batch` is called before each.
+    `on_batch` is called before each. `decoded` says that images are decoded already, in memory or on this
+    machine's disk.
     """
 
     def __init__(
         self,
-        loader: Loader,
+        loader: BatchSource,
         model: nn.Module,
         *,
         device: torch.device,
         layout: torch.memory_format,
+        decoded: bool,
         on_batch: Callable[[], None],
     ) -> None:
-        self.loader, self.on_batch = loader, on_batch
+        self.loader, self.decoded, self.on_batch = loader, decoded, on_batch
         self._model, self._device, self._layout = model, device, layout
 
     def train(self, batches: Sequence[Tensor], epoch: int) -> Iterator[Batch]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from trainable.data import DataInfo
+from trainable.data.info import DataInfo
 from trainable.models.checkpointing import checkpoint_blocks
 from trainable.models.make import make_model
 from trainable.models.own import BuildModel, name_of

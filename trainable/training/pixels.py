@@ -1,8 +1,13 @@
-"""Loads a recipe's images as its pretrained weights know images: by what they are normalised, which filter
-resized them, and to what size."""
+"""Chooses which pixels a run sees.
+
+Images are loaded as its pretrained weights know images: by what they are normalised, which filter resized
+them, and to what size. Epochs with a frozen body may show them in a few fixed views.
+"""
 
 from __future__ import annotations
 
+from trainable.augmentation.augment import make_augment
+from trainable.augmentation.masking import make_masking
 from trainable.data import DataInfo, DataSet, resolve
 from trainable.data.measure import DeviceKind
 from trainable.errors import ModelError
@@ -54,6 +59,21 @@ def resolved_for(
         numbers = "data" if known is None else known.statistics(info.channels)
         filled = filled.model_copy(update={"normalisation": numbers})
     return recipe.model_copy(update={"data": filled})
+
+
+def views_of(recipe: Recipe, info: DataInfo) -> int | None:
+    """Return how many views of each training image the frozen epochs show: one, if nothing random touches
+    the images, else `model.frozen_views`; None if every epoch augments them anew."""
+    return recipe.model.frozen_views if augments(recipe, info) else 1
+
+
+def augments(recipe: Recipe, info: DataInfo) -> bool:
+    """Return whether anything random touches training images, of one size and before they are mixed."""
+    if recipe.task.windowed:
+        return True
+    augmentation = recipe.augmentation
+    changed = make_augment(augmentation, info.flips, info.image_size)
+    return bool(changed or make_masking(augmentation.masking, recipe.loop.epochs))
 
 
 def _side(known: PretrainedInput, device_kind: DeviceKind) -> int | None:

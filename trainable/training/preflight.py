@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from trainable.augmentation.sizes import extreme_sizes
-from trainable.data import DataInfo
+from trainable.data.info import DataInfo
 from trainable.errors import DataError, Fault, ModelError, RecipeError, first_line
 from trainable.models.norm_statistics import SMALLEST, norm_of_one_pixel
 from trainable.ranks import Ranks

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -17,18 +17,20 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trainable.data import DataSet, Split
-from trainable.data.loading import Batch
+from trainable.data.batch import Batch
+from trainable.data.info import DataInfo
+from trainable.data.parts import Part
 from trainable.errors import StateError, crashes_named
 from trainable.models.cut import head_layers
 from trainable.models.norm_statistics import SMALLEST, average_buffers, measure_norm
 from trainable.recipe import Recipe
+from trainable.recipe.data import Split
 from trainable.training import precision, seeds
 from trainable.training.compiling import eagerly, forget_compiled, while_training
 from trainable.training.devices import peak_memory_bytes
 from trainable.training.evaluate import Scores
 from trainable.training.extra_metrics import ExtraMetrics
-from trainable.training.frozen_features import FrozenFeatures, shown
+from trainable.training.frozen_features import FrozenFeatures
 from trainable.training.images import Images
 from trainable.training.metrics import EpochResult
 from trainable.training.precision import Compute
@@ -50,7 +52,8 @@ class Components:
     """What a run works with, all made for one recipe, the same images and the same device."""
 
     recipe: Recipe  # every open field of its `data` is filled in
-    data: DataSet
+    info: DataInfo
+    parts: Mapping[Split, Part]
     model: nn.Module  # on its device, with its first weights
     task: Task  # with its teacher, where the recipe has one
     compute: Compute
@@ -71,7 +74,8 @@ class Run:
     """
 
     def __init__(self, components: Components, on_pause: Callable[[], None] = lambda: None) -> None:
-        self.recipe, self.data, self.model = components.recipe, components.data, components.model
+        self.recipe, self.info, self.parts = components.recipe, components.info, components.parts
+        self.model = components.model
         self.task, self.images, self.compute = components.task, components.images, components.compute
         self.device, self.extra_metrics = components.compute.device, components.extra_metrics
         self.own_network, self.compiled = components.own_network, components.compiled
@@ -137,7 +141,7 @@ class Run:
         With `answers` the scores hold what was answered for each image; `take` is shown it by batches. Scores
         that are not finite are replaced by the worst, without answers. Raises DataError without such a part.
         """
-        self.data.check_has(part)
+        self._scoring.check_has(part)
         with crashes_named(f"{self._name}, scoring the {part} part"), self._computing():
             self._settle_norm(self.epoch - 1)
             scores = self._scoring.part(
@@ -174,7 +178,7 @@ class Run:
         self._first_epoch = self.epoch
 
     def _identity(self) -> dict[str, Any]:
-        return {"version": STATE_VERSION, "recipe": self.recipe.digest(), "data": self.data.info.digest}
+        return {"version": STATE_VERSION, "recipe": self.recipe.digest(), "data": self.info.digest}
 
     def weights(self) -> dict[str, Tensor]:
         """Return the weights by name, averaged if `regularisation.averaging` says so, on their device."""
@@ -263,7 +267,7 @@ class Run:
 
     def _opened(self, epoch: int, order: list[Tensor]) -> Iterator[Batch]:
         """Yield an epoch's micro-batches, whose positions are `order`."""
-        return self.images.train(*shown(self.recipe, self.data.info, order, epoch))
+        return self.images.train(*self._frozen.shown(order, epoch))
 
     def _validated(self) -> Scores:
         features = self._frozen.validation(self.epoch)
@@ -287,7 +291,7 @@ class Run:
         if count == 0 or spec.freeze_norm or epoch < spec.freeze_epochs:
             return
         seed, wanted = self.recipe.loop.seed, count * self.recipe.loop.batch_size
-        positions = seeds.sample(seed, self.data.info.train_images, wanted)
+        positions = seeds.sample(seed, self.info.train_images, wanted)
         at_once = max(self.micro_batch, SMALLEST)
         mine = self.compute.ranks.shares_of(positions, at_once, SMALLEST)
         images = (images for images, _ in self.images.unchanged(mine.numpy(), at_once))

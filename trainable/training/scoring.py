@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import final
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from trainable.data import DataSet, Split
 from trainable.data.arrays import as_tensor
-from trainable.data.loading import Batch
+from trainable.data.batch import Batch
+from trainable.data.info import DataInfo
 from trainable.data.parts import Part
 from trainable.data.source import Integers
+from trainable.errors import DataError
 from trainable.models.cut import head_layers
 from trainable.ranks import ALONE, Ranks
 from trainable.recipe import Recipe
+from trainable.recipe.data import Split
 from trainable.recipe.speeds import Format
 from trainable.training import precision, seeds
 from trainable.training.answers import Rows
@@ -42,7 +44,8 @@ class Scoring:
     def __init__(
         self,
         recipe: Recipe,
-        data: DataSet,
+        info: DataInfo,
+        parts: Mapping[Split, Part],
         *,
         task: Task,
         extra_metrics: ExtraMetrics,
@@ -51,12 +54,18 @@ class Scoring:
         number_format: Format,
         read: Callable[[Split, Integers, int], Iterator[Batch]],
     ) -> None:
-        self._recipe, self._data, self._task, self._ranks = recipe, data, task, ranks
+        self._recipe, self._info, self._task, self._ranks = recipe, info, task, ranks
+        self._parts = parts
         self._extra_metrics, self._device, self._read = extra_metrics, device, read
         self._autocast = precision.autocast(number_format, device)
         # images of different sizes are answered in different numbers of windows
-        self._room = Room(pads=device.type == "cuda" and data.validation.sizes is None)
-        self._views = make_views(recipe.evaluation, data.info.image_size)
+        self._room = Room(pads=device.type == "cuda" and parts["validation"].sizes is None)
+        self._views = make_views(recipe.evaluation, info.image_size)
+
+    def check_has(self, part: Split) -> None:
+        """Raises DataError if there is no such part."""
+        if part not in self._parts:
+            raise DataError(f"data.path {self._info.path}: there is no {part} part to score")
 
     def part(
         self,
@@ -72,7 +81,7 @@ class Scoring:
 
         With `features`, those of the part in batches of its order, the network's head alone computes them.
         """
-        everything = torch.arange(len(self._data.parts[part]))
+        everything = torch.arange(len(self._parts[part]))
         rows = answers or (bool(self._extra_metrics) and not self._task.measures_itself)
         scores = self._of(
             model, part, everything, confusion=confusion, answers=rows, take=take, features=features
@@ -82,7 +91,7 @@ class Scoring:
     def some(self, model: nn.Module) -> Scores:
         """Return the scores of TRAIN_IMAGES training images or as many as validate, without the extra
         metrics."""
-        info, seed = self._data.info, self._recipe.loop.seed
+        info, seed = self._info, self._recipe.loop.seed
         chosen = seeds.sample(seed, info.train_images, max(TRAIN_IMAGES, info.validation_images))
         return self._of(model, "train", chosen)
 
@@ -98,7 +107,7 @@ class Scoring:
         features: Iterator[Batch] | None = None,
     ) -> Scores:
         size = min(self._recipe.evaluation.batch_size, self._task.most_at_once)
-        order = _by_size(self._data.parts[part], positions)
+        order = _by_size(self._parts[part], positions)
         mine = self._ranks.batches_of(positions[order], size).numpy()
         logits = self._extra_metrics.needs_probabilities
         rows = Rows.of(self._ranks, order, size, self._device, logits=logits) if answers else None

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from trainable.augmentation.sizes import resized
-from trainable.data.loading import Batch
+from trainable.data.batch import Batch
 from trainable.recipe import augmentations as specs
 from trainable.training.answers import Rows
 from trainable.training.evaluate import Outputs, Scores, Tally, View, answers

@@ -11,7 +11,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from trainable.data.loading import Batch
+from trainable.data.batch import Batch
 from trainable.ranks import Ranks
 from trainable.training.evaluate import Scores
 from trainable.training.metrics import CLEAN_IOU, EpochResult

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 
 from trainable.augmentation.sizes import size_at
-from trainable.data.loading import Batch
+from trainable.data.batch import Batch
 from trainable.models.ema import make_average
 from trainable.models.freezing import freeze_body, freeze_norm, set_training, unfreeze
 from trainable.models.groups import rate_factors
@@ -23,12 +23,11 @@ from trainable.recipe.speeds import Format
 from trainable.recipe.training import AdaptiveClipping, NormClipping
 from trainable.stages import stage
 from trainable.training import precision, schedule, seeds
-from trainable.training.clipping import below_head, clip
+from trainable.training.devices import give_back, ran_out
 from trainable.training.evaluate import full_precision, main_output
-from trainable.training.memory import give_back, ran_out
+from trainable.training.gradients import Agreement, Reduction, below_head, clip
 from trainable.training.optim import Phase, make_phases
 from trainable.training.order import Order, parts_of
-from trainable.training.reduction import Agreement, Reduction
 from trainable.training.seeds import Use
 from trainable.training.task import Task, TrainingBatch, Weight
 from trainable.training.totals import Batches, Running, Stopwatch, Totals, Trained

@@ -29,7 +29,7 @@ from trainable.ranks import ALONE, Ranks
 from trainable.recipe import Recipe
 from trainable.recipe.network_cost import NetworkCost
 from trainable.run import make_run
-from trainable.training.memory import Baseline, held_bytes, memory_fraction
+from trainable.training.devices import Baseline, held_bytes, memory_fraction
 from trainable.training.metrics import EpochResult
 from trainable.training.run import Run
 from trainable.tune.seat import Seat

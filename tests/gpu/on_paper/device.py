@@ -60,7 +60,7 @@ def _of_the_driver(memory: int) -> dict[str, Any]:
     properties = types.SimpleNamespace(total_memory=memory, major=9, minor=0, L2_cache_size=2**25)
     return {
         "torch.cuda._lazy_init": lambda: None,
-        "trainable.training.reduction.DistributedDataParallel": DataParallelOnPaper,
+        "trainable.training.gradients.DistributedDataParallel": DataParallelOnPaper,
         "torch.cuda.is_available": lambda: True,
         "torch.cuda.is_bf16_supported": lambda including_emulation=True: True,
         "torch.cuda.is_current_stream_capturing": lambda: False,

@@ -22,9 +22,9 @@ from search.deciding.observations import Seen, Told
 from search.deciding.seconds_model import MOST_TRIALS, SecondsModel
 from search.deciding.surrogate import bounded
 from search.record.journal import Outcome
-from spaces.domains import Choice, Float
+from spaces.domains import Choice, Float, Values
 from spaces.priors import Normal, Prior, Uniform
-from spaces.space import Believed, Dimension, Space, Values
+from spaces.space import Believed, Dimension, Space
 from trainable.recipe import Recipe
 
 RATE, DECAY, KIND = "optimizer.lr", "optimizer.weight_decay", "augmentation.crop.kind"

@@ -16,8 +16,8 @@ from search.deciding.proposal import Decision
 from search.deciding.scheduler import Asha
 from search.record.home import EVENTS_FILE
 from search.record.journal import EndEvent, read
-from spaces.domains import Choice, Float
-from spaces.space import Dimension, Space, Values
+from spaces.domains import Choice, Float, Values
+from spaces.space import Dimension, Space
 from tests.search.deciding.small_ledgers import Open, essence, trained
 from tests.search.small_events import replace_journal
 from trainable.recipe import Recipe

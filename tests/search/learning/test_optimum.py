@@ -12,8 +12,8 @@ from search.deciding.cube import Cube
 from search.deciding.observations import Observations
 from search.learning.optimum import Optimum, optima
 from search.record.journal import Outcome
-from spaces.domains import Choice, Float, Integer, fraction_of, is_number
-from spaces.space import Dimension, Space, Values, When
+from spaces.domains import Choice, Float, Integer, Values, fraction_of, is_number
+from spaces.space import Dimension, Space, When
 from trainable.recipe import Recipe
 
 RATE, DECAY, KIND, DEPTH = "optimizer.lr", "optimizer.weight_decay", "optimizer.kind", "model.depth"

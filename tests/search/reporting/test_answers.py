@@ -80,8 +80,9 @@ def test_mistakes_are_the_images_whose_class_was_believed_least(trained: tuple[P
     assert [each.probability_true for each in found.mistakes] == pytest.approx(
         [chance for chance, _ in wrong[:WORST]]
     )
-    assert isinstance(run.data.validation, ArrayPart)
-    images, _ = run.data.validation.tensors()
+    validation = run.parts["validation"]
+    assert isinstance(validation, ArrayPart)
+    images, _ = validation.tensors()
     shown = Image.open(io.BytesIO(base64.b64decode(found.mistakes[0].thumbnail.partition(",")[2])))
     assert np.array_equal(np.array(shown), images[wrong[0][1], 0].numpy())
 

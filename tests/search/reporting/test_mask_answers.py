@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from search.reporting.answered import MaskAnswers
 from search.reporting.answers import ANSWERS_FILE, answers_of
@@ -16,6 +17,7 @@ from search.results.search import Search
 from tests.search.results.trained_masks import trained_mask_search
 from tests.trainable.small_segmentations import CLASSES
 from trainable.run import make_run
+from trainable.tasks.kits import load_for
 from trainable.tasks.segmentation.answers import MaskAnswers as AnswersOfImages
 from trainable.tasks.segmentation.data.parts import MaskedPart
 from trainable.training.run import Run
@@ -60,7 +62,7 @@ def test_recalls_and_precisions_are_shares_of_the_confusion(found: MaskAnswers) 
 def test_the_worst_images_come_first_by_name(trained: Trained, found: MaskAnswers) -> None:
     answers = trained[1].score("validation", answers=True).by_image
     assert isinstance(answers, AnswersOfImages)
-    part = trained[1].data.validation
+    part = trained[1].parts["validation"]
     assert isinstance(part, MaskedPart)
     names = part.names
     ious = dict(zip(names, answers.mean_ious().tolist(), strict=True))
@@ -70,9 +72,11 @@ def test_the_worst_images_come_first_by_name(trained: Trained, found: MaskAnswer
 
 def test_they_are_the_same_from_files_as_from_memory(trained: Trained, found: MaskAnswers) -> None:
     run = trained[1]
-    streamed = make_run(run.recipe.with_values({"data.in_memory": False}))
+    recipe = run.recipe.with_values({"data.in_memory": False})
+    images = load_for(recipe, torch.device("cpu"))
+    streamed = make_run(recipe, data=images)
     streamed.model.load_state_dict(run.weights())
-    again = mask_answers(found.trial, streamed)
+    again = mask_answers(found.trial, streamed, images)
     streamed.close()
     assert again == found
 

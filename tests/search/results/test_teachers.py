@@ -84,7 +84,7 @@ def test_a_trial_of_a_search_teaches_with_the_weights_that_it_was_scored_with(
     assert all(torch.equal(theirs[name], ours[name]) for name in ours)
     recipe = read_recipe(path / "recipe.yaml")
     assert recipe.provenance is not None
-    assert recipe.provenance.class_names == run.data.info.classes
+    assert recipe.provenance.class_names == run.info.classes
     before = (path / "model.safetensors").stat().st_mtime_ns
     assert teacher_path(named.format(folder)) == str(path)
     assert (path / "model.safetensors").stat().st_mtime_ns == before, "it is written once"
@@ -288,7 +288,7 @@ def test_a_teacher_on_a_cluster_has_an_absolute_path() -> None:
 def test_facts_of_a_recipe_without_a_teacher_name_none(searched: tuple[Path, Run]) -> None:
     _, run = searched
     trial = per_trial(Resources(), MACHINE)
-    assert measure_facts(Recipe(), run.data.info, trial).teacher_parameters is None
+    assert measure_facts(Recipe(), run.info, trial).teacher_parameters is None
 
 
 @pytest.mark.slow("trains a teacher")

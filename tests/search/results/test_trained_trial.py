@@ -29,7 +29,7 @@ def test_the_program_answers_as_the_run_does_with_averaged_weights_from_raw_pixe
     trained: tuple[Path, Run],
 ) -> None:
     folder, run = trained
-    part = run.data.validation
+    part = run.parts["validation"]
     assert isinstance(part, ArrayPart)
     program = best_program(Search(folder)).module()
     pixels, _ = part.tensors()

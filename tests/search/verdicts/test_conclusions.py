@@ -24,7 +24,7 @@ from search.results.search import Search
 from search.study import Study
 from search.study.space import build_space
 from search.verdicts.conclusions import conclusion
-from spaces.space import Values
+from spaces.domains import Values
 from tests.search.followers.small_final import a_search_with_a_final
 from tests.search.followers.small_tracking import write
 from tests.search.results.test_report import INFO

@@ -22,7 +22,8 @@ from trainable.bundle.predict import stored_pixels
 from trainable.bundle.programs import export_program, write_onnx
 from trainable.bundle.resizing import squared
 from trainable.bundle.script import about, predict_script
-from trainable.data.decode import Channels, Form, square
+from trainable.data.decode import Form, square
+from trainable.data.source import Channels
 from trainable.recipe.training import CenterCrop, Stretch
 
 NEEDED = ("PIL", "pillow.libs", "numpy", "numpy.libs", "onnxruntime")

@@ -18,6 +18,7 @@ from trainable.recipe import Recipe
 from trainable.recipe.data import Data
 from trainable.recipe.training import Loop
 from trainable.run import make_run
+from trainable.tasks.kits import load_for
 
 
 @pytest.fixture(autouse=True)
@@ -152,10 +153,10 @@ def test_a_removed_set_is_decoded_again(folder: Path, root: Path) -> None:
 
 def test_a_run_that_python_makes_fills_the_cache_and_later_ones_need_no_file(folder: Path) -> None:
     recipe = Recipe(data=spec(folder, 16), loop=Loop(batch_size=8))
+    data = load_for(recipe, torch.device("cpu"))
     first = make_run(recipe)
     first.close()
 
-    data = first.data
     assert isinstance(first.images.loader, ArrayLoader)
     for file in folder.rglob("*.jpg"):
         file.unlink()

@@ -40,10 +40,10 @@ from trainable.data.source import (
     Integers,
     Pixels,
     Selection,
-    Split,
     open_image,
 )
 from trainable.errors import DataError
+from trainable.recipe.data import Split
 from trainable.recipe.training import CenterCrop, Stretch
 
 RAMP = np.arange(8 * 12 * 3, dtype=np.uint8).reshape(8, 12, 3)

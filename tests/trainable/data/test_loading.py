@@ -12,15 +12,8 @@ from tests.trainable.small_images import write_noise_jpeg
 from trainable.augmentation.draws import Change, Draws
 from trainable.data import ArrayPart, DataSet
 from trainable.data.assembly import from_arrays, load
-from trainable.data.loading import (
-    PORTION_BATCHES,
-    ArrayLoader,
-    Batch,
-    FileLoader,
-    Loader,
-    in_portions,
-    may_reside,
-)
+from trainable.data.batch import PORTION_BATCHES, Batch
+from trainable.data.loading import ArrayLoader, FileLoader, Loader, in_portions, may_reside
 from trainable.data.readers import FileImages
 from trainable.errors import DataError
 from trainable.recipe import Recipe

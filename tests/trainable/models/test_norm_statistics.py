@@ -88,7 +88,7 @@ def test_a_run_scores_with_the_statistics_of_its_weights(averaging: str) -> None
     again = run.score("validation")
     assert result.val_loss == pytest.approx(again.loss, rel=1e-6)  # measured again, to the same numbers
     stem = run.weights()["stem.weight"]
-    positions = seeds.sample(run.recipe.loop.seed, run.data.info.train_images, 2 * 16).numpy()
+    positions = seeds.sample(run.recipe.loop.seed, run.info.train_images, 2 * 16).numpy()
     ((images, _),) = run.images.loader.evaluate("train", positions)
     features = nn.functional.conv2d(images, stem, padding=1)
     torch.testing.assert_close(run.weights()["stem_norm.running_mean"], features.mean((0, 2, 3)))

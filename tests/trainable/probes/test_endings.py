@@ -1,10 +1,12 @@
 """Tests that one training gives the scores of each way to use its network."""
 
 import pytest
+import torch
 
 from trainable.probes.endings import AVERAGING, FLIP, SCALES, endings_of, measure_endings
 from trainable.recipe import Recipe
 from trainable.run import make_run
+from trainable.tasks.kits import load_for
 
 SMALL = Recipe().with_values(
     {"loop.epochs": 2, "model.width": 4, "precision.kind": "fp32", "data.flips": ["horizontal"]}
@@ -14,7 +16,8 @@ SMALL = Recipe().with_values(
 @pytest.mark.slow("trains for a probe")
 @pytest.mark.parametrize("averaging", ["none", "ema"])
 def test_each_ending_scores_as_a_run_of_a_recipe_that_says_so(averaging: str) -> None:
-    one_size = [each for each in measure_endings(SMALL) if each.values[SCALES] == [1.0]]
+    data = load_for(SMALL, torch.device("cpu"))
+    one_size = [each for each in measure_endings(SMALL, data=data) if each.values[SCALES] == [1.0]]
     found = {(each.values[AVERAGING], each.values[FLIP]): each for each in one_size}
     assert set(found) == {("none", False), ("none", True), ("ema", False), ("ema", True)}
     for flip in (False, True):
@@ -41,7 +44,8 @@ def test_a_recipes_own_way_is_among_its_endings() -> None:
 def test_a_size_that_the_network_does_not_take_is_left_out_and_said_before_any_training() -> None:
     vit = {"model.kind": "timm", "model.name": "vit_tiny_patch16_224", "data.image_size": 32}
     said: list[str] = []
-    endings = measure_endings(SMALL.with_values({**vit, "loop.epochs": 1}), say=said.append)
+    recipe = SMALL.with_values({**vit, "loop.epochs": 1})
+    endings = measure_endings(recipe, data=load_for(recipe, torch.device("cpu")), say=said.append)
     assert next(endings).values[SCALES] == [1.0]
     assert {tuple(each.values[SCALES]) for each in endings} == {(1.0,)}
     (line,) = said

@@ -84,7 +84,7 @@ def test_a_segmentation_trains_in_the_format_that_is_fastest_here(root: Path, da
 @pytest.mark.slow("trains for a probe")
 def test_the_micro_batch_that_fits_is_counted_in_windows(run: Run) -> None:
     found = batch_find(run, limit_bytes=PLENTY)
-    assert found.largest == run.data.info.train_images
+    assert found.largest == run.info.train_images
     assert found.bound == "images"
     assert found.image_bytes is not None
     assert found.image_bytes > 16 * 16 * 4 * 8  # one feature map of the net in fp32

@@ -127,7 +127,7 @@ def test_the_loss_is_that_of_the_whole_batch_however_it_is_cut(
 
 def test_a_step_is_torchs_on_the_whole_window() -> None:
     run = run_of({**INVERSE, "loop.micro_batch": 3, "loop.batch_size": 48, "loop.epochs": 1})
-    part, info = run.data.train, run.data.info
+    part, info = run.parts["train"], run.info
     assert isinstance(part, ArrayPart)
     images = part.tensors()[0].double().sub(255 * info.mean[0]).div(255 * info.std[0])
     weight = torch.tensor([1 / held for held in HELD]).double()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from trainable.training.memory import (
+from trainable.training.devices import (
     ALLOWANCE_BYTES,
     CONTEXT_BYTES,
     Baseline,

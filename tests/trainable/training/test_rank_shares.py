@@ -14,6 +14,7 @@ from torch import Tensor
 
 from tests.trainable.small_runs import data_set, small_recipe
 from trainable.data import Split
+from trainable.data.loading import Loader
 from trainable.data.source import Integers
 from trainable.errors import DataError
 from trainable.ranks import ALONE, Ranks
@@ -62,14 +63,15 @@ def test_ranks_share_the_reading_of_what_is_scored_and_measured(values: dict[str
 
 
 def _images_read(run: Run) -> int:
-    seen: list[int] = []
-    plain = run.images.loader._plain
+    seen, loader = list[int](), run.images.loader
+    assert isinstance(loader, Loader)
+    plain = loader._plain
 
     def counting(name: Split, batches: Sequence[Integers]) -> Iterator[Tensor]:
         seen.extend(map(len, batches))
         return plain(name, batches)
 
-    run.images.loader._plain = counting  # type: ignore[method-assign]
+    loader._plain = counting  # type: ignore[method-assign]
     run.score("validation")
     return sum(seen)
 

@@ -305,7 +305,7 @@ def test_a_large_training_part_is_sampled_for_it(monkeypatch: pytest.MonkeyPatch
     assert len(set(chosen.tolist())) == 21
     answered: dict[int, int] = {}
     run.score("train", take=lambda rows, logits: answered.update(zip(rows, logits.argmax(1), strict=True)))
-    right = [answered[index] == run.data.train.labels[index] for index in chosen.tolist()]
+    right = [answered[index] == run.parts["train"].labels[index] for index in chosen.tolist()]
     assert run.history[-1].clean_train_accuracy == pytest.approx(sum(right) / 21)
 
 

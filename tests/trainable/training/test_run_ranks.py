@@ -20,7 +20,7 @@ from tests.trainable.small_runs import CLASSES, SIZE, curve, data_set, plain_net
 from tests.trainable.training.small_metrics import EVERY
 from tests.trainable.tune.planted_memory import Limited
 from trainable.checkpoints import checkpoint
-from trainable.data.loading import Batch
+from trainable.data.batch import Batch
 from trainable.models.norm_statistics import measure_norm
 from trainable.ranks import ALONE, Ranks, of_process_group
 from trainable.recipe import Recipe

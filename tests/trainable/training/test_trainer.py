@@ -41,10 +41,10 @@ def weights(run: Run) -> Tensor:
 
 def whole_part(run: Run) -> tuple[Tensor, Tensor]:
     """Return the training part, normalised by hand, in fp64."""
-    part = run.data.train
+    part = run.parts["train"]
     assert isinstance(part, ArrayPart)
     images, labels = part.tensors()
-    mean, std = torch.tensor(run.data.info.mean), torch.tensor(run.data.info.std)
+    mean, std = torch.tensor(run.info.mean), torch.tensor(run.info.std)
     pixels = images.float().sub(255 * mean).div(255 * std)
     return pixels.double(), labels
 

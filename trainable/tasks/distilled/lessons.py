@@ -16,12 +16,12 @@ from torch import Tensor
 
 from trainable.augmentation.draws import moved
 from trainable.data import DataInfo
-from trainable.data.loading import Batch
+from trainable.data.batch import Batch
 from trainable.files.host_memory import may_keep
 from trainable.ranks import Ranks
 from trainable.recipe import Recipe
 from trainable.training.evaluate import Room, in_parts
-from trainable.training.frozen_features import augments, views_of
+from trainable.training.pixels import augments, views_of
 
 logger = logging.getLogger(__name__)
 

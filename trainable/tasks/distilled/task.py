@@ -14,8 +14,8 @@ from typing import Any, assert_never, final
 import torch
 from torch import Tensor, nn
 
-from trainable.data import DataInfo
-from trainable.data.loading import Batch
+from trainable.data.batch import Batch
+from trainable.data.info import DataInfo
 from trainable.errors import RecipeError
 from trainable.models.own import BuildModel
 from trainable.recipe import Recipe

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from trainable.augmentation.sizes import resized
-from trainable.data import DataInfo
+from trainable.data.info import DataInfo
 from trainable.data.loading import statistics_of
 from trainable.errors import ModelError, first_line, listed
 from trainable.models.cut import Cut, head_layers

@@ -44,7 +44,7 @@ def test_masks_are_those_of_the_trained_weights_at_the_images_own_sizes(tmp_path
     while not run.finished:
         run.step()
     run.score("test", take=lambda at, outputs: shown.update(zip(at.tolist(), outputs.argmax(1), strict=True)))
-    part = run.data.test
+    part = run.parts["test"]
     assert isinstance(part, MaskedPart)
     names = part.names
     assert sorted(folder.glob("*.png")) == sorted(folder / Path(name).name for name in names)

@@ -226,7 +226,7 @@ def test_a_run_learns_and_reports_the_overlap_of_classes(root: Path) -> None:
     scores = run.score("test", confusion=True)
     assert scores.confusion is not None
     assert len(scores.by_class["iou"]) == len(CLASSES)
-    assert sum(map(sum, scores.confusion)) == sum(h * w for h, w in run.data.test.sizes)
+    assert sum(map(sum, scores.confusion)) == sum(h * w for h, w in run.parts["test"].sizes)
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from trainable.data.assembly import copied, shorter_side, with_copy
-from trainable.data.dataset import DataInfo, DataSet
-from trainable.data.decode import Channels, raise_broken
+from trainable.data.dataset import DataSet
+from trainable.data.decode import raise_broken
 from trainable.data.groups import groups_by_part, numbered, series_of, shared_groups
+from trainable.data.info import DataInfo
 from trainable.data.measure import (
     DIGEST_PIXELS,
     SAMPLE,
@@ -27,9 +28,9 @@ from trainable.data.measure import (
 )
 from trainable.data.members import members_of
 from trainable.data.parts import Members, Part
-from trainable.data.source import Collection, Integers, Pixels, Selection, Split, Survey
+from trainable.data.source import Channels, Collection, Integers, Pixels, Selection, Survey
 from trainable.errors import DataError, listed, quoted
-from trainable.recipe.data import Data
+from trainable.recipe.data import Data, Split
 from trainable.recipe.tasks import Masks
 from trainable.recipe.windows import window_side
 from trainable.stages import stage

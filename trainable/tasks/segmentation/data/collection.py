@@ -12,9 +12,9 @@ from trainable.data.decode import raise_broken
 from trainable.data.excluded import check_no_class_lost, excluded
 from trainable.data.groups import capture_in, captured, no_files
 from trainable.data.part_names import none_leaves_out
-from trainable.data.source import LEFT_OUT, Collection, Integers, Source, Split, Survey
+from trainable.data.source import LEFT_OUT, Collection, Integers, Source, Survey
 from trainable.errors import DataError, listed
-from trainable.recipe.data import Data
+from trainable.recipe.data import Data, Split
 from trainable.recipe.tasks import IGNORED, Masks
 from trainable.tasks.segmentation.data.code import MaskCode, Naming, binary, code_of, consecutive, names_in
 from trainable.tasks.segmentation.data.pairs import Pairs

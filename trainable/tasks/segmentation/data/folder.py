@@ -10,8 +10,8 @@ from typing import NamedTuple
 from trainable.data.folder import check_left_out
 from trainable.data.image_files import ENDINGS, is_image, subfolders
 from trainable.data.part_names import PartChoice, excluding, none_leaves_out, part_named
-from trainable.data.source import Split
 from trainable.errors import DataError, listed
+from trainable.recipe.data import Split
 from trainable.recipe.tasks import Masks
 from trainable.tasks.segmentation.data.pairs import (
     Pair,

@@ -14,7 +14,8 @@ from trainable.augmentation.augment import after_crop
 from trainable.augmentation.draws import Draws
 from trainable.data import DataSet, Split
 from trainable.data.arrays import as_tensor
-from trainable.data.loading import Batch, FileLoader, Loader, device_bytes, may_reside, portion_images
+from trainable.data.batch import Batch
+from trainable.data.loading import FileLoader, Loader, device_bytes, may_reside, portion_images
 from trainable.data.readers import Augmented, FileBatch, FileImages, decoding
 from trainable.data.source import Integers, Pixels
 from trainable.recipe import Recipe

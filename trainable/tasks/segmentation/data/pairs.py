@@ -12,9 +12,10 @@ import numpy as np
 
 from trainable.data.image_files import images_below, walk_into
 from trainable.data.part_names import none_leaves_out
-from trainable.data.source import FileSource, Flip, Source, Split
+from trainable.data.source import FileSource, Flip, Source
 from trainable.errors import DataError, listed
 from trainable.files.paths import text_of
+from trainable.recipe.data import Split
 from trainable.recipe.tasks import Masks
 from trainable.tasks.segmentation.data.code import Naming
 from trainable.tasks.segmentation.data.stores import MaskFiles, MaskStore

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 from trainable.data.image_files import subfolders
 from trainable.data.part_names import USUAL_NAMES, none_leaves_out, part_named
-from trainable.data.source import Split
 from trainable.data.torchvision_sets import HORIZONTAL, Layout, open_part
 from trainable.errors import DataError, listed, quoted
 from trainable.files.regular import read_regular
+from trainable.recipe.data import Split
 from trainable.recipe.tasks import Masks
 from trainable.tasks.segmentation.data.code import (
     CITYSCAPES_LABEL_IDS,

@@ -15,10 +15,10 @@ from trainable.data.arrays import Arrays, check_images
 from trainable.data.manifest import files_here, is_manifest, path_of, rows_by_part, rows_of
 from trainable.data.part_names import PartChoice, refuse_excluded, telling_how_to_leave_out
 from trainable.data.reading import Format, checked_format, named
-from trainable.data.source import ArraySource, Collection, Split
+from trainable.data.source import ArraySource, Collection
 from trainable.errors import DataError
 from trainable.files.store import is_uri
-from trainable.recipe.data import Data
+from trainable.recipe.data import Data, Split
 from trainable.recipe.tasks import Masks
 from trainable.tasks.segmentation.data.code import consecutive
 from trainable.tasks.segmentation.data.collection import surveyed

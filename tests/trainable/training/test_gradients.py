@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from timm.utils.agc import adaptive_clip_grad
 from torch import Tensor, nn
 
-from trainable.training.clipping import clip_adaptively
+from trainable.training.gradients import clip_adaptively
 
 SHAPES = ((8, 3, 3, 3), (5, 8), (6, 1, 2), (4,), (), (1, 7))
 

@@ -1,0 +1,123 @@
+"""Says what is known of a data set, without the images."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from trainable.data.source import Channels, Flip
+from trainable.errors import listed
+from trainable.recipe.data import Interpolation
+from trainable.recipe.tasks import CLASSIFICATION, Segmentation, Task
+
+FEW_LEVELS = 64  # a quarter of what eight bits hold; 16 are left of twelve bits that are stored in sixteen
+MARKS_ASIDE = "without rare white, such as that of scale bars"
+LOST_DETAIL = (
+    "detail is lost: of images of 16 bits the upper 8 are read, and cameras of 12 bits fill the lower 12 "
+    "alone; or they are far too dark"
+)
+SCALE_ALL = "scale all images by one factor, so that white is 65,535 of 16 bits or 255 of 8, and store them"
+
+
+@dataclass(frozen=True)
+class DataInfo:
+    """Holds what is known of a data set, as plain data."""
+
+    path: str
+    format: str
+    classes: tuple[str, ...]
+    channels: Channels
+    image_size: int
+    """This is the side in pixels."""
+    train_images: int
+    validation_images: int
+    test_images: int
+    class_counts: tuple[int, ...]
+    """These are the numbers of training images of each class; there are none where `classes` names numbers
+    that are learnt, each of them an output of the network."""
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    """Mean and deviation are those of each channel of the training images, on [0, 1], or of a sample of them
+    if they are not in memory."""
+    flips: tuple[Flip, ...]
+    digest: str  # the digest covers which image is in which part with which label (`membership_digest`)
+    in_memory: bool
+    detail_size: int | None = None
+    """Resized crops are cut from squares of this side, if most images have more pixels than `image_size` and
+    are read from files."""
+    interpolation: Interpolation = "bilinear"
+    """Images were resized by this filter."""
+    stored: str = ""
+    """This digest covers each image's name, class and stored size too; empty if an older version measured."""
+    pixel_counts: tuple[int, ...] = ()
+    """For images with masks, these are the numbers of training pixels of each class, and `class_counts` those
+    of the images that show it."""
+    longer_side: int | None = None
+    """For images with masks, which keep their size, this is the median of their longer sides, in training."""
+    mask_values: tuple[int, ...] = ()
+    """For images with masks, this is the value of each class in the masks as they are stored."""
+    found: str = ""  # in words, the folders of images and masks, where the recipe does not name them
+    left_out: tuple[str, ...] = ()  # the classes that `data.min_images` leaves out
+    span: int = 255  # levels between the darkest and the brightest training pixels
+    deep_span: int | None = None  # the same of images of 16 bits, if some of the training images have so many
+    whole: bool = False  # `digest` reads every image, as `Membership.whole`
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for what no data set is: it may come from a file that somebody has changed."""
+        if self.class_counts and (len(self.classes) < 2 or min(self.class_counts) < 1):
+            raise ValueError("expected two classes or more, and training images of each")
+        if not self.classes or len(self.class_counts) not in (0, len(self.classes)):
+            raise ValueError("expected a number of training images for each class")
+        if min(self.train_images, self.validation_images, self.image_size) < 1 or self.test_images < 0:
+            raise ValueError("expected images to train and to validate on, with pixels")
+        if not len(self.mean) == len(self.std) == self.channels or not min(self.std) > 0.0:
+            raise ValueError(f"expected mean and deviation of {self.channels} channels, deviations above 0")
+
+    @property
+    def task(self) -> Task:
+        """The task that these labels are of, with its defaults."""
+        return Segmentation() if self.dense else CLASSIFICATION
+
+    @property
+    def dense(self) -> bool:
+        """Whether each image has a mask, a label for each of its pixels."""
+        return bool(self.pixel_counts)
+
+    @property
+    def files(self) -> str | None:
+        """`stored` where `digest` reads some of the images alone; None where that says all."""
+        return None if self.whole else self.stored or None
+
+    @property
+    def left_out_in_words(self) -> str:
+        """In words which classes are left out; an empty text if none are."""
+        count = "1 class is" if len(self.left_out) == 1 else f"{len(self.left_out):,} classes are"
+        return f"{count} left out by data.min_images: {listed(self.left_out, 20)}" if self.left_out else ""
+
+    @property
+    def few_levels(self) -> str:
+        """In words that images use few of the 256 levels; an empty text if they do not."""
+        if self.deep_span is not None and self.deep_span < FEW_LEVELS:
+            found = f"images of 16 bits use {self.deep_span + 1} levels of 256, {MARKS_ASIDE}"
+        elif self.span < FEW_LEVELS:
+            found = f"images use {self.span + 1} levels of 256"
+        else:
+            return ""
+        return f"{found}: {LOST_DETAIL}; {SCALE_ALL}"
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What whoever trains on these images should hear before."""
+        return tuple(line for line in (self.found, self.left_out_in_words, self.few_levels) if line)
+
+    def tree(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_tree(cls, tree: Mapping[str, Any]) -> DataInfo:
+        """Read what `tree` returned, after it went through JSON. Raises ValidationError for other data."""
+        return TypeAdapter(cls).validate_json(json.dumps(tree), strict=True)
