@@ -1,4 +1,4 @@
-"""Answers which fields a recipe has, and which kind of section each field belongs to."""
+"""Which fields a recipe has, and which kind of section each field belongs to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Defines what one value may be: a range of numbers or a closed list, checked when built."""
+"""What one value may be: a range of numbers or a closed list, checked when built."""
 
 from __future__ import annotations
 
@@ -9,21 +9,19 @@ from typing import Any, TypeGuard, assert_never
 
 from trainable.errors import Fault, FaultyInput
 
-Value = float | int | str | bool | None
-"""A value is one scalar of a Recipe."""
-Values = Mapping[str, Value]
-"""These are values by dotted path."""
+Value = float | int | str | bool | None  # one scalar of a recipe
+Values = Mapping[str, Value]  # by dotted path
 
 
 class SpaceError(FaultyInput):
-    """Says that a space cannot be searched, with the faults."""
+    """The faults of a space that cannot be searched."""
 
     subject = "space"
 
 
 @dataclass(frozen=True)
 class Float:
-    """Holds the real numbers from `low` to `high`, both included.
+    """The real numbers from `low` to `high`, both included.
 
     `log` draws uniformly on a logarithmic scale. Raises SpaceError unless both are finite numbers, low <
     high, and low > 0 where `log`.
@@ -49,7 +47,7 @@ class Float:
 
 @dataclass(frozen=True)
 class Integer:
-    """Holds the whole numbers from `low` to `high`, both included.
+    """The whole numbers from `low` to `high`, both included.
 
     `log` draws uniformly on a logarithmic scale. Raises SpaceError unless both are whole numbers, low < high,
     and low >= 1 where `log`.
@@ -77,7 +75,7 @@ class Integer:
 
 @dataclass(frozen=True)
 class Choice:
-    """Holds a closed list of `options`, which are scalars.
+    """A closed list of `options`, which are scalars.
     Raises SpaceError if it is empty or repeats one."""
 
     options: tuple[Value, ...]

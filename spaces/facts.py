@@ -1,4 +1,4 @@
-"""Defines what the heuristics need to know about the data, the model and the machine."""
+"""What the heuristics need to know about the data, the model and the machine."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from trainable.recipe.models import OWN_WEIGHTS
 from trainable.recipe.network_cost import Footprint
 from trainable.recipe.optimizers import Optimizer
 from trainable.recipe.speeds import Speed
+from trainable.recipe.tasks import TaskKind
 
 OPTIMIZERS: tuple[str, ...] = tuple(
     each.model_fields["kind"].default for each in get_args(get_args(Optimizer)[0])
@@ -40,6 +41,7 @@ Rate = Annotated[float, Field(gt=0.0)]
 Band = Annotated[tuple[Rate, Rate], AfterValidator(rising)]
 OptimizerName = Annotated[str, AfterValidator(known_optimizer)]
 
+# Facts that a person cannot overwrite, since a search would contradict them: why, or which field to write
 NOT_OVERWRITABLE = {
     "task": "write base.task.kind",
     "train_images": "it is counted; data.train_limit uses fewer images",
@@ -62,12 +64,10 @@ NOT_OVERWRITABLE = {
     "footprint": "it is measured; write resources.gpus",
     "speeds": "they are measured; write base.precision.kind or base.precision.channels_last",
 }
-"""These facts cannot be overwritten by a person, since a search would contradict them. The texts say why, or
-which field to write instead."""
 
 
 class Backbone(Spec):
-    """Names a pretrained network of timm's, and its weights as a recipe does: `default`, or a path."""
+    """A pretrained network of timm's, by name, and its weights as in a recipe: `default`, or a path."""
 
     name: str = Field(min_length=1)
     weights: str = Field(OWN_WEIGHTS, min_length=1)
@@ -78,7 +78,7 @@ class Backbone(Spec):
 
 
 class Network(Spec):
-    """Holds what the rules ask of one of several networks that trials choose between."""
+    """What the rules ask of one of several networks that trials choose between."""
 
     name: str = Field(min_length=1)
     parameters: Count
@@ -87,25 +87,22 @@ class Network(Spec):
 
 
 class FactsError(FaultyInput):
-    """Says that facts are impossible, with the faults."""
+    """The faults of facts that are impossible."""
 
     subject = "facts"
 
 
 class Facts(Spec):
-    """Holds the facts, measured once before a search and stored with it;
-    the ranges of a Space depend on them alone.
+    """What the ranges of a Space depend on, alone: measured once before a search, and stored with it.
 
     A field's description says what the fact is, to be read beside its value with the unit.
     """
 
-    task: Literal["classification", "segmentation"] = Field(
-        "classification", description="one label an image, or one a pixel"
-    )
+    task: TaskKind = Field("classification", description="one label an image, or one a pixel")
     train_images: Count = Field(description="to train on")
     classes: Count = Field(description="of the labels")
+    # In a segmentation, of their pixels
     class_balance: float = Field(gt=0.0, le=1.0, description="smallest class divided by largest")
-    """In a segmentation these are numbers of pixels."""
     classes_count_alike: bool = Field(False, description="in the score: a small class as much as a large one")
     channels: Literal[1, 3] = Field(description="of an image")
     image_size: int = Field(ge=4, description="side, as the model sees it")
@@ -119,26 +116,25 @@ class Facts(Spec):
     gpus: float = Field(ge=0.0, description="of a worker")
     workers: Count = Field(1, description="of a trial")
     gpu_memory_bytes: Bytes | None = Field(None, description="memory of a GPU")
+    # None where the study names the network, so that nobody has looked
     stored_side: Count | None = Field(None, description="shorter side of images as stored, if looked at")
-    """None where the study names the network, so that nobody has looked."""
     longer_side: Count | None = Field(None, description="longer side of images with masks, in most of them")
     backbone: Backbone | None = Field(None, description="network to start from, where the study names none")
     pretrained: bool = Field(False, description="starts from pretrained weights")
     attention: bool = Field(False, description="the model has attention layers")
     batch_norm: bool = Field(True, description="the model has BatchNorm layers")
+    # The facts above are those of the first trial's
     networks: tuple[Network, ...] = Field((), description="that model.name chooses between")
-    """The facts above are those of the first trial's."""
     largest_micro_batch: Count | None = Field(None, description="that fit into memory at once")
+    # The usual way first; none where nothing was measured
     speeds: tuple[Speed, ...] = Field((), description="of steps, by number format and memory layout")
-    """The first is that of the usual way; there are none where nothing was measured."""
+    # None where the base recipe has no section `distillation`
     teacher_parameters: Count | None = Field(None, description="numbers that the teacher was trained in")
-    """None where the base recipe has no section `distillation`."""
+    # None where it is not measured how many trials share a GPU
     footprint: Footprint | None = Field(None, description="that a trial takes of a GPU")
-    """None where it is not measured how many trials share a GPU."""
-    lr_band: Band | None = Field(None, description="rates that a sweep recommends")
-    """These are rates at batch 256."""
+    lr_band: Band | None = Field(None, description="rates that a sweep recommends")  # at batch 256
+    # None: the documented recipe's
     lr_band_kind: OptimizerName | None = Field(None, description="optimizer of that sweep")
-    """None means the optimizer of the documented recipe."""
 
     @classmethod
     def from_tree(cls, tree: Mapping[str, Any], where: str = "") -> Facts:
@@ -153,11 +149,6 @@ class Facts(Spec):
             )
             raise FactsError(faults, where) from None
 
-    @property
-    def dense(self) -> bool:
-        """Whether each pixel has a label."""
-        return self.task == "segmentation"
-
     def of_network(self, name: object) -> Facts:
         """Return the facts of the trials that have this network; the same where it is none of `networks`."""
         found = next((each for each in self.networks if each.name == name), None)
@@ -171,7 +162,7 @@ class Facts(Spec):
 
 
 class WrittenFacts(Spec):
-    """Holds the facts that a person writes to replace measured ones; None leaves a fact as measured."""
+    """The facts that a person writes to replace measured ones; None leaves a fact as measured."""
 
     parameters: Count | None = None
     gpu_memory_bytes: Bytes | None = None

@@ -1,4 +1,4 @@
-"""Says what a Recipe's fields are for and may hold, which kinds have them, and how they are made to vary."""
+"""What a Recipe's fields are for and may hold, which kinds have them, and how they are made to vary."""
 
 from __future__ import annotations
 

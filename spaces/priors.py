@@ -1,4 +1,4 @@
-"""Defines what is believed of a value before any trial: a shape over its domain, with a confidence.
+"""What is believed of a value before any trial: a shape over its domain, with a confidence.
 
 Numbers are believed to lie around a centre, on the domain's own scale. The shape is a truncated normal, which
 on a logarithmic domain is a truncated log-normal. Options have weights. A prior never leaves its domain, and
@@ -30,21 +30,21 @@ from spaces.domains import (
 
 Confidence = Literal["low", "medium", "high"]
 
+# The standard deviation, as a share of the domain's length; a quarter is PriorBand's (arXiv 2306.12370)
 SPREADS: dict[Confidence, float] = {"low": 0.5, "medium": 0.25, "high": 0.125}
-"""The standard deviation is a share of the domain's length; a quarter is PriorBand's (arXiv 2306.12370)."""
+# The weight of the believed option over that of each other option
 ODDS: dict[Confidence, float] = {"low": 2.0, "medium": 4.0, "high": 8.0}
-"""The odds are the weight of the believed option divided by that of each other option."""
 _STANDARD = NormalDist()
 
 
 @dataclass(frozen=True)
 class Uniform:
-    """Believes nothing: draws are uniform over the (log-)range or the options."""
+    """No belief: draws are uniform over the (log-)range or the options."""
 
 
 @dataclass(frozen=True)
 class Normal:
-    """Believes that numbers lie around `centre`, which is in the domain."""
+    """The belief that numbers lie around `centre`, which is in the domain."""
 
     centre: float
     confidence: Confidence = "medium"
@@ -55,13 +55,12 @@ class Normal:
         return SPREADS[self.confidence]
 
 
-LEAST_SHARE = 1e-12
-"""An option with a smaller share is never drawn, and its logarithm may not exist."""
+LEAST_SHARE = 1e-12  # an option with less is never drawn, and its logarithm may not exist
 
 
 @dataclass(frozen=True)
 class Weights:
-    """Holds the weight of each option, in the options' order, on any scale.
+    """The weight of each option, in the options' order, on any scale.
     Raises SpaceError unless all are above 0, and none is negligible."""
 
     weights: tuple[float, ...]

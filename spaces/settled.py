@@ -86,7 +86,7 @@ def _prior_tree(prior: Prior) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Node:
-    """Holds a part of a tree and its dotted path in it."""
+    """A part of a tree, and its dotted path in it."""
 
     content: Any
     path: str = ""

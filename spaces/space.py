@@ -1,4 +1,4 @@
-"""Defines a Space: a base Recipe and what may vary, drawn value by value, and checked when built."""
+"""A Space: a base Recipe and what may vary, drawn value by value, and checked when built."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from trainable.recipe.models import network_fields
 
 @dataclass(frozen=True)
 class When:
-    """Lets a dimension exist only if the value at `path`, drawn or else the base recipe's,
-    is one of `values`."""
+    """A dimension's condition: the value at `path`, drawn or else the base recipe's, is one of `values`."""
 
     path: str
     values: tuple[Value, ...]
@@ -30,7 +29,7 @@ class When:
 
 @dataclass(frozen=True)
 class Believed:
-    """Holds what is believed of a field, and why; None means the dimension's own reason."""
+    """What is believed of a field, and why; None means the dimension's own reason."""
 
     prior: Prior
     reason: str | None = None
@@ -41,7 +40,7 @@ NOTHING_BELIEVED = Believed(Uniform())
 
 @dataclass(frozen=True)
 class Dimension:
-    """Holds one field that varies: its domain, the reason and the source.
+    """One field that varies: its domain, the reason and the source.
 
     `variant` distinguishes the dimensions of one path that exist under different conditions, such as the rate
     of each optimizer. `beliefs` holds what is believed of the field for all values that may be drawn before
@@ -73,8 +72,7 @@ class Dimension:
 
 @dataclass(frozen=True)
 class RuleValue:
-    """Holds the value that a rule gives a field in trials that meet every condition,
-    the reason and the source.
+    """The value that a rule gives a field in trials that meet every condition, the reason and the source.
 
     If a sweep over rates moved the value, `unswept` is the value that the documents name.
     """
@@ -93,7 +91,7 @@ class RuleValue:
 
 @dataclass(frozen=True)
 class Space:
-    """Holds what a search may draw: `dimensions` in drawing order, over a settled `base` recipe.
+    """What a search may draw: `dimensions` in drawing order, over a settled `base` recipe.
 
     `own` holds the values of the documented recipe. That is the first trial, which may lie outside a
     domain that a person narrowed. `pins` are the paths that a person fixed in the base; a trial that switches

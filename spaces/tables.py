@@ -15,15 +15,13 @@ from spaces.domains import Choice, Domain, Float, Integer, SpaceError, Value, Va
 
 T = TypeVar("T")
 U = TypeVar("U")
-Table: TypeAlias = "T | ByValue[T]"
-"""A table is one answer for all values, or a tree of answers."""
-Conditions = tuple[tuple[str, tuple[Value, ...]], ...]
-"""Conditions are paths, each with the values that it may have."""
+Table: TypeAlias = "T | ByValue[T]"  # one answer for all values, or a tree of answers
+Conditions = tuple[tuple[str, tuple[Value, ...]], ...]  # paths, each with the values that it may have
 
 
 @dataclass(frozen=True)
 class Case(Generic[T]):
-    """Holds values that have the same answer."""
+    """Values that have the same answer."""
 
     values: tuple[Value, ...]
     then: Table[T]
@@ -31,7 +29,7 @@ class Case(Generic[T]):
 
 @dataclass(frozen=True)
 class ByValue(Generic[T]):
-    """Holds answers by the value at `path`; a trial without that value gets the answer for `default`."""
+    """Answers by the value at `path`; a trial without that value gets the answer for `default`."""
 
     path: str
     default: Value
@@ -109,7 +107,7 @@ def written_out(
 
 
 class _ReadValues(Mapping[str, Value]):
-    """Holds values, and notes the first path of `noted` that is read."""
+    """Values, which notes the first path of `noted` that is read."""
 
     def __init__(self, values: Values, noted: Set[str]) -> None:
         self._values = values

@@ -20,10 +20,9 @@ from trainable.recipe.base import Spec
 from trainable.recipe.recipe import tree_with_values
 
 S = TypeVar("S", bound=Spec)
-MOST_TRIED = 1_000
-"""At most this many whole numbers of one range are tried."""
+MOST_TRIED = 1_000  # whole numbers of one range, at most
+# At this share of a range lies a number that no person would write in a list of allowed values
 GOLDEN = 0.381966
-"""At this share of a range lies a number that no person would write in a list of allowed values."""
 
 
 def check_recipes(space: Space) -> None:
@@ -36,7 +35,7 @@ def check_recipes(space: Space) -> None:
 
 
 class _Trials:
-    """Makes recipes of a space, and checks only the sections that values lie in: the others are valid."""
+    """The recipes of a space, checked only in the sections that values lie in: the others are valid."""
 
     def __init__(self, space: Space) -> None:
         self.space = space
@@ -110,7 +109,7 @@ def _accepts(trials: _Trials, dimension: Dimension, value: Value) -> bool:
 
 @dataclass(frozen=True)
 class _End:
-    """Holds a dimension at an end of its domain, with its condition met."""
+    """A dimension at an end of its domain, with its condition met."""
 
     dimension: Dimension
     chosen: Mapping[str, Value]
@@ -190,7 +189,7 @@ def _compared(recipe: Recipe) -> Set[str]:
 
 
 class _ReadSections:
-    """Holds a recipe, and notes which of its sections are read."""
+    """A recipe that notes which of its sections are read."""
 
     def __init__(self, recipe: Recipe) -> None:
         self._recipe = recipe

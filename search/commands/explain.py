@@ -25,7 +25,7 @@ from search.study import Resources, Study
 from search.study.first import First
 from search.study.first_trials import first_trials
 from search.study.space import check_trials, far_rates, space_name
-from spaces.catalog.explain import recipe_rows, space_rows
+from spaces.catalog.explain import evidence, recipe_rows, space_rows
 from spaces.facts import Facts
 from spaces.space import Space
 from trainable.errors import UserError
@@ -125,6 +125,8 @@ def _of_space(
     rows = space_rows(space)
     varying, fixed = rows[: len(space.dimensions)], rows[len(space.dimensions) :]
     yield rows_table(f"space {space_name(study, facts)}: what varies", varying)
+    if not measured.recorded and (pages := evidence(space)):  # a search may have begun with other rules
+        yield Text(f"what these rules rest on, in tunebook's repository: {', '.join(pages)}")
     if everything:
         yield rows_table("fixed", fixed)
     else:

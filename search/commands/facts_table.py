@@ -14,7 +14,7 @@ from spaces.domains import counted
 from spaces.facts import Backbone, Facts, Network
 from trainable.recipe.data import Data
 from trainable.recipe.speeds import Speed
-from trainable.recipe.windows import LARGEST_WINDOW
+from trainable.recipe.tasks import LARGEST_WINDOW
 
 GIB = 2**30
 OF_MASKS = ("task", "longer_side")
@@ -54,7 +54,7 @@ def fact_rows(facts: Facts, measured: Measured, data: Data, study: Study | None 
     return [
         FactRow(name, _value(name, facts), field.description or "", _origin(name, measured, data, study))
         for name, field in Facts.model_fields.items()
-        if facts.dense or name not in OF_MASKS
+        if facts.task == "segmentation" or name not in OF_MASKS
     ]
 
 
@@ -79,7 +79,7 @@ def _origin(name: str, measured: Measured, data: Data, study: Study | None) -> s
 
 def _origin_of_size(facts: Facts) -> str:
     """Say what the side of the images that the model sees follows from; with masks it is a window's."""
-    if facts.dense:
+    if facts.task == "segmentation":
         gpu = facts.gpus > 0
         return f"the longer side, at most {LARGEST_WINDOW[gpu]} px on a {'GPU' if gpu else 'CPU'}"
     return "the weights, at most 96 px on a CPU" if facts.pretrained else FACT_TEXTS["image_size"].origin

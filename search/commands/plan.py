@@ -15,7 +15,7 @@ from spaces.conditions import scalars_of
 from spaces.domains import Value, shown
 from spaces.facts import Facts
 from spaces.rules.distillation import gain_to_expect
-from spaces.rules.loops import wanted_epochs
+from spaces.rules.tasks import rules_of
 from spaces.space import RuleValue, Space
 from trainable.recipe.models import ENCODER, MODEL_NAME
 from trainable.recipe.sources import with_guide_names
@@ -119,7 +119,7 @@ def first_trial(study: Study, space: Space, *, begun: bool) -> str:
 
 def _length(facts: Facts) -> str:
     """Return how long the documents would train."""
-    wanted = wanted_epochs(facts)
+    wanted = rules_of(facts.task).wanted_epochs(facts)
     (source,) = with_guide_names([wanted.source])
     return f"{wanted.reason} ({source})"
 

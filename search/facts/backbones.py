@@ -43,14 +43,13 @@ from trainable.tasks.kits import load_for
 from trainable.training.network import make_network
 from trainable.training.pixels import resolved
 
-CHOSEN = 3
-"""The space of the next study chooses between so many networks."""
+CHOSEN = 3  # networks that the space of the next study chooses between
+# Part of the choice's prior that is even: features that are frozen are no certain sign of tuned ones
 EVEN_SHARE = 0.25
-"""This part of the choice's prior is even: features that are frozen are no certain sign of tuned ones."""
 
 
 class Costs(NamedTuple):
-    """Holds what training all layers of a network takes: images a second on this machine, 0 where that could
+    """What training all layers of a network takes: images a second on this machine, 0 where that could
     not be timed, and the bytes of a step on 32 images."""
 
     parameters: int
@@ -60,12 +59,11 @@ class Costs(NamedTuple):
 
 @dataclass(frozen=True)
 class Candidate:
-    """Holds what was measured of one network."""
+    """What was measured of one network."""
 
     name: str
     score: HeadScore
-    chance: float
-    """It is the best on images drawn anew with this probability."""
+    chance: float  # of being the best on images drawn anew
     costs: Costs
 
 

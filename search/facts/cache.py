@@ -1,4 +1,4 @@
-"""This module stores facts, and what is known of the data, in the person's cache folder for later commands.
+"""Facts, and what is known of the data, in the person's cache folder for later commands.
 
 A file is named by a digest of everything that its content depends on. So what has changed is measured again,
 and the cache never has to be cleared. Each file has a few kilobytes.
@@ -37,8 +37,7 @@ from trainable.recipe.tasks import Masks, masks_of
 from trainable.recipe.yamlfile import write_whole
 
 SPEEDS = TypeAdapter(tuple[Speed, ...])
-FORM = 4
-"""A version number: raise it when the same data and model would give other facts."""
+FORM = 4  # a version: raise it when the same data and model would give other facts
 
 
 def cache_folder() -> Path:
@@ -87,7 +86,7 @@ def speeds_file(base: Recipe, info: DataInfo, device: DeviceKind, cpus: int) -> 
         "precision": base.precision.model_dump(mode="json"),
         "compile": base.loop.compile,
         "folder": _local_network(base.model),
-        "images": (info.channels, info.image_size, len(info.classes), info.dense),
+        "images": (info.channels, info.image_size, len(info.classes), masks_of(base.task) is not None),
         "device": device,
         "cpus": cpus,
         "machine": machine_name(),

@@ -1,4 +1,4 @@
-"""Says which machines a search may use, whether a trial fits on them, and how many run at once."""
+"""Which machines a search may use, whether a trial fits on them, and how many run at once."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from search.study import Resources, StudyError
 from spaces.domains import counted
 from trainable.errors import Fault
 
+# The most that a trial gets by itself: even where each decodes and augments only 190 images a second, so many
+# feed a GPU that trains on 3,000
 MOST_CPUS = 16
-"""A trial gets no more processors by itself: even where each decodes and augments only 190 images a second,
-so many feed a GPU that trains on 3,000."""
 
 
 @dataclass(frozen=True)
 class PerTrial:
-    """Says what each of a trial's workers gets, with nothing left to decide."""
+    """What each of a trial's workers gets, with nothing left to decide."""
 
     cpus: int
     gpus: float
     workers: int = 1
+    # All workers must be on one machine: where one holds them all, they should not be spread
     together: bool = False
-    """Whether all workers must be on one machine: where one holds them all, they should not be spread."""
 
     @property
     def worker_in_words(self) -> str:
@@ -34,12 +34,11 @@ class PerTrial:
 
 @dataclass(frozen=True)
 class Node:
-    """Describes one machine."""
+    """One machine."""
 
     cpus: int
     gpus: int
-    store_bytes: int | None = None
-    """Ray's object store there holds so many bytes, where that is known."""
+    store_bytes: int | None = None  # of Ray's object store there, where that is known
 
     def fits(self, trial: PerTrial) -> int:
         """Return how many workers of such a trial it holds.
@@ -52,11 +51,10 @@ class Node:
 
 @dataclass(frozen=True)
 class Hardware:
-    """Lists the machines that trials may use; the workers of one trial may run on several."""
+    """The machines that trials may use; the workers of one trial may run on several."""
 
     nodes: tuple[Node, ...]
-    cluster: bool = False
-    """Whether they are those of a running Ray cluster, which machines may join and leave."""
+    cluster: bool = False  # of a running Ray cluster, which machines may join and leave
 
     @property
     def gpus(self) -> int:

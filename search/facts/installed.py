@@ -1,4 +1,4 @@
-"""Says what a driver runs with: the versions of packages, and the commit of the person's own tree."""
+"""What a driver runs with: the versions of packages, and the commit of the person's own tree."""
 
 from __future__ import annotations
 

@@ -32,14 +32,12 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Measured:
-    """Holds facts and what is known of the data. No fact is overwritten yet, unless they are `recorded`."""
+    """Facts, and what is known of the data. No fact is overwritten yet, unless they are `recorded`."""
 
     facts: Facts
     info: DataInfo
-    cached: bool = False
-    """Whether an earlier command measured them, on the same files, model, versions and kind of device."""
-    recorded: bool = False
-    """Whether they were read from the folder of a search that has begun."""
+    cached: bool = False  # by an earlier command, on the same files, model, versions and kind of device
+    recorded: bool = False  # in the folder of a search that has begun, from which they were read
 
 
 def load_data(

@@ -10,40 +10,43 @@ from shlex import quote
 from search.study import WEIGHTS, Study, weights_path
 from spaces.catalog.overrides import path_of
 from spaces.facts import Backbone, Facts
+from spaces.rules.finetuning import LEAST_SIDE
+from spaces.rules.rulings import Rulings
 from spaces.rules.starts import candidates, start, suits
 from trainable.recipe import Recipe
-from trainable.recipe.models import ResNetSmall, UNetSmall, is_published, network_fields
-from trainable.recipe.tasks import masks_of
+from trainable.recipe.models import is_published, network_fields
+from trainable.recipe.tasks import CLASSIFICATION, TASKS, TaskKind
 
 
 @dataclass(frozen=True)
 class Start:
-    """Holds what the rule of the start depends on, and a hint for the person where it can do nothing."""
+    """What the rule of the start depends on, and a hint for the person where it can do nothing."""
 
     stored_side: int | None = None
     backbone: Backbone | None = None
     hint: str = ""
-    dense: bool = False
-    """Whether it is the start of a segmentation."""
+    task: TaskKind = CLASSIFICATION.kind
 
     @classmethod
     def of(cls, facts: Facts) -> Start:
         """Return the start of a search that has begun."""
-        return cls(facts.stored_side, facts.backbone, dense=facts.dense)
+        return cls(facts.stored_side, facts.backbone, task=facts.task)
 
     def recipe(self, study: Study) -> Recipe:
         """Return the study's base recipe, with the network that the rule gives."""
-        found = start(self.stored_side, self.backbone, dense=self.dense)
-        return study.with_rules(study.base_recipe(), {path: each.what for path, each in found.items()})
+        network = {path: each.what for path, each in self._network().items()}
+        return study.with_rules(study.base_recipe(), network)
 
     def written_in(self, study: Study) -> Study:
         """Return the study with the rule's network, and the space that goes with it, as if a person had
         named them: the next search then starts from the same weights wherever it runs."""
-        found = start(self.stored_side, self.backbone, dense=self.dense)
-        if not found:
+        network = {f"base.{path}": each.what for path, each in self._network().items()}
+        if not network:
             return study
-        network = {f"base.{path}": each.what for path, each in found.items()}
         return study.with_values({**network, "space.name": study.space.name or "finetune"})
+
+    def _network(self) -> Rulings:
+        return start(self.stored_side, self.backbone, self.task)
 
     def known_in(self, facts: Facts) -> Facts:
         """Return the facts with those of the start."""
@@ -61,31 +64,25 @@ def find_start(study: Study, *, gpu: bool, cluster: bool = False, download: bool
     if not _names_none(study):
         return Start()
     base = study.base_recipe()
-    masks = masks_of(base.task)
-    dense = masks is not None
-    names = candidates(gpu, dense=dense)
+    task = base.task.kind
+    names = candidates(gpu, task)
     if (weights := study.pinned.get(WEIGHTS)) is not None:
         named = _of_weights(str(weights), names)
-        hint = "" if named is not None else _unknown(str(weights), dense=dense)
-        return Start(backbone=named, hint=hint, dense=dense)
+        hint = "" if named is not None else _unknown(str(weights), task)
+        return Start(backbone=named, hint=hint, task=task)
     if study.data.own:
         return Start()
     from trainable.tasks.kits import kit_of  # it imports torch, which takes seconds
 
     side = kit_of(base.task).stored_side(base, download=download)
-    if not _are_large(side, study.data.image_size, dense=dense):
-        return Start(side, dense=dense)
+    seen = study.data.image_size or side  # by the network; None: nobody has looked
+    if not suits(side, task) or seen is None or seen < LEAST_SIDE:
+        return Start(side, task=task)
     if download:
-        return Start(side, Backbone(name=names[0]), dense=dense)
+        return Start(side, Backbone(name=names[0]), task=task)
     if not cluster and (found := _first_at_hand(names)) is not None:
-        return Start(side, Backbone(name=found), dense=dense)
-    return Start(side, hint=_hint(names[0], study.data.path, cluster, dense=dense), dense=dense)
-
-
-def _are_large(side: int | None, seen: int | None, *, dense: bool) -> bool:
-    """Say whether images of this side are worth fine-tuning for, of which `seen` is the side that a network
-    sees, or, with masks, that of its windows; None leaves it open."""
-    return suits(side, dense=dense) and suits(seen or side)
+        return Start(side, Backbone(name=found), task=task)
+    return Start(side, hint=_hint(names[0], study.data.path, cluster, task), task=task)
 
 
 def _names_none(study: Study) -> bool:
@@ -96,13 +93,13 @@ def _names_none(study: Study) -> bool:
     return not network_fields(paths)
 
 
-def _unknown(weights: str, *, dense: bool) -> str:
+def _unknown(weights: str, task: TaskKind) -> str:
     """Return what is assumed of a file of weights that is called after no network; nothing for the name that
     `tunebook train` gives."""
     if is_published(weights) or Path(weights).stem == "model" or Path(weights).is_dir():
         return ""
     named = f"{weights} is called after no network of timm's"
-    ours = UNetSmall().kind if dense else ResNetSmall().kind
+    ours = TASKS[task].networks[0]
     other = "base.model (--model of `tunebook search`) names another"
     return f"{named}: trials take it for {ours}'s, unless {other}"
 
@@ -134,9 +131,10 @@ def _first_at_hand(names: Sequence[str]) -> str | None:
     return next((name for name in names if is_at_hand(name)), None)
 
 
-def _hint(name: str, data: str, cluster: bool, *, dense: bool) -> str:
+def _hint(name: str, data: str, cluster: bool, task: TaskKind) -> str:
     why = "every machine of a cluster needs the weights" if cluster else "no pretrained weights are at hand"
-    named = "STUDY.yaml" if dense else f"--data {quote(data)}"  # data alone do not say what is learnt
+    alone = task == CLASSIFICATION.kind  # what is learnt from data that no study goes with
+    named = f"--data {quote(data)}" if alone else "STUDY.yaml"
     return (
         f"trials start from scratch, as {why}: `tunebook search {named} --download` fetches those of {name} "
         "and starts from them, --weights PATH from a file of yours"

@@ -54,7 +54,7 @@ def of_noise(evidence: Evidence, changed: Set[str]) -> Iterator[SearchFinding | 
 
     That noise is of images that are right or wrong, which says nothing of pixels.
     """
-    if evidence.search.facts.dense:
+    if evidence.search.facts.task != "classification":
         yield LeftAlone("the best trials' noise", "it is known of images alone, not of pixels")
         return
     best = _best(evidence)

@@ -15,6 +15,7 @@ from spaces.facts import Facts
 from spaces.rules import schedules
 from spaces.rules.heuristics import fixed_by_rule, kinds_and_batch, rule_values
 from spaces.rules.rules import RULES, Rule
+from spaces.rules.tasks import rules_of
 from spaces.space import Dimension, Space
 from spaces.validity import check_recipes
 from trainable.errors import Fault, quoted
@@ -23,15 +24,17 @@ from trainable.recipe import Recipe
 Name = Literal["document", "finetune", "quick", "wide"]
 NAMES: tuple[Name, ...] = get_args(Name)
 
+# Fields that decide where the cycles of a schedule end
 MOVING_CYCLES = tuple(
     f"schedule.{name}" for name in ("warmup_epochs", "cycle_epochs", "growth", "rise_epochs")
 )
-"""These fields decide where the cycles of a schedule end."""
 
+# All that a study of under ten trials should tune, says Google's Deep Learning Tuning Playbook in its answer
+# about Adam's hyperparameters (https://github.com/google-research/tuning_playbook)
 TUNED_RATE = ("optimizer.lr",)
-"""A study of under ten trials should tune this alone, says Google's Deep Learning Tuning Playbook in its
-answer about Adam's hyperparameters (https://github.com/google-research/tuning_playbook)."""
 
+# What published fine-tuning varies: how far pretrained weights may move, and a little augmentation
+# (PaddleClas guide, 003:88; PyTorch tuning guide, 001:98-102; training tricks notes, 000:51)
 FINE_TUNED = (
     "optimizer.kind",
     *TUNED_RATE,
@@ -52,15 +55,6 @@ FINE_TUNED = (
     "distillation.temperature",
     "distillation.weight",
 )
-"""Published fine-tuning varies these: how far pretrained weights may move, and a little augmentation
-(PaddleClas guide, 003:88; PyTorch tuning guide, 001:98-102; training tricks notes, 000:51)."""
-FINE_TUNED_MASKS = (
-    *FINE_TUNED,
-    "augmentation.crop.kind",
-    "augmentation.crop.scale_max",
-    "task.loss.dice",
-)
-"""A segmentation varies these too: the scales of its windows, and its loss."""
 
 
 def make_space(
@@ -127,7 +121,7 @@ def _offer(name: Name, facts: Facts, own: Recipe) -> Callable[[Rule], bool]:
         case "document":
             return lambda rule: not rule.optional
         case "finetune":
-            tuned = FINE_TUNED_MASKS if facts.dense else FINE_TUNED
+            tuned = FINE_TUNED + rules_of(facts.task).fine_tuned
             return lambda rule: rule.path in tuned and not rule.optional
         case "quick":
             return lambda rule: rule.path in TUNED_RATE

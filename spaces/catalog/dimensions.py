@@ -21,12 +21,11 @@ from trainable.recipe import Recipe
 from trainable.recipe.models import MODEL_NAME
 
 T = TypeVar("T")
-ByName = dict[str, Dimension]
-"""Maps the name of each rule, or the name that a person wrote, to a dimension, in drawing order."""
+ByName = dict[str, Dimension]  # by the name of each rule, or the name that a person wrote, in drawing order
 
 
 class RuledDimension(NamedTuple):
-    """Holds a dimension of a space and the rule of its beliefs, or None if a person wrote the beliefs."""
+    """A dimension of a space, and the rule of its beliefs; None where a person wrote the beliefs."""
 
     dimension: Dimension
     rule: Rule | None

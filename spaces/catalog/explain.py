@@ -6,12 +6,16 @@ from collections.abc import Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 from spaces.catalog.catalog import document
+from spaces.catalog.overrides import OVERRIDES
+from spaces.catalog.wide_space import STATED
 from spaces.conditions import holds, options_of, scalars_of
 from spaces.domains import Domain, Value, Values, is_number, shown
 from spaces.facts import Facts
 from spaces.forms import purpose_of
 from spaces.priors import Normal, Prior, describe
 from spaces.rules.heuristics import values_for
+from spaces.rules.rules import RULES
+from spaces.rules.rulings import PAGES
 from spaces.space import Dimension, RuleValue, Space
 from trainable.recipe import REFERENCE_BATCH, Recipe
 from trainable.recipe.optimizers import batch_factor
@@ -21,7 +25,7 @@ RATE, _OPTIMIZER = "optimizer.lr", "optimizer.kind"
 
 
 class Row(NamedTuple):
-    """Holds one range or value: its dotted path or dimension name, what it is, the reason and the source."""
+    """One range or value: its dotted path or dimension name, what it is, the reason and the source."""
 
     path: str
     what: str
@@ -43,6 +47,17 @@ def space_rows(space: Space) -> list[Row]:
         if path not in paths
     ]
     return varying + fixed
+
+
+def evidence(space: Space) -> list[str]:
+    """Return the pages in the repository that say what the rules of a space rest on, in drawing order.
+
+    A range or a belief that a person wrote has none, as have the ranges of the space `wide`.
+    """
+    task = space.base.task.kind
+    by_rule = {each.path for each in space.dimensions if each.source not in (OVERRIDES, STATED)}
+    rules = [rule.words for rule in RULES if rule.path in by_rule and task in rule.tasks]
+    return [f"{PAGES}/{page}" for page in dict.fromkeys(each.page for each in rules) if page is not None]
 
 
 def recipe_rows(recipe: Recipe, space: Space | None = None, facts: Facts | None = None) -> list[Row]:

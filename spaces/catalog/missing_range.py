@@ -1,4 +1,4 @@
-"""Says why a field has no range although a person believes something of it, and what to write instead."""
+"""Why a field has no range although a person believes something of it, and what to write instead."""
 
 from __future__ import annotations
 

@@ -15,12 +15,12 @@ from trainable.errors import Fault, RecipeError, quoted
 from trainable.recipe import Recipe
 from trainable.recipe.distillation import SECTION, TEACHER
 
-OVERRIDES = "space.overrides"
-"""Overrides stand under this path in a study; it begins the path of each of their faults."""
+OVERRIDES = "space.overrides"  # their path in a study, with which the path of each of their faults begins
 
 FORMS = ("uniform", "log", "int", "int_log", "choice", "fixed")
 KEYS = (*FORMS, "rule", "prior", "confidence", "weights")
 
+# What no space may vary, and why
 FORBIDDEN = {
     "data": "trials that see other images, or are scored on others, cannot be compared",
     "task": "trials of different tasks, or of other masks, cannot be compared",
@@ -32,21 +32,20 @@ FORBIDDEN = {
     "provenance": "it says where a recipe comes from and changes no run",
     "version": "it says how the file is written and changes no run",
 }
-"""No space may vary these fields or sections, for the reasons written here."""
+# The part of `task` that may vary: trials are scored alike, whatever loss they were trained with
 VARIED = "task.loss"
-"""This part of `task` may vary: trials are scored alike, whatever loss they were trained with."""
 
 
 @dataclass(frozen=True)
 class Fixed:
-    """Gives one value to every trial, the first too."""
+    """One value for every trial, the first too."""
 
     value: Value
 
 
 @dataclass(frozen=True)
 class WrittenPrior:
-    """Holds a value that a person expects, and the confidence in it."""
+    """A value that a person expects, and the confidence in it."""
 
     value: Value
     confidence: Confidence = "medium"
@@ -54,7 +53,7 @@ class WrittenPrior:
 
 @dataclass(frozen=True)
 class Varying:
-    """Holds what a person writes of a field that varies; None leaves a part as the named space has it.
+    """What a person writes of a field that varies; None leaves a part as the named space has it.
 
     A domain without a prior is drawn from uniformly, since a person who writes a range has said what to
     expect. With neither domain nor prior, the field's rule decides.

@@ -1,4 +1,4 @@
-"""Defines the space `wide`: the fields of `document`, with the ranges of a person who knows no rule.
+"""The space `wide`: the fields of `document`, with the ranges of a person who knows no rule.
 
 The documents' priors are measured against it. Its ranges span the orders of magnitude of published recipes,
 whatever the data and the model; every option is as likely as any other.
@@ -12,17 +12,16 @@ from spaces.domains import Choice, Domain, Float, Integer, Values
 from spaces.facts import Facts
 from spaces.priors import Uniform
 from spaces.rules import timm_optimizers
-from spaces.rules.optimizers import KINDS
+from spaces.rules.rates import KINDS
 from spaces.rules.rules import HINTED, OF_LABELS, OF_MASKS, SOFTENED, Rule
 from spaces.rules.rulings import Distribution, heuristic
 from spaces.rules.schedules import WARMED, longest_warmup
 from spaces.space import When
-from trainable.recipe.tasks import TASKS
+from trainable.recipe.tasks import TASK_KINDS, TaskKind
 
 STATED = "none: what somebody writes who knows no rule"
+# Optimizers whose decay is apart from the gradient; that of the others is L2, a part of the gradient
 DECOUPLED = ("adamw", "lamb", "adam_then_sgd", "timm")
-"""These optimizers apply weight decay apart from the gradient;
-in the others it is L2, a part of the gradient."""
 RATES, ADAPTIVE_RATES = Float(1e-4, 10.0, log=True), Float(1e-5, 1.0, log=True)
 DECAYS, DECOUPLED_DECAYS = Float(1e-6, 1e-2, log=True), Float(1e-5, 1.0, log=True)
 ALPHAS = Float(0.01, 10.0, log=True)
@@ -34,7 +33,7 @@ def _uniform(
     domain: Domain,
     when: When | None = None,
     variant: str = "",
-    tasks: tuple[str, ...] = tuple(TASKS),
+    tasks: tuple[TaskKind, ...] = TASK_KINDS,
 ) -> Rule:
     found = Distribution(domain, Uniform(), "a wide range, drawn from uniformly: nothing is believed", STATED)
 
@@ -79,6 +78,7 @@ _CROP, _POLICY, _MASKING, _MIXING = (
 _WEIGHTS = "regularisation.class_weights"
 _BOTH = When("optimizer.kind", ("adam_then_sgd",))
 
+# One rule for every field that `document` may vary, in drawing order
 WIDE: tuple[Rule, ...] = (
     _uniform("optimizer.kind", Choice(("sgd", "adamw"))),
     _uniform("optimizer.name", Choice(timm_optimizers.NAMES), When("optimizer.kind", ("timm",))),
@@ -142,4 +142,3 @@ WIDE: tuple[Rule, ...] = (
     _uniform("distillation.weight", Float(0.0, 1.0), SOFTENED, "probabilities"),
     _uniform("distillation.weight", Float(0.0, 0.95), HINTED, "features"),
 )
-"""There is one rule for every field that `document` may vary, in drawing order."""

@@ -1,5 +1,4 @@
-"""Holds the documents' rules for random changes of the images, by image size,
-model size and length of the run.
+"""The documents' rules for random changes of images, by image size, model size and length of the run.
 
 Sources such as `003:62-67` are lines of the guides in docs/sources.md: 000 is the training tricks notes and
 003 the PaddleClas guide.
@@ -12,6 +11,8 @@ from spaces.facts import Facts
 from spaces.priors import Normal
 from spaces.rules.rulings import (
     IMAGENET_IMAGES,
+    LONG,
+    LONG_ENOUGH,
     LONG_RUN,
     MILLION,
     SHORT_RUN,
@@ -20,6 +21,7 @@ from spaces.rules.rulings import (
     heuristic,
     images_seen,
     log_log_interpolated,
+    long_enough,
     rounded,
     size_of,
     weighted_choice,
@@ -29,18 +31,13 @@ SMALLEST_SHIFTED_SIDE = 16
 LARGEST_PADDED_SIDE = 64
 NEAR_SHIFT = 1.5 / 32
 SMALLEST_POLICY_SIDE = 24
-LONG_ENOUGH, LONG = 10, 100
-"""Augmentation is tried at all from the first number of epochs,
-and as often as the documents' gains ask from the second."""
 MIXED_NET = 10 * MILLION
+# MobileNetV2 x0.25, with which the documents measured that strong crops make a net underfit (003:62-67)
 VERY_SMALL_NET = 1.5 * MILLION
-"""This is MobileNetV2 x0.25, with which the documents measured that strong crops make a net underfit
-(PaddleClas guide, 003:62-67)."""
 
 
 def crop_kind(facts: Facts) -> Ruling[str]:
-    """Return which random crop suits the images' size;
-    none in short runs, by the figures of `crop_kinds`."""
+    """Return which random crop suits the images' size; none in short runs."""
     side = facts.image_size
     if not long_enough(facts):
         reason = f"a run of under {LONG_ENOUGH} epochs underfits with it; the limit is ours"
@@ -61,12 +58,7 @@ def crop_fraction(facts: Facts) -> Ruling[float]:
 
 @heuristic(
     "Small images are shifted in 6 of 10 trials that see 30,000 images, and in 8 of 10 from 3 million.",
-    """
-    Shifts are usual on CIFAR, in runs that see 8 million images. In short ones far shifts cost: an eighth of
-    the side took 6.5 ± 0.3 points on 4,000 Fashion-MNIST images x 9 epochs (172 recipes), 9 at the median on
-    1,442 photographs x 20 epochs (n=55). Near ones gain: 1 or 2 of 32 px brought these photographs from 93.7
-    to 98.3 % (SGD, n=4 and 10). {silent} The shares are ours.
-    """,
+    page="augmentation.md",
     silent=(
         "in runs of under 10 epochs and under 16 px, which go without by rule, above 64 px, which get "
         "ImageNet's crop, and in a segmentation"
@@ -84,10 +76,7 @@ def crop_kinds(facts: Facts, values: Values) -> Distribution | None:
 
 @heuristic(
     "A padded crop shifts by around 4 of 32 pixels in long runs, as usual on CIFAR; by less in short ones.",
-    """
-    Where a run sees 30,000 images it is 1.5 of 32 pixels: on 1,442 photographs x 20 epochs shifts of up to 1,
-    2 and 3 px ended at 98.3, 98.2 and 97.1 % (n=7, 3, 4). One pixel to a quarter of the side is tried.
-    """,
+    page="augmentation.md",
 )
 def crop_fractions(facts: Facts, values: Values) -> Distribution:
     side = facts.image_size
@@ -111,11 +100,7 @@ def crop_scale(facts: Facts) -> Ruling[float]:
 
 @heuristic(
     "The least area of a random crop is around 0.08 as usual, and 0.2 for nets of up to 3 M parameters.",
-    """
-    Very small nets underfit with small crops: 0.2 instead of 0.08 brought MobileNetV2 x0.25 0.83 points
-    (003:62-67); PaddlePaddle's script for ShuffleNetV2 x0.25 even takes 0.64, so up to 0.8 is tried. To
-    fine-tune it is 0.35, which is ours. {silent}
-    """,
+    page="augmentation.md",
     silent="in a segmentation, whose windows have factors of the image's size",
 )
 def crop_scales(facts: Facts, values: Values) -> Distribution:
@@ -151,20 +136,19 @@ def policy(facts: Facts) -> Ruling[str]:
 
 @heuristic(
     "A policy of distortions is used in 3 of 10 trials of a run of 10 epochs, and in 7 of 10 from 100 on.",
-    """
-    AutoAugment brought ResNet50 0.64 points and RandAugment 0.39 over 300 epochs (003:74-80); TrivialAugment
-    does as well with nothing to tune (arXiv 2103.10158). It is used half as often for very small nets, and
-    less often in runs that see few images: both underfit. In a segmentation masks turn and shear with their
-    images; it is used half as often there, since few published recipes have one. {silent} The shares are
-    ours.
-    """,
+    page="augmentation.md",
     silent="in runs of under 10 epochs, and under 24 px, where the operations destroy the object",
 )
 def policies(facts: Facts, values: Values) -> Distribution | None:
+    return policies_in(facts, 1.0)
+
+
+def policies_in(facts: Facts, times: float) -> Distribution | None:
+    """Return the policies that are tried, `times` as often as in a classification."""
     if not long_enough(facts) or facts.image_size < SMALLEST_POLICY_SIDE:
         return None
     on = log_log_interpolated(facts.epochs, (LONG_ENOUGH, 0.3), (LONG, 0.7)) * _borne(facts) * _fitted(facts)
-    on *= 0.5 if facts.dense else 1.0
+    on *= times
     kinds = {"trivialaugment": 0.3, "randaugment": 0.25, "autoaugment": 0.15}
     domain, prior = weighted_choice(
         {"none": 1.0 - on} | {kind: on * each / 0.7 for kind, each in kinds.items()}
@@ -175,9 +159,7 @@ def policies(facts: Facts, values: Values) -> Distribution | None:
 
 @heuristic(
     "RandAugment's strength is around 9 of 30 at ResNet50 size, as in the paper, and 5 for very small nets.",
-    """
-    Larger nets bear stronger distortions (arXiv 1909.13719, section 4.1); the 5 is ours.
-    """,
+    page="augmentation.md",
 )
 def magnitudes(facts: Facts, values: Values) -> Distribution:
     centre = log_log_interpolated(facts.parameters, (VERY_SMALL_NET, 5.0), (25 * MILLION, 9.0))
@@ -193,22 +175,23 @@ def masking(facts: Facts) -> Ruling[str]:
 
 @heuristic(
     "A part of the image is hidden in 2 of 10 trials of a run of 10 epochs, and in half from 100 on.",
-    """
-    Cutout brought ResNet50 0.70 points, RandomErasing 0.60, GridMask 0.54 and Hide-and-Seek 0.12 over 300
-    epochs (003:78-82). Erasing leads as it is the one that recipes since have kept. In a segmentation the
-    labels of what is hidden stay, and it is a fifth as often. {silent} The shares are ours.
-    """,
+    page="augmentation.md",
     silent=(
         "in runs of under 10 epochs, under 24 px, and for nets under 1.5 million parameters, which "
         "underfit already"
     ),
 )
 def maskings(facts: Facts, values: Values) -> Distribution | None:
+    return maskings_in(facts, 1.0)
+
+
+def maskings_in(facts: Facts, times: float) -> Distribution | None:
+    """Return how parts are hidden, `times` as often as in a classification."""
     fits = facts.image_size >= SMALLEST_POLICY_SIDE and facts.parameters >= VERY_SMALL_NET
     if not fits or not long_enough(facts):
         return None
     on = log_log_interpolated(facts.epochs, (LONG_ENOUGH, 0.2), (LONG, 0.5)) * _borne(facts) * _fitted(facts)
-    on *= 0.2 if facts.dense else 1.0
+    on *= times
     kinds = {"erasing": 0.25, "cutout": 0.1, "gridmask": 0.1, "hide_and_seek": 0.05}
     domain, prior = weighted_choice(
         {"none": 1.0 - on} | {kind: on * each / 0.5 for kind, each in kinds.items()}
@@ -224,9 +207,7 @@ def erasing_probability(facts: Facts) -> Ruling[float]:
 
 @heuristic(
     "The share of images that lose a rectangle is around half at ResNet50 size, as in the paper.",
-    """
-    It is around a quarter for very small nets, which is ours; published recipes since take 0.1 to 0.25.
-    """,
+    page="augmentation.md",
 )
 def erasing_probabilities(facts: Facts, values: Values) -> Distribution:
     centre = log_log_interpolated(facts.parameters, (VERY_SMALL_NET, 0.25), (25 * MILLION, 0.5))
@@ -241,12 +222,7 @@ def mixing(facts: Facts) -> Ruling[str]:
 
 @heuristic(
     "Images are mixed in 7 of 10 trials at ResNet50 size; under 10 M parameters in 3 of 10, by mixup only.",
-    """
-    CutMix brought ResNet50 1.08 points and mixup 0.97 over 300 epochs, the largest gains of the table
-    (003:74-77). Smoothing and strong crops, which regularise like it, harmed smaller nets (003:59, 003:62);
-    mixup's strength can be small. Images are mixed less often in runs of under 100 epochs. {silent} The
-    shares are ours.
-    """,
+    page="augmentation.md",
     silent="in runs of under 10 epochs, and in a segmentation",
 )
 def mixings(facts: Facts, values: Values) -> Distribution | None:
@@ -265,9 +241,7 @@ def mixings(facts: Facts, values: Values) -> Distribution | None:
 
 @heuristic(
     "Mixup's strength is around 0.2 for a million images and 1 for CIFAR's 50,000, as in the paper.",
-    """
-    It is at most 0.1 for nets of 3 M parameters and less, which underfit; that is ours. {silent}
-    """,
+    page="augmentation.md",
     silent="in a segmentation: a mask cannot hold two labels of a pixel",
 )
 def mixup_alphas(facts: Facts, values: Values) -> Distribution:
@@ -296,11 +270,3 @@ def _fitted(facts: Facts) -> float:
     """Return how often a run gets distortions, relative to one that sees 3 million images:
     short runs underfit."""
     return log_log_interpolated(images_seen(facts), (SHORT_RUN, 0.4), (LONG_RUN, 1.0))
-
-
-def long_enough(facts: Facts) -> bool:
-    """Return whether a run has enough epochs for augmentation.
-
-    The gains of 003:70-82 took 300 epochs; a net that does not fit the plain images underfits (003:84).
-    """
-    return facts.epochs >= LONG_ENOUGH

@@ -1,4 +1,4 @@
-"""Lists the pretrained networks of timm that are worth a first look, by size.
+"""The pretrained networks of timm that are worth a first look, by size.
 
 Each is the best of its size on ImageNet among those whose licence allows any use, or the one that most people
 begin with; timm's results (https://github.com/huggingface/pytorch-image-models/tree/main/results) have the
@@ -12,6 +12,7 @@ from typing import Literal, get_args
 Size = Literal["small", "medium", "large"]
 SIZES: tuple[Size, ...] = get_args(Size)
 
+# Small have up to 12 million parameters, medium up to 30, large up to 100
 BACKBONES: dict[Size, tuple[str, ...]] = {
     "small": (
         "tf_efficientnet_lite0.in1k",
@@ -32,4 +33,3 @@ BACKBONES: dict[Size, tuple[str, ...]] = {
         "tf_efficientnetv2_m.in21k_ft_in1k",
     ),
 }
-"""Small have up to 12 million parameters, medium up to 30, large up to 100."""

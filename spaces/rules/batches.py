@@ -1,4 +1,4 @@
-"""Moves a recipe to another batch or another number of GPUs, and says at which batches each rule was seen.
+"""Varies the batch, moves a recipe to another one, and says at which batches each rule was seen.
 
 Sources such as `003:23` are lines of the guides in docs/sources.md: 000 is the training tricks notes, 002 the
 PyTorch speed notes, 003 the PaddleClas guide and 004 the 17 ways guide.
@@ -11,20 +11,48 @@ from typing import NamedTuple
 
 from spaces.domains import Value, Values
 from spaces.facts import Facts
-from spaces.rules.loops import STEPS_A_RUN, STEPS_AN_EPOCH, channels_last, precision
-from spaces.rules.rulings import Ruling, Rulings, number_at, rounded, word_at
+from spaces.rules.loops import BATCH_SOURCE, STEPS_A_RUN, STEPS_AN_EPOCH, channels_last, precision
+from spaces.rules.rulings import (
+    Distribution,
+    Ruling,
+    Rulings,
+    heuristic,
+    number_at,
+    rounded,
+    weighted_choice,
+    word_at,
+)
 from spaces.rules.schedules import WARMED, longest_warmup, warmup_epochs
+from spaces.rules.tasks import rules_of
 from trainable.recipe import REFERENCE_BATCH
 from trainable.recipe.base import YOURS
 from trainable.recipe.optimizers import Scaling, batch_factor
 
 SCALINGS: tuple[Scaling, ...] = ("linear", "sqrt", "none")
-FEWEST_NORMALISED = 8
-"""BatchNorm over fewer images than this has poor statistics; the number is that of `model.freeze_norm`."""
+FEWEST_NORMALISED = 8  # BatchNorm over fewer images has poor statistics: the number of `model.freeze_norm`
+FEW_PARTS = 4  # micro-batches that a batch may have: a few cost little more than one, as gradients are summed
+
+
+@heuristic(
+    "Batches range from a quarter to four times the rule's; each doubling or halving halves the probability.",
+    page="batch.md",
+    silent="where no other batch fits",
+)
+def batch_sizes(facts: Facts, values: Values) -> Distribution | None:
+    own = rules_of(facts.task).batch_size(facts).what
+    at_once = facts.largest_micro_batch * facts.workers if facts.largest_micro_batch else None
+    fitting = FEW_PARTS * at_once if at_once else 4 * own
+    most = max(own, min(facts.train_images // STEPS_AN_EPOCH, fitting))
+    steps = [each for each in range(-2, 3) if own * 2.0**each >= min(own, 8) and own * 2.0**each <= most]
+    if len(steps) < 2:
+        return None
+    domain, prior = weighted_choice({int(own * 2.0**each): 2.0 ** -abs(each) for each in steps})
+    where = f", of which {at_once} fit at once" if at_once else ""
+    return Distribution(domain, prior, f"powers of two around the rule's {own}{where}", BATCH_SOURCE)
 
 
 class Seen(NamedTuple):
-    """Says at which batches a rule was seen to work, and where; without a source nobody has said it."""
+    """The batches at which a rule was seen to work, and where; without a source nobody has said it."""
 
     rule: str
     least: int = 0

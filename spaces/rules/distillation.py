@@ -1,4 +1,4 @@
-"""Holds the rules for what a student learns from a teacher; without a teacher there is nothing to vary.
+"""The rules for what a student learns from a teacher; without a teacher there is nothing to vary.
 
 None of the documents speaks of this. The sources are papers, and a measurement in
 benchmarks/results/distillation.md.
@@ -22,22 +22,16 @@ from spaces.rules.rulings import (
 
 SILENT = "without a teacher: base has no section distillation"
 TEMPERATURE = 4.0
-HALF, MOST = 0.5, 0.9
-"""The teacher's shares of the loss in short and in long runs."""
-LARGER = 2.0
-"""From so many times the student's parameters on, a teacher counts as larger: ours."""
+HALF, MOST = 0.5, 0.9  # the teacher's shares of the loss in short and in long runs
+LARGER = 2.0  # times the student's parameters from which on a teacher counts as larger: ours
+# Up to so many images a run gained nothing that was sure from a teacher of 16 times its network's size
+# (benchmarks/results/distillation.md)
 FEW_IMAGES = 75_420
-"""Runs that saw up to so many images gained nothing from a teacher of 16 times their size that was sure:
-benchmarks/results/distillation.md."""
 
 
 @heuristic(
     "The temperature is around 4; 1 to 20 is tried.",
-    """
-    For students of 30 units a layer 2.5 to 4 worked best, for those of 300 or more every one above 8 alike
-    (arXiv 1503.02531, section 3); of 1, 2, 5 and 10 the speech model took 2 (section 4). Decoupled
-    distillation takes 4 on CIFAR-100 (arXiv 2203.08679, section 4). {silent}
-    """,
+    page="distillation.md",
     silent=SILENT,
 )
 def temperatures(facts: Facts, values: Values) -> Distribution | None:
@@ -50,12 +44,7 @@ def temperatures(facts: Facts, values: Values) -> Distribution | None:
 
 @heuristic(
     "The teacher's answers have half of the loss in short runs, nine tenths in long ones; a tenth to all.",
-    """
-    Half is what the first paper took (arXiv 1503.02531, section 4.1). Without any label, a student that sees
-    its teacher's answers to the same pixels for hundreds of epochs went on gaining, and ended best (arXiv
-    2106.05237, section 3). The line between short and long runs, by the images that a run sees, is ours.
-    {silent}
-    """,
+    page="distillation.md",
     silent=SILENT,
 )
 def weights(facts: Facts, values: Values) -> Distribution | None:
@@ -70,12 +59,7 @@ def weights(facts: Facts, values: Values) -> Distribution | None:
 
 @heuristic(
     "The teacher's features have half of the loss; a tenth to nine tenths is tried.",
-    """
-    Features teach what is below the head. The head learns from the labels alone, so they keep a tenth at
-    least: with all of the loss on the features the head would stay as it began. Both numbers are ours; the
-    first paper trained in two stages, with the features alone in the first (arXiv 1412.6550, section 2.2).
-    {silent}
-    """,
+    page="distillation.md",
     silent=SILENT,
 )
 def hint_weights(facts: Facts, values: Values) -> Distribution | None:

@@ -1,10 +1,9 @@
-"""Applies the documents' rules as formulas:
-pure functions from Facts to a value or a distribution, with a source.
+"""The documents' rules as formulas: pure functions from Facts to a value or a distribution, with a source.
 
 `rulings` gathers the values into the documented recipe, `spaces.rules` the distributions into what a
-space varies. The formulas are in the files beside this one: `optimizers`, `schedules`, `regularisation`,
-`augmentations`, `finetuning` and `loops`, and for segmentations `mask_rates`, `mask_augmentations` and
-`mask_losses`.
+space varies. The formulas are in the files beside this one: `optimizers` and `rates`, `schedules`,
+`regularisation`, `augmentations`, `finetuning` and `loops`, and for segmentations `masks`; `tasks` says
+which of them a task asks.
 
 Sources such as "PaddleClas guide, 003:26-40" are lines of five documents on training that the product
 follows: 000 is the training tricks notes, 001 the PyTorch tuning guide, 002 the PyTorch speed notes, 003 the
@@ -24,23 +23,21 @@ from spaces.domains import Domain, Value, Values
 from spaces.facts import Facts
 from spaces.rules import (
     augmentations,
-    finetuning,
-    imbalance,
     loops,
-    mask_augmentations,
-    mask_losses,
+    masks,
     optimizers,
     regularisation,
     schedules,
     starts,
 )
 from spaces.rules.rulings import Ruling, Rulings, word_at
+from spaces.rules.tasks import rules_of
 from spaces.space import RuleValue, When
 from spaces.tables import Table, mapped, with_conditions, written_out
 from trainable.recipe import Recipe
 
+# A pair: a person who pins one of them has decided what the crops are
 RATIOS = frozenset({"augmentation.crop.ratio_min", "augmentation.crop.ratio_max"})
-"""These two are a pair: a person who pins one of them has decided what the crops are."""
 AveragingKind = Literal["none", "ema"]
 AVERAGINGS: tuple[AveragingKind, ...] = get_args(AveragingKind)
 CropKind = Literal["none", "pad", "resized", "scaled"]
@@ -87,25 +84,20 @@ def values_for(facts: Facts, recipe: Recipe) -> dict[str, RuleValue]:
 
 def kinds_and_batch(facts: Facts) -> Rulings:
     """Return the kinds, the batch and whether BatchNorm is frozen, which the other rules depend on."""
+    task = rules_of(facts.task)
     return {
-        "optimizer.kind": optimizers.optimizer(facts),
-        "schedule.kind": schedules.schedule(facts),
-        "augmentation.crop.kind": _crop_kind(facts),
+        "optimizer.kind": task.optimizer(facts),
+        "schedule.kind": task.schedule(facts),
+        "augmentation.crop.kind": task.crop(facts),
         "augmentation.policy.kind": augmentations.policy(facts),
         "augmentation.masking.kind": augmentations.masking(facts),
         "augmentation.mixing.kind": augmentations.mixing(facts),
-        "loop.batch_size": loops.batch_size(facts),
+        "loop.batch_size": task.batch_size(facts),
         "precision.kind": loops.precision(facts),
         "precision.channels_last": loops.channels_last(facts),
         "loop.compile": loops.compiled(facts),
-        **finetuning.frozen_norm(facts),
-        **finetuning.backbone_rates(facts),
-        **mask_augmentations.window(facts),
+        **task.network(facts),
     }
-
-
-def _crop_kind(facts: Facts) -> Ruling[str]:
-    return mask_augmentations.crop_kind(facts) if facts.dense else augmentations.crop_kind(facts)
 
 
 def details(facts: Facts, values: Values) -> Rulings:
@@ -118,18 +110,22 @@ def _warmup(facts: Facts, values: Values) -> Rulings:
 
 
 def _power(facts: Facts, values: Values) -> Rulings:
-    power = schedules.power(facts)
+    power = rules_of(facts.task).power
     return {"schedule.power": power} if power is not None and values["schedule.kind"] == "poly" else {}
 
 
 def _layer_rates(facts: Facts, values: Values) -> Rulings:
     if values["model.layer_rates.kind"] != "backbone":
         return {}
-    return {"model.layer_rates.factor": finetuning.backbone_factor(facts)}
+    return {"model.layer_rates.factor": masks.backbone_factor()}
 
 
 def _smoothing(facts: Facts, values: Values) -> Rulings:
-    return {"regularisation.label_smoothing": regularisation.label_smoothing(facts)}
+    return {"regularisation.label_smoothing": rules_of(facts.task).label_smoothing(facts)}
+
+
+def _corrections(facts: Facts, values: Values) -> Rulings:
+    return rules_of(facts.task).corrections(facts)
 
 
 def _averaging(facts: Facts, values: Values) -> Rulings:
@@ -151,7 +147,7 @@ def _crop(facts: Facts, values: Values) -> Rulings:
         case "resized":
             return {"augmentation.crop.scale_min": augmentations.crop_scale(facts), **_ratios(facts)}
         case "scaled":
-            return mask_augmentations.scales(facts)
+            return masks.scales()
         case _:
             assert_never(kind)
 
@@ -180,22 +176,26 @@ def _masking(facts: Facts, values: Values) -> Rulings:
             assert_never(kind)
 
 
+def _losses(facts: Facts, values: Values) -> Rulings:
+    return rules_of(facts.task).losses
+
+
 DetailRule = Callable[[Facts, Values], Rulings]
+# What follows from the kinds and the batch; each part reads its own values
 DETAILS: tuple[DetailRule, ...] = (
     optimizers.details,
     _warmup,
     _power,
     _layer_rates,
     _smoothing,
-    imbalance.details,
+    _corrections,
     _averaging,
     _crop,
     _flips,
     _masking,
-    mask_losses.losses,
-    mask_losses.output_stride,
+    _losses,
+    masks.output_stride,
 )
-"""These parts follow from the kinds and the batch; each part reads its own values."""
 
 
 # --- pins, and the values of other recipes ------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Holds the documents' rules for the loop: batch, length and number format.
+"""The documents' rules for the loop: batch, length and number format.
 
 Sources such as `004:49` are lines of the guides in docs/sources.md: 000 is the training tricks notes, 001
 the PyTorch tuning guide, 002 the PyTorch speed notes, 003 the PaddleClas guide and 004 the 17 ways guide.
@@ -8,40 +8,29 @@ from __future__ import annotations
 
 import math
 
-from spaces.domains import Values
 from spaces.facts import Facts
-from spaces.rules.mask_rates import PUBLISHED_RUN
-from spaces.rules.rulings import Distribution, Ruling, heuristic, images_seen, weighted_choice
+from spaces.rules.rulings import Ruling, images_seen
 from trainable.recipe.speeds import GPU_IMAGES, fastest, pays_to_compile
 from trainable.recipe.training import Compiling
 
 STEPS_AN_EPOCH = 20
 STEPS_A_RUN = 500
 CPU_BATCH, GPU_BATCH, SMALLEST_BATCH = 128, 256, 16
-SMALLEST_TUNED_BATCH = 32
-"""This is the smallest batch from pretrained weights."""
-MASK_BATCH, SMALLEST_MASK_BATCH = 16, 4
-"""These are the batches of a segmentation, whose images are large."""
-FEW_PARTS = 4
-"""A batch may have this many micro-batches: a few cost little more than one, as gradients are summed."""
+SMALLEST_TUNED_BATCH = 32  # from pretrained weights
 WANTED_EPOCHS = 200
+# BiT fine-tunes sets of fewer images than these for so many steps (arXiv 1912.11370, section 3.3)
 FINE_TUNED_IMAGES = ((20_000, 500), (500_000, 10_000), (math.inf, 20_000))
-"""BiT fine-tunes sets of fewer images than these for so many steps (arXiv 1912.11370, section 3.3)."""
 BIT_BATCH = 512
+BATCH_SOURCE = "000:57, 003:23, 004:43-49; the counts of steps are ours"
 
 
 def batch_size(facts: Facts) -> Ruling[int]:
     """Return the largest power of two under three limits; it is not searched: the rate is tuned for it.
 
-    The documents warn that large batches generalise worse (17 ways guide, 004:49). Measured on 4,000
-    Fashion-MNIST images over 9 epochs, mean accuracy of draws around these rules: batch 64 81.3 % (n=9), 128
-    80.5 % (n=15), 256 78.0 % (n=8): a run needs some 500 steps. A CPU is no faster above 128; 256 is the
-    documents' batch. From pretrained weights it is at least 32, which takes half the steps of 16 for about
-    the same accuracy: at the same rates in a plain loop EfficientNet-Lite0 ended 1.1 points lower on
-    average (0.1 to 3.2; three rates on two sets, n=1, benchmarks/results/tuning-grid.md).
+    The documents warn that large batches generalise worse (17 ways guide, 004:49), and a run needs some 500
+    steps. A CPU is no faster above 128; 256 is the documents' batch. From pretrained weights it is at least
+    32, which takes half the steps of 16 for about the same accuracy (docs/rules/batch.md).
     """
-    if facts.dense:
-        return _batch_of_masks(facts)
     smallest = SMALLEST_TUNED_BATCH if facts.pretrained else SMALLEST_BATCH
     hardware = GPU_BATCH if facts.gpus else CPU_BATCH
     epoch, run = facts.train_images // STEPS_AN_EPOCH, facts.train_images * facts.epochs // STEPS_A_RUN
@@ -52,57 +41,15 @@ def batch_size(facts: Facts) -> Ruling[int]:
         f"{STEPS_A_RUN} a run of {facts.train_images:,} images x {facts.epochs} epochs; at least "
         f"{smallest}"
     )
-    return Ruling(2 ** int(math.log2(cap)), reason, _BATCH)
-
-
-def _batch_of_masks(facts: Facts) -> Ruling[int]:
-    """Return a batch of few large images: 16 as in most papers, fewer where a run would have few steps.
-
-    At the same rate for 256 images and for so many epochs, batches of 4 and 16 changed the mean IoU of 8 by
-    -2.1 ± 1.8 and +2.7 ± 1.1 points on 42 images of nuclei, by +10.4 ± 5.2 and -14.1 ± 3.6 on 84 made ones
-    (n=3 seeds, benchmarks/results/mask-rules.md): there a run needs the steps.
-    """
-    epoch, run = facts.train_images // STEPS_AN_EPOCH, facts.train_images * facts.epochs // STEPS_A_RUN
-    cap = min(MASK_BATCH, max(SMALLEST_MASK_BATCH, min(epoch, run)), facts.train_images)
-    reason = (
-        f"a power of two, at most the papers' {MASK_BATCH}, for {STEPS_AN_EPOCH} steps an epoch and "
-        f"{STEPS_A_RUN} a run of {facts.train_images:,} images x {facts.epochs} epochs; at least "
-        f"{SMALLEST_MASK_BATCH}"
-    )
-    return Ruling(2 ** int(math.log2(cap)), reason, "arXiv 1706.05587, section 4.1; 2105.15203; measured")
-
-
-@heuristic(
-    "Batches range from a quarter to four times the rule's; each doubling or halving halves the probability.",
-    """
-    The documents take the largest that fits, and warn that it generalises worse (000:57, 004:43-49): so the
-    largest leaves 20 steps an epoch, and is at most four times what was measured to fit into memory at once.
-    The rule's own value stays unless you ask for this range: the rate is tuned apart from the batch. {silent}
-    """,
-    silent="where no other batch fits",
-)
-def batch_sizes(facts: Facts, values: Values) -> Distribution | None:
-    own = batch_size(facts).what
-    at_once = facts.largest_micro_batch * facts.workers if facts.largest_micro_batch else None
-    fitting = FEW_PARTS * at_once if at_once else 4 * own
-    most = max(own, min(facts.train_images // STEPS_AN_EPOCH, fitting))
-    steps = [each for each in range(-2, 3) if own * 2.0**each >= min(own, 8) and own * 2.0**each <= most]
-    if len(steps) < 2:
-        return None
-    domain, prior = weighted_choice({int(own * 2.0**each): 2.0 ** -abs(each) for each in steps})
-    where = f", of which {at_once} fit at once" if at_once else ""
-    return Distribution(domain, prior, f"powers of two around the rule's {own}{where}", _BATCH)
+    return Ruling(2 ** int(math.log2(cap)), reason, BATCH_SOURCE)
 
 
 def wanted_epochs(facts: Facts) -> Ruling[int]:
     """Return how long the documents would train: 200 epochs with a cosine, whose rates stay high for long.
 
     ResNet50's standard run is 120 epochs in steps of 30. Both numbers are for ImageNet. From pretrained
-    weights it is BiT's rule, which counts steps. The study's budget decides. A segmentation shows as many
-    windows as DeepLabv3's.
+    weights it is BiT's rule, which counts steps. The study's budget decides.
     """
-    if facts.dense:
-        return _epochs_of_masks(facts)
     if facts.pretrained:
         return _fine_tuned_epochs(facts)
     share = facts.epochs / WANTED_EPOCHS
@@ -111,14 +58,6 @@ def wanted_epochs(facts: Facts) -> Ruling[int]:
         f"{facts.epochs} is {share:.0%} of it"
     )
     return Ruling(WANTED_EPOCHS, reason, "003:13-17")
-
-
-def _epochs_of_masks(facts: Facts) -> Ruling[int]:
-    reason = (
-        f"DeepLabv3 saw {PUBLISHED_RUN:,} windows; the budget of {facts.epochs} epochs shows "
-        f"{images_seen(facts):,}"
-    )
-    return Ruling(max(1, round(PUBLISHED_RUN / facts.train_images)), reason, "arXiv 1706.05587, section 4.1")
 
 
 def _fine_tuned_epochs(facts: Facts) -> Ruling[int]:
@@ -174,6 +113,3 @@ def _untimed(facts: Facts) -> str:
 def _measured(facts: Facts) -> str:
     found = ", ".join(map(str, facts.speeds))
     return f"timed steps of this model, images a second: {found}; another than the first must be 15 % faster"
-
-
-_BATCH = "000:57, 003:23, 004:43-49; the counts of steps are ours"

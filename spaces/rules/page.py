@@ -43,8 +43,7 @@ CIFAR = Facts(
     cpus=8,
     gpus=1.0,
 )
-TEACHER_PARAMETERS = 60_192_808
-"""These are ResNet-152's."""
+TEACHER_PARAMETERS = 60_192_808  # ResNet-152's
 IMAGENET = CIFAR.model_copy(
     update={
         "train_images": 1_280_000,
@@ -100,6 +99,7 @@ VOC = FEW_MASKS.model_copy(
         "backbone": Backbone(name="resnet50.a1_in1k"),
     }
 )
+# The page asks the rules about these: facts, and what the recipe pins for them
 EXAMPLES = {
     "digits": (DIGITS, {}),
     "CIFAR10": (CIFAR, {"model.kind": "torchvision", "model.name": "resnet18"}),
@@ -126,10 +126,8 @@ EXAMPLES = {
         },
     ),
 }
-"""The page asks the rules about these examples: facts, and what the recipe pins for them."""
 
-WIDTH = 106
-"""Lines of a rule's text have at most this many characters, before guides are named in them."""
+WIDTH = 106  # of the lines of a rule's text, before guides are named in them
 MARK = "<!-- Made by `python -m spaces.rules.page docs/heuristics.md`; a test keeps it so. -->"
 
 
@@ -167,31 +165,38 @@ def _examples() -> Iterator[str]:
 def _rules() -> Iterator[str]:
     """Yield a section for each field; rules of the field that share their text share a part of it."""
     yield from ("## Confidence", "", *_confidences(), "", "## The rules", "", *_examples(), "")
-    path_of_text: dict[str, str] = {}
+    path_of_words: dict[Words, str] = {}
     for path, of_path in groupby(RULES, lambda rule: rule.path):
         yield from (f"### `{path}`", "")
-        for text, alike in groupby(of_path, lambda rule: _text(rule.words)):
-            before = path_of_text.setdefault(text, path)
+        for words, alike in groupby(of_path, lambda rule: rule.words):
+            before = path_of_words.setdefault(words, path)
             rules = list(alike)
             yield from _condition(rules)
-            yield from (text if before == path else f"As for `{before}`.", "", *_table(rules), "")
+            text = _text(words, path) if before == path else f"As for `{before}`."
+            yield from (text, "", *_table(rules), "")
             yield from (f"Source: {_linked(_sources(rules))}.", "")
 
 
-def _text(words: Words) -> str:
-    return "\n\n".join(
-        fill(each, WIDTH, break_long_words=False, break_on_hyphens=False) for each in words.paragraphs
-    )
+def _text(words: Words, path: str) -> str:
+    text = fill(words.text, WIDTH, break_long_words=False, break_on_hyphens=False)
+    return text if words.page is None else f"{text}\n[Why](rules/{words.page}#{anchor(path)})"
+
+
+def anchor(path: str) -> str:
+    """Return the anchor of a field's section on a page, as GitHub makes it of the heading."""
+    return re.sub(r"[^a-z0-9_ -]", "", path.lower()).replace(" ", "-")
 
 
 def _table(rules: Sequence[Rule]) -> Iterator[str]:
-    """Yield a line for each example, or for each variant if there are several."""
+    """Yield a line for each example of the rules' tasks, or for each variant if there are several."""
+    names = [name for name, (facts, _) in EXAMPLES.items() if facts.task in rules[0].tasks]
     if len(rules) == 1:
         yield from ("| example | believed |", "|-|-|")
-        yield from (f"| {name} | {cell} |" for name, cell in zip(EXAMPLES, _asked(rules[0]), strict=True))
+        yield from (f"| {name} | {_asked(rules[0], name)} |" for name in names)
         return
-    yield from (f"| | {' | '.join(EXAMPLES)} |", f"|-|{'-|' * len(EXAMPLES)}")
-    yield from (f"| {rule.variant} | {' | '.join(_asked(rule))} |" for rule in rules)
+    yield from (f"| | {' | '.join(names)} |", f"|-|{'-|' * len(names)}")
+    for rule in rules:
+        yield f"| {rule.variant} | {' | '.join(_asked(rule, name) for name in names)} |"
 
 
 def _fixed() -> Iterator[str]:
@@ -210,10 +215,11 @@ def _fixed() -> Iterator[str]:
         yield f"| `{path}` | {' | '.join(cells)} | {_linked(source)} |"
 
 
-def _asked(rule: Rule) -> list[str]:
-    """Return what a rule says of each example."""
-    found = (rule.of(facts, _own_values(facts, values)) for facts, values in EXAMPLES.values())
-    return [_cell(each) if each is not None else "no range" for each in found]
+def _asked(rule: Rule, example: str) -> str:
+    """Return what a rule says of an example."""
+    facts, values = EXAMPLES[example]
+    found = rule.of(facts, _own_values(facts, values))
+    return "no range" if found is None else _cell(found)
 
 
 def _cell(found: Distribution) -> str:

@@ -1,5 +1,4 @@
-"""Lists the rules of the space `document`, in drawing order:
-each rule's field, and the condition of its draw."""
+"""The rules of the space `document`, in drawing order: the field of each, and the condition of its draw."""
 
 from __future__ import annotations
 
@@ -9,21 +8,20 @@ from spaces.domains import Values
 from spaces.facts import Facts
 from spaces.rules import (
     augmentations,
+    batches,
     distillation,
     finetuning,
     imbalance,
-    loops,
-    mask_augmentations,
-    mask_losses,
+    masks,
     optimizers,
     regularisation,
     schedules,
     timm_optimizers,
 )
-from spaces.rules.optimizers import OptimizerKind
+from spaces.rules.rates import KINDS, OptimizerKind
 from spaces.rules.rulings import Distribution, Heuristic, Words
 from spaces.space import When
-from trainable.recipe.tasks import CLASSIFICATION, TASKS, Segmentation
+from trainable.recipe.tasks import TASK_KINDS, TaskKind
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,7 @@ class Rule:
     when: When | None = None
     variant: str = ""
     optional: bool = False
-    tasks: tuple[str, ...] = tuple(TASKS)
+    tasks: tuple[TaskKind, ...] = TASK_KINDS
 
     def of(self, facts: Facts, values: Values) -> Distribution | None:
         """Return the distribution for the facts and for the values settled or drawn before, by dotted path;
@@ -67,7 +65,8 @@ def _of_kind(
     return Heuristic(of, heuristic.words)
 
 
-OF_LABELS, OF_MASKS = (CLASSIFICATION.kind,), (Segmentation().kind,)
+OF_LABELS: tuple[TaskKind, ...] = ("classification",)
+OF_MASKS: tuple[TaskKind, ...] = ("segmentation",)
 _OPTIMIZER, _SCHEDULE = "optimizer.kind", "schedule.kind"
 _CROP, _POLICY, _MASKING, _MIXING = (
     f"augmentation.{section}.kind" for section in ("crop", "policy", "masking", "mixing")
@@ -80,36 +79,40 @@ _AVERAGING, _CLIPPING = "regularisation.averaging", "regularisation.clipping"
 _WEIGHTS = "regularisation.class_weights"
 _SMOOTHING, _ALPHA = "regularisation.label_smoothing", "augmentation.mixing.alpha"
 
-_TAUGHT = "distillation.kind"
-"""A recipe has this section only with a teacher."""
-SOFTENED = When(_TAUGHT, ("logits", "dkd"))
-"""These kinds of distillation learn probabilities, and have a temperature."""
+_TAUGHT = "distillation.kind"  # a recipe has this section only with a teacher
+SOFTENED = When(_TAUGHT, ("logits", "dkd"))  # they learn probabilities, and have a temperature
 HINTED = When(_TAUGHT, ("features",))
 
+# Other rules depend on these; the batch comes last, since rules before it use the batch that is settled
 _KINDS: tuple[Rule, ...] = (
     Rule(_OPTIMIZER, optimizers.kinds),
     Rule(timm_optimizers.NAME, timm_optimizers.names, _TIMM),
-    Rule(_SCHEDULE, schedules.kinds, optional=True),
+    Rule(_SCHEDULE, schedules.kinds, optional=True, tasks=OF_LABELS),
+    Rule(_SCHEDULE, masks.schedules, optional=True, tasks=OF_MASKS),
     Rule(_CROP, augmentations.crop_kinds, tasks=OF_LABELS),
-    Rule(_CROP, mask_augmentations.crop_kinds, tasks=OF_MASKS),
-    Rule(_POLICY, augmentations.policies),
-    Rule(_MASKING, augmentations.maskings),
+    Rule(_CROP, masks.crop_kinds, tasks=OF_MASKS),
+    Rule(_POLICY, augmentations.policies, tasks=OF_LABELS),
+    Rule(_POLICY, masks.policies, tasks=OF_MASKS),
+    Rule(_MASKING, augmentations.maskings, tasks=OF_LABELS),
+    Rule(_MASKING, masks.maskings, tasks=OF_MASKS),
     Rule(_MIXING, augmentations.mixings, tasks=OF_LABELS),
-    Rule(_MIXING, mask_augmentations.mixings, tasks=OF_MASKS),
-    Rule(_LAYERS, finetuning.layer_rates),
+    Rule(_MIXING, masks.mixings, tasks=OF_MASKS),
+    Rule(_LAYERS, finetuning.layer_rates, tasks=OF_LABELS),
+    Rule(_LAYERS, masks.layer_rates, tasks=OF_MASKS),
     Rule("loop.sampling", imbalance.samplings, tasks=OF_LABELS),
-    Rule(f"{_WEIGHTS}.kind", imbalance.class_weights),
+    Rule(f"{_WEIGHTS}.kind", imbalance.class_weights, tasks=OF_LABELS),
+    Rule(f"{_WEIGHTS}.kind", masks.class_weights, tasks=OF_MASKS),
     Rule(f"{_AVERAGING}.kind", regularisation.averagings),
     Rule(f"{_AVERAGING}.decay", regularisation.ema_decays, When(f"{_AVERAGING}.kind", ("ema",))),
-    Rule("loop.batch_size", loops.batch_sizes, optional=True),
+    Rule("loop.batch_size", batches.batch_sizes, optional=True),
 )
-"""Other rules depend on these. The batch comes last: rules before it use the batch that is settled."""
 
 _NUMBERS: tuple[Rule, ...] = (
-    Rule("model.freeze_norm", finetuning.frozen_norms),
+    Rule("model.freeze_norm", finetuning.frozen_norms, tasks=OF_LABELS),
+    Rule("model.freeze_norm", masks.frozen_norms, tasks=OF_MASKS),
     *(
         Rule("optimizer.lr", _of_kind(optimizers.learning_rates, kind), When(_OPTIMIZER, (kind,)), kind)
-        for kind in optimizers.KINDS
+        for kind in KINDS
         if kind != "timm"
     ),
     Rule("optimizer.lr", timm_optimizers.rates, _TIMM, "timm"),
@@ -120,7 +123,7 @@ _NUMBERS: tuple[Rule, ...] = (
             When(_OPTIMIZER, (kind,)),
             kind,
         )
-        for kind in optimizers.KINDS
+        for kind in KINDS
         if kind != "timm"
     ),
     Rule("optimizer.weight_decay", timm_optimizers.decays, _TIMM, "timm"),
@@ -140,18 +143,16 @@ _NUMBERS: tuple[Rule, ...] = (
     Rule("model.freeze_epochs", finetuning.frozen_epochs),
     Rule("model.layer_rates.lowest", finetuning.lowest_rates, When(_LAYERS, ("geometric",))),
     Rule("model.layer_rates.factor", finetuning.layer_factors, When(_LAYERS, ("decayed",)), tasks=OF_LABELS),
-    Rule(
-        "model.layer_rates.factor", finetuning.backbone_factors, When(_LAYERS, ("backbone",)), tasks=OF_MASKS
-    ),
-    Rule("model.output_stride", mask_losses.output_strides, optional=True),
-    Rule("task.loss.dice", mask_losses.dices, tasks=OF_MASKS),
-    Rule("task.loss.lovasz", mask_losses.lovaszes, tasks=OF_MASKS),
+    Rule("model.layer_rates.factor", masks.backbone_factors, When(_LAYERS, ("backbone",)), tasks=OF_MASKS),
+    Rule("model.output_stride", masks.output_strides, optional=True),
+    Rule("task.loss.dice", masks.dices, tasks=OF_MASKS),
+    Rule("task.loss.lovasz", masks.lovaszes, tasks=OF_MASKS),
     Rule("augmentation.crop.fraction", augmentations.crop_fractions, When(_CROP, ("pad",))),
     Rule(
         "augmentation.crop.scale_min", augmentations.crop_scales, When(_CROP, ("resized",)), tasks=OF_LABELS
     ),
-    Rule("augmentation.crop.scale_min", mask_augmentations.scale_mins, _SCALED, tasks=OF_MASKS),
-    Rule("augmentation.crop.scale_max", mask_augmentations.scale_maxima, _SCALED, tasks=OF_MASKS),
+    Rule("augmentation.crop.scale_min", masks.scale_mins, _SCALED, tasks=OF_MASKS),
+    Rule("augmentation.crop.scale_max", masks.scale_maxima, _SCALED, tasks=OF_MASKS),
     Rule("augmentation.policy.magnitude", augmentations.magnitudes, When(_POLICY, ("randaugment",))),
     Rule(
         "augmentation.masking.probability",
@@ -166,5 +167,5 @@ _NUMBERS: tuple[Rule, ...] = (
     Rule("distillation.weight", distillation.hint_weights, HINTED, "features"),
 )
 
+# In drawing order: each reads only values that are settled or come before it
 RULES: tuple[Rule, ...] = _KINDS + _NUMBERS
-"""These are all rules, in drawing order: each reads only values that are settled or come before it."""

@@ -1,4 +1,4 @@
-"""Defines what a heuristic returns, and the few pieces of arithmetic that heuristics share."""
+"""What a heuristic returns, and the few pieces of arithmetic that heuristics share."""
 
 from __future__ import annotations
 
@@ -18,37 +18,31 @@ Word = TypeVar("Word", bound=str)
 P = ParamSpec("P")
 Found = TypeVar("Found", bound="Distribution | None", covariant=True)
 
-SILENT = "{silent}"
-"""This mark in a rule's details is replaced by the facts for which the rule is silent."""
-
+PAGES = "docs/rules"  # of the repository: what was measured and published
 MILLION = 1_000_000
-IMAGENET_IMAGES = 1_280_000
-"""The documents' numbers were found on this many training images (PaddleClas guide, 003:88)."""
+IMAGENET_IMAGES = 1_280_000  # on so many images the documents' numbers were found (PaddleClas guide, 003:88)
+# Images that the shortest measured runs saw, and with which nets of CIFAR's sizes no longer underfit
 SHORT_RUN, LONG_RUN = 30_000, 3_000_000
-"""The shortest measured runs saw the first number of images;
-at the second, nets of CIFAR's sizes no longer underfit."""
+# Epochs: from the first on augmentation is tried, from the second as often as the documents' gains ask
+LONG_ENOUGH, LONG = 10, 100
 
 
 @dataclass(frozen=True)
 class Ruling(Generic[T]):
-    """Holds one value, the reason and the source.
-
-    If a sweep over rates moved the value, `unswept` is the value that the documents name.
-    """
+    """One value, with the reason and the source."""
 
     what: T
     reason: str
     source: str
-    unswept: T | None = None
+    unswept: T | None = None  # what the documents name, where a sweep over rates moved the value
 
 
-Rulings = dict[str, Ruling[Value]]
-"""Rulings are values by dotted path."""
+Rulings = dict[str, Ruling[Value]]  # by dotted path
 
 
 @dataclass(frozen=True)
 class Distribution:
-    """Holds the domain of a field, its prior, the reason and the source.
+    """The domain of a field and its prior, with the reason and the source.
 
     The domain and the source follow from the facts alone; the prior and its reason may also follow from the
     values drawn before. Raises SpaceError for a prior that does not fit the domain.
@@ -65,27 +59,23 @@ class Distribution:
 
 @dataclass(frozen=True)
 class Words:
-    """Holds what a rule says of itself, in messages and on the page of heuristics."""
+    """What a rule says of itself, in messages and on the page of heuristics."""
 
-    summary: str
-    """The summary says in one sentence what the rule gives."""
-    details: tuple[str, ...] = ()
-    """The details are paragraphs with the reason and the evidence; `{silent}` marks where they name the facts
-    for which the rule gives nothing."""
-    silent: str | None = None
-    """This names the facts for which the rule gives nothing, such as `in runs of under 10 epochs`;
-    None if it names none."""
+    summary: str  # in one sentence, what the rule gives
+    page: str | None = None  # of PAGES, with a section for the rule's field: what the rule rests on
+    silent: str | None = None  # the facts for which it gives nothing, such as `in runs of under 10 epochs`
 
     @property
-    def paragraphs(self) -> tuple[str, ...]:
-        """The summary and all details, ready to be read."""
-        said = "" if self.silent is None else f"The rule gives no range {self.silent}."
-        return (self.summary, *(each.replace(SILENT, said) for each in self.details))
+    def text(self) -> str:
+        """The summary, and when the rule gives nothing."""
+        return (
+            self.summary if self.silent is None else f"{self.summary} The rule gives no range {self.silent}."
+        )
 
 
 @dataclass(frozen=True)
 class Heuristic(Generic[P, Found]):
-    """Holds a function from facts to a distribution, or to None if it is silent, with its words."""
+    """A function from facts to a distribution, or to None where it is silent, with its words."""
 
     function: Callable[P, Found]
     words: Words
@@ -95,15 +85,10 @@ class Heuristic(Generic[P, Found]):
 
 
 def heuristic(
-    summary: str, details: str = "", *, silent: str | None = None
+    summary: str, *, page: str | None = None, silent: str | None = None
 ) -> Callable[[Callable[P, Found]], Heuristic[P, Found]]:
-    """Decorates a function with its words;
-    lines of `details` are joined, and empty lines separate paragraphs."""
-    paragraphs = tuple(" ".join(each.split()) for each in details.split("\n\n") if each.strip())
-    words = Words(summary, paragraphs, silent)
-    if (silent is not None) is not any(SILENT in each for each in paragraphs):
-        raise ValueError(f"expected {SILENT} in the details of a rule that says when it is silent: {summary}")
-    return lambda function: Heuristic(function, words)
+    """Decorate a function with what it says of itself; experiments stand on its page."""
+    return lambda function: Heuristic(function, Words(summary, page, silent))
 
 
 def around(centre: float, decades: float, confidence: Confidence) -> tuple[Float, Normal]:
@@ -158,6 +143,14 @@ def rounded(number: float) -> float:
 def rounded_down(number: float) -> float:
     """Round a number above 0 down to two significant digits, for limits that must not be exceeded."""
     return float(Context(prec=2, rounding=ROUND_DOWN).create_decimal(repr(number)))
+
+
+def long_enough(facts: Facts) -> bool:
+    """Return whether a run has enough epochs for augmentation.
+
+    The gains of 003:70-82 took 300 epochs; a net that does not fit the plain images underfits (003:84).
+    """
+    return facts.epochs >= LONG_ENOUGH
 
 
 def size_of(facts: Facts) -> str:

@@ -1,4 +1,4 @@
-"""Holds the documents' rules for the shape of the learning rate over a run.
+"""The documents' rules for the shape of the learning rate over a run.
 
 Sources such as `000:29` are lines of the guides in docs/sources.md: 000 is the training tricks notes, 001
 the PyTorch tuning guide and 003 the PaddleClas guide.
@@ -28,22 +28,16 @@ from spaces.rules.rulings import (
 
 ScheduleKind = Literal["constant", "cosine", "sgdr", "onecycle", "step", "poly", "exp", "cyclic"]
 KINDS: tuple[ScheduleKind, ...] = get_args(ScheduleKind)
-CYCLED = ("sgdr", "cyclic")
-"""In these schedules trials can be compared only at the ends of cycles."""
+CYCLED = ("sgdr", "cyclic")  # trials can be compared only at the ends of cycles
+# Kinds that neither rise by themselves nor have cycles whose ends a warm-up would move
 WARMED = ("constant", "cosine", "step", "poly", "exp")
-"""These schedules neither rise by themselves nor have cycles whose ends a warm-up would move."""
 
-POLY_POWER = 0.9
 WARMUP, ATTENTION_WARMUP = 5.0, 20.0
-_POLY = "arXiv 1606.00915, section 4.1; 1706.05587, section 4.1"
-_USUAL_OF_MASKS = "what segmentations are trained with since DeepLab"
 _WARMUP = "000:29, 003:20; arXiv 1706.02677, section 2.2"
 
 
 def schedule(facts: Facts) -> Ruling[str]:
     """Return the shape of the rate over the run in the documented recipe."""
-    if facts.dense:
-        return Ruling("poly", f"{_USUAL_OF_MASKS}, with a power of {POLY_POWER:g}", _POLY)
     return Ruling(
         "cosine", "nothing to tune, robust, and best at the end", "003:13, 000:27; arXiv 1608.03983"
     )
@@ -51,27 +45,9 @@ def schedule(facts: Facts) -> Ruling[str]:
 
 @heuristic(
     "The rate follows a cosine in half of the trials of a short run and in most of a long one.",
-    """
-    The documents call it robust, with nothing to tune, and want 200 epochs for it (003:13-17). Next comes
-    1cycle, praised as ten times as fast (000:55): on 4,000 Fashion-MNIST images x 9 epochs it ended 0.6 ±
-    0.4 points below a cosine, and a linear fall ended as high as a cosine (119 recipes with SGD). Steps and
-    exponential falls leave the high rates early, so they are half as likely where a run sees few images.
-    Restarts (SGDR) and triangles are not offered: trials compare at the same epochs, such schedules at the
-    ends of cycles only.
-
-    Every trial takes the cosine unless a person asks for more: early scores of different shapes do not
-    compare either, so a search that draws the shape stops its weak trials later, and gained nothing by it.
-
-    A segmentation takes a polynomial with a power of 0.9, which DeepLab found better than steps (arXiv
-    1606.00915, section 4.1), in half of such trials, and a cosine in most of the others: in runs of 12 epochs
-    the polynomial ended 1.7 ± 1.3 points of mean IoU above a cosine on nuclei, 9.3 ± 1.8 on made shapes (n=3
-    seeds, benchmarks/results/mask-rules.md).
-    """,
+    page="schedule.md",
 )
 def kinds(facts: Facts, values: Values) -> Distribution:
-    if facts.dense:
-        domain, prior = weighted_choice({"poly": 0.5, "cosine": 0.35, "onecycle": 0.1, "step": 0.05})
-        return Distribution(domain, prior, _USUAL_OF_MASKS, f"{_POLY}; 000:27, 000:55; the shares are ours")
     cosine = log_log_interpolated(facts.epochs, (20, 0.5), (200, 0.7))
     early = log_log_interpolated(images_seen(facts), (SHORT_RUN, 0.5), (LONG_RUN, 1.0))
     others = {"onecycle": 0.2, "step": 0.1 * early, "poly": 0.1, "exp": 0.05 * early}
@@ -81,11 +57,6 @@ def kinds(facts: Facts, values: Values) -> Distribution:
     )
     reason = f"a cosine is robust and gains with the length of the run: {facts.epochs} epochs here"
     return Distribution(domain, prior, reason, "003:13-17, 000:27, 000:55, 001:114; the shares are ours")
-
-
-def power(facts: Facts) -> Ruling[float] | None:
-    """Return the power of a polynomial in a segmentation; None where the recipe's default holds."""
-    return Ruling(POLY_POWER, _USUAL_OF_MASKS, _POLY) if facts.dense else None
 
 
 def warmup_epochs(facts: Facts, batch: float) -> Ruling[float]:
@@ -108,11 +79,7 @@ def longest_warmup(facts: Facts) -> float:
 
 @heuristic(
     "The rate rises from 0 in 1 epoch up to batch 256 and in 5 from batch 1,024, log-interpolated between.",
-    """
-    The documents take 5 for large batches (003:20), and 1 for small ones is ours. Transformers and ConvNeXt
-    took 20, against the documents' 5. Up to twice the longest is tried, and at most a tenth of the run: in
-    runs of 9 epochs on 4,000 Fashion-MNIST images each epoch of warm-up cost SGD 1.0 ± 0.3 points.
-    """,
+    page="schedule.md",
 )
 def warmups(facts: Facts, values: Values) -> Distribution:
     rule = warmup_epochs(facts, number_at(values, "loop.batch_size"))
@@ -124,10 +91,7 @@ def warmups(facts: Facts, values: Values) -> Distribution:
 
 @heuristic(
     "An exponential fall has the factor per epoch that leaves a hundredth of the rate at the end.",
-    """
-    The documents name the shape without a number (001:114, 003:13), so the hundredth is ours. Ends from a
-    third down to a ten-thousandth are tried. A fixed factor would hardly fall at all in a short run.
-    """,
+    page="schedule.md",
 )
 def falls(facts: Facts, values: Values) -> Distribution:
     low, centre, high = (left ** (1.0 / facts.epochs) for left in (1e-4, 1e-2, 1 / 3))

@@ -1,4 +1,4 @@
-"""Holds the rules for timm's optimizers: which of them is tried, its rate and its decay.
+"""The rules for timm's optimizers: which of them is tried, its rate and its decay.
 
 Rates are at batch 256. The documents know none of these optimizers; the sources are papers and measurements.
 """
@@ -10,7 +10,8 @@ from dataclasses import replace
 from spaces.domains import Values
 from spaces.facts import Facts
 from spaces.priors import Normal
-from spaces.rules.optimizers import DECADES, RUN_ON_IMAGENET, learning_rates, weight_decay
+from spaces.rules.optimizers import DECADES, learning_rates, weight_decay
+from spaces.rules.rates import RUN_ON_IMAGENET
 from spaces.rules.rulings import (
     SHORT_RUN,
     Distribution,
@@ -25,23 +26,12 @@ NAME = "optimizer.name"
 MUON = "muon"
 NAMES = ("nadamw", MUON)
 MUON_DECAY = 0.1
-MUON_FACTOR = 2.0
-"""In short runs the rule for Muon's rate looks at so many times what it is for AdamW."""
+MUON_FACTOR = 2.0  # in short runs: Muon's rate over AdamW's
 
 
 @heuristic(
     "From scratch, short runs with one of timm's optimizers mostly take Muon, long ones NAdamW as often.",
-    """
-    NAdamW is among the optimizers that set the targets of the AlgoPerf benchmark (arXiv 2306.07179). Muon
-    makes the step of a matrix orthogonal (Jordan 2024, https://kellerjordan.github.io/posts/muon; arXiv
-    2502.16982); timm's takes convolutions too, as matrices with a row for each output channel. It is tried
-    from scratch only: where a net was pretrained by Adam, full fine-tuning by Muon ends worse (arXiv
-    2605.10468), and a file of weights does not say by what it was trained. {silent}
-
-    Muon has 8 of 10 such trials in runs that see up to 30,000 images, and half of them in the longest: in
-    runs of 30,000 to 90,000 images a convolutional net of 20,000 parameters ended as high with Muon as with
-    NAdamW, or higher (benchmarks/results/optimizers.md). Nets with attention take each in half of the trials.
-    """,
+    page="optimizers.md",
     silent="for a model with pretrained weights: NAdamW stands alone there",
 )
 def names(facts: Facts, values: Values) -> Distribution | None:
@@ -60,12 +50,7 @@ def names(facts: Facts, values: Values) -> Distribution | None:
 
 @heuristic(
     "The rate of timm's optimizers at batch 256 lies around AdamW's; Muon's around twice that in short runs.",
-    """
-    NAdamW is AdamW with a momentum that looks ahead. timm scales the steps of Muon to the size of AdamW's
-    (arXiv 2502.16982, section 2.2), so that one rate means nearly the same for both. In runs that see 30,000
-    to 90,000 images the rule for AdamW looks around 0.03 to 0.05, and Muon ended best at 0.05 to 0.2
-    (benchmarks/results/optimizers.md; AdamW itself at 0.05 to 0.1).
-    """,
+    page="learning-rate.md",
 )
 def rates(facts: Facts, values: Values) -> Distribution:
     found = learning_rates(facts, values, "timm")
@@ -81,10 +66,7 @@ def rates(facts: Facts, values: Values) -> Distribution:
 
 @heuristic(
     "The decoupled decay of NAdamW lies around AdamW's, and that of Muon around 0.1.",
-    """
-    Without decay Muon's weights grow (arXiv 2502.16982, section 2.1), and its language models took 0.1. Only
-    papers give these values, so the confidence is low.
-    """,
+    page="weight-decay.md",
 )
 def decays(facts: Facts, values: Values) -> Distribution:
     rule = weight_decay(facts, "timm")

@@ -1,4 +1,4 @@
-"""Holds facts and recipes that the tests of the spaces share."""
+"""Facts and recipes that the tests of the spaces share."""
 
 from typing import Any
 

@@ -11,7 +11,7 @@ from spaces.catalog.catalog import NAMES, make_space
 from spaces.catalog.explain import reasons, space_rows
 from spaces.domains import SpaceError, Value
 from spaces.facts import Facts
-from spaces.rules import optimizers, regularisation
+from spaces.rules import optimizers, rates, regularisation
 from spaces.settled import space_from, tree_of
 from spaces.space import Space
 from tests.spaces.small_facts import base_recipe, digits_facts, imagenet_facts
@@ -78,7 +78,7 @@ def test_a_rule_that_changes_later_changes_nothing_in_a_space_that_was_written(
     space = space_of("document", imagenet_facts(), {})
     written = json.dumps(tree_of(space))
     drawn, rows = draws(space), space_rows(space)
-    monkeypatch.setattr(optimizers, "IMAGENET_IMAGES", 2_000_000)
+    monkeypatch.setattr(rates, "IMAGENET_IMAGES", 2_000_000)
     monkeypatch.setattr(optimizers, "DECADES", 1.0)
     monkeypatch.setattr(regularisation, "RESNET50", 100_000_000)
     changed = space_of("document", imagenet_facts(), {})

@@ -11,7 +11,7 @@ from spaces.catalog.overrides import path_of
 from spaces.conditions import scalars_of
 from spaces.domains import Choice, Domain, Float, Integer, Value
 from spaces.facts import Facts
-from spaces.rules.optimizers import KINDS, OptimizerKind
+from spaces.rules.rates import KINDS, OptimizerKind
 from spaces.rules.rules import RULES
 from spaces.space import Space
 from tests.spaces.small_facts import base_recipe

@@ -1,4 +1,4 @@
-"""Describes one run as data: the Recipe, its sections and their YAML. It needs no torch."""
+"""One run as data: the Recipe, its sections and their YAML. It needs no torch."""
 
 from trainable.recipe.recipe import LEARNING_RATES, REFERENCE_BATCH, Recipe, digest_of
 

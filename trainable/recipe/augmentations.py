@@ -1,4 +1,4 @@
-"""Describes the random changes of training images.
+"""The random changes of training images.
 
 Sources such as `003:62` are lines of the guides in docs/sources.md: 000 is the training tricks notes, 001
 the PyTorch tuning guide and 003 the PaddleClas guide.
@@ -43,7 +43,7 @@ class NoCrop(Spec):
 
 
 class PadCrop(Spec):
-    """Pads with zeros by `fraction` of the side and crops back at random (4 of 32 px: 1512.03385, 4.2)."""
+    """Padding with zeros by `fraction` of the side, and a random crop back (4 of 32 px: 1512.03385, 4.2)."""
 
     kind: Literal["pad"] = "pad"
     fraction: Annotated[
@@ -54,7 +54,7 @@ class PadCrop(Spec):
 
 
 class ResizedCrop(Spec):
-    """Crops a random area and aspect ratio and resizes it back (Inception: arXiv 1409.4842, section 6)."""
+    """A crop of a random area and aspect ratio, resized back (Inception: arXiv 1409.4842, section 6)."""
 
     kind: Literal["resized"] = "resized"
     scale_min: Annotated[float, Field(gt=0.0, le=1.0), LEAST_SCALE] = 0.08
@@ -74,7 +74,7 @@ class ResizedCrop(Spec):
 
 
 class ScaledCrop(Spec):
-    """Enlarges or shrinks an image at random and takes a window of `data.image_size` out of it; what lies
+    """An image enlarged or shrunk at random, and a window of `data.image_size` out of it; what lies
     beyond the image is ignored. For images with masks."""
 
     kind: Literal["scaled"] = "scaled"
@@ -92,7 +92,7 @@ class NoPolicy(Spec):
 
 
 class RandAugment(Spec):
-    """Applies `num_ops` random operations to an image (arXiv 1909.13719); magnitude has 31 bins."""
+    """`num_ops` random operations on an image (arXiv 1909.13719); magnitude has 31 bins."""
 
     kind: Literal["randaugment"] = "randaugment"
     num_ops: Annotated[
@@ -104,13 +104,13 @@ class RandAugment(Spec):
 
 
 class TrivialAugment(Spec):
-    """Applies one random operation of a random strength (arXiv 2103.10158): there is nothing to tune."""
+    """One random operation of a random strength (arXiv 2103.10158): there is nothing to tune."""
 
     kind: Literal["trivialaugment"] = "trivialaugment"
 
 
 class AutoAugment(Spec):
-    """Applies one of 25 pairs of operations that were learnt on the named data set (arXiv 1805.09501)."""
+    """One of 25 pairs of operations that were learnt on the named data set (arXiv 1805.09501)."""
 
     kind: Literal["autoaugment"] = "autoaugment"
     policy: Annotated[
@@ -124,7 +124,7 @@ class NoMasking(Spec):
 
 
 class RandomErasing(Spec):
-    """Erases a rectangle of a random area and ratio (arXiv 1708.04896; torchvision's defaults)."""
+    """An erased rectangle of a random area and ratio (arXiv 1708.04896; torchvision's defaults)."""
 
     kind: Literal["erasing"] = "erasing"
     probability: MaskingProbability = 0.5
@@ -151,7 +151,7 @@ class RandomErasing(Spec):
 
 
 class Cutout(Spec):
-    """Erases one square with a uniform centre, cut off at the border (arXiv 1708.04552, section 3.2)."""
+    """An erased square with a uniform centre, cut off at the border (arXiv 1708.04552, section 3.2)."""
 
     kind: Literal["cutout"] = "cutout"
     probability: MaskingProbability = 1.0
@@ -166,7 +166,7 @@ class Cutout(Spec):
 
 
 class GridMask(Spec):
-    """Erases the squares of a grid of a random period and offset (arXiv 2001.04086, section 3).
+    """The erased squares of a grid of a random period and offset (arXiv 2001.04086, section 3).
 
     The probability rises in a straight line from 0 to `probability` over the first `ramp` of the epochs.
     """
@@ -196,7 +196,7 @@ class GridMask(Spec):
 
 
 class HideAndSeek(Spec):
-    """Hides each cell of a grid by chance; the grid is drawn for each image (arXiv 1811.02545, 3.1).
+    """Cells of a grid that are hidden by chance; the grid is drawn for each image (arXiv 1811.02545, 3.1).
 
     Cells of {none, 16, 32, 44, 56} of 224 px, scaled with the image.
     """
@@ -206,13 +206,13 @@ class HideAndSeek(Spec):
 
 
 class FixedSize(Spec):
-    """Trains on images of `data.image_size` throughout."""
+    """Images of `data.image_size` throughout."""
 
     kind: Literal["fixed"] = "fixed"
 
 
 class MultiScale(Spec):
-    """Draws a new size every `every` steps, uniform between two factors of `data.image_size`.
+    """A new size every `every` steps, uniform between two factors of `data.image_size`.
 
     Sizes are multiples of 32 pixels, of 4 where images are under 64 (after arXiv 1612.08242, section 2).
     """
@@ -230,7 +230,7 @@ class MultiScale(Spec):
 
 
 class Progressive(Spec):
-    """Begins with small images: from `start` of the size, in equal steps, to all of it at `until` of the run.
+    """Small images at first: from `start` of the size, in equal steps, to all of it at `until` of the run.
 
     Cheaper early epochs, at the same sizes as `multi_scale` (after arXiv 2104.00298, section 4).
     """
@@ -251,7 +251,7 @@ class NoMixing(Spec):
 
 
 class Mixup(Spec):
-    """Mixes pairs of images and labels with lambda ~ Beta(alpha, alpha) (arXiv 1710.09412)."""
+    """Mixed pairs of images and labels, with lambda ~ Beta(alpha, alpha) (arXiv 1710.09412)."""
 
     kind: Literal["mixup"] = "mixup"
     alpha: MixingAlpha = 0.2
@@ -259,7 +259,7 @@ class Mixup(Spec):
 
 
 class CutMix(Spec):
-    """Pastes a rectangle of another image and mixes labels by area (arXiv 1905.04899)."""
+    """A pasted rectangle of another image, and labels mixed by area (arXiv 1905.04899)."""
 
     kind: Literal["cutmix"] = "cutmix"
     alpha: MixingAlpha = 1.0
@@ -267,7 +267,7 @@ class CutMix(Spec):
 
 
 class ClassMix(Spec):
-    """Pastes the pixels of half of the classes of another image, with their labels (arXiv 2007.07936)."""
+    """The pasted pixels of half of the classes of another image, with their labels (arXiv 2007.07936)."""
 
     kind: Literal["classmix"] = "classmix"
     probability: MixingProbability = 1.0

@@ -1,4 +1,4 @@
-"""Defines what every section of a Recipe is: typed, frozen data with its ranges, defaults and sources."""
+"""What every section of a Recipe is: typed, frozen data with its ranges, defaults and sources."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from trainable.errors import quoted
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 OpenFraction = Annotated[float, Field(ge=0.0, lt=1.0)]
 
-YOURS = "yours to say"
-"""The source of what no rule can know."""
+YOURS = "yours to say"  # the source of what no rule can know
 
 
 LONGEST_ARGUMENT = 100
@@ -50,7 +49,7 @@ def check_distinct(what: str, names: Sequence[str]) -> None:
 
 
 class Purpose(NamedTuple):
-    """Says what a field is for, whatever its value, and who says so; the field's `Annotated` type holds it.
+    """What a field is for, whatever its value, and who says so; the field's `Annotated` type holds it.
 
     A source is a paper by its arXiv number, or lines of a guide as `GUIDE:LINES` (docs/sources.md); `ours`
     marks what neither asks for. The purpose of a union of kinds is that of the field `kind` in it.
@@ -61,6 +60,6 @@ class Purpose(NamedTuple):
 
 
 class Spec(BaseModel):
-    """Is a frozen section: unknown keys and non-finite numbers are refused, nothing is coerced."""
+    """A frozen section: unknown keys and non-finite numbers are refused, nothing is coerced."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)

@@ -1,4 +1,4 @@
-"""Describes from which images a run learns.
+"""From which images a run learns.
 
 Sources such as `003:43` are lines of the guides in docs/sources.md: 000 is the training tricks notes and
 003 the PaddleClas guide.
@@ -43,7 +43,7 @@ NONE = "none"  # in the place of a part's name: the part is left out
 
 
 class Columns(Spec):
-    """Names the columns of a manifest, or of a set that Hugging Face `datasets` has saved.
+    """The columns of a manifest, or of a set that Hugging Face `datasets` has saved.
 
     `None` means the column of that name if there is one: `split`, `group`. In a `datasets` folder, `path` and
     `label` that are not there stand for its one column of images, and its one column of class labels.
@@ -65,7 +65,7 @@ Interpolation = Literal["bilinear", "bicubic"]
 
 
 class ChannelStatistics(Spec):
-    """Holds mean and standard deviation of each channel, on [0, 1]: pixels become (x - mean) / std."""
+    """Mean and standard deviation of each channel, on [0, 1]: pixels become (x - mean) / std."""
 
     mean: Annotated[
         tuple[Fraction, ...], Purpose("subtracted from each channel of the pixels", "004:169; the weights")
@@ -104,7 +104,7 @@ def a_part_to_train_on(name: str | None) -> str | None:
 
 
 class Data(Spec):
-    """Says which images there are, how they are split, and what the model sees of them.
+    """Which images there are, how they are split, and what the model sees of them.
 
     `path` is `digits`, a folder or a file, or the URI of one (s3://bucket/flowers); with `format: own` it is
     only a name of what Python gives. `None` means "as the data

@@ -1,4 +1,4 @@
-"""Describes what a network learns from another one, its teacher, beside the labels.
+"""What a network learns from another one, its teacher, beside the labels.
 
 A recipe without a teacher has no such section. No guide speaks of this: the sources are papers.
 """
@@ -22,12 +22,13 @@ from trainable.recipe.models import Model
 
 SECTION = "distillation"
 TEACHER = f"{SECTION}.teacher"
-MODEL = "model"
-"""The part of the section that names the network of bare weights."""
+MODEL = "model"  # the part of the section that names the network of bare weights
 DEFAULT_KIND = "logits"
+# Fields that stay where the kind changes: there is one teacher, whatever is learnt from it
 OF_ANY_KIND = ("teacher", MODEL)
-"""These fields stay as they are where the kind changes: there is one teacher, whatever is learnt from it."""
 
+# Between 2.5 and 4 was best for small students, and every one above 8 much the same for larger ones (arXiv
+# 1503.02531, section 3); 4 is that of arXiv 2203.08679, section 4
 Temperature = Annotated[
     float,
     Field(ge=0.1, le=100.0),
@@ -37,9 +38,8 @@ Temperature = Annotated[
         "arXiv 1503.02531, section 2",
     ),
 ]
-"""Between 2.5 and 4 was best for small students, and every one above 8 much the same for larger ones (arXiv
-1503.02531, section 3); 4 is that of arXiv 2203.08679, section 4."""
 
+# Half of the loss is that of arXiv 1503.02531, section 4.1; all of it is that of 2106.05237, section 3
 Weight = Annotated[
     Fraction,
     Purpose(
@@ -47,11 +47,10 @@ Weight = Annotated[
         "arXiv 1503.02531, section 4; 2106.05237",
     ),
 ]
-"""Half of the loss is that of arXiv 1503.02531, section 4.1; all of it is that of 2106.05237, section 3."""
 
 
 class Taught(Spec):
-    """Holds what says which network teaches, whatever is learnt from it."""
+    """The network that teaches, whatever is learnt from it."""
 
     kind: str
     teacher: Annotated[
@@ -82,7 +81,7 @@ class Taught(Spec):
 
 
 class LogitsTaught(Taught):
-    """Learns the teacher's probabilities: (1 - weight) * task + weight * T^2 * KL(teacher || student), both
+    """The teacher's probabilities: (1 - weight) * task + weight * T^2 * KL(teacher || student), both
     at the temperature T (arXiv 1503.02531, section 2)."""
 
     kind: Literal["logits"] = "logits"
@@ -96,8 +95,8 @@ class LogitsTaught(Taught):
 
 
 class DecoupledTaught(Taught):
-    """Learns the teacher's probability of the true class, and those of the others among themselves, with a
-    factor for each: (1 - weight) * task + weight * T^2 * (alpha * TCKD + beta * NCKD) (arXiv 2203.08679,
+    """The teacher's probability of the true class, and those of the others among themselves, with a factor
+    for each: (1 - weight) * task + weight * T^2 * (alpha * TCKD + beta * NCKD) (arXiv 2203.08679,
     equation 8). Factors of 1 and 1 - p, the teacher's doubt, are those of `logits` (equation 7).
     """
 
@@ -122,7 +121,7 @@ class DecoupledTaught(Taught):
 
 
 class FeaturesTaught(Taught):
-    """Learns what the teacher's head is given, through a learnt linear map: (1 - weight) * task + weight *
+    """What the teacher's head is given, through a learnt linear map: (1 - weight) * task + weight *
     |hint - map(features)|^2 / |hint|^2 (arXiv 1412.6550, equation 3, relative to the hint's length: so a
     weight means the same for every teacher). Teacher and student may have other classes. The head learns from
     the labels alone, so the weight is less than 1.

@@ -1,4 +1,4 @@
-"""Describes what a run may measure of a part of the data, beside loss and accuracies.
+"""What a run may measure of a part of the data, beside loss and accuracies.
 
 Each metric is named by its kind, after the part that it was measured on: `val_macro_f1`, `test_macro_f1`.
 A task's class says which of them it has.
@@ -16,12 +16,11 @@ from pydantic import BeforeValidator, Field, model_validator
 from trainable.recipe.base import YOURS, Purpose, Spec, check_distinct
 
 NO_SPREAD = 1e-9  # scores, and the ends of their intervals, are nearer only where rounding alone parts them
-Mode = Literal["max", "min"]
-"""Says whether a higher or a lower value is better."""
+Mode = Literal["max", "min"]  # whether a higher or a lower value is better
 
 
 class _Share(Spec):
-    """Is a metric in [0, 1] that is better when it is higher."""
+    """A metric in [0, 1] that is better when it is higher."""
 
     mode: ClassVar[Mode] = "max"
     needs_probabilities: ClassVar[bool] = False  # of every class, for a curve over all thresholds
@@ -33,13 +32,13 @@ class _Share(Spec):
 
 
 class MacroF1(_Share):
-    """Is the mean over classes of F1: the harmonic mean of precision and recall of the predicted class."""
+    """The mean over classes of F1: the harmonic mean of precision and recall of the predicted class."""
 
     kind: Literal["macro_f1"] = "macro_f1"
 
 
 class AUROC(_Share):
-    """Is the area under the ROC curve, one against rest: the chance that an image of the class has a higher
+    """The area under the ROC curve, one against rest: the chance that an image of the class has a higher
     probability of it than another image has; a tie counts half. 0.5 is guessing, also for a part that has
     images of one class alone."""
 
@@ -48,7 +47,7 @@ class AUROC(_Share):
 
 
 class AveragePrecision(_Share):
-    """Is the mean precision over the thresholds of a class, weighted by the rise of recall; one against
+    """The mean precision over the thresholds of a class, weighted by the rise of recall; one against
     rest."""
 
     kind: Literal["average_precision"] = "average_precision"
@@ -56,7 +55,7 @@ class AveragePrecision(_Share):
 
 
 class RecallAtPrecision(_Share):
-    """Is the highest recall of a class at any threshold where precision is high enough, one against rest.
+    """The highest recall of a class at any threshold where precision is high enough, one against rest.
 
     It is 0 for a class whose precision is too low at every threshold.
     """
@@ -69,7 +68,7 @@ class RecallAtPrecision(_Share):
 
 
 class Cost(Spec):
-    """Is the mean cost an image of the predicted class: `costs[true][predicted]`, in the order of `classes`.
+    """The mean cost an image of the predicted class: `costs[true][predicted]`, in the order of `classes`.
 
     Without `classes` it is the order of the data's own classes.
     """
@@ -103,7 +102,7 @@ class Cost(Spec):
 
 
 class CalibrationError(Spec):
-    """Is the expected calibration error: how far accuracy is from the probability of the predicted class.
+    """The expected calibration error: how far accuracy is from the probability of the predicted class.
 
     It is the mean distance over bins of equal width, weighted by their images (arXiv 1706.04599, section 2).
     """
@@ -123,7 +122,7 @@ class CalibrationError(Spec):
 
 
 class BoundaryF1(_Share):
-    """Is the mean over classes of the boundary F1 score of masks (Csurka et al., What is a good evaluation
+    """The mean over classes of the boundary F1 score of masks (Csurka et al., What is a good evaluation
     measure for semantic segmentation?, BMVC 2013, section 3).
 
     Precision is the share of predicted boundary pixels that are near a true one of their class, recall the
@@ -143,8 +142,8 @@ OfLabels = MacroF1 | AUROC | AveragePrecision | RecallAtPrecision | Cost | Calib
 Kind = OfLabels | BoundaryF1
 
 KINDS = get_args(Kind)
+# The direction in which each kind is better
 MODES: dict[str, Mode] = {each.model_fields["kind"].default: each.mode for each in KINDS}
-"""The direction in which each kind is better."""
 
 
 def _as_section(written: object) -> object:
@@ -158,8 +157,8 @@ def _frozen(value: object) -> object:
     return tuple(_frozen(each) for each in value) if isinstance(value, list) else value
 
 
+# A kind alone, such as `macro_f1`, stands for the section with its defaults
 Metric = Annotated[Annotated[Kind, Field(discriminator="kind")], BeforeValidator(_as_section)]
-"""A kind alone, such as `macro_f1`, stands for the section with its defaults."""
 
 
 def cost_faults(specs: Sequence[Kind], classes: Sequence[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Describes which network is trained, from which weights, and how its layers are treated.
+"""Which network is trained, from which weights, and how its layers are treated.
 
 Sources such as `003:88` are lines of the guides in docs/sources.md: 000 is the training tricks notes, 001
 the PyTorch tuning guide and 003 the PaddleClas guide.
@@ -16,8 +16,7 @@ from trainable.errors import quoted
 from trainable.files.paths import usable_path, without_tilde
 from trainable.recipe.base import YOURS, ArgumentName, OpenFraction, Purpose, Spec
 
-OWN_WEIGHTS = "default"
-"""The weights that torchvision or timm publish for a model."""
+OWN_WEIGHTS = "default"  # the weights that torchvision or timm publish for a model
 _PUBLISHED = re.compile(r"default|(?:\w+_Weights\.)?[A-Z][A-Z0-9_]*")
 
 
@@ -27,8 +26,8 @@ def is_published(weights: str) -> bool:
     return _PUBLISHED.fullmatch(weights) is not None
 
 
+# How a name of timm's begins that is the path of a folder with a network's configuration and weights
 LOCAL_FOLDER = "local-dir:"
-"""A name of timm's with this prefix is the path of a folder with a network's configuration and weights."""
 
 
 def folder_of_name(name: object) -> str | None:
@@ -45,12 +44,10 @@ def absolute_name(name: str) -> str:
 
 
 MODEL_NAME = "model.name"
-ENCODER, OUTPUT_STRIDE = "model.encoder", "model.output_stride"
-"""These fields are those of `smp` alone."""
-ARGUMENTS = "model.arguments"
-"""The section that holds what a function of your own receives."""
+ENCODER, OUTPUT_STRIDE = "model.encoder", "model.output_stride"  # fields of `smp` alone
+ARGUMENTS = "model.arguments"  # the section that holds what a function of your own receives
+# What that function receives from the data, so that no recipe holds it
 GIVEN_ARGUMENTS = ("classes", "channels", "image_size")
-"""The function receives these from the data, so no recipe holds them."""
 
 
 def _scalar(value: object) -> object:
@@ -86,13 +83,13 @@ RateFactor = Annotated[
 
 
 class UniformRates(Spec):
-    """Gives every layer the same rate."""
+    """The same rate for every layer."""
 
     kind: Literal["uniform"] = "uniform"
 
 
 class GeometricRates(Spec):
-    """Gives layer groups rates in equal ratios, from `lowest` of it at the stem to all of it at the head.
+    """Rates of layer groups in equal ratios, from `lowest` of the rate at the stem to all of it at the head.
 
     Discriminative fine-tuning (arXiv 1801.06146, section 3.2).
     """
@@ -104,14 +101,14 @@ class GeometricRates(Spec):
 
 
 class DecayedRates(Spec):
-    """Gives each layer group `factor` times the rate of the one above (0.65 to 0.9; arXiv 2003.10555)."""
+    """For each layer group `factor` times the rate of the one above (0.65 to 0.9; arXiv 2003.10555)."""
 
     kind: Literal["decayed"] = "decayed"
     factor: RateFactor = 0.75
 
 
 class BackboneRates(Spec):
-    """Gives what was pretrained `factor` times the rate of what is new (arXiv 1606.00915, section 4.1).
+    """For what was pretrained `factor` times the rate of what is new (arXiv 1606.00915, section 4.1).
 
     In a network for segmentation of torchvision or smp the backbone was pretrained, and its decoder and head
     are new; in any other network the head alone is.
@@ -133,7 +130,7 @@ def _usable_if_any(path: str | None) -> str | None:
 
 
 class ModelSpec(Spec):
-    """Holds the fields that every network has. `None` leaves a choice to the network's own library."""
+    """The fields that every network has. `None` leaves a choice to the network's own library."""
 
     kind: str
     weights: Annotated[
@@ -194,8 +191,8 @@ class ModelSpec(Spec):
     layer_rates: LayerRates = UniformRates()
 
 
+# Fields that say nothing of which network it is, or how large
 OF_ANY_NETWORK = frozenset(ModelSpec.model_fields) - {"kind"}
-"""These fields of `model` say nothing of which network it is, or how large."""
 
 
 def network_fields(paths: Iterable[str]) -> frozenset[str]:
@@ -204,7 +201,7 @@ def network_fields(paths: Iterable[str]) -> frozenset[str]:
 
 
 class ResNetSmall(ModelSpec):
-    """Is a residual net for images up to 64 px: three stages of (depth - 2) / 6 blocks (1512.03385, 4.2)."""
+    """A residual net for images up to 64 px: three stages of (depth - 2) / 6 blocks (1512.03385, 4.2)."""
 
     kind: Literal["resnet_small"] = "resnet_small"
     depth: Annotated[
@@ -223,12 +220,11 @@ class ResNetSmall(ModelSpec):
         return self
 
 
-WIDEST = 2048
-"""No layer of `unet_small` has more channels: twice as many as that of the paper."""
+WIDEST = 2048  # channels of a layer of `unet_small`: twice as many as the paper's widest has
 
 
 class UNetSmall(ModelSpec):
-    """Is a U-Net for images under 128 px (arXiv 1505.04597): they are halved `levels` times, each time to
+    """A U-Net for images under 128 px (arXiv 1505.04597): they are halved `levels` times, each time to
     twice as many channels, and enlarged again."""
 
     kind: Literal["unet_small"] = "unet_small"
@@ -254,14 +250,14 @@ class UNetSmall(ModelSpec):
 
 
 class Named(Spec):
-    """Names a network of a library; its fields are written before those that every network has."""
+    """A network of a library, by name; its fields are written before those that every network has."""
 
     kind: str
     name: Annotated[str, Field(min_length=1), Purpose("the model", YOURS)]
 
 
 class TorchvisionModel(ModelSpec, Named):
-    """Names a model of torchvision: `resnet18` for classification, `fcn_resnet50` for segmentation.
+    """A model of torchvision, by name: `resnet18` for classification, `fcn_resnet50` for segmentation.
 
     Weights for segmentation may be those of the backbone alone: `ResNet50_Weights.IMAGENET1K_V2`.
     """
@@ -270,8 +266,8 @@ class TorchvisionModel(ModelSpec, Named):
 
 
 class TimmModel(ModelSpec, Named):
-    """Names a model of timm: `resnet50`, `resnet50.a1_in1k` with the tag of its weights, `hf-hub:OWNER/NAME`
-    or `local-dir:PATH`."""
+    """A model of timm, by name: `resnet50`, `resnet50.a1_in1k` with the tag of its weights,
+    `hf-hub:OWNER/NAME` or `local-dir:PATH`."""
 
     kind: Literal["timm"] = "timm"
 
@@ -284,7 +280,7 @@ def _bare(encoder: str) -> str:
 
 
 class Decoded(Spec):
-    """Names a decoder and the encoder below it; both are written before what every network has.
+    """A decoder and the encoder below it; both are written before what every network has.
 
     Decoders: unet (arXiv 1505.04597), unetplusplus (1807.10165), fpn (1612.03144), deeplabv3plus
     (1802.02611) and segformer (2105.15203).
@@ -310,7 +306,7 @@ class Decoded(Spec):
 
 
 class SmpModel(ModelSpec, Decoded):
-    """Is a decoder of segmentation_models_pytorch over an encoder of timm; its weights are the encoder's."""
+    """A decoder of segmentation_models_pytorch over an encoder of timm; its weights are the encoder's."""
 
     kind: Literal["smp"] = "smp"
 
@@ -325,7 +321,7 @@ class SmpModel(ModelSpec, Decoded):
 
 
 class OwnModel(ModelSpec, Named):
-    """Stands for a network of your own: `name` is a label, and Python gives the function that builds it.
+    """A network of your own: `name` is a label, and Python gives the function that builds it.
 
     The function receives the arguments by name. No text here is ever imported: a recipe is data.
     """

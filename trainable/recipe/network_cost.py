@@ -10,14 +10,14 @@ from trainable.recipe.base import Spec
 
 
 class NetworkCost(Spec):
-    """Holds what the network of a recipe costs on one device."""
+    """What the network of a recipe costs on one device."""
 
+    # All numbers that an optimizer could adjust, also those that are frozen
     parameters: Annotated[int, Field(ge=0)]
-    """Counts all numbers of the network that an optimizer could adjust, also those that are frozen."""
+    # The time from one image to its answer, in evaluation mode and in the recipe's number format
     latency_ms: Annotated[float, Field(gt=0.0)]
-    """Milliseconds from one image to its answer, in evaluation mode and in the recipe's number format."""
+    # What a process takes in a training step, with weights and optimizer: device memory, or a CPU's
     memory_gib: Annotated[float, Field(ge=0.0)]
-    """GiB that a process takes in a training step, with weights and optimizer: device memory, or a CPU's."""
 
 
 class Footprint(Spec):

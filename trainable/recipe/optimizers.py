@@ -1,4 +1,4 @@
-"""Describes how weights follow gradients.
+"""How weights follow gradients.
 
 Every rate is at batch 256; `scaling` says how it follows the batch.
 
@@ -64,7 +64,7 @@ def with_momentum(optimizer: NesterovOptimizer) -> NesterovOptimizer:
 
 
 class SGD(Spec):
-    """Is stochastic gradient descent with momentum; the decay is L2, as in torch.optim.SGD."""
+    """Stochastic gradient descent with momentum; the decay is L2, as in torch.optim.SGD."""
 
     kind: Literal["sgd"] = "sgd"
     lr: Rate = 0.1
@@ -78,7 +78,7 @@ class SGD(Spec):
 
 
 class RMSProp(Spec):
-    """Divides the gradient by the root of its mean square (Tieleman and Hinton 2012, lecture 6.5); L2 decay.
+    """The gradient over the root of its mean square (Tieleman and Hinton 2012, lecture 6.5); L2 decay.
 
     Momentum, smoothing and decay are those of MobileNetV3 (arXiv 1905.02244, section 6.1).
     """
@@ -96,7 +96,7 @@ class RMSProp(Spec):
 
 
 class Adam(Spec):
-    """Is Adam (arXiv 1412.6980); its decay is L2, which its scaling distorts: AdamW's is not."""
+    """Adam (arXiv 1412.6980), whose decay is L2, which its scaling distorts: AdamW's is not."""
 
     kind: Literal["adam"] = "adam"
     lr: Rate = 1e-3
@@ -109,7 +109,7 @@ class Adam(Spec):
 
 
 class AdamW(Spec):
-    """Is Adam with decoupled weight decay (arXiv 1711.05101)."""
+    """Adam with decoupled weight decay (arXiv 1711.05101)."""
 
     kind: Literal["adamw"] = "adamw"
     lr: Rate = 1e-3
@@ -122,7 +122,7 @@ class AdamW(Spec):
 
 
 class Adadelta(Spec):
-    """Takes steps in the units of the weights (arXiv 1212.5701): the rate is a factor, 1 in the paper."""
+    """Steps in the units of the weights (arXiv 1212.5701): the rate is a factor, 1 in the paper."""
 
     kind: Literal["adadelta"] = "adadelta"
     lr: Rate = 1.0
@@ -136,7 +136,7 @@ class Adadelta(Spec):
 
 
 class LARS(Spec):
-    """Is SGD whose rate is scaled layer by layer by |w| / |g|, for large batches (arXiv 1708.03888).
+    """SGD whose rate is scaled layer by layer by |w| / |g|, for large batches (arXiv 1708.03888).
 
     Weights that do not decay (biases, normalisations) take plain steps. 0.3 at batch 256: arXiv 2002.05709,
     section 2.3.
@@ -155,7 +155,7 @@ class LARS(Spec):
 
 
 class LAMB(Spec):
-    """Is Adam whose step is scaled layer by layer to |w|, for large batches (arXiv 1904.00962).
+    """Adam whose step is scaled layer by layer to |w|, for large batches (arXiv 1904.00962).
 
     0.005 at batch 2,048 and the decay are those of arXiv 2110.00476, table 2.
     """
@@ -171,7 +171,7 @@ class LAMB(Spec):
 
 
 class AdamThenSGD(Spec):
-    """Takes AdamW for speed, then SGD with momentum for the last accuracy (arXiv 1712.07628 gives the idea).
+    """AdamW for speed, then SGD with momentum for the last accuracy (arXiv 1712.07628 gives the idea).
 
     The switch is at a fraction of the epochs, on a step; SGD begins with an empty momentum and its own rate,
     both under the one schedule. `lr`, `scaling` and the decoupled `weight_decay` are Adam's. SGD's rate
@@ -207,7 +207,7 @@ Option = bool | int | float | str | tuple[float, ...]
 
 
 class Timm(Spec):
-    """Is one of timm's optimizers, by timm's name: nadamw, muon, adan, lion, ...
+    """One of timm's optimizers, by timm's name: nadamw, muon, adan, lion, ...
 
     Its decay is decoupled or L2, as timm's class has it. `options` holds what else the class takes, such as
     {betas: [0.9, 0.98]}; what it leaves out is as timm has it. Muon updates matrices and convolutions, and

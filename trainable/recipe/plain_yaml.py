@@ -16,21 +16,19 @@ from ruamel.yaml.scanner import Scanner
 
 from trainable.recipe.trees import DEEPEST, LARGEST_INTEGER
 
-LARGEST_TEXT = 2**17
-"""So many characters are read; the parser takes about a second for them. A recipe has about 5,000."""
-MOST_VALUES = 20_000
-"""So many values may a text have, where each alias counts all that it stands for."""
+LARGEST_TEXT = 2**17  # characters that are read: about a second for the parser; a recipe has about 5,000
+MOST_VALUES = 20_000  # of a text, where each alias counts all that it stands for
 
 _CORE = "tag:yaml.org,2002:"
 _TAGS = {f"{_CORE}{name}" for name in ("null", "bool", "int", "float", "str", "seq", "map", "timestamp")}
 
 
 class TooMuch(ValueError):
-    """Says which bound a text exceeds."""
+    """The bound that a text exceeds."""
 
 
 class _BoundedScanner(Scanner):
-    """Refuses deep nesting at its beginning: the scanner takes seconds for 2,000 brackets."""
+    """A scanner that refuses deep nesting at its beginning: it takes seconds for 2,000 brackets."""
 
     def fetch_flow_collection_start(self, TokenClass: Any, to_push: str) -> None:  # noqa: N803
         if len(self.flow_context) >= DEEPEST:
@@ -39,7 +37,7 @@ class _BoundedScanner(Scanner):
 
 
 class _PlainConstructor(SafeConstructor):
-    """Makes plain data of nodes, after it has checked them all. Every other tag is refused."""
+    """A constructor of plain data from nodes that are all checked first. Every other tag is refused."""
 
     def construct_document(self, node: Node) -> Any:
         _check(node)

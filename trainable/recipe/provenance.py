@@ -1,4 +1,4 @@
-"""Says where a recipe comes from, what it scored, and how far that holds when it is trained again."""
+"""Where a recipe comes from, what it scored, and how far that holds when it is trained again."""
 
 from __future__ import annotations
 
@@ -20,22 +20,18 @@ def sureness(low: float | None, high: float | None) -> str:
 
 
 class FreshRuns(Spec):
-    """Says what a recipe scored when the final of its search trained it again with fresh seeds."""
+    """What a recipe scored when the final of its search trained it again with fresh seeds."""
 
     metric: str
     seeds: tuple[int, ...]
     scores: tuple[float, ...]
     mean: float
-    deviation: Annotated[float, Field(ge=0.0)]
-    """The standard deviation of a run."""
-    estimate: float
-    """The mean, drawn towards that of all finalists."""
+    deviation: Annotated[float, Field(ge=0.0)]  # of a run
+    estimate: float  # the mean, drawn towards that of all finalists
     low: float | None = None  # the 95 % interval of the estimate, None where these seeds agree
     high: float | None = None
-    gap: float
-    """By how much the search's own figure is above the estimate."""
-    fresh_splits: bool
-    """Whether training and validation were drawn anew for each run."""
+    gap: float  # of the search's own figure above the estimate
+    fresh_splits: bool  # training and validation were drawn anew for each run
 
     @property
     def sureness(self) -> str:
@@ -44,31 +40,26 @@ class FreshRuns(Spec):
 
 
 class Verification(Spec):
-    """Says what a recipe scored when it was trained again, from its file alone, and whether its figure holds.
+    """What a recipe scored when it was trained again, from its file alone, and whether its figure holds.
 
     The numbers are None where fewer than two runs finished.
     """
 
     verified: bool
     metric: str
-    part: Literal["test", "validation"]
-    """The part that `scores` are of; validation where there is no test part."""
+    part: Literal["test", "validation"]  # that `scores` are of; validation where there is no test part
     seeds: tuple[int, ...]
     scores: tuple[float, ...]
     validation_scores: tuple[float, ...]
     mean: float | None = None
-    deviation: float | None = None
-    """The standard deviation of a run."""
+    deviation: float | None = None  # of a run
     claimed: float
-    short: float | None = None
-    """By how much the mean is worse than the claimed score."""
-    allowed: float | None = None
-    """By how much it may be worse."""
+    short: float | None = None  # by how much the mean is worse than the claimed score
+    allowed: float | None = None  # by how much it may be worse
+    # By how much the mean test score differs from the mean validation score of the same runs, and what to do,
+    # in words; None where chance allows the difference
     parts_differ: str | None = None
-    """By how much the mean test score differs from the mean validation score of the same runs, and what to
-    do, in words; None where chance allows the difference."""
-    faults: tuple[str, ...] = ()
-    """Why runs came to nothing."""
+    faults: tuple[str, ...] = ()  # why runs came to nothing
     rule: str
 
     def words(self) -> str:
@@ -93,7 +84,7 @@ class Verification(Spec):
 
 
 class Dropped(Spec):
-    """Names a technique that was left out: its field, the value that it had, and its mean gain in score."""
+    """A technique that was left out: its field, the value that it had, and its mean gain in score."""
 
     field: str
     value: str
@@ -101,7 +92,7 @@ class Dropped(Spec):
 
 
 class Simplified(Spec):
-    """Says which techniques were left out of a recipe, since they gained nothing beyond noise.
+    """The techniques that were left out of a recipe, since they gained nothing beyond noise.
 
     `before` and `after` are mean validation scores over the seeds.
     """
@@ -110,8 +101,7 @@ class Simplified(Spec):
     seeds: tuple[int, ...]
     before: float
     after: float
-    dropped: tuple[Dropped, ...]
-    """It is empty where every technique stays, and so do the recipe's scores."""
+    dropped: tuple[Dropped, ...]  # none where every technique stays, and so do the recipe's scores
 
     @property
     def changed(self) -> bool:
@@ -120,7 +110,7 @@ class Simplified(Spec):
 
 
 class Finalized(Spec):
-    """Says by which runs the way to use a recipe's network was chosen.
+    """The runs by which the way to use a recipe's network was chosen.
 
     `before` and `after` are mean validation scores over the seeds.
     """
@@ -129,8 +119,7 @@ class Finalized(Spec):
     seeds: tuple[int, ...]
     before: float
     after: float
-    latency_ms: float
-    """Of one image on the machine that measured it."""
+    latency_ms: float  # of one image, on the machine that measured it
 
     @property
     def changed(self) -> bool:
@@ -139,7 +128,7 @@ class Finalized(Spec):
 
 
 class Provenance(Spec):
-    """Says where a recipe comes from and what it scored. It is not in the digest and never changes a run.
+    """Where a recipe comes from, and what it scored. It is not in the digest and never changes a run.
 
     `first` says where a person asked for it, if it was a first trial of a study; `data_digest` is that of
     which image is in which part with which label, and `files_digest` of the names, classes and sizes of their

@@ -1,4 +1,4 @@
-"""Defines the Recipe: one training run as typed, frozen data.
+"""The Recipe: one training run as typed, frozen data.
 
 A Recipe is what a search varies, what `best.yaml` holds and what `Run` trains. It is plain data: no string
 in it is imported, evaluated or interpolated, and every fault is reported with its dotted path.
@@ -41,17 +41,14 @@ from trainable.recipe.tasks import TASKS, Classification, Segmentation, Task
 from trainable.recipe.training import Evaluation, Loop, Precision, Regularisation
 from trainable.recipe.trees import NoSuchPath, NotPlain, Tree, as_json, leaves, value_at, with_value
 
-REFERENCE_BATCH = 256
-"""The batch at which every learning rate is stated (Goyal et al., arXiv 1706.02677, section 2.1)."""
-LEARNING_RATES = ("optimizer.lr", "optimizer.sgd_lr")
-"""The fields that hold a learning rate at this batch."""
-OPTIONAL = (SECTION, "provenance")
-"""A recipe without these sections has no trace of them."""
+REFERENCE_BATCH = 256  # at which every learning rate is stated (Goyal et al., arXiv 1706.02677, section 2.1)
+LEARNING_RATES = ("optimizer.lr", "optimizer.sgd_lr")  # fields with a rate at this batch
+OPTIONAL = (SECTION, "provenance")  # sections of which a recipe may have no trace
 NO_MASKS = ("digits", "idx", "datasets")  # formats of data
 
 
 class Recipe(Spec):
-    """Describes one training run, whole.
+    """One training run, whole.
 
     Equal digests mean equal runs on the same data, weights to begin from, machine and versions.
     """

@@ -1,4 +1,4 @@
-"""Describes the learning rate's shape over a run.
+"""The learning rate's shape over a run.
 
 Sources such as `003:13` are lines of the guides in docs/sources.md: 000 is the training tricks notes, 001
 the PyTorch tuning guide, 002 the PyTorch speed notes, 003 the PaddleClas guide and 004 the 17 ways guide.
@@ -26,7 +26,7 @@ Gamma = Annotated[
 
 
 class ScheduleSpec(Spec):
-    """Is a factor on the rate: a linear warm-up, then the schedule's shape over the rest of the run."""
+    """A factor on the rate: a linear warm-up, then the schedule's shape over the rest of the run."""
 
     kind: str
     warmup_epochs: Annotated[
@@ -39,14 +39,14 @@ class Constant(ScheduleSpec):
 
 
 class Cosine(ScheduleSpec):
-    """Falls as half a cosine from 1 to `final_factor` (arXiv 1608.03983, without restarts)."""
+    """A fall as half a cosine from 1 to `final_factor` (arXiv 1608.03983, without restarts)."""
 
     kind: Literal["cosine"] = "cosine"
     final_factor: FinalFactor = 0.0
 
 
 class Step(ScheduleSpec):
-    """Multiplies by `gamma` after every `every` of the run; by default x0.1 at 30, 60, 90 of 120 epochs."""
+    """A factor `gamma` after every `every` of the run; by default x0.1 at 30, 60, 90 of 120 epochs."""
 
     kind: Literal["step"] = "step"
     every: Annotated[
@@ -56,7 +56,7 @@ class Step(ScheduleSpec):
 
 
 class Poly(ScheduleSpec):
-    """Is (1 - progress) to the `power`; 0.9 is usual for segmentation (arXiv 1606.00915, section 4.1)."""
+    """(1 - progress) to the `power`; 0.9 is usual for segmentation (arXiv 1606.00915, section 4.1)."""
 
     kind: Literal["poly"] = "poly"
     power: Annotated[
@@ -65,14 +65,14 @@ class Poly(ScheduleSpec):
 
 
 class Exponential(ScheduleSpec):
-    """Multiplies by `gamma` in each epoch, continuously."""
+    """A factor `gamma` in each epoch, continuously."""
 
     kind: Literal["exp"] = "exp"
     gamma: Gamma = 0.95
 
 
 class SGDR(ScheduleSpec):
-    """Starts a cosine again at the whole rate, each cycle `growth` times as long (arXiv 1608.03983).
+    """Cosines that start again at the whole rate, each cycle `growth` times as long (arXiv 1608.03983).
 
     Scores are comparable at the ends of cycles only, so that is where a search puts its rungs.
     """
@@ -86,7 +86,7 @@ class SGDR(ScheduleSpec):
 
 
 class OneCycle(ScheduleSpec):
-    """Rises from 1 / `div`, falls to 1 / (`div` x `final_div`), momentum the other way (arXiv 1708.07120).
+    """A rise from 1 / `div`, a fall to 1 / (`div` x `final_div`), momentum the other way (arXiv 1708.07120).
 
     With `equal_legs` (arXiv 1803.09820, section 4.3) it comes down as fast as it went up, to where it began,
     and falls to the end in what is left: `rise` is then below a half.
@@ -124,7 +124,7 @@ class OneCycle(ScheduleSpec):
 
 
 class Cyclic(ScheduleSpec):
-    """Moves in triangles between `lowest` and the whole rate (arXiv 1506.01186, section 3).
+    """Triangles between `lowest` and the whole rate (arXiv 1506.01186, section 3).
 
     `triangular2` halves the height every cycle, `exp_range` multiplies it by `gamma` an epoch.
     """

@@ -1,10 +1,11 @@
-"""Names the guides that source codes such as `003:26-40` cite; docs/sources.md lists these guides."""
+"""The guides that source codes such as `003:26-40` cite; docs/sources.md lists these guides."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 
+# The guides' short names, by the number that their lines are cited with
 GUIDES = {
     "000": "training tricks notes",
     "001": "PyTorch tuning guide",
@@ -12,7 +13,6 @@ GUIDES = {
     "003": "PaddleClas guide",
     "004": "17 ways guide",
 }
-"""The guides' short names, by the number that their lines are cited with."""
 _LINES = re.compile(r"\b(00[0-4])(?=:\d)")
 
 

@@ -1,4 +1,4 @@
-"""Holds how fast a network trains in each number format and layout, and which is taken."""
+"""How fast a network trains in each number format and layout, and which is taken."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from trainable.recipe.base import Spec
 
 Format = Literal["fp32", "tf32", "bf16", "fp16"]
 
+# Another way to compute must be so many times as fast as the usual one: timings of one moment differ by less
 MARGIN = 1.15
-"""Another way to compute must be so much faster than the usual one: timings of one moment differ by less."""
+# Images of training from which on steps are timed on a GPU: at 26,000 a second, the most that was measured in
+# batches of 128, they take 15 minutes, of which a way that is faster by MARGIN saves two: the time that
+# timing takes (docs/decisions/0057)
 GPU_IMAGES = 24_000_000
-"""On a GPU steps are timed for so many images of training or more. At 26,000 a second, the most that was
-measured in batches of 128, they take 15 minutes, of which a way that is faster by MARGIN saves two: the time
-that timing takes (docs/decisions/0057)."""
 
 AT_ONCE = 8  # so many trials begin before the first has compiled: most machines with GPUs have 8 at most
 
 
 class Speed(Spec):
-    """Holds how fast a network trains in one number format and memory layout."""
+    """How fast a network trains in one number format and memory layout."""
 
     number_format: Format
     channels_last: bool
     images_per_second: Annotated[float, Field(gt=0.0)]
+    # None: the network was not compiled for this
     compile_seconds: Annotated[float, Field(ge=0.0)] | None = None
-    """The network was compiled for this, which took so long; None if it was not."""
     by_blocks: bool = False  # it was compiled by blocks
     again_seconds: Annotated[float, Field(ge=0.0)] | None = None  # compiling again, with the code on the disk
 

@@ -1,4 +1,4 @@
-"""Describes what is learnt: one label for each image, or one for each of its pixels.
+"""What is learnt: one label for each image, or one for each of its pixels.
 
 Sources such as `000:44` are lines of the guides in docs/sources.md: 000 is the training tricks notes and 003
 the PaddleClas guide. What a segmentation needs beside the other sections stands here alone: a recipe of a
@@ -14,10 +14,8 @@ from pydantic import AfterValidator, Field, model_validator
 from trainable.files.paths import usable_path
 from trainable.recipe.base import YOURS, Purpose, Spec, check_distinct
 
-IGNORED = 255
-"""A pixel of this label counts nowhere: every mask in memory has it, whatever the files have."""
-MOST_CLASSES = IGNORED
-"""A label is a byte, and one value of it is for pixels that are ignored."""
+IGNORED = 255  # a pixel of this label counts nowhere: every mask in memory has it, whatever the files have
+MOST_CLASSES = IGNORED  # a label is a byte, and one value of it is for pixels that are ignored
 
 
 Names = tuple[str, ...]
@@ -61,7 +59,7 @@ def _each_once(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class Masks(Spec):
-    """Says where the masks of images are, and what the values of their pixels mean."""
+    """Where the masks of images are, and what the values of their pixels mean."""
 
     values: Annotated[
         Literal["index", "binary"],
@@ -123,11 +121,28 @@ class Masks(Spec):
         return self
 
 
+# The side in pixels without and with a GPU: what the device trains in reasonable time. 513 is that of arXiv
+# 1706.05587, section 4.1
+LARGEST_WINDOW = {False: 128, True: 512}
+STRIDE = 32  # of common networks: the side is a multiple of it
+SMALL, SMALL_STRIDE = 64, 8  # of images of fewer pixels it is a multiple of this
+
+
+def window_side(longer: int, *, gpu: bool) -> int:
+    """Return the side of the windows that are trained on, where a recipe leaves it open, from the longer side
+    of most images: as much, rounded up, at most what suits the device.
+
+    Larger windows gain up to the size of the images (000:49).
+    """
+    stride = STRIDE if longer >= SMALL else SMALL_STRIDE
+    return min(-(-longer // stride) * stride, LARGEST_WINDOW[gpu])
+
+
 LossWeight = Annotated[float, Field(ge=0.0, le=100.0)]
 
 
 class MaskLoss(Spec):
-    """Is a weighted sum of losses, each a mean over images, and in an image over its pixels or classes.
+    """A weighted sum of losses, each a mean over images, and in an image over its pixels or classes.
 
     So a batch has the same loss whether it is computed at once, in parts, or on several ranks.
     """
@@ -209,6 +224,8 @@ class Segmentation(Spec):
 
 
 AnyTask = Classification | Segmentation
+TaskKind = Literal["classification", "segmentation"]
+TASK_KINDS: tuple[TaskKind, ...] = get_args(TaskKind)
 CLASSIFICATION = Classification()
 TASKS: dict[str, type[AnyTask]] = {each().kind: each for each in get_args(AnyTask)}
 Task = Annotated[

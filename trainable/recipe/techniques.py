@@ -1,4 +1,4 @@
-"""Says how each technique of a recipe is switched off, so that one can ask what it is worth."""
+"""How each technique of a recipe is switched off, so that one can ask what it is worth."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from trainable.errors import RecipeError
 from trainable.recipe.distillation import SECTION
 from trainable.recipe.recipe import Recipe
 
+# What a field holds, by dotted path, where its technique is off
 OFF: Mapping[str, Any] = {
     "augmentation.crop.kind": "none",
     "augmentation.flip_probability": 0.0,
@@ -38,7 +39,6 @@ OFF: Mapping[str, Any] = {
     "evaluation.norm_batches": 0,
     SECTION: None,
 }
-"""What a field holds, by dotted path, where its technique is off."""
 FLIP = "augmentation.flip_probability"
 SCHEDULE, WARMUP = "schedule.kind", "schedule.warmup_epochs"
 

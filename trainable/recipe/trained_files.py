@@ -18,21 +18,19 @@ from trainable.recipe.recipe import Recipe
 from trainable.recipe.yamlfile import read_recipe
 
 MODEL_FILE, RECIPE_FILE = "model.safetensors", "recipe.yaml"
-PRUNED_FILE = "pruned.json"
-"""It says in what a network is narrower than the one that the recipe beside it builds."""
+PRUNED_FILE = "pruned.json"  # in what a network is narrower than the one that the recipe beside it builds
+# Beside a pruned network, whose `recipe.yaml` is its fine-tuning: the recipe that trained the whole network
 TRAINING_FILE = "training.yaml"
-"""Beside a pruned network, whose `recipe.yaml` is its fine-tuning, this is the recipe that trained the whole
-network."""
 RECIPE_ENDINGS = (".yaml", ".yml")
+# Tensors that are no parameters: training does not adjust them
 STATISTICS_OF_NORMS = ("running_mean", "running_var", "num_batches_tracked")
-"""These tensors of a file are no parameters: training does not adjust them."""
+# A safetensors file begins with the length of its header, little-endian, and then has the header in JSON
 LENGTH_BYTES = 8
-"""A safetensors file begins with the length of its header, little-endian, and then has the header in JSON."""
 
 
 @dataclass(frozen=True)
 class TrainedFiles:
-    """Names the files of a trained network. `recipe` is None where its network is named instead."""
+    """The files of a trained network. `recipe` is None where its network is named instead."""
 
     weights: Path
     recipe: Recipe | None

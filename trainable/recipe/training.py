@@ -1,4 +1,4 @@
-"""Describes how a run is regularised, computed and scored, and where its recipe comes from.
+"""How a run is regularised, computed and scored, and where its recipe comes from.
 
 Sources such as `003:43` are lines of the guides in docs/sources.md: 000 is the training tricks notes, 001
 the PyTorch tuning guide, 002 the PyTorch speed notes, 003 the PaddleClas guide and 004 the 17 ways guide.
@@ -13,20 +13,18 @@ from pydantic import AfterValidator, Field
 from trainable.recipe.base import YOURS, OpenFraction, Purpose, Spec, check_distinct
 from trainable.recipe.metrics import Metric
 
-LONGEST_RUN = 100_000
-"""So many epochs are the most."""
-LARGEST_BATCH = 2**20
-"""So many images are the most; the largest published batch has 2**16 (arXiv 1904.00962)."""
+LONGEST_RUN = 100_000  # epochs, at most
+LARGEST_BATCH = 2**20  # images, at most; the largest published batch has 2**16 (arXiv 1904.00962)
 
 
 class NoClipping(Spec):
-    """Uses gradients as they are."""
+    """Gradients as they are."""
 
     kind: Literal["none"] = "none"
 
 
 class NormClipping(Spec):
-    """Shortens the gradient of all weights together to an L2 norm (arXiv 1211.5063, section 3.2).
+    """A bound of the L2 norm of the gradient of all weights together (arXiv 1211.5063, section 3.2).
 
     1 is the norm of arXiv 2010.11929, table 3.
     """
@@ -36,7 +34,7 @@ class NormClipping(Spec):
 
 
 class AdaptiveClipping(Spec):
-    """Bounds each unit's gradient by the norm of its weights (arXiv 2102.06171, section 4.1)."""
+    """A bound of each unit's gradient by the norm of its weights (arXiv 2102.06171, section 4.1)."""
 
     kind: Literal["adaptive"] = "adaptive"
     factor: Annotated[
@@ -57,13 +55,13 @@ Clipping = Annotated[
 
 
 class NoAveraging(Spec):
-    """Scores and exports the weights of the last step."""
+    """The weights of the last step, scored and exported."""
 
     kind: Literal["none"] = "none"
 
 
 class ExponentialAveraging(Spec):
-    """Scores and exports an exponential moving average of the weights instead.
+    """An exponential moving average of the weights, scored and exported instead.
 
     A decay of 0.99 forgets half in 69 steps.
     """
@@ -80,19 +78,19 @@ Averaging = Annotated[
 
 
 class NoClassWeights(Spec):
-    """Counts every training image alike in the loss."""
+    """Every training image counts alike in the loss."""
 
     kind: Literal["none"] = "none"
 
 
 class InverseWeights(Spec):
-    """Counts every class alike in the loss: an image counts as one over the times its class is shown."""
+    """Every class counts alike in the loss: an image counts as one over the times its class is shown."""
 
     kind: Literal["inverse"] = "inverse"
 
 
 class EffectiveNumberWeights(Spec):
-    """Counts a class of n images as its n / E times, with E = (1 - beta^n) / (1 - beta) images that differ
+    """A class of n images counts as its n / E times, with E = (1 - beta^n) / (1 - beta) images that differ
     (arXiv 1901.05555, section 3).
 
     A beta of 0 changes nothing, and near 1 every class counts alike.
@@ -135,7 +133,7 @@ class Regularisation(Spec):
 
 
 class Precision(Spec):
-    """Says which number formats and memory layout are used.
+    """The number formats and the memory layout.
 
     A search and `tunebook train` replace `auto` by the fastest, in timed steps of the model. Elsewhere it is
     bf16 or else fp16 on CUDA, and fp32 on a CPU.
@@ -152,10 +150,10 @@ class Precision(Spec):
 
 Sampling = Literal["natural", "sqrt", "balanced"]
 
+# Nothing; the network as a whole; each of the blocks that it repeats, of which those of one kind share their
+# code, so that minutes become seconds; or what pays: a search and `tunebook train` replace `auto` by what
+# timed steps say, and elsewhere it compiles nothing
 Compiling = Literal[False, True, "blocks", "auto"]
-"""What is compiled for training: nothing; the network as a whole; each of the blocks that it repeats, of
-which those of one kind share their code, so that minutes become seconds; or what pays. A search and
-`tunebook train` replace `auto` by what timed steps say. Elsewhere it compiles nothing."""
 
 COMPILED: tuple[Compiling, ...] = (True, "blocks")  # the network trains compiled
 
@@ -229,13 +227,13 @@ def each_kind_once(metrics: tuple[Metric, ...]) -> tuple[Metric, ...]:
 
 
 class Stretch(Spec):
-    """Resizes to the square, whatever the aspect ratio."""
+    """The whole image as a square, whatever its aspect ratio."""
 
     kind: Literal["stretch"] = "stretch"
 
 
 class CenterCrop(Spec):
-    """Resizes the short side to image_size / ratio, then takes the middle."""
+    """The middle of an image whose short side is image_size / ratio."""
 
     kind: Literal["center_crop"] = "center_crop"
     ratio: Annotated[

@@ -15,8 +15,7 @@ Tree = Mapping[str, Any]
 
 
 LARGEST_INTEGER = 2**63
-DEEPEST = 32
-"""So many levels may be nested; the deepest study has seven."""
+DEEPEST = 32  # levels; the deepest study has seven
 
 
 class NotPlain(ValueError):

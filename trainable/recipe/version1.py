@@ -12,13 +12,13 @@ from typing import Any
 from trainable.errors import Fault, RecipeError, quoted
 
 _CLIPPING, _AVERAGING = "regularisation.clipping", "regularisation.averaging"
+# Fields that no longer exist in version 2, and what to write instead
 INSTEAD = {
     "regularisation.clip_norm": f"{_CLIPPING}.kind: norm and {_CLIPPING}.max_norm",
     "regularisation.clip_factor": f"{_CLIPPING}.kind: adaptive and {_CLIPPING}.factor",
     "regularisation.ema_decay": f"{_AVERAGING}.kind: ema and {_AVERAGING}.decay",
     "evaluation.weights": f"{_AVERAGING}.kind: ema, or none",
 }
-"""These fields no longer exist in version 2; the values say what to write instead."""
 _CAME_FROM = {
     f"{_CLIPPING}.max_norm": "regularisation.clip_norm",
     f"{_CLIPPING}.factor": "regularisation.clip_factor",

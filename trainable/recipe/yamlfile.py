@@ -25,8 +25,7 @@ from trainable.recipe import Recipe
 from trainable.recipe.plain_yaml import LARGEST_TEXT, load_plain
 
 COMMENT_COLUMN = 40
-LINE_WIDTH = 4096
-"""Lines are never folded: a value and the comment beside it stay together."""
+LINE_WIDTH = 4096  # lines are never folded: a value and the comment beside it stay together
 
 
 def read_recipe(path: str | Path) -> Recipe:

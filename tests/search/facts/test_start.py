@@ -228,8 +228,8 @@ def test_no_mask_is_read_for_the_start(masks: Path) -> None:
 
 
 def test_no_decoder_is_put_above_a_network_without_features_of_several_sizes() -> None:
-    assert any(name.startswith("vit_") for name in candidates(gpu=True))
-    assert not any(name.startswith("vit_") for name in candidates(gpu=True, dense=True))
+    assert any(name.startswith("vit_") for name in candidates(gpu=True, task="classification"))
+    assert not any(name.startswith("vit_") for name in candidates(gpu=True, task="segmentation"))
 
 
 def test_weights_in_a_folder_are_those_of_an_encoder(masks: Path, weights: Path) -> None:

@@ -17,7 +17,7 @@ from search.refining.refine import next_name, refined
 from search.study import Study, read_study
 from search.study.space import build_space
 from spaces.domains import Float
-from spaces.rules import optimizers
+from spaces.rules import rates
 from tests.search.planted_searches import Run, planted
 from tests.search.refining.landscapes import BASE, DECAY, RANGES, RATE, SMALL, after, towards
 from tests.search.small_events import replace_journal
@@ -182,7 +182,7 @@ def test_what_was_before_is_what_was_drawn_from_whatever_the_rule_says_now(
     folder = planted(tmp_path, towards(1.3), space__name="quick", base=BASE)
     before = {each.path: each.before for each in refined(folder).edits}
     assert f"space.overrides.{RATE}" in before
-    monkeypatch.setattr(optimizers, "SHORT_RUN_FACTOR", 10.0)
+    monkeypatch.setattr(rates, "SHORT_RUN_FACTOR", 10.0)
     assert {each.path: each.before for each in refined(folder).edits} == before
 
 

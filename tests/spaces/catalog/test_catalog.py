@@ -4,7 +4,8 @@ import pytest
 
 from spaces.catalog.catalog import make_space
 from spaces.domains import Integer, SpaceError
-from spaces.rules.optimizers import KINDS, OptimizerKind, learning_rate, learning_rates
+from spaces.rules.optimizers import learning_rate, learning_rates
+from spaces.rules.rates import KINDS, OptimizerKind
 from spaces.rules.schedules import kinds
 from spaces.space import When
 from tests.spaces.catalog.small_catalog import AVERAGING, DECAY, LR, document, faults, names, of

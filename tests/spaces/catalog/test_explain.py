@@ -7,11 +7,14 @@ import pytest
 from pydantic import BaseModel
 
 from spaces.catalog.catalog import make_space
-from spaces.catalog.explain import Row, reasons, recipe_rows, space_rows
+from spaces.catalog.explain import Row, evidence, reasons, recipe_rows, space_rows
+from spaces.facts import Facts
 from spaces.forms import fields_of, purpose_of
-from tests.spaces.small_facts import base_recipe, digits_facts, imagenet_facts
+from tests.spaces.small_facts import base_recipe, digits_facts, imagenet_facts, masks_facts
 from trainable.recipe import Recipe
 from trainable.recipe.yamlfile import read_recipe, write_recipe
+
+REPOSITORY = Path(__file__).parents[3]
 
 
 def choices(section: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str]]:
@@ -246,3 +249,17 @@ def test_provenance_is_not_explained() -> None:
     assert not [
         path for path in reasons(Recipe.from_tree(tree), facts=digits_facts()) if "provenance" in path
     ]
+
+
+def test_pages_say_what_the_rules_of_a_space_rest_on_and_none_what_a_person_wrote() -> None:
+    def pages(facts: Facts, name: str = "document", **overrides: Any) -> list[str]:
+        return evidence(make_space(name, base_recipe(facts), frozenset(), facts, overrides))
+
+    found = pages(imagenet_facts())
+    assert found[0] == "docs/rules/optimizers.md"
+    assert all((REPOSITORY / page).exists() for page in found)
+    assert "docs/rules/masks.md" in pages(masks_facts())
+    assert "docs/rules/masks.md" not in found
+    assert pages(imagenet_facts(), "quick") == ["docs/rules/learning-rate.md"]
+    assert pages(imagenet_facts(), "quick", **{"optimizer.lr": {"log": [0.1, 1.0]}}) == []
+    assert pages(imagenet_facts(), "wide") == []

@@ -4,14 +4,16 @@ from typing import Any
 
 import pytest
 
-from spaces.catalog.catalog import FINE_TUNED, FINE_TUNED_MASKS, make_space
+from spaces.catalog.catalog import FINE_TUNED, make_space
 from spaces.catalog.wide_space import WIDE
 from spaces.domains import Choice, Domain, Float, Integer, SpaceError
 from spaces.facts import Facts
 from spaces.priors import Normal, Uniform
 from spaces.rules.rules import RULES
+from spaces.rules.tasks import rules_of
 from spaces.space import Space, When
 from tests.spaces.small_facts import MILLION, base_recipe, digits_facts, imagenet_facts, masks_facts
+from trainable.recipe.tasks import TASK_KINDS
 
 TUNED = imagenet_facts(train_images=1_000, epochs=30, pretrained=True)
 WEIGHTS: dict[str, Any] = {"model__weights": "resnet50.safetensors"}
@@ -112,7 +114,10 @@ def test_finetune_varies_how_far_pretrained_weights_may_move() -> None:
 
 
 def test_every_field_of_finetune_has_a_rule() -> None:
-    assert set(FINE_TUNED) <= {rule.path for rule in RULES}
+    for kind in TASK_KINDS:
+        paths = {rule.path for rule in RULES if kind in rule.tasks}
+        assert set(rules_of(kind).fine_tuned) <= paths
+        assert set(FINE_TUNED) <= {rule.path for rule in RULES}
 
 
 def test_finetune_corrects_unequal_classes_in_all_three_ways() -> None:
@@ -166,7 +171,6 @@ def test_finetune_varies_the_windows_and_the_loss_of_a_segmentation_too() -> Non
     tuned = paths(named("finetune", TUNED_MASKS, **UNET))
     assert {"augmentation.crop.kind", "augmentation.crop.scale_max", "task.loss.dice"} <= tuned
     assert {"model.layer_rates.factor", "model.freeze_norm", "model.freeze_epochs"} <= tuned
-    assert set(FINE_TUNED_MASKS) <= {rule.path for rule in RULES}
 
 
 def test_quick_varies_the_rate_of_a_segmentation_alone() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from spaces.forms import types_of
-from spaces.rules import heuristics, loops, optimizers, schedules
+from spaces.rules import heuristics, loops, rates, schedules
 from spaces.rules.rulings import log_log_interpolated, number_at, rounded, share_between
 from tests.spaces.small_facts import MILLION, base_recipe, digits_facts, imagenet_facts
 from trainable.recipe.speeds import Speed
@@ -124,7 +124,7 @@ def test_attention_takes_adamw_with_its_own_decay_and_warm_up() -> None:
 @pytest.mark.parametrize(
     ("path", "kinds"),
     [
-        ("optimizer.kind", optimizers.KINDS),
+        ("optimizer.kind", rates.KINDS),
         ("schedule.kind", schedules.KINDS),
         ("augmentation.crop.kind", heuristics.CROPS),
         ("augmentation.masking.kind", heuristics.MASKINGS),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from spaces.rules.heuristics import fixed_by_rule
-from spaces.rules.loops import batch_size, wanted_epochs
-from spaces.rules.mask_augmentations import window
+from spaces.rules.masks import batch_size, wanted_epochs, window
 from spaces.rules.rules import RULES
+from spaces.rules.tasks import rules_of
 from tests.spaces.rules.rule_facts import TUNED_MASKS, TUNED_UNET, asked, centre, settled, shares, silent
 from tests.spaces.small_facts import base_recipe, digits_facts, imagenet_facts, masks_facts
 from trainable.recipe.tasks import Segmentation
@@ -88,7 +88,7 @@ def test_windows_are_as_large_as_the_images_up_to_what_the_device_bears() -> Non
     assert "256 px, at most 128 px on a CPU" in found.reason
     assert window(TUNED_MASKS)["data.image_size"].what == 512
     assert not window(masks_facts(image_size=96)), "a person wrote another side"
-    assert not window(digits_facts())
+    assert not rules_of("classification").network(digits_facts())
 
 
 def test_scales_are_near_to_1_in_short_runs_and_the_papers_own_in_long_ones() -> None:

@@ -9,7 +9,7 @@ from spaces.conditions import scalars_of
 from spaces.domains import Float
 from spaces.priors import Normal
 from spaces.rules import optimizers
-from spaces.rules.optimizers import KINDS, OptimizerKind
+from spaces.rules.rates import KINDS, OptimizerKind
 from tests.spaces.rules.rule_facts import asked, centre, shares
 from tests.spaces.small_facts import MILLION, base_recipe, digits_facts, imagenet_facts
 from trainable.recipe.optimizers import Optimizer

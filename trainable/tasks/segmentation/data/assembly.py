@@ -31,8 +31,7 @@ from trainable.data.parts import Members, Part
 from trainable.data.source import Channels, Collection, Integers, Pixels, Selection, Survey
 from trainable.errors import DataError, listed, quoted
 from trainable.recipe.data import Data, Split
-from trainable.recipe.tasks import Masks
-from trainable.recipe.windows import window_side
+from trainable.recipe.tasks import Masks, window_side
 from trainable.stages import stage
 from trainable.tasks.segmentation.data.parts import (
     MaskedFilePart,

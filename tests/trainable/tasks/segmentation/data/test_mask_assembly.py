@@ -17,7 +17,7 @@ from trainable.data import DataInfo
 from trainable.data.source import Pixels
 from trainable.errors import DataError
 from trainable.recipe import Recipe
-from trainable.recipe.windows import window_side
+from trainable.recipe.tasks import window_side
 from trainable.tasks.segmentation.data.parts import MaskedPart
 
 SIZES = ((20, 28), (24, 24))
