@@ -22,7 +22,7 @@ from recipe_table import TABLE
 from report import described, environment, write
 from search.deciding.pruning_replay import WORKERS, Curves
 from search.deciding.scheduler import Asha
-from search.verdicts.better_stopped import Stratum, chance_of_better
+from search.learning.better_stopped import Stratum, chance_of_better
 
 PHOTOGRAPHS = TABLE.parent / "photographs_1442.jsonl"
 TRIALS, SHARES, FACTOR = (16, 36), (0.1, 0.3), 3

@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 
 from recipe_table import BASE, TABLE
 from report import RESULTS, described, environment, portable, write
+from search.learning.search import Search
 from search.record.finals import Interval, estimated
-from search.results.search import Search
 from trainable.data.assembly import load
 from trainable.data.dataset import DataSet
 from trainable.recipe import Recipe

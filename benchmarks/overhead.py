@@ -89,10 +89,10 @@ def plain_ray(case: Case, trials: int, folder: Path, *, reuse: bool) -> float:
 def tunebook(case: Case, trials: int, folder: Path) -> float:
     """Return the seconds of a search whose trials do nothing, with journal, sampler and MLflow."""
     from noop import NoopTrial, prepared_search
+    from search.followers.following import tracker_of
     from search.record.journal import Journal
     from search.running.cluster import local_ray
     from search.running.driver import make_ledger
-    from search.running.following import tracker_of
     from search.running.raytune import run_trials
     from search.running.switch import StopSwitch
 

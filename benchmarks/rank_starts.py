@@ -56,11 +56,12 @@ def ray_train(trials: int, folder: Path) -> float:
 
 def tunebook(trials: int, folder: Path) -> float:
     """Return the seconds of a search's trials of two ranks, with journal and sampler, without MLflow."""
+    from search.commands.guests import resolved_study
     from search.facts.hardware import Hardware, Node
     from search.record.home import Home
     from search.record.journal import Journal
     from search.running.cluster import local_ray
-    from search.running.driver import make_ledger, resolved_study
+    from search.running.driver import make_ledger
     from search.running.prepare import prepare, write_facts
     from search.running.raytune import run_trials
     from search.running.switch import StopSwitch

@@ -23,12 +23,12 @@ from playwright.sync_api import Browser, sync_playwright
 
 from report import described, environment, write
 from report_page import CHROMIUM, FRAMES, spread
+from search.learning.search import Search
 from search.reporting.answered import Answers, Mistake
 from search.reporting.answers import THUMBNAIL_PIXELS, WORST, class_scores, thumbnail
 from search.reporting.content import Report
 from search.reporting.gather import report_of
 from search.reporting.page import page
-from search.results.search import Search
 from tests.search.planted_searches import EPOCHS, Run, planted
 
 CLASSES = 10

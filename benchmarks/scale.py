@@ -48,11 +48,11 @@ from search.deciding.proposal import Decision, Proposal
 from search.deciding.sampler import Sampler
 from search.facts.hardware import Hardware
 from search.followers.consumer import Consumer
+from search.followers.following import tracker_of
 from search.followers.mirror import Mirror
 from search.record.journal import Journal, Outcome
-from search.results.report import LiveView
+from search.reporting.terminal import LiveView
 from search.running.cluster import local_ray
-from search.running.following import tracker_of
 from search.running.prepare import Prepared
 from search.running.raytune import run_trials
 from search.running.switch import StopSwitch

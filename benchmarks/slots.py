@@ -48,13 +48,14 @@ from epoch_results import epoch_result
 from noop import prepared_search
 from report import described, measure_missing
 from search.facts.hardware import Hardware, Node
+from search.followers.following import Following
 from search.record.cursor import read_cursor
 from search.record.journal import Journal
-from search.results.report import LiveView
+from search.reporting.terminal import LiveView
 from search.running import raytune
 from search.running.cluster import local_ray
 from search.running.driver import make_ledger
-from search.running.following import Followed, Following
+from search.running.guests import Followed
 from search.running.room import FixedRoom
 from search.running.switch import StopSwitch
 from tests.integration.processes import processor_seconds
@@ -237,7 +238,7 @@ def measured(slots: int, trials: int, folder: Path) -> dict[str, Any]:
         journal.append = noted  # type: ignore[method-assign]
         ledger = make_ledger(prepared, journal)
         ledger.begin("slots")
-        following = Following(Followed(home.folder, None, prepared.study, prepared.space, None))
+        following = Following(Followed(home, prepared.study, prepared.space, None))
         view = LiveView(prepared.study, prepared.pruning, prepared.final, slots, home.folder)
         began, spent = math.inf, dict[str, float]()
 

@@ -30,10 +30,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from report import MOST_LOAD_PER_THREAD, described, environment, portable, write
+from search.learning.search import Search
 from search.record.home import EVENTS_FILE, LOG_FILE
 from search.record.journal import EndEvent, EpochEvent, Event, RetryEvent, StartEvent, TrialEvent, read
 from search.record.turnaround import IN_WORDS, Turnaround
-from search.results.search import Search
 from spaces.domains import counted
 from trainable.training.metrics import EpochResult
 

@@ -27,11 +27,11 @@ from offline.tasks import task
 from offline.verdicts_page import Null, Planting, Power, Real, page
 from report import environment, write
 from search.deciding.points import RandomSampler
+from search.learning.judging import judge
 from search.record.summary import Summary
 from search.record.trials import Trial
 from search.record.verdicts import Verdict, Word
 from search.study import SamplerKind
-from search.verdicts.judging import judge
 
 LENGTHS = (16, 48, 100)
 SIZES = (2.0, 3.0, 5.0)

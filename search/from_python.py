@@ -15,7 +15,7 @@ from trainable.collector import paused
 from trainable.errors import UserError
 
 if TYPE_CHECKING:  # torch takes seconds to import
-    from search.results.search import Search
+    from search.learning.search import Search
     from search.running.driver import Closing
     from trainable.data.own import MakeData
     from trainable.models.own import BuildModel
@@ -73,12 +73,11 @@ def search(
     if address is not None:
         send_token(address)  # before Ray is imported, which reads it then
     with paused():
+        from search.commands.guests import driver, resolved_study
         from search.record.home import Home
-        from search.running import driver
 
-    asked = driver.resolved_study(asked)
-    again = resume and asked.name is not None
-    ended = driver.search(asked, address=address, download=download, again=again, code=code)
+    asked = resolved_study(asked)
+    ended = driver(address=address, download=download, code=code).search(asked, again=resume)
     return _returned(ended, Home.of(asked).address)
 
 
@@ -105,10 +104,10 @@ def extend(
     if address is not None:
         send_token(address)
     with paused():
+        from search.commands.guests import driver
         from search.record.storage import local_folder
-        from search.running import driver
 
-    ended = driver.extend(local_folder(str(folder)), trials, address=address, download=download, code=code)
+    ended = driver(address=address, download=download, code=code).extend(local_folder(str(folder)), trials)
     return _returned(ended, str(folder))
 
 
@@ -119,7 +118,7 @@ def _check_thread(called: str) -> None:
 
 def _returned(ended: Closing, address: str) -> Search:
     """Return the search at an address, unless the driver ended otherwise than finished."""
-    from search.results.search import Search
+    from search.learning.search import Search
 
     found = Search(address)
     match ended:

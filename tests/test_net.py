@@ -24,8 +24,8 @@ from torch.multiprocessing.spawn import spawn
 
 from search.deciding.ledger import Ledger
 from search.deciding.make import make_sampler, make_scheduler
+from search.learning.search import Search
 from search.record.journal import Journal
-from search.results.search import Search
 from trainable.ranks import of_process_group
 from trainable.recipe import Recipe
 from trainable.recipe.yamlfile import read_recipe, read_tree

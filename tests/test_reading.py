@@ -11,7 +11,7 @@ CEILINGS = {
     "trainable.run": 170,
     "trainable.training.run": 72,
     "search.deciding.ledger": 69,
-    "search.running.driver": 449,
+    "search.running.driver": 330,
 }
 """They may only fall: docs/decisions/0015-rooms.md."""
 SLACK = 4  # so many fewer files need no new ceiling

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sys
 import threading
 import time
 from dataclasses import dataclass, field
 from io import TextIOWrapper
+from pathlib import Path
 from typing import IO, Self, TextIO
 
 from trainable.errors import visible
@@ -36,6 +38,12 @@ def encodable(text: str, stream: IO[str]) -> str:
     """Replace each character that a stream's encoding has not by its escape."""
     encoding = getattr(stream, "encoding", None) or "utf-8"  # a StringIO has none
     return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def command() -> str:
+    """Return how this program was called, so that the commands it prints can be typed as they are."""
+    called = sys.argv[0]
+    return called if Path(called).name == "tunebook" and shutil.which("tunebook") is None else "tunebook"
 
 
 def show_what_can_be_shown() -> None:

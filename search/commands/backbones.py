@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from search.commands.inputs import named_input
+from search.commands.options import BackbonesOptions
 from search.facts.backbones import Candidate, candidates, compare, pins_of, priors
 from search.facts.measured import silent
-from search.results.report import console, say
-from search.results.tables import Rows
+from search.reporting.tables import Rows
+from search.reporting.terminal import console, say
 from search.study import WEIGHTS, Study, weights_path
 from spaces.rules.backbones import SIZES, Size
 from trainable.errors import UserError
@@ -27,20 +27,11 @@ SCHEMA = 1
 COLUMNS = ("network", "accuracy", "95 % interval", "best with", "parameters", "images/s", "GiB at 32")
 
 
-def run_backbones(
-    file: str | None,
-    *,
-    data: str | None,
-    settings: Sequence[str],
-    models: str | None,
-    size: str | None,
-    weights: str | None,
-    out: Path | None,
-    download: bool,
-    as_json: bool,
-) -> None:
-    """Print the ranking, and write to `out` the study that fine-tunes its first three. Raises UserError."""
-    study = named_input(file, data, settings)
+def run_backbones(options: BackbonesOptions) -> None:
+    """Print the ranking, and write the study that fine-tunes its first three, where that is asked for. Raises
+    UserError."""
+    out, weights = options.out, options.weights
+    study = named_input(options.file, options.data, options.settings or ())
     if not isinstance(study, Study):
         raise UserError("backbones compares networks on images: give DATA or a study")
     if isinstance(study.base_recipe().task, Segmentation):
@@ -51,10 +42,11 @@ def run_backbones(
     if out is not None and out.exists():
         raise UserError(f"--out {out}: exists already")
     device = default_device()
-    names = [each.strip() for each in models.split(",")] if models else None
-    chosen = candidates(names, weights, _size(size), gpu=device.type == "cuda")
-    found = compare(study, chosen, device, weights=weights, download=download, say=silent if as_json else say)
-    if as_json:
+    names = [each.strip() for each in options.models.split(",")] if options.models else None
+    chosen = candidates(names, weights, _size(options.size), gpu=device.type == "cuda")
+    tell = silent if options.as_json else say
+    found = compare(study, chosen, device, weights=weights, download=options.download, say=tell)
+    if options.as_json:
         tell_json(json.dumps({"schema": SCHEMA, "backbones": [_tree(each) for each in found]}, indent=2))
     else:
         console().print(Rows("", COLUMNS, tuple(_row(each) for each in found), whole={"network"}))

@@ -7,7 +7,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,11 +14,12 @@ from rich.table import Table
 from rich.text import Text
 
 from search.commands.inputs import Target, load_target, named_input
+from search.commands.options import CheckOptions, refuse_with_address, with_weights
 from search.facts.measured import load_data
 from search.facts.start import find_start
 from search.learning.lessons import LEARN_FROM
-from search.results.report import budget, console, say
-from search.results.search import Search
+from search.learning.search import Search
+from search.reporting.terminal import budget, console, say
 from search.study import Study
 from spaces.catalog.overrides import Fixed, Varying, parse
 from spaces.domains import counted
@@ -42,44 +42,23 @@ SCHEMA = 1
 FREE = ("memory", "temporary files", "cache", "/dev/shm")  # of what a machine says how much is free
 
 
-@dataclass(frozen=True)
-class CheckOptions:
-    """What a person asks of `tunebook check`."""
-
-    full: bool = False  # every image is decoded and compared
-    debug: Sequence[str] = ()
-    seconds: float | None = None  # for the checks that train; None: SECONDS
-    write_exclusions: Path | None = None  # a new file
-    as_json: bool = False
-
-    @property
-    def checks(self) -> bool:
-        """The list of copies is made alone, unless an option of the checks is given with it."""
-        return self.write_exclusions is None or self.seconds is not None or bool(self.debug)
-
-
-def run_check(
-    file: str,
-    options: CheckOptions = CheckOptions(),
-    *,
-    settings: Sequence[str] = (),
-    download: bool = False,
-) -> bool:
+def run_check(options: CheckOptions) -> bool:
     """Print what is found about data, a study, a recipe or a search; return whether there is no error.
 
     For a study, and for data alone, their first trial is checked. Nothing is written, but for the list of
     copies that is asked for. Raises UserError.
     """
-    began, tools = time.monotonic(), tools_named(options.debug)
+    began, tools = time.monotonic(), tools_named(options.debug or ())
+    settings = with_weights(options.settings, options.weights)
     if options.write_exclusions is not None:
         check_new_list(options.write_exclusions)
-        _check_lists_all(file, settings)
-    target = load_target(file, None, settings, download=download)
-    tree: dict[str, object] = {"schema": SCHEMA, "target": file}
+        _check_lists_all(options.target, settings)
+    target = load_target(options.target, None, settings, download=options.download)
+    tree: dict[str, object] = {"schema": SCHEMA, "target": options.target}
     if options.write_exclusions is not None:
-        tree["exclusions"] = _list_copies(target, options.write_exclusions, options, download)
+        tree["exclusions"] = _list_copies(target, options.write_exclusions, options)
     if options.checks:
-        findings, took = _findings(file, target, options, tools, download), time.monotonic() - began
+        findings, took = _findings(target, options, tools), time.monotonic() - began
         errors, warnings = counts(findings)
         tree |= {"errors": errors, "warnings": warnings, "seconds": round(took, 1)}
         tree["findings"] = [finding.tree() for finding in findings]
@@ -91,17 +70,19 @@ def run_check(
     return not tree.get("errors")
 
 
-def check_cluster(
-    file: str, address: str, *, settings: Sequence[str] = (), as_json: bool = False, download: bool = False
-) -> bool:
+def check_cluster(options: CheckOptions, address: str) -> bool:
     """Print whether each machine of the cluster at `address` can train a study's trials; return whether all
     can. Nothing is left in the storage. Raises UserError."""
+    refuse_with_address(
+        {"--full": options.full, "--debug": options.debug, "--write-exclusions": options.write_exclusions}
+    )
+    from search.commands.guests import resolved_study
     from search.running.cluster import joined
-    from search.running.driver import resolved_study
     from search.running.fresh_splits import most_bytes
     from search.running.machines import asked, may_compile
 
-    given = named_input(file, None, settings)
+    file, download = options.target, options.download
+    given = named_input(file, None, with_weights(options.settings, options.weights))
     match given:
         case Recipe():
             raise UserError(f"{file}: --address needs a study, a search or data; this is a recipe")
@@ -119,7 +100,7 @@ def check_cluster(
         machines.send_sample(load_data(base, trial, download=download, most_bytes=most), refuse=False)
         seen, too_small = machines.answers(trial, compiles=compiles), machines.too_small()
     took = time.monotonic() - began
-    if as_json:
+    if options.as_json:
         tree = {"schema": SCHEMA, "target": file, "address": address, "seconds": round(took, 1)}
         tree |= {"machines": [each.tree() for each in seen], "too_small": too_small}
         tell_json(json.dumps(tree, indent=2, allow_nan=False))
@@ -163,14 +144,12 @@ def machines_table(machines: Sequence[Seen]) -> Table:
     return table
 
 
-def _findings(
-    file: str, target: Target, options: CheckOptions, tools: Sequence[Tool], download: bool
-) -> list[Finding]:
+def _findings(target: Target, options: CheckOptions, tools: Sequence[Tool]) -> list[Finding]:
     """Make the checks, after what is known of the target before is printed."""
     if target.pruned is not None:
         tell(target.pruned, sys.stderr if options.as_json else None)
     if not options.as_json:
-        say(_title(file, target))
+        say(_title(options.target, target))
         if target.study is not None and target.kind == "study":
             say(budget(target.study))
         if target.data.info.found:
@@ -188,7 +167,7 @@ def _findings(
             debug=tools,
             seconds=SECONDS if options.seconds is None else options.seconds,
             cpus=target.cpus,
-            download=download,
+            download=options.download,
         )
 
 
@@ -204,10 +183,10 @@ def _check_lists_all(file: str, settings: Sequence[str]) -> None:
         )
 
 
-def _list_copies(target: Target, path: Path, options: CheckOptions, download: bool) -> dict[str, object]:
+def _list_copies(target: Target, path: Path, options: CheckOptions) -> dict[str, object]:
     """Write which images are to be left out, as they are copies of others, and print how many of which part;
     return the same as a tree. Raises UserError."""
-    members, _ = kit_of(target.recipe.task).stored_parts(target.recipe, download=download)
+    members, _ = kit_of(target.recipe.task).stored_parts(target.recipe, download=options.download)
     with threads(target.threads):
         found = exclusions(target.data, members, full=options.full)
     near, parts = len(found.rows) - found.equal, Counter(each.part for each in found.rows)

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from search.commands.facts_table import fact_rows, facts_table
 from search.commands.inputs import Input, named_input
+from search.commands.options import ExplainOptions, with_weights
 from search.commands.plan import plan_table
 from search.deciding.finalists import Final, choose_final
 from search.deciding.pruning import Pruning, choose_pruning
@@ -17,10 +18,10 @@ from search.facts.hardware import local_hardware, per_trial
 from search.facts.measured import Measured, cached_or_measured, with_networks, with_written_facts
 from search.facts.start import Start, find_start
 from search.learning.learned_space import space_of
-from search.results.report import console, rows_table, say
-from search.results.search import Search
+from search.learning.search import Search
+from search.reporting.terminal import console, rows_table, say
+from search.reporting.verdict_tables import full_table
 from search.results.teachers import first_of, teacher_path
-from search.results.verdict_tables import full_table
 from search.study import Resources, Study
 from search.study.first import First
 from search.study.first_trials import first_trials
@@ -32,26 +33,19 @@ from trainable.errors import UserError
 from trainable.recipe import Recipe
 
 
-def explain_file(
-    file: str | Path | None,
-    *,
-    data: str | None = None,
-    settings: Sequence[str] = (),
-    everything: bool = False,
-    download: bool = False,
-) -> None:
+def run_explain(options: ExplainOptions) -> None:
     """Print the explanation of a study, a recipe, a search, or of the default study of data alone.
 
-    `file`, `data` and `settings` have the meaning that `named_input` documents. For a study and a search, the
-    fields that are fixed are listed only with `everything`. Raises UserError, also for a study that `search`
-    would refuse.
+    For a study and a search, the fields that are fixed are listed only where everything is asked for. Raises
+    UserError, also for a study that `search` would refuse.
 
     The data and the model are inspected, since the ranges follow from them, unless an earlier command has
     inspected the same ones; nothing is trained. Where a recipe's data are not available, its values are
     explained without what the documents would say for these data.
     """
+    named = named_input(options.file, options.data, with_weights(options.settings, options.weights))
     out = console()
-    for part in _parts(named_input(file, data, settings), everything, download):
+    for part in _parts(named, options.everything, options.download):
         out.print(part)
         out.print()
 

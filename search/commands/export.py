@@ -10,95 +10,75 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from search.commands.options import FAILED
+from search.commands.options import FAILED, ExportOptions
+from search.learning.search import Search
 from search.record.verification import keep_verification
-from search.results import report
+from search.reporting import terminal
 from search.results.export import Exported, chosen_trial, exported, exported_file
-from search.results.search import Search
 from trainable.errors import UserError
 from trainable.files.paths import without_tilde
 from trainable.recipe import Recipe
 from trainable.recipe.provenance import Finalized, Provenance, Simplified
 from trainable.recipe.yamlfile import refuse_folder
-from trainable.terminal import tell
+from trainable.terminal import command, tell
 
 if TYPE_CHECKING:
-    from search.results.formats.write import Format
     from search.retraining.runs import Retraining
 
-SEEDS = 3
-"""The runs of each variant, for --simplify and --finalize."""
+SEEDS = 3  # the runs of each variant, for --simplify and --finalize
 
 
-def run_export(
-    source: Path,
-    out: Path,
-    trial: int | None,
-    *,
-    seeds: int | None,
-    simplified: bool,
-    finalized: bool,
-    verified: int | None,
-    form: Format,
-    gpus: int | None,
-    batch: int | None,
-    images: Path | None,
-    download: bool,
-) -> None:
-    """Write the recipe of a search, or of a file, to `out`: made simpler, then finalized, then verified, then
-    moved to other hardware, in the format that is asked for.
+def run_export(options: ExportOptions) -> None:
+    """Write the recipe of a search, or of a file: made simpler, then finalized, then verified, then moved to
+    other hardware, in the format that is asked for.
 
     Ends the command with exit code 1 where the recipe is not verified; it is written all the same. Raises
     UserError as these steps do, and nothing is written then.
     """
-    improves = simplified or finalized
-    if seeds is not None and not improves:
-        raise UserError("--seeds: only for --simplify and --finalize")
-    _check(source, out, trial, verified, gpus, batch)
-    found = _found(source, trial, trains=improves or verified is not None)
+    source, out, gpus, batch = options.source, options.out, options.gpus, options.batch
+    images, verified = options.images, options.verify
+    _check(options)
+    found = _found(source, options.trial, trains=options.trains)
     if images is not None:
         from search.results.formats.images import refuse_filled
 
         refuse_filled(without_tilde(str(images)), found.info.digest)
     if gpus is not None or batch is not None:
-        _check_batch(found, gpus, batch)
-    if improves or verified is not None:
+        from search.results.formats.write import refuse_batch
+
+        refuse_batch(batch or found.recipe.loop.batch_size, gpus or 1, found.info)
+    if options.trains:
         from search.retraining.runs import retraining
 
-        with retraining(found.recipe, download=download, say=report.say) as again:
-            if improves:
-                found = _improved(found, seeds or SEEDS, again, simplified=simplified, finalized=finalized)
+        with retraining(found.recipe, download=options.download, say=terminal.say) as again:
+            found = _improved(found, options, again)
             if verified is not None:
                 found = _verified(found, verified, again)
             found = _with_origins(found, again)
     if verified is not None and source.is_dir():
         keep_verification(source, found.recipe)
-        report.say(f"`{report.command()} report {quote(str(source))}` shows this")
-    if form == "tunebook" and (gpus, batch, images) == (None, None, None):
+        terminal.say(f"`{command()} report {quote(str(source))}` shows this")
+    if options.form == "tunebook" and (gpus, batch, images) == (None, None, None):
         found.write(out)
         words = found.words
     else:
         from search.results.formats.write import export_as
 
-        words = export_as(found, out, form, gpus=gpus, batch=batch, images=images)
+        words = export_as(found, out, options.form.value, gpus=gpus, batch=batch, images=images)
     tell(f"{words} -> {out}")
     verification = found.recipe.provenance and found.recipe.provenance.verification
     if verified is not None and not (verification and verification.verified):
         raise typer.Exit(FAILED)
 
 
-def _check(
-    source: Path,
-    out: Path,
-    trial: int | None,
-    verified: int | None,
-    gpus: int | None,
-    batch: int | None,
-) -> None:
-    refuse_folder(out)
-    if trial is not None and source.is_file():
-        raise UserError(f"--trial {trial}: {source} is a recipe; only a search has trials")
-    if verified is not None and (gpus is not None or batch is not None):
+def _check(options: ExportOptions) -> None:
+    """Raise UserError for options that do not go together."""
+    if options.seeds is not None and not options.improves:
+        raise UserError("--seeds: only for --simplify and --finalize")
+    refuse_folder(options.out)
+    if options.trial is not None and options.source.is_file():
+        raise UserError(f"--trial {options.trial}: {options.source} is a recipe; only a search has trials")
+    if options.verify is not None and (options.gpus is not None or options.batch is not None):
         raise UserError(
             "--verify: it trains what is exported on this machine, so leave --gpus and --batch to a later "
             "export of the file that it writes"
@@ -120,31 +100,25 @@ def _found(source: Path, trial: int | None, *, trains: bool) -> Exported:
     return exported(search, chosen.id)
 
 
-def _check_batch(found: Exported, gpus: int | None, batch: int | None) -> None:
-    from search.results.formats.write import refuse_batch
-
-    refuse_batch(batch or found.recipe.loop.batch_size, gpus or 1, found.info)
-
-
-def _improved(
-    found: Exported, runs: int, again: Retraining, *, simplified: bool, finalized: bool
-) -> Exported:
+def _improved(found: Exported, options: ExportOptions, again: Retraining) -> Exported:
     """Return the recipe made simpler, then finalized, as far as these are asked for, with the same seeds."""
-    from search.retraining.verify import claim_of, new_seeds
+    if not options.improves:
+        return found
+    from search.results.verify import claim_of, new_seeds
 
-    (metric, _), seeds = claim_of(found.recipe), new_seeds(found.recipe, runs)
-    if simplified:
+    (metric, _), seeds = claim_of(found.recipe), new_seeds(found.recipe, options.seeds or SEEDS)
+    if options.simplify:
         found = _simplified(found, metric, seeds, again)
-    return _finalized(found, metric, seeds, again) if finalized else found
+    return _finalized(found, metric, seeds, again) if options.finalize else found
 
 
 def _simplified(found: Exported, metric: str, seeds: Sequence[int], again: Retraining) -> Exported:
-    from search.retraining.simplify import simplify
+    from search.results.simplify import simplify
 
     simpler = simplify(found.recipe, metric, seeds, again)
-    report.console().print(simpler.table())
+    terminal.console().print(simpler.table())
     record, names = simpler.record, [each.field for each in simpler.record.dropped]
-    report.say(
+    terminal.say(
         f"left out: {', '.join(names) or 'nothing'}; {metric} {record.after:.4f} over {len(record.seeds)} "
         f"seeds, with all techniques {record.before:.4f}"
     )
@@ -157,10 +131,10 @@ def _simplified(found: Exported, metric: str, seeds: Sequence[int], again: Retra
 
 
 def _finalized(found: Exported, metric: str, seeds: Sequence[int], again: Retraining) -> Exported:
-    from search.retraining.finalize import finalize
+    from search.results.finalize import finalize
 
     final = finalize(found.recipe, metric, seeds, again)
-    report.console().print(final.table())
+    terminal.console().print(final.table())
     why = f"chosen on the validation part over {len(seeds)} seeds"
     record = Finalized(
         metric=metric,
@@ -208,10 +182,10 @@ def _with_origins(found: Exported, again: Retraining) -> Exported:
 
 
 def _verified(found: Exported, runs: int, again: Retraining) -> Exported:
-    from search.retraining.verify import verify
+    from search.results.verify import verify
 
     verification = verify(found.recipe, runs, again, found.info)
-    report.say(verification.words())
+    terminal.say(verification.words())
     if verification.parts_differ is not None:
-        report.say(verification.parts_differ)
+        terminal.say(verification.parts_differ)
     return _recorded(found, verification=verification)

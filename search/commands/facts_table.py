@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from search.facts.measured import Measured
 from search.facts.packing import why_shared
-from search.results.tables import Rows
+from search.reporting.tables import Rows
 from search.study import FACT_OF_PROBE, Study
 from spaces.domains import counted
 from spaces.facts import Backbone, Facts, Network

@@ -14,8 +14,8 @@ from search.facts.hardware import PerTrial, local_hardware, per_trial
 from search.facts.measured import load_data, measured_anew, with_networks, with_written_facts
 from search.facts.start import Start, find_start
 from search.learning.learned_space import space_of
+from search.learning.search import Search
 from search.record.storage import local_folder
-from search.results.search import Search
 from search.results.teachers import recipe_with_teacher, teacher_path, with_teacher
 from search.running.networks import check_first_networks
 from search.study import RECIPE_SECTIONS, STUDY_FILE, Study, settings_of, study_from

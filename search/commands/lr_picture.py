@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from search.results.picture import new_figure, png
+from search.reporting.picture import new_figure, png
 from trainable.probes.lr_find import LrBand
 
 if TYPE_CHECKING:  # 0.6 s to import

@@ -1,11 +1,14 @@
-"""Defines options that commands have in common."""
+"""What commands can be asked for: the arguments and options of each are the fields of a dataclass."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
+from enum import StrEnum
+from inspect import Parameter, Signature
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
@@ -67,6 +70,339 @@ Weights = Annotated[
 Download = Annotated[
     bool, typer.Option("--download", help="Let torchvision and timm fetch data sets and published weights.")
 ]
+
+
+DataPath = Annotated[str | None, typer.Option("--data", help="`digits`, a folder of images or a file.")]
+ANY_INPUT = typer.Argument(
+    metavar="RECIPE|STUDY|DIR|DATA", help="A recipe or study in YAML, a search folder, or images."
+)
+Input = Annotated[str | None, ANY_INPUT]
+
+Options = TypeVar("Options")
+
+
+def command(app: typer.Typer, name: str | None = None) -> Callable[[Callable[[Options], None]], None]:
+    """Add a function to a command line, whose one parameter is a dataclass: its fields are the command's
+    arguments and options, in their order."""
+
+    def add(run: Callable[[Options], None]) -> None:
+        (kind,) = (each for name, each in get_type_hints(run).items() if name != "return")
+        hints = get_type_hints(kind, include_extras=True)
+
+        def call(**given: Any) -> None:
+            run(kind(**given))
+
+        call.__name__, call.__doc__ = run.__name__, run.__doc__
+        call.__signature__ = Signature(  # type: ignore[attr-defined]  # Typer reads it
+            [
+                Parameter(
+                    each.name,
+                    Parameter.POSITIONAL_OR_KEYWORD,
+                    default=Parameter.empty if each.default is MISSING else each.default,
+                    annotation=hints[each.name],
+                )
+                for each in fields(kind)
+            ]
+        )
+        app.command(name)(call)
+
+    return add
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """What `tunebook search` is asked for."""
+
+    study: Annotated[Path | None, typer.Argument(metavar="[STUDY.yaml]", help="A study; or use --data.")] = (
+        None
+    )
+    data: DataPath = None
+    model: Annotated[
+        str | None,
+        typer.Option(help="resnet_small, unet_small, a torchvision name, timm/NAME or smp/DECODER/ENCODER."),
+    ] = None
+    weights: Weights = None
+    trials: Annotated[int | None, typer.Option(help="How many trials.")] = None
+    epochs: Annotated[int | None, typer.Option(help="Epochs of the longest trial.")] = None
+    hours: Annotated[float | None, typer.Option(help="Stop after this many hours.")] = None
+    cpus: Annotated[int | None, typer.Option(help="CPUs for each worker.")] = None
+    gpus: Annotated[
+        str | None, typer.Option(help="GPUs for each worker: a number (0.5: two share one GPU), or auto.")
+    ] = None
+    address: Address = None
+    storage: Annotated[str | None, typer.Option(help="Folder or URI that holds the searches.")] = None
+    name: Annotated[str | None, typer.Option(help="Name of the search: STORAGE/NAME.")] = None
+    tracking_uri: Annotated[str | None, typer.Option(help="MLflow's URI; default: STORAGE/mlflow.db.")] = None
+    experiment: Annotated[str | None, typer.Option(help="Name of the MLflow experiment.")] = None
+    download: Download = False
+    again: Annotated[bool, typer.Option("--resume", help="Resume the search of this name if it exists.")] = (
+        False
+    )
+    settings: Set = None
+
+    @property
+    def flags(self) -> dict[str, Any]:
+        """The values of a study that options set, by dotted path; None where one is not given."""
+        from trainable.recipe.yamlfile import parse_setting
+
+        return {
+            "data.path": self.data,
+            "base.model": self.model,
+            "base.model.weights": self.weights,
+            "budget.trials": self.trials,
+            "budget.epochs": self.epochs,
+            "budget.hours": self.hours,
+            "resources.cpus": self.cpus,
+            "resources.gpus": None if self.gpus is None else parse_setting(f"resources.gpus={self.gpus}")[1],
+            "storage": self.storage,
+            "name": self.name,
+            "tracking.uri": self.tracking_uri,
+            "tracking.experiment": self.experiment,
+        }
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """What `tunebook train` is asked for."""
+
+    recipe: Annotated[Path, typer.Argument(metavar="RECIPE.yaml", help="A recipe.")]
+    data: DataPath = None
+    out: Annotated[Path | None, typer.Option(help="Folder for the model, metrics and recipe.")] = None
+    test: Annotated[
+        bool, typer.Option("--test", help="Evaluate on the test images, with a confusion matrix.")
+    ] = False
+    predict: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="New folder for the masks of a segmentation: of the test images, or validation's.",
+        ),
+    ] = None
+    settings: Set = None
+    as_json: Json = False
+    download: Download = False
+    debug: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--debug",
+            metavar="TOOL",
+            help="profile: record some steps; anomaly: stop at the first nan in a gradient; may be repeated.",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class ShrinkOptions:
+    """What `tunebook shrink` is asked for."""
+
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIR|RECIPE.yaml",
+            parser=on_this_machine,
+            help="A folder that `train --out` left, a search's, or a recipe, which is trained first.",
+        ),
+    ]
+    flops: Annotated[
+        float, typer.Option(help="The share of the operations that may be left, above 0 and below 1.")
+    ] = 0.5
+    epochs: Annotated[
+        int | None, typer.Option(help="Epochs of the fine-tuning; default: a fifth of the recipe's.", min=1)
+    ] = None
+    lr_factor: Annotated[
+        float | None, typer.Option(help="Its learning rate, as a share of the recipe's; default: 1.")
+    ] = None
+    seeds: Annotated[int, typer.Option(help="How many fine-tunings, each with a seed.", min=2)] = 3
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", metavar="DIR", help="The new folder for the pruned network.")
+    ] = None
+    trial: Annotated[int | None, typer.Option(help="A trial's id, of a search; default: the best.")] = None
+    test: Annotated[bool, typer.Option("--test", help="Score the test images, too, and judge by these.")] = (
+        False
+    )
+    scratch: Annotated[
+        bool, typer.Option("--scratch", help="Also train the same layers from new weights, at full length.")
+    ] = False
+    distillation: Annotated[
+        bool,
+        typer.Option(
+            "--distillation",
+            help="Fine-tune again, as long, with the unpruned network as teacher; -o writes that one.",
+        ),
+    ] = False
+    settings: Set = None  # of the recipe of the fine-tuning
+    as_json: Json = False
+    download: Download = False
+
+
+@dataclass(frozen=True)
+class ExplainOptions:
+    """What `tunebook explain` is asked for."""
+
+    file: Input = None
+    data: DataPath = None
+    weights: Weights = None
+    settings: Set = None
+    everything: Annotated[
+        bool, typer.Option("--all", help="List the fixed fields of a study or a search, too.")
+    ] = False
+    download: Download = False
+
+
+@dataclass(frozen=True)
+class LrFindOptions:
+    """What `tunebook lr-find` is asked for."""
+
+    file: Input = None
+    data: DataPath = None
+    settings: Set = None
+    steps: Annotated[int, typer.Option(help="Optimizer steps in each sweep.")] = 100
+    sweeps: Annotated[int, typer.Option(help="How many sweeps, each over other batches.")] = 3
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write .png, .html or .json.")] = None
+    as_json: Json = False
+    download: Download = False
+
+
+@dataclass(frozen=True)
+class BatchFindOptions:
+    """What `tunebook batch-find` is asked for."""
+
+    file: Input = None
+    data: DataPath = None
+    settings: Set = None
+    limit_gib: Annotated[
+        float | None,
+        typer.Option(help="Memory limit; default: all of a GPU, or half of a CPU's free memory."),
+    ] = None
+    as_json: Json = False
+    download: Download = False
+
+
+@dataclass(frozen=True)
+class BackbonesOptions:
+    """What `tunebook backbones` is asked for."""
+
+    file: Input = None
+    data: DataPath = None
+    settings: Set = None
+    models: Annotated[str | None, typer.Option(help="timm's names, with commas between.")] = None
+    size: Annotated[str | None, typer.Option(help="A list of candidates: small, medium or large.")] = None
+    weights: Annotated[
+        str | None, typer.Option(metavar="DIR", help="A folder with NAME.safetensors of each candidate.")
+    ] = None
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", metavar="FILE", help="A new file for the study of the best three."),
+    ] = None
+    as_json: Json = False
+    download: Download = False
+
+
+@dataclass(frozen=True)
+class CheckOptions:
+    """What `tunebook check` is asked for."""
+
+    target: Annotated[str, ANY_INPUT]
+    full: Annotated[bool, typer.Option("--full", help="Decode and compare every image.")] = False
+    debug: Annotated[
+        list[str] | None, typer.Option("--debug", metavar="TOOL", help="gradcheck: check gradients too.")
+    ] = None
+    seconds: Annotated[
+        float | None,
+        typer.Option(
+            help="Time for the checks that train, by default 60; --full and --debug take more.", min=1
+        ),
+    ] = None
+    write_exclusions: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="List copies between parts in a new CSV file for data.exclude."),
+    ] = None
+    address: Address = None
+    weights: Weights = None
+    settings: Set = None
+    as_json: Json = False
+    download: Download = False
+
+    @property
+    def checks(self) -> bool:
+        """The list of copies is made alone, unless an option of the checks is given with it."""
+        return self.write_exclusions is None or self.seconds is not None or bool(self.debug)
+
+
+@dataclass(frozen=True)
+class ReportOptions:
+    """What `tunebook report` is asked for."""
+
+    folder: Folder
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", metavar="FILE", help="FILE.html, or FILE.json; default: both, in DIR."),
+    ] = None
+    compare: Annotated[
+        list[str] | None,
+        typer.Option("--compare", metavar="DIR", help="Another search, beside this one; may be repeated."),
+    ] = None
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Serve the page at 127.0.0.1, and follow the search.")
+    ] = False
+    port: Annotated[int, typer.Option(help="Port of --watch.", min=1, max=65535)] = 5050
+    as_json: Json = False
+
+
+class Format(StrEnum):
+    """The formats that `export` writes."""
+
+    TUNEBOOK = "tunebook"
+    TIMM = "timm"
+    TORCHVISION = "torchvision"
+    PADDLECLAS = "paddleclas"
+    SCRIPT = "script"
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    """What `tunebook export` is asked for."""
+
+    source: SearchOrRecipe
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The file to write.")]
+    trial: Annotated[int | None, typer.Option(help="A trial's id; default: the best one.")] = None
+    simplify: Annotated[
+        bool, typer.Option("--simplify", help="Leave out what gains nothing: each technique off in turn.")
+    ] = False
+    finalize: Annotated[
+        bool,
+        typer.Option("--finalize", help="Choose raw or averaged weights, and views at test, by validation."),
+    ] = False
+    seeds: Annotated[
+        int | None,
+        typer.Option(help="Runs of each variant, for --simplify and --finalize; default: 3.", min=2),
+    ] = None
+    verify: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Train it N times from the file alone; score the test part.", min=3),
+    ] = None
+    form: Annotated[
+        Format, typer.Option("--format", help="Another program's format, or one script in PyTorch.")
+    ] = Format.TUNEBOOK
+    gpus: Annotated[int | None, typer.Option(help="Move the recipe to so many GPUs.", min=1)] = None
+    batch: Annotated[
+        int | None, typer.Option(help="Move it to this effective batch, over all GPUs.", min=1)
+    ] = None
+    images: Annotated[
+        Path | None,
+        typer.Option(metavar="NEW_DIR", help="Write the parts of the data there too, as class folders."),
+    ] = None
+    download: Download = False
+
+    @property
+    def improves(self) -> bool:
+        """Whether the recipe itself is changed, as far as that gains."""
+        return self.simplify or self.finalize
+
+    @property
+    def trains(self) -> bool:
+        """Whether the recipe is trained again before it is written."""
+        return self.improves or self.verify is not None
 
 
 def refuse_with_address(options: Mapping[str, object]) -> None:

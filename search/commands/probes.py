@@ -11,9 +11,10 @@ from typing import Any
 
 from rich.table import Table
 
-from search.commands.inputs import Target
+from search.commands.inputs import Target, load_target
 from search.commands.lr_picture import READINGS, page, picture
-from search.results.report import console, say
+from search.commands.options import BatchFindOptions, LrFindOptions
+from search.reporting.terminal import console, say
 from spaces.domains import counted
 from trainable.errors import UserError
 from trainable.files.store import name_in
@@ -36,17 +37,15 @@ ADVICE = (
 )
 
 
-def find_lr(
-    target: Target, *, steps: int, sweeps: int, out: Path | None, as_json: bool, download: bool = False
-) -> bool:
-    """Print the band of learning rates of a recipe, and write it to `out`; return whether there is one.
-
-    `out` ends with .png, .html or .json. Raises UserError.
-    """
+def run_lr_find(options: LrFindOptions) -> bool:
+    """Print the band of learning rates of a recipe, and write it where that is asked for, to a name that ends
+    with .png, .html or .json; return whether there is one. Raises UserError."""
+    target = load_target(options.file, options.data, options.settings or (), download=options.download)
+    out, as_json = options.out, options.as_json
     _check_out(out)
     _say_remarks(target, as_json)
-    with _run(target, download) as (run, count):
-        band = lr_find(run, steps=steps, sweeps=sweeps)
+    with _run(target, options.download) as (run, count):
+        band = lr_find(run, steps=options.steps, sweeps=options.sweeps)
     tree = {**_described(run), "threads": count, **band.tree()}
     if as_json:
         tell_json(json.dumps(tree, indent=2, allow_nan=False))
@@ -59,15 +58,15 @@ def find_lr(
     return band.found
 
 
-def find_batch(target: Target, *, limit_gib: float | None, as_json: bool, download: bool = False) -> bool:
+def run_batch_find(options: BatchFindOptions) -> bool:
     """Print the micro-batch sizes that fit, and which to use; return whether any fits. Raises UserError."""
-    if limit_gib is not None and not 0.0 < limit_gib < float("inf"):
-        raise UserError(f"--limit-gib: expected a number above 0, got {limit_gib:g}")
-    limit = round(limit_gib * GIB) if limit_gib is not None else None
-    _say_remarks(target, as_json)
-    with _run(target, download) as (run, count):
-        found = batch_find(run, limit_bytes=limit)
-    if as_json:
+    target = load_target(options.file, options.data, options.settings or (), download=options.download)
+    if (gib := options.limit_gib) is not None and not 0.0 < gib < float("inf"):
+        raise UserError(f"--limit-gib: expected a number above 0, got {gib:g}")
+    _say_remarks(target, options.as_json)
+    with _run(target, options.download) as (run, count):
+        found = batch_find(run, limit_bytes=round(gib * GIB) if gib is not None else None)
+    if options.as_json:
         tree = {**_described(run), "threads": count, **found.tree()}
         tell_json(json.dumps(tree, indent=2, allow_nan=False))
     else:

@@ -6,15 +6,15 @@ import json
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 from typing import Any
 
 from search.commands.inputs import YAML_ENDINGS
+from search.commands.options import ShrinkOptions
 from search.commands.trained_input import find_trained
 from search.facts.measured import silent
-from search.results.report import console
+from search.reporting.terminal import console
 from search.results.teachers import recipe_with_teacher, teacher_folder
 from search.retraining.shrunk import Comparison, compared
 from search.study import STUDY_FILE
@@ -36,7 +36,7 @@ from trainable.recipe.trained_files import (
 )
 from trainable.recipe.yamlfile import parse_setting, read_recipe, write_whole
 from trainable.shrinking.dependencies import library
-from trainable.shrinking.fine_tuning import Say, fine_tuning, taught_by
+from trainable.shrinking.fine_tuning import LR_FACTOR, Say, fine_tuning, taught_by
 from trainable.shrinking.prune import prune
 from trainable.shrinking.shrink import Shrunk, shrink, training_from_scratch
 from trainable.shrinking.write import write_shrunk
@@ -57,99 +57,83 @@ class ShrinkFailed(UserError):
     exit_code = 1
 
 
-@dataclass(frozen=True)
-class Asked:
-    """Holds what a person asked for; `settings` are `path=value` texts for the recipe of the fine-tuning.
-
-    `distillation` asks for a second fine-tuning, which learns from the unpruned network.
-    """
-
-    source: Path
-    share: float
-    trial: int | None
-    epochs: int | None
-    lr_factor: float
-    seeds: int
-    test: bool
-    scratch: bool
-    distillation: bool
-    settings: tuple[str, ...]
-
-    def values(self) -> dict[str, Any]:
-        """Return the settings by their paths."""
-        return dict(map(parse_setting, self.settings))
-
-    def of_teaching(self, path: str) -> bool:
-        """Return whether a setting is of the second fine-tuning alone."""
-        return self.distillation and path.startswith(f"{SECTION}.")
-
-
-def run_shrink(asked: Asked, out: Path | None, *, as_json: bool, download: bool) -> None:
+def run_shrink(options: ShrinkOptions) -> None:
     """Print the comparison, and write the pruned network to a new folder, whole or not at all.
 
     A recipe is trained first, for this comparison alone. Raises UserError, ModelError, and ShrinkFailed where
     a training comes to nothing.
     """
-    _check_numbers(asked)
+    out = options.out
+    _check_numbers(options)
     library()
     if out is not None:
         check_new(out, "the pruned network")
-    _check_settings(asked)
-    _check_teacher_stays(asked, out)
-    say = silent if as_json else tell
+    _check_settings(options)
+    _check_teacher_stays(options, out)
+    say = silent if options.as_json else tell
     try:
-        with _trained(asked, download, say) as (trained, folder):
+        with _trained(options, say) as (trained, folder):
             if trained.whole_training is None:
                 say(_of_fine_tuning(folder, trained))
-            recipe = _recipe(asked, trained.whole_training or trained.recipe)
-            taught = _taught(asked, recipe, _teacher(asked, folder)) if asked.distillation else None
-            say(_effort(asked, recipe, trained))
+            recipe = _recipe(options, trained.whole_training or trained.recipe)
+            taught = _taught(options, recipe, _teacher(options, folder)) if options.distillation else None
+            say(_effort(options, recipe, trained))
             shrunk = shrink(
                 trained,
                 recipe,
-                asked.share,
+                options.flops,
                 taught=taught,
-                seeds=asked.seeds,
-                test=asked.test,
-                scratch=asked.scratch,
+                seeds=options.seeds,
+                test=options.test,
+                scratch=options.scratch,
                 say=say,
             )
-            found = compared(shrunk, asked.share)
+            found = compared(shrunk, options.flops)
     except RunError as error:
         raise ShrinkFailed(str(error)) from error
     if out is not None:
         _write(shrunk, found, out)
-    _show(found, as_json=as_json)
+    _show(found, as_json=options.as_json)
     if out is not None:
         say(f"the pruned network of seed {shrunk.best.seed}, the best on the validation part -> {out}")
 
 
+def _values(options: ShrinkOptions) -> dict[str, Any]:
+    """Return the settings by their paths."""
+    return dict(map(parse_setting, options.settings or ()))
+
+
+def _is_of_teaching(options: ShrinkOptions, path: str) -> bool:
+    """Return whether a setting is of the second fine-tuning alone, which learns from the unpruned network."""
+    return options.distillation and path.startswith(f"{SECTION}.")
+
+
 @contextmanager
-def _trained(asked: Asked, download: bool, say: Say) -> Iterator[tuple[Trained, Path]]:
+def _trained(options: ShrinkOptions, say: Say) -> Iterator[tuple[Trained, Path]]:
     """Yield the trained network that was named, and the folder that it is in; of a recipe, after it is
     trained."""
-    source = asked.source
+    source = options.source
     if not _is_recipe(source):
-        yield find_trained(source, asked.trial), source
+        yield find_trained(source, options.trial), source
         return
     if (source.parent / MODEL_FILE).is_file():
         raise UserError(f"{source}: lies beside trained weights; give its folder, {source.parent}")
-    if asked.trial is not None:
-        raise UserError(f"--trial {asked.trial}: {source} is one recipe, and no search")
+    if options.trial is not None:
+        raise UserError(f"--trial {options.trial}: {source} is one recipe, and no search")
     recipe = recipe_with_teacher(read_recipe(source))
     if (words := of_pruned_network(source, recipe)) is not None:
         say(words)
-    tuning = _recipe(asked, recipe)
-    if asked.distillation:
-        _taught(asked, tuning, source)
-    data = _check_prunable(recipe, asked.share, download)
+    tuning = _recipe(options, recipe)
+    if options.distillation:
+        _taught(options, tuning, source)
+    data = _check_prunable(recipe, options.flops, options.download)
     say(
         f"{source}: a recipe, which is trained first ({counted(recipe.loop.epochs, 'epoch')}), for this "
         "comparison alone; `tunebook train RECIPE --out DIR`, then `tunebook shrink DIR`, keeps the whole "
         "network"
     )
     with temporary_folder() as folder:
-        if train(recipe, data=data, out=folder, download=download, say=say).diverged:
+        if train(recipe, data=data, out=folder, download=options.download, say=say).diverged:
             raise ShrinkFailed(f"{source}: the training diverged: there is nothing to prune")
         yield trained_in(folder), folder
 
@@ -171,45 +155,47 @@ def _is_recipe(source: Path) -> bool:
     return source.is_file() and source.suffix in YAML_ENDINGS
 
 
-def _check_numbers(asked: Asked) -> None:
+def _check_numbers(options: ShrinkOptions) -> None:
     """Raises UserError for numbers that no pruning and no fine-tuning can have, before anything is loaded."""
-    if not 0.0 < asked.share < 1.0:
-        raise UserError(f"--flops {asked.share:g}: expected a share of the operations above 0 and below 1")
-    if not 0.0 < asked.lr_factor < math.inf:
-        raise UserError(f"--lr-factor {asked.lr_factor:g}: expected a number above 0, such as 0.3")
+    if not 0.0 < options.flops < 1.0:
+        raise UserError(f"--flops {options.flops:g}: expected a share of the operations above 0 and below 1")
+    factor = LR_FACTOR if options.lr_factor is None else options.lr_factor
+    if not 0.0 < factor < math.inf:
+        raise UserError(f"--lr-factor {factor:g}: expected a number above 0, such as 0.3")
 
 
-def _check_settings(asked: Asked) -> None:
-    for path in asked.values():
+def _check_settings(options: ShrinkOptions) -> None:
+    for path in _values(options):
         if path.split(".")[0] in FIXED:
             raise UserError(
                 f"--set {path}: expected a field of the fine-tuning, such as optimizer.lr; "
                 f"{', '.join(FIXED[1:4])} are those of the trained network"
             )
-        if asked.distillation and path in OF_THE_TEACHER:
+        if options.distillation and path in OF_THE_TEACHER:
             raise UserError(
                 f"--set {path}: --distillation says that the teacher is the unpruned network; set "
                 f"{SECTION}.weight, for example, or leave --distillation out"
             )
 
 
-def _check_teacher_stays(asked: Asked, out: Path | None) -> None:
+def _check_teacher_stays(options: ShrinkOptions, out: Path | None) -> None:
     """Raises UserError where the recipe that is to be written would name a teacher that is gone by then."""
-    if out is not None and asked.distillation and _is_recipe(asked.source):
-        name = quote(str(asked.source))
+    if out is not None and options.distillation and _is_recipe(options.source):
+        name = quote(str(options.source))
         raise UserError(
-            f"--distillation -o {out}: the network that {asked.source} gives would teach, and is not kept: "
+            f"--distillation -o {out}: the network that {options.source} gives would teach, and is not kept: "
             f"no recipe could name it; `tunebook train {name} --out DIR`, then `tunebook shrink DIR "
             f"--distillation -o {quote(str(out))}`"
         )
 
 
-def _recipe(asked: Asked, training: Recipe) -> Recipe:
+def _recipe(options: ShrinkOptions, training: Recipe) -> Recipe:
     """Return the recipe of the fine-tuning; with `--distillation` settings of its section are those of the
     second one. Raises RecipeError, and ModelError where the files of another teacher are missing."""
-    recipe = fine_tuning(training, epochs=asked.epochs, lr_factor=asked.lr_factor)
-    values = {path: value for path, value in asked.values().items() if not asked.of_teaching(path)}
-    if not asked.distillation and recipe.distillation is None and TEACHER not in values:
+    factor = LR_FACTOR if options.lr_factor is None else options.lr_factor
+    recipe = fine_tuning(training, epochs=options.epochs, lr_factor=factor)
+    values = {path: value for path, value in _values(options).items() if not _is_of_teaching(options, path)}
+    if not options.distillation and recipe.distillation is None and TEACHER not in values:
         for path in values:
             if path.startswith(f"{SECTION}."):
                 raise UserError(
@@ -222,17 +208,17 @@ def _recipe(asked: Asked, training: Recipe) -> Recipe:
     return found
 
 
-def _taught(asked: Asked, recipe: Recipe, teacher: Path) -> Recipe:
+def _taught(options: ShrinkOptions, recipe: Recipe, teacher: Path) -> Recipe:
     """Return the recipe of the fine-tuning that learns from a teacher, too. Raises RecipeError."""
-    values = {path: value for path, value in asked.values().items() if asked.of_teaching(path)}
+    values = {path: value for path, value in _values(options).items() if _is_of_teaching(options, path)}
     return taught_by(recipe, teacher).with_values(values)
 
 
-def _teacher(asked: Asked, folder: Path) -> Path:
+def _teacher(options: ShrinkOptions, folder: Path) -> Path:
     """Return the folder that the unpruned network teaches from: that of a trial is written into its search's
     folder."""
     if (folder / STUDY_FILE).exists():
-        return teacher_folder(str(folder), asked.trial)
+        return teacher_folder(str(folder), options.trial)
     return folder.absolute()
 
 
@@ -245,15 +231,15 @@ def _of_fine_tuning(folder: Path, trained: Trained) -> str:
     )
 
 
-def _effort(asked: Asked, recipe: Recipe, trained: Trained) -> str:
-    runs = [f"{asked.seeds} fine-tunings of {counted(recipe.loop.epochs, 'epoch')}"]
+def _effort(options: ShrinkOptions, recipe: Recipe, trained: Trained) -> str:
+    runs = [f"{options.seeds} fine-tunings of {counted(recipe.loop.epochs, 'epoch')}"]
     if recipe.distillation is not None:
         runs[0] += f", taught by {recipe.distillation.teacher}"
-    if asked.distillation:
+    if options.distillation:
         runs.append("as many that learn from the unpruned network")
-    if asked.scratch:
+    if options.scratch:
         epochs = training_from_scratch(trained).loop.epochs
-        runs.append(f"{asked.seeds} trainings of {counted(epochs, 'epoch')}")
+        runs.append(f"{options.seeds} trainings of {counted(epochs, 'epoch')}")
     return ", and ".join(runs)
 
 

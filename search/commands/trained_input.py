@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from shlex import quote
 
-from search.results.search import Search
+from search.learning.search import Search
 from search.results.trained_trial import trained_trial
 from search.study import STUDY_FILE
 from trainable.bundle.trained import Trained, trained_in

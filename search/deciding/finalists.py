@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from search.deciding.pruning import Pruning
 from search.deciding.scheduler import expected_share
 from search.record.finalists import best_first, finalists_of, missing_runs
+from search.record.journal import SettledEvent
 from search.record.record import Record
 from search.record.repeats import Repeat
 from search.study import Study
@@ -60,6 +61,13 @@ def final_of(finalists: Finalists | None, study: Study, pruning: Pruning) -> Fin
         f"the best trial is not trained again: {least.seeds} fresh seeds would cost {share:.0%} more epochs; "
         f"`finalists: {{top: {least.top}, seeds: {least.seeds}}}` in the study asks for it",
     )
+
+
+def settled_final(settled: SettledEvent | None, study: Study, pruning: Pruning) -> Final:
+    """Return what a search has recorded of its finalists; before that, what this version would choose."""
+    if settled is None:
+        return choose_final(study, pruning)
+    return final_of(settled.finalists, study, pruning)
 
 
 def expected_epochs(study: Study, pruning: Pruning) -> float:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, assert_never
 
 from search.deciding.scheduler import expected_share, first_at_or_after, rungs
+from search.record.journal import SettledEvent
 from search.study import SchedulerKind, Study, StudyError
 from spaces.concentration import concentration
 from spaces.domains import Choice, is_number, listed
@@ -137,6 +138,13 @@ def choose_pruning(study: Study, space: Space) -> Pruning:
             return Pruning(found, factor, why, choice.kind)
         case _:
             assert_never(choice.kind)
+
+
+def settled_pruning(settled: SettledEvent | None, study: Study, space: Space) -> Pruning:
+    """Return what a search has recorded of rungs and factor; before that, what this version would choose."""
+    if settled is None:
+        return choose_pruning(study, space)
+    return Pruning(settled.rungs, settled.factor, settled.why, settled.scheduler)
 
 
 def compared_early(recipe: Recipe, pruning: Pruning) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from search.followers import note
+from search.followers.conclusions import Conclusion
 from search.followers.consumer import error_line
 from search.followers.run_updates import LONGEST_TAG, NOTE, TABLES, Outbox, Run, RunUpdate, clip
 from search.followers.saved_view import AGAIN, TAG, repeats_view, run_page, saved_view
@@ -15,7 +16,6 @@ from search.followers.uri import readable
 from search.record.home import IN_MLFLOW, REPORT_FILE, Home
 from search.record.trials import Trial
 from search.study import STUDY_FILE, Study
-from search.verdicts.conclusions import Conclusion
 from trainable.data import DataInfo
 from trainable.files.regular import check_regular
 

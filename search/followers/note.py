@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from shlex import quote
 
+from search.followers.conclusions import Conclusion
 from search.followers.saved_view import AGAIN, view_page
 from search.study import Study
-from search.verdicts.conclusions import Conclusion
 from trainable.bundle.markdown import code, plain
 
 

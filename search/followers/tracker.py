@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from search.followers.attachments import Attachments
+from search.followers.conclusions import Conclusion
 from search.followers.consumer import Backlog, Consumer
 from search.followers.quiet import quiet_mlflow
 from search.followers.repeat_runs import run_name
@@ -31,7 +32,6 @@ from search.record.home import Home
 from search.record.journal import Event
 from search.record.trials import Trial
 from search.study import STUDY_FILE, Study
-from search.verdicts.conclusions import Conclusion
 from trainable.data import DataInfo
 from trainable.errors import UserError
 from trainable.recipe.trees import leaves

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from search.commands.options import Download, Set
+from search.commands.options import Download, Set, command
 
 Address = Annotated[
     str,
@@ -23,32 +24,37 @@ EXIT_CODES = {"SUCCEEDED": 0, "STOPPED": 130}
 FAILED = 1
 
 
-def submit(
+@dataclass(frozen=True)
+class SubmitOptions:
+    """What `tunebook submit` is asked for."""
+
     study: Annotated[
         Path, typer.Argument(metavar="STUDY.yaml", help="A study; its paths are paths on the cluster.")
-    ],
-    address: Address,
-    name: Annotated[str | None, typer.Option(help="Name of the search: STORAGE/NAME.")] = None,
+    ]
+    address: Address
+    name: Annotated[str | None, typer.Option(help="Name of the search: STORAGE/NAME.")] = None
     storage: Annotated[
         str | None, typer.Option(help="Folder on the cluster, or URI, that holds the searches.")
-    ] = None,
-    tracking_uri: Annotated[str | None, typer.Option(help="MLflow's URI, as the cluster reaches it.")] = None,
+    ] = None
+    tracking_uri: Annotated[str | None, typer.Option(help="MLflow's URI, as the cluster reaches it.")] = None
     env: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME[=VALUE]", help="Pass an environment variable on; may be repeated."),
-    ] = None,
-    detach: Annotated[bool, typer.Option("--detach", help="Do not follow the job's log.")] = False,
-    download: Download = False,
-    set_: Set = None,
-) -> None:
+    ] = None
+    detach: Annotated[bool, typer.Option("--detach", help="Do not follow the job's log.")] = False
+    download: Download = False
+    settings: Set = None
+
+
+def submit(options: SubmitOptions) -> None:
     """Search on a Ray cluster, as a job that needs this machine no more, and follow its log."""
     from search.jobs import commands
     from search.study import study_asked
 
-    flags = {"name": name, "storage": storage, "tracking.uri": tracking_uri}
-    asked = study_asked(study, flags, set_ or ())
-    job = commands.submit(asked, address, environment=env or (), download=download)
-    if not detach:
+    flags = {"name": options.name, "storage": options.storage, "tracking.uri": options.tracking_uri}
+    asked, address = study_asked(options.study, flags, options.settings or ()), options.address
+    job = commands.submit(asked, address, environment=options.env or (), download=options.download)
+    if not options.detach:
         raise typer.Exit(EXIT_CODES.get(commands.follow(address, job), FAILED))
 
 
@@ -105,5 +111,9 @@ def fetch(
 
 def add_to(app: typer.Typer) -> None:
     """Add these commands to a command line."""
-    for command in (submit, status, stop, logs, fetch):
-        app.command()(command)
+    command(app)(submit)
+    plain = app.command()
+    plain(status)
+    plain(stop)
+    plain(logs)
+    plain(fetch)

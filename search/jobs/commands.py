@@ -19,7 +19,7 @@ from search.jobs.client import ENDED, FOLDER, POLL_SECONDS, SEARCH, Jobs
 from search.jobs.package import check_for_cluster, entrypoint, pack, variables
 from search.jobs.parcel import unpacked
 from search.record.home import NO_SEARCH, Home
-from search.results import report
+from search.reporting import terminal
 from search.study import STUDY_FILE, Study, default_name
 from trainable.errors import UserError
 from trainable.files.store import name_in
@@ -52,7 +52,7 @@ def submit(study: Study, address: str, *, environment: Sequence[str] = (), downl
         runtime_env = {"working_dir": str(folder_sent), "env_vars": variables_there}
         metadata = {SEARCH: str(study.name), FOLDER: folder}
         jobs.submit(entrypoint("search", "search", STUDY_FILE, *flags), name, runtime_env, metadata)
-    report.say(f"job {name}: the search {study.name}, in {folder} on the cluster")
+    terminal.say(f"job {name}: the search {study.name}, in {folder} on the cluster")
     return name
 
 
@@ -84,12 +84,12 @@ def follow(address: str, name: str) -> str:
                 break
             time.sleep(POLL_SECONDS)
     except KeyboardInterrupt:
-        report.say(f"\n{goes_on}")
+        terminal.say(f"\n{goes_on}")
         raise
     except UserError as error:
         raise UserError(f"{error}; {goes_on}" if printed else str(error)) from None
     ended = str(job.status)
-    report.say(f"job {name}: {ended.lower()}; `tunebook fetch {named}` copies its results here")
+    terminal.say(f"job {name}: {ended.lower()}; `tunebook fetch {named}` copies its results here")
     return ended
 
 
@@ -106,7 +106,7 @@ def status(address: str, name: str | None = None) -> None:
     jobs = Jobs(address)
     found = jobs.all() if name is None else [jobs.one(name)]
     if not found:
-        report.say(f"{address}: no search has been submitted to this cluster")
+        terminal.say(f"{address}: no search has been submitted to this cluster")
         return
     table = Table(
         "job", "search", "state", "began", "took", "folder on the cluster", box=None, pad_edge=False
@@ -121,13 +121,13 @@ def status(address: str, name: str | None = None) -> None:
             _took(job),
             metadata.get(FOLDER, ""),
         )
-    report.console().print(table)
+    terminal.console().print(table)
     if name is not None:
         (job,) = found
         for line in _without_rays(jobs.log(name))[-1:] or [job.message or ""]:
-            report.say(line)
+            terminal.say(line)
         if (there := (job.metadata or {}).get(FOLDER)) is not None:
-            report.say(_shown(jobs, job, there))
+            terminal.say(_shown(jobs, job, there))
 
 
 def _shown(jobs: Jobs, job: Any, there: str) -> str:
@@ -150,7 +150,7 @@ def stop(address: str, name: str) -> str:
     state = str(jobs.ended(name, STOP_SECONDS).status)
     again = f"; submit the same study with --name {(job.metadata or {}).get(SEARCH, 'NAME')} to go on"
     outcomes = {"STOPPED": f"stopped{again}", "SUCCEEDED": "had finished", "FAILED": "had failed"}
-    report.say(f"job {name}: {outcomes.get(state, f'is still {state.lower()} after {STOP_SECONDS:g} s')}")
+    terminal.say(f"job {name}: {outcomes.get(state, f'is still {state.lower()} after {STOP_SECONDS:g} s')}")
     return state
 
 
@@ -171,7 +171,9 @@ def fetch(address: str, name: str, out: Path | None = None, there: str | None = 
     if folder.exists() and (folder.is_file() or any(folder.iterdir())):
         raise UserError(f"{folder}: exists already; name another folder with -o")
     names = unpacked(_printed(jobs, job, "fetch", FETCH_SECONDS, "search.jobs.parcel", there), folder)
-    report.say(f"{folder}: {', '.join(sorted(names))}; `tunebook show {quote(str(folder))}` shows the search")
+    terminal.say(
+        f"{folder}: {', '.join(sorted(names))}; `tunebook show {quote(str(folder))}` shows the search"
+    )
     return folder
 
 

@@ -62,12 +62,12 @@ def unpacked(text: str, folder: Path) -> list[str]:
 
 def report_of(folder: Path) -> str:
     """Return what `tunebook show` prints of a search."""
-    from search.results import report
-    from search.results.search import Search
+    from search.learning.search import Search
+    from search.reporting import terminal
 
     shown = io.StringIO()
     with contextlib.redirect_stdout(shown):
-        report.show(Search(folder), as_json=False)
+        terminal.show(Search(folder), as_json=False)
     return shown.getvalue()
 
 

@@ -8,13 +8,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from search.learning.lessons import LEARN_FROM
+from search.learning.standings import LEAST_TRIALS, positions
 from search.record.folder import read_facts, read_record, read_search
 from search.record.home import Home
 from search.record.record import Record
 from search.record.storage import local_folder
 from search.study import Study, StudyError
 from search.study.address import absolute
-from search.verdicts.standings import LEAST_TRIALS, positions
 from spaces.domains import Values
 from spaces.facts import Facts
 from spaces.space import Dimension, Space

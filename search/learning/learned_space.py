@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 
 from search.learning.earlier import Earlier, earlier_searches
 from search.learning.lessons import Lesson, with_lessons
 from search.learning.likeness import Likeness, likeness
+from search.learning.standings import LEAST_TRIALS
 from search.study import Study
-from search.study.space import build_space
-from search.verdicts.standings import LEAST_TRIALS
+from search.study.space import LearnedSpace, SpaceBuilder, build_space
 from spaces.catalog.overrides import OVERRIDES
 from spaces.conditions import holds, kind_of, options_of, scalars_of, value_of
 from spaces.domains import Value, counted
@@ -23,20 +24,17 @@ from trainable.recipe import LEARNING_RATES
 from trainable.recipe.models import MODEL_NAME
 
 
-@dataclass(frozen=True)
-class LearnedSpace:
-    """Holds a space, and a line for each search that it learns from: what it taught, or why nothing."""
-
-    space: Space
-    lines: tuple[str, ...] = ()
-
-
 def space_of(study: Study, facts: Facts, info: DataInfo) -> LearnedSpace:
     """Return the space that a new search of a study draws from; `space.learn_from` is read.
 
     Raises UserError (StudyError, SpaceError).
     """
-    return learned_space(study, facts, info, earlier_searches(study))
+    return learning_space(study)(facts, info)
+
+
+def learning_space(study: Study) -> SpaceBuilder:
+    """Open the searches that a study learns from, and return what builds its space. Raises StudyError."""
+    return partial(learned_space, study, earlier=earlier_searches(study))
 
 
 def learned_space(

@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from keyword import iskeyword
 from pathlib import Path
 from shlex import quote
 from typing import Any
 
+from search.study import Study
 from search.study.code import Code
 
 METRICS = "metrics."
@@ -77,3 +79,27 @@ def record_of(code: Code) -> CodeRecord:
     file = getattr(sys.modules.get("__main__"), "__file__", None)
     script = str(Path(file).absolute()) if file is not None else None
     return CodeRecord(script, {name: source_digest(each) for name, each in given.items() if each is not None})
+
+
+def functions_of(study: Study, code: CodeRecord | None) -> str:
+    """Return a person's own functions that a study uses, and those of a search's record that score, as
+    arguments of a call in Python; empty if none. `...` stands for a function whose name is no name there."""
+    own: dict[str, str] = {}
+    if study.pinned.get("model.kind") == "own":
+        own["model"] = _in_python(study.pinned.get("model.name"))
+    if study.data.own:
+        own["data"] = _in_python(study.data.path)
+    scored = [word.removeprefix(METRICS) for word in code.sources if word.startswith(METRICS)] if code else []
+    if scored:
+        own["metrics"] = "{" + ", ".join(f"{name!r}: {_in_python(name)}" for name in scored) + "}"
+    return ", ".join(f"{word}={name}" for word, name in own.items())
+
+
+def _in_python(name: object) -> str:
+    return name if isinstance(name, str) and name.isidentifier() and not iskeyword(name) else "..."
+
+
+def extend_call(address: str, trials: int, study: Study, code: CodeRecord | None) -> str:
+    """Return the call in Python that extends a search; empty if it has no functions of a person's own."""
+    own = functions_of(study, code)
+    return f"extend({address!r}, {trials}, {own})" if own else ""

@@ -33,6 +33,16 @@ def home_in(folder: Path) -> Home:
     return home if home.folder == folder else Home(folder)
 
 
+def home_to_write(folder: Path) -> Home:
+    """Return the home of the search in a folder. Raises UserError for a copy of one that is in a store."""
+    home = Home.of(read_search(folder))
+    if home.store is not None and home.folder != folder:
+        raise UserError(
+            f"{folder}: its study.yaml says that this search is stored in {home.address}: give that address"
+        )
+    return Home(folder, home.store)
+
+
 def read_search(folder: Path) -> Study:
     """Return the resolved study of a search folder.
 

@@ -21,6 +21,7 @@ from search.record.journal import (
     SearchEvent,
     StartEvent,
 )
+from search.record.trials import UnderWay
 from spaces.domains import counted
 from trainable.recipe.base import Spec
 from trainable.tune.place import Place
@@ -106,33 +107,33 @@ class Machines:
 
     def __init__(self) -> None:
         self._hosts: dict[str, _Host] = {}  # by name and address: one that starts again is the same
-        self._under_way: dict[int, _Attempt] = {}
-        self._paused: tuple[int, _Attempt] | None = None  # that of the last event, if it paused a trial
+        self._under_way = UnderWay[_Attempt]()
         self._clock = 0.0
 
     def apply(self, event: Event, seconds: float, work: str = "") -> None:
         """Take in the journal's next event, with the seconds under a driver at it; of a place, `work` is what
         the trial's speed depends on."""
         self._clock = seconds
-        paused, self._paused = self._paused, None
+        goes_on = self._under_way.hear(event)
         match event:
             case SearchEvent():
-                for trial in tuple(self._under_way):
-                    self._leave(trial)
+                for attempt in self._under_way.values():
+                    self._leave(attempt)
+                self._under_way.clear()
             case StartEvent():
-                self._leave(event.trial)
+                self._leave(self._under_way.pop(event.trial, None))
             case PlaceEvent():
                 self._begin(event, work)
             case EpochEvent() if event.trial in self._under_way:
                 self._epoch(event)
-            case PromotionEvent() if paused is not None and paused[0] == event.trial:
-                self._go_on(*paused)
+            case PromotionEvent() if goes_on is not None:
+                self._under_way[event.trial] = replace(goes_on, began=self._clock)
+                for name in goes_on.machines:
+                    self._hosts[name].now += 1
             case RetryEvent():
-                self._leave(event.trial, failed=True)
-            case EndEvent() if event.trial not in self._under_way:
-                self._paused = paused  # the ledger ends others between a trial's pause and its promotion
+                self._leave(self._under_way.pop(event.trial, None), failed=True)
             case EndEvent():
-                self._leave(event.trial, failed=event.state == "failed")
+                self._leave(self._under_way.pop(event.trial, None), failed=event.state == "failed")
             case _:
                 pass
 
@@ -145,7 +146,7 @@ class Machines:
         return tuple(self._row(name, host, seconds, typical) for name, host in self._hosts.items())
 
     def _begin(self, event: PlaceEvent, work: str) -> None:
-        self._leave(event.trial)
+        self._leave(self._under_way.pop(event.trial, None))
         kind = " + ".join(each.kind for each in event.ranks), work
         self._under_way[event.trial] = _Attempt(self._clock, event.ranks, kind)
         for place in {each.on: each for each in event.ranks}.values():
@@ -162,17 +163,10 @@ class Machines:
             for name in attempt.machines:
                 self._hosts[name].rates[attempt.kind].append(event.result.images_per_second)
         if event.pauses:
-            self._leave(event.trial)
-            self._paused = event.trial, attempt
+            self._leave(self._under_way.pause(event.trial))
 
-    def _go_on(self, trial: int, attempt: _Attempt) -> None:
-        """Take up the attempt of a trial that was promoted at once: it never left its process."""
-        self._under_way[trial] = replace(attempt, began=self._clock)
-        for name in attempt.machines:
-            self._hosts[name].now += 1
-
-    def _leave(self, trial: int, *, failed: bool = False) -> None:
-        if (attempt := self._under_way.pop(trial, None)) is None:
+    def _leave(self, attempt: _Attempt | None, *, failed: bool = False) -> None:
+        if attempt is None:
             return
         for name in attempt.machines:
             host = self._hosts[name]

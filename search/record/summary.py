@@ -46,11 +46,11 @@ class Summary:
     wall_seconds: float
     """The seconds under a driver, summed over all its drivers."""
     diagnosis: Diagnosis | None = None
-    """What the best trial's curves say of it, where `search.verdicts.diagnosis` has been run."""
+    """What the best trial's curves say of it, where `search.learning.diagnosis` has been run."""
     constraints: Constraints = NO_CONSTRAINTS
     """What the network of a trial may cost at most."""
     verdicts: Verdicts | None = None
-    """What the trials say of the space's rules, where `search.verdicts.judging` has been run."""
+    """What the trials say of the space's rules, where `search.learning.judging` has been run."""
     mode: Mode | None = None
     """The direction of an objective that is a function of the caller's; the others' is known."""
     repeats: tuple[Trial, ...] = ()

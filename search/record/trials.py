@@ -6,14 +6,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from search.record.chain import JournalError
 from search.record.differences import first_difference
-from search.record.journal import (
-    EpochEvent,
-    Outcome,
-)
+from search.record.journal import EndEvent, EpochEvent, Event, Outcome, PromotionEvent
 from search.record.repeats import Purpose, Repeat
 from search.study.first import First
 from spaces.domains import Value
@@ -178,3 +175,32 @@ class Trial:
         """Return a metric by epoch, without epochs that diverged or did not measure it."""
         pairs = ((event.epoch, event.result.score(metric)) for event in self.history if not event.diverged)
         return {epoch: score for epoch, score in pairs if score is not None}
+
+
+AnAttempt = TypeVar("AnAttempt")
+
+
+class UnderWay(dict[int, AnAttempt]):
+    """The attempts at trials that are under way, by trial, as whoever reads a journal keeps them.
+
+    A trial that is promoted at once never left its process: its attempt goes on.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._paused: tuple[int, AnAttempt] | None = None  # what may go on by the next event
+
+    def hear(self, event: Event) -> AnAttempt | None:
+        """Take note of the journal's next event, before all else; return the attempt that goes on by it."""
+        if isinstance(event, EndEvent) and event.trial not in self:
+            return None  # the ledger ends others between a trial's pause and its promotion
+        paused, self._paused = self._paused, None
+        if paused is None or not isinstance(event, PromotionEvent) or event.trial != paused[0]:
+            return None
+        self[event.trial] = paused[1]
+        return paused[1]
+
+    def pause(self, trial: int) -> AnAttempt:
+        """Remove the attempt that this event pauses, and return it."""
+        self._paused = trial, self.pop(trial)
+        return self._paused[1]

@@ -31,6 +31,7 @@ from search.record.journal import (
     StartEvent,
     TrialEvent,
 )
+from search.record.trials import UnderWay
 from spaces.domains import counted
 from trainable.recipe.base import Spec
 
@@ -148,19 +149,19 @@ class SlotTime:
         self._parts: dict[str, float] = defaultdict(float)
         self._slots, self._gpus = 0, 0.0
         self._driver: _Driver | None = None
-        self._attempts: dict[int, _Attempt] = {}
+        self._under_way = UnderWay[_Attempt]()
         # trials whose process starts, and when a slot was given to them; None for one that waits for a slot:
         # on a cluster one always does
         self._given: dict[int, float | None] = {}
-        self._paused: tuple[int, _Attempt] | None = None  # the attempt that the last event has paused
         self._latest = 0.0
 
     def apply(self, event: Event) -> None:
         """Take in the journal's next event."""
+        goes_on = self._under_way.hear(event) is not None
         if isinstance(event, SearchEvent):
             self._apply_search(event)
         elif self._driver is not None:
-            self._apply(event, self._driver)
+            self._apply(event, self._driver, goes_on=goes_on)
         self._latest = event.time
 
     def turnaround(self, until: float) -> Turnaround | None:
@@ -191,68 +192,64 @@ class SlotTime:
             case "finished" | "interrupted" | "failed":
                 self._close(event.time)
 
-    def _apply(self, event: Event, driver: _Driver) -> None:
-        paused, self._paused = self._paused, None
+    def _apply(self, event: Event, driver: _Driver, *, goes_on: bool) -> None:
         match event:
             case TrialEvent() if event.repeat is None or event.repeat.purpose != "pruning":
                 self._give(event.trial, event.time, driver)  # those of an audit are all proposed at once
-            case PromotionEvent() if paused is not None and paused[0] == event.trial:
-                self._attempts[event.trial] = paused[1]  # it has gone on at once
-            case PromotionEvent():
+            case PromotionEvent() if not goes_on:
                 self._give(event.trial, event.time, driver)
             case StartEvent():
                 self._start(event, driver)
-            case CostEvent() if event.trial in self._attempts:
+            case CostEvent() if event.trial in self._under_way:
                 self._account(event.trial, event.time, {"starting": float("inf")})
-            case EpochEvent() if event.trial in self._attempts:
+            case EpochEvent() if event.trial in self._under_way:
                 self._epoch(event, driver)
-            case EndEvent() if event.trial not in self._attempts:
+            case EndEvent() if event.trial not in self._under_way:
                 self._given.pop(event.trial, None)  # its values made no recipe
-                self._paused = paused  # the ledger ends others between a trial's pause and its promotion
             case RetryEvent() | EndEvent():
                 self._break_off(event.trial, event.time, driver)
-            case TrialEvent() | PlaceEvent() | CostEvent() | EpochEvent():
+            case TrialEvent() | PromotionEvent() | PlaceEvent() | CostEvent() | EpochEvent():
                 pass
             case SearchEvent() | SettledEvent() | ExtendEvent() | LeftOutEvent():
                 pass
 
     def _give(self, trial: int, at: float, driver: _Driver) -> None:
-        is_full = len(self._given) + len(self._attempts) >= driver.slots
+        is_full = len(self._given) + len(self._under_way) >= driver.slots
         self._given[trial] = None if is_full else at
 
     def _start(self, event: StartEvent, driver: _Driver) -> None:
         self._break_off(event.trial, event.time, driver)
         since = self._given.pop(event.trial, None)
         if since is None:  # a slot got free, or was added
-            since = driver.freed if len(self._attempts) < driver.slots else event.time
+            since = driver.freed if len(self._under_way) < driver.slots else event.time
         if driver.first is None:
             driver.first = event.time  # what was before is the driver's own start
         self._parts["starting"] += max(0.0, event.time - max(since, driver.first))
-        self._attempts[event.trial] = _Attempt(event.time, event.epoch)
-        driver.slots = max(driver.slots, len(self._attempts))
+        self._under_way[event.trial] = _Attempt(event.time, event.epoch)
+        driver.slots = max(driver.slots, len(self._under_way))
 
     def _epoch(self, event: EpochEvent, driver: _Driver) -> None:
-        attempt = self._attempts[event.trial]
+        attempt = self._under_way[event.trial]
         self._account(event.trial, event.time, _seconds_of(event, attempt))
         if _is_read(event, attempt):
-            self._attempts[event.trial] = replace(attempt, since=event.time, has_started=True)
+            self._under_way[event.trial] = replace(attempt, since=event.time, has_started=True)
         if event.pauses:
-            self._paused = event.trial, self._attempts.pop(event.trial)
+            self._under_way.pause(event.trial)
             driver.freed = event.time
 
     def _account(self, trial: int, until: float, seconds: Mapping[str, float]) -> None:
         """Account for a trial's time since its last event: for these seconds in their order, as far as they
         fit; the rest was idle."""
-        attempt = self._attempts[trial]
+        attempt = self._under_way[trial]
         left = max(0.0, until - attempt.since)
         for name, each in seconds.items():
             taken = max(0.0, min(each, left))
             self._parts[name] += taken
             left -= taken
-        self._attempts[trial] = replace(attempt, since=until)
+        self._under_way[trial] = replace(attempt, since=until)
 
     def _break_off(self, trial: int, at: float, driver: _Driver) -> None:
-        if (attempt := self._attempts.pop(trial, None)) is not None:
+        if (attempt := self._under_way.pop(trial, None)) is not None:
             self._parts["unfinished"] += max(0.0, at - attempt.since)
             driver.freed = at
 
@@ -260,8 +257,8 @@ class SlotTime:
         """Account for the driver at work, which ends."""
         self._total, self._parts = self._closed(end)
         self._slots = max(self._slots, self._driver.slots if self._driver is not None else 0)
-        self._driver, self._paused = None, None
-        self._attempts.clear()
+        self._driver = None
+        self._under_way.clear()
         self._given.clear()
 
     def _closed(self, end: float) -> tuple[float, dict[str, float]]:
@@ -271,7 +268,7 @@ class SlotTime:
             return self._total, parts
         first = end if driver.first is None else driver.first
         parts["starting"] += driver.slots * (max(0.0, first - driver.began) + driver.start.seconds)
-        parts["unfinished"] += sum(max(0.0, end - each.since) for each in self._attempts.values())
+        parts["unfinished"] += sum(max(0.0, end - each.since) for each in self._under_way.values())
         return self._total + driver.slots * (max(0.0, end - driver.began) + driver.start.seconds), parts
 
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
+from search.learning.search import Search
 from search.record.trials import Trial
 from search.reporting.answered import Answers, ClassScore, MaskAnswers, Mistake
-from search.results.search import Search
 from trainable.errors import UserError
 from trainable.files.regular import read_regular
 from trainable.recipe.yamlfile import write_whole

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from search.learning.standings import positions
 from search.record.trials import Trial
 from search.record.verdicts import Verdict, Verdicts
 from search.reporting.content import Belief, BeliefCurve
-from search.verdicts.standings import positions
 from spaces.domains import Choice, Domain, Values, domain_tree, value_at
 from spaces.priors import Prior, density, describe
 from spaces.space import Dimension, Space

@@ -2,7 +2,7 @@
 
 Parts that do not exist yet are None or empty, and `left_out` says why. Scores are those of the objective.
 A place says how many of 100 other trials a trial beats, each pair compared at the last rung or epoch that
-both have reached (`search.verdicts.standings`): places are scores at equal fidelity.
+both have reached (`search.learning.standings`): places are scores at equal fidelity.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from search.learning.pruning_audit import PruningAudit
 from search.record.machines import LeftOut, Machine
 from search.record.repeats import Purpose
 from search.record.summary import State
@@ -19,7 +20,6 @@ from search.record.turnaround import Turnaround
 from search.record.verdicts import Word
 from search.record.verification import Verified
 from search.reporting.answered import Answers, MaskAnswers, Share
-from search.verdicts.pruning_audit import PruningAudit
 from spaces.domains import Value
 from trainable.recipe.base import Spec
 from trainable.recipe.metrics import Mode

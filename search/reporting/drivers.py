@@ -14,12 +14,12 @@ from search.record.journal import (
     Event,
     ExtendEvent,
     PlaceEvent,
-    PromotionEvent,
     RetryEvent,
     SearchEvent,
     StartEvent,
     TrialEvent,
 )
+from search.record.trials import UnderWay
 from search.reporting.content import Attempt, LaterDriver
 from trainable.tune.place import in_words
 
@@ -103,11 +103,12 @@ class Timeline:
 def timeline(events: Sequence[Event], now: float | None) -> Timeline:
     """Return when which trial was trained; `now` is the time if a driver is at work, else None."""
     clock = Clock()
-    opened: dict[int, _Open] = {}
+    opened = UnderWay[_Open]()
     closed: list[tuple[Attempt, _Open]] = []
-    just_paused: int | None = None
     for event in events:
         seconds = clock.read(event)
+        if opened.hear(event) is not None:
+            closed.pop()
         match event:
             case SearchEvent():
                 closed += [each.closed(seconds, "cut", event.reason) for each in opened.values()]
@@ -120,19 +121,14 @@ def timeline(events: Sequence[Event], now: float | None) -> Timeline:
                 opened[event.trial].marks.append(seconds)
                 opened[event.trial].took.append(event.result.epoch_seconds)
                 if event.pauses:
-                    closed.append(opened.pop(event.trial).closed(seconds, "paused", None))
-                    just_paused = event.trial
-                    continue
-            case PromotionEvent() if event.trial == just_paused:  # it went on at once, in the same attempt
-                opened[event.trial] = closed.pop()[1]
-            case RetryEvent() if event.trial in opened:
+                    closed.append(opened.pause(event.trial).closed(seconds, "paused", None))
+            case RetryEvent() if (attempt := opened.pop(event.trial, None)) is not None:
                 outcome = "preempted" if PREEMPTED.search(event.reason) else "retried"
-                closed.append(opened.pop(event.trial).closed(seconds, outcome, event.reason))
-            case EndEvent() if event.trial in opened:
-                closed.append(opened.pop(event.trial).closed(seconds, event.state, event.reason))
-            case EndEvent():  # of a trial that was paused: the epoch before has ended it
-                continue
-        just_paused = None
+                closed.append(attempt.closed(seconds, outcome, event.reason))
+            case EndEvent() if (attempt := opened.pop(event.trial, None)) is not None:
+                closed.append(attempt.closed(seconds, event.state, event.reason))
+            case _:
+                pass
     end = clock.at(now if now is not None else clock.latest)
     closed += [each.closed(end, "cut" if now is None else "running", None) for each in opened.values()]
     return Timeline(_in_lanes(_with_stalls(closed)), tuple(_later_drivers(events)), end)

@@ -8,12 +8,17 @@ from dataclasses import dataclass, field
 from shlex import quote
 from typing import TypeVar
 
+from search.learning.pruning_audit import PruningAudit
+from search.learning.refine import refined_search
+from search.learning.search import Search
+from search.learning.standings import standings
+from search.learning.verdict_words import counts, promise
+from search.record.code import functions_of
 from search.record.finals import Estimate
 from search.record.home import BEST_FILE, EVENTS_FILE
 from search.record.journal import Event, SearchEvent, read
 from search.record.summary import Summary
 from search.record.verdicts import Verdicts
-from search.refining.refine import refined_search
 from search.reporting.answered import Answers, MaskAnswers
 from search.reporting.answers import answers_of
 from search.reporting.beliefs import beliefs_of
@@ -30,12 +35,8 @@ from search.reporting.content import (
 from search.reporting.drivers import Timeline, timeline
 from search.reporting.progress import SECONDS_PER_HOUR, progress_of
 from search.reporting.rows import finalist_rows, next_round, recipe_lines, repeat_rows, trial_rows
-from search.results.report import command, functions_of
-from search.results.search import Search
-from search.verdicts.pruning_audit import PruningAudit
-from search.verdicts.standings import standings
-from search.verdicts.words import counts, promise
 from trainable.errors import UserError
+from trainable.terminal import command
 
 Found = TypeVar("Found")
 SLOW = "left out while the search goes on"

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from optuna.importance import PedAnovaImportanceEvaluator
 
 from search.deciding.optuna_trials import SharedTrials, distribution, optuna_trial
+from search.learning.standings import positions
 from search.record.trials import Trial
 from search.reporting.content import Importance, Importances
-from search.verdicts.standings import positions
 from spaces.space import Space
 from trainable.errors import UserError
 

@@ -16,13 +16,12 @@ from search.reporting.answered import Answers, MaskAnswers
 from search.reporting.charts import cost_plots, other_look, progress_plots
 from search.reporting.content import Belief, Compared, Finalist, Report, TrialRow
 from search.reporting.curves import MOST_CLOSER, closer_curves, curves
+from search.reporting.pruning_table import RANK_ALIKE, audit_lines
 from search.reporting.values import side_by_side, tiles
 from search.reporting.workers import troubles, workers
-from search.results.pruning_table import RANK_ALIKE, audit_lines
-from search.results.report import command
 from spaces.domains import Value, shown
 from trainable.recipe.provenance import AGREE
-from trainable.terminal import visible_lines
+from trainable.terminal import command, visible_lines
 from trainable.training.metrics import sign_of
 
 LEGEND = (

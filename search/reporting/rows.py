@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from shlex import quote
 
+from search.learning.refine import Refined
 from search.record.finals import Finalist as FinalistRuns
 from search.record.finals import Finals
 from search.record.summary import Summary
 from search.record.trials import Trial
-from search.refining.refine import Refined
 from search.reporting.content import (
     Finalist,
     NextChange,
@@ -19,10 +19,10 @@ from search.reporting.content import (
     RepeatRow,
     TrialRow,
 )
-from search.results.report import command
 from spaces.catalog.explain import recipe_rows
 from spaces.space import Space
 from trainable.recipe.sources import with_guide_names
+from trainable.terminal import command
 from trainable.tune.place import in_full
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from search.learning.search import Search
 from search.record.home import REPORT_DATA_FILE, REPORT_FILE
 from search.reporting.content import Report
 from search.reporting.page import page
-from search.results.search import Search
 from trainable.errors import UserError
 from trainable.recipe.yamlfile import write_whole
 

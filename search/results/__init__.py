@@ -1,5 +1,5 @@
 """Opens, shows and exports a search that exists."""
 
-from search.results.search import Search
+from search.learning.search import Search
 
 __all__ = ["Search"]

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from search.facts.hardware import local_hardware, per_trial
 from search.facts.measured import cached_or_measured
+from search.learning.search import Search
 from search.record.trials import Trial
 from search.record.verification import read_verification
-from search.results.search import Search
 from search.study import Resources, Study
 from spaces.catalog.explain import reasons
 from spaces.facts import Facts

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from search.learning.search import Search
 from search.results.export import chosen_trial, recipe_of
-from search.results.search import Search
 from search.study import STUDY_FILE, Study
 from search.study.address import absolute
 from search.study.first import FirstTrial

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
+from search.learning.search import Search
 from search.results.export import chosen_trial, recipe_of
-from search.results.search import Search
 from search.study.code import NO_CODE, Code
 from trainable.bundle.classifier import make_classifier
 from trainable.bundle.programs import export_program

@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 
 from search.record.finals import LEVEL, error_of_sum, student
-from search.results.tables import Rows
+from search.reporting.tables import Rows
 from trainable.data import Split
 from trainable.recipe.metrics import NO_SPREAD
 from trainable.shrinking.latency import Ratio, ratio_of

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from search.deciding.finalists import Final, choose_final
-from search.deciding.pruning import Pruning, choose_pruning, compared_early
+from search.deciding.finalists import Final, choose_final, settled_final
+from search.deciding.pruning import Pruning, choose_pruning, compared_early, settled_pruning
 from search.facts.hardware import Hardware, PerTrial, concurrent_trials, per_trial
 from search.facts.measured import (
     Say,
@@ -24,16 +23,13 @@ from search.facts.measured import (
 )
 from search.facts.packing import footprint, gpu_share, shares_gpus, why_shared
 from search.facts.start import Start, find_start
-from search.learning.earlier import Earlier, earlier_searches
-from search.learning.learned_space import learned_space
-from search.learning.lessons import LEARN_FROM
 from search.record.code import record_of
 from search.record.folder import facts_text
 from search.record.home import FACTS_FILE, Home
+from search.record.search import StoredSearch
 from search.record.trials import recipe_key
-from search.results.search import Search
-from search.results.teachers import first_of, teacher_path
 from search.running.fresh_splits import fresh_splits, most_bytes
+from search.running.guests import NO_GUESTS, Guests
 from search.running.networks import (
     check_first_networks,
     check_networks,
@@ -46,12 +42,11 @@ from search.study import Study
 from search.study.code import NO_CODE, Code, check_code
 from search.study.first import FirstTrial
 from search.study.first_trials import first_trials
-from search.study.space import check_trials, far_rates
+from search.study.space import SpaceBuilder, check_trials, far_rates
 from spaces.facts import Facts
 from spaces.rules.distillation import gain_to_expect
 from spaces.space import Space
 from trainable.data import DataInfo, DataSet, resolve
-from trainable.data.info import LOST_DETAIL
 from trainable.data.measure import comparable
 from trainable.errors import UserError
 from trainable.origins import first_renamed
@@ -67,13 +62,11 @@ if TYPE_CHECKING:  # torch takes seconds to import
     from trainable.training.extra_metrics import Own
 
 CROP = "augmentation.crop.kind"
-COMPARED = 10_000
-"""A search compares the parts of its data if they have at most so many images, in memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """Holds a search that is ready to run."""
+    """A search that is ready to run."""
 
     study: Study
     home: Home
@@ -83,23 +76,18 @@ class Prepared:
     per_trial: PerTrial
     concurrent: int
     pruning: Pruning
-    first: tuple[FirstTrial, ...] = ()
-    """The trials that the study asks for, after the documented recipe."""
-    learned: tuple[str, ...] = ()
-    """A line for each search that the study learns from: what it taught, or why nothing."""
-    final: Final
-    """How the best trials are trained again."""
-    download: bool = False
-    """Whether trials may fetch published weights, which each machine needs."""
-    code: Code = NO_CODE
-    """The functions of a person's own that make the network and the images."""
-    carried: CarriedCode = NOTHING
-    """Those of the functions that travel to the processes that train."""
+    final: Final  # how the best trials are trained again
+    first: tuple[FirstTrial, ...] = ()  # what the study asks for, after the documented recipe
+    learned: tuple[
+        str, ...
+    ] = ()  # for each search that the study learns from: what it taught, or why nothing
+    download: bool = False  # trials may fetch published weights, which each machine needs
+    code: Code = NO_CODE  # a person's own functions, for this process
+    carried: CarriedCode = NOTHING  # their model and metrics, pickled for the processes that train
+    # digests of the files of weights that trials begin from, by the names of networks, and of those of their
+    # teachers, by `distillation.teacher`
     weights: Mapping[str, str] = field(default_factory=dict)
-    """The digests of the files of weights that trials begin from, by the names of networks, and of those of
-    their teachers, by `distillation.teacher`."""
-    splits: Mapping[int, DataSet] = field(default_factory=dict)
-    """The images with fresh splits for the finalists, by `data.validation_seed`."""
+    splits: Mapping[int, DataSet] = field(default_factory=dict)  # of the finalists, by `data.validation_seed`
 
 
 def prepare(
@@ -110,6 +98,7 @@ def prepare(
     download: bool = False,
     say: Say = silent,
     code: Code = NO_CODE,
+    guests: Guests = NO_GUESTS,
     on_data: Callable[[DataSet], None] = lambda data: None,
 ) -> Prepared:
     """Load the data, measure the facts and build the space of a new search.
@@ -121,7 +110,7 @@ def prepare(
     range lies far from it.
     """
     check_code(study, code)
-    earlier = earlier_searches(study)
+    build = guests.space(study)
     trial = per_trial(study.resources, hardware)
     is_shared = shares_gpus(study, trial, hardware)
     start = find_start(study, gpu=trial.gpus > 0, cluster=hardware.cluster, download=download)
@@ -136,14 +125,15 @@ def prepare(
     for line in data.info.remarks:
         say(line)
     with stage("comparing the parts of the images"):
-        _say_parts(data, say)
+        for line in guests.remarks(data):
+            say(line)
     _say_unknown_statistics(base, say, download=download)
     check_metrics(base.evaluation.metrics, code.metrics, data)
     facts = measured_anew(base, data.info, trial, code.model, trials=study.budget.trials, download=download)
     facts = with_networks(
         start.known_in(with_written_facts(facts, study)), study, data.info, download=download
     )
-    prepared = _assemble(study, home, data, facts, trial, hardware, earlier, download=download)
+    prepared = _assemble(study, home, data, facts, trial, hardware, build, guests, download=download)
     with stage("building the networks"):
         check_networks(prepared.space, data.info, code.model, download=download)
     check_teacher(prepared.space, data.info, code.model, download=download)
@@ -155,7 +145,7 @@ def prepare(
         own = space.recipe(space.own)
         with stage("finding what the study's probes ask for"):
             facts = run_probes(study, facts, own, data, download=download, say=say, build=code.model)
-        prepared = _assemble(study, home, data, facts, trial, hardware, earlier, download=download)
+        prepared = _assemble(study, home, data, facts, trial, hardware, build, guests, download=download)
     if is_shared:
         space = prepared.space
         with stage("measuring what a trial takes of a GPU"):
@@ -164,11 +154,11 @@ def prepare(
         say(f"resources.pack: {why_shared(took, share)}")
         trial = per_trial(study.resources, hardware, gpus=share)
         facts = facts.model_copy(update={"gpus": share, "cpus": trial.cpus, "footprint": took})
-        prepared = _assemble(study, home, data, facts, trial, hardware, earlier, download=download)
+        prepared = _assemble(study, home, data, facts, trial, hardware, build, guests, download=download)
     if warning := far_rates(study, prepared.space, facts):
         say(warning)
     for line in prepared.learned:
-        say(f"{LEARN_FROM}: {line}")
+        say(f"space.learn_from: {line}")
     _check_first(prepared, code.model, say, download=download)
     for path in teachers_here_alone(teachers_of(prepared.space, prepared.first), hardware):
         say(
@@ -185,12 +175,13 @@ def prepare(
 def prepare_again(
     study: Study,
     home: Home,
-    search: Search,
+    search: StoredSearch,
     hardware: Hardware,
     *,
     download: bool = False,
     say: Say = silent,
     code: Code = NO_CODE,
+    guests: Guests = NO_GUESTS,
 ) -> Prepared:
     """Prepare the same search once more, for `resume`: only the data are loaded again.
 
@@ -207,56 +198,36 @@ def prepare_again(
     data = load(resolved)
     check_unchanged(study.data.path, info, data.info)
     data.refuse_leaks(study.data)
-    check_trials(study, search.space, facts)
+    # a driver may have been killed before it wrote what it had decided
+    asked, settled = search.study, search.record.settled
+    space = search.record.space() or guests.space(asked)(facts, info).space
+    pruning = settled_pruning(settled, asked, space)
+    final = settled_final(settled, asked, pruning)
+    check_trials(study, space, facts)
     with stage("building the networks"):
-        check_networks(search.space, data.info, code.model, download=download)
-    first = first_of(search)
-    weights = weights_of(search.space, first)
-    _check_weights(search, teachers_of(search.space, first), weights, say)
-    check_teacher(search.space, data.info, code.model, download=download)
+        check_networks(space, data.info, code.model, download=download)
+    first = settled.first if settled is not None else first_trials(asked, space, info, guests.teacher)
+    weights = weights_of(space, first)
+    _check_weights(search, teachers_of(space, first), weights, say)
+    check_teacher(space, data.info, code.model, download=download)
     prepared = Prepared(
         study=study,
         home=home,
         data=data,
         facts=facts,
-        space=search.space,
+        space=space,
         per_trial=trial,
         concurrent=concurrent_trials(study.concurrent, trial, hardware),
-        pruning=search.pruning,
+        pruning=pruning,
         first=first,
-        final=search.final,
+        final=final,
         download=download,
         code=code,
         carried=carried_code(code),
         weights=weights,
-        splits=fresh_splits(search.final, base, info, load),
+        splits=fresh_splits(final, base, info, load),
     )
     return _with_images_here(prepared, hardware, say)
-
-
-def _say_parts(data: DataSet, say: Say) -> None:
-    """Say what is wrong with the pixels; which images are in two parts, or nearly the same as one of another
-    part; and whether the parts differ in their images or shares of classes.
-
-    It looks where that takes a second or two: in sets of at most COMPARED images in memory. `tunebook check`
-    looks at others too.
-    """
-    if not data.info.in_memory or sum(map(len, data.parts.values())) > COMPARED:
-        return
-    from trainable.checks.check import check_images, guarded
-    from trainable.checks.duplicates import Comparison
-    from trainable.checks.parts_alike import some_of_each
-    from trainable.checks.shares import check_shares
-
-    findings = chain(
-        guarded("label shares", lambda: check_shares(data)),
-        check_images(data, Comparison(data), lambda: (some_of_each(data), None)),
-    )
-    for finding in findings:
-        is_remark = finding.means == LOST_DETAIL and bool(data.info.few_levels)
-        # contradictions are those of the test part's labels, too, which no search looks at
-        if finding.level in ("warning", "error") and finding.check != "contradictions" and not is_remark:
-            say(f"{finding.what}: {finding.means}; {finding.do}")
 
 
 def _say_unknown_statistics(base: Recipe, say: Say, *, download: bool) -> None:
@@ -355,7 +326,7 @@ def _check_first(prepared: Prepared, build: BuildModel | None, say: Say, *, down
 
 
 def _check_weights(
-    search: Search, teachers_named: Iterable[str], weights: Mapping[str, str], say: Say
+    search: StoredSearch, teachers_named: Iterable[str], weights: Mapping[str, str], say: Say
 ) -> None:
     """Say which networks begin from other weights than before. Raises UserError for another teacher: it has
     a share in the loss, so trials that learnt from two of them cannot be compared."""
@@ -386,12 +357,13 @@ def _assemble(
     facts: Facts,
     trial: PerTrial,
     hardware: Hardware,
-    earlier: Sequence[Earlier],
+    build: SpaceBuilder,
+    guests: Guests,
     *,
     download: bool = False,
 ) -> Prepared:
     """Return what is ready to run, with the space and the rungs that the rules give for these facts."""
-    learned = learned_space(study, facts, data.info, earlier)
+    learned = build(facts, data.info)
     space = learned.space
     check_trials(study, space, facts)
     pruning = choose_pruning(study, space)
@@ -405,7 +377,7 @@ def _assemble(
         per_trial=trial,
         concurrent=concurrent_trials(study.concurrent, trial, hardware),
         pruning=pruning,
-        first=first_trials(study, space, data.info, teacher_path),
+        first=first_trials(study, space, data.info, guests.teacher),
         final=choose_final(study, pruning),
         download=download,
     )

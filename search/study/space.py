@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from search.study.constraints import Constraints, shown_cost
 from search.study.objective import class_faults
@@ -20,6 +21,22 @@ from trainable.errors import Fault, RecipeError
 from trainable.recipe import Recipe
 from trainable.recipe.models import network_fields, network_name
 from trainable.recipe.optimizers import Timm
+
+
+@dataclass(frozen=True)
+class LearnedSpace:
+    """A space, and what earlier searches have taught it."""
+
+    space: Space
+    lines: tuple[str, ...] = ()  # for each search that it learns from: what it taught, or why nothing
+
+
+SpaceBuilder = Callable[[Facts, DataInfo], LearnedSpace]
+
+
+def plain_space(study: Study) -> SpaceBuilder:
+    """Return what builds a study's space without a look at earlier searches."""
+    return lambda facts, info: LearnedSpace(build_space(study, facts, info))
 
 
 def space_name(study: Study, facts: Facts) -> str:

@@ -6,8 +6,8 @@ import pytest
 
 from offline.planted_rules import EPOCHS, METRIC, PLANTED, nothing, planted, search, space_of_rules
 from offline.verdicts_page import page
+from search.learning.standings import compared_epochs
 from search.study import SamplerKind
-from search.verdicts.standings import compared_epochs
 from verdicts import null, planting, simulated_verdicts
 
 SPACE = space_of_rules()

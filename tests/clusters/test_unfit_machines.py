@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from search.learning.search import Search
 from search.record.journal import LeftOutEvent
-from search.results.search import Search
 from tests.clusters.by_hand import TUNEBOOK, ByHand
 from tests.clusters.trials import machines_of, places_of, resting
 from tests.integration.small_searches import events_in

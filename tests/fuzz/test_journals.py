@@ -11,12 +11,12 @@ import pytest
 
 from search.deciding.ledger import Ledger
 from search.deciding.make import make_sampler, make_scheduler
+from search.learning.search import Search
 from search.record.chain import START, seal
 from search.record.cursor import Cursor, write_cursor
 from search.record.home import CURSOR_FILE, EVENTS_FILE, FACTS_FILE, SYNCED_FILE
 from search.record.journal import ExtendEvent, Journal, SearchEvent
-from search.results import report
-from search.results.search import Search
+from search.reporting import terminal
 from search.results.teachers import first_of
 from search.study import STUDY_FILE
 from tests.fuzz import mutations
@@ -110,7 +110,7 @@ def test_a_folder_or_a_pipe_in_a_files_place_is_refused(
 def looked_at(folder: Path, as_json: bool = False) -> Search:
     """Do what `show` does, and what `resume` does with the journal."""
     search = Search(folder)
-    report.show(search, as_json=as_json)
+    terminal.show(search, as_json=as_json)
     replayed(search)
     return search
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from search.commands.guests import driver, resolved_study
 from search.results import Search
-from search.running.driver import search
 from tests.integration.small_searches import digits_study
 
 pytestmark = [pytest.mark.gpu, pytest.mark.integration]
@@ -19,7 +19,7 @@ def test_trials_that_share_a_gpu_end_as_those_that_have_it_alone(tmp_path: Path)
     found = {}
     for name, pack in (("alone", False), ("shared", True)):
         study = digits_study(tmp_path, name=name, resources__pack=pack, concurrent=4, **alike)
-        assert search(study) == "finished"
+        assert driver().search(resolved_study(study)) == "finished"
         found[name] = Search(tmp_path / name)
     shared, alone = found["shared"], found["alone"]
     assert shared.facts.gpus < 1.0

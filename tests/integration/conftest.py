@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from search.running import following
+from search.followers import following
 from tests.integration import followers
 from tests.integration.clusters import NODES, Cluster, running
 from tests.integration.drivers import STARTED

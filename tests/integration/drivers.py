@@ -120,8 +120,8 @@ def _drive(words: list[str], log: Path, first: str, environment: dict[str, str],
     os.environ.update(environment)
     exec(first)
     sys.argv = ["tunebook", *words]
+    from search.followers import following
     from search.program import main
-    from search.running import following
     from trainable.probes import speed
 
     following.start_process = followers.started_by(lambda: server)  # type: ignore[assignment]

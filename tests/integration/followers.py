@@ -19,7 +19,7 @@ from pathlib import Path
 
 import psutil
 
-from search.running import following
+from search.followers import following
 from tests.integration.forks import FORKS
 from tests.waiting import wait_until
 

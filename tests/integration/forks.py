@@ -7,9 +7,9 @@ from multiprocessing import get_context
 FORKS = get_context("forkserver")
 FORKS.set_forkserver_preload(
     [
-        *("search.running.driver", "search.deciding.prior_tpe", "search.deciding.surrogate"),
+        *("search.commands.guests", "search.deciding.prior_tpe", "search.deciding.surrogate"),
         *("search.followers.mlflow_runs", "search.followers.logged_model", "search.reporting.page"),
-        *("search.refining.refine", "trainable.checks.parts_alike", "trainable.train"),
+        *("search.learning.refine", "trainable.checks.parts_alike", "trainable.train"),
         *("matplotlib.figure", "networkx", "ray.dashboard.optional_deps", "sklearn.linear_model"),
         *("mlflow.store.tracking.sqlalchemy_store", "sqlalchemy", "timm", "torch.export"),
     ]

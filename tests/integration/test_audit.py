@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from search.results.audit import audit
-from search.results.search import Search
-from search.running import driver
+from search.commands.guests import driver, resolved_study
+from search.followers.audit import audit
+from search.learning.search import Search
 from tests.integration.small_searches import digits_study
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_session")]
@@ -24,7 +24,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a search of two trials of two epochs, with MLflow's database beside it."""
     storage = tmp_path_factory.mktemp("storage")
     study = digits_study(storage, name="mine", budget__trials=2, budget__epochs=2)
-    assert driver.search(study.with_values({"scheduler.kind": "none"})) == "finished"
+    assert driver().search(resolved_study(study.with_values({"scheduler.kind": "none"}))) == "finished"
     return storage / "mine"
 
 

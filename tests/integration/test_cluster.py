@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from search.learning.search import Search
 from search.record.journal import RetryEvent, StartEvent
-from search.results.search import Search
 from search.study import Study
 from tests.integration.clusters import Cluster
 from tests.integration.drivers import assert_all_agree, machine

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from search.commands.guests import driver, resolved_study
+from search.followers.audit import audit
+from search.learning.search import Search
 from search.record.home import MIRROR_FILE
-from search.results import report
-from search.results.audit import audit
+from search.reporting import terminal
 from search.results.export import export_recipe
-from search.results.search import Search
-from search.running import driver
 from search.study import Study, StudyError
 from tests.integration.small_searches import digits_study, epochs_by_trial, events_in
 from trainable.recipe.yamlfile import read_recipe
@@ -41,7 +41,7 @@ def constrained(storage: Path, widths: tuple[int, ...]) -> Study:
 def test_a_search_trains_only_networks_that_meet_its_constraints(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert driver.search(constrained(tmp_path, (32, 8))) == "finished"
+    assert driver().search(resolved_study(constrained(tmp_path, (32, 8)))) == "finished"
     search = Search(tmp_path / "small")
     states = {trial.id: trial.state for trial in search.trials}
     small = {trial.id for trial in search.trials if trial.values["model.width"] == 8}
@@ -54,7 +54,7 @@ def test_a_search_trains_only_networks_that_meet_its_constraints(
     assert search.best.id in small
     assert_costs_are_everywhere(search, tmp_path / "best.yaml")
     assert not audit(search).differences  # journal, MLflow, Optuna's copy and checkpoints
-    report.show(search, as_json=False)
+    terminal.show(search, as_json=False)
     printed = capsys.readouterr().out
     assert "[0/2] trial 0 infeasible after 0 epochs (parameters 308,074 is 516% above 50,000)" in printed
     assert "val_accuracy against latency" in printed
@@ -82,5 +82,5 @@ def test_a_network_of_every_trial_that_is_too_large_is_refused_before_any(tmp_pa
     with pytest.raises(
         StudyError, match=r"objective\.constraints\.parameters\.max: 50,000 is below the 308,0"
     ):
-        driver.search(study)
+        driver().search(resolved_study(study))
     assert not (tmp_path / "small" / "events.jsonl").exists()

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from search.commands.guests import driver, resolved_study, sync
+from search.learning.search import Search
 from search.record.journal import EndEvent, RetryEvent, SearchEvent
-from search.results.search import Search
 from search.running import reaper
-from search.running.driver import resume, search, sync
 from search.running.private_ray import PREFIX
 from tests import session
 from tests.full_disk import fill, make_read_only, small_disk
@@ -103,7 +103,7 @@ def test_a_search_on_a_read_only_disk_is_refused_in_one_line(tmp_path: Path) -> 
         study = digits_study(tmp_path, name="mine").with_values({"storage": str(disk)})
         study.write(disk / "mine")
         make_read_only(disk)
-        for go_on in (resume, sync):
+        for go_on in (driver().resume, sync):
             with pytest.raises(UserError, match="mine: cannot be written to: Read-only file system"):
                 go_on(disk / "mine")
 
@@ -224,7 +224,7 @@ def test_a_rank_that_is_killed_in_a_collective_costs_no_epoch_that_was_saved(
     study, folder = study.with_values({"scheduler.kind": "none"}), tmp_path / "mine"
     killer = threading.Thread(target=kill_a_waiting_rank_s_partner, args=(folder,))
     killer.start()
-    assert search(study) == "finished"
+    assert driver().search(resolved_study(study)) == "finished"
     killer.join()
     events = events_in(folder)
     assert epochs_by_trial(events) == {0: list(range(1, 9))}

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from search.commands.guests import driver, resolved_study
+from search.followers.audit import audit
+from search.learning.search import Search
 from search.record.cursor import read_cursor
 from search.record.home import VERIFICATION_FILE
 from search.record.trials import Trial
-from search.results.audit import audit
-from search.results.finals_table import winner_line
-from search.results.search import Search
-from search.running import driver
+from search.reporting.finals_table import winner_line
 from tests.integration.small_searches import digits_study
 from trainable.errors import UserError
 from trainable.recipe.provenance import FreshRuns
@@ -31,7 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, ray_session: None) -> Path:
     storage = tmp_path_factory.mktemp("storage")
     fresh = {"top": 1, "seeds": 2, "splits": "fresh"}
     study = digits_study(storage, name="final", budget__trials=4, budget__epochs=2, finalists=fresh)
-    assert driver.search(study) == "finished"
+    assert driver().search(resolved_study(study)) == "finished"
     return storage / "final"
 
 
@@ -120,7 +120,7 @@ def test_mlflow_has_the_winners_estimate_and_says_it_in_the_searchs_note(folder:
 def test_a_reader_is_told_how_much_the_search_has_flattered_its_best_trial(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from search.results.report import show
+    from search.reporting.terminal import show
 
     show(Search(folder), as_json=False)
     printed = capsys.readouterr().out
@@ -134,7 +134,7 @@ def test_an_audit_of_pruning_trains_stopped_trials_on_and_leaves_the_winner(
     before = Search(folder)
     stopped = [each for each in before.trials if each.end == "stopped"]
     assert stopped, "the search stops a trial at its rung"
-    assert driver.audit_pruning(folder, share=1.0) == "finished"
+    assert driver().audit_pruning(folder, share=1.0) == "finished"
     printed = capsys.readouterr().out
     assert "of the stopped trials are trained to epoch 2" in printed
     assert "fresh seeds and fresh splits" not in printed, "an audit trains no finalist"
@@ -152,7 +152,7 @@ def test_an_audit_of_pruning_trains_stopped_trials_on_and_leaves_the_winner(
 
 def test_an_audit_with_nothing_left_to_train_is_refused(folder: Path) -> None:
     with pytest.raises(UserError, match="no stopped trial is left"):
-        driver.audit_pruning(folder, share=1.0)
+        driver().audit_pruning(folder, share=1.0)
 
 
 def test_a_finished_search_is_extended_in_the_same_runs_and_its_finalist_is_chosen_anew(
@@ -160,7 +160,7 @@ def test_a_finished_search_is_extended_in_the_same_runs_and_its_finalist_is_chos
 ) -> None:
     before, cursor = Search(folder).progress, read_cursor(folder)
     assert cursor is not None
-    assert driver.extend(folder, 2) == "finished"
+    assert driver().extend(folder, 2) == "finished"
     after, extended = Search(folder), read_cursor(folder)
     assert extended is not None
     assert len(after.trials) == len(before.trials) + 2

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from search.commands.options import IMPORTS
-from search.results.search import Search
+from search.learning.search import Search
 from tests.integration.clusters import Cluster, tunebook
 from tests.integration.drivers import assert_all_agree
 from tests.integration.small_searches import digits_study, epochs_by_trial, events_in

@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 import ray
 
+from search.commands.guests import resolved_study
 from search.facts.hardware import Hardware, Node, PerTrial
 from search.record.home import Home
 from search.record.journal import EndEvent, Journal, StartEvent
 from search.reporting.drivers import timeline
-from search.running.driver import make_ledger, resolved_study
+from search.running.driver import make_ledger
 from search.running.prepare import prepare
 from search.running.raytune import run_trials
 from search.running.room import FixedRoom

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from search.commands.guests import driver, resolved_study
+from search.learning.search import Search
 from search.reporting.content import Report
-from search.results.search import Search
 from search.results.trained_trial import trained_trial
-from search.running import driver
 from tests.search.results.trained_masks import mask_study
 from tests.trainable.small_segmentations import CLASSES, write_masks
 from trainable.__main__ import main
@@ -31,7 +31,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, ray_session: None) -> Pat
         concurrent=1,
         objective={"metric": "val_mean_iou"},
     )
-    assert driver.search(study.with_values({"budget.trials": 2})) == "finished"
+    assert driver().search(resolved_study(study.with_values({"budget.trials": 2}))) == "finished"
     return storage / "masks"
 
 

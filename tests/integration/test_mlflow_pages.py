@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from search.followers.conclusions import Conclusion
 from search.record.home import REPORT_FILE
 from search.record.journal import EndEvent
 from search.reporting.page import page as page_of
-from search.verdicts.conclusions import Conclusion
 from tests.integration.browser import blank_page, chromium
 from tests.integration.clusters import free_port
 from tests.search.followers.small_tracking import (
@@ -30,7 +30,7 @@ from tests.search.followers.small_tracking import (
     write,
 )
 from tests.search.reporting.small_reports import whole_report
-from tests.search.results.test_report import INFO
+from tests.search.reporting.test_terminal import INFO
 
 pytestmark = pytest.mark.integration
 

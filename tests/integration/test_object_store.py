@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from search.commands.options import IMPORTS
+from search.learning.search import Search
 from search.record.journal import Event, SearchEvent, StartEvent
 from search.record.storage import local_folder
-from search.results.search import Search
 from tests.integration.drivers import Driver, assert_all_agree, machine, tunebook
 from tests.integration.small_searches import BASE, digits_study, epochs_by_trial, events_in
 from tests.s3_server import S3Server

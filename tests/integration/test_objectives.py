@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file, save_file
 
-from search.results.audit import audit
+from search.commands.guests import driver, resolved_study
+from search.followers.audit import audit
+from search.learning.search import Search
+from search.reporting.picture import draw
 from search.results.export import export_recipe
-from search.results.picture import draw
-from search.results.search import Search
-from search.running import driver
 from search.study import StudyError
 from tests.integration.small_searches import digits_study
 from trainable.models.make import make_model
@@ -26,7 +26,7 @@ MACRO_F1: dict[str, Any] = {"objective.metric": "val_macro_f1", "base.evaluation
 
 def searched(storage: Path, values: dict[str, Any]) -> Search:
     small = digits_study(storage, name="small", budget__trials=2, budget__epochs=2)
-    assert driver.search(small.with_values(values)) == "finished"
+    assert driver().search(resolved_study(small.with_values(values))) == "finished"
     return Search(storage / "small")
 
 
@@ -90,5 +90,5 @@ def test_what_no_trial_could_measure_is_refused_before_any(
     values: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(StudyError, match=message):
-        driver.search(digits_study(tmp_path, name="small").with_values(values))
+        driver().search(resolved_study(digits_study(tmp_path, name="small").with_values(values)))
     assert not (tmp_path / "small" / "events.jsonl").exists()

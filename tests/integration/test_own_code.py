@@ -16,11 +16,11 @@ import pytest
 from torch import Tensor, nn
 
 from search import extend, search
+from search.commands.guests import driver, resolved_study
 from search.from_python import SearchFailed
+from search.learning.search import Search
 from search.record.home import Home
 from search.record.journal import EndEvent, Event, StartEvent
-from search.results.search import Search
-from search.running import driver
 from spaces.domains import Choice
 from tests.integration.drivers import Driver, assert_all_agree, tunebook
 from tests.integration.own_scripts import small_study, write_script
@@ -78,7 +78,7 @@ def test_a_killed_script_goes_on_when_it_is_run_again_and_no_epoch_is_lost(
         latest = checkpoint.latest(Path(Home(folder).checkpoints(trial)))
         covered[trial] = latest.epoch if latest is not None else 0
     with pytest.raises(UserError, match=f"code of yours, model=build_model.*python {script}"):
-        driver.resume(folder)
+        driver().resume(folder)
 
     found = runpy.run_path(str(script))["found"]
     events = events_in(folder)
@@ -117,7 +117,7 @@ def network(classes: int, depth: int = 1) -> nn.Module:
 def test_a_search_with_own_functions_is_extended_from_python(storage: Path) -> None:
     found = search(small_study(storage), model=network, data=small_images)
     with pytest.raises(UserError, match=r"from Python: extend\('.*', 2, model=network, data=small_images\)"):
-        driver.extend(found.folder, 2)
+        driver().extend(found.folder, 2)
     with pytest.raises(UserError, match="expected 1 more trial or more, got 0"):
         extend(found.folder, 0, model=network, data=small_images)
     before, count = events_in(found.folder), len(found.trials)
@@ -260,7 +260,7 @@ def test_a_function_of_ones_own_is_what_a_search_optimises(
     scored = {each.id: each.history[-1].result.extra_metrics["val_recall_of_eights"] for each in found.trials}
     assert scored[found.best.id] == max(scored.values())
     with pytest.raises(UserError, match=r"val_recall_of_eights is a function of yours"):
-        driver.search(found.study.model_copy(update={"name": "without"}))
+        driver().search(resolved_study(found.study.model_copy(update={"name": "without"})))
 
 
 def test_the_example_of_an_own_search_finds_a_recipe_and_trains_it_again(

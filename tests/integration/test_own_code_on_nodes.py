@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from search.results.search import Search
+from search.learning.search import Search
 from tests.integration.clusters import NODES, ROOT, Cluster
 from tests.integration.own_scripts import small_study, write_script
 from tests.integration.small_searches import digits_study

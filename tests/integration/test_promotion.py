@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from search.commands.guests import driver
+from search.learning.search import Search
 from search.record.home import Home
 from search.record.journal import EndEvent, EpochEvent, Event, PromotionEvent, StartEvent
-from search.results.search import Search
-from search.running import driver
 from tests.integration.drivers import Driver, assert_all_agree
 from tests.integration.small_searches import digits_study, epochs_by_trial, events_in
 from trainable.checkpoints import checkpoint
@@ -64,7 +64,7 @@ def test_paused_trials_go_on_after_a_kill_from_their_checkpoints(tmp_path: Path)
     states = {trial.id: trial.state for trial in Search(folder).trials}
     assert {states[trial] for trial in paused} == {"paused"}
 
-    assert driver.resume(folder) == "finished"
+    assert driver().resume(folder) == "finished"
     events = events_in(folder)
     assert events[: len(before)] == before, "the journal only grows"
     for trial, epochs in epochs_by_trial(events).items():

@@ -14,7 +14,7 @@ from search.reporting.content import Report, TrialRow
 from search.reporting.curves import MOST_CLOSER
 from search.reporting.page import page as page_of
 from tests.integration.browser import PAINTED, chromium, opened
-from tests.search.refining.landscapes import RATE
+from tests.search.learning.landscapes import RATE
 from tests.search.reporting.small_mask_reports import mask_report
 from tests.search.reporting.small_reports import whole_report
 

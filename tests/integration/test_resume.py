@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from search.commands.guests import driver, resolved_study
+from search.learning.search import Search
 from search.record.home import Home
 from search.record.journal import EndEvent, Event, RetryEvent, SearchEvent, StartEvent
 from search.record.lock import is_locked
-from search.results.search import Search
-from search.running import driver
 from search.study import Study
 from tests.integration.drivers import Driver, assert_all_agree
 from tests.integration.processes import everyone, is_below, is_trial
@@ -89,7 +89,7 @@ def test_a_driver_killed_in_mid_search_is_resumed_without_loss_or_repetition(tmp
         latest = checkpoint.latest(Path(Home(folder).checkpoints(trial)))
         covered[trial] = latest.epoch if latest is not None else 0
 
-    assert driver.resume(folder) == "finished"
+    assert driver().resume(folder) == "finished"
     events = events_in(folder)
     assert events[: len(before)] == before, "the journal only grows"
     summary = Search(folder).progress
@@ -144,7 +144,7 @@ def test_a_signal_stops_cleanly_and_resume_goes_on_even_while_killed_trials_stil
     assert_stopped_cleanly(folder, hung_up.wait(), hung_up.log, code=129)
 
     after_two_more_epochs(folder, log=tmp_path / "log").send(signal.SIGKILL)
-    assert driver.resume(folder) == "finished"
+    assert driver().resume(folder) == "finished"
     assert epochs_by_trial(events_in(folder)) == {0: list(range(1, LONG + 1))}
     assert_all_agree(folder)
 
@@ -164,7 +164,7 @@ def test_a_signal_in_a_long_epoch_saves_what_is_trained_of_it(tmp_path: Path) ->
     assert (saved.epoch, saved.step > 0) == (1, True)
     assert_all_agree(folder)
 
-    assert driver.resume(folder) == "finished"
+    assert driver().resume(folder) == "finished"
     events = events_in(folder)
     assert epochs_by_trial(events) == {0: [1, 2]}
     assert not [event for event in events if isinstance(event, RetryEvent)]
@@ -192,7 +192,7 @@ def test_a_trial_whose_process_is_killed_goes_on_from_its_checkpoint(tmp_path: P
     study = study_in(tmp_path, **{"budget.trials": 2, "scheduler.kind": "none"})
     killer = threading.Thread(target=kill_a_trial, args=(folder,))
     killer.start()
-    assert driver.search(study) == "finished"
+    assert driver().search(resolved_study(study)) == "finished"
     killer.join()
     events = events_in(folder)
     (retry,) = [event for event in events if isinstance(event, RetryEvent)]

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from ray.tune.experiment import Trial
 
+from search.commands.guests import driver, resolved_study
+from search.followers.audit import audit
+from search.learning.search import Search
 from search.record.cursor import read_cursor
 from search.record.journal import EndEvent, RetryEvent
 from search.record.turnaround import IN_WORDS
-from search.results.audit import audit
 from search.results.export import exported
 from search.results.formats.write import export_as
-from search.results.search import Search
-from search.running import driver
 from search.running.switch import StopSwitch
 from tests.integration.small_searches import BASE, digits_study, epochs_by_trial, events_in
 from tests.search.followers.small_tracking import run_ids
@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_session")]
 def finished(tmp_path_factory: pytest.TempPathFactory, ray_session: None) -> Path:
     """The folder of a small search that ran to its end."""
     storage = tmp_path_factory.mktemp("storage")
-    assert driver.search(digits_study(storage, name="small")) == "finished"
+    assert driver().search(resolved_study(digits_study(storage, name="small"))) == "finished"
     return storage / "small"
 
 
@@ -167,10 +167,10 @@ def test_mlflow_is_told_what_the_search_has_come_to(finished: Path) -> None:
 
 
 def test_show_prints_finite_json(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from search.results import report
-    from search.results.search import Search
+    from search.learning.search import Search
+    from search.reporting import terminal
 
-    report.show(Search(finished), as_json=True)
+    terminal.show(Search(finished), as_json=True)
     tree = json.loads(capsys.readouterr().out, parse_constant=lambda text: pytest.fail(f"{text} in the JSON"))
     assert (tree["schema"], tree["search"], tree["state"]) == (1, "small", "finished")
     assert tree["best"]["id"] in [trial["id"] for trial in tree["trials"]]
@@ -179,7 +179,7 @@ def test_show_prints_finite_json(finished: Path, capsys: pytest.CaptureFixture[s
 
 def test_resuming_a_finished_search_trains_nothing(finished: Path) -> None:
     before = events_in(finished)
-    assert driver.resume(finished) == "finished"
+    assert driver().resume(finished) == "finished"
     assert events_in(finished) == before
 
 
@@ -193,7 +193,7 @@ def test_an_absurd_rate_diverges_in_its_first_epoch_and_the_search_goes_on(tmp_p
         base={**BASE, "optimizer.kind": "sgd"},
         space__overrides={"optimizer.lr": {"choice": [0.1, 1e6]}},
     )
-    assert driver.search(study) == "finished"
+    assert driver().search(resolved_study(study)) == "finished"
     summary = Search(tmp_path / "absurd").progress
     absurd = [trial for trial in summary.trials if trial.values["optimizer.lr"] == 1e6]
     sane = [trial for trial in summary.trials if trial.values["optimizer.lr"] == 0.1]
@@ -216,7 +216,7 @@ def test_a_trial_that_hangs_fails_with_the_reason_and_the_search_fails_when_all_
     study = digits_study(
         tmp_path, name="hangs", budget__trials=1, limits__step_seconds=0.001, limits__retries=1
     )
-    assert driver.search(study) == "failed"
+    assert driver().search(resolved_study(study)) == "failed"
     assert unpickled == [None, None], "Ray asks for each attempt's error, and is given none"
     folder = tmp_path / "hangs"
     summary = Search(folder).progress
@@ -230,7 +230,7 @@ def test_a_trial_that_hangs_fails_with_the_reason_and_the_search_fails_when_all_
 
 
 def test_the_same_seed_and_one_trial_at_a_time_give_the_same_search(finished: Path, tmp_path: Path) -> None:
-    assert driver.search(digits_study(tmp_path, name="small")) == "finished"
+    assert driver().search(resolved_study(digits_study(tmp_path, name="small"))) == "finished"
     one, two = (
         [
             (trial.values, trial.state, trial.metrics.get("val_loss"))
@@ -252,7 +252,7 @@ def test_the_hours_of_the_budget_end_a_search_with_what_it_has(
 
     monkeypatch.setattr(StopSwitch, "out_of_time", property(spent))
     study = digits_study(tmp_path, name="short", budget__trials=500, budget__hours=100, budget__epochs=2)
-    assert driver.search(study) == "finished"
+    assert driver().search(resolved_study(study)) == "finished"
     summary = Search(folder).progress
     cut = "the budget of hours is spent before the best trials were trained again as planned"
     assert summary.outcome_reason == cut

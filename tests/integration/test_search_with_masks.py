@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from search.commands.guests import driver, resolved_study
+from search.followers.audit import audit
+from search.learning.refine import refined
+from search.learning.search import Search
 from search.record.home import FACTS_FILE
-from search.refining.refine import refined
-from search.results.audit import audit
-from search.results.search import Search
-from search.running import driver
 from search.study import Study
 from tests.trainable.small_segmentations import write_masks
 from trainable.recipe.yamlfile import read_recipe
@@ -45,7 +45,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, ray_session: None) -> Pat
     """The folder of a small search of a segmentation that ran to its end."""
     root = write_masks(tmp_path_factory.mktemp("shapes"), count=32)
     storage = tmp_path_factory.mktemp("storage")
-    assert driver.search(masks_study(root, storage)) == "finished"
+    assert driver().search(resolved_study(masks_study(root, storage))) == "finished"
     return storage / "masks"
 
 

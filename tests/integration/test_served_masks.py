@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from search.followers.following import tracker_of
 from search.record.home import Home
-from search.running.following import tracker_of
 from search.study import read_study
 from tests.search.results.trained_masks import trained_mask_search
 from trainable.tasks.segmentation.data.parts import MaskedPart, image_planes

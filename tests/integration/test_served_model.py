@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from search.followers.following import tracker_of
 from search.record.home import Home
-from search.running.following import tracker_of
 from search.study import read_study
 from tests.integration.clusters import free_port
 from tests.search.results.trained_search import trained_search

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from search.commands.explain import explain_file
-from search.refining.refine import refined_search
-from search.results.audit import audit
-from search.results.search import Search
-from search.running import driver
+from search.commands.explain import run_explain
+from search.commands.guests import driver, resolved_study
+from search.commands.options import ExplainOptions
+from search.followers.audit import audit
+from search.learning.refine import refined_search
+from search.learning.search import Search
 from tests.integration.small_searches import digits_study
 from tests.search.results.trained_search import trained_search
 from trainable.models.weights import file_digest
@@ -35,7 +36,7 @@ def test_trials_learn_from_a_trial_and_the_best_recipe_trains_again_from_it(
         finalists="none",
         base__distillation={"teacher": f"{tmp_path}/earlier#0"},
     )
-    assert driver.search(study) == "finished"
+    assert driver().search(resolved_study(study)) == "finished"
     folder = tmp_path / "searches" / "taught"
     search = Search(folder)
     teacher = tmp_path / "earlier" / "teachers" / "trial-0-epoch-1"
@@ -56,6 +57,6 @@ def test_trials_learn_from_a_trial_and_the_best_recipe_trains_again_from_it(
     assert not [line for line in said if "teacher" in line]
     next_study = refined_search(search).study
     assert next_study is None or next_study.pinned["distillation.teacher"] == str(teacher)
-    explain_file(folder)
+    run_explain(ExplainOptions(str(folder)))
     out = capsys.readouterr().out
     assert "distillation.weight" in out

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from search.commands.guests import driver
 from search.record.folder import read_search
 from search.record.home import EVENTS_FILE, LOCK_FILE
-from search.running import driver
 from tests.integration.drivers import Driver, assert_all_agree
 from tests.integration.small_searches import digits_study
 from tests.waiting import wait_until
@@ -42,5 +42,5 @@ def test_the_second_is_refused_at_once_and_the_first_can_be_resumed(tmp_path: Pa
     drivers[winner].wait_for(folder, lambda events: len(events) >= 3)
     drivers[winner].send(signal.SIGKILL)
     assert read_search(folder).seed == winner
-    assert driver.resume(folder) == "finished"
+    assert driver().resume(folder) == "finished"
     assert_all_agree(folder)

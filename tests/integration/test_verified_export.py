@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from search.retraining.verify import new_seeds
+from search.results.verify import new_seeds
 from tests.trainable.small_runs import small_recipe, write_parts
 from trainable.recipe.provenance import Provenance
 from trainable.recipe.techniques import techniques_of, without

@@ -10,8 +10,8 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
-from search.results.report import console, say
-from search.results.tables import Rows
+from search.reporting.tables import Rows
+from search.reporting.terminal import console, say
 from trainable.errors import UserError, visible
 from trainable.terminal import show_what_can_be_shown, tell, tell_json
 

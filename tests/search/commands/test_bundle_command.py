@@ -11,10 +11,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from search.learning.search import Search
 from search.record.home import FACTS_FILE
 from search.record.verification import keep_verification
 from search.results.export import recipe_of
-from search.results.search import Search
 from tests.search.planted_searches import Run as PlantedRun
 from tests.search.planted_searches import planted
 from trainable.checkpoints import checkpoint

@@ -19,8 +19,8 @@ from search.running.prepare import prepare, write_facts
 from search.study import Study
 from spaces.facts import Facts
 from tests.golden_pages import assert_page
+from tests.search.learning.landscapes import towards
 from tests.search.planted_searches import planted
-from tests.search.refining.landscapes import towards
 from tests.spaces.small_facts import digits_facts, imagenet_facts, masks_facts
 from tests.trainable.data_forms import write_csv
 from tests.trainable.small_segmentations import write_masks

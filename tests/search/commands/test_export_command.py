@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from search.results.search import Search
+from search.learning.search import Search
 from tests.search.planted_searches import Run, planted
 
 Tunebook = Callable[..., tuple[int, str, str]]

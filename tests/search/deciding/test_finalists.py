@@ -14,7 +14,7 @@ from search.record.record import Record
 from search.record.repeats import Repeat
 from search.record.summary import summarise
 from search.record.trials import Trial
-from search.running.ending import why_out_of_time
+from search.running.driver import why_out_of_time
 from search.study import SamplerKind, Study
 from search.study.finalists import Finalists
 from tests.search.deciding.small_ledgers import (

@@ -10,17 +10,17 @@ import pytest
 from search.deciding.ledger import Ledger
 from search.deciding.make import make_sampler
 from search.deciding.proposal import Decision
+from search.learning.standings import positions
 from search.record.chain import JournalError
 from search.record.home import EVENTS_FILE
 from search.record.journal import read
 from search.record.record import Record
 from search.record.summary import summarise
 from search.record.trials import Trial
-from search.results.trials_table import trials_table
+from search.reporting.trials_table import trials_table
 from search.study import SamplerKind
 from search.study.finalists import Finalists
 from search.study.first import First, FirstTrial
-from search.verdicts.standings import positions
 from spaces.domains import Float
 from spaces.priors import Normal
 from spaces.space import Believed, Dimension, Space

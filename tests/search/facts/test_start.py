@@ -13,8 +13,8 @@ from safetensors.torch import save_file
 
 from search.facts.hardware import Hardware, Node
 from search.facts.start import Start, find_start
+from search.learning.search import Search
 from search.record.home import Home
-from search.results.search import Search
 from search.running.prepare import prepare, prepare_again, write_facts
 from search.study import Study, StudyError
 from search.study.space import space_name

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from search.followers.consumer import Backlog, Consumer, error_line
+from search.followers.following import undelivered
 from search.record.journal import Event, Journal, StartEvent
 
 
@@ -185,3 +186,12 @@ def test_the_rest_is_delivered_unless_it_is_not_wanted(
         write(journal, 1)
         consumer.close(60.0, rest=rest)
     assert (len(consumer.delivered), consumer.is_open) == (int(rest), False)
+
+
+def test_the_end_of_a_search_says_what_was_not_delivered_and_what_was_refused() -> None:
+    refused = Backlog("MLflow", 0, None, 1, "trial 3: model: its MLflow is too old")
+    backlogs = [Backlog("MLflow", 2, "down"), refused, Backlog("optuna.db", 0)]
+    assert list(undelivered(backlogs, "my searches/one")) == [
+        "MLflow lacks 2 events: down; send it with `tunebook sync 'my searches/one'`",
+        "MLflow has every event; 1 refused for good, the last: trial 3: model: its MLflow is too old",
+    ]

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 from search.followers.data_input import data_input
-from tests.search.results.test_report import INFO
+from tests.search.reporting.test_terminal import INFO
 
 
 def test_masks_are_of_the_images_sizes_which_may_be_any() -> None:

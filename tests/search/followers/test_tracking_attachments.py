@@ -26,7 +26,7 @@ from tests.search.followers.small_tracking import (
     trial,
     write,
 )
-from tests.search.results.test_report import INFO
+from tests.search.reporting.test_terminal import INFO
 from tests.waiting import wait_until
 from trainable.data import DataInfo
 from trainable.errors import UserError

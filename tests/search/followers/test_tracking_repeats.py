@@ -20,7 +20,7 @@ from tests.search.followers.small_final import (
 )
 from tests.search.followers.small_tracking import contents, runs_of, search_event, tracker_of, write
 from tests.search.followers.test_tracking_attachments import finished, models_of
-from tests.search.results.test_report import INFO
+from tests.search.reporting.test_terminal import INFO
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

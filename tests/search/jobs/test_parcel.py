@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from search.jobs.parcel import REPORT_FILE, packed, unpacked
+from search.learning.search import Search
 from search.record.folder import read_search
-from search.results.search import Search
 from tests.search.planted_searches import Run, planted
 from trainable.errors import UserError
 

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 from search.learning.earlier import earlier_searches
-from search.learning.learned_space import LearnedSpace, learned_space, space_of
+from search.learning.learned_space import learned_space, space_of
 from search.record.home import EVENTS_FILE, FACTS_FILE
 from search.study import Study, StudyError
-from search.study.space import build_space
+from search.study.space import LearnedSpace, build_space
 from spaces.facts import Facts
 from spaces.priors import Normal
 from spaces.settled import space_from, tree_of
 from spaces.space import Dimension, Space
+from tests.search.learning.landscapes import RATE, towards
 from tests.search.planted_searches import Images, planted
-from tests.search.refining.landscapes import RATE, towards
 from tests.spaces.small_facts import digits_facts
 
 SGD: dict[str, Any] = {"base": {"optimizer.kind": "sgd"}}

@@ -14,21 +14,22 @@ from typing import Any
 import pytest
 
 from epoch_results import epoch_result
+from search.commands.guests import resolved_study
 from search.deciding.ledger import Ledger
 from search.deciding.proposal import Decision
 from search.deciding.pruning import choose_pruning
+from search.followers.conclusions import conclusion
+from search.learning.search import Search
 from search.record.chain import JournalError
 from search.record.folder import read_search
 from search.record.home import EVENTS_FILE, LOCK_FILE, Home
 from search.record.journal import Event, Journal, TrialEvent, read
-from search.results import report
+from search.reporting import terminal
 from search.results.export import export_recipe
-from search.results.search import Search
-from search.running.driver import make_ledger, resolved_study
+from search.running.driver import make_ledger
 from search.running.prepare import Prepared, prepare, prepare_again, write_facts
 from search.study import STUDY_FILE, Study
 from search.study.space import build_space
-from search.verdicts.conclusions import conclusion
 from spaces.rules import augmentations
 from spaces.rules.rulings import Ruling
 from tests.search.running.test_prepare import MACHINE
@@ -115,7 +116,7 @@ def test_show_and_explain_and_the_conclusion_say_what_they_said(
     folder: Path, changed_rule: Callable[[], None], tunebook: Tunebook
 ) -> None:
     def said() -> tuple[object, ...]:
-        shown = json.loads(printed(lambda: report.show(Search(folder), as_json=True)))
+        shown = json.loads(printed(lambda: terminal.show(Search(folder), as_json=True)))
         code, explained, _ = tunebook("explain", folder, "--all")
         assert code == 0
         return shown, explained, conclusion(Search(folder).summary), Search(folder).pruning

@@ -10,6 +10,8 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from numpy.typing import NDArray
 
+from search.learning.pruning_audit import Grace, PruningAudit, Rung
+from search.learning.search import Search
 from search.record.verification import Verified
 from search.reporting.answered import Answers, Mistake
 from search.reporting.answers import class_scores, thumbnail
@@ -21,10 +23,8 @@ from search.reporting.content import (
     TrialRow,
 )
 from search.reporting.gather import report_of
-from search.results.search import Search
-from search.verdicts.pruning_audit import Grace, PruningAudit, Rung
+from tests.search.learning.landscapes import RANGES, RATE, SMALL
 from tests.search.planted_searches import Run, planted
-from tests.search.refining.landscapes import RANGES, RATE, SMALL
 from tests.search.small_events import TURNAROUND
 from trainable.recipe.provenance import Verification
 

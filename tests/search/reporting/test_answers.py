@@ -14,9 +14,9 @@ import torch
 from PIL import Image
 from sklearn.metrics import confusion_matrix, f1_score, precision_score, recall_score
 
+from search.learning.search import Search
 from search.record.home import FACTS_FILE
 from search.reporting.answers import ANSWERS_FILE, WORST, answers_of, class_scores, thumbnail
-from search.results.search import Search
 from tests.search.planted_searches import Run as PlantedRun
 from tests.search.planted_searches import planted
 from trainable.checkpoints.checkpoint_store import CheckpointStore

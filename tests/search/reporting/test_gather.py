@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from search.learning.refine import refined
+from search.learning.search import Search
+from search.learning.standings import standings
 from search.record.home import EVENTS_FILE
-from search.refining.refine import refined
 from search.reporting.content import Report
 from search.reporting.gather import report_of
-from search.results.search import Search
-from search.verdicts.standings import standings
 from spaces.domains import fraction_of, shown
 from spaces.priors import density, quantile_value
+from tests.search.learning.landscapes import RATE
 from tests.search.planted_searches import planted
-from tests.search.refining.landscapes import RATE
 from tests.search.reporting.small_reports import BELIEVED, hill, planted_report
-from tests.search.results.test_report import search_folder
+from tests.search.reporting.test_terminal import search_folder
 from tests.search.small_events import replace_journal
 
 SCHEMA = Path("docs/report.schema.json")

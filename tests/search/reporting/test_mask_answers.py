@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
+from search.learning.search import Search
 from search.reporting.answered import MaskAnswers
 from search.reporting.answers import ANSWERS_FILE, answers_of
 from search.reporting.gather import report_of
 from search.reporting.mask_answers import WORST, mask_answers
 from search.reporting.page import page
-from search.results.search import Search
 from tests.search.results.trained_masks import trained_mask_search
 from tests.trainable.small_segmentations import CLASSES
 from trainable.run import make_run

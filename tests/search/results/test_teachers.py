@@ -12,15 +12,17 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from search.commands.check import run_check
+from search.commands.guests import ALL
 from search.commands.inputs import named_input
+from search.commands.options import CheckOptions
 from search.facts.hardware import Hardware, Node, per_trial
 from search.facts.measured import measure_facts
 from search.jobs.package import check_for_cluster
+from search.learning.search import Search
 from search.record.home import Home
 from search.record.journal import Journal
 from search.record.trials import recipe_key
 from search.results.export import recipe_of
-from search.results.search import Search
 from search.results.teachers import recipe_with_teacher, teacher_path, with_teacher
 from search.running.driver import make_ledger
 from search.running.prepare import Prepared, prepare, prepare_again, write_facts
@@ -68,7 +70,9 @@ def write_other(teacher: Path, folder: Path) -> Path:
 
 def prepared(study: Study, folder: Path, said: list[str] | None = None) -> Prepared:
     lines: list[str] = [] if said is None else said
-    return prepare(with_teacher(study).resolved("taught"), Home(folder), MACHINE, say=lines.append)
+    return prepare(
+        with_teacher(study).resolved("taught"), Home(folder), MACHINE, say=lines.append, guests=ALL
+    )
 
 
 @pytest.mark.parametrize("named", ["{}", "{}#0"])
@@ -248,7 +252,7 @@ def test_a_check_of_a_study_says_what_is_to_be_expected_of_its_teacher(
     searched: tuple[Path, Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "study.yaml").write_bytes(study_of(searched[0]).yaml().encode())
-    run_check(str(tmp_path / "study.yaml"))
+    run_check(CheckOptions(str(tmp_path / "study.yaml")))
     said = " ".join(capsys.readouterr().out.split())
     assert "distillation: the teacher has " in said
     assert "times the student's parameters" in said

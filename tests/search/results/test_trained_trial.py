@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from search.results.search import Search
+from search.learning.search import Search
 from search.results.trained_trial import best_program
 from tests.search.results.trained_search import trained_search
 from tests.trainable.small_runs import probabilities

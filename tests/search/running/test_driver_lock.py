@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from search.commands.guests import driver, resolved_study, sync
 from search.facts.hardware import Hardware, Node
 from search.record.chain import JournalError
 from search.record.home import CURSOR_FILE, EVENTS_FILE, FACTS_FILE, LOCK_FILE, LOG_FILE, Home
 from search.record.journal import Journal, SearchEvent, read
 from search.record.lock import LockedError, is_locked, locked
-from search.running import driver
+from search.running import driver as driving
 from search.running.prepare import prepare, write_facts
 from search.running.taken_names import is_same_study, refuse_existing
 from search.study import STUDY_FILE, Study
@@ -39,7 +40,7 @@ def folder(study: Study) -> Path:
     """Return the folder of a search whose driver was killed before its first trial."""
     folder = Home.of(study).folder
     folder.mkdir(parents=True)
-    driver.resolved_study(study).write(folder)
+    resolved_study(study).write(folder)
     facts = digits_facts(epochs=study.budget.epochs)
     (folder / FACTS_FILE).write_text(json.dumps({"facts": facts.tree(), "data": Images().info.tree()}))
     with Journal(folder) as journal:
@@ -55,7 +56,7 @@ def test_a_new_search_is_refused_while_another_one_of_its_name_prepares(study: S
     home = Home.of(study)
     with locked(home.folder):
         with pytest.raises(LockedError, match="this search is running already, in process"):
-            driver.search(study)
+            driver().search(resolved_study(study))
         assert [each.name for each in home.folder.iterdir()] == [LOCK_FILE]
 
 
@@ -66,11 +67,11 @@ def test_a_running_search_keeps_its_files_when_another_one_of_its_name_is_refuse
         before = contents(folder)
         for again in (False, True):
             with pytest.raises(LockedError):
-                driver.search(study.model_copy(update={"seed": 7}), again=again)
+                driver().search(resolved_study(study.model_copy(update={"seed": 7})), again=again)
         assert contents(folder) == before
 
 
-@pytest.mark.parametrize("go_on", [driver.resume, driver.sync])
+@pytest.mark.parametrize("go_on", [driver().resume, sync])
 def test_nobody_resumes_or_syncs_a_search_that_another_process_drives(
     folder: Path, go_on: Callable[[Path], object]
 ) -> None:
@@ -88,16 +89,16 @@ def test_the_lock_is_held_while_a_search_is_prepared(study: Study, monkeypatch: 
         seen.append((is_locked(folder), [each.name for each in folder.iterdir()]))
         raise UserError("enough")
 
-    monkeypatch.setattr(driver, "prepare", look)
+    monkeypatch.setattr(driving, "prepare", look)
     with pytest.raises(UserError, match="enough"):
-        driver.search(study)
+        driver().search(resolved_study(study))
     assert seen == [(True, [LOCK_FILE])]
 
 
 def test_a_failed_preparation_leaves_nothing_behind(study: Study, tmp_path: Path) -> None:
     missing = study.with_values({"data.path": str(tmp_path / "nonsuch")})
     with pytest.raises(UserError, match="nonsuch"):
-        driver.search(missing)
+        driver().search(resolved_study(missing))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -111,7 +112,7 @@ def test_a_search_whose_experiment_was_deleted_is_refused_and_leaves_nothing(
     with pytest.raises(
         UserError, match=f"'thrown away' is deleted: .* restore -x {number}`.* --experiment OTHER"
     ):
-        driver.search(study.with_values(tracking))
+        driver().search(resolved_study(study.with_values(tracking)))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -120,7 +121,7 @@ def test_a_folder_that_is_no_search_is_left_as_it_was(study: Study) -> None:
     folder.mkdir(parents=True)
     (folder / "letters").touch()
     with pytest.raises(UserError, match="exists and is not a search; choose another --name"):
-        driver.search(study)
+        driver().search(resolved_study(study))
     assert [each.name for each in folder.iterdir()] == ["letters"]
 
 
@@ -128,15 +129,15 @@ def test_a_search_that_exists_is_to_be_resumed_and_another_study_needs_another_n
     study: Study, folder: Path
 ) -> None:
     with pytest.raises(UserError, match=f"this search exists; go on with `tunebook resume {folder}`"):
-        driver.search(study)
+        driver().search(resolved_study(study))
     with pytest.raises(UserError, match="another study has this name; choose another --name"):
-        driver.search(study.model_copy(update={"seed": 7}))
+        driver().search(resolved_study(study.model_copy(update={"seed": 7})))
 
 
 def test_a_search_goes_on_with_another_choice_of_what_becomes_of_unfit_machines(
     study: Study, folder: Path
 ) -> None:
-    changed = driver.resolved_study(study.with_values({"machines.unfit": "leave_out"}))
+    changed = resolved_study(study.with_values({"machines.unfit": "leave_out"}))
     assert is_same_study(Home.of(study), changed)
     assert not is_same_study(Home.of(study), changed.with_values({"seed": 7}))
 
@@ -144,7 +145,7 @@ def test_a_search_goes_on_with_another_choice_of_what_becomes_of_unfit_machines(
 def test_a_search_of_the_first_version_is_not_to_be_resumed(study: Study, folder: Path) -> None:
     (folder / EVENTS_FILE).write_text('{"event":"search","state":"started","search_id":"0a","name":"mine"}\n')
     with pytest.raises(JournalError, match=r"made by tunebook 0\.1\.0; open it with that version"):
-        driver.search(study)
+        driver().search(resolved_study(study))
 
 
 def test_what_a_driver_left_that_was_killed_while_it_prepared_is_no_obstacle(study: Study) -> None:
@@ -198,7 +199,7 @@ def test_a_folder_instead_of_the_log_ends_a_resume_before_anything_is_written(
     write_facts(prepare(study, Home(folder), Hardware((Node(cpus=2, gpus=0),))))
     (folder / LOG_FILE).mkdir()
     with pytest.raises(UserError, match=r"search.log: cannot be written to: Is a directory"):
-        driver.resume(folder)
+        driver().resume(folder)
     assert len(read(folder / EVENTS_FILE)) == 1
 
 
@@ -206,5 +207,5 @@ def test_a_copy_of_what_a_store_holds_is_not_resumed(folder: Path, study: Study)
     elsewhere = study.model_copy(update={"storage": "s3://b/searches"})
     elsewhere.write(folder)
     with pytest.raises(UserError, match="s3://b/searches/mine"):
-        driver.resume(folder)
+        driver().resume(folder)
     assert (folder / STUDY_FILE).exists()

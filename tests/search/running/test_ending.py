@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from search.commands.guests import write_results
+from search.learning.search import Search
 from search.record.home import BEST_FILE
 from search.record.journal import Journal, SearchEvent, SearchState
-from search.results import report
-from search.results.search import Search
-from search.running.ending import write_results
+from search.reporting import terminal
 from tests.search.planted_searches import Run, planted
 from trainable.recipe.yamlfile import read_recipe
 
@@ -80,7 +80,7 @@ def test_show_and_the_end_of_a_search_say_that_its_hours_ended_before_the_final(
 ) -> None:
     folder = cut_in_the_final(tmp_path)
     append(folder, "finished", CUT)
-    report.show(Search(folder), as_json=False)
+    terminal.show(Search(folder), as_json=False)
     assert capsys.readouterr().out.splitlines()[0].endswith(CUT)
-    report.closing(Search(folder), folder / BEST_FILE)
+    terminal.closing(Search(folder), folder / BEST_FILE)
     assert CUT in capsys.readouterr().out.splitlines()

@@ -13,10 +13,11 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
+from search.commands.guests import ALL, remarks
 from search.facts.hardware import Hardware, Node
+from search.learning.search import Search
 from search.record.home import Home
-from search.results.search import Search
-from search.running.prepare import Prepared, _say_parts, check_unchanged, prepare, prepare_again, write_facts
+from search.running.prepare import Prepared, check_unchanged, prepare, prepare_again, write_facts
 from search.study import Study, StudyError
 from search.study.space import check_trials, far_rates
 from spaces.catalog.catalog import make_space
@@ -146,7 +147,7 @@ def test_probes_measure_once_as_the_search_begins(tmp_path: Path) -> None:
     base = {"model.width": 8, "precision.kind": "fp32"}
     study = study_of(data__train_limit=200, space__probes=["lr-find", "batch-find"], base=base)
     said: list[str] = []
-    prepared = prepare(study, Home(tmp_path), MACHINE, say=said.append)
+    prepared = prepare(study, Home(tmp_path), MACHINE, say=said.append, guests=ALL)
     band = prepared.facts.lr_band
     assert band is not None
     assert 1e-4 < band[0] < band[1] < 100
@@ -185,7 +186,7 @@ def test_a_written_range_of_rates_that_misses_the_sweep_s_is_reported(
 def test_a_search_reports_such_a_range_before_it_begins(tmp_path: Path) -> None:
     written = {"facts__lr_band": [0.2, 0.4], "space__overrides": {"optimizer.lr": {"log": [1.0, 3.0]}}}
     said: list[str] = []
-    prepare(study_of(**written), Home(tmp_path), MACHINE, say=said.append)
+    prepare(study_of(**written), Home(tmp_path), MACHINE, say=said.append, guests=ALL)
     (line,) = said
     assert "optimizer.lr: 1 to 3, log lies outside of the 0.2 to 0.4 that a sweep recommends for sgd" in line
 
@@ -203,7 +204,7 @@ def test_a_search_says_that_nothing_is_known_of_how_its_weights_saw_images(
         base={**base, "model.weights": str(tmp_path / "mine.safetensors")}, data__normalisation=normalisation
     )
     said: list[str] = []
-    prepare(study, Home(tmp_path), MACHINE, say=said.append)
+    prepare(study, Home(tmp_path), MACHINE, say=said.append, guests=ALL)
     assert [line.startswith("data.normalisation: nothing says how") for line in said] == [True] * lines
 
 
@@ -236,7 +237,7 @@ def test_a_search_says_before_it_begins_that_images_of_two_parts_are_nearly_the_
         original.point(lambda value: 0.9 * value).save(tmp_path / "val" / "cat" / "copy.png")
     said: list[str] = []
     study = study_of(data__path=str(tmp_path), base={"precision.kind": "fp32"})
-    prepare(study, Home(tmp_path), MACHINE, say=said.append)
+    prepare(study, Home(tmp_path), MACHINE, say=said.append, guests=ALL)
     (line,) = (each for each in said if "nearly" in each)
     assert "1 validation images (11.1%) are nearly the same as one of train" in line
     assert "data.group" in line
@@ -252,9 +253,7 @@ def black(tmp_path: Path) -> DataSet:
 
 
 def test_a_search_says_of_black_images_that_they_are_black_and_nothing_that_follows(black: DataSet) -> None:
-    said: list[str] = []
-    _say_parts(black, said.append)
-    (line,) = said
+    (line,) = remarks(black)
     assert "has one value throughout" in line
 
 
@@ -266,8 +265,7 @@ def test_a_check_that_crashes_does_not_end_a_search_before_its_first_trial(
         raise ValueError("no images of class 7")
 
     monkeypatch.setattr(f"trainable.checks.check.{name}", crash)
-    said: list[str] = []
-    _say_parts(data_set(), said.append)
+    said = list(remarks(data_set()))
     assert sum(line.startswith("the check fails: ValueError: no images of class 7") for line in said) == 1
 
 
@@ -285,7 +283,7 @@ def test_a_search_says_before_it_begins_that_its_test_images_are_of_another_kind
             arrays["test_images"] = (255 - arrays["test_images"]).astype(np.uint8)
         np.savez(tmp_path / f"{kind}.npz", **arrays)
         study = study_of(data__path=str(tmp_path / f"{kind}.npz"), base={"precision.kind": "fp32"})
-        prepare(study, Home(tmp_path), MACHINE, say=lines.append)
+        prepare(study, Home(tmp_path), MACHINE, say=lines.append, guests=ALL)
     (line,) = (each for each in said["other"] if "told apart" in each)
     assert line.startswith("test against training and validation: images are told apart with AUC 1.00")
     assert "take validation images from the test's kind" in line

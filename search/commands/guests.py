@@ -1,0 +1,124 @@
+"""The guests of a driver: all that the command line, and `search` from Python, plug into one."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from shlex import quote
+
+from search.followers import following
+from search.followers.experiment import deleted_experiment
+from search.followers.uri import resolve_tracking_uri
+from search.learning.learned_space import learning_space
+from search.learning.search import Search
+from search.record.folder import home_to_write
+from search.record.home import BEST_FILE, PICTURE_FILE
+from search.record.storage import driving
+from search.reporting import terminal
+from search.reporting.gather import report_of
+from search.reporting.picture import draw
+from search.reporting.write import write_report
+from search.results.export import export_recipe
+from search.results.teachers import teacher_path, with_teacher
+from search.running.driver import Driver
+from search.running.guests import Ending, Guests
+from search.study import Study, default_name
+from search.study.code import NO_CODE, Code
+from trainable.data import DataSet
+from trainable.data.info import LOST_DETAIL
+from trainable.stages import stage
+
+COMPARED = 10_000  # a search compares the parts of its data if they have at most so many images, in memory
+
+logger = logging.getLogger(__name__)
+
+
+def driver(*, address: str | None = None, download: bool = False, code: Code = NO_CODE) -> Driver:
+    """Return a driver with all its guests, for a cluster at `address` or this machine alone.
+
+    With `download` published weights and data sets may be fetched; `code` is what a study uses of a person's
+    own.
+    """
+    return Driver(ALL, terminal.say, address, download, code)
+
+
+def resolved_study(study: Study) -> Study:
+    """Return the study with a name, absolute paths and tracking URI, so that it means the same anywhere."""
+    named = with_teacher(study).resolved(study.name or default_name(study))
+    uri = resolve_tracking_uri(study.tracking.uri, named.storage, os.environ)
+    return named.model_copy(update={"tracking": named.tracking.model_copy(update={"uri": uri})})
+
+
+def remarks(data: DataSet) -> Iterator[str]:
+    """Yield what is wrong with the pixels; which images are in two parts, or nearly the same as one of
+    another part; and whether the parts differ in their images or shares of classes.
+
+    It looks where that takes a second or two: in sets of at most COMPARED images in memory. `tunebook check`
+    looks at others too.
+    """
+    if not data.info.in_memory or sum(map(len, data.parts.values())) > COMPARED:
+        return
+    from trainable.checks.check import check_images, guarded
+    from trainable.checks.duplicates import Comparison
+    from trainable.checks.parts_alike import some_of_each
+    from trainable.checks.shares import check_shares
+
+    findings = chain(
+        guarded("label shares", lambda: check_shares(data)),
+        check_images(data, Comparison(data), lambda: (some_of_each(data), None)),
+    )
+    for finding in findings:
+        is_remark = finding.means == LOST_DETAIL and bool(data.info.few_levels)
+        # contradictions are those of the test part's labels, too, which no search looks at
+        if finding.level in ("warning", "error") and finding.check != "contradictions" and not is_remark:
+            yield f"{finding.what}: {finding.means}; {finding.do}"
+
+
+def write_results(folder: Path, state: Ending) -> None:
+    """Write `best.yaml`, if any trial has finished, and the picture, of a search that ends in this state."""
+    search = Search(folder).ended_as(state)
+    if search.best is not None:
+        export_recipe(search, folder / BEST_FILE)
+    draw(search.progress, folder / PICTURE_FILE)
+
+
+def conclude(folder: Path, state: Ending, fault: str | None) -> None:
+    """Print how a search has ended, and write its report if it is over, which takes seconds.
+
+    What fails in the report is printed: all that it shows can be had without it.
+    """
+    terminal.closing(Search(folder), folder / BEST_FILE, fault)
+    if state == "interrupted":
+        return
+    with stage("writing the report"):
+        search = Search(folder)
+        try:
+            terminal.say(f"report: {write_report(search, report_of(search))}")
+        except Exception as error:
+            logger.exception("the report was not written")
+            again = f"try `tunebook report {quote(search.home.address)}`"
+            terminal.say(f"the report was not written: {error}; {again}")
+
+
+def sync(folder: Path) -> bool:
+    """Send the followers of a search what they lack; return whether nothing is left to send."""
+    home = home_to_write(folder.absolute())
+    with driving(home, terminal.say) as lease:
+        return following.sync(home, lease, terminal.say)
+
+
+ALL = Guests(
+    space=learning_space,
+    teacher=teacher_path,
+    remarks=remarks,
+    refusal=deleted_experiment,
+    followers=partial(following.Deliveries, say=terminal.say),
+    view=terminal.LiveView,
+    results=write_results,
+    conclusion=conclude,
+    sync=partial(following.sync, say=terminal.say),
+)

@@ -1,0 +1,79 @@
+"""Writes what a search that is over has found, for its run in MLflow."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from search.learning.verdict_words import markdown, mlflow_table
+from search.record.clock import duration
+from search.record.summary import Summary
+from search.record.verdicts import Verdicts
+from spaces.domains import shown
+from trainable.bundle.markdown import plain
+
+
+class Conclusion(NamedTuple):
+    """Holds what the search's own run in MLflow gets when the search is over."""
+
+    answer: str
+    """The best trial and what the search cost, in Markdown."""
+    rules: str
+    """The verdicts on the rules, in Markdown; empty before a trial has ended."""
+    table: str
+    """The table is JSON as MLflow's `log_table` writes it, with one row for each rule."""
+
+
+def conclusion(summary: Summary, final: str = "") -> Conclusion:
+    """Return the best trial, the budget spent and saved, and the verdicts as Markdown and as a table.
+
+    `final` says in a sentence what the best trials came to that were trained again.
+    """
+    verdicts = summary.verdicts or Verdicts()
+    rules = markdown(verdicts) if verdicts.rules else ""
+    again = f"**Trained again**: {plain(final)}" if final else ""
+    work = [_spent(summary), _where_the_time_went(summary), _machines(summary)]
+    found = [_best(summary), again, *work, _values(summary)]
+    answer = "\n\n".join(filter(None, found))
+    return Conclusion(answer, rules, mlflow_table(verdicts))
+
+
+def _best(summary: Summary) -> str:
+    best, metric = summary.best, summary.objective
+    if best is None:
+        return "No trial has finished."
+    winner = summary.finals.winner if summary.finals is not None else None
+    own = next((trial for trial in summary.trials if trial.own and trial.id != best.id), None)
+    name = plain(metric)
+    score = f"{name} {best.metrics[metric]:.4f} after {best.epochs} epochs"
+    if winner is not None and (known := winner.estimate) is not None:
+        score = f"{name} {known.value:.4f} with fresh seeds, {winner.score:.4f} in the search"
+    if own is None or metric not in own.metrics:
+        return f"**Best**: trial {best.id}, {score}"
+    return f"**Best**: trial {best.id}, {score}; the documented recipe {own.metrics[metric]:.4f}"
+
+
+def _spent(summary: Summary) -> str:
+    again = f", {summary.epochs_again} of them to train trials again" if summary.epochs_again else ""
+    spent = f"**Spent**: {summary.epochs_trained} epochs{again}, {duration(summary.wall_seconds)}"
+    if not summary.saved:
+        return spent
+    return f"{spent}; stopping weak trials early saved {summary.saved:.0%} of {summary.epochs_if_unpruned}"
+
+
+def _where_the_time_went(summary: Summary) -> str:
+    if (spent := summary.turnaround) is None:
+        return ""
+    return f"**Where the time went** ({spent.whole}): {spent.figures}"
+
+
+def _machines(summary: Summary) -> str:
+    did = summary.machines if len(summary.machines) > 1 else ()
+    said = "; ".join(plain(str(each)) for each in (*did, *summary.left_out))
+    return f"**Machines**: {said}" if said else ""
+
+
+def _values(summary: Summary) -> str:
+    if summary.best is None:
+        return ""
+    values = ", ".join(f"{path} {shown(value)}" for path, value in summary.best.values.items())
+    return f"**Its values**: {plain(values) or 'as the base'}"

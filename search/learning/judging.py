@@ -1,0 +1,257 @@
+"""Computes verdicts on a search's rules from its trials, without side effects, whenever somebody asks.
+
+A rule is a belief in the space. Trials that follow it are compared with those that depart from it, by their
+standings among all trials (`search.learning.standings`), all other rules being equal
+(`search.learning.effects`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from statistics import fmean
+from typing import TYPE_CHECKING, assert_never
+
+from search.learning.standings import positions, standings
+from search.record.summary import Summary
+from search.record.verdicts import FALSE_SHARE, Verdict, Verdicts, Word
+from spaces.conditions import scalars_of
+from spaces.domains import Choice, Domain, Value, Values, fraction_of, listed, shown
+from spaces.priors import Normal, Prior, Uniform, Weights, density, describe, quantile_value
+from spaces.space import Dimension, RuleValue, Space
+
+if TYPE_CHECKING:  # NumPy and SciPy, which a search without trials need not wait for
+    from search.learning.effects import Column, Estimate
+
+TESTED_AT = 0.8 * FALSE_SHARE
+"""The share of false verdicts to test for. It is less than the promised share: where one rule decides nearly
+everything, the errors of the others come out too small (benchmarks/results/verdicts.md)."""
+LEAST_ON_A_SIDE = 5
+"""At least so many trials must follow a rule, and so many depart from it, before it gets a verdict."""
+QUANTILES = 200
+"""This number of a prior's draws represents all of its draws."""
+TINY = 1e-9
+"""The error that rounding may cause in an agreement or a density."""
+BORDER = 0.5 - TINY
+"""A number follows the rule from this agreement on."""
+CLEARLY_LESS = 0.75
+"""An option departs from a rule where its weight is below this share of the likeliest option's; our choice.
+The least confidence that can be written gives the others a half (`spaces.priors.ODDS`), ties of rules have
+more."""
+
+
+@dataclass(frozen=True)
+class RuleAgreement:
+    """Describes a dimension over the trials: each value's agreement with the rule, and its position.
+
+    Both are nan in trials without the dimension; the agreement is also nan where the rule believed nothing.
+    """
+
+    dimension: Dimension
+    example: Prior
+    """The prior that the rule believes beside the documents' own values."""
+    agreements: Sequence[float]
+    positions: Sequence[float]
+    departures: Sequence[bool]
+    """Whether each trial's value is clearly less likely than what the rule believes; false where nan."""
+
+    @property
+    def is_rule(self) -> bool:
+        return not isinstance(self.example, Uniform) or not all(map(math.isnan, self.agreements))
+
+    @property
+    def follow(self) -> list[float]:
+        """The agreements of the trials whose value the rule believes in; see `departs`."""
+        return self._agreeing(departing=False)
+
+    @property
+    def depart(self) -> list[float]:
+        """The agreements of the trials whose value is clearly less likely."""
+        return self._agreeing(departing=True)
+
+    def _agreeing(self, *, departing: bool) -> list[float]:
+        pairs = zip(self.agreements, self.departures, strict=True)
+        return [each for each, departs in pairs if departs is departing and not math.isnan(each)]
+
+    @property
+    def tied(self) -> tuple[Value, ...]:
+        """The options between which the rule decides nothing; none where one is clearly the likeliest."""
+        if not isinstance(self.example, Weights) or not isinstance(domain := self.dimension.domain, Choice):
+            return ()
+        near = tuple(each for each in domain.options if not departs(domain, self.example, each))
+        return near if len(near) > 1 else ()
+
+    @property
+    def lacking(self) -> str | None:
+        """What too few trials do, in words; None where there are enough on either side."""
+        follow, depart = len(self.follow), len(self.depart)
+        few, do = (follow, "follow it") if follow < depart else (depart, "depart from it")
+        if few >= LEAST_ON_A_SIDE:
+            return None
+        count = f"{few} of {follow + depart} trials {do}, at least {LEAST_ON_A_SIDE} needed"
+        return self._untestable(count) if self.tied else count
+
+    def _untestable(self, count: str) -> str:
+        """Return why the rule cannot be tested: no value departs from options of nearly one weight."""
+        if self.dimension.domain.extremes() == self.tied:
+            return "prefers none of its options"
+        return f"prefers none of {listed(map(shown, self.tied))}; {count}"
+
+    def verdict(self, word: Word, why: str | None = None) -> Verdict:
+        """Return the record of a verdict without an effect."""
+        says = describe(self.dimension.domain, self.example)
+        sides = len(self.follow), len(self.depart)
+        return Verdict(self.dimension.name, word, says, self.dimension.source, *sides, why=why)
+
+
+def agreement(domain: Domain, prior: Prior, value: Value) -> float:
+    """Return a value's density over the sum of it and the mean density of the prior's own draws: 0 to 1.
+
+    A normal's draws agree by half or more within 0.83 standard deviations; nearly six in ten do. The density
+    itself is not bounded above, nor its logarithm below: one far trial would decide everything.
+    """
+    own = density(domain, prior, value)
+    return own / (own + _usual(domain, prior))
+
+
+def departs(domain: Domain, prior: Prior, value: Value) -> bool:
+    """Say whether a value is clearly less likely than what a rule believes.
+
+    A number departs where it is less likely than the rule's own draws are on average. An option departs where
+    its weight is below `CLEARLY_LESS` of the likeliest's: a rule that believes two options alike is followed
+    by both.
+    """
+    match prior:
+        case Uniform():
+            return False
+        case Weights(weights=weights):
+            likeliest = max(weights) / sum(weights) * len(weights)
+            return density(domain, prior, value) < CLEARLY_LESS * likeliest - TINY
+        case Normal():
+            return agreement(domain, prior, value) < BORDER
+        case _:
+            assert_never(prior)
+
+
+@lru_cache(maxsize=4096)  # trials share most priors
+def _usual(domain: Domain, prior: Prior) -> float:
+    """Return the mean density of a prior's draws."""
+    quantiles = ((number + 0.5) / QUANTILES for number in range(QUANTILES))
+    return fmean(density(domain, prior, quantile_value(domain, prior, each)) for each in quantiles)
+
+
+def verdicts_of(summary: Summary, space: Space) -> Verdicts:
+    """Return the verdicts on every rule that gave the space a prior or a value."""
+    values = scalars_of(space.base)
+    ruled = space.values_by_rule(values).items()
+    return judge(space, summary, {path: rule for path, rule in ruled if values[path] == rule.value})
+
+
+def judge(space: Space, summary: Summary, fixed: Mapping[str, RuleValue] | None = None) -> Verdicts:
+    """Return the verdicts on the rules of a space, and on the values that rules `fixed`, by path.
+
+    The documented recipe follows every rule at once, so it cannot tell one rule from another: others are
+    compared with it, and no more. The same holds for trials that are no point of the space.
+    """
+    standing = standings(summary)
+    others = [each for each in summary.trials if each.id in standing and not each.own]
+    points = [each for each in others if positions(space, each) is not None]
+    beliefs = _beliefs(space, [each.values for each in points])
+    found, level = _tested_rules(
+        beliefs, [standing[each.id] for each in points], [each.id for each in points]
+    )
+    paths = {each.path for each in space.dimensions}
+    rest = [_fixed(path, each) for path, each in (fixed or {}).items() if path not in paths]
+    return Verdicts((*found, *rest), len(standing), level)
+
+
+def _tested_rules(
+    beliefs: Sequence[RuleAgreement], standing: Sequence[float], order: Sequence[int]
+) -> tuple[list[Verdict], float | None]:
+    """Return a verdict on each rule, and the confidence of their intervals."""
+    rules = [each for each in beliefs if each.is_rule]
+    tested = [each for each in rules if each.lacking is None]
+    if not tested or len(set(standing)) == 1:
+        return [each.verdict("untested", each.lacking or "all scores are equal") for each in rules], None
+    from search.learning.effects import risk_for
+
+    estimates = {each.dimension.name: _estimate(each, beliefs, standing, order) for each in tested}
+    risk = risk_for([each.chance for each in estimates.values()], TESTED_AT)
+    verdicts = [
+        each.verdict("untested", each.lacking)
+        if each.lacking
+        else _tested(each, estimates[each.dimension.name], risk)
+        for each in rules
+    ]
+    return verdicts, 1.0 - risk
+
+
+def _estimate(
+    belief: RuleAgreement, beliefs: Sequence[RuleAgreement], standing: Sequence[float], order: Sequence[int]
+) -> Estimate:
+    """Return the gain from agreement with a rule; the model holds all other dimensions too."""
+    import numpy as np
+
+    from search.learning.effects import estimate
+
+    others = [_column(each) for each in beliefs if each is not belief]
+    return estimate(np.array(standing), np.array(order, float), _column(belief), others)
+
+
+def _column(belief: RuleAgreement) -> Column:
+    import numpy as np
+
+    from search.learning.effects import column
+
+    return column(
+        np.array(belief.agreements),
+        np.array(belief.positions),
+        options=isinstance(belief.dimension.domain, Choice),
+    )
+
+
+def _tested(belief: RuleAgreement, estimate: Estimate, risk: float) -> Verdict:
+    """Return the verdict on one rule.
+
+    Its effect is the slope times the difference in agreement between the trials that follow and those that
+    depart.
+    """
+    gap = fmean(belief.follow) - fmean(belief.depart)
+    low, high = (gap * end for end in estimate.interval(risk))
+    word: Word = "supported" if low > 0 else "contradicted" if high < 0 else "untested"
+    plain = belief.verdict(word, "the interval contains 0" if word == "untested" else None)
+    return replace(plain, effect=gap * estimate.slope, interval=(low, high))
+
+
+def _fixed(path: str, rule: RuleValue) -> Verdict:
+    return Verdict(path, "untested", shown(rule.value), rule.source, why="fixed, never varied", fixed=True)
+
+
+def _beliefs(space: Space, trials: Sequence[Values]) -> list[RuleAgreement]:
+    by_trial = [(space.priors(values), space.named(values)) for values in trials]
+    return [
+        _belief(
+            each,
+            each.prior(space.own),
+            [(prior.get(each.name), at.get(each.name)) for prior, at in by_trial],
+        )
+        for each in space.dimensions
+    ]
+
+
+def _belief(
+    dimension: Dimension, example: Prior, pairs: Sequence[tuple[Prior | None, Value]]
+) -> RuleAgreement:
+    domain = dimension.domain
+    return RuleAgreement(
+        dimension,
+        example,
+        [
+            math.nan if prior is None or isinstance(prior, Uniform) else agreement(domain, prior, value)
+            for prior, value in pairs
+        ],
+        [math.nan if prior is None else fraction_of(domain, value) for prior, value in pairs],
+        [prior is not None and departs(domain, prior, value) for prior, value in pairs],
+    )

@@ -1,0 +1,160 @@
+"""Asks whether the winner is known: it compares the best few trials with the noise of their accuracies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Set
+from shlex import quote
+from typing import NamedTuple
+
+from search.learning.evidence import (
+    PLAYBOOK,
+    TOP,
+    DiagnosedTrial,
+    Evidence,
+    LeftAlone,
+    ProposedEdit,
+    SearchFinding,
+)
+from search.learning.shifts import Shifts, shifts
+from search.learning.standings import compared_epochs
+from spaces.domains import Choice, listed
+from trainable.curves.curves import Thresholds
+from trainable.curves.remedies import remedies
+from trainable.curves.remedy import Remedy
+
+NOISE_POINTS = 100.0 * Thresholds().swing
+"""This noise is more than most changes of a recipe gain (PaddleClas guide, 003:70-82: 0.1 to 1.1); less noise
+hides little."""
+LARGEST_FRACTION = 0.3
+"""The largest part of the images for validation: with more, too many would be missing in training; our
+choice."""
+LATE_RATE = ("schedule.final_factor", "schedule.kind")
+"""The fields that bring the rate to rest at the end of a run."""
+AVERAGING = "regularisation.averaging.kind"
+FRACTION = "data.validation_fraction"
+CURVES = f"{PLAYBOOK}, Examining the training curves"
+REPEATS = "Determining whether to adopt a training pipeline change or hyperparameter configuration"
+
+
+class _Best(NamedTuple):
+    """Holds the best few of the trials that were compared after an epoch."""
+
+    epoch: int
+    trials: tuple[int, ...]
+    """The trials' numbers, the best first."""
+    spread: float
+    """The spread between their validation accuracies, in points."""
+
+    def __str__(self) -> str:
+        return f"trials {listed(map(str, self.trials))}"
+
+
+def of_noise(evidence: Evidence, changed: Set[str]) -> Iterator[SearchFinding | LeftAlone]:
+    """Yield a finding if the best few differ by less than the best one's noise, and that noise is large.
+
+    That noise is of images that are right or wrong, which says nothing of pixels.
+    """
+    if evidence.search.facts.task != "classification":
+        yield LeftAlone("the best trials' noise", "it is known of images alone, not of pixels")
+        return
+    best = _best(evidence)
+    if best is None or not evidence.curves:
+        yield LeftAlone("the best trials' noise", f"fewer than {TOP} trials can be compared")
+        return
+    winner = evidence.curves[0]
+    noise = winner.diagnosis.figures["noise_points"]
+    seen = f"{best} differ by {best.spread:.1f} points after {best.epoch} epochs, noise is {noise:.1f}"
+    if best.spread >= noise or noise < NOISE_POINTS:
+        yield LeftAlone("the best trials' noise", seen)
+        return
+    calmer, images = _calmer(evidence, winner, changed), evidence.search.info.validation_images
+    yield SearchFinding(
+        "noisy",
+        str(best),
+        seen,
+        f"the best {TOP} within the noise (two standard errors of {images} images, or twice the late swings) "
+        f"and {NOISE_POINTS:g} points or more",
+        f"{CURVES}, and {REPEATS}; the limit is ours",
+        (*_more_images(evidence, noise), *calmer.proposed_edits),
+        tuple(_advice(evidence)),
+    )
+    yield from calmer.left_alone
+
+
+def _best(evidence: Evidence) -> _Best | None:
+    """Return the best at the last epoch after which enough trials were compared; pruning lets few finish."""
+    metric, sign = evidence.summary.objective, evidence.summary.sign
+    for epoch in reversed(compared_epochs(evidence.summary)):
+        there = _metrics_after(evidence, epoch)
+        if len(there) >= TOP:
+            trials = sorted(there, key=lambda trial: -sign * there[trial][metric])[:TOP]
+            scores = [there[trial]["val_accuracy"] for trial in trials]
+            return _Best(epoch, tuple(trials), 100.0 * (max(scores) - min(scores)))
+    return None
+
+
+def _metrics_after(evidence: Evidence, epoch: int) -> Mapping[int, Mapping[str, float]]:
+    return {
+        trial.id: each.result.metrics()
+        for trial in evidence.compared_trials
+        for each in trial.history
+        if each.epoch == epoch and not each.diverged
+    }
+
+
+def _more_images(evidence: Evidence, noise: float) -> Iterator[ProposedEdit]:
+    """Yield a larger validation part, if images are split here and too few of them cause the noise."""
+    fraction = evidence.search.study.data.validation_fraction
+    wanted = min(LARGEST_FRACTION, 2.0 * fraction, fraction * (noise / NOISE_POINTS) ** 2)
+    if _swings(evidence.curves[0]) or not _is_split_here(evidence) or wanted < 1.2 * fraction:
+        return
+    images = evidence.search.info.validation_images
+    why = (
+        f"{images} validation images cannot tell the best trials apart; scores of this search and the next "
+        "come from different images"
+    )
+    yield ProposedEdit(FRACTION, (float(f"{wanted:.2g}"),), why)
+
+
+def _is_split_here(evidence: Evidence) -> bool:
+    """Say whether the validation part has the size that the fraction asks for, with no limit of images."""
+    info, data = evidence.search.info, evidence.search.study.data
+    learnt_from = info.train_images + info.validation_images
+    sizes = (data.validation_fraction * (learnt_from + test) for test in (0, info.test_images))
+    near = any(abs(size - info.validation_images) <= len(info.classes) for size in sizes)
+    return data.train_limit is None and near
+
+
+def _swings(winner: DiagnosedTrial) -> bool:
+    """Say whether the late epochs' swings cause the noise, more than the small number of images."""
+    figures = winner.diagnosis.figures
+    return 2.0 * figures["swing_points"] >= figures["noise_points"]
+
+
+def _calmer(evidence: Evidence, winner: DiagnosedTrial, changed: Set[str]) -> Shifts:
+    """Return a rate that comes to rest and averaged weights, where accuracies swing to the end."""
+    if not _swings(winner):
+        return Shifts((), ())
+    recipe = winner.trial.whole_recipe
+    calmer = remedies("unstable", recipe, rate_left=winner.diagnosis.figures["rate_left"])
+    late_rate = [each for each in calmer if each.path in LATE_RATE]
+    return shifts(evidence, [*late_rate, *_averaged(evidence, winner)], changed)
+
+
+def _averaged(evidence: Evidence, winner: DiagnosedTrial) -> Iterator[Remedy]:
+    """Yield averaged weights, where the space has them and the best trial has not."""
+    for each in evidence.space.dimensions:
+        has = each.path == AVERAGING and isinstance(each.domain, Choice) and "ema" in each.domain
+        if has and (now := winner.trial.values.get(AVERAGING)) != "ema":
+            yield Remedy(AVERAGING, now, "ema", "averaged weights swing less than the last ones", CURVES)
+
+
+def _advice(evidence: Evidence) -> Iterator[str]:
+    """Yield how the best trials are trained again with fresh seeds: in a search, and now."""
+    if evidence.summary.finalists is None:
+        yield f"`finalists: {{top: {TOP}, seeds: 3}}` in a study trains the best {TOP} again with fresh seeds"
+    if evidence.summary.finals is not None and evidence.summary.finals.over:
+        yield "the final has trained the winner again; this scores it on the test part, if there is one:"
+    else:
+        yield "before you trust the winner, train it again with fresh seeds:"
+    yield f"  tunebook export {quote(str(evidence.search.folder))} -o best.yaml --verify 3"

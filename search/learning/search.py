@@ -1,0 +1,74 @@
+"""Opens a search that exists with all that it says: what its folder has, what it decided, what it teaches.
+
+In a notebook:
+
+    from search.results import Search
+
+    Search("searches/digits-1").trials_frame()
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+
+from search.deciding.finalists import Final, settled_final
+from search.deciding.pruning import Pruning, settled_pruning
+from search.learning.diagnosis import diagnosis_of
+from search.learning.judging import verdicts_of
+from search.learning.learned_space import space_of
+from search.learning.pruning_audit import PruningAudit, audit_of
+from search.record.chain import JournalError
+from search.record.search import StoredSearch
+from search.record.summary import Summary
+from search.record.verdicts import Verdicts
+from spaces.space import Space
+from trainable.curves.diagnosis import Diagnosis
+
+
+class Search(StoredSearch):
+    """A search that exists, by its folder or its URI, with what its trials say of the best and the rules."""
+
+    @cached_property
+    def space(self) -> Space:
+        """The search's settled space; before that is recorded, the space that this version would build."""
+        return self.record.space() or space_of(self.study, self.facts, self.info).space
+
+    @cached_property
+    def pruning(self) -> Pruning:
+        """The rungs at which trials are compared, and how many go on."""
+        return settled_pruning(self.record.settled, self.study, self.space)
+
+    @cached_property
+    def final(self) -> Final:
+        """How the best trials are trained again, and what that costs in words."""
+        return settled_final(self.record.settled, self.study, self.pruning)
+
+    @cached_property
+    def summary(self) -> Summary:
+        """What the search has come to, with the diagnosis of its best trial and the verdicts on the rules."""
+        return replace(self.progress, diagnosis=self.diagnosis, verdicts=self.verdicts)
+
+    @cached_property
+    def diagnosis(self) -> Diagnosis | None:
+        """What the best trial's curves say.
+
+        It is None before a trial has finished, and where this version would train another recipe than the
+        recorded one.
+        """
+        try:
+            return diagnosis_of(self.best, self.info) if self.best is not None else None
+        except JournalError:
+            return None
+
+    @cached_property
+    def verdicts(self) -> Verdicts | None:
+        """What the trials say of every rule; None before a trial has ended."""
+        if not any(trial.ended for trial in self.trials):
+            return None
+        return verdicts_of(self.progress, self.space)
+
+    @cached_property
+    def pruning_audit(self) -> PruningAudit | None:
+        """What stopped trials came to that were trained to their end; None where none was."""
+        return audit_of(self.progress, self.pruning)
