@@ -69,7 +69,7 @@ format: install
 	$(PY) -m ruff format
 
 lock: $(READY)
-	$(UV) pip compile --python $(PY) --universal --python-version 3.11 --no-emit-index-url --group dev --group benchmarks \
+	$(UV) pip compile --python $(PY) --universal --python-version 3.11 --no-emit-index-url --group dev \
 		--custom-compile-command "make lock" --output-file requirements.lock pyproject.toml $(ARGS)
 
 clean:

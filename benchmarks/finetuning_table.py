@@ -17,10 +17,12 @@ on after the lines written, with the space of the first line.
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import sys
-from collections.abc import Iterator
+import tarfile
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -28,7 +30,10 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from PIL import Image
 
 from offline.finetuning_tables import TABLES
 from search.deciding.points import RandomSampler
@@ -41,13 +46,11 @@ from spaces.space import NOTHING_BELIEVED, Space
 from trainable.data import DataSet
 from trainable.run import make_run
 from trainable.tasks.kits import load_for
-from tuning_sets import make_set, write_parts
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.lite_weights import LITE0, write_weights
 
 EPOCHS, SIDE = 9, 96
-SETS = {"photographs": 2_500, "signs": 1_442}  # images to train on
 NETWORKS = {"lite0": ("timm", LITE0), "resnet18": ("torchvision", "resnet18")}
 
 
@@ -84,10 +87,10 @@ def main() -> None:
 def _jobs(options: argparse.Namespace) -> Iterator[Job]:
     write_weights(options.folder)
     weights = {"lite0": str(options.folder / f"{LITE0}.safetensors"), "resnet18": options.resnet18}
-    for name, train in SETS.items():
+    for name, make in SETS.items():
         file = options.folder / f"{name}.npz"
         if not file.exists():
-            write_parts(make_set(name, Path(os.environ["TUNEBOOK_DATA"])), file, train=train)
+            make(Path(os.environ["TUNEBOOK_DATA"]), file)
         yield from (Job(name, each, file, weights[each], options.device, options.tables) for each in NETWORKS)
 
 
@@ -160,6 +163,56 @@ def _opened(job: Job) -> tuple[Space, DataSet]:
     """Return a table's space and images, once a process."""
     space = space_of(job)
     return space, load_for(space.base, torch.device(job.device))
+
+
+# --- images -------------------------------------------------------------------------------------------
+
+
+def write_signs(folder: Path, out: Path) -> None:
+    """Write the photographs of hands, of 100 px."""
+    files = sorted((folder / "sign-language-digits" / "Dataset").glob("*/*"))
+    labels = np.array([int(file.parent.name) for file in files])
+    order = np.random.default_rng(0).permutation(len(labels))
+    _write(np.stack([_square(Image.open(file)) for file in files])[order], labels[order], 1_442, 1_442, out)
+
+
+def write_photographs(folder: Path, out: Path) -> None:
+    """Write CIFAR-10's training images, enlarged from 32 px: 2,500 to train on, 1,500 others to score."""
+    names, contents = [], []
+    with tarfile.open(folder / "cifar10-jpg.tar.xz") as archive:
+        for member in archive:
+            parts = Path(member.name).parts
+            if member.isfile() and "train" in parts and member.name.endswith(".jpg"):
+                file = archive.extractfile(member)
+                assert file is not None
+                names.append(parts[-2])
+                contents.append(file.read())
+    classes = sorted(set(names))
+    chosen = np.random.default_rng(0).permutation(len(names))[:11_500]
+    images = np.stack([_square(Image.open(io.BytesIO(contents[number]))) for number in chosen])
+    labels = np.array([classes.index(names[number]) for number in chosen])
+    _write(images, labels, 10_000, 2_500, out)
+
+
+SETS: dict[str, Callable[[Path, Path], None]] = {"photographs": write_photographs, "signs": write_signs}
+
+
+def _write(images: NDArray[np.uint8], labels: NDArray[np.int64], test: int, train: int, out: Path) -> None:
+    """Write `train` images to train on, and those from `test` on in two parts: a third of them validates."""
+    third = (len(labels) - test) // 3
+    np.savez(
+        out,
+        train_images=images[:train],
+        train_labels=labels[:train],
+        val_images=images[test : test + third],
+        val_labels=labels[test : test + third],
+        test_images=images[test + third :],
+        test_labels=labels[test + third :],
+    )
+
+
+def _square(image: Image.Image) -> NDArray[np.uint8]:
+    return np.asarray(image.convert("RGB").resize((SIDE, SIDE), Image.Resampling.BICUBIC))
 
 
 def _options() -> argparse.Namespace:

@@ -7,10 +7,6 @@ trials, two at once, is fitted by F + c N, and c is the marginal cost of a trial
 reports; ten reports with a checkpoint of 1 MiB each. Plain Ray Tune is a function trainable with the MLflow
 logger that Ray ships, as its documentation writes it, with and without `reuse_actors`; every arm keeps its
 runs in SQLite. What is left out on both sides is a trial's own work: making the model and its checkpoints.
-
-Trials of two ranks train: one epoch of digits each, one trial after the other, by tunebook and by Ray Train
-as Ray's documentation has it for Ray Tune (benchmarks/rank_starts.py). What both train alike is in both
-figures.
 """
 
 from __future__ import annotations
@@ -28,13 +24,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-import rank_starts
 from report import described, environment, refuse_busy_machine, write
 
 CHECKPOINT_BYTES = 2**20
 CONCURRENT = 2
-SIZES, SIZES_OF_RANKS = (4, 16, 32, 64, 256), (2, 6)
-RANKS = "1 epoch, 2 ranks"
+SIZES = (4, 16, 32, 64, 256)
 
 
 class Case(NamedTuple):
@@ -124,51 +118,27 @@ def main() -> None:
     options = _options()
     if options.arm is not None:
         with tempfile.TemporaryDirectory() as folder:
-            seconds = _run(options.arm, options.case, options.trials, Path(folder))
+            seconds = ARMS[options.arm](CASES[options.case], options.trials, Path(folder))
         print(json.dumps({"seconds": seconds}))
         return
     refuse_busy_machine(CONCURRENT)
     where = environment(CONCURRENT)
-    if options.part in (None, "reports"):
-        sizes = [size for size in SIZES if size <= options.most]
-        about = "Trials that only report, two at once, MLflow on SQLite in every arm"
-        _report("overhead", about, {case: list(ARMS) for case in CASES}, sizes, where, options)
-    if options.part in (None, "ranks"):
-        about = "Trials of two ranks that train one epoch of digits, one after the other; `c` holds the epoch"
-        _report(
-            "overhead-ranks", about, {RANKS: list(rank_starts.ARMS)}, list(SIZES_OF_RANKS), where, options
-        )
-
-
-def _report(
-    name: str,
-    about: str,
-    arms_by_case: dict[str, list[str]],
-    sizes: list[int],
-    where: dict[str, Any],
-    options: argparse.Namespace,
-) -> None:
-    """Measure some cases and write their page."""
+    sizes = [size for size in SIZES if size <= options.most]
     measured = {
-        case: {arm: {size: _measure(arm, case, size, options) for size in sizes} for arm in arms}
-        for case, arms in arms_by_case.items()
+        case: {arm: {size: _measure(arm, case, size, options.repeats) for size in sizes} for arm in ARMS}
+        for case in CASES
     }
     fits = {case: {arm: _fit(times) for arm, times in arms.items()} for case, arms in measured.items()}
     record = {"environment": where, "seconds": measured, "fits": fits}
-    write(name, record, _page(about, fits, sizes, where))
+    write("overhead", record, _page(fits, sizes, where))
 
 
-def _run(arm: str, case: str, trials: int, folder: Path) -> float:
-    """Return the seconds of one arm's trials."""
-    return rank_starts.ARMS[arm](trials, folder) if case == RANKS else ARMS[arm](CASES[case], trials, folder)
-
-
-def _measure(arm: str, case: str, size: int, options: argparse.Namespace) -> list[float]:
+def _measure(arm: str, case: str, size: int, repeats: int) -> list[float]:
     """Return the wall seconds of each repetition, each in a process of its own."""
     command = [sys.executable, __file__, "--arm", arm, "--case", case, "--trials", str(size)]
     variables = {"TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "0", "MLFLOW_DISABLE_TELEMETRY": "true"}
     seconds = []
-    for _ in range(options.repeats):
+    for _ in range(repeats):
         done = subprocess.run(
             command,
             env={**os.environ, **variables},
@@ -189,9 +159,7 @@ def _fit(times: dict[int, list[float]]) -> dict[str, float]:
     return {"start_seconds": float(start), "seconds_a_trial": float(slope), "runs": len(points)}
 
 
-def _page(
-    about: str, fits: dict[str, dict[str, dict[str, float]]], sizes: list[int], where: dict[str, Any]
-) -> str:
+def _page(fits: dict[str, dict[str, dict[str, float]]], sizes: list[int], where: dict[str, Any]) -> str:
     rows = []
     for case, arms in fits.items():
         for arm, fit in arms.items():
@@ -200,7 +168,8 @@ def _page(
             rows.append(f"| {case} | {arm} | {each:.3f} | {start:.1f} | {each / ours:.1f} | {runs} |")
     return (
         "# What a trial costs beside its training\n\n"
-        f"{about}; N = {', '.join(map(str, sizes))}; wall seconds are fitted by F + c N.\n\n"
+        "Trials that only report, two at once, MLflow on SQLite in every arm; "
+        f"N = {', '.join(map(str, sizes))}; wall seconds are fitted by F + c N.\n\n"
         "| case | arm | c: seconds a trial | F: seconds once | c / tunebook's | runs |\n|-|-|-|-|-|-|\n"
         + "\n".join(rows)
         + f"\n\n{described(where)}"
@@ -213,11 +182,8 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--most", type=int, default=32, help="largest number of trials in a run")
     parser.add_argument("--repeats", type=int, default=2)
-    parser.add_argument("--part", choices=["reports", "ranks"], help="measure one part alone")
-    parser.add_argument(
-        "--arm", choices=[*ARMS, *rank_starts.ARMS], help="run one arm once and print its seconds"
-    )
-    parser.add_argument("--case", choices=[*CASES, RANKS])
+    parser.add_argument("--arm", choices=ARMS, help="run one arm once and print its seconds")
+    parser.add_argument("--case", choices=CASES)
     parser.add_argument("--trials", type=int)
     return parser.parse_args()
 

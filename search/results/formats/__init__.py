@@ -1,1 +1,1 @@
-"""Writes a recipe for other programs: timm, torchvision's references, PaddleClas, and a script of its own."""
+"""A recipe for other programs: timm, torchvision's references, PaddleClas, and a script of its own."""

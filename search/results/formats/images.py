@@ -1,4 +1,4 @@
-"""Writes the parts of a data set as class folders, which other programs read as they are seen here."""
+"""The parts of a data set as class folders, which other programs read as they are seen here."""
 
 from __future__ import annotations
 
@@ -20,12 +20,10 @@ from trainable.recipe.data import Split
 from trainable.tune.causes import refusal_in
 
 FOLDERS: Mapping[Split, str] = {"train": "train", "validation": "val", "test": "test"}
-DIGEST_FILE = "digest.txt"
-"""It says which images, in which parts, a folder has."""
+DIGEST_FILE = "digest.txt"  # says which images, in which parts, a folder has
+# All programs read these formats (a phone's JPEG may be an MPO), and know them by these endings
 ENDINGS = {"JPEG": ".jpg", "MPO": ".jpg", "PNG": ".png"}
-"""All programs read these formats (a phone's JPEG may be an MPO), and know them by these endings."""
-QUALITY = 95
-"""Photographs that must be turned are stored with it, in full colour: as PNG they would be large."""
+QUALITY = 95  # of photographs that must be turned, in full colour: as PNG they would be large
 LONGEST_STEM = 100
 
 
@@ -54,11 +52,11 @@ def write_parts(parts: Mapping[Split, Selection], classes: tuple[str, ...], fold
 
 
 def refuse_filled(folder: Path, digest: str) -> None:
-    """Raises UserError for a file, and for a folder with anything but the parts of this digest."""
+    """Raise UserError for a file, and for a folder with anything but the parts of this digest."""
     if folder.is_file():
         raise UserError(f"--images {folder}: is a file; give a new folder")
-    known = folder / DIGEST_FILE
-    if known.is_file() and known.read_text(encoding="utf-8").strip() == digest:
+    file = folder / DIGEST_FILE
+    if file.is_file() and file.read_text(encoding="utf-8").strip() == digest:
         return
     if folder.exists() and not is_empty(folder):
         raise UserError(f"--images {folder}: has not these parts, and is not empty; give a new folder")
@@ -87,12 +85,12 @@ def _write_part(selection: Selection, classes: tuple[str, ...], folder: Path, pa
 
 
 def _plain_name(selection: Selection, index: int) -> str:
-    """Return a name of letters, digits and underscores, so that no file's name can break a list."""
+    # letters, digits and underscores, so that no file's name can break a list
     return re.sub(r"\W+", "_", Path(selection.source.name(index)).stem)[:LONGEST_STEM]
 
 
 def _write_image(selection: Selection, index: int, folder: Path, name: str) -> str:
-    """Write or links an image, and return the ending of its name."""
+    """Write or link an image, and return the ending of its name."""
     source = selection.source
     with source.open(index) as image:
         ending = ENDINGS.get(image.format or "", ".png")

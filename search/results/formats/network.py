@@ -1,15 +1,14 @@
-"""Builds the network of a recipe, to say what a format's own program would make of it."""
+"""The network of a recipe, built to see what another program would make of it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from torch import nn
 
-from search.results.formats.winner import Winner
+from trainable.data import DataInfo
 from trainable.models.groups import head_of, layer_groups, rate_factors
 from trainable.recipe import models
 from trainable.training.network import make_network
@@ -17,13 +16,12 @@ from trainable.training.network import make_network
 
 @dataclass(frozen=True)
 class Network:
-    """Holds a network without its weights, and what formats ask of it; a network of Python's own is None."""
+    """A network without its weights, and what formats ask of it; one of a person's own is None."""
 
     model: nn.Module | None = None
     head: str = ""
     layers: int = 1
-    rates: Mapping[str, float] = field(default_factory=dict)
-    """These are the factors of the rate, by a parameter's name."""
+    rates: Mapping[str, float] = field(default_factory=dict)  # factors of the rate, by a parameter's name
     in_timm: bool = False
 
     @property
@@ -35,36 +33,17 @@ class Network:
         drawn = layer.weight.std().item()
         return 1.0 / math.sqrt(3.0 * layer.in_features) / drawn if drawn else None
 
-    def differing(
-        self,
-        names: Mapping[Any, str],
-        key: str,
-        ours: Sequence[dict[str, Any]],
-        theirs: Sequence[dict[str, Any]],
-    ) -> list[str]:
-        """Return the parameters whose groups differ in what `key` names, by their names."""
-        here, there = (
-            {each: group[key] for group in groups for each in group["params"]} for groups in (ours, theirs)
-        )
-        return [
-            name
-            for each, name in names.items()
-            if not math.isclose(here[each], there.get(each, 0.0), rel_tol=1e-6)
-        ]
 
-
-def build(winner: Winner) -> Network:
+def build(spec: models.Model, info: DataInfo) -> Network:
     """Return the network of a recipe, drawn as its library draws it."""
     import timm
 
-    spec = winner.recipe.model
     if isinstance(spec, models.OwnModel):
         return Network()
-    plain = spec.model_copy(update={"weights": None, "initialisation": "default"})
-    model = make_network(plain, winner.info)
-    known = isinstance(spec, models.TimmModel) or (
+    model = make_network(spec.model_copy(update={"weights": None, "initialisation": "default"}), info)
+    in_timm = isinstance(spec, models.TimmModel) or (
         isinstance(spec, models.TorchvisionModel) and timm.is_model(spec.name)
     )
     return Network(
-        model, head_of(model), len(layer_groups(model)), rate_factors(spec.layer_rates, model), in_timm=known
+        model, head_of(model), len(layer_groups(model)), rate_factors(spec.layer_rates, model), in_timm
     )

@@ -1,18 +1,37 @@
-"""Writes a recipe as a configuration of PaddleClas: `python tools/train.py -c FILE`."""
+"""A recipe as a configuration of PaddleClas: `python tools/train.py -c FILE`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any, assert_never
 
-from search.results.formats.sheet import OF_MASKS, Sheet
+from search.results.formats.sheet import Sheet
+from search.results.formats.table import (
+    EQUAL_PARTS,
+    LABELS_ALONE,
+    NEUTRAL,
+    OF_MASKS,
+    PARTS_AT_ONCE,
+    WHOLE_SIZE,
+    Row,
+    colours,
+    filled,
+    folder,
+    lost,
+    measured_norms,
+    only,
+    only_each,
+    parts,
+    rate,
+    says,
+    where,
+)
 from search.results.formats.winner import Winner
 from trainable.data.loading import statistics_of
-from trainable.recipe import augmentations, models, optimizers, schedules, training
+from trainable.recipe import augmentations, models, schedules
 from trainable.recipe.models import network_name
-from trainable.training.optim import applied_lr
 
-NETWORKS = {
+NETWORKS = {  # that PaddleClas has too, by the names of torchvision and timm
     "resnet18": "ResNet18",
     "resnet34": "ResNet34",
     "resnet50": "ResNet50",
@@ -29,9 +48,55 @@ NETWORKS = {
     "swin_t": "SwinTransformer_tiny_patch4_window7_224",
     "vgg16": "VGG16",
 }
-"""These are networks that PaddleClas has too, by the names of torchvision and timm."""
 NO_HELP = "PaddleClas has no field for it"
-LISTS = ("train_list.txt", "val_list.txt")
+OTHER_NAMES = "its name differs from network to network of PaddleClas"
+TRAIN, EVAL = "DataLoader.Train", "DataLoader.Eval"
+SHOWN, SCORED = f"{TRAIN}.dataset.transform_ops+", f"{EVAL}.dataset.transform_ops+"
+MIXED = f"{TRAIN}.dataset.batch_transform_ops"
+
+
+def _part(drop_last: bool) -> dict[str, Any]:
+    return {
+        "dataset": {
+            "name": "ImageNetDataset",
+            "image_root": None,
+            "cls_label_path": None,
+            "delimiter": "\t",
+            "transform_ops": [{"DecodeImage": {"to_rgb": True, "channel_first": False}}],
+        },
+        "sampler": {
+            "name": "DistributedBatchSampler",
+            "batch_size": None,
+            "drop_last": drop_last,
+            "shuffle": drop_last,
+        },
+        "loader": {"num_workers": None, "use_shared_memory": True},
+    }
+
+
+SKELETON: dict[str, Any] = {  # a configuration of PaddleClas; the table fills what is None
+    "Global": {
+        "output_dir": "./output/",
+        "device": None,
+        "checkpoints": None,
+        "pretrained_model": None,
+        "save_interval": 1,
+        "eval_during_train": True,
+        "eval_interval": 1,
+        "epochs": None,
+        "print_batch_step": 10,
+        "use_visualdl": False,
+        "save_inference_dir": "./inference",
+        "seed": None,
+        "update_freq": None,
+        "image_shape": None,
+    },
+    "Arch": {"name": None, "class_num": None, "pretrained": False},
+    "Loss": {"Train": None, "Eval": [{"CELoss": {"weight": 1.0}}]},
+    "Optimizer": {},
+    "DataLoader": {"Train": _part(drop_last=True), "Eval": _part(drop_last=False)},
+    "Metric": None,
+}
 
 
 def usage(winner: Winner) -> str:
@@ -43,133 +108,41 @@ def usage(winner: Winner) -> str:
 
 def paddleclas_sheet(winner: Winner) -> Sheet:
     """Return the sections of PaddleClas for a recipe, and what they cannot say."""
-    sheet = Sheet(winner.recipe)
-    info, spec = winner.info, winner.recipe
-    sheet.say(
-        Global={
-            "output_dir": "./output/",
-            "device": "gpu" if winner.device == "cuda" else "cpu",
-            "checkpoints": None,
-            "pretrained_model": None,
-            "save_interval": 1,
-            "eval_during_train": True,
-            "eval_interval": 1,
-            "epochs": spec.loop.epochs,
-            "print_batch_step": 10,
-            "use_visualdl": False,
-            "save_inference_dir": "./inference",
-            "seed": spec.loop.seed,
-            "update_freq": winner.cut.parts,
-            "image_shape": [info.channels, info.image_size, info.image_size],
-        },
-        Arch=_network(sheet, winner),
-        Loss={"Train": [{"CELoss": _loss(sheet)}], "Eval": [{"CELoss": {"weight": 1.0}}]},
-        Optimizer=_optimizer(sheet, winner),
-        DataLoader={
-            "Train": _part(
-                winner, LISTS[0], _training_operations(sheet, winner), _mixing(sheet), winner.cut.at_once
-            ),
-            "Eval": _part(
-                winner, LISTS[1], _scoring_operations(sheet, winner), [], spec.evaluation.batch_size
-            ),
-        },
-        Metric={"Eval": [{"TopkAcc": {"topk": [1, 5] if len(info.classes) > 4 else [1]}}]},
-    )
-    _averaging(sheet)
-    _precision(sheet)
-    _rest(sheet, winner)
-    sheet.only_labels()
-    return sheet
+    return filled(TABLE, winner, SKELETON)
 
 
-def _network(sheet: Sheet, winner: Winner) -> dict[str, Any]:
+def _network(winner: Winner) -> str | None:
+    """Return PaddleClas' name of the network, if it is known to have it."""
     spec = winner.recipe.model
-    name = (
-        NETWORKS.get(network_name(spec).partition(".")[0]) if not isinstance(spec, models.OwnModel) else None
-    )
-    if name is None:
-        sheet.cannot("model", "PaddleClas has no network of this name that we know; write one into Arch")
-        return {"name": None, "class_num": len(winner.info.classes), "pretrained": False}
-    sheet.cannot("model.kind", "PaddleClas has the network, made and drawn its own way")
-    for path in ("dropout", "stochastic_depth"):
-        sheet.only(f"model.{path}", None, "its name differs from network to network of PaddleClas")
-    sheet.only("model.weights", None, "PaddleClas has weights of its own: pretrained: True takes those")
-    for path, value in (
-        *(("initialisation", "default"), ("zero_init_residual", None)),
-        *(("freeze_epochs", 0), ("frozen_views", None), ("freeze_norm", False)),
-    ):
-        sheet.only(f"model.{path}", value, NO_HELP)
-    if not isinstance(spec.layer_rates, models.UniformRates):
-        sheet.cannot("model.layer_rates", "PaddleClas has them in AdamWDL alone, for a few transformers")
+    own = isinstance(spec, models.OwnModel)
+    return None if own else NETWORKS.get(network_name(spec).partition(".")[0])
+
+
+def _lists(_: object, winner: Winner) -> dict[str, Any]:
+    root = folder(None, winner)
     return {
-        "name": name,
-        "class_num": len(winner.info.classes),
-        "pretrained": spec.weights == models.OWN_WEIGHTS,
+        f"{part}.dataset.{name}": value
+        for part, file in ((TRAIN, "train_list.txt"), (EVAL, "val_list.txt"))
+        for name, value in (("image_root", root), ("cls_label_path", str(Path(root) / file)))
     }
 
 
-def _loss(sheet: Sheet) -> dict[str, Any]:
-    spec = sheet.recipe.regularisation
-    if not isinstance(spec.class_weights, training.NoClassWeights):
-        sheet.cannot("regularisation.class_weights", NO_HELP)
-    sheet.only("regularisation.logit_adjustment", 0.0, NO_HELP)
-    return {"weight": 1.0, **({"epsilon": spec.label_smoothing} if spec.label_smoothing else {})}
+def _classes(_: object, winner: Winner) -> dict[str, Any]:
+    classes = len(winner.info.classes)
+    return {
+        "Arch.class_num": classes,
+        "Metric": {"Eval": [{"TopkAcc": {"topk": [1, 5] if classes > 4 else [1]}}]},
+    }
 
 
-def _optimizer(sheet: Sheet, winner: Winner) -> dict[str, Any]:
-    spec = winner.recipe.optimizer
-    rate = _rate(sheet, applied_lr(spec, winner.cut.batch))
-    # PaddleClas looks at vectors only where a name is given too
-    names = {"no_weight_decay_name": ".bias", "one_dim_param_no_weight_decay": True}
-    spared = {} if spec.decay_norm_and_bias else names
-    decay = {"regularizer": {"name": "L2", "coeff": spec.weight_decay}}
-    match sheet.recipe.regularisation.clipping:
-        case training.NoClipping():
-            pass
-        case training.NormClipping() | training.AdaptiveClipping():
-            sheet.cannot(
-                "regularisation.clipping", "PaddleClas shortens the gradient of each weight by itself"
-            )
-    match spec:
-        case optimizers.SGD():
-            own: dict[str, Any] = {
-                "name": "Momentum",
-                "momentum": spec.momentum,
-                "use_nesterov": spec.nesterov,
-                **decay,
-            }
-        case optimizers.RMSProp():
-            own = {
-                "name": "RMSProp",
-                "momentum": spec.momentum,
-                "rho": spec.alpha,
-                "epsilon": spec.eps,
-                **decay,
-            }
-        case optimizers.Adam():
-            own = {"name": "Adam", "beta1": spec.beta1, "beta2": spec.beta2, "epsilon": spec.eps, **decay}
-            sheet.only("optimizer.decay_norm_and_bias", True, "PaddleClas' Adam lets every weight decay")
-            spared = {}
-        case optimizers.AdamW():
-            own = {"name": "AdamW", "beta1": spec.beta1, "beta2": spec.beta2, "epsilon": spec.eps}
-            own["weight_decay"] = spec.weight_decay
-        case optimizers.LARS():
-            own = {"name": "Momentum", "momentum": spec.momentum, "use_nesterov": spec.nesterov, **decay}
-            sheet.cannot("optimizer", "PaddleClas has no LARS; the file has SGD, which needs another rate")
-        case optimizers.Adadelta() | optimizers.LAMB() | optimizers.AdamThenSGD() | optimizers.Timm():
-            own = {"name": "AdamW", "weight_decay": spec.weight_decay}
-            sheet.cannot("optimizer", "PaddleClas has no such optimizer; the file has AdamW")
-        case _:
-            assert_never(spec)
-    return {**own, **spared, "lr": rate}
+def _loss(smoothing: float, _: Winner) -> list[Any]:
+    return [{"CELoss": {"weight": 1.0, **({"epsilon": smoothing} if smoothing else {})}}]
 
 
-def _rate(sheet: Sheet, lr: float) -> dict[str, Any]:
-    spec, epochs = sheet.recipe.schedule, sheet.recipe.loop.epochs
-    length = epochs - spec.warmup_epochs
+def _rate(spec: schedules.Schedule, winner: Winner) -> dict[str, Any]:
+    lr = rate(None, winner)
+    length = winner.recipe.loop.epochs - spec.warmup_epochs
     rising = {"warmup_epoch": spec.warmup_epochs, "warmup_start_lr": 0.0} if spec.warmup_epochs else {}
-    if rising:
-        sheet.cannot("schedule.warmup_epochs", "the warm-up of PaddleClas begins a step lower, at 0")
     common = {"learning_rate": lr, **rising}
     match spec:
         case schedules.Constant():
@@ -181,202 +154,255 @@ def _rate(sheet: Sheet, lr: float) -> dict[str, Any]:
         case schedules.Poly(power=power):
             return {"name": "Linear", "power": power, "end_lr": 0.0, **common}
         case schedules.Exponential() | schedules.SGDR() | schedules.OneCycle() | schedules.Cyclic():
-            sheet.cannot("schedule", "PaddleClas has no such schedule that we know; the file has one cosine")
             return {"name": "Cosine", **common}
         case _:
             assert_never(spec)
 
 
-def _part(
-    winner: Winner, file: str, operations: list[Any], batch_operations: list[Any], batch: int
-) -> dict[str, Any]:
-    training_part = file == LISTS[0]
-    root = winner.images or winner.recipe.data.path
-    together = {"batch_transform_ops": batch_operations} if batch_operations else {}
-    return {
-        "dataset": {
-            "name": "ImageNetDataset",
-            "image_root": root,
-            "cls_label_path": str(Path(root) / file),
-            "delimiter": "\t",
-            "transform_ops": operations,
-            **together,
-        },
-        "sampler": {
-            "name": "DistributedBatchSampler",
-            "batch_size": batch,
-            "drop_last": training_part,
-            "shuffle": training_part,
-        },
-        "loader": {"num_workers": winner.recipe.loop.workers or 4, "use_shared_memory": True},
-    }
+def _resized(winner: Winner, **others: Any) -> dict[str, Any]:
+    return {"interpolation": winner.info.interpolation, "backend": "pil", **others}
 
 
-def _training_operations(sheet: Sheet, winner: Winner) -> list[Any]:
+def _border(fraction: float, winner: Winner) -> int:
+    return max(1, round(fraction * winner.info.image_size))
+
+
+def _pad_crop(fraction: float, winner: Winner) -> list[Any]:
     side = winner.info.image_size
-    flips = {"horizontal": 1, "vertical": 0}
-    mirrored = [{"RandFlipImage": {"flip_code": flips[name]}} for name in sheet.recipe.data.flips or ()]
-    sheet.only("augmentation.flip_probability", 0.5, "PaddleClas mirrors half of the images")
     return [
-        _decoded(),
-        *_crop(sheet, side, winner),
-        *mirrored,
-        *_policy(sheet),
-        _normalised(winner),
-        *_masking(sheet),
+        {"ResizeImage": {"size": side, **_resized(winner, return_numpy=False)}},
+        {"Pad": {"padding": _border(fraction, winner)}},
+        {"RandCropImageV2": {"size": side}},
     ]
 
 
-def _scoring_operations(sheet: Sheet, winner: Winner) -> list[Any]:
-    side, how = winner.info.image_size, {"interpolation": winner.info.interpolation, "backend": "pil"}
-    match sheet.recipe.evaluation.resize:
-        case training.Stretch():
-            square: list[Any] = [{"ResizeImage": {"size": side, **how}}]
-        case training.CenterCrop(ratio=ratio):
-            sheet.only(
-                "evaluation.resize.ratio", side / round(side / ratio), "the file has the nearest whole size"
-            )
-            square = [
-                {"ResizeImage": {"resize_short": round(side / ratio), **how}},
-                {"CropImage": {"size": side}},
-            ]
-    return [_decoded(), *square, _normalised(winner)]
+def _resized_crop(crop: augmentations.ResizedCrop, winner: Winner) -> list[Any]:
+    cut = {"scale": [crop.scale_min, crop.scale_max], "ratio": [crop.ratio_min, crop.ratio_max]}
+    how = _resized(winner, **cut, use_log_aspect=True)
+    return [{"RandCropImage": {"size": winner.info.image_size, **how}}]
 
 
-def _decoded() -> dict[str, Any]:
-    return {"DecodeImage": {"to_rgb": True, "channel_first": False}}
+def _stretched(_: object, winner: Winner) -> list[Any]:
+    return [{"ResizeImage": {"size": winner.info.image_size, **_resized(winner)}}]
 
 
-def _normalised(winner: Winner) -> dict[str, Any]:
+def _center_crop(ratio: float, winner: Winner) -> list[Any]:
+    side = winner.info.image_size
+    return [
+        {"ResizeImage": {"resize_short": round(side / ratio), **_resized(winner)}},
+        {"CropImage": {"size": side}},
+    ]
+
+
+def _flips(flips: tuple[str, ...] | None, _: Winner) -> list[Any]:
+    codes = {"horizontal": 1, "vertical": 0}
+    return [{"RandFlipImage": {"flip_code": codes[name]}} for name in flips or ()]
+
+
+def _normalised(_: object, winner: Winner) -> list[Any]:
     mean, std = statistics_of(winner.recipe.data, winner.info)
-    return {"NormalizeImage": {"scale": "1.0/255.0", "mean": list(mean), "std": list(std), "order": ""}}
+    return [{"NormalizeImage": {"scale": "1.0/255.0", "mean": list(mean), "std": list(std), "order": ""}}]
 
 
-def _crop(sheet: Sheet, side: int, winner: Winner) -> list[Any]:
-    how = {"size": side, "interpolation": winner.info.interpolation, "backend": "pil"}
-    spec = sheet.recipe.augmentation
-    if not isinstance(spec.size, augmentations.FixedSize):
-        sheet.cannot("augmentation.size", NO_HELP)
-    match spec.crop:
-        case augmentations.NoCrop():
-            return [{"ResizeImage": how}]
-        case augmentations.PadCrop(fraction=fraction):
-            border = max(1, round(fraction * side))
-            sheet.only("augmentation.crop.fraction", border / side, "the file has the border in whole pixels")
-            return [
-                {"ResizeImage": {**how, "return_numpy": False}},
-                {"Pad": {"padding": border}},
-                {"RandCropImageV2": {"size": side}},
-            ]
-        case augmentations.ResizedCrop() as crop:
-            scale, ratio = [crop.scale_min, crop.scale_max], [crop.ratio_min, crop.ratio_max]
-            sheet.cannot(
-                "augmentation.crop", "PaddleClas cuts from the stored image, here the cut is from its square"
-            )
-            return [{"RandCropImage": {**how, "scale": scale, "ratio": ratio, "use_log_aspect": True}}]
-        case augmentations.ScaledCrop():
-            raise ValueError(augmentations.SCALED_NEEDS_MASKS)
-        case _:
-            assert_never(spec.crop)
+def _erasing(spec: augmentations.RandomErasing, _: Winner) -> list[Any]:
+    areas = {"EPSILON": spec.probability, "sl": spec.area_min, "sh": spec.area_max, "r1": spec.ratio_min}
+    return [{"RandomErasing": {**areas, "attempt": 10, "use_log_aspect": True, "mode": "const"}}]
 
 
-def _policy(sheet: Sheet) -> list[Any]:
-    spec = sheet.recipe.augmentation.policy
-    match spec:
-        case augmentations.NoPolicy():
-            return []
-        case augmentations.RandAugment(num_ops=count, magnitude=magnitude):
-            sheet.cannot("augmentation.policy", "PaddleClas has magnitudes of 0 to 10, and fills with grey")
-            return [{"RandAugment": {"num_layers": count, "magnitude": magnitude / 3}}]
-        case augmentations.AutoAugment(policy="imagenet"):
-            sheet.cannot(
-                "augmentation.policy", "the same 25 pairs; PaddleClas fills with grey, here it is black"
-            )
-            return [{"AutoAugment": None}]
-        case augmentations.AutoAugment() | augmentations.TrivialAugment():
-            sheet.cannot("augmentation.policy", "PaddleClas has no such policy")
-            return []
-        case _:
-            assert_never(spec)
+def _mixed(operator: str) -> Any:
+    def operators(spec: augmentations.Mixup | augmentations.CutMix, _: Winner) -> list[Any]:
+        return [{"OpSampler": {operator: {"alpha": spec.alpha, "prob": spec.probability}}}]
+
+    return operators
 
 
-def _masking(sheet: Sheet) -> list[Any]:
-    spec = sheet.recipe.augmentation.masking
-    match spec:
-        case augmentations.NoMasking():
-            return []
-        case augmentations.RandomErasing():
-            sheet.only("augmentation.masking.ratio_max", 1 / spec.ratio_min, "PaddleClas has 1 / ratio_min")
-            areas = {
-                "EPSILON": spec.probability,
-                "sl": spec.area_min,
-                "sh": spec.area_max,
-                "r1": spec.ratio_min,
+TABLE: tuple[Row, ...] = (
+    says("data.path", _lists),
+    says("data", _classes),
+    says(
+        "data.image_size",
+        {"Global.image_shape": lambda _, winner: [winner.info.channels, *2 * [winner.info.image_size]]},
+    ),
+    parts("PaddleClas reads lists of images: --images DIR writes these parts, with their lists"),
+    colours("PaddleClas reads colour images"),
+    # --- the network
+    *where(
+        lambda winner: _network(winner) is None,
+        lost("model", "PaddleClas has no network of this name that we know; write one into Arch"),
+    ),
+    *where(
+        lambda winner: _network(winner) is not None,
+        says(
+            "model",
+            {
+                "Arch.name": lambda _, winner: _network(winner),
+                "Arch.pretrained": lambda spec, _: spec.weights == models.OWN_WEIGHTS,
+            },
+        ),
+        lost("model.kind", "PaddleClas has the network, made and drawn its own way"),
+        *only_each("model", OTHER_NAMES, dropout=None, stochastic_depth=None),
+        only("model.weights", None, "PaddleClas has weights of its own: pretrained: True takes those"),
+        *only_each("model", NO_HELP, initialisation="default", zero_init_residual=None, freeze_epochs=0),
+        *only_each("model", NO_HELP, frozen_views=None, freeze_norm=False),
+        lost(
+            "model.layer_rates[geometric|decayed|backbone]",
+            "PaddleClas has them in AdamWDL alone, for a few transformers",
+        ),
+    ),
+    # --- the loss
+    says("regularisation.label_smoothing", {"Loss.Train": _loss}),
+    lost("regularisation.class_weights[inverse|effective_number]", NO_HELP),
+    only("regularisation.logit_adjustment", 0.0, NO_HELP),
+    # --- the optimizer
+    says("optimizer[sgd|lars]", {"Optimizer.name": "Momentum"}),
+    says("optimizer[rmsprop]", {"Optimizer.name": "RMSProp"}),
+    says("optimizer[adam]", {"Optimizer.name": "Adam"}),
+    says("optimizer[adamw|adadelta|lamb|adam_then_sgd|timm]", {"Optimizer.name": "AdamW"}),
+    lost("optimizer[lars]", "PaddleClas has no LARS; the file has SGD, which needs another rate"),
+    lost(
+        "optimizer[adadelta|lamb|adam_then_sgd|timm]",
+        "PaddleClas has no such optimizer; the file has AdamW",
+    ),
+    says("optimizer[sgd|rmsprop|lars].momentum", "Optimizer.momentum"),
+    says("optimizer[sgd|lars].nesterov", "Optimizer.use_nesterov"),
+    says("optimizer[rmsprop].alpha", "Optimizer.rho"),
+    says("optimizer[adam|adamw].beta1", "Optimizer.beta1"),
+    says("optimizer[adam|adamw].beta2", "Optimizer.beta2"),
+    says("optimizer[rmsprop|adam|adamw].eps", "Optimizer.epsilon"),
+    says(
+        "optimizer[sgd|rmsprop|adam|lars].weight_decay",
+        {"Optimizer.regularizer": lambda decay, _: {"name": "L2", "coeff": decay}},
+    ),
+    says("optimizer[adamw|adadelta|lamb|adam_then_sgd|timm].weight_decay", "Optimizer.weight_decay"),
+    only("optimizer[adam].decay_norm_and_bias", True, "PaddleClas' Adam lets every weight decay"),
+    says(
+        "optimizer[sgd|rmsprop|adamw|adadelta|lars|lamb|adam_then_sgd|timm].decay_norm_and_bias",
+        lambda all_decay, _: (
+            {}
+            if all_decay
+            else {  # PaddleClas looks at vectors only where a name is given too
+                "Optimizer.no_weight_decay_name": ".bias",
+                "Optimizer.one_dim_param_no_weight_decay": True,
             }
-            return [{"RandomErasing": {**areas, "attempt": 10, "use_log_aspect": True, "mode": "const"}}]
-        case augmentations.Cutout() | augmentations.GridMask() | augmentations.HideAndSeek():
-            sheet.cannot(
-                "augmentation.masking", "PaddleClas has it with other sizes and before it normalises"
-            )
-            return []
-        case _:
-            assert_never(spec)
-
-
-def _mixing(sheet: Sheet) -> list[Any]:
-    spec = sheet.recipe.augmentation.mixing
-    match spec:
-        case augmentations.NoMixing():
-            return []
-        case augmentations.Mixup() | augmentations.CutMix():
-            name = "MixupOperator" if spec.kind == "mixup" else "CutmixOperator"
-            if not sheet.recipe.regularisation.label_smoothing:
-                why = "without epsilon PaddleClas' CELoss takes the softmax of mixed labels"
-                sheet.cannot("augmentation.mixing", why)
-            return [{"OpSampler": {name: {"alpha": spec.alpha, "prob": spec.probability}}}]
-        case augmentations.ClassMix():
-            sheet.cannot("augmentation.mixing", OF_MASKS)
-            return []
-        case _:
-            assert_never(spec)
-
-
-def _averaging(sheet: Sheet) -> None:
-    match sheet.recipe.regularisation.averaging:
-        case training.NoAveraging():
-            pass
-        case training.ExponentialAveraging(decay=decay):
-            sheet.say(EMA={"decay": decay})
-            sheet.cannot("regularisation.averaging", "PaddleClas has the whole decay from the first step on")
-
-
-def _precision(sheet: Sheet) -> None:
-    kind = sheet.recipe.precision.kind
-    half = kind in ("fp16", "bf16", "auto")
-    sheet.say(AMP={"use_amp": half, "level": "O1", "scale_loss": 128.0, "use_dynamic_loss_scaling": True})
-    sheet.only(
-        "precision.kind", "fp16" if half else "fp32", "PaddleClas computes in fp16 with AMP, else in fp32"
-    )
-    sheet.only("precision.channels_last", False, NO_HELP)
-
-
-def _rest(sheet: Sheet, winner: Winner) -> None:
-    loop, cut = sheet.recipe.loop, winner.cut
-    if winner.images is None:
-        sheet.only_parts(
-            "PaddleClas reads lists of images: --images DIR writes these parts, with their lists"
-        )
-    if winner.info.channels != 3:
-        sheet.cannot("data.channels", "PaddleClas reads colour images")
-    if cut.batch != loop.batch_size:
-        sheet.cannot("loop.batch_size", f"{cut.gpus} GPUs with equal parts make a batch of {cut.batch}")
-    if loop.micro_batch not in (None, cut.at_once):
-        sheet.cannot("loop.micro_batch", f"the file has equal parts, of {cut.at_once} images")
-    sheet.only("loop.sampling", "natural", "PaddleClas shows each image once an epoch")
-    for path in ("sync_norm", "bf16_gradients", "checkpoint_activations", "compile"):
-        sheet.only(f"loop.{path}", False, NO_HELP)
-    sheet.only("evaluation.flip", False, NO_HELP)
-    sheet.only("evaluation.scales", [1.0], NO_HELP)
-    if not sheet.recipe.model.freeze_norm:
-        sheet.only("evaluation.norm_batches", 0, "PaddleClas scores with the statistics of the last steps")
-    sheet.only("evaluation.metrics", [], "PaddleClas measures accuracy and top-5 accuracy")
+        ),
+    ),
+    says("schedule", {"Optimizer.lr": _rate}),
+    lost(
+        "schedule[exp|sgdr|onecycle|cyclic]",
+        "PaddleClas has no such schedule that we know; the file has one cosine",
+    ),
+    only("schedule.warmup_epochs", 0.0, "the warm-up of PaddleClas begins a step lower, at 0"),
+    lost(
+        "regularisation.clipping[norm|adaptive]",
+        "PaddleClas shortens the gradient of each weight by itself",
+    ),
+    # --- images, in the order of the operations
+    says("augmentation.crop[none]", {SHOWN: _stretched}),
+    says(
+        "augmentation.crop[pad].fraction",
+        {SHOWN: _pad_crop},
+        but="the file has the border in whole pixels",
+        unless=lambda fraction, winner: fraction == _border(fraction, winner) / winner.info.image_size,
+    ),
+    says(
+        "augmentation.crop[resized]",
+        {SHOWN: _resized_crop},
+        but="PaddleClas cuts from the stored image, here the cut is from its square",
+    ),
+    lost("augmentation.size[multi_scale|progressive]", NO_HELP),
+    says("data.flips", {SHOWN: _flips}),
+    only("augmentation.flip_probability", 0.5, "PaddleClas mirrors half of the images"),
+    says(
+        "augmentation.policy[randaugment]",
+        {
+            SHOWN: lambda spec, _: [
+                {"RandAugment": {"num_layers": spec.num_ops, "magnitude": spec.magnitude / 3}}
+            ]
+        },
+        but="PaddleClas has magnitudes of 0 to 10, and fills with grey",
+    ),
+    says(
+        "augmentation.policy[autoaugment].policy",
+        {SHOWN: lambda policy, _: [{"AutoAugment": None}] if policy == "imagenet" else []},
+    ),
+    lost(
+        "augmentation.policy[autoaugment]",
+        lambda spec, _: (
+            "the same 25 pairs; PaddleClas fills with grey, here it is black"
+            if spec.policy == "imagenet"
+            else "PaddleClas has no such policy"
+        ),
+    ),
+    lost("augmentation.policy[trivialaugment]", "PaddleClas has no such policy"),
+    says("data.normalisation", {SHOWN: _normalised}),
+    says("augmentation.masking[erasing]", {SHOWN: _erasing}),
+    lost(
+        "augmentation.masking[erasing].ratio_max",
+        "PaddleClas has 1 / ratio_min",
+        unless=lambda ratio, winner: ratio == 1 / winner.recipe.get("augmentation.masking.ratio_min"),
+    ),
+    lost(
+        "augmentation.masking[cutout|gridmask|hide_and_seek]",
+        "PaddleClas has it with other sizes and before it normalises",
+    ),
+    says("augmentation.mixing[mixup]", {MIXED: _mixed("MixupOperator")}),
+    says("augmentation.mixing[cutmix]", {MIXED: _mixed("CutmixOperator")}),
+    lost(
+        "augmentation.mixing[mixup|cutmix]",
+        "without epsilon PaddleClas' CELoss takes the softmax of mixed labels",
+        unless=lambda _, winner: winner.recipe.regularisation.label_smoothing > 0,
+    ),
+    *NEUTRAL,
+    *OF_MASKS,
+    says("evaluation.resize[stretch]", {SCORED: _stretched}),
+    says("evaluation.resize[center_crop].ratio", {SCORED: _center_crop}),
+    WHOLE_SIZE,
+    says("data.normalisation", {SCORED: _normalised}),
+    # --- averages and number formats
+    says(
+        "regularisation.averaging[ema]",
+        {"EMA": lambda spec, _: {"decay": spec.decay}},
+        but="PaddleClas has the whole decay from the first step on",
+    ),
+    says("loop", {"Global.device": lambda _, winner: "gpu" if winner.device == "cuda" else "cpu"}),
+    says(
+        "precision.kind",
+        {
+            "AMP": lambda kind, _: {
+                "use_amp": kind in ("fp16", "bf16", "auto"),
+                "level": "O1",
+                "scale_loss": 128.0,
+                "use_dynamic_loss_scaling": True,
+            }
+        },
+        but="PaddleClas computes in fp16 with AMP, else in fp32",
+        unless=lambda kind, _: kind in ("fp16", "fp32"),
+    ),
+    only("precision.channels_last", False, NO_HELP),
+    # --- the loop
+    says("loop.epochs", "Global.epochs"),
+    says("loop.seed", "Global.seed"),
+    says(
+        "loop.batch_size",
+        {
+            "Global.update_freq": lambda _, winner: winner.cut.parts,
+            f"{TRAIN}.sampler.batch_size": lambda _, winner: winner.cut.at_once,
+        },
+    ),
+    says("evaluation.batch_size", f"{EVAL}.sampler.batch_size"),
+    says(
+        "loop.workers",
+        lambda workers, _: {f"{part}.loader.num_workers": workers or 4 for part in (TRAIN, EVAL)},
+    ),
+    EQUAL_PARTS,
+    PARTS_AT_ONCE,
+    only("loop.sampling", "natural", "PaddleClas shows each image once an epoch"),
+    *only_each("loop", NO_HELP, sync_norm=False, bf16_gradients=False),
+    *only_each("loop", NO_HELP, checkpoint_activations=False, compile=False),
+    # --- evaluation
+    only("evaluation.flip", False, NO_HELP),
+    only("evaluation.scales", (1.0,), NO_HELP),
+    measured_norms("PaddleClas scores with the statistics of the last steps"),
+    only("evaluation.metrics", (), "PaddleClas measures accuracy and top-5 accuracy"),
+    LABELS_ALONE,
+)

@@ -1,4 +1,4 @@
-"""Fills the templates of a script: its head, the imports that its body needs, and its body."""
+"""The text of a script: its head, the imports that its body needs, and its body, from templates."""
 
 from __future__ import annotations
 
@@ -15,10 +15,8 @@ from search.results.formats.winner import Winner
 from trainable.errors import one_line
 from trainable.models.libraries import title_of
 
-DIGITS = 12
-"""Numbers are written with so many digits."""
-PARTS = ("settings", "images", "network", "training", "loop")
-"""The templates of a script, in the order in which it is read."""
+DIGITS = 12  # of numbers
+PARTS = ("settings", "images", "network", "training", "loop")  # the templates, in the order of a script
 HEAD = """Trains {network}: {title}.
 
     python {file} [--data FOLDER] [--seed NUMBER]
@@ -29,6 +27,7 @@ accuracy on val/ is printed, and at the end that on test/; the weights are writt
 
 {notes}
 """
+# What a script may import, in groups: modules, with the names from them; no names mean the module
 IMPORTS: tuple[dict[str, tuple[str, ...]], ...] = (
     {"argparse": (), "functools": (), "math": (), "random": (), "pathlib": ("Path",)},
     {
@@ -48,15 +47,13 @@ IMPORTS: tuple[dict[str, tuple[str, ...]], ...] = (
         "torchvision.transforms": ("InterpolationMode", "v2"),
     },
 )
-"""A script may import these: in each group modules, with the names from them; no names mean the module."""
-PACKAGES = {
+PACKAGES = {  # by the names of their modules
     "torch": "torch",
     "torchvision": "torchvision",
     "PIL": "pillow",
     "timm": "timm",
     "safetensors": "safetensors",
 }
-"""These packages have modules of these names."""
 
 
 def script_text(winner: Winner, sheet: Sheet, out: Path) -> str:

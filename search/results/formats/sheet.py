@@ -1,4 +1,4 @@
-"""Collects what a format says of a recipe, and lists what it cannot say."""
+"""What a format says of a recipe, and a list of what it cannot say."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 from trainable.errors import one_line
 from trainable.recipe import Recipe
 from trainable.recipe.base import Spec
-from trainable.recipe.distillation import SECTION
 from trainable.recipe.trees import leaves
 
-NO_RESULT = (
+NO_RESULT = (  # fields that change how fast a run is, or whether it starts, and none of its results
     "data.cache",
     "data.in_memory",
     "data.leaks",
@@ -21,19 +20,15 @@ NO_RESULT = (
     "loop.prefetch",
     "loop.workers",
 )
-"""These fields change how fast a run is, or whether it starts, and none of its results."""
-PARTS = (
+PARTS = (  # fields of `data` that decide which images there are, and which is in which part
     *("path", "format", "name", "columns", "root", "group", "train", "validation", "test"),
     *("exclude", "exclude_parts", "min_images"),
     *("validation_fraction", "test_fraction", "split_seed", "validation_seed", "train_limit"),
 )
-"""These fields of `data` decide which images there are, and which is in which part."""
-
-OF_MASKS = "classmix mixes masks, and this format is of labels of images"
 
 
 class Unsaid(NamedTuple):
-    """Names a field or a section that a format cannot say, its value in the recipe, and why."""
+    """A field or a section that a format cannot say, with its value in the recipe, and why."""
 
     path: str
     value: Any
@@ -45,52 +40,34 @@ class Unsaid(NamedTuple):
 
 @dataclass
 class Sheet:
-    """Collects a format's arguments, and what it cannot say, in the order of the recipe."""
+    """A format's arguments, and what it cannot say, in the order of the recipe."""
 
     recipe: Recipe
     arguments: dict[str, Any] = field(default_factory=dict)
     unsaid: list[Unsaid] = field(default_factory=list)
 
-    def say(self, **arguments: Any) -> None:
-        """Add arguments of the format."""
-        self.arguments |= arguments
+    def say(self, arguments: Mapping[str, Any]) -> None:
+        """Add arguments: a dot in a name leads into a mapping, a `+` behind it adds to a list.
 
-    def compiles_whole(self, program: str) -> None:
-        """List `loop.compile` where a program that compiles whole networks cannot do what it says."""
-        match self.recipe.loop.compile:
-            case "blocks":
-                self.cannot("loop.compile", f"{program} compiles the whole network")
-            case "auto":
-                self.cannot("loop.compile", f"{program} times no steps, and compiles nothing")
-            case _:
-                pass
+        An argument that is there already keeps its place.
+        """
+        for name, value in arguments.items():
+            *sections, last = name.removesuffix("+").split(".")
+            inside = self.arguments
+            for section in sections:
+                inside = inside[section]
+            inside[last] = [*inside[last], *value] if name.endswith("+") else value
 
     def cannot(self, path: str, why: str) -> None:
         """List a field, or a whole section, with its value."""
-        self.unsaid.append(Unsaid(path, _value_at(self.recipe, path), why))
-
-    def only(self, path: str, value: Any, why: str) -> None:
-        """List a field unless it has the one value that the format stands for."""
-        if _value_at(self.recipe, path) != value:
-            self.cannot(path, why)
-
-    def only_parts(self, why: str) -> None:
-        """List the fields of `data` that decide on the parts, as one: the format takes parts as they are."""
-        data, defaults = self.recipe.tree()["data"], Recipe().tree()["data"]
-        value = {name: data[name] for name in PARTS if name == "path" or data[name] != defaults[name]}
-        self.unsaid.append(Unsaid("data", value, why))
-
-    def only_labels(self) -> None:
-        """List what is learnt from a teacher, if there is one: no format asks one."""
-        if self.recipe.distillation is not None:
-            self.cannot(SECTION, "the format learns from labels alone")
+        self.unsaid.append(Unsaid(path, _shown_of(self.recipe, path), why))
 
     def lines(self) -> Iterator[str]:
         """Yield what the format cannot say, a line each."""
         order = [path for path, _ in self.recipe.leaves()]
 
-        def place(each: Unsaid) -> int:
-            return next(number for number, path in enumerate(order) if f"{path}.".startswith(f"{each.path}."))
+        def place(lost: Unsaid) -> int:
+            return next(number for number, path in enumerate(order) if f"{path}.".startswith(f"{lost.path}."))
 
         yield from map(str, sorted(self.unsaid, key=place))
 
@@ -114,8 +91,11 @@ def on_one_line(text: str) -> str:
     return indent + one_line(text)
 
 
-def _value_at(recipe: Recipe, path: str) -> Any:
+def _shown_of(recipe: Recipe, path: str) -> Any:
     """Return a field's value; of a section its kind, and what differs from the kind's own values."""
+    if path == "data":
+        data, defaults = recipe.tree()["data"], Recipe().tree()["data"]
+        return {name: data[name] for name in PARTS if name == "path" or data[name] != defaults[name]}
     node: Any = recipe
     for name in path.split("."):
         node = getattr(node, name)

@@ -1,4 +1,4 @@
-"""Writes a recipe as the arguments of timm's train.py: `python train.py -c FILE`.
+"""A recipe as the arguments of timm's train.py: `python train.py -c FILE`.
 
 Arguments are those of timm 1.0. What timm's own factories make of them is compared with the recipe here, by
 making both: so a difference of rates or parameter groups is measured, not guessed.
@@ -6,25 +6,43 @@ making both: so a difference of rates or parameter groups is measured, not guess
 
 from __future__ import annotations
 
+import math
 from argparse import Namespace
-from typing import Any, assert_never
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from search.results.formats.network import Network, build
-from search.results.formats.sheet import OF_MASKS, Sheet
-from search.results.formats.timm_schedule import say_schedule
+from search.results.formats.sheet import Sheet
+from search.results.formats.table import (
+    EQUAL_PARTS,
+    LABELS_ALONE,
+    NEUTRAL,
+    OF_MASKS,
+    PARTS_AT_ONCE,
+    Row,
+    compiles_whole,
+    filled,
+    folder,
+    lost,
+    measured_norms,
+    only,
+    only_each,
+    parts,
+    rate,
+    says,
+    where,
+)
+from search.results.formats.timm_schedule import ROUNDING, largest_distance, schedule_arguments, updates, why
 from search.results.formats.winner import Winner
 from trainable.data.loading import statistics_of
 from trainable.models.weights import weights_file
-from trainable.recipe import augmentations, models, optimizers, training
-from trainable.training.optim import applied_lr, parameter_groups
+from trainable.recipe import models, optimizers
+from trainable.training.optim import parameter_groups
 
-ERASED = {"area_min": 0.02, "area_max": 1 / 3, "ratio_min": 0.3, "ratio_max": 1 / 0.3}
-"""timm erases rectangles of these areas and ratios, whatever its arguments."""
 NO_HELP = "timm's train.py has no argument for it"
-USUAL_MOMENTUM = 0.9
-"""timm gives it to every optimizer that takes a momentum."""
-ALIKE = 0.1
-"""A new head whose spread is within a tenth of the recipe's is left as timm draws it."""
+FILL = "timm fills with the mean colour, here with black"
+USUAL_MOMENTUM = 0.9  # timm asks for one, also where the optimizer has none
+ALIKE = 0.1  # a new head whose spread is within a tenth of the recipe's is left as timm draws it
+NAMED_OPTIONS = {"betas": "opt_betas", "eps": "opt_eps", "momentum": "momentum"}
 
 
 def usage(winner: Winner) -> str:
@@ -35,336 +53,297 @@ def usage(winner: Winner) -> str:
 
 def timm_sheet(winner: Winner) -> Sheet:
     """Return timm's arguments for a recipe, and what they cannot say."""
-    sheet = Sheet(winner.recipe)
-    network = build(winner)
-    _data(sheet, winner)
-    _model(sheet, winner, network)
-    _optimizer(sheet, winner)
-    say_schedule(sheet, winner)
-    _regularisation(sheet)
-    _crop(sheet)
-    _policy(sheet)
-    _masking(sheet)
-    _mixing(sheet)
-    _precision(sheet, winner)
-    _loop(sheet, winner)
-    _evaluation(sheet)
-    _compare_groups(sheet, winner, network)
-    sheet.only_labels()
+    sheet = filled(TABLE, winner)
+    _compare_rates(sheet, winner)
+    _compare_groups(sheet, winner)
     return sheet
 
 
-def _data(sheet: Sheet, winner: Winner) -> None:
-    data, info = winner.recipe.data, winner.info
-    mean, std = statistics_of(data, info)
-    sheet.say(
-        data_dir=winner.images or data.path,
-        train_split="train",
-        val_split="validation",
-        num_classes=len(info.classes),
-        input_size=[info.channels, info.image_size, info.image_size],
-        mean=list(mean),
-        std=list(std),
-        interpolation=info.interpolation,
-        train_interpolation=info.interpolation,
-    )
-    if winner.images is None:
-        sheet.only_parts(
-            "timm takes folders of class folders as they are; --images DIR writes these parts so, upright"
-        )
+def _compare_rates(sheet: Sheet, winner: Winner) -> None:
+    """List how far timm's rates are from the recipe's, where both take as many steps."""
+    if updates(winner) == winner.steps:
+        apart = largest_distance(sheet.arguments, winner)
+        if apart.share > ROUNDING:
+            sheet.cannot("schedule", f"{why(winner.recipe.schedule)}; {apart}")
 
 
-def _model(sheet: Sheet, winner: Winner, network: Network) -> None:
-    spec = winner.recipe.model
-    match spec:
-        case models.TimmModel():
-            sheet.say(model=spec.name)
-        case models.TorchvisionModel() if network.in_timm:
-            sheet.say(model=spec.name)
-            sheet.cannot(
-                "model.kind", "timm's network of this name has the same layers, made and drawn its own way"
-            )
-        case (
-            models.ResNetSmall()
-            | models.UNetSmall()
-            | models.TorchvisionModel()
-            | models.SmpModel()
-            | models.OwnModel()
-        ):
-            sheet.cannot("model", "timm has no such network; name one with --model")
-        case _:
-            assert_never(spec)
-    _weights(sheet, spec, network)
-    sheet.say(drop=spec.dropout or 0.0, drop_path=spec.stochastic_depth)
-    sheet.only("model.initialisation", "default", "timm draws weights its own way")
-    sheet.only(
-        "model.zero_init_residual", None, f"{NO_HELP}; some networks take --model-kwargs zero_init_last="
-    )
-    for path, value in (("freeze_epochs", 0), ("frozen_views", None), ("freeze_norm", False)):
-        sheet.only(f"model.{path}", value, NO_HELP)
-    _layer_rates(sheet, spec, network)
-
-
-def _weights(sheet: Sheet, spec: models.Model, network: Network) -> None:
-    if spec.weights is None or isinstance(spec, models.ResNetSmall | models.OwnModel):
-        return
-    if spec.weights == models.OWN_WEIGHTS and isinstance(spec, models.TimmModel):
-        sheet.say(pretrained=True)
-    elif models.is_published(spec.weights):
-        sheet.cannot("model.weights", "timm has weights of its own; pretrained: true takes those")
-    else:
-        sheet.say(pretrained=True, pretrained_path=str(weights_file(spec)))
-    if network.head_spread and abs(network.head_spread - 1.0) > ALIKE:
-        sheet.say(head_init_scale=network.head_spread)
-        sheet.cannot(
-            "model.weights", "the new head has the recipe's spread here, with the shape that timm draws"
-        )
-
-
-def _layer_rates(sheet: Sheet, spec: models.Model, network: Network) -> None:
-    match spec.layer_rates:
-        case models.UniformRates():
-            pass
-        case models.DecayedRates(factor=factor):
-            sheet.say(layer_decay=factor)
-        case models.GeometricRates(lowest=lowest):
-            sheet.say(layer_decay=lowest ** (1.0 / max(network.layers - 1, 1)))
-        case models.BackboneRates():
-            sheet.cannot("model.layer_rates", "timm's rates fall from layer to layer, not below a decoder")
-        case _:
-            assert_never(spec.layer_rates)
-
-
-def _optimizer(sheet: Sheet, winner: Winner) -> None:
-    spec = winner.recipe.optimizer
-    extra: dict[str, Any] = {}
-    sheet.say(momentum=USUAL_MOMENTUM)  # timm asks for one, also where the optimizer has none
-    match spec:
-        case optimizers.SGD():
-            sheet.say(opt="sgd" if spec.nesterov else "momentum", momentum=spec.momentum)
-        case optimizers.RMSProp():
-            sheet.say(opt="rmsprop", momentum=spec.momentum, opt_eps=spec.eps)
-            extra = {"alpha": spec.alpha}
-        case optimizers.Adam() | optimizers.AdamW():
-            sheet.say(opt=spec.kind, opt_betas=[spec.beta1, spec.beta2], opt_eps=spec.eps)
-        case optimizers.Adadelta():
-            sheet.say(opt="adadelta", opt_eps=spec.eps)
-            extra = {"rho": spec.rho}
-        case optimizers.LARS():
-            sheet.say(opt="lars", momentum=spec.momentum, opt_eps=1e-8)
-            extra = {"trust_coeff": spec.trust, "nesterov": spec.nesterov}
-        case optimizers.LAMB():
-            sheet.say(opt="lamb", opt_betas=[spec.beta1, spec.beta2], opt_eps=spec.eps)
-            extra = {"max_grad_norm": 1.0}
-        case optimizers.Timm():
-            extra = _options_of(sheet, spec)
-        case optimizers.AdamThenSGD():
-            sheet.say(opt="adamw", opt_betas=[spec.beta1, spec.beta2], opt_eps=spec.eps)
-            sheet.cannot(
-                "optimizer", "timm does not change the optimizer in a run; the file has Adam throughout"
-            )
-        case _:
-            assert_never(spec)
-    if spec.decay_norm_and_bias:
-        extra |= {"filter_bias_and_bn": False}
-    sheet.say(lr=applied_lr(spec, winner.cut.batch), weight_decay=spec.weight_decay, opt_kwargs=extra)
-
-
-def _options_of(sheet: Sheet, spec: optimizers.Timm) -> dict[str, Any]:
-    """Say the options that have an argument of their own, and return the others."""
-    named = {"betas": "opt_betas", "eps": "opt_eps", "momentum": "momentum"}
-    options = {
-        name: list(value) if isinstance(value, tuple) else value for name, value in spec.options.items()
-    }
-    sheet.say(opt=spec.name, **{named[name]: value for name, value in options.items() if name in named})
-    return {name: value for name, value in options.items() if name not in named}
-
-
-def _regularisation(sheet: Sheet) -> None:
-    spec = sheet.recipe.regularisation
-    sheet.say(smoothing=spec.label_smoothing)
-    if not isinstance(spec.class_weights, training.NoClassWeights):
-        sheet.cannot("regularisation.class_weights", NO_HELP)
-    sheet.only("regularisation.logit_adjustment", 0.0, NO_HELP)
-    match spec.clipping:
-        case training.NoClipping():
-            pass
-        case training.NormClipping(max_norm=norm):
-            sheet.say(clip_grad=norm, clip_mode="norm")
-        case training.AdaptiveClipping(factor=factor):
-            sheet.say(clip_grad=factor, clip_mode="agc")
-        case _:
-            assert_never(spec.clipping)
-    match spec.averaging:
-        case training.NoAveraging():
-            pass
-        case training.ExponentialAveraging(decay=decay):
-            sheet.say(model_ema=True, model_ema_decay=decay, model_ema_warmup=True)
-        case _:
-            assert_never(spec.averaging)
-
-
-def _crop(sheet: Sheet) -> None:
-    spec, data = sheet.recipe.augmentation, sheet.recipe.data
-    flips = {
-        name: spec.flip_probability if name in (data.flips or ()) else 0.0
-        for name in ("horizontal", "vertical")
-    }
-    sheet.say(hflip=flips["horizontal"], vflip=flips["vertical"], color_jitter=None)
-    whole: dict[str, Any] = {"scale": [1.0, 1.0], "ratio": [1.0, 1.0]}
-    match spec.crop:
-        case augmentations.NoCrop():
-            sheet.say(**whole)
-        case augmentations.PadCrop():
-            sheet.say(**whole)
-            sheet.cannot(
-                "augmentation.crop", "timm does not shift images with a border; the file has whole images"
-            )
-        case augmentations.ResizedCrop() as crop:
-            sheet.say(scale=[crop.scale_min, crop.scale_max], ratio=[crop.ratio_min, crop.ratio_max])
-            sheet.cannot(
-                "augmentation.crop", "timm cuts from the stored image, here the cut is from its square"
-            )
-        case augmentations.ScaledCrop():
-            raise ValueError(augmentations.SCALED_NEEDS_MASKS)
-        case _:
-            assert_never(spec.crop)
-    sheet.only("augmentation.size.kind", "fixed", NO_HELP)
-    if spec.size.kind != "fixed":
-        sheet.cannot("augmentation.size", NO_HELP)
-
-
-def _policy(sheet: Sheet) -> None:
-    spec = sheet.recipe.augmentation.policy
-    fill = "timm fills with the mean colour, here with black"
-    match spec:
-        case augmentations.NoPolicy():
-            pass
-        case augmentations.RandAugment(num_ops=count, magnitude=magnitude):
-            sheet.say(aa=f"rand-m{magnitude / 3:.4g}-n{count}-p1.0-inc1")
-            why = "timm's has 15 operations, three of them others, and magnitudes of 0 to 10"
-            sheet.cannot("augmentation.policy", f"{why}; {fill}")
-        case augmentations.AutoAugment(policy="imagenet"):
-            sheet.say(aa="original")
-            sheet.cannot("augmentation.policy", f"the same 25 pairs; {fill}")
-        case augmentations.AutoAugment() | augmentations.TrivialAugment():
-            sheet.cannot("augmentation.policy", "timm has no such policy")
-        case _:
-            assert_never(spec)
-
-
-def _masking(sheet: Sheet) -> None:
-    spec = sheet.recipe.augmentation.masking
-    match spec:
-        case augmentations.NoMasking():
-            pass
-        case augmentations.RandomErasing():
-            sheet.say(reprob=spec.probability, remode="const", recount=1)
-            for name, value in ERASED.items():
-                sheet.only(f"augmentation.masking.{name}", value, f"timm has {value:.3g} always")
-        case augmentations.Cutout() | augmentations.GridMask() | augmentations.HideAndSeek():
-            sheet.cannot("augmentation.masking", "timm erases rectangles alone")
-        case _:
-            assert_never(spec)
-
-
-def _mixing(sheet: Sheet) -> None:
-    spec = sheet.recipe.augmentation.mixing
-    match spec:
-        case augmentations.NoMixing():
-            return
-        case augmentations.Mixup():
-            sheet.say(mixup=spec.alpha)
-        case augmentations.CutMix():
-            sheet.say(cutmix=spec.alpha)
-        case augmentations.ClassMix():
-            sheet.cannot("augmentation.mixing", OF_MASKS)
-            return
-        case _:
-            assert_never(spec)
-    # without the prefetcher images are mixed after they are normalised and erased, as in the recipe
-    sheet.say(mixup_prob=spec.probability, mixup_mode="batch", no_prefetcher=True)
-    sheet.cannot(
-        "augmentation.mixing", "timm pairs a batch's first image with its last; here neighbours are pairs"
-    )
-
-
-def _precision(sheet: Sheet, winner: Winner) -> None:
-    spec = sheet.recipe.precision
-    sheet.say(device=winner.device, channels_last=spec.channels_last)
-    match spec.kind:
-        case "bf16":
-            sheet.say(amp=True, amp_dtype="bfloat16")
-        case "fp16":
-            sheet.say(amp=True, amp_dtype="float16")
-        case "tf32":
-            sheet.say(amp=False)
-        case "fp32":
-            sheet.say(amp=False)
-            if winner.device == "cuda":
-                sheet.cannot("precision.kind", "train.py lets GPUs compute in tf32")
-        case "auto":
-            sheet.say(amp=winner.device == "cuda", amp_dtype="bfloat16")
-            sheet.cannot("precision.kind", "the file has bf16 for a GPU and fp32 for a CPU")
-        case _:
-            assert_never(spec.kind)
-
-
-def _loop(sheet: Sheet, winner: Winner) -> None:
-    spec, cut = sheet.recipe.loop, winner.cut
-    sheet.say(
-        batch_size=cut.at_once,
-        grad_accum_steps=cut.parts,
-        validation_batch_size=sheet.recipe.evaluation.batch_size,
-        seed=spec.seed,
-        sync_bn=spec.sync_norm,
-        grad_checkpointing=spec.checkpoint_activations,
-    )
-    if spec.workers is not None:
-        sheet.say(workers=spec.workers)
-    if spec.compiles:
-        sheet.say(torchcompile="inductor")
-    sheet.compiles_whole("train.py")
-    if spec.micro_batch not in (None, cut.at_once):
-        sheet.cannot("loop.micro_batch", f"the file has equal parts, of {cut.at_once} images")
-    if cut.batch != spec.batch_size:
-        sheet.cannot("loop.batch_size", f"{cut.gpus} GPUs with equal parts make a batch of {cut.batch}")
-    sheet.only("loop.sampling", "natural", "timm shows each image once an epoch")
-    sheet.only("loop.bf16_gradients", False, NO_HELP)
-
-
-def _evaluation(sheet: Sheet) -> None:
-    spec = sheet.recipe.evaluation
-    match spec.resize:
-        case training.Stretch():
-            sheet.say(crop_pct=1.0)
-            sheet.cannot("evaluation.resize", "of images that are not square timm takes the middle")
-        case training.CenterCrop(ratio=ratio):
-            sheet.say(crop_pct=ratio)
-        case _:
-            assert_never(spec.resize)
-    sheet.only("evaluation.flip", False, NO_HELP)
-    sheet.only("evaluation.scales", [1.0], NO_HELP)
-    if not sheet.recipe.model.freeze_norm:
-        sheet.only("evaluation.norm_batches", 0, "timm scores with the statistics of the last steps")
-    sheet.only("evaluation.metrics", [], "timm measures accuracy and top-5 accuracy")
-
-
-def _compare_groups(sheet: Sheet, winner: Winner, network: Network) -> None:
+def _compare_groups(sheet: Sheet, winner: Winner) -> None:
     """List the parameters that decay, or whose rates are scaled, in another way by timm's own factory."""
-    if network.model is None or isinstance(winner.recipe.optimizer, optimizers.AdamThenSGD):
+    network, spec = winner.network, winner.recipe.optimizer
+    if network.model is None or isinstance(spec, optimizers.AdamThenSGD):
         return
     from timm.optim import create_optimizer_v2, optimizer_kwargs
 
-    spec = winner.recipe.optimizer
-    arguments = sheet.arguments
-    cfg = Namespace(**arguments)
-    made = create_optimizer_v2(network.model, **optimizer_kwargs(cfg), **arguments["opt_kwargs"])
+    cfg = Namespace(**sheet.arguments)
+    made = create_optimizer_v2(network.model, **optimizer_kwargs(cfg), **cfg.opt_kwargs)
     ours = parameter_groups(network.model, spec.weight_decay, spec.decay_norm_and_bias, network.rates)
-    theirs = [{"rate_factor": each.get("lr_scale", 1.0), **each} for each in made.param_groups]
+    theirs = [{"rate_factor": group.get("lr_scale", 1.0), **group} for group in made.param_groups]
     names = {parameter: name for name, parameter in network.model.named_parameters()}
-    for field, path in (("weight_decay", "optimizer.weight_decay"), ("rate_factor", "model.layer_rates")):
-        apart = network.differing(names, field, ours, theirs)
-        if apart:
+    for key, path in (("weight_decay", "optimizer.weight_decay"), ("rate_factor", "model.layer_rates")):
+        if apart := _differing(names, _by_parameter(ours, key), _by_parameter(theirs, key)):
             some = ", ".join(apart[:3])
             sheet.cannot(path, f"timm treats {len(apart)} parameters in another way, such as {some}")
+
+
+def _by_parameter(groups: Sequence[Mapping[str, Any]], key: str) -> dict[Any, float]:
+    return {parameter: group[key] for group in groups for parameter in group["params"]}
+
+
+def _differing(names: Mapping[Any, str], ours: Mapping[Any, float], theirs: Mapping[Any, float]) -> list[str]:
+    return [
+        name
+        for parameter, name in names.items()
+        if not math.isclose(ours[parameter], theirs.get(parameter, 0.0), rel_tol=1e-6)
+    ]
+
+
+def _images(_: object, winner: Winner) -> dict[str, Any]:
+    info = winner.info
+    mean, std = statistics_of(winner.recipe.data, info)
+    return {
+        "num_classes": len(info.classes),
+        "input_size": [info.channels, info.image_size, info.image_size],
+        "mean": list(mean),
+        "std": list(std),
+        "interpolation": info.interpolation,
+        "train_interpolation": info.interpolation,
+    }
+
+
+def _weights(weights: str | None, winner: Winner) -> dict[str, Any]:
+    spec, head = winner.recipe.model, {}
+    if weights is None:
+        return {}
+    if _has_another_head(winner):
+        head = {"head_init_scale": winner.network.head_spread}
+    if weights == models.OWN_WEIGHTS and spec.kind == "timm":
+        return {"pretrained": True, **head}
+    if models.is_published(weights):
+        return head
+    return {"pretrained": True, "pretrained_path": str(weights_file(spec)), **head}
+
+
+def _has_another_head(winner: Winner) -> bool:
+    spread = winner.network.head_spread
+    return bool(spread and abs(spread - 1.0) > ALIKE)
+
+
+def _has_timm_s_weights(weights: str | None, winner: Winner) -> bool:
+    own = weights == models.OWN_WEIGHTS and winner.recipe.model.kind == "timm"
+    return weights is None or own or not models.is_published(weights)
+
+
+def _named_options(options: Mapping[str, Any], _: Winner) -> dict[str, Any]:
+    return {NAMED_OPTIONS[name]: _plain(value) for name, value in options.items() if name in NAMED_OPTIONS}
+
+
+def _other_options(options: Mapping[str, Any], _: Winner) -> dict[str, Any]:
+    others = {name: value for name, value in options.items() if name not in NAMED_OPTIONS}
+    return {f"opt_kwargs.{name}": _plain(value) for name, value in others.items()}
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _always(value: float) -> str:
+    return f"timm has {value:.3g} always"
+
+
+def _flip(name: str) -> Any:
+    return lambda probability, winner: probability if name in (winner.recipe.data.flips or ()) else 0.0
+
+
+TABLE: tuple[Row, ...] = (
+    says("data.path", {"data_dir": folder, "train_split": "train", "val_split": "validation"}),
+    says("data", _images),
+    parts("timm takes folders of class folders as they are; --images DIR writes these parts so, upright"),
+    # --- the network
+    says("model[timm].name", "model"),
+    *where(
+        lambda winner: winner.network.in_timm,
+        says("model[torchvision].name", "model"),
+        lost(
+            "model[torchvision].kind",
+            "timm's network of this name has the same layers, made and drawn its own way",
+        ),
+    ),
+    *where(
+        lambda winner: not winner.network.in_timm,
+        lost(
+            "model[resnet_small|unet_small|torchvision|smp|own]",
+            "timm has no such network; name one with --model",
+        ),
+    ),
+    says(
+        "model[timm|torchvision].weights",
+        _weights,
+        but="timm has weights of its own; pretrained: true takes those",
+        unless=_has_timm_s_weights,
+    ),
+    lost(
+        "model[timm|torchvision].weights",
+        "the new head has the recipe's spread here, with the shape that timm draws",
+        unless=lambda weights, winner: weights is None or not _has_another_head(winner),
+    ),
+    says("model.dropout", {"drop": lambda dropped, _: dropped or 0.0}),
+    says("model.stochastic_depth", "drop_path"),
+    only("model.initialisation", "default", "timm draws weights its own way"),
+    only("model.zero_init_residual", None, f"{NO_HELP}; some networks take --model-kwargs zero_init_last="),
+    *only_each("model", NO_HELP, freeze_epochs=0, frozen_views=None, freeze_norm=False),
+    says("model.layer_rates[decayed].factor", "layer_decay"),
+    says(
+        "model.layer_rates[geometric].lowest",
+        {"layer_decay": lambda lowest, winner: lowest ** (1.0 / max(winner.network.layers - 1, 1))},
+    ),
+    lost("model.layer_rates[backbone]", "timm's rates fall from layer to layer, not below a decoder"),
+    # --- the optimizer
+    says("optimizer", {"momentum": USUAL_MOMENTUM}),
+    says("optimizer[sgd]", {"opt": lambda spec, _: "sgd" if spec.nesterov else "momentum"}),
+    says("optimizer[rmsprop|adam|adamw|adadelta|lars|lamb].kind", "opt"),
+    says("optimizer[timm].name", "opt"),
+    says("optimizer[timm].options", _named_options),
+    says(
+        "optimizer[adam_then_sgd]",
+        {"opt": "adamw"},
+        but="timm does not change the optimizer in a run; the file has Adam throughout",
+    ),
+    says("optimizer[sgd|rmsprop|lars].momentum", "momentum"),
+    says(
+        "optimizer[adam|adamw|lamb|adam_then_sgd]",
+        {"opt_betas": lambda spec, _: [spec.beta1, spec.beta2]},
+    ),
+    says("optimizer[rmsprop|adam|adamw|adadelta|lamb|adam_then_sgd].eps", "opt_eps"),
+    says("optimizer[lars]", {"opt_eps": 1e-8}),
+    says("optimizer.lr", {"lr": rate}),
+    says("optimizer.weight_decay", "weight_decay"),
+    says("optimizer", {"opt_kwargs": {}}),
+    says("optimizer[rmsprop].alpha", "opt_kwargs.alpha"),
+    says("optimizer[adadelta].rho", "opt_kwargs.rho"),
+    says("optimizer[lars].trust", "opt_kwargs.trust_coeff"),
+    says("optimizer[lars].nesterov", "opt_kwargs.nesterov"),
+    says("optimizer[lamb]", {"opt_kwargs.max_grad_norm": 1.0}),
+    says("optimizer[timm].options", _other_options),
+    says(
+        "optimizer.decay_norm_and_bias",
+        lambda all_decay, _: {"opt_kwargs.filter_bias_and_bn": False} if all_decay else {},
+    ),
+    # --- the schedule, its rates changing with each step
+    says("schedule", {"sched_on_updates": True}, schedule_arguments),
+    lost(
+        "schedule[onecycle].cycle_momentum",
+        "timm leaves the momentum as it is",
+        unless=lambda cycles, _: not cycles,
+    ),
+    # --- regularisation
+    says("regularisation.label_smoothing", "smoothing"),
+    lost("regularisation.class_weights[inverse|effective_number]", NO_HELP),
+    only("regularisation.logit_adjustment", 0.0, NO_HELP),
+    says("regularisation.clipping[norm].max_norm", "clip_grad", {"clip_mode": "norm"}),
+    says("regularisation.clipping[adaptive].factor", "clip_grad", {"clip_mode": "agc"}),
+    says("regularisation.averaging[ema]", {"model_ema": True}),
+    says("regularisation.averaging[ema].decay", "model_ema_decay", {"model_ema_warmup": True}),
+    # --- augmentation
+    says(
+        "augmentation.flip_probability",
+        {"hflip": _flip("horizontal"), "vflip": _flip("vertical"), "color_jitter": None},
+    ),
+    says("augmentation.crop[none|pad]", {"scale": [1.0, 1.0], "ratio": [1.0, 1.0]}),
+    lost("augmentation.crop[pad]", "timm does not shift images with a border; the file has whole images"),
+    says(
+        "augmentation.crop[resized]",
+        {
+            "scale": lambda crop, _: [crop.scale_min, crop.scale_max],
+            "ratio": lambda crop, _: [crop.ratio_min, crop.ratio_max],
+        },
+        but="timm cuts from the stored image, here the cut is from its square",
+    ),
+    lost("augmentation.size[multi_scale|progressive].kind", NO_HELP),
+    lost("augmentation.size[multi_scale|progressive]", NO_HELP),
+    says(
+        "augmentation.policy[randaugment]",
+        {"aa": lambda policy, _: f"rand-m{policy.magnitude / 3:.4g}-n{policy.num_ops}-p1.0-inc1"},
+        but=f"timm's has 15 operations, three of them others, and magnitudes of 0 to 10; {FILL}",
+    ),
+    says(
+        "augmentation.policy[autoaugment].policy",
+        lambda policy, _: {"aa": "original"} if policy == "imagenet" else {},
+    ),
+    lost(
+        "augmentation.policy[autoaugment]",
+        lambda spec, _: (
+            f"the same 25 pairs; {FILL}" if spec.policy == "imagenet" else "timm has no such policy"
+        ),
+    ),
+    lost("augmentation.policy[trivialaugment]", "timm has no such policy"),
+    says("augmentation.masking[erasing].probability", "reprob", {"remode": "const", "recount": 1}),
+    *only_each("augmentation.masking[erasing]", _always, area_min=0.02, area_max=1 / 3),
+    *only_each("augmentation.masking[erasing]", _always, ratio_min=0.3, ratio_max=1 / 0.3),
+    lost("augmentation.masking[cutout|gridmask|hide_and_seek]", "timm erases rectangles alone"),
+    says("augmentation.mixing[mixup].alpha", "mixup"),
+    says("augmentation.mixing[cutmix].alpha", "cutmix"),
+    # without the prefetcher images are mixed after they are normalised and erased, as in the recipe
+    says(
+        "augmentation.mixing[mixup|cutmix].probability",
+        "mixup_prob",
+        {"mixup_mode": "batch", "no_prefetcher": True},
+    ),
+    lost(
+        "augmentation.mixing[mixup|cutmix]",
+        "timm pairs a batch's first image with its last; here neighbours are pairs",
+    ),
+    *NEUTRAL,
+    *OF_MASKS,
+    # --- precision
+    says("loop", {"device": lambda _, winner: winner.device}),
+    says("precision.channels_last", "channels_last"),
+    says("precision[bf16]", {"amp": True, "amp_dtype": "bfloat16"}),
+    says("precision[fp16]", {"amp": True, "amp_dtype": "float16"}),
+    says("precision[tf32|fp32]", {"amp": False}),
+    says(
+        "precision[auto]",
+        {"amp": lambda _, winner: winner.device == "cuda", "amp_dtype": "bfloat16"},
+    ),
+    lost(
+        "precision[fp32].kind",
+        "train.py lets GPUs compute in tf32",
+        unless=lambda _, winner: winner.device == "cpu",
+    ),
+    lost("precision[auto].kind", "the file has bf16 for a GPU and fp32 for a CPU"),
+    # --- the loop
+    says(
+        "loop.batch_size",
+        {
+            "batch_size": lambda _, winner: winner.cut.at_once,
+            "grad_accum_steps": lambda _, winner: winner.cut.parts,
+        },
+    ),
+    says("evaluation.batch_size", "validation_batch_size"),
+    says("loop.seed", "seed"),
+    says("loop.sync_norm", "sync_bn"),
+    says("loop.checkpoint_activations", "grad_checkpointing"),
+    says("loop.workers", lambda workers, _: {} if workers is None else {"workers": workers}),
+    says("loop", lambda loop, _: {"torchcompile": "inductor"} if loop.compiles else {}),
+    compiles_whole("train.py"),
+    lost(
+        "loop",
+        lambda _, winner: f"timm takes {updates(winner)} steps an epoch, and the recipe {winner.steps}",
+        unless=lambda _, winner: updates(winner) == winner.steps,
+    ),
+    PARTS_AT_ONCE,
+    EQUAL_PARTS,
+    only("loop.sampling", "natural", "timm shows each image once an epoch"),
+    only("loop.bf16_gradients", False, NO_HELP),
+    # --- evaluation
+    says(
+        "evaluation.resize[stretch]",
+        {"crop_pct": 1.0},
+        but="of images that are not square timm takes the middle",
+    ),
+    says("evaluation.resize[center_crop].ratio", "crop_pct"),
+    only("evaluation.flip", False, NO_HELP),
+    only("evaluation.scales", (1.0,), NO_HELP),
+    measured_norms("timm scores with the statistics of the last steps"),
+    only("evaluation.metrics", (), "timm measures accuracy and top-5 accuracy"),
+    LABELS_ALONE,
+)

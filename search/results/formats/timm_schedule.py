@@ -1,4 +1,4 @@
-"""Writes a recipe's schedule as timm's arguments, and measures how far timm's own rates are from it."""
+"""A recipe's schedule as timm's arguments, and how far timm's own rates are from it."""
 
 from __future__ import annotations
 
@@ -10,40 +10,25 @@ from typing import Any, NamedTuple, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from search.results.formats.sheet import Sheet
+from search.results.formats.table import rate
 from search.results.formats.winner import Winner
 from trainable.recipe import schedules
 from trainable.training.schedule import cycle_ends, factor
 
-ROUNDING = 1e-6
-"""Rates that differ by less of the highest rate are the same."""
+ROUNDING = 1e-6  # rates that differ by less of the highest rate are the same
 SMOOTH = ("cosine", "poly")
-BENDS, POINTS = np.linspace(1.0, 2.0, 201).round(3), 1_000
-"""These exponents of progress are tried, on so many points of the run."""
-EXACT_DIGITS = 12
-"""0.7 * 10 epochs are 7.000000000000001: so many digits are kept."""
+BENDS, POINTS = np.linspace(1.0, 2.0, 201).round(3), 1_000  # exponents of progress, tried on so many points
+EXACT_DIGITS = 12  # 0.7 * 10 epochs are 7.000000000000001
 
 
-def say_schedule(sheet: Sheet, winner: Winner) -> None:
-    """Say the schedule, its rates changing with each step, and list what of it timm cannot do."""
-    spec, epochs, lr = sheet.recipe.schedule, sheet.recipe.loop.epochs, sheet.arguments["lr"]
-    sheet.say(sched_on_updates=True, epochs=epochs)
-    sheet.say(**_shape(spec, epochs, updates(winner), lr))
-    sheet.say(**_warmup(spec, epochs, updates(winner), lr))
-    if (
-        sheet.arguments["warmup_epochs"]
-        and sheet.arguments["sched"] in SMOOTH
-        and not sheet.arguments.get("warmup_prefix")
-    ):
-        sheet.say(lr_k_decay=_bend(sheet.arguments, epochs))
-    if isinstance(spec, schedules.OneCycle) and spec.cycle_momentum:
-        sheet.cannot("schedule.cycle_momentum", "timm leaves the momentum as it is")
-    if updates(winner) != winner.steps:
-        sheet.cannot("loop", f"timm takes {updates(winner)} steps an epoch, and the recipe {winner.steps}")
-        return
-    apart = largest_distance(sheet, winner)
-    if apart.share > ROUNDING:
-        sheet.cannot("schedule", f"{_why(spec)}; {apart}")
+def schedule_arguments(spec: schedules.Schedule, winner: Winner) -> dict[str, Any]:
+    """Return timm's arguments of a schedule, its rates changing with each step."""
+    epochs, steps, lr = winner.recipe.loop.epochs, updates(winner), rate(spec, winner)
+    arguments = {"epochs": epochs, **_shape(spec, epochs, steps, lr)}
+    arguments |= _warmup(spec, epochs, steps, lr)
+    if arguments["warmup_epochs"] and arguments["sched"] in SMOOTH and not arguments.get("warmup_prefix"):
+        arguments["lr_k_decay"] = _bend(arguments, epochs)
+    return arguments
 
 
 def _bend(arguments: Mapping[str, Any], epochs: int) -> float:
@@ -52,8 +37,7 @@ def _bend(arguments: Mapping[str, Any], epochs: int) -> float:
     rising = arguments["warmup_epochs"] / epochs
     progress = np.linspace(rising, 1.0, POINTS)
     wanted = _fall(arguments, (progress - rising) / (1.0 - rising))
-    found = {bend: np.abs(_fall(arguments, progress**bend) - wanted).max() for bend in BENDS}
-    return float(min(found, key=lambda bend: found[bend]))
+    return float(min(BENDS, key=lambda bend: np.abs(_fall(arguments, progress**bend) - wanted).max()))
 
 
 def _fall(arguments: Mapping[str, Any], progress: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -125,7 +109,7 @@ def _warmup(spec: schedules.Schedule, epochs: int, steps: int, lr: float) -> dic
 
 
 class Distance(NamedTuple):
-    """Says how far two schedules are apart at most, as a share of the highest rate, and at which step."""
+    """How far two schedules are apart at most, as a share of the highest rate, and at which step."""
 
     share: float
     step: int
@@ -137,16 +121,16 @@ class Distance(NamedTuple):
         )
 
 
-def largest_distance(sheet: Sheet, winner: Winner) -> Distance:
+def largest_distance(arguments: Mapping[str, Any], winner: Winner) -> Distance:
     """Return where the rates that timm makes of the arguments differ most from the recipe's."""
     import torch
     from timm.scheduler import create_scheduler_v2, scheduler_kwargs
 
-    spec, epochs, steps = sheet.recipe.schedule, sheet.recipe.loop.epochs, winner.steps
-    lr = sheet.arguments["lr"]
+    spec, epochs, steps = winner.recipe.schedule, winner.recipe.loop.epochs, winner.steps
+    lr = arguments["lr"]
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=lr)
     made, trained = create_scheduler_v2(
-        optimizer, **scheduler_kwargs(Namespace(**sheet.arguments)), updates_per_epoch=updates(winner)
+        optimizer, **scheduler_kwargs(Namespace(**arguments)), updates_per_epoch=updates(winner)
     )
     worst, where = 0.0, 0
     for step in range(epochs * steps):
@@ -157,7 +141,8 @@ def largest_distance(sheet: Sheet, winner: Winner) -> Distance:
     return Distance(worst, where, int(trained))
 
 
-def _why(spec: schedules.Schedule) -> str:
+def why(spec: schedules.Schedule) -> str:
+    """Return why timm's rates are not those of a schedule."""
     match spec:
         case schedules.OneCycle():
             return "timm has no 1cycle: the file rises in a straight line and falls as its legs do"

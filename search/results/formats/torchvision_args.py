@@ -1,4 +1,4 @@
-"""Writes a recipe as a command for the train.py of torchvision's references/classification."""
+"""A recipe as a command for the train.py of torchvision's references/classification."""
 
 from __future__ import annotations
 
@@ -6,35 +6,44 @@ import math
 import shlex
 from typing import Any, assert_never
 
-from search.results.formats.sheet import OF_MASKS, Sheet
+from search.results.formats.sheet import Sheet
+from search.results.formats.table import (
+    EQUAL_PARTS,
+    LABELS_ALONE,
+    NEUTRAL,
+    OF_MASKS,
+    WHOLE_SIZE,
+    Row,
+    colours,
+    filled,
+    folder,
+    interpolation,
+    lost,
+    measured_norms,
+    only,
+    only_each,
+    parts,
+    rate,
+    says,
+    side,
+)
 from search.results.formats.winner import Winner
 from trainable.data.loading import statistics_of
-from trainable.recipe import augmentations, models, optimizers, schedules, training
-from trainable.training.optim import applied_lr
+from trainable.recipe import augmentations, schedules
 
 TITLE = "A command for train.py of torchvision's references/classification: run it in that folder"
-IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-"""The references normalise by these numbers, whatever their arguments."""
+IMAGENET = (
+    (0.485, 0.456, 0.406),
+    (0.229, 0.224, 0.225),
+)  # the references normalise by these, whatever is said
 NO_HELP = "the references have no argument for it"
 FIXED = "the references have one value, in their code"
-ERASED = {"area_min": 0.02, "area_max": 0.33, "ratio_min": 0.3, "ratio_max": 3.3}
+ONE_COSINE = "poly|sgdr|onecycle|cyclic"  # schedules that the references have not
 
 
 def torchvision_sheet(winner: Winner) -> Sheet:
     """Return the references' arguments for a recipe, and what they cannot say."""
-    sheet = Sheet(winner.recipe)
-    _data(sheet, winner)
-    _model(sheet, winner)
-    _optimizer(sheet, winner)
-    _schedule(sheet)
-    _regularisation(sheet, winner)
-    _augmentation(sheet)
-    _policy(sheet)
-    _masking(sheet)
-    _loop(sheet, winner)
-    _evaluation(sheet, winner)
-    sheet.only_labels()
-    return sheet
+    return filled(TABLE, winner)
 
 
 def command(winner: Winner, sheet: Sheet) -> str:
@@ -47,79 +56,16 @@ def command(winner: Winner, sheet: Sheet) -> str:
     return " \\\n  ".join([f"torchrun --nproc_per_node={winner.gpus} train.py", *flags]) + "\n"
 
 
-def _data(sheet: Sheet, winner: Winner) -> None:
-    data, info = winner.recipe.data, winner.info
-    sheet.say(data_path=winner.images or data.path, interpolation=info.interpolation)
-    sheet.say(train_crop_size=info.image_size, val_crop_size=info.image_size)
-    if winner.images is None:
-        sheet.only_parts(
-            "the references read train/ and val/ of class folders: --images DIR writes them so, upright"
-        )
-    if statistics_of(data, info) != IMAGENET:
-        sheet.cannot("data.normalisation", f"{FIXED}: ImageNet's mean and std")
-    if info.channels != 3:
-        sheet.cannot("data.channels", "the references read colour images")
+def _fixed(value: float) -> str:
+    return f"{FIXED}: {value:g}"
 
 
-def _model(sheet: Sheet, winner: Winner) -> None:
-    spec = winner.recipe.model
-    if isinstance(spec, models.TorchvisionModel):
-        sheet.say(model=spec.name)
-    else:
-        sheet.cannot("model", "torchvision has no such network; write one's name after --model")
-        return
-    if isinstance(spec, models.TorchvisionModel) and spec.weights is not None:
-        why = "the references load weights with their own number of classes; a new head needs a line of code"
-        sheet.cannot("model.weights", why)
-    for path, value in (
-        *(("initialisation", "default"), ("zero_init_residual", None), ("dropout", None)),
-        *(("stochastic_depth", None), ("freeze_epochs", 0), ("frozen_views", None), ("freeze_norm", False)),
-    ):
-        sheet.only(f"model.{path}", value, NO_HELP)
-    if not isinstance(spec.layer_rates, models.UniformRates):
-        sheet.cannot("model.layer_rates", NO_HELP)
-
-
-def _optimizer(sheet: Sheet, winner: Winner) -> None:
-    spec = winner.recipe.optimizer
-    match spec:
-        case optimizers.SGD():
-            sheet.say(opt="sgd_nesterov" if spec.nesterov else "sgd", momentum=spec.momentum)
-        case optimizers.RMSProp():
-            sheet.say(opt="rmsprop", momentum=spec.momentum)
-            sheet.only("optimizer.alpha", 0.9, f"{FIXED}: 0.9")
-            sheet.only("optimizer.eps", 0.0316, f"{FIXED}: 0.0316")
-        case optimizers.AdamW():
-            sheet.say(opt="adamw")
-            for name, value in (("beta1", 0.9), ("beta2", 0.999), ("eps", 1e-8)):
-                sheet.only(f"optimizer.{name}", value, f"{FIXED}: {value:g}")
-        case optimizers.LARS():
-            sheet.say(opt="sgd", momentum=spec.momentum)
-            sheet.cannot(
-                "optimizer", "the references have no LARS; the file has SGD, which needs another rate"
-            )
-        case (
-            optimizers.Adam()
-            | optimizers.Adadelta()
-            | optimizers.LAMB()
-            | optimizers.AdamThenSGD()
-            | optimizers.Timm()
-        ):
-            sheet.say(opt="adamw")
-            sheet.cannot("optimizer", "the references have no such optimizer; the file has AdamW")
-        case _:
-            assert_never(spec)
-    spared = {} if spec.decay_norm_and_bias else {"norm_weight_decay": 0.0, "bias_weight_decay": 0.0}
-    sheet.say(lr=applied_lr(spec, winner.cut.batch), weight_decay=spec.weight_decay, **spared)
-
-
-def _schedule(sheet: Sheet) -> None:
-    spec, epochs, lr = sheet.recipe.schedule, sheet.recipe.loop.epochs, sheet.arguments["lr"]
+def _schedule(spec: schedules.Schedule, winner: Winner) -> dict[str, Any]:
     rising = round(spec.warmup_epochs)
-    sheet.say(epochs=epochs, **_shape(spec, epochs - rising, lr))
+    shape = _shape(spec, winner.recipe.loop.epochs - rising, rate(None, winner))
     if rising:
-        sheet.say(lr_warmup_epochs=rising, lr_warmup_method="linear", lr_warmup_decay=0.5 / rising)
-    sheet.cannot("schedule", "the references change the rate once an epoch" + _instead(spec))
+        shape |= {"lr_warmup_epochs": rising, "lr_warmup_method": "linear", "lr_warmup_decay": 0.5 / rising}
+    return shape
 
 
 def _shape(spec: schedules.Schedule, length: int, lr: float) -> dict[str, Any]:
@@ -129,11 +75,8 @@ def _shape(spec: schedules.Schedule, length: int, lr: float) -> dict[str, Any]:
         case schedules.Cosine(final_factor=final):
             return {"lr_scheduler": "cosineannealinglr", "lr_min": final * lr}
         case schedules.Step(every=every, gamma=gamma):
-            return {
-                "lr_scheduler": "steplr",
-                "lr_step_size": max(1, round(every * length)),
-                "lr_gamma": gamma,
-            }
+            steps = max(1, round(every * length))
+            return {"lr_scheduler": "steplr", "lr_step_size": steps, "lr_gamma": gamma}
         case schedules.Exponential(gamma=gamma):
             return {"lr_scheduler": "exponentiallr", "lr_gamma": gamma}
         case schedules.Poly() | schedules.SGDR() | schedules.OneCycle() | schedules.Cyclic():
@@ -142,143 +85,156 @@ def _shape(spec: schedules.Schedule, length: int, lr: float) -> dict[str, Any]:
             assert_never(spec)
 
 
-def _instead(spec: schedules.Schedule) -> str:
-    known = schedules.Constant | schedules.Cosine | schedules.Step | schedules.Exponential
+def _why_no_schedule(spec: schedules.Schedule, _: Winner) -> str:
     whole = "" if spec.warmup_epochs == int(spec.warmup_epochs) else ", and warm up for whole epochs"
-    return whole if isinstance(spec, known) else f"{whole}; the file has one cosine instead"
+    instead = "; the file has one cosine instead" if spec.kind in ONE_COSINE.split("|") else ""
+    return f"the references change the rate once an epoch{whole}{instead}"
 
 
-def _regularisation(sheet: Sheet, winner: Winner) -> None:
-    spec = sheet.recipe.regularisation
-    sheet.say(label_smoothing=spec.label_smoothing)
-    if not isinstance(spec.class_weights, training.NoClassWeights):
-        sheet.cannot("regularisation.class_weights", NO_HELP)
-    sheet.only("regularisation.logit_adjustment", 0.0, NO_HELP)
-    match spec.clipping:
-        case training.NoClipping():
-            pass
-        case training.NormClipping(max_norm=norm):
-            sheet.say(clip_grad_norm=norm)
-        case training.AdaptiveClipping():
-            sheet.cannot("regularisation.clipping", NO_HELP)
-        case _:
-            assert_never(spec.clipping)
-    match spec.averaging:
-        case training.NoAveraging():
-            pass
-        case training.ExponentialAveraging(decay=decay):
-            sheet.say(model_ema=True, model_ema_steps=1, model_ema_decay=_decay(decay, winner))
-            sheet.cannot(
-                "regularisation.averaging",
-                "the references begin the average after the warm-up, at its whole decay",
-            )
-        case _:
-            assert_never(spec.averaging)
-
-
-def _decay(decay: float, winner: Winner) -> float:
-    """Return the argument that the references turn into this decay: they multiply what a step forgets by the
-    batch, over the epochs."""
+def _average(decay: float, winner: Winner) -> float:
+    # the references multiply what a step forgets by the batch, over the epochs
     return 1.0 - (1.0 - decay) * winner.recipe.loop.epochs / winner.cut.batch
 
 
-def _augmentation(sheet: Sheet) -> None:
-    spec, flips = sheet.recipe.augmentation, sheet.recipe.data.flips or ()
-    usual = augmentations.ResizedCrop()
-    if spec.crop != usual:
-        sheet.cannot("augmentation.crop", f"{FIXED}: a resized crop of 0.08 to 1 of the area")
-    if spec.flip_probability != 0.5 or flips != ("horizontal",):
-        sheet.cannot("data.flips", f"{FIXED}: half of the images are mirrored left to right")
-        sheet.only("augmentation.flip_probability", 0.5, f"{FIXED}: 0.5")
-    if not isinstance(spec.size, augmentations.FixedSize):
-        sheet.cannot("augmentation.size", NO_HELP)
-    match spec.mixing:
-        case augmentations.NoMixing():
-            pass
-        case augmentations.Mixup(alpha=alpha):
-            sheet.say(mixup_alpha=alpha)
-            sheet.only("augmentation.mixing.probability", 1.0, "the references mix every batch")
-        case augmentations.CutMix(alpha=alpha):
-            sheet.say(cutmix_alpha=alpha)
-            sheet.only("augmentation.mixing.probability", 1.0, "the references mix every batch")
-        case augmentations.ClassMix():
-            sheet.cannot("augmentation.mixing", OF_MASKS)
-        case _:
-            assert_never(spec.mixing)
+def _mirrors_half(_: object, winner: Winner) -> bool:
+    flips = winner.recipe.data.flips or ()
+    return winner.recipe.augmentation.flip_probability == 0.5 and flips == ("horizontal",)
 
 
-def _policy(sheet: Sheet) -> None:
-    spec = sheet.recipe.augmentation.policy
-    match spec:
-        case augmentations.NoPolicy():
-            pass
-        case augmentations.RandAugment(magnitude=magnitude):
-            sheet.say(auto_augment="ra", ra_magnitude=magnitude)
-            sheet.only("augmentation.policy.num_ops", 2, f"{FIXED}: 2")
-        case augmentations.TrivialAugment():
-            sheet.say(auto_augment="ta_wide")
-        case augmentations.AutoAugment(policy=policy):
-            sheet.say(auto_augment=policy)
-        case _:
-            assert_never(spec)
+def _share(winner: Winner) -> int:
+    return winner.cut.parts * winner.cut.at_once
 
 
-def _masking(sheet: Sheet) -> None:
-    spec = sheet.recipe.augmentation.masking
-    match spec:
-        case augmentations.NoMasking():
-            pass
-        case augmentations.RandomErasing():
-            sheet.say(random_erase=spec.probability)
-            for name, value in ERASED.items():
-                sheet.only(f"augmentation.masking.{name}", value, f"{FIXED}: {value:g}")
-        case augmentations.Cutout() | augmentations.GridMask() | augmentations.HideAndSeek():
-            sheet.cannot("augmentation.masking", "the references erase rectangles alone")
-        case _:
-            assert_never(spec)
+def _steps(winner: Winner) -> int:
+    return math.ceil(math.ceil(winner.info.train_images / winner.gpus) / _share(winner))
 
 
-def _loop(sheet: Sheet, winner: Winner) -> None:
-    spec, share = sheet.recipe.loop, winner.cut.parts * winner.cut.at_once
-    sheet.say(batch_size=share, sync_bn=spec.sync_norm, device=winner.device)
-    sheet.say(amp=sheet.recipe.precision.kind in ("fp16", "bf16", "auto") and winner.device == "cuda")
-    if spec.workers is not None:
-        sheet.say(workers=spec.workers)
-    if winner.cut.batch != spec.batch_size:
-        sheet.cannot(
-            "loop.batch_size", f"{winner.gpus} GPUs with equal parts make a batch of {winner.cut.batch}"
-        )
-    steps = math.ceil(math.ceil(winner.info.train_images / winner.gpus) / share)
-    if steps != winner.steps:
-        sheet.cannot(
-            "loop",
-            f"an epoch has {steps} steps there, the last of fewer images, and here {winner.steps}",
-        )
-    if spec.micro_batch not in (None, share):
-        sheet.cannot("loop.micro_batch", f"the references compute a device's {share} images at once")
-    sheet.only("precision.kind", "fp16", "--amp is fp16, and without it the references compute in fp32")
-    sheet.only("precision.channels_last", False, NO_HELP)
-    sheet.only("loop.sampling", "natural", "the references show each image once an epoch")
-    sheet.cannot("loop.seed", "the references draw another one each time")
-    for path in ("bf16_gradients", "checkpoint_activations", "compile"):
-        sheet.only(f"loop.{path}", False, NO_HELP)
-
-
-def _evaluation(sheet: Sheet, winner: Winner) -> None:
-    spec, side = sheet.recipe.evaluation, winner.info.image_size
-    match spec.resize:
-        case training.Stretch():
-            sheet.say(val_resize_size=side)
-            sheet.cannot("evaluation.resize", "of images that are not square the references take the middle")
-        case training.CenterCrop(ratio=ratio):
-            sheet.say(val_resize_size=round(side / ratio))
-            sheet.only(
-                "evaluation.resize.ratio", side / round(side / ratio), "the file has the nearest whole size"
-            )
-        case _:
-            assert_never(spec.resize)
-    sheet.only("evaluation.flip", False, NO_HELP)
-    sheet.only("evaluation.scales", [1.0], NO_HELP)
-    if not sheet.recipe.model.freeze_norm:
-        sheet.only("evaluation.norm_batches", 0, "the references score with the statistics of the last steps")
-    sheet.only("evaluation.metrics", [], "the references measure accuracy and top-5 accuracy")
+TABLE: tuple[Row, ...] = (
+    says("data.path", {"data_path": folder}),
+    says("data.interpolation", {"interpolation": interpolation}),
+    says("data.image_size", {"train_crop_size": side, "val_crop_size": side}),
+    parts("the references read train/ and val/ of class folders: --images DIR writes them so, upright"),
+    lost(
+        "data.normalisation",
+        f"{FIXED}: ImageNet's mean and std",
+        unless=lambda _, winner: statistics_of(winner.recipe.data, winner.info) == IMAGENET,
+    ),
+    colours("the references read colour images"),
+    # --- the network
+    says("model[torchvision].name", "model"),
+    lost(
+        "model[resnet_small|unet_small|timm|smp|own]",
+        "torchvision has no such network; write one's name after --model",
+    ),
+    only(
+        "model[torchvision].weights",
+        None,
+        "the references load weights with their own number of classes; a new head needs a line of code",
+    ),
+    *only_each("model[torchvision]", NO_HELP, initialisation="default", zero_init_residual=None),
+    *only_each("model[torchvision]", NO_HELP, dropout=None, stochastic_depth=None, freeze_epochs=0),
+    *only_each("model[torchvision]", NO_HELP, frozen_views=None, freeze_norm=False),
+    lost("model[torchvision].layer_rates[geometric|decayed|backbone]", NO_HELP),
+    # --- the optimizer
+    says("optimizer[sgd]", {"opt": lambda spec, _: "sgd_nesterov" if spec.nesterov else "sgd"}),
+    says("optimizer[rmsprop]", {"opt": "rmsprop"}),
+    says("optimizer[adamw]", {"opt": "adamw"}),
+    says(
+        "optimizer[lars]",
+        {"opt": "sgd"},
+        but="the references have no LARS; the file has SGD, which needs another rate",
+    ),
+    says(
+        "optimizer[adam|adadelta|lamb|adam_then_sgd|timm]",
+        {"opt": "adamw"},
+        but="the references have no such optimizer; the file has AdamW",
+    ),
+    says("optimizer[sgd|rmsprop|lars].momentum", "momentum"),
+    *only_each("optimizer[rmsprop]", _fixed, alpha=0.9, eps=0.0316),
+    *only_each("optimizer[adamw]", _fixed, beta1=0.9, beta2=0.999, eps=1e-8),
+    says("optimizer.lr", {"lr": rate}),
+    says("optimizer.weight_decay", "weight_decay"),
+    says(
+        "optimizer.decay_norm_and_bias",
+        lambda all_decay, _: {} if all_decay else {"norm_weight_decay": 0.0, "bias_weight_decay": 0.0},
+    ),
+    # --- the schedule
+    says("loop.epochs", "epochs"),
+    says("schedule", _schedule, but=_why_no_schedule),
+    # --- regularisation
+    says("regularisation.label_smoothing", "label_smoothing"),
+    lost("regularisation.class_weights[inverse|effective_number]", NO_HELP),
+    only("regularisation.logit_adjustment", 0.0, NO_HELP),
+    says("regularisation.clipping[norm].max_norm", "clip_grad_norm"),
+    lost("regularisation.clipping[adaptive]", NO_HELP),
+    says(
+        "regularisation.averaging[ema]",
+        {"model_ema": True, "model_ema_steps": 1},
+        but="the references begin the average after the warm-up, at its whole decay",
+    ),
+    says("regularisation.averaging[ema].decay", {"model_ema_decay": _average}),
+    # --- augmentation
+    lost(
+        "augmentation.crop[none|pad|resized]",
+        f"{FIXED}: a resized crop of 0.08 to 1 of the area",
+        unless=lambda crop, _: crop == augmentations.ResizedCrop(),
+    ),
+    lost("data.flips", f"{FIXED}: half of the images are mirrored left to right", unless=_mirrors_half),
+    only("augmentation.flip_probability", 0.5, f"{FIXED}: 0.5"),
+    lost("augmentation.size[multi_scale|progressive]", NO_HELP),
+    says("augmentation.mixing[mixup].alpha", "mixup_alpha"),
+    says("augmentation.mixing[cutmix].alpha", "cutmix_alpha"),
+    only("augmentation.mixing[mixup|cutmix].probability", 1.0, "the references mix every batch"),
+    says("augmentation.policy[randaugment]", {"auto_augment": "ra"}),
+    says("augmentation.policy[randaugment].magnitude", "ra_magnitude"),
+    only("augmentation.policy[randaugment].num_ops", 2, f"{FIXED}: 2"),
+    says("augmentation.policy[trivialaugment]", {"auto_augment": "ta_wide"}),
+    says("augmentation.policy[autoaugment].policy", "auto_augment"),
+    says("augmentation.masking[erasing].probability", "random_erase"),
+    *only_each("augmentation.masking[erasing]", _fixed, area_min=0.02, area_max=0.33),
+    *only_each("augmentation.masking[erasing]", _fixed, ratio_min=0.3, ratio_max=3.3),
+    lost("augmentation.masking[cutout|gridmask|hide_and_seek]", "the references erase rectangles alone"),
+    *NEUTRAL,
+    *OF_MASKS,
+    # --- the loop
+    says("loop.batch_size", {"batch_size": lambda _, winner: _share(winner)}),
+    says("loop.sync_norm", "sync_bn"),
+    says("loop", {"device": lambda _, winner: winner.device}),
+    says("precision[fp16|bf16|auto]", {"amp": lambda _, winner: winner.device == "cuda"}),
+    says("precision[fp32|tf32]"),
+    says("loop.workers", "workers"),
+    EQUAL_PARTS,
+    lost(
+        "loop",
+        lambda _, winner: (
+            f"an epoch has {_steps(winner)} steps there, the last of fewer images, and here {winner.steps}"
+        ),
+        unless=lambda _, winner: _steps(winner) == winner.steps,
+    ),
+    lost(
+        "loop.micro_batch",
+        lambda _, winner: f"the references compute a device's {_share(winner)} images at once",
+        unless=lambda images, winner: images in (None, _share(winner)),
+    ),
+    only("precision.kind", "fp16", "--amp is fp16, and without it the references compute in fp32"),
+    only("precision.channels_last", False, NO_HELP),
+    only("loop.sampling", "natural", "the references show each image once an epoch"),
+    lost("loop.seed", "the references draw another one each time"),
+    *only_each("loop", NO_HELP, bf16_gradients=False, checkpoint_activations=False, compile=False),
+    # --- evaluation
+    says(
+        "evaluation.resize[stretch]",
+        {"val_resize_size": side},
+        but="of images that are not square the references take the middle",
+    ),
+    says(
+        "evaluation.resize[center_crop].ratio",
+        {"val_resize_size": lambda ratio, winner: round(winner.info.image_size / ratio)},
+    ),
+    WHOLE_SIZE,
+    only("evaluation.flip", False, NO_HELP),
+    only("evaluation.scales", (1.0,), NO_HELP),
+    measured_norms("the references score with the statistics of the last steps"),
+    only("evaluation.metrics", (), "the references measure accuracy and top-5 accuracy"),
+    LABELS_ALONE,
+)

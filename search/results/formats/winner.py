@@ -1,20 +1,24 @@
-"""Holds what is exported: one recipe with what is known of its images, and how its batch is cut."""
+"""What is exported: one recipe with what is known of its images, and how its batch is cut."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
 
 from spaces.facts import Facts
 from trainable.data import DataInfo
 from trainable.errors import UserError
 from trainable.recipe import Recipe
 
+if TYPE_CHECKING:
+    from search.results.formats.network import Network
+
 
 class Cut(NamedTuple):
-    """Says how an effective batch is cut: `gpus` devices, each with `parts` turns of `at_once` images."""
+    """An effective batch, cut: `gpus` devices, each with `parts` turns of `at_once` images."""
 
     gpus: int
     parts: int
@@ -36,7 +40,7 @@ def no_segmentation(form: str) -> UserError:
 
 @dataclass(frozen=True)
 class Winner:
-    """Holds a recipe whose `data` are resolved, and what formats ask of it.
+    """A recipe whose `data` are resolved, and what formats ask of it.
 
     `facts` are those of its search or, for a recipe's file, of its data and this machine; `title` says in
     words which recipe this is, and `images` is the folder with its parts as class folders, if it was written.
@@ -47,9 +51,8 @@ class Winner:
     facts: Facts
     title: str
     reasons: Mapping[str, str] = field(default_factory=dict)
-    changes: tuple[str, ...] = ()
-    """What was changed for other hardware, a field on each line; `warnings` say what was not seen of it."""
-    warnings: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()  # what was changed for other hardware, a field on each line
+    warnings: tuple[str, ...] = ()  # what was not seen of it
     gpus: int = 1
     images: str | None = None
 
@@ -57,8 +60,8 @@ class Winner:
     def notes(self) -> tuple[str, ...]:
         """What was changed for other hardware, and what was not seen of it, as lines."""
         return (
-            *(f"Moved: {each}." for each in self.changes),
-            *(f"Not seen: {each}." for each in self.warnings),
+            *(f"Moved: {change}." for change in self.changes),
+            *(f"Not seen: {warning}." for warning in self.warnings),
         )
 
     @property
@@ -72,10 +75,19 @@ class Winner:
         share = math.ceil(self.recipe.loop.batch_size / self.gpus)
         provenance = self.recipe.provenance
         fitted = self.recipe.loop.micro_batch or (provenance and provenance.micro_batch) or share
-        parts = next(each for each in range(1, share + 1) if share % each == 0 and share // each <= fitted)
+        parts = next(
+            count for count in range(1, share + 1) if share % count == 0 and share // count <= fitted
+        )
         return Cut(self.gpus, parts, share // parts)
 
     @property
     def steps(self) -> int:
         """How many steps an epoch takes: the images that do not fill a batch are left out."""
         return self.info.train_images // self.recipe.loop.batch_size
+
+    @cached_property
+    def network(self) -> Network:
+        """The network of the recipe, drawn as its library draws it."""
+        from search.results.formats.network import build
+
+        return build(self.recipe.model, self.info)

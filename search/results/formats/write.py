@@ -1,4 +1,4 @@
-"""Writes the recipe of a search, or of a file, in another format, or for another batch or number of GPUs."""
+"""The recipe of a search, or of a file, in another format, or for another batch or number of GPUs."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def _change(path: str, old: Value | None, new: Ruling[Value], why: str) -> str:
 
 
 def refuse_batch(batch: int, devices: int, info: DataInfo) -> None:
-    """Raises UserError for a batch that the images do not fill, or that leaves a GPU without its share."""
+    """Raise UserError for a batch that the images do not fill, or that leaves a GPU without its share."""
     if batch > info.train_images:
         raise UserError(
             f"--batch {batch}: there are {info.train_images:,} training images, which fill no batch"

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from offline.planted_rules import EPOCHS, FACTOR, GRACE, search
 from search.deciding.scheduler import rungs
 from search.followers.conclusions import conclusion
 from search.followers.note import plan
@@ -27,6 +26,7 @@ from search.study.space import build_space
 from spaces.domains import Values
 from tests.search.followers.small_final import a_search_with_a_final
 from tests.search.followers.small_tracking import write
+from tests.search.planted_rules import EPOCHS, FACTOR, GRACE, search
 from tests.search.reporting.test_terminal import INFO
 from tests.search.small_events import TURNAROUND, begun_in, drawn, session
 from tests.spaces.small_facts import digits_facts

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 
-from offline.planted_rules import PLANTED, nothing, planted, search, space_of_rules
 from search.learning.judging import (
     BORDER,
     CLEARLY_LESS,
@@ -25,6 +24,7 @@ from spaces.domains import Choice, Float, Value
 from spaces.priors import Normal, Prior, Uniform, Weights
 from spaces.space import Believed, Dimension, RuleValue, Space
 from spaces.tables import ByValue, Case
+from tests.search.planted_rules import PLANTED, nothing, planted, search, space_of_rules
 from tests.search.small_events import epoch
 from tests.search.small_spaces import conditional_space
 from trainable.recipe import Recipe

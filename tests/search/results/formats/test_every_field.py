@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from search.results.formats import paddleclas, script, timm_args, torchvision_args
 from search.results.formats.paddleclas import paddleclas_sheet
 from search.results.formats.script import script_sheet
 from search.results.formats.script_text import script_text
 from search.results.formats.sheet import NO_RESULT
+from search.results.formats.table import OTHER_KIND, Row, value_at, without_kinds
 from search.results.formats.timm_args import timm_sheet
 from search.results.formats.torchvision_args import torchvision_sheet
 from search.results.formats.winner import Winner
 from tests.search.results.formats.winners import recipe_of, winner_of
 from trainable.errors import RecipeError
 from trainable.recipe import Recipe
+from trainable.recipe.base import Spec
 
 
 def _script(winner: Winner) -> str:
@@ -38,6 +42,13 @@ FORMATS: dict[str, Callable[[Winner], str]] = {
     "torchvision": _shown(torchvision_sheet),
     "paddleclas": _shown(paddleclas_sheet),
     "script": _script,
+}
+
+TABLES: dict[str, tuple[Row, ...]] = {
+    "timm": timm_args.TABLE,
+    "torchvision": torchvision_args.TABLE,
+    "paddleclas": paddleclas.TABLE,
+    "script": script.TABLE,
 }
 
 KINDS: list[dict[str, Any]] = [
@@ -150,6 +161,78 @@ def _changed(recipe: Recipe, path: str, value: Any) -> Recipe | None:
         if changed != recipe:
             return changed
     return None
+
+
+def kinds_of(section: type[Spec], path: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the path of each section that has several kinds, with each of them."""
+    for name, field in section.model_fields.items():
+        inner = f"{path}.{name}".removeprefix(".")
+        specs = [each for each in (field.annotation, *get_args(field.annotation)) if _is_section(each)]
+        for spec in specs if inner != "provenance" else ():
+            if "kind" in spec.model_fields:
+                yield from ((inner, kind) for kind in get_args(spec.model_fields["kind"].annotation))
+            yield from kinds_of(spec, inner)
+
+
+def _is_section(each: Any) -> bool:
+    return isinstance(each, type) and issubclass(each, Spec)
+
+
+def names_kind(row: Row, section: str, kind: str) -> bool:
+    """Return whether a row names a kind, or is of the section whatever its kind."""
+    if row.path in (section, f"{section}.kind"):
+        return bool(row.why) or any(map(_looks_at_the_value, row.arguments))
+    named = re.match(rf"{re.escape(section)}\[([^]]*)\]", without_kinds_above(row.path, section))
+    return named is not None and kind in named[1].split("|")
+
+
+def _looks_at_the_value(arguments: Any) -> bool:
+    values = arguments.values() if isinstance(arguments, Mapping) else [arguments]
+    return any(map(callable, values))
+
+
+def without_kinds_above(path: str, section: str) -> str:
+    """Return a path without the kinds that it names of the sections above one."""
+    names, depth = path.split("."), section.count(".")
+    return ".".join([*map(without_kinds, names[:depth]), *names[depth:]])
+
+
+@pytest.mark.parametrize("form", TABLES)
+def test_a_table_forgets_no_kind_of_a_section(form: str) -> None:
+    kinds = set(kinds_of(Recipe)) - {("task", kind) for kind in ("classification", "segmentation")}
+    assert len(kinds) > 60
+    forgotten = [
+        f"{section}: {kind}"
+        for section, kind in sorted(kinds)
+        if not any(names_kind(row, section, kind) for row in TABLES[form])
+    ]
+    assert not forgotten
+
+
+@pytest.mark.parametrize("form", TABLES)
+def test_a_table_names_no_kind_that_a_section_has_not(form: str) -> None:
+    known = set(kinds_of(Recipe))
+    named = {
+        (without_kinds(row.path[: found.start()]), kind)
+        for row in TABLES[form]
+        for found in re.finditer(r"\[([^]]*)\]", row.path)
+        for kind in found[1].split("|")
+    }
+    assert named <= known
+
+
+@pytest.mark.parametrize("form", TABLES)
+def test_a_table_has_a_row_for_each_field_or_its_section(form: str) -> None:
+    forgotten = set()
+    for kinds in KINDS:
+        recipe = recipe_of(**{path.replace(".", "__"): value for path, value in kinds.items()})
+        rows = [row for row in TABLES[form] if value_at(row.path, recipe) is not OTHER_KIND]
+        sections = tuple(f"{without_kinds(row.path)}." for row in rows)
+        for path, _ in recipe.leaves():
+            is_kind = path.endswith(".kind") or path in (*NO_RESULT, *FIXED)
+            if not is_kind and not f"{path}.".startswith(sections):
+                forgotten.add(path)
+    assert not forgotten
 
 
 @pytest.mark.slow("exports after each change")

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from offline.planted_rules import EPOCHS, METRIC, PLANTED, nothing, planted, search, space_of_rules
-from offline.verdicts_page import page
 from search.learning.standings import compared_epochs
 from search.study import SamplerKind
-from verdicts import null, planting, simulated_verdicts
+from tests.search.planted_rules import EPOCHS, METRIC, PLANTED, nothing, planted, search, space_of_rules
 
 SPACE = space_of_rules()
 
@@ -56,14 +54,3 @@ def test_luck_spreads_scores_by_one() -> None:
     ]
     spread = (sum(score**2 for score in final) / len(final)) ** 0.5
     assert spread == pytest.approx(1.0, abs=0.1)
-
-
-def test_the_page_tells_what_was_promised_and_what_was_measured() -> None:
-    rows = null("random", 16, 5), planting("random", 48, 5.0, tuple(PLANTED), 3)
-    assert len(list(simulated_verdicts("random", 16, range(2), nothing))) == 2
-    environment = dict.fromkeys(("processor", "cores", "threads", "python", "commit", "command"), "x")
-    where = {**environment, "versions": {}, "bytecode_compiled": True, "load_before": 0.0}
-    text = page([rows[0]], [rows[1]], [], [], where)
-    assert "at most 10% are false" in text
-    assert "| random | 16 | 5 |" in text
-    assert "| random | 48 | 5 | 5 | 3 |" in text
