@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 from torch import nn
 
-from trainable.checks.check import check
+from trainable.check import check
 from trainable.checks.finding import Finding
 from trainable.data.assembly import from_arrays
 from trainable.recipe import Recipe

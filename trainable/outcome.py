@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trainable.curves.diagnosis import Diagnosis
+from trainable.diagnosis import Diagnosis
 from trainable.recipe import Recipe
 from trainable.training.bootstrap import Intervals
 from trainable.training.evaluate import Scores

@@ -12,11 +12,11 @@ import torch
 from safetensors.torch import save as safetensors_bytes
 from torch import Tensor, nn
 
-from trainable.curves.diagnosis import Diagnosis, diagnose
 from trainable.data import DataInfo, DataSet
 from trainable.data.loading import statistics_of
 from trainable.data.measure import DeviceKind
 from trainable.data.own import MakeData, make_own
+from trainable.diagnosis import Diagnosis, diagnose
 from trainable.errors import DataError, UserError
 from trainable.models.own import BuildModel, name_of
 from trainable.models.weights import METADATA, STATISTICS

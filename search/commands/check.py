@@ -23,7 +23,7 @@ from search.reporting.terminal import budget, console, say
 from search.study import Study
 from spaces.catalog.overrides import Fixed, Varying, parse
 from spaces.domains import counted
-from trainable.checks.check import SECONDS, Tool, check, tools_named
+from trainable.check import SECONDS, Tool, check, tools_named
 from trainable.checks.exclusions import check_new_list, exclusions, write_exclusions
 from trainable.checks.finding import Finding, Level, counts
 from trainable.errors import UserError

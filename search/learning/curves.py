@@ -15,7 +15,7 @@ from search.learning.evidence import (
 )
 from search.learning.shifts import Shifts, shifts
 from spaces.domains import listed, shown
-from trainable.curves.remedy import Remedy
+from trainable.curves.task_curves import Remedy
 
 REGULARISERS = (
     "optimizer.weight_decay",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from search.record.trials import Trial
-from trainable.curves.diagnosis import Diagnosis, diagnose
 from trainable.data import DataInfo
+from trainable.diagnosis import Diagnosis, diagnose
 
 
 def diagnosis_of(trial: Trial, info: DataInfo) -> Diagnosis | None:

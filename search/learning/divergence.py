@@ -13,6 +13,7 @@ from search.learning.shifts import shifts
 from spaces.domains import Float, fraction_of, is_number
 from spaces.space import Dimension
 from trainable.curves.remedies import remedies
+from trainable.diagnosis import curves_of
 from trainable.recipe import LEARNING_RATES
 
 CALMER = ("schedule.warmup_epochs", "regularisation.clipping.kind", "regularisation.clipping.max_norm")
@@ -73,7 +74,9 @@ def diverged_at_any_rate(evidence: Evidence, changed: Set[str]) -> Iterator[Sear
         if lost:
             yield LeftAlone("diverged trials", f"{lost} of {count}, less than {LIMITS}")
         return
-    calmer = [each for each in remedies("diverged", best.whole_recipe) if each.path in CALMER]
+    recipe = best.whole_recipe
+    proposed = remedies("diverged", recipe, curves_of(recipe.task))
+    calmer = [each for each in proposed if each.path in CALMER]
     found = shifts(evidence, calmer, changed)
     yield SearchFinding(
         "diverged",

@@ -15,7 +15,7 @@ from search.record.trials import Trial
 from spaces.catalog.overrides import OVERRIDES
 from spaces.domains import Value
 from spaces.space import Dimension, Space
-from trainable.curves.diagnosis import Diagnosis
+from trainable.diagnosis import Diagnosis
 
 PLAYBOOK = "Deep Learning Tuning Playbook"
 """Google's playbook, https://github.com/google-research/tuning_playbook; cited by the names of its

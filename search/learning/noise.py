@@ -18,9 +18,10 @@ from search.learning.evidence import (
 from search.learning.shifts import Shifts, shifts
 from search.learning.standings import compared_epochs
 from spaces.domains import Choice, listed
-from trainable.curves.curves import Thresholds
+from trainable.curves.levels import Thresholds
 from trainable.curves.remedies import remedies
-from trainable.curves.remedy import Remedy
+from trainable.curves.task_curves import Remedy
+from trainable.diagnosis import curves_of
 
 NOISE_POINTS = 100.0 * Thresholds().swing
 """This noise is more than most changes of a recipe gain (PaddleClas guide, 003:70-82: 0.1 to 1.1); less noise
@@ -136,7 +137,8 @@ def _calmer(evidence: Evidence, winner: DiagnosedTrial, changed: Set[str]) -> Sh
     if not _swings(winner):
         return Shifts((), ())
     recipe = winner.trial.whole_recipe
-    calmer = remedies("unstable", recipe, rate_left=winner.diagnosis.figures["rate_left"])
+    left = winner.diagnosis.figures["rate_left"]
+    calmer = remedies("unstable", recipe, curves_of(recipe.task), rate_left=left)
     late_rate = [each for each in calmer if each.path in LATE_RATE]
     return shifts(evidence, [*late_rate, *_averaged(evidence, winner)], changed)
 

@@ -8,7 +8,7 @@ from spaces.domains import Choice, Values
 from spaces.rules.heuristics import kinds_and_batch
 from spaces.rules.rules import RULES, Rule
 from spaces.rules.rulings import Distribution
-from trainable.curves.remedy import Remedy
+from trainable.curves.task_curves import Remedy
 from trainable.recipe import Recipe
 
 

@@ -23,7 +23,7 @@ from search.record.search import StoredSearch
 from search.record.summary import Summary
 from search.record.verdicts import Verdicts
 from spaces.space import Space
-from trainable.curves.diagnosis import Diagnosis
+from trainable.diagnosis import Diagnosis
 
 
 class Search(StoredSearch):

@@ -15,7 +15,7 @@ from spaces.catalog.overrides import FORMS
 from spaces.domains import Choice, Value, domain_tree, is_number, shown
 from spaces.priors import Normal, Uniform, Weights, believed, density
 from spaces.space import Dimension
-from trainable.curves.remedy import Remedy
+from trainable.curves.task_curves import Remedy
 
 AGAINST = 0.05
 """The trials speak against a change if they are better without it, with a probability below this; our

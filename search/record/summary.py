@@ -17,7 +17,7 @@ from search.record.turnaround import Turnaround
 from search.record.verdicts import Verdicts
 from search.study.constraints import NO_CONSTRAINTS, Constraints, above_limits
 from search.study.finalists import Finalists
-from trainable.curves.diagnosis import Diagnosis
+from trainable.diagnosis import Diagnosis
 from trainable.recipe.metrics import Mode
 from trainable.training.metrics import OBJECTIVES, sign_of
 

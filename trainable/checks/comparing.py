@@ -1,4 +1,4 @@
-"""Says which parts of a data set are compared with each other, and what it means if they differ."""
+"""Which parts of a data set are compared with each other, and what it means if they differ."""
 
 from __future__ import annotations
 
@@ -11,10 +11,18 @@ from trainable.data import Split
 
 T = TypeVar("T")
 
+SURE = 0.001
+"""Classes differ in their shares if a test has a smaller p than this, and by MOVED."""
+MOVED = 0.1
+"""At least so large a share of one part would have to be of other classes to have the shares of the other
+(the total variation distance). It bounds what shares alone do to accuracy: they change it by no more than
+this, times the difference between the best and the worst recall of a class."""
+NAMED = 3  # of the classes that differ most
+
 
 @dataclass(frozen=True)
 class Difference:
-    """Says whether two parts differ by more than chance and custom allow, and by what."""
+    """Whether two parts differ by more than chance and custom allow, and by what."""
 
     differ: bool
     what: str
@@ -22,12 +30,11 @@ class Difference:
 
 @dataclass(frozen=True)
 class Words:
-    """Holds what it means, and what to do, if the test part differs; the same for validation; and for a
-    validation part that differs from training as the test part does."""
+    """What it means, and what to do, if a part differs."""
 
     test: tuple[str, str]
     validation: tuple[str, str]
-    both: tuple[str, str]
+    both: tuple[str, str]  # validation differs from training as the test part does
 
 
 def compare_parts(

@@ -1,4 +1,4 @@
-"""Checks for images that occur twice: in two parts, exactly or nearly, or with two labels."""
+"""Finds images that occur twice: in two parts, exactly or nearly, or with two labels or masks."""
 
 from __future__ import annotations
 
@@ -12,15 +12,18 @@ from typing import get_args
 
 import numpy as np
 
-from trainable.checks.contradictions import NamedImage, check_contradictions, check_mask_contradictions
 from trainable.checks.finding import Finding, passed
 from trainable.checks.images import show_nothing, training_sample
-from trainable.checks.leaks import DECODED, MOST, chosen_positions, extent_of, leak_level
-from trainable.checks.near_duplicates import check_near_duplicates
-from trainable.checks.sampling import pixels
+from trainable.checks.near_duplicates import check_near_duplicates, leak_level
+from trainable.checks.sampling import DECODED, MOST, NamedImage, chosen_positions, extent_of, pixels
+from trainable.checks.subject import TaskChecks
 from trainable.data import DataSet, Part, Split
 from trainable.data.source import FileSource, Integers, Pixels
 from trainable.errors import listed
+
+CONTRADICTING = 0.001
+"""From this share on, images with another label elsewhere are a warning; published sets have some too, but
+fewer (CIFAR, ImageNet)."""
 
 BLOCK = 512
 TAIL_BYTES = 4096
@@ -61,25 +64,18 @@ class Comparison:
                 yield fingerprint, group
 
 
-def check_duplicates(
-    data: DataSet, *, full: bool = False, compared: Comparison | None = None
-) -> Iterator[Finding]:
+def check_duplicates(compared: Comparison, checks: TaskChecks) -> Iterator[Finding]:
     """Yield findings about equal images, by a hash of their decoded pixels, or of their bytes for files of a
-    large set; and about images of two parts that are nearly the same.
-
-    `full` decodes all of them and takes no sample; `compared` are the images, where another check needs them.
-    """
-    compared = compared or Comparison(data, full=full)
+    large set; about images of two parts that are nearly the same; and about equal images of which not the
+    same is to be learnt."""
+    data = compared.data
     images, extent = compared.without_blank, compared.equal[1]
     groups = [group for group in images.values() if len(group) > 1]
     seen = Counter(image.part for group in images.values() for image in group)
     exact = list(_exact_leaks(groups, seen, extent))
     yield from exact or [passed("duplicates", f"no image is in two parts ({extent})")]
-    yield from check_near_duplicates(data, _copies(groups), full=full)
-    if data.info.dense:
-        yield check_mask_contradictions(data, [*images.values()])
-    else:
-        yield check_contradictions([*images.values()], data.info.classes)
+    yield from check_near_duplicates(data, _copies(groups), full=compared.full)
+    yield checks.contradictions(data, [*images.values()])
 
 
 def _copies(groups: Sequence[list[NamedImage]]) -> set[tuple[Split, int]]:

@@ -12,10 +12,9 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from trainable.checks.contradictions import NamedImage
 from trainable.checks.duplicates import by_fingerprint
-from trainable.checks.leaks import chosen_positions, extent_of
 from trainable.checks.near_duplicates import BLOCK, SAME, descriptors, most_compared
+from trainable.checks.sampling import NamedImage, chosen_positions, extent_of
 from trainable.data import DataSet, Split
 from trainable.data.excluded import IMAGE, PART, names_in_list
 from trainable.data.parts import Members

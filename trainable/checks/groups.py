@@ -9,8 +9,8 @@ import numpy as np
 from trainable.checks.duplicates import Comparison
 from trainable.checks.finding import Finding, passed
 from trainable.checks.near_duplicates import SAME, descriptors
+from trainable.checks.subject import TaskChecks
 from trainable.data import DataSet
-from trainable.data.group_split import grouped_split
 from trainable.data.groups import Series
 from trainable.data.measure import some
 from trainable.data.source import Integers
@@ -21,13 +21,12 @@ from trainable.recipe.data import Data
 SERIES_LOOKED_AT, IMAGES_OF_EACH = 30, 20
 
 
-def check_groups(
-    data: DataSet, compared: Comparison | None = None, spec: Data | None = None
-) -> Iterator[Finding]:
+def check_groups(compared: Comparison, checks: TaskChecks, spec: Data | None = None) -> Iterator[Finding]:
     """Yield findings about groups in two parts; without groups, about files that are named like series.
 
-    `compared` are the set's images, where they have been compared already, and `spec` is how they were split.
+    `spec` is how the images were split.
     """
+    data = compared.data
     if data.grouped:
         what = "; ".join(map(str, data.shared))
         yield _leak(what) if data.shared else passed("groups", "no group is in two parts")
@@ -44,8 +43,7 @@ def check_groups(
         "note",
         f"files are named like series, and {what}",
         "if the images of a series are alike, scores reward memory of the training images",
-        "name what belongs together by data.group: "
-        + _tried(data, series, compared or Comparison(data), spec or Data()),
+        "name what belongs together by data.group: " + _tried(series, compared, checks, spec or Data()),
     )
 
 
@@ -80,20 +78,21 @@ def _some_of_each_class(numbers: Integers, labels: Integers, name: int) -> Integ
     return np.concatenate([found[some(len(found), each)] for found in of_class])
 
 
-def _tried(data: DataSet, series: Series, compared: Comparison, spec: Data) -> str:
+def _tried(series: Series, compared: Comparison, checks: TaskChecks, spec: Data) -> str:
     """Return the expression that finds the series, and each other reading, with what came of trying it."""
-    tried = _outcome(data, series, compared, spec)
+    tried = _outcome(series, compared, checks, spec)
     for reading, other in (
         ("Equal names in two classes are two series there; if they are one", series.joined),
         ("If the number that names begin with counts the images of a series", series.behind_number),
     ):
         if other is not None:
-            tried += f". {reading}, {_outcome(data, other, compared, spec)}"
+            tried += f". {reading}, {_outcome(other, compared, checks, spec)}"
     return tried
 
 
-def _outcome(data: DataSet, series: Series, compared: Comparison, spec: Data) -> str:
+def _outcome(series: Series, compared: Comparison, checks: TaskChecks, spec: Data) -> str:
     """Return what comes of these series as groups: their number, the copies that remain, and a refusal."""
+    data = compared.data
     images, copies, remain = sum(map(len, data.parts.values())), 0, 0
     for group in compared.equal[0].values():  # of equal images, in the order of the parts
         others = sum(one.part != group[0].part for one in group)
@@ -101,23 +100,19 @@ def _outcome(data: DataSet, series: Series, compared: Comparison, spec: Data) ->
         copies, remain = copies + others, remain + others * several
     left = f"; {remain:,} of the {copies:,} copies between parts could remain" if copies else ""
     made = f"{quoted(series.expression)} makes {series.count:,} groups of {images:,} images"
-    return f"{made}{left}{_refusal(data, series, spec)}"
+    return f"{made}{left}{_refusal(data, series, checks, spec)}"
 
 
-def _refusal(data: DataSet, series: Series, spec: Data) -> str:
+def _refusal(data: DataSet, series: Series, checks: TaskChecks, spec: Data) -> str:
     """Return why these series would be refused as groups, in words; an empty text if they would not."""
     given = [each for each in series.shared if not {each.first, each.second} <= {*series.drawn}]
     if given:
         what = "; ".join(each.called("series", "series") for each in given)
         return f". As the parts are, that is refused: {what}; put each series into one part first"
-    # with masks, strata are made of the groups; of a limit, the images that are split are not at hand
-    if data.info.dense or spec.train_limit is not None:
+    if spec.train_limit is not None:  # the images that are split are not at hand
         return ""
-    labels = np.concatenate([data.parts[part].labels for part in series.drawn])
-    groups = np.concatenate([series.groups[part] for part in series.drawn]).astype(str).tolist()
-    how = (spec.validation_fraction, spec.test_fraction if "test" in series.drawn else 0.0, spec.split_seed)
     try:
-        grouped_split(labels, groups, data.info.classes, *how, spec.validation_seed)
+        checks.check_split(data, {part: series.groups[part] for part in series.drawn}, spec)
     except DataError as error:
         return f". As the images are, that is refused: {error}"
     return ""

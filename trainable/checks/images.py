@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from trainable.checks.finding import Finding, Level, passed
 from trainable.checks.sampling import pixels
+from trainable.checks.subject import Subject
 from trainable.data import DataInfo, DataSet
 from trainable.data.decode import REPAIR, Broken, Form, decode
 from trainable.data.info import FEW_LEVELS, LOST_DETAIL, MARKS_ASIDE, SCALE_ALL
@@ -19,8 +20,6 @@ from trainable.data.measure import count_values, some, span
 from trainable.data.source import Pixels, Selection
 from trainable.errors import listed
 from trainable.models.pretrained_input import PretrainedInput
-from trainable.recipe import Recipe
-from trainable.tasks.kits import make_loader
 
 SAMPLE = 500
 """At most so many training images are looked at."""
@@ -90,24 +89,20 @@ def check_pixels(data: DataSet, sample: Pixels | None = None) -> Generator[Findi
     return shows
 
 
-def check_normalisation(
-    data: DataSet, recipe: Recipe, device: torch.device, known: PretrainedInput | None = None
-) -> Iterator[Finding]:
+def check_normalisation(subject: Subject, known: PretrainedInput | None = None) -> Iterator[Finding]:
     """Yield whether training images have mean 0 and deviation 1 in each channel after the loader has
     normalised them as the recipe says; or, where a network has weights that are `known` to see images
     normalised in some way, whether that is the recipe's."""
+    data, loader = subject.data, subject.loader()
     positions = some(len(data.train), SAMPLE)
-    plain = recipe.with_values({"loop.workers": 0})
-    loader = make_loader(data, plain, device)
-    size = 1 if data.info.dense else None  # such images keep their sizes
-    batches = [_thinned(batch) for batch, _ in loader.evaluate("train", positions, size)]
+    batches = [_thinned(batch) for batch, _ in loader.evaluate("train", positions, subject.checks.at_once)]
     loader.close()
     by_channel = torch.cat([each.transpose(0, 1).flatten(1) for each in batches], 1).double()
     means, deviations = by_channel.mean(1).tolist(), by_channel.std(1, correction=0).tolist()
     what = "normalised training images: mean " + ", ".join(f"{mean:.2f}" for mean in means)
     what += "; deviation " + ", ".join(f"{each:.2f}" for each in deviations)
     if known is not None:
-        used, weights = statistics_of(recipe.data, data.info), known.statistics(data.info.channels)
+        used, weights = statistics_of(subject.recipe.data, data.info), known.statistics(data.info.channels)
         yield _as_weights_know(used, (weights.mean, weights.std), what)
         return
     spread = torch.cat([each.double().mean(2) for each in batches]).std(0, correction=0).tolist()

@@ -1,31 +1,23 @@
-"""Checks the network before any step: how it is built, what it answers, and its first loss."""
+"""Checks a network before any step: how it is built, and whether its outputs are logits."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from trainable.checks.finding import CheckName, Finding, Level, passed
 from trainable.checks.subject import Subject
 from trainable.errors import listed
 from trainable.models.lint import Lint, lints
-from trainable.training.evaluate import full_precision
-from trainable.training.run import Run
 
 IMAGES = 128
 """The first loss is measured on so many images: its standard error is about 0.05."""
 
-HIGH, LOW = 1.5, 0.8
-"""These are bounds of the first loss over ln K. Networks as their libraries initialise them begin at 1.0 to
-1.2 (`resnet_small` with each initialisation, mobilenet_v3_small, resnet18, resnet10t); so do ten logits of
-deviation 1, at 1.2."""
-
-FAR_TOO_HIGH = 10.0
-"""Beyond this bound the head's first answers are sure and wrong, and the first steps only unlearn them."""
+LOW, FAR_TOO_HIGH = 0.8, 10.0
+"""These are bounds of the first loss over ln K. Below the first, the network knows something already; beyond
+the second, the head's first answers are sure and wrong, and the first steps only unlearn them."""
 
 DEPENDENT = 0.01
 """Logits may move by this share of their size when an image is shown alone: rounding moves them by 1e-5."""
@@ -41,19 +33,9 @@ def check_construction(subject: Subject, images: Tensor) -> Iterator[Finding]:
         yield from _memory_access([lint for lint in found if lint.kind == "memory_access"])
 
 
-def check_outputs(run: Run, images: Tensor) -> Iterator[Finding]:
-    """Yield whether outputs are logits [B, classes], are finite, and depend on their own image alone."""
-    run.model.eval()
-    with torch.inference_mode():
-        together = full_precision(run.model(images))
-        alone = full_precision(run.model(images[:1]))
-    if together.shape != (len(images), len(run.info.classes)):
-        got, expected = tuple(together.shape), (len(images), len(run.info.classes))
-        yield _outputs(
-            "error", f"outputs are {got}, expected {expected}", "no loss can be computed", "the head"
-        )
-    else:
-        yield about_outputs(together, alone)
+def misshapen(got: object, expected: object) -> Finding:
+    """Return the finding about outputs that have not the shape of logits."""
+    return _outputs("error", f"outputs are {got}, expected {expected}", "no loss can be computed", "the head")
 
 
 def about_outputs(together: Tensor, alone: Tensor) -> Finding:
@@ -73,42 +55,6 @@ def about_outputs(together: Tensor, alone: Tensor) -> Finding:
         means = "cross-entropy takes logits and would apply softmax again: training is slow and stops early"
         return _outputs("warning", found, means, "leave the softmax out of forward")
     return passed("outputs", f"finite logits, from {together.min():.2g} to {together.max():.2g}")
-
-
-def check_initial_loss(run: Run) -> Finding:
-    """Compare the loss before any step, with batch statistics and without augmentation, with ln K;
-    call it in `probing`."""
-    losses, seen = 0.0, 0
-    run.model.train()
-    with torch.no_grad():
-        for window in run.windows():
-            for images, labels in window:
-                outputs = full_precision(run.model(images))
-                losses += float(functional.cross_entropy(outputs, labels, reduction="sum"))
-                seen += len(labels)
-            if seen >= IMAGES:
-                break
-    return initial_loss(losses / seen, len(run.info.classes))
-
-
-def initial_loss(loss: float, classes: int) -> Finding:
-    """Return the finding about a first loss:
-    a network that knows nothing yet should give every class its share."""
-    guessing = math.log(classes)
-    what = f"the loss before training is {loss:.3g}, that of guessing is ln {classes} = {guessing:.3g}"
-    if not loss <= HIGH * guessing:
-        level: Level = "error" if not loss <= FAR_TOO_HIGH * guessing else "warning"
-        means = "the network is sure of wrong answers at first: large steps, slow or unstable beginnings"
-        do = (
-            "smaller weights in the last layer, or model.initialisation; make sure that images are normalised"
-        )
-        return Finding("initial loss", level, what, means, do)
-    if loss < LOW * guessing:
-        means = "the network knows these labels already: it was trained on them, or they are in the images"
-        return Finding(
-            "initial loss", "warning", what, means, "find out where its weights (model.weights) come from"
-        )
-    return passed("initial loss", what)
 
 
 def _outputs(level: Level, what: str, means: str, where: str) -> Finding:

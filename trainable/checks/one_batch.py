@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import torch
 
 from trainable.checks.finding import Finding, passed, unchecked
-from trainable.checks.mask_association import batch_iou
 from trainable.checks.steps import EXPLODED
-from trainable.checks.subject import EASY, Subject
+from trainable.checks.subject import EASY, Subject, TaskChecks
 from trainable.data.batch import Batch
 from trainable.training.evaluate import full_precision, main_output
 from trainable.training.optim import applied_lr
@@ -20,8 +19,6 @@ from trainable.training.run import Run
 STEPS = 200
 """The guide says 50 to 200 (001:193)."""
 
-LEARNT_MASKS = 0.9
-"""Masks are learnt by heart from this mean IoU on: the last pixels of borders take many more steps; ours."""
 LOOK_EVERY = 5
 FELL = 0.95
 """A loss that fell to this share of the first was being learnt when time ran out."""
@@ -41,31 +38,28 @@ def check_one_batch(subject: Subject, images: int, seconds: float) -> Finding:
     recipe = subject.recipe
     own: list[Attempt] = []
     for size in dict.fromkeys((recipe.loop.batch_size, batch)):
-        own.append(_learnt(subject.plain_run(batch), applied_lr(recipe.optimizer, size), seconds))
+        own.append(_learnt(subject, subject.plain_run(batch), applied_lr(recipe.optimizer, size), seconds))
         if own[-1].done:
             return passed("one batch", f"{batch} images learnt by heart in {own[-1].steps} steps")
         if not own[-1].in_time:
             break
-    easy = _learnt(subject.plain_run(batch, EASY), None, seconds)
+    easy = _learnt(subject, subject.plain_run(batch, EASY), None, seconds)
     return finding_after_failure(own, easy, batch)
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """Holds how one batch was learnt:
-    its losses, the share of it that is right, and whether time was enough."""
+    """How one batch was learnt."""
 
     losses: tuple[float, ...]
-    accuracy: float
+    score: float  # of the batch in the end, as its task scores it
     in_time: bool
-    constant: bool
-    """This says whether all images had the same answer in the end."""
-    of_masks: bool = False
-    """Of masks, the accuracy is the mean IoU of the batch's pixels."""
+    constant: bool  # all images had the same answer in the end
+    checks: TaskChecks
 
     @property
     def done(self) -> bool:
-        return _done(self.accuracy, dense=self.of_masks)
+        return self.score >= self.checks.by_heart
 
     @property
     def steps(self) -> int:
@@ -77,14 +71,14 @@ class Attempt:
 
     def __str__(self) -> str:
         first, last = self.losses[0], self.losses[-1]
-        known = f"mean IoU {self.accuracy:.0%}" if self.of_masks else f"{self.accuracy:.0%} right"
+        known = self.checks.score_in_words(self.score)
         return f"{known} after {self.steps} steps, loss {first:.3g} to {last:.3g}"
 
 
 def finding_after_failure(own: list[Attempt], easy: Attempt, batch: int) -> Finding:
     """Return the finding about a batch that the recipe's optimizer did not learn,
     from how an easy one did."""
-    best = min(own, key=lambda attempt: (-attempt.accuracy, attempt.losses[-1]))
+    best = min(own, key=lambda attempt: (-attempt.score, attempt.losses[-1]))
     if easy.done and best.losses[-1] < HALF * best.losses[0]:
         what = f"{batch} images learnt by heart by Adam at 0.001 in {easy.steps} steps"
         return passed("one batch", f"{what}; by the recipe's optimizer more slowly: {best}")
@@ -112,37 +106,29 @@ def finding_after_failure(own: list[Attempt], easy: Attempt, batch: int) -> Find
     )
 
 
-def _learnt(run: Run, lr: float | None, seconds: float) -> Attempt:
+def _learnt(subject: Subject, run: Run, lr: float | None, seconds: float) -> Attempt:
     losses: list[float] = []
-    dense, began = run.info.dense, time.perf_counter()
-    accuracy, constant = 0.0, False
+    score, constant, began = 0.0, False, time.perf_counter()
     with run.probing():
         window = _distinct(next(run.windows()))
         while not losses or (len(losses) < STEPS and time.perf_counter() - began < seconds):
             losses.append(float(run.train_on([window], lr)))
             if len(losses) % LOOK_EVERY == 0 or len(losses) == STEPS:
-                accuracy, constant = _known(run, window)
-                if _done(accuracy, dense=dense) or not losses[-1] <= EXPLODED * losses[0]:
+                score, constant = _known(subject.checks, run, window)
+                if score >= subject.checks.by_heart or not losses[-1] <= EXPLODED * losses[0]:
                     break
         in_time = len(losses) == STEPS or not losses[-1] <= EXPLODED * losses[0]
     run.close()
-    return Attempt(tuple(losses), accuracy, in_time, constant, dense)
+    return Attempt(tuple(losses), score, in_time, constant, subject.checks)
 
 
-def _done(accuracy: float, *, dense: bool) -> bool:
-    return accuracy >= (LEARNT_MASKS if dense else 1.0)
-
-
-def _known(run: Run, window: Batch) -> tuple[float, bool]:
-    """Return the share of a batch that is right, or the mean IoU of its masks, with its own statistics; and
-    whether all answers are the same."""
-    images, labels = window
+def _known(checks: TaskChecks, run: Run, window: Batch) -> tuple[float, bool]:
+    """Return how well a batch is known, with its own statistics, and whether all answers are the same."""
+    images, targets = window
     with torch.no_grad():
         outputs = main_output(full_precision(run.model(images)))
     same = bool((outputs - outputs[:1]).abs().max() <= 1e-6 * outputs.abs().max().clamp(min=1e-6))
-    if labels.ndim > 1:
-        return batch_iou(outputs, labels), same
-    return float((outputs.argmax(1) == labels).double().mean()), same
+    return checks.score(outputs, targets), same
 
 
 def _distinct(window: list[Batch]) -> Batch:

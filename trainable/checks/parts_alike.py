@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import avg_pool2d, interpolate
 
 from trainable.checks.comparing import Difference, Words, compare_parts
 from trainable.checks.finding import Finding
-from trainable.checks.image_statistics import statistics_of
 from trainable.checks.sampling import pixels
 from trainable.checks.subject import Subject
 from trainable.checks.two_samples import Floats, Sample, class_weights, tell_apart
 from trainable.data import DataSet, Split
 from trainable.data.measure import some
-from trainable.data.source import Integers
-from trainable.tasks.kits import make_loader
+from trainable.data.source import Integers, Pixels
 from trainable.training.part_features import PartFeatures, part_features
 
 MOST = 1_000
@@ -34,6 +36,14 @@ MEDIUM = 0.64
 """Parts differ if the interval of the AUC is above this: if one number told them apart, its means would be
 half a standard deviation apart, which Cohen (1988, section 2.2) calls a medium effect. docs/decisions/0028
 has how often parts of one kind are above it, and which differences are found."""
+
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+PIXELS = 600
+"""Quantiles are of about so many pixels of an image: sorting all takes longer than everything else."""
+SCALES = 3
+"""Sharpness is measured at full size, at half and at a quarter of it."""
+THUMBNAIL = 8
+BLOCK = 512
 
 KnownImages = tuple[dict[Split, Integers], dict[Split, Floats] | None]
 """The positions of each part's images to compare, and features of them [n, F], if there are any."""
@@ -93,8 +103,7 @@ def known_images(subject: Subject, seconds: float) -> KnownImages:
     network, recipe = subject.network(), subject.recipe.with_values({"loop.workers": 0})
 
     def look(chosen: Mapping[Split, Integers]) -> dict[Split, PartFeatures] | None:
-        loader = make_loader(data, recipe, subject.device)
-        return part_features(network, loader, recipe, data.info, chosen)
+        return part_features(network, subject.loader(), recipe, data.info, chosen)
 
     few = some_of_each(data, TIMED)
     afforded = int(TIMED * seconds / min(_seconds(look, few) for _ in range(2)))
@@ -143,3 +152,60 @@ def _most_different(first: Sample, second: Sample, names: Sequence[str]) -> str:
         f"{names[most]}, {means[1][most]:.0f} against {means[0][most]:.0f} of 255 "
         f"({effects[most]:.1f} standard deviations)"
     )
+
+
+# --- what differs first between cameras, rooms and programs ------------------------------------------
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Statistics of images [n, F]; the first columns have names for people, and all are in grey levels from 0
+    to 255."""
+
+    values: Floats
+    names: tuple[str, ...]
+
+
+def statistics_of(images: Pixels) -> Statistics:
+    """Return statistics of images, uint8 [n, C, H, W]: mean, deviation and quantiles of each channel,
+    sharpness at three scales, and a grey thumbnail."""
+    blocks = [
+        _block(torch.from_numpy(np.array(images[at : at + BLOCK]))) for at in range(0, len(images), BLOCK)
+    ]
+    colours = ("brightness",) if images.shape[1] == 1 else ("red", "green", "blue")
+    return Statistics(np.concatenate(blocks), (*colours, "contrast", "sharpness"))
+
+
+def _block(pixels: Tensor) -> Floats:
+    images = pixels.float()
+    grey = images.mean(1, keepdim=True)
+    deviations = images.std((2, 3), correction=0)
+    columns = [
+        images.mean((2, 3)),
+        grey.std((2, 3), correction=0),
+        _sharpness(grey),
+        deviations,
+        _quantiles(pixels),
+        interpolate(grey, (THUMBNAIL, THUMBNAIL), mode="area").flatten(1),
+    ]
+    found: Floats = torch.cat(columns, 1).double().numpy()
+    return found
+
+
+def _sharpness(grey: Tensor) -> Tensor:
+    """Return the root mean square of the differences of neighbours, at each scale [n, SCALES]."""
+    found = []
+    for _ in range(SCALES):
+        down, across = grey[:, :, 1:] - grey[:, :, :-1], grey[:, :, :, 1:] - grey[:, :, :, :-1]
+        found.append((down.square().mean((1, 2, 3)) + across.square().mean((1, 2, 3))).sqrt())
+        grey = avg_pool2d(grey, 2) if min(grey.shape[2:]) >= 4 else grey
+    return torch.stack(found, 1)
+
+
+def _quantiles(pixels: Tensor) -> Tensor:
+    """Return the quantiles of each channel, [n, C * quantiles]."""
+    flat = pixels.flatten(2).numpy()
+    step = max(1, flat.shape[2] // PIXELS) | 1  # odd: an even one takes the same columns of each row
+    ordered = np.sort(flat[:, :, ::step], axis=2)
+    chosen = [round(each * (ordered.shape[2] - 1)) for each in QUANTILES]
+    return torch.from_numpy(ordered[:, :, chosen]).float().flatten(1)

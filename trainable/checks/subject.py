@@ -1,29 +1,27 @@
-"""Defines what is checked: a recipe with its images and its network, of which every check uses a new copy."""
+"""What is checked: a recipe with its images and its network, and what the checks ask of its task."""
 
 from __future__ import annotations
 
+import abc
 import copy
-import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, count
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
+from trainable.checks.finding import Finding
+from trainable.checks.sampling import NamedImage
 from trainable.data import DataSet, Split
+from trainable.data.loading import Loader
+from trainable.data.source import Integers
 from trainable.recipe import Recipe
+from trainable.recipe.data import Data
 from trainable.recipe.distillation import SECTION
-from trainable.run import make_run
-from trainable.training import seeds
-from trainable.training.evaluate import full_precision
-from trainable.training.network import make_network
-from trainable.training.pixels import resolved
 from trainable.training.run import Run
-from trainable.training.seeds import Use
 
+# With these values nothing makes training images or labels harder, or only costs time here
 PLAIN: Mapping[str, Any] = {
     SECTION: None,  # a teacher's share of the loss does not vanish
     "regularisation.label_smoothing": 0.0,
@@ -50,9 +48,8 @@ PLAIN: Mapping[str, Any] = {
     "evaluation.scales": [1.0],
     "evaluation.norm_batches": 0,
 }
-"""A recipe with these values has nothing that makes training images or labels harder,
-or that only costs time here."""
 
+# A second opinion on rates: at its paper's rate (1412.6980, section 2) Adam learns a batch with any net
 EASY: Mapping[str, Any] = {
     "optimizer.kind": "adam",
     "optimizer.lr": 1e-3,
@@ -60,26 +57,38 @@ EASY: Mapping[str, Any] = {
     "model.layer_rates.kind": "uniform",
     "model.freeze_norm": False,
 }
-"""These values give a second opinion on rates:
-at its paper's rate (1412.6980, section 2) Adam learns a batch with any net."""
 
 
-LAST = 0.3
-"""In this last part of its time, the rate of a training that is too slow for its steps falls to 0."""
+class MakeRun(Protocol):
+    """What makes the run of a recipe, as `trainable.run.make_run` does."""
+
+    def __call__(
+        self,
+        recipe: Recipe,
+        *,
+        data: DataSet | None = None,
+        model: nn.Module | None = None,
+        device: torch.device | None = None,
+    ) -> Run: ...
+
+
+MakeLoader = Callable[[DataSet, Recipe, torch.device], Loader]
 
 
 @dataclass(frozen=True)
 class Subject:
-    """Holds a recipe resolved for its images, and the network as it is before training."""
+    """A recipe resolved for its images, and its network as it is before training: every check uses a new
+    copy of that."""
 
     recipe: Recipe
     data: DataSet
+    checks: TaskChecks
     untrained: nn.Module
-    without_drops: nn.Module
-    """This is the same network, but it leaves nothing out at random."""
+    without_drops: nn.Module  # the same network, but it leaves nothing out at random
     device: torch.device
-    is_own: bool
-    """This says whether the network is a person's own, rather than the recipe's."""
+    is_own: bool  # the network is a person's own, rather than the recipe's
+    make_run: MakeRun
+    make_loader: MakeLoader
 
     def network(self) -> nn.Module:
         """Return a copy of the network, to be trained or not."""
@@ -89,77 +98,69 @@ class Subject:
         self, batch_size: int, values: Mapping[str, Any] | None = None, data: DataSet | None = None
     ) -> Run:
         """Return a run of the network without dropout on images without augmentation."""
-        return make_run(
+        return self.make_run(
             self.recipe.with_values({**PLAIN, "loop.batch_size": batch_size, **(values or {})}),
             data=data or self.data,
             model=copy.deepcopy(self.without_drops),
             device=self.device,
         )
 
-
-def make_subject(
-    recipe: Recipe, data: DataSet, model: nn.Module | None, device: torch.device, *, download: bool
-) -> Subject:
-    """Make the subject of the checks. Raises ModelError if the recipe's network cannot be made."""
-    whole = resolved(recipe, data, own_model=model is not None, download=download)
-    if model is not None:
-        untrained, bare = copy.deepcopy(model), copy.deepcopy(model)
-    else:
-        drops = {"dropout": 0.0 if recipe.model.dropout is not None else None, "stochastic_depth": None}
-        untrained = _make_network(recipe, data, device, download)
-        bare = _make_network(
-            recipe.model_copy(update={"model": recipe.model.model_copy(update=drops)}), data, device, download
-        )
-    return Subject(whole, data, untrained, _without_drops(bare), device, is_own=model is not None)
+    def loader(self) -> Loader:
+        """Return a loader of the images that starts no processes."""
+        return self.make_loader(self.data, self.recipe.with_values({"loop.workers": 0}), self.device)
 
 
-def _make_network(recipe: Recipe, data: DataSet, device: torch.device, download: bool) -> nn.Module:
-    """Return the recipe's network, drawn as `Run` draws it."""
-    with seeds.global_generators(device, seeds.derive(recipe.loop.seed, Use.WEIGHTS)):
-        return make_network(recipe.model, data.info, download=download)
+class TaskChecks(abc.ABC):
+    """What the checks ask of what is learnt: an implementation for each kind of task.
 
-
-def _without_drops(model: nn.Module) -> nn.Module:
-    """Return the network, with every layer of dropout or stochastic depth set to probability 0."""
-    torchvision = sys.modules.get("torchvision.ops")  # a package that is not imported has made no layer
-    timm = sys.modules.get("timm.layers.drop")
-    for module in model.modules():
-        if isinstance(module, nn.modules.dropout._DropoutNd) or (
-            torchvision is not None and isinstance(module, torchvision.StochasticDepth)
-        ):
-            module.p = 0.0
-        elif timm is not None and isinstance(module, timm.DropPath):
-            module.drop_prob = 0.0
-    return model
-
-
-def train(run: Run, *, steps: int, lr: float, seconds: float) -> int:
-    """Train a run in `probing` for so many steps, or fewer if time runs out. Return how many steps it took.
-
-    The rate falls in a straight line to 0, so that the weights settle: with the steps, and faster in the last
-    part of the time.
+    `trainable.check.checks_of` says which one a recipe has.
     """
-    began = time.perf_counter()
-    windows = chain.from_iterable(map(run.windows, count()))
-    for done in range(steps):
-        left = 1.0 - (time.perf_counter() - began) / seconds
-        if left <= 0.0:
-            return done
-        run.train_on(next(windows), lr * min(1.0 - done / steps, left / LAST))
-    return steps
 
+    logits: str  # the shape of the network's outputs, in words
+    at_once: int | None  # so many images fit into one batch of evaluation; None: as many as the recipe says
+    by_heart: float  # one batch is learnt by heart from this score on
 
-@torch.inference_mode()
-def logits(run: Run, part: Split, turned: Callable[[Tensor], Tensor] | None = None) -> tuple[Tensor, Tensor]:
-    """Return what a run's network answers to a part's images, perhaps turned: [N, classes];
-    and the labels [N].
+    # --- of the data -----------------------------------------------------------------------------------
 
-    Both are on the CPU. Call it in `probing`: it leaves the network in evaluation mode.
-    """
-    run.model.eval()
-    answers, truth = [], []
-    for images, labels in run.images.evaluate(part):
-        shown = images if turned is None else turned(images)
-        answers.append(full_precision(run.model(shown)).cpu())
-        truth.append(labels.cpu())
-    return torch.cat(answers), torch.cat(truth)
+    @abc.abstractmethod
+    def of_targets(self, data: DataSet, recipe: Recipe) -> Iterator[Finding]:
+        """Yield findings about what is to be learnt, without a network; guarded."""
+
+    @abc.abstractmethod
+    def shares(self, data: DataSet) -> Iterator[Finding]:
+        """Yield whether the classes have the same shares in all parts; these are among `of_targets`."""
+
+    @abc.abstractmethod
+    def contradictions(self, data: DataSet, groups: Sequence[Sequence[NamedImage]]) -> Finding:
+        """Return the finding about equal images, in groups, of which not the same is to be learnt."""
+
+    @abc.abstractmethod
+    def check_split(self, data: DataSet, groups: Mapping[Split, Integers], spec: Data) -> None:
+        """Raise DataError if the images of some parts cannot be split with these groups, [N] of each part,
+        whole."""
+
+    # --- of networks -----------------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    def lessons(self, subject: Subject, seconds: float) -> Iterator[Finding]:
+        """Yield what a small net learns from the images, whatever the recipe's network is."""
+
+    @abc.abstractmethod
+    def outputs(self, run: Run, images: Tensor) -> Iterator[Finding]:
+        """Yield whether outputs for images [B, C, H, W] are the logits that the task takes; it is called in
+        `probing`."""
+
+    @abc.abstractmethod
+    def initial_loss(self, run: Run) -> Finding:
+        """Compare the loss before any step with that of guessing; it is called in `probing`."""
+
+    @abc.abstractmethod
+    def score(self, outputs: Tensor, targets: Tensor) -> float:
+        """Return how well a batch is known, in [0, 1], from the logits of the network's main head."""
+
+    @abc.abstractmethod
+    def score_in_words(self, score: float) -> str: ...
+
+    @abc.abstractmethod
+    def shuffled(self, subject: Subject, seconds: float) -> Iterator[Finding]:
+        """Yield whether a network knows what is true after learning what belongs to other images; guarded."""

@@ -4,84 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import combinations, pairwise
 from statistics import fmean, median
 
-from trainable.curves.levels import Levels
+from trainable.curves.levels import Levels, Thresholds
 from trainable.training.metrics import EpochResult
 
 SAME_RATE = 1.0 + 1e-6
 """A rate that grew by less has not risen."""
 
 
-@dataclass(frozen=True)
-class Thresholds:
-    """Holds the limits between verdicts. Accuracies and gaps are fractions, a point is 0.01.
-
-    Noise is the larger of two: a standard error of the validation accuracy, and how far it swings by itself.
-    """
-
-    overfit_gap: float = 0.05
-    """Training is "much higher" than validation above this gap (PaddleClas guide, 003:84);
-    the 5 points are ours."""
-    underfit_gap: float = 0.01
-    """Within a point, training and validation agree: "slightly higher or equal" is a good state (003:84)."""
-    share_of_error: float = 0.1
-    """A gap below a tenth of the training error does not limit the accuracy: work first on the larger of the
-    two (Ng, Machine Learning Yearning, chapters 20 to 22; the tenth is ours)."""
-    train_target: float = 0.95
-    """Below this training accuracy, a net that generalises could still learn more of its images; ours."""
-    train_saturated: float = 0.99
-    """From this training accuracy on, more epochs have next to nothing left to learn from; ours."""
-    standard_errors: float = 2.0
-    """A difference of fewer standard errors is noise:
-    95 in 100 draws of a normal distribution lie within 1.96."""
-    least_rise: float = 0.005
-    """A smaller rise over the last tenth of the epochs, here half a point,
-    is not worth a longer run; ours."""
-    last_part: float = 0.1
-    """In this last share of the epochs, at least three, validation rises or not: there a cosine is below 3 %
-    of its rate, so that a rise does not come from the schedule's last fall."""
-    late_part: float = 0.25
-    """In this last share of the epochs, at least four, swings count:
-    before it, a high rate may still come to rest."""
-    swing_epochs: int = 8
-    """A shorter run has no late part: four epochs are more than half of it."""
-    swing: float = 0.02
-    """A swing is at least two points either way: more than most changes of a recipe gain (003:70-82: 0.1 to
-    1.1), so that the epoch at which one stops decides more than the recipe."""
-    collapse: float = 0.05
-    """A fall from the best epoch by this much, in training accuracy too, is a collapse; it is as large as the
-    gap of overfitting."""
-    skipped_share: float = 0.01
-    """More than this share of steps skipped for overflows is too much: a loss scale that doubles every 2,000
-    steps (torch's GradScaler) costs one step in 2,000, twenty times fewer."""
-    gradient_spike: float = 10.0
-    """This is a late epoch's gradient norm over the run's median, if validation fell with it; ours."""
-    lost_loss: float = 1.5
-    """This is a training loss over that of guessing: a run that ends above has unlearnt; ours."""
-    knocked_out: float = 1.2
-    """This is a training loss over that of guessing in any epoch, for a net that has learnt nothing in the
-    end: above it, the rate was too high. A fresh net begins within a tenth of ln K; digits at 20 times a good
-    rate: 1.3 first, then 1.0."""
-    learnt: float = 0.1
-    """This is a share of the way from guessing to always right, in mean recall:
-    less counts as nothing; ours."""
-    image_deviation: float = 0.1
-    """The mean IoU of one image is so far from that of another. It is not measured: nuclei have 0.02, and
-    images in which objects are small or rare several times as much; ours."""
-    raised_loss: float = 1.05
-    """Above this training loss over that of guessing in any epoch, a higher rate is not proposed; ours."""
-
-
-MASKS = Thresholds(train_target=0.9, train_saturated=0.95)
-"""Of masks, levels are mean IoUs. An IoU of 0.9 is a Dice coefficient, the F1 of pixels, of 0.95, the target
-of an accuracy; the last points are borders that nobody draws twice alike."""
-
-
 class Curves:
-    """Reads a history that did not end diverged, with its levels and the loss of guessing."""
+    """A history that did not end diverged, with its levels and the loss of guessing.
+
+    Noise is the larger of two: a standard error of the validation score, and how far it swings by itself.
+    """
 
     def __init__(
         self,
@@ -104,10 +41,7 @@ class Curves:
         self._late = max(4, math.ceil(thresholds.late_part * len(history)))
         self._swings = _swings(self._val[-self._late :], self._rates[-self._late :])
         self.fluctuation = fmean(self._swings) if self._swings else 0.0
-        # of what validation would be without a gap, and of what it is: the larger one counts
-        errors = [_standard_error(share, validation_images) for share in (self._val[-1], self.train)]
-        of_masks = thresholds.image_deviation / math.sqrt(validation_images or math.inf)
-        self.standard_error = of_masks if levels.dense else max(errors)
+        self.standard_error = levels.standard_error(validation_images)
 
     def figures(self) -> dict[str, float]:
         """Return the numbers by name: scores as fractions;
@@ -251,16 +185,3 @@ def _swings(values: Sequence[float], rates: Sequence[float]) -> list[float]:
         to, onwards = values[index] - values[index - 1], values[index + 1] - values[index]
         found.append(min(abs(to), abs(onwards)) if to * onwards < 0.0 else 0.0)
     return found
-
-
-def _standard_error(accuracy: float, images: int | None) -> float:
-    """Return the standard error of an accuracy on so many images. Two right and two wrong ones are added, so
-    that it is never 0.
-
-    It returns 0 if the number of images is not known, and where the accuracy is no fraction, as in a journal
-    that a person has changed. Source: Agresti and Coull, The American Statistician 52 (1998).
-    """
-    if images is None:
-        return 0.0
-    share = (accuracy * images + 2.0) / (images + 4.0)
-    return math.sqrt(max(0.0, share * (1.0 - share)) / (images + 4.0))

@@ -1,106 +1,149 @@
-"""Says how good a run became on its training images, and on validation images epoch by epoch.
+"""How good a run became, and where the limits between the verdicts on it lie.
 
-For labels of images that is their accuracy. The pixel accuracy of masks is mostly that of the largest
-class: where nine pixels in ten are background, it is 0.9 for a network that finds nothing. So masks are read
-by their mean IoU.
+Levels are scores in [0, 1]: for labels of images their accuracy. What a task is scored by otherwise stands in
+its home.
 """
 
 from __future__ import annotations
 
+import abc
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
-from trainable.recipe import Recipe
-from trainable.recipe.tasks import Segmentation
-from trainable.training.metrics import CLEAN_IOU, EpochResult
-
-IOU = "val_mean_iou"
+from trainable.training.metrics import EpochResult
 
 
 @dataclass(frozen=True)
-class Levels:
-    """Holds scores in [0, 1] of validation, one an epoch, and of training images at the end."""
+class Thresholds:
+    """The limits between verdicts. Accuracies and gaps are fractions, a point is 0.01.
+
+    Noise is the larger of two: a standard error of the validation accuracy, and how far it swings by itself.
+    """
+
+    overfit_gap: float = 0.05
+    """Training is "much higher" than validation above this gap (PaddleClas guide, 003:84);
+    the 5 points are ours."""
+    underfit_gap: float = 0.01
+    """Within a point, training and validation agree: "slightly higher or equal" is a good state (003:84)."""
+    share_of_error: float = 0.1
+    """A gap below a tenth of the training error does not limit the accuracy: work first on the larger of the
+    two (Ng, Machine Learning Yearning, chapters 20 to 22; the tenth is ours)."""
+    train_target: float = 0.95
+    """Below this training accuracy, a net that generalises could still learn more of its images; ours."""
+    train_saturated: float = 0.99
+    """From this training accuracy on, more epochs have next to nothing left to learn from; ours."""
+    standard_errors: float = 2.0
+    """A difference of fewer standard errors is noise:
+    95 in 100 draws of a normal distribution lie within 1.96."""
+    least_rise: float = 0.005
+    """A smaller rise over the last tenth of the epochs, here half a point,
+    is not worth a longer run; ours."""
+    last_part: float = 0.1
+    """In this last share of the epochs, at least three, validation rises or not: there a cosine is below 3 %
+    of its rate, so that a rise does not come from the schedule's last fall."""
+    late_part: float = 0.25
+    """In this last share of the epochs, at least four, swings count:
+    before it, a high rate may still come to rest."""
+    swing_epochs: int = 8
+    """A shorter run has no late part: four epochs are more than half of it."""
+    swing: float = 0.02
+    """A swing is at least two points either way: more than most changes of a recipe gain (003:70-82: 0.1 to
+    1.1), so that the epoch at which one stops decides more than the recipe."""
+    collapse: float = 0.05
+    """A fall from the best epoch by this much, in training accuracy too, is a collapse; it is as large as the
+    gap of overfitting."""
+    skipped_share: float = 0.01
+    """More than this share of steps skipped for overflows is too much: a loss scale that doubles every 2,000
+    steps (torch's GradScaler) costs one step in 2,000, twenty times fewer."""
+    gradient_spike: float = 10.0
+    """This is a late epoch's gradient norm over the run's median, if validation fell with it; ours."""
+    lost_loss: float = 1.5
+    """This is a training loss over that of guessing: a run that ends above has unlearnt; ours."""
+    knocked_out: float = 1.2
+    """This is a training loss over that of guessing in any epoch, for a net that has learnt nothing in the
+    end: above it, the rate was too high. A fresh net begins within a tenth of ln K; digits at 20 times a good
+    rate: 1.3 first, then 1.0."""
+    learnt: float = 0.1
+    """This is a share of the way from guessing to always right, in mean recall:
+    less counts as nothing; ours."""
+    raised_loss: float = 1.05
+    """Above this training loss over that of guessing in any epoch, a higher rate is not proposed; ours."""
+
+
+@dataclass(frozen=True)
+class Levels(abc.ABC):
+    """Scores of validation, one an epoch, and of training images at the end."""
+
+    limits: ClassVar[Thresholds]  # between verdicts, unless others are given
+    not_clean: ClassVar[str]  # what is less sure if training images were scored unlike validation images
 
     validation: tuple[float, ...]
     train: float
-    is_clean: bool
-    """This says whether training images were scored as validation images are."""
-    dense: bool
-    figures: dict[str, float]
-    """These are the scores of the last epoch by their names."""
+    is_clean: bool  # training images were scored as validation images are
+    figures: dict[str, float]  # the scores of the last epoch by their names
 
     @property
     def gap(self) -> float:
         return self.train - self.validation[-1]
 
     @property
+    @abc.abstractmethod
     def train_in_words(self) -> str:
         """How good training images are, in words that begin a sentence or follow "only"."""
-        if self.dense:
-            return f"a mean IoU of {self.train:.1%} on training images"
+
+    @property
+    @abc.abstractmethod
+    def left_in_words(self) -> str:
+        """What is left to learn of the training images."""
+
+    @abc.abstractmethod
+    def standard_error(self, images: int | None) -> float:
+        """Return the standard error of a score of so many validation images; 0 if their number is not
+        known."""
+
+
+class Accuracies(Levels):
+    """Shares of images, or of pixels, that are right."""
+
+    limits = Thresholds()
+    not_clean = (
+        "clean_train_accuracy was not measured: train_accuracy stands in, on augmented images, whose gap to "
+        "validation is too small"
+    )
+
+    @property
+    def train_in_words(self) -> str:
         return f"{self.train:.1%} of the training images are right"
 
     @property
     def left_in_words(self) -> str:
-        """What is left to learn of the training images."""
-        if self.dense:
-            return f"the mean IoU on training images is {self.train:.1%}"
         return f"{1 - self.train:.1%} of the training images are still wrong"
 
-    @property
-    def not_clean(self) -> str:
-        """What is less sure where training images were not scored as validation images are."""
-        if self.dense:
-            return (
-                f"{CLEAN_IOU} was not measured: the gap is that of pixel accuracies, on augmented images, "
-                "which is too small"
-            )
-        return (
-            "clean_train_accuracy was not measured: train_accuracy stands in, on augmented images, whose gap "
-            "to validation is too small"
-        )
+    def standard_error(self, images: int | None) -> float:
+        # of what validation would be without a gap, and of what it is: the larger one counts
+        return max(_standard_error(share, images) for share in (self.validation[-1], self.train))
 
 
-def levels_of(history: Sequence[EpochResult], recipe: Recipe) -> Levels:
-    """Return the levels of a run that did not end diverged: of masks, if every epoch has their mean IoU."""
-    ious = [result.extra_metrics.get(IOU) for result in history]
-    known = tuple(iou for iou in ious if iou is not None)
-    dense = isinstance(recipe.task, Segmentation) and len(known) == len(history)
-    return _of_masks(history[-1], known) if dense else _of_labels(history)
-
-
-def _of_labels(history: Sequence[EpochResult]) -> Levels:
+def accuracies_of(history: Sequence[EpochResult]) -> Accuracies:
+    """Return the accuracies of a run that did not end diverged."""
     last = history[-1]
     clean = last.clean_train_accuracy
     train = last.train_accuracy if clean is None else clean
     name = "train_accuracy" if clean is None else "clean_train_accuracy"
     figures = {name: train, "val_accuracy": last.val_accuracy}
-    return Levels(tuple(result.val_accuracy for result in history), train, clean is not None, False, figures)
+    return Accuracies(tuple(result.val_accuracy for result in history), train, clean is not None, figures)
 
 
-def _of_masks(last: EpochResult, ious: tuple[float, ...]) -> Levels:
-    """Return the levels of masks: where the mean IoU of training images was not measured, it is that of
-    validation, and the gap of the pixel accuracies beside it."""
-    clean = last.extra_metrics.get(CLEAN_IOU)
-    beside = last.train_accuracy - last.val_accuracy
-    train = min(1.0, max(0.0, ious[-1] + beside)) if clean is None else clean
-    named = {"train_accuracy": last.train_accuracy} if clean is None else {CLEAN_IOU: clean}
-    figures = {**named, IOU: ious[-1], "val_accuracy": last.val_accuracy}
-    return Levels(ious, train, clean is not None, True, figures)
+def _standard_error(accuracy: float, images: int | None) -> float:
+    """Return the standard error of an accuracy on so many images. Two right and two wrong ones are added, so
+    that it is never 0.
 
-
-def loss_of_guessing(recipe: Recipe, classes: int) -> float:
-    """Return at most what a network's loss is that gives every class the same probability: whether there is
-    a second head, whose loss a recipe adds, and how sure a teacher is, are not known here. A teacher is
-    rarely so sure, so with one a loss above this is a late sign. Of features it is the loss of zeros.
+    It returns 0 if the number of images is not known, and where the accuracy is no fraction, as in a journal
+    that a person has changed. Source: Agresti and Coull, The American Statistician 52 (1998).
     """
-    of_label = math.log(max(classes, 2))
-    whole = of_label
-    if isinstance(recipe.task, Segmentation):
-        loss = recipe.task.loss
-        whole = (loss.cross_entropy + loss.focal) * of_label + loss.dice + loss.lovasz
-        whole *= 1.0 + loss.auxiliary
-    if (taught := recipe.distillation) is None:
-        return whole
-    return (1.0 - taught.weight) * whole + taught.weight * taught.guessing(of_label)
+    if images is None:
+        return 0.0
+    share = (accuracy * images + 2.0) / (images + 4.0)
+    return math.sqrt(max(0.0, share * (1.0 - share)) / (images + 4.0))

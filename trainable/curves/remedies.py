@@ -11,8 +11,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Literal, NamedTuple, assert_never
 
-from trainable.curves.mask_remedies import is_dense, more_augmentation_of_masks, of_masks
-from trainable.curves.remedy import Remedy, change
+from trainable.curves.task_curves import Remedy, TaskCurves, change, rounded
 from trainable.recipe import Recipe, augmentations, optimizers, schedules
 from trainable.recipe.models import ResNetSmall, UNetSmall
 from trainable.recipe.sources import with_guide_names
@@ -20,16 +19,15 @@ from trainable.recipe.training import AdaptiveClipping, NoClipping, NormClipping
 
 RunVerdict = Literal["diverged", "unstable", "overfit", "still improving", "underfit", "healthy"]
 
-TABLE = "003:70-82"
-"""This table of the PaddleClas guide has the gains of each augmentation on ResNet50."""
 RATE_STILL_HIGH = 0.1
-"""This is a share of the peak rate: a step schedule's first drop (1512.03385, 3.4).
-A run that ends above it never settled."""
+"""A run that ends above this share of its peak rate, a step schedule's first drop (1512.03385, 3.4), never
+settled."""
 
 
 def remedies(
     verdict: RunVerdict,
     recipe: Recipe,
+    task: TaskCurves,
     *,
     rate_left: float = 0.0,
     rate_may_rise: bool = True,
@@ -38,8 +36,8 @@ def remedies(
     """Return what to change, the likeliest first; only fields that this recipe has and that can still move.
 
     `rate_left` is the learning rate at the end over its peak; `rate_may_rise` is false if the curves show a
-    rate that is too high already; `small_missed` is true if small classes of masks are known less than large
-    ones. Each remedy is valid alone, and all together.
+    rate that is too high already; `small_missed` is true if small classes are known less than large ones.
+    Each remedy is valid alone, and all together.
     """
     match verdict:
         case "diverged":
@@ -47,13 +45,12 @@ def remedies(
         case "unstable":
             found = _calmer(recipe, 3.0, rate_left)
         case "overfit":
-            found = _more_regularisation(recipe)
+            found = _more_regularisation(recipe, task)
         case "still improving":
             found = _longer(recipe)
         case "underfit":
-            found = chain(
-                of_masks(recipe, small_missed=small_missed), _less_regularisation(recipe, rate_may_rise)
-            )
+            better = task.better_fit(recipe, small_missed=small_missed)
+            found = chain(better, _less_regularisation(recipe, rate_may_rise))
         case "healthy":
             found = iter(())
         case _:
@@ -67,9 +64,7 @@ def _calmer(recipe: Recipe, factor: float, rate_left: float) -> Iterator[Remedy]
     for name in _rates(recipe.optimizer):
         now = recipe.get(f"optimizer.{name}")
         why = f"a rate {factor:g} times lower; `tunebook lr-find` gives the band"
-        yield Remedy(
-            f"optimizer.{name}", now, _rounded(now / factor), why, "001:22-76; arXiv 1803.09820, 4.1"
-        )
+        yield Remedy(f"optimizer.{name}", now, rounded(now / factor), why, "001:22-76; arXiv 1803.09820, 4.1")
     yield from _warmer(recipe)
     if rate_left > RATE_STILL_HIGH:
         yield from _to_rest(recipe)
@@ -120,54 +115,16 @@ def _to_rest(recipe: Recipe) -> Iterator[Remedy]:
             assert_never(recipe.schedule)
 
 
-def _more_regularisation(recipe: Recipe) -> Iterator[Remedy]:
+def _more_regularisation(recipe: Recipe, task: TaskCurves) -> Iterator[Remedy]:
     if recipe.data.train_limit is not None:
         yield change(recipe, "data.train_limit", None, "more images help most", "arXiv 1707.02968")
     for name, decay in _decays(recipe.optimizer):
         if (now := recipe.get(f"optimizer.{name}")) < decay.highest:
-            to = _rounded(min(decay.highest, 3.0 * now)) if now else decay.usual
+            to = rounded(min(decay.highest, 3.0 * now)) if now else decay.usual
             yield Remedy(f"optimizer.{name}", now, to, "more decay", f"003:84, 003:26-40; {decay.source}")
-    yield from more_augmentation_of_masks(recipe) if is_dense(recipe) else _more_augmentation(recipe)
-    if recipe.regularisation.label_smoothing == 0.0 and not is_dense(recipe):
-        why = "softer targets keep the network from being too sure"
-        yield change(
-            recipe, "regularisation.label_smoothing", 0.1, why, "003:84; arXiv 1512.00567, section 7"
-        )
+    yield from task.harder_images(recipe)
     if (recipe.model.dropout or 0.0) < 0.2:
         yield change(recipe, "model.dropout", 0.2, "before the head", "001:251; JMLR 15:1929")
-
-
-def _more_augmentation(recipe: Recipe) -> Iterator[Remedy]:
-    augmentation, section = recipe.augmentation, "augmentation"
-    match augmentation.policy:
-        case augmentations.NoPolicy():
-            why = "two random operations for each image"
-            yield change(recipe, f"{section}.policy.kind", "randaugment", why, f"{TABLE}; arXiv 1909.13719")
-        case augmentations.RandAugment(magnitude=magnitude) if magnitude < 15:
-            stronger = min(15, magnitude + 5)
-            yield change(
-                recipe, f"{section}.policy.magnitude", stronger, "stronger operations", "arXiv 1909.13719"
-            )
-        case _:
-            pass
-    if isinstance(augmentation.mixing, augmentations.NoMixing):
-        why = "the largest gain in the PaddleClas guide's table"
-        yield change(recipe, f"{section}.mixing.kind", "cutmix", why, f"{TABLE}; arXiv 1905.04899")
-    if isinstance(augmentation.masking, augmentations.NoMasking):
-        why = "the network cannot rely on one part of an image"
-        yield change(recipe, f"{section}.masking.kind", "erasing", why, f"{TABLE}; arXiv 1708.04896")
-    match augmentation.crop:
-        case augmentations.NoCrop():
-            why = "the object is in another position each time"
-            yield change(recipe, f"{section}.crop.kind", "pad", why, "arXiv 1512.03385, 4.2")
-        case augmentations.ResizedCrop(scale_min=scale) if scale > 0.08:
-            to = _rounded(max(0.08, scale / 2))
-            yield change(recipe, f"{section}.crop.scale_min", to, "smaller crops vary more", "003:62")
-        case _:
-            pass
-    if recipe.data.flips and augmentation.flip_probability == 0.0:
-        why = "data.flips says that labels survive it"
-        yield change(recipe, f"{section}.flip_probability", 0.5, why, "000:22")
 
 
 def _longer(recipe: Recipe) -> Iterator[Remedy]:
@@ -180,13 +137,13 @@ def _less_regularisation(recipe: Recipe, rate_may_rise: bool) -> Iterator[Remedy
     for name in _rates(recipe.optimizer) if rate_may_rise else ():
         now = recipe.get(f"optimizer.{name}")
         why = "a higher rate, if this one was too low; `tunebook lr-find` gives the band"
-        yield Remedy(f"optimizer.{name}", now, _rounded(3.0 * now), why, "001:22-76; arXiv 1803.09820, 4.1")
+        yield Remedy(f"optimizer.{name}", now, rounded(3.0 * now), why, "001:22-76; arXiv 1803.09820, 4.1")
     if recipe.regularisation.label_smoothing > 0.0:
         yield change(recipe, "regularisation.label_smoothing", 0.0, "hard targets", "003:84, 003:43-59")
     yield from _less_augmentation(recipe)
     for name, decay in _decays(recipe.optimizer):
         if (now := recipe.get(f"optimizer.{name}")) > decay.lowest:
-            to = _rounded(max(decay.lowest, now / 3.0))
+            to = rounded(max(decay.lowest, now / 3.0))
             yield Remedy(f"optimizer.{name}", now, to, "less decay", f"003:84, 003:26-40; {decay.source}")
     for name in ("dropout", "stochastic_depth"):
         if recipe.get(f"model.{name}"):
@@ -220,7 +177,7 @@ def _less_augmentation(recipe: Recipe) -> Iterator[Remedy]:
 
 
 class _Decay(NamedTuple):
-    """Holds the usual value of a kind of weight decay, and the bounds of a proposal."""
+    """The usual value of a kind of weight decay, and the bounds of a proposal."""
 
     usual: float
     lowest: float
@@ -233,8 +190,8 @@ _L2 = _Decay(1e-4, 1e-5, 3e-3, "arXiv 1512.03385, 3.4")
 _DECOUPLED = _Decay(0.02, 1e-3, 0.3, "arXiv 1711.05101")
 
 
+# Of these the decay is known to be decoupled; nothing is proposed for the decay of others
 DECOUPLED_OF_TIMM = ("nadamw", "muon", "adamuon", "adamw", "lion", "adanw", "adoptw", "sgdw", "lambw")
-"""Of these the decay is known to be decoupled; nothing is proposed for the decay of others."""
 
 
 def _decays(optimizer: optimizers.Optimizer) -> tuple[tuple[str, _Decay], ...]:
@@ -259,8 +216,3 @@ def _decays(optimizer: optimizers.Optimizer) -> tuple[tuple[str, _Decay], ...]:
 
 def _rates(optimizer: optimizers.Optimizer) -> tuple[str, ...]:
     return ("lr", "sgd_lr") if isinstance(optimizer, optimizers.AdamThenSGD) else ("lr",)
-
-
-def _rounded(value: float) -> float:
-    """Round to two significant digits: a proposal is no more exact than that."""
-    return float(f"{value:.2g}")

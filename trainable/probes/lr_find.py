@@ -17,7 +17,6 @@ from typing import Any
 
 from trainable.errors import UserError
 from trainable.recipe.optimizers import Optimizer
-from trainable.recipe.tasks import Segmentation
 from trainable.training.devices import ran_out
 from trainable.training.optim import applied_lr
 from trainable.training.run import Run
@@ -266,12 +265,9 @@ def _check(low: float, high: float, steps: int, sweeps: int) -> None:
 
 
 def _notes(run: Run) -> tuple[str, ...]:
-    notes, task = [], run.recipe.task
+    notes = []
     if run.epoch < run.recipe.model.freeze_epochs:
         notes.append("model.freeze_epochs: the body is frozen at first, so the band holds for the head alone")
-    if isinstance(task, Segmentation) and not task.loss.cross_entropy and not task.loss.focal:
-        notes.append(
-            "task.loss: dice and lovasz are at most 1, so rates that are too high hardly show; with "
-            "task.loss.cross_entropy: 1 they do"
-        )
+    if (bounded := run.recipe.task.bounded_loss) is not None:
+        notes.append(bounded)
     return tuple(notes)

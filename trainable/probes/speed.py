@@ -25,11 +25,12 @@ from trainable.data import DataInfo
 from trainable.recipe.speeds import Format, Speed, fastest
 from trainable.recipe.training import Compiling, Precision
 from trainable.stages import stage
-from trainable.tasks.segmentation.losses import enlarged
+from trainable.tasks.kit import HeadLoss
+from trainable.tasks.kits import kit_of
 from trainable.training import precision
 from trainable.training.compiling import compile_in_place, forget_compiled, while_training
 from trainable.training.devices import give_back, ran_out, wait_for
-from trainable.training.evaluate import Outputs, full_precision
+from trainable.training.evaluate import full_precision
 
 LEAST_ROUNDS, MOST_ROUNDS, SECONDS = 2, 20, 3.0
 """There are so many rounds of timed steps, as many as fit into these seconds."""
@@ -38,8 +39,7 @@ SIZES = {"cpu": (4, 8, 16, 32), "cuda": (128,)}
 """A timed step has the first of these numbers of images that takes half of STEP_SECONDS, or the last."""
 CONVOLUTIONS = (nn.Conv2d, nn.ConvTranspose2d)
 
-Way = tuple[Format, bool]
-"""A way to compute is a number format, and whether images are in channels_last."""
+Way = tuple[Format, bool]  # a number format, and whether images are in channels_last
 
 
 @stage("timing steps of the network")
@@ -55,10 +55,9 @@ def measure_speeds(
     usual one first; empty if the images do not fit into memory. Where `compiling` names how, the last is that
     of the fastest way, compiled.
 
-    The model is trained on noise of the images' shape, and is of no use afterwards. A dense one learns masks
-    of their size, by the cross-entropy of each of its heads. It is each way's quickest step that counts, and
-    ways take turns, since other programs may use the processors too. Raises RecipeError for a format that
-    the device does not have.
+    The model is trained on noise of the images' shape, by the cross-entropy of each of its heads, and is of
+    no use afterwards. It is each way's quickest step that counts, and ways take turns, since other programs
+    may use the processors too. Raises RecipeError for a format that the device does not have.
     """
     model = model.to(device).train()
     ways = _ways(model, device, spec)
@@ -96,7 +95,7 @@ def _ways(model: nn.Module, device: torch.device, spec: Precision) -> list[Way]:
 
 
 def _compiled(
-    model: nn.Module, batch: tuple[Tensor, Tensor], eager: Speed, compiling: Compiling
+    model: nn.Module, batch: tuple[Tensor, HeadLoss], eager: Speed, compiling: Compiling
 ) -> Iterator[Speed]:
     """Yield the speed of the compiled network; nothing where it is not, or cannot be, compiled."""
     device = batch[0].device
@@ -119,43 +118,32 @@ def _compiled(
     yield eager.model_copy(update={**compiled, "images_per_second": len(batch[0]) / quickest})
 
 
-def _batch(model: nn.Module, info: DataInfo, device: torch.device, usual: Way) -> tuple[Tensor, Tensor]:
-    """Return images [B, C, H, W], and labels [B] or masks [B, H, W]."""
-    sides = (info.image_size, info.image_size)
+def _batch(model: nn.Module, info: DataInfo, device: torch.device, usual: Way) -> tuple[Tensor, HeadLoss]:
+    """Return images [B, C, H, W], and the loss of a head's outputs for them."""
+    shape, kit = (info.channels, info.image_size, info.image_size), kit_of(info.task)
     for size in SIZES[device.type]:
-        generator = torch.Generator().manual_seed(0)
-        images = torch.randn(size, info.channels, *sides, generator=generator).to(device)
-        targets = (size, *sides) if info.dense else (size,)
-        labels = torch.arange(math.prod(targets)).view(targets) % len(info.classes)
-        batch = images, labels.to(device)
+        images = torch.randn(size, *shape, generator=torch.Generator().manual_seed(0)).to(device)
+        batch = images, kit.loss_of_noise(images, info)
         _step(model, *batch, usual)
         if 2 * _timed(partial(_step, model, *batch, usual), device) > STEP_SECONDS:
             break
     return batch
 
 
-def _step(model: nn.Module, images: Tensor, labels: Tensor, way: Way) -> None:
+def _step(model: nn.Module, images: Tensor, loss: HeadLoss, way: Way) -> None:
     number_format, channels_last = way
     layout = torch.channels_last if channels_last else torch.contiguous_format
     model.to(memory_format=layout)
     with precision.switches(number_format, images.device):
         with precision.autocast(number_format, images.device):
             outputs = full_precision(model(images.contiguous(memory_format=layout)))
-        _loss(outputs, labels).backward()
+        heads = outputs if isinstance(outputs, tuple) else (outputs,)
+        torch.stack([loss(each) for each in heads]).sum().backward()
         with torch.no_grad():
             for each in model.parameters():
                 if each.grad is not None:
                     each.add_(each.grad, alpha=-1e-6)
                     each.grad = None
-
-
-def _loss(outputs: Outputs, labels: Tensor) -> Tensor:
-    """Return the cross-entropy of every head with labels [B], or with masks [B, H, W] to whose size the
-    outputs are enlarged."""
-    heads = outputs if isinstance(outputs, tuple) else (outputs,)
-    if labels.ndim > 1:
-        heads = tuple(enlarged(each, labels) for each in heads)
-    return torch.stack([nn.functional.cross_entropy(each, labels) for each in heads]).sum()
 
 
 def _timed(step: Callable[[], None], device: torch.device) -> float:

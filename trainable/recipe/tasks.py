@@ -48,6 +48,11 @@ class Classification(Spec):
         """What of the task changes the time and memory of a step."""
         return []
 
+    @property
+    def bounded_loss(self) -> str | None:
+        """Why rates that are too high hardly show in the loss, and what would show them; None if they do."""
+        return None
+
 
 def _usable_if_any(path: str | None) -> str | None:
     return None if path is None else usable_path(path)
@@ -221,6 +226,15 @@ class Segmentation(Spec):
         loss = self.loss
         weights = (loss.cross_entropy, loss.dice, loss.focal, loss.lovasz, loss.auxiliary)
         return [[weight > 0.0 for weight in weights], loss.resolution]
+
+    @property
+    def bounded_loss(self) -> str | None:
+        if self.loss.cross_entropy or self.loss.focal:
+            return None
+        return (
+            "task.loss: dice and lovasz are at most 1, so rates that are too high hardly show; with "
+            "task.loss.cross_entropy: 1 they do"
+        )
 
 
 AnyTask = Classification | Segmentation

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Callable
 
 import torch
+from torch import Tensor
 
 from trainable.data import DataInfo, DataSet
 from trainable.data.loading import Loader
@@ -13,6 +15,8 @@ from trainable.data.parts import Members
 from trainable.recipe import Recipe
 from trainable.training.extra_metrics import ExtraMetrics
 from trainable.training.task import Task
+
+HeadLoss = Callable[[Tensor], Tensor]  # of the output of one head of a network
 
 
 class Kit(abc.ABC):
@@ -47,3 +51,8 @@ class Kit(abc.ABC):
         self, recipe: Recipe, info: DataInfo, device: torch.device, extra: ExtraMetrics | None = None
     ) -> Task:
         """Return what is learnt from the images that `info` describes, with the metrics that it measures."""
+
+    @abc.abstractmethod
+    def loss_of_noise(self, images: Tensor, info: DataInfo) -> HeadLoss:
+        """Return the cross-entropy of images [B, C, H, W] that show nothing, with made-up labels, for steps
+        that are timed."""

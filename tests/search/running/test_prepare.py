@@ -264,7 +264,7 @@ def test_a_check_that_crashes_does_not_end_a_search_before_its_first_trial(
     def crash(*given: object, **named: object) -> None:
         raise ValueError("no images of class 7")
 
-    monkeypatch.setattr(f"trainable.checks.check.{name}", crash)
+    monkeypatch.setattr(f"trainable.check.{name}", crash)
     said = list(remarks(data_set()))
     assert sum(line.startswith("the check fails: ValueError: no images of class 7") for line in said) == 1
 

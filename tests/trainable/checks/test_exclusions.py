@@ -12,11 +12,12 @@ from PIL import Image
 
 from tests.full_disk import files_of_at_most
 from tests.trainable.checks.test_near_duplicates import scenes
-from trainable.checks.duplicates import check_duplicates
+from trainable.checks.duplicates import Comparison, check_duplicates
 from trainable.checks.exclusions import Exclusion, _are_apart, check_new_list, exclusions, write_exclusions
 from trainable.data.assembly import load, stored_parts
 from trainable.errors import DataError, UserError
 from trainable.recipe.data import Data
+from trainable.tasks.classification.checks.label_checks import LabelChecks
 
 COUNT = 60
 
@@ -34,7 +35,11 @@ def written(spec: Data, path: Path) -> list[tuple[str, ...]]:
 
 
 def levels(spec: Data) -> list[str]:
-    return [each.level for each in check_duplicates(load(spec)) if each.check != "contradictions"]
+    return [
+        each.level
+        for each in check_duplicates(Comparison(load(spec)), LabelChecks())
+        if each.check != "contradictions"
+    ]
 
 
 @pytest.fixture

@@ -11,11 +11,12 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image, ImageEnhance
 
-from trainable.checks.duplicates import check_duplicates
+from trainable.checks.duplicates import Comparison, check_duplicates
 from trainable.checks.finding import Finding
-from trainable.checks.leaks import chosen_positions
+from trainable.checks.sampling import chosen_positions
 from trainable.data import ArrayPart, DataSet
 from trainable.data.assembly import from_arrays
+from trainable.tasks.classification.checks.label_checks import LabelChecks
 
 SIDE = 32
 Pixels = NDArray[np.uint8]
@@ -38,7 +39,7 @@ def data_of(train: Pixels, validation: Pixels) -> DataSet:
 
 
 def found_in(data: DataSet) -> dict[str, Finding]:
-    return {finding.check: finding for finding in check_duplicates(data)}
+    return {finding.check: finding for finding in check_duplicates(Comparison(data), LabelChecks())}
 
 
 def saved_anew(image: Image.Image) -> Image.Image:

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.trainable.curves.planted_curves import curve, diagnosed, settling
+from tests.trainable.planted_curves import curve, diagnosed, settling
 from trainable.curves.remedies import RunVerdict, remedies
 from trainable.recipe import Recipe
+from trainable.tasks.classification.curves import LabelCurves
 
 VERDICTS: tuple[RunVerdict, ...] = (
     "diverged",
@@ -46,7 +47,7 @@ def test_every_proposal_moves_a_field_that_the_recipe_has_alone_and_with_the_oth
     recipe = Recipe().with_values({"optimizer.kind": optimizer, **values})
     for schedule in SCHEDULES:
         scheduled = recipe.with_values({"schedule.kind": schedule})
-        found = remedies(outcome, scheduled, rate_left=1.0)
+        found = remedies(outcome, scheduled, LabelCurves(), rate_left=1.0)
         for change in found:
             assert scheduled.get(change.path) == change.now != change.to, change
             assert scheduled.with_values({change.path: change.to}).get(change.path) == change.to
@@ -57,13 +58,13 @@ def test_every_proposal_moves_a_field_that_the_recipe_has_alone_and_with_the_oth
 
 
 def test_overfitting_asks_for_more_regularisation_and_underfitting_for_less() -> None:
-    overfit = {change.path: change.to for change in remedies("overfit", Recipe())}
+    overfit = {change.path: change.to for change in remedies("overfit", Recipe(), LabelCurves())}
     assert overfit["optimizer.weight_decay"] > Recipe().get("optimizer.weight_decay")
     assert overfit["augmentation.policy.kind"] == "randaugment"
     assert overfit["augmentation.mixing.kind"] == "cutmix"
     assert overfit["regularisation.label_smoothing"] == 0.1
     tight = Recipe().with_values(TIGHT)
-    underfit = {change.path: change.to for change in remedies("underfit", tight)}
+    underfit = {change.path: change.to for change in remedies("underfit", tight, LabelCurves())}
     for path in ("policy", "mixing", "masking"):
         assert underfit[f"augmentation.{path}.kind"] == "none"
     assert underfit["augmentation.crop.scale_min"] > 0.08
@@ -78,9 +79,9 @@ def test_overfitting_asks_for_more_regularisation_and_underfitting_for_less() ->
 def test_proposals_taken_again_and_again_come_to_an_end_but_for_rates_and_epochs(outcome: RunVerdict) -> None:
     recipe = Recipe().with_values({"augmentation.crop.kind": "resized", "augmentation.crop.scale_min": 0.3})
     for _ in range(12):
-        found = remedies(outcome, recipe, rate_left=1.0)
+        found = remedies(outcome, recipe, LabelCurves(), rate_left=1.0)
         recipe = recipe.with_values({change.path: change.to for change in found})
-    left = {change.path for change in remedies(outcome, recipe, rate_left=1.0)}
+    left = {change.path for change in remedies(outcome, recipe, LabelCurves(), rate_left=1.0)}
     assert left <= {"optimizer.lr", "loop.epochs", "schedule.warmup_epochs"}
 
 

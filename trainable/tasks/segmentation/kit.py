@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import final
 
 import torch
+from torch import Tensor
+from torch.nn import functional
 
 from trainable.data import DataInfo, DataSet
 from trainable.data.loading import Loader, statistics_of
@@ -14,10 +17,11 @@ from trainable.data.parts import Members
 from trainable.recipe import Recipe
 from trainable.recipe.metrics import BoundaryF1
 from trainable.recipe.tasks import Segmentation
-from trainable.tasks.kit import Kit
+from trainable.tasks.kit import HeadLoss, Kit
 from trainable.tasks.segmentation.data import assembly
 from trainable.tasks.segmentation.data.loading import FileMasksLoader, HeldMasksLoader
 from trainable.tasks.segmentation.data.parts import MaskedPart
+from trainable.tasks.segmentation.losses import enlarged
 from trainable.tasks.segmentation.task import SegmentationTask
 from trainable.training.extra_metrics import ExtraMetrics
 from trainable.training.imbalance import class_terms
@@ -71,3 +75,9 @@ class SegmentationKit(Kit):
             own=extra.own if extra is not None else None,
             black=-mean / std,
         )
+
+    def loss_of_noise(self, images: Tensor, info: DataInfo) -> HeadLoss:
+        """Return the cross-entropy at the images' size, to which logits are enlarged."""
+        shape = (len(images), *images.shape[-2:])
+        masks = (torch.arange(math.prod(shape)).view(shape) % len(info.classes)).to(images.device)
+        return lambda logits: functional.cross_entropy(enlarged(logits, masks), masks)

@@ -18,8 +18,8 @@ from torch.nn import functional
 from tests.trainable.small_runs import CLASSES, curve, data_set, plain_net, small_recipe, unequal_set
 from tests.trainable.teachers import LEARNING, taught_recipe, write_teacher
 from trainable.bundle.trained import in_fp32
+from trainable.check import make_subject
 from trainable.checkpoints import checkpoint
-from trainable.checks.subject import make_subject
 from trainable.data import DataSet
 from trainable.files import host_memory
 from trainable.probes.batch_find import step_bytes

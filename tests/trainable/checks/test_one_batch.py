@@ -1,0 +1,58 @@
+"""Tests that one batch is learnt by heart, and what is said where it is not."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.trainable.small_runs import data_set, small_recipe
+from trainable.check import make_subject
+from trainable.checks.one_batch import Attempt, check_one_batch, finding_after_failure
+from trainable.checks.subject import Subject
+from trainable.recipe import Recipe
+from trainable.tasks.classification.checks.label_checks import LabelChecks
+
+OPTIMIZERS = ["sgd", "rmsprop", "adam", "adamw", "adadelta", "lars", "lamb", "adam_then_sgd"]
+
+
+def subject(recipe: Recipe) -> Subject:
+    return make_subject(recipe, data_set(), None, torch.device("cpu"), download=False)
+
+
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+def test_every_optimizer_learns_one_batch_at_its_usual_rate(kind: str) -> None:
+    recipe = small_recipe({"optimizer.kind": kind, "model.dropout": 0.5, "augmentation.crop.kind": "pad"})
+    found = check_one_batch(subject(recipe), 16, 3600.0)
+    assert found.level == "passed", found
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.01])
+def test_no_time_makes_no_error(seconds: float) -> None:
+    found = check_one_batch(subject(small_recipe()), 16, seconds)
+    assert found.level == "note"
+    assert "not checked" in found.what
+
+
+def attempt(first: float, last: float, accuracy: float, in_time: bool = True, steps: int = 100) -> Attempt:
+    return Attempt((first, *[last] * (steps - 1)), accuracy, in_time, constant=False, checks=LabelChecks())
+
+
+@pytest.mark.parametrize(
+    ("own", "easy", "level", "words"),
+    [
+        (attempt(2.3, 0.5, 0.9), attempt(2.3, 0.1, 1.0), "passed", "more slowly"),
+        (attempt(2.3, 2.2, 0.2), attempt(2.3, 0.1, 1.0), "warning", "too low"),
+        (attempt(2.3, 9.0, 0.2), attempt(2.3, 0.1, 1.0), "warning", "too high"),
+        (attempt(2.3, 2.0, 0.2, in_time=False), attempt(2.3, 0.1, 1.0), "note", "not enough time"),
+        (attempt(2.3, 2.2, 0.2), attempt(2.3, 2.2, 0.2), "error", "cannot learn"),
+        (attempt(2.3, 2.2, 0.2), attempt(2.3, 1.0, 0.6, in_time=False), "note", "not enough time"),
+        (attempt(2.3, 2.3, 0.1), attempt(2.3, 2.3, 0.1, in_time=False), "error", "cannot learn"),
+        (attempt(2.3, 2.3, 0.1), attempt(2.3, 2.3, 0.1, in_time=False, steps=9), "note", "not enough time"),
+    ],
+)
+def test_a_slow_rate_a_rate_that_is_off_and_a_net_that_cannot_learn_are_distinguished(
+    own: Attempt, easy: Attempt, level: str, words: str
+) -> None:
+    found = finding_after_failure([own], easy, 16)
+    assert found.level == level
+    assert words in found.what + found.means

@@ -1,0 +1,280 @@
+"""Checks that labels can be learnt, and which mirror images keep them: a small net is trained for seconds on
+a sample, and scored on validation images."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trainable.checks.finding import Finding, passed, unchecked
+from trainable.checks.lessons import (
+    HARMLESS_LOSS,
+    LEAST_SKILL,
+    LEAST_STEPS,
+    LOST_SKILL,
+    SURE_DROP,
+    check_of,
+    train,
+)
+from trainable.checks.sampling import pixels
+from trainable.checks.subject import PLAIN, Subject
+from trainable.data import ArrayPart, DataSet, Part, Split, resolve
+from trainable.data.source import Flip, Integers
+from trainable.data.split import some_of_each_class
+from trainable.recipe import Recipe
+from trainable.tasks.classification.checks.association import Association, associate
+from trainable.training.evaluate import full_precision
+from trainable.training.run import Run
+
+CLASSES = 10
+"""A sample has only the largest classes: of a thousand classes a small net would see too few images each."""
+SIDE = 32
+"""At this side in pixels most labels can be recognised, and a small net learns on a CPU in seconds."""
+TRAIN, VALIDATION = 2_000, 1_000
+EARLY, LATE = 60, 180
+"""The net is scored first after EARLY steps, when little is learnt by heart, and again after LATE more."""
+KNOWN = 0.9
+"""With this gain at the first scoring, the second is not needed."""
+BATCH = 64
+
+PUPIL: Mapping[str, Any] = {
+    "model.kind": "resnet_small",
+    "model.depth": 8,
+    "model.width": 16,
+    "optimizer.kind": "adam",
+    "optimizer.lr": 3e-3,
+    "optimizer.scaling": "none",
+}
+"""A small net that learns nearly anything fast tests the data: the recipe's own may be slow."""
+
+LARGE_SIDE = 24
+"""From this side in pixels on, the small net's first layer halves the image: a quarter of the time."""
+
+FEW = 50
+"""With fewer validation images a score says little: 50 images have a standard error of 7 points."""
+
+FEW_CLASSES = 5
+"""With fewer classes, an accuracy above chance may well be luck, and says little either way."""
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What a small net learnt from a sample: its scores on its images, on validation images, and on their
+    mirrors."""
+
+    train: Association
+    early: Association  # on validation images, after the first quarter of the steps
+    validation: Association
+    horizontal: Association
+    vertical: Association
+    # for each flip, the class that is most often mistaken for another when mirrored, that one, and how often
+    confused: Mapping[Flip, tuple[str, str, float] | None]
+    steps: int
+
+
+def teach(subject: Subject, seconds: float) -> Lesson:
+    """Train a small net on a sample for at most `seconds`, and measure what it knows."""
+    chosen = largest_classes(subject.data, CLASSES)
+    sample = in_memory(subject.data, train=TRAIN, validation=VALIDATION, classes=chosen, side=SIDE)
+    run = subject.make_run(_pupil_recipe(subject.recipe, sample), data=sample, device=subject.device)
+    with run.probing():
+        rate = run.recipe.optimizer.lr
+        steps = train(run, steps=EARLY, lr=rate, seconds=seconds / 4)
+        early = associate(*logits(run, "validation"))
+        if early.gain < KNOWN:
+            steps += train(run, steps=LATE, lr=rate, seconds=3 * seconds / 4)
+        learnt = associate(*logits(run, "train"))
+        plain, labels = logits(run, "validation")
+        across, _ = logits(run, "validation", lambda images: images.flip(-1))
+        upside_down, _ = logits(run, "validation", lambda images: images.flip(-2))
+    run.close()
+    names = sample.info.classes
+    return Lesson(
+        train=learnt,
+        early=early,
+        validation=associate(plain, labels),
+        horizontal=associate(across, labels),
+        vertical=associate(upside_down, labels),
+        confused={
+            "horizontal": _most_confused(plain, across, labels, names),
+            "vertical": _most_confused(plain, upside_down, labels, names),
+        },
+        steps=steps,
+    )
+
+
+def check_learning(lesson: Lesson) -> Finding:
+    """Check whether what is learnt from training images holds for validation images."""
+    known = lesson.validation
+    what = f"a small net after {lesson.steps} steps: {known.images:,} validation images {known}"
+    if known.is_knowledge or lesson.early.is_knowledge:
+        return passed("learning", what)
+    if known.images < FEW:
+        return unchecked("learning", f"{known.images} validation images are too few to tell", "gather more")
+    if lesson.steps < LEAST_STEPS:
+        return unchecked(
+            "learning", f"there was only time for {lesson.steps} steps", "give it more time: --seconds"
+        )
+    what = f"{what}; training images {lesson.train}"
+    if lesson.train.is_sure and not known.is_sure:
+        return Finding(
+            "learning",
+            "error",
+            what,
+            "what is learnt by heart does not help with other images: labels do not belong to their images, "
+            "or not in the same way in both parts",
+            "look at some images with their labels; make sure that they are in the same order in each part",
+        )
+    return Finding(
+        "learning",
+        "note" if known.is_sure and known.classes < FEW_CLASSES else "warning",
+        what,
+        f"a small net learns almost nothing about labels from images of {SIDE} px, or labels are mixed up",
+        "look at some images with their labels before anything else",
+    )
+
+
+def _pupil_recipe(recipe: Recipe, sample: DataSet) -> Recipe:
+    stride = 2 if sample.info.image_size >= LARGE_SIDE else 1
+    values = {**PLAIN, **PUPIL, "model.stem_stride": stride, "loop.batch_size": min(BATCH, len(sample.train))}
+    data = resolve(recipe.data.model_copy(update={"image_size": None, "normalisation": "data"}), sample.info)
+    seed = {"loop.seed": recipe.loop.seed, "precision.kind": recipe.precision.kind}
+    base = Recipe(data=data, evaluation=recipe.evaluation)
+    return base.with_values({**values, **seed})
+
+
+def _most_confused(
+    plain: Tensor, turned: Tensor, labels: Tensor, names: tuple[str, ...]
+) -> tuple[str, str, float] | None:
+    """Return, among images that are right unmirrored,
+    the class that most often becomes one other when mirrored."""
+    right = plain.argmax(1) == labels
+    pairs = torch.zeros(len(names), len(names), dtype=torch.float64)
+    pairs.index_put_((labels[right], turned.argmax(1)[right]), torch.ones((), dtype=torch.float64), True)
+    share = pairs / pairs.sum(1, keepdim=True).clamp(min=1.0)
+    share.fill_diagonal_(0.0)
+    worst = int(share.argmax())
+    source, target = divmod(worst, len(names))
+    most = float(share[source, target])
+    return (names[source], names[target], most) if most > 0.0 else None
+
+
+# --- mirror images ----------------------------------------------------------------------------------
+
+
+def check_flips(lesson: Lesson, allowed: tuple[Flip, ...]) -> Iterator[Finding]:
+    """Yield whether labels survive the flips that the data allow, and whether they may survive the
+    horizontal one."""
+    known = lesson.validation
+    if not known.is_sure or known.skill < LEAST_SKILL or known.images < FEW:
+        for flip in allowed:
+            yield unchecked(check_of(flip), f"the small net knows too little ({known})")
+        return
+    for flip in allowed:
+        yield _allowed_flip(flip, lesson)
+    if "horizontal" not in allowed:
+        yield _forbidden_flip(lesson)
+
+
+def _allowed_flip(flip: Flip, lesson: Lesson) -> Finding:
+    known, turned = lesson.validation, lesson.horizontal if flip == "horizontal" else lesson.vertical
+    lost = 1.0 - turned.skill / known.skill
+    what = (
+        f"{known.accuracy:.1%} of validation images are right, of their mirror images {turned.accuracy:.1%}"
+    )
+    noise = SURE_DROP * math.sqrt(0.5 / known.images)
+    if lost <= LOST_SKILL or known.accuracy - turned.accuracy <= noise:
+        return passed(check_of(flip), what)
+    pair = lesson.confused[flip]
+    swapped = f"; {pair[0]} mirrored is taken for {pair[1]} in {pair[2]:.0%}" if pair is not None else ""
+    return Finding(
+        check_of(flip),
+        "warning",
+        what + swapped,
+        "the mirror changes labels, or makes images that never occur: as augmentation it teaches wrong ones",
+        f"take {flip} out of data.flips",
+    )
+
+
+def _forbidden_flip(lesson: Lesson) -> Finding:
+    known, turned = lesson.validation, lesson.horizontal
+    what = (
+        f"{known.accuracy:.1%} of validation images are right, of their mirror images {turned.accuracy:.1%}"
+    )
+    if 1.0 - turned.skill / known.skill > HARMLESS_LOSS:
+        return passed("horizontal flip", f"not allowed, and labels do not seem to survive it: {what}")
+    return Finding(
+        "horizontal flip",
+        "note",
+        f"not allowed, but a net that saw no mirror image knows them as well: {what}",
+        "labels seem to survive it: it would be free augmentation, if you know that no label changes",
+        "data.flips: [horizontal]",
+    )
+
+
+# --- the sample, and answers to it ------------------------------------------------------------------
+
+
+def in_memory(
+    data: DataSet, *, train: int, validation: int, classes: Integers | None = None, side: int | None = None
+) -> DataSet:
+    """Return a small copy to learn from:
+    at most so many images of each part, of some classes, at most `side` px.
+
+    Classes keep their proportions, with an image of each or more where there are no more classes than images,
+    and get new labels; means and deviations stay those of the whole set.
+    """
+    chosen = classes if classes is not None else np.arange(len(data.info.classes))
+    side = min(side or data.info.image_size, data.info.image_size)
+    trained = _part(data, data.train, chosen, train, side)
+    validated = _part(data, data.validation, chosen, validation, side)
+    counts = np.bincount(trained.labels, minlength=len(chosen))
+    info = replace(
+        data.info,
+        classes=tuple(data.info.classes[each] for each in chosen),
+        class_counts=tuple(counts.tolist()) if counts.all() else (),  # of more classes than images
+        image_size=side,
+        train_images=len(trained),
+        validation_images=len(validated),
+        test_images=0,
+        in_memory=True,
+    )
+    return DataSet(info, trained, validated, None, data.resize)
+
+
+def largest_classes(data: DataSet, most: int) -> Integers:
+    """Return the classes with most training images among those that validation has too, in order."""
+    count = len(data.info.classes)
+    trained = np.bincount(data.train.labels, minlength=count)
+    trained[np.bincount(data.validation.labels, minlength=count) == 0] = 0
+    largest = np.argsort(-trained, kind="stable")[:most]
+    return np.sort(largest[trained[largest] > 0])
+
+
+def _part(data: DataSet, part: Part, classes: Integers, most: int, side: int) -> ArrayPart:
+    members = np.flatnonzero(np.isin(part.labels, classes))
+    positions = members[some_of_each_class(part.labels[members], most)]
+    labels = np.searchsorted(classes, part.labels[positions])
+    return ArrayPart(pixels(data, part, positions, side), labels.astype(np.int64))
+
+
+@torch.inference_mode()
+def logits(run: Run, part: Split, turned: Callable[[Tensor], Tensor] | None = None) -> tuple[Tensor, Tensor]:
+    """Return what a run's network answers to a part's images, perhaps turned, [N, classes], and the labels
+    [N].
+
+    Both are on the CPU. Call it in `probing`: it leaves the network in evaluation mode.
+    """
+    run.model.eval()
+    answers, truth = [], []
+    for images, labels in run.images.evaluate(part):
+        shown = images if turned is None else turned(images)
+        answers.append(full_precision(run.model(shown)).cpu())
+        truth.append(labels.cpu())
+    return torch.cat(answers), torch.cat(truth)

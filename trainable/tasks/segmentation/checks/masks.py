@@ -1,0 +1,302 @@
+"""Checks masks without training a network: which classes they show, of how many pixels, in windows of which
+size, and whether equal images have equal masks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainable.checks.duplicates import CONTRADICTING
+from trainable.checks.finding import Finding, Level, passed
+from trainable.checks.lessons import FEWEST
+from trainable.checks.sampling import NamedImage
+from trainable.data import DataSet, Split
+from trainable.data.source import Integers, Pixels
+from trainable.errors import listed
+from trainable.recipe import Recipe
+from trainable.recipe.tasks import IGNORED, Segmentation
+from trainable.tasks.segmentation.checks.position import check_position
+from trainable.tasks.segmentation.checks.sampling import masks_at, positions_within, sizes_of
+from trainable.tasks.segmentation.checks.shares import check_pixel_shares
+from trainable.tasks.segmentation.data.survey import count_values
+
+MOST, MOST_PIXELS = 2_000, 2**30
+"""At most so many masks of a part are looked at, and so many pixels of them: some seconds of decoding."""
+
+LEAST_SHARE = 0.01
+"""Below this ratio of its pixels to those of the largest class, a class hardly counts in the cross-entropy,
+while the mean IoU counts it as any other; ours."""
+
+MOSTLY = 0.5
+"""From this share on, pixels that are ignored are a fault of the masks rather than a border; ours."""
+MANY_EMPTY = 0.01
+"""From this share on, masks that are ignored whole are a fault of the set rather than an oddity."""
+
+PREFIX_CLASSES, PREFIX_SHARE = 5, 0.95
+"""Masks that number objects show 0, 1, ..., n in each image, whatever n is; so do those of classes where an
+image shows all of them, or there are few. From so many classes on, and if so many of the masks do, and not
+all show as many, they number objects; ours."""
+
+EMPTY = 0.25
+"""From this share on, what is filled up around images costs time for nothing; ours."""
+LITTLE = 1 / 16
+"""A window with less than this share of an image's pixels, a quarter of each side, sees details without what
+they are part of; ours. Larger windows help up to the image's size (000:49)."""
+
+DIFFERENT = 0.02
+"""Masks of one image that differ in more than this share of its pixels contradict each other: borders drawn
+twice by hand differ by less, in most images; ours."""
+GROUPS = 200
+"""So many images that occur twice are compared by their masks."""
+COPIES = 20  # of an image that occurs more often, so many masks are compared with the first
+
+
+def check_masks(data: DataSet, recipe: Recipe) -> Iterator[Finding]:
+    """Yield findings about the masks of all parts: classes, ignored pixels, values, shares, places, windows.
+
+    Raises DataError naming an image that cannot be decoded.
+    """
+    counts = count_masks(data)
+    yield check_values(data, counts["train"])
+    yield from check_classes(data, counts, recipe)
+    yield from check_ignored(counts)
+    yield from check_pixel_shares(data, {name: each.pixels for name, each in counts.items()})
+    yield check_guessing(data, counts["validation"])
+    yield check_position(data)
+    yield check_window(data)
+
+
+@dataclass(frozen=True)
+class MaskCounts:
+    """How many pixels images have of each class, and how many are ignored."""
+
+    pixels: Integers  # [n, K]
+    ignored: Integers  # [n]
+    of: int  # the part has so many images, of which these are perhaps a sample
+
+    @property
+    def extent(self) -> str:
+        looked = len(self.ignored)
+        return "" if looked == self.of else f" (a sample of {looked:,} of {self.of:,})"
+
+    @property
+    def shares(self) -> list[float]:
+        """The share of each class in the counted pixels; 0 where none is counted."""
+        total = max(1, int(self.pixels.sum()))
+        return [count / total for count in self.pixels.sum(axis=0).tolist()]
+
+    @property
+    def shown(self) -> list[int]:
+        """How many images show each class."""
+        found: list[int] = (self.pixels > 0).sum(axis=0).tolist()
+        return found
+
+
+def count_masks(data: DataSet) -> dict[Split, MaskCounts]:
+    """Return the counts of each part, of a sample of its masks if there are many."""
+    return {name: _counted(data, name) for name in data.parts}
+
+
+def _counted(data: DataSet, name: Split) -> MaskCounts:
+    part = data.parts[name]
+    chosen = positions_within(part, MOST, MOST_PIXELS)
+    values = np.stack([count_values(np.ascontiguousarray(mask)) for mask in masks_at(data, part, chosen)])
+    return MaskCounts(values[:, : len(data.info.classes)], values[:, IGNORED], len(part))
+
+
+def check_classes(data: DataSet, counts: Mapping[Split, MaskCounts], recipe: Recipe) -> Iterator[Finding]:
+    """Yield findings about classes that a part lacks, that few images show, and that have few pixels."""
+    for name, found in counts.items():
+        absent = [each for each, shown in zip(data.info.classes, found.shown, strict=True) if not shown]
+        if absent:
+            yield Finding(
+                "class balance",
+                "error" if name == "validation" else "warning",
+                f"{len(absent)} of {len(found.shown)} classes are in no {name} mask: {listed(absent)}"
+                f"{found.extent}",
+                "nobody will see how well they are learnt, and the mean IoU is that of the others",
+                f"give the {name} part images of every class, split anew (data.split_seed), or take these "
+                "classes out (task.masks.void)",
+            )
+    yield _fewest_images(data, counts) or _fewest_pixels(data, counts["train"], recipe)
+
+
+def _fewest_images(data: DataSet, counts: Mapping[Split, MaskCounts]) -> Finding | None:
+    names = data.info.classes
+    few = {
+        part: [f"{names[k]} ({held})" for k, held in enumerate(counts[part].shown) if 0 < held < FEWEST]
+        for part in ("train", "validation")
+    }
+    there = {part: named for part, named in few.items() if named}
+    if not there or any(found.extent for found in counts.values()):
+        return None
+    what = "; ".join(f"classes that few {part} images show: {listed(named)}" for part, named in there.items())
+    return Finding(
+        "class balance",
+        "warning",
+        what,
+        "a class in so few images is learnt by heart, and its IoU, as much of the mean as any other, is luck",
+        "gather more images that show these classes, raise data.validation_fraction, or join classes",
+    )
+
+
+def _fewest_pixels(data: DataSet, train: MaskCounts, recipe: Recipe) -> Finding:
+    shares, shown, names = train.shares, train.shown, data.info.classes
+    least, most = shares.index(min(shares)), shares.index(max(shares))
+    what = (
+        f"from {shares[least]:.2%} of the training pixels, in {shown[least]:,} images, of class "
+        f"{names[least]} to {shares[most]:.1%}, in {shown[most]:,}, of {names[most]}{train.extent}"
+    )
+    if shares[least] >= LEAST_SHARE * shares[most] or _counts_small_classes(recipe):
+        return passed("class balance", what)
+    return Finding(
+        "class balance",
+        "warning",
+        what,
+        "the cross-entropy is mostly that of the large classes, and a small one may be missed at no cost",
+        "task.loss.dice: 1 counts classes alike (arXiv 1606.04797), regularisation.class_weights nearly so",
+    )
+
+
+def _counts_small_classes(recipe: Recipe) -> bool:
+    """Return whether the recipe's loss counts small classes more than their pixels do."""
+    assert isinstance(recipe.task, Segmentation)
+    loss, spec = recipe.task.loss, recipe.regularisation
+    return any((loss.dice, loss.lovasz, loss.focal)) or spec.class_weights.kind != "none"
+
+
+def check_guessing(data: DataSet, validation: MaskCounts) -> Finding:
+    """Return what pixel accuracy hides: what the answer of one class everywhere scores."""
+    shares = validation.shares
+    most, there = max(shares), sum(share > 0.0 for share in shares)
+    return passed(
+        "accuracy",
+        f"answering {data.info.classes[shares.index(most)]} to every validation pixel scores {most:.0%} "
+        f"pixel accuracy, and {most / max(1, there):.0%} mean IoU: read val_mean_iou",
+    )
+
+
+def check_ignored(counts: Mapping[Split, MaskCounts]) -> Iterator[Finding]:
+    """Yield findings about pixels that count nowhere."""
+    faults = [each for name, found in counts.items() for each in _ignored(name, found)]
+    yield from faults
+    if not faults:
+        total = sum(int(each.ignored.sum() + each.pixels.sum()) for each in counts.values())
+        ignored = sum(int(each.ignored.sum()) for each in counts.values())
+        yield passed("ignored pixels", f"{ignored / total:.1%} of the pixels are ignored")
+
+
+def _ignored(name: Split, found: MaskCounts) -> Iterator[Finding]:
+    empty = int((found.pixels.sum(axis=1) == 0).sum())
+    share = float(found.ignored.sum() / (found.ignored.sum() + found.pixels.sum()))
+    do = "look at these masks; if the value is a class of yours, task.masks.ignore_index: null counts it"
+    if empty:
+        level: Level = "warning" if empty >= MANY_EMPTY * len(found.ignored) else "note"
+        yield Finding(
+            "ignored pixels",
+            "error" if empty == len(found.ignored) else level,
+            f"{empty:,} of {len(found.ignored):,} {name} masks are ignored whole{found.extent}",
+            "nothing is learnt from these images, and they are scored in nothing",
+            do,
+        )
+    elif share >= MOSTLY:
+        yield Finding(
+            "ignored pixels",
+            "warning",
+            f"{share:.0%} of the pixels of {name} masks are ignored{found.extent}",
+            "the loss is a mean over all pixels of a window, ignored ones too: steps are as much smaller",
+            do,
+        )
+
+
+def check_values(data: DataSet, train: MaskCounts) -> Finding:
+    """Return whether masks seem to number objects, in which case their values are no classes."""
+    classes, there = len(data.info.classes), train.pixels > 0
+    counted = there[there.any(axis=1)]
+    prefix = counted[:, 0] & (counted.sum(axis=1) == counted.shape[1] - counted[:, ::-1].argmax(axis=1))
+    share, several = float(prefix.mean()), len(np.unique(counted.sum(axis=1))) > 2
+    if classes < PREFIX_CLASSES or share < PREFIX_SHARE or not several:
+        return passed("mask values", f"{classes} classes, which do not number the objects of an image")
+    return Finding(
+        "mask values",
+        "warning",
+        f"{share:.0%} of the training masks have all values from 0 to some number of at most {classes - 1}, "
+        "and no other: they seem to number the objects of an image",
+        "object 7 of one image is of one class with object 7 of the next: nothing can be learnt",
+        "task.masks.values: binary makes one class of all objects",
+    )
+
+
+# --- windows ----------------------------------------------------------------------------------------
+
+
+def check_window(data: DataSet) -> Finding:
+    """Return whether windows are about as large as the training images, or smaller by no more than a few
+    times."""
+    side, sizes = data.info.image_size, sizes_of(data.train)
+    height, width = np.median(sizes, axis=0).astype(int).tolist()
+    inside = np.minimum(sizes, side).prod(axis=1) / side**2
+    seen = float(np.median(np.minimum(sizes, side).prod(axis=1) / sizes.prod(axis=1)))
+    what = f"windows of {side} px, images of mostly {width} x {height} px (width x height)"
+    if (empty := 1.0 - float(inside.mean())) >= EMPTY:
+        return Finding(
+            "window",
+            "warning",
+            f"{what}: {empty:.0%} of what windows show lies outside of an image",
+            "it is black and counts nowhere, but costs as much time as an image, and blurs batch statistics",
+            f"data.image_size: {_on_grid(min(height, width))}, or the images' longer side at most",
+        )
+    if seen < LITTLE:
+        return Finding(
+            "window",
+            "note",
+            f"{what}: one shows {seen:.1%} of an image",
+            "the network sees details without what they are part of; if they tell the classes, it is enough",
+            f"try data.image_size: {_on_grid(min(height, width, 4 * side))}: larger windows help up to the "
+            "images' size (training tricks notes, 000:49)",
+        )
+    return passed("window", what)
+
+
+def _on_grid(side: int) -> int:
+    step = 32 if side >= 64 else 8
+    return max(step, side // step * step)
+
+
+# --- one image with two masks -----------------------------------------------------------------------
+
+
+def check_mask_contradictions(data: DataSet, groups: Sequence[Sequence[NamedImage]]) -> Finding:
+    """Return the finding about equal images, in groups, that have different masks."""
+    twice = [group for group in groups if len(group) > 1][:GROUPS]
+    torn = [(group, other) for group in twice if (other := _differing(data, group)) is not None]
+    if not torn:
+        return passed("contradictions", "no image has two masks")
+    named = [f"{group[0].name} = {other.name}" for group, other in torn]
+    count, seen = sum(len(group) for group, _ in torn), sum(map(len, groups))
+    return Finding(
+        "contradictions",
+        "warning" if count >= CONTRADICTING * seen else "note",
+        f"{count:,} of {seen:,} images also occur with another mask: {listed(named, 3)}",
+        "at least one of the masks is wrong, or each shows a part: no model can get both right",
+        "look at them; correct them, or join masks that show one object each",
+    )
+
+
+def _differing(data: DataSet, group: Sequence[NamedImage]) -> NamedImage | None:
+    """Return the first of some equal images whose mask differs from the first one's."""
+    masks = (
+        next(masks_at(data, data.parts[image.part], np.array([image.position]))) for image in group[:COPIES]
+    )
+    first = next(masks)
+    return next(
+        (image for image, mask in zip(group[1:], masks, strict=False) if _apart(first, mask) > DIFFERENT),
+        None,
+    )
+
+
+def _apart(first: Pixels, second: Pixels) -> float:
+    """Return the share of pixels in which two masks differ; all if they have different sizes."""
+    return float((first != second).mean()) if first.shape == second.shape else 1.0
