@@ -21,19 +21,28 @@ from trainable.tasks.distilled.lessons import Lessons
 from trainable.tasks.distilled.task import Distilled, distilled
 from trainable.tasks.kits import kit_of, load_for, make_loader
 from trainable.training import precision, seeds
+from trainable.training.batches import MicroBatches, Order
 from trainable.training.compiling import compile_in_place
 from trainable.training.devices import default_device
 from trainable.training.extra_metrics import Own, make_extra_metrics
 from trainable.training.frozen_features import FrozenFeatures
 from trainable.training.images import Images
-from trainable.training.network import given_or_made, layout_of, placed, stands_alone, with_loop_layers
-from trainable.training.order import Order
+from trainable.training.network import (
+    check_recipe,
+    check_sizes,
+    fewest_at_once,
+    given_or_made,
+    layout_of,
+    placed,
+    stands_alone,
+    with_loop_layers,
+)
 from trainable.training.pixels import resolved, views_of
 from trainable.training.precision import Compute
-from trainable.training.preflight import check_recipe, check_sizes, fewest_at_once
 from trainable.training.run import Components, Run
 from trainable.training.scoring import Scoring
 from trainable.training.seeds import Use
+from trainable.training.step import TrainingStep
 from trainable.training.task import Task
 from trainable.training.trainer import Trainer
 
@@ -93,17 +102,9 @@ def make_run(
         fewest = fewest_at_once(network, recipe, info, ranks)
         network = placed(network, recipe, ranks, device)
     task = distilled(task, recipe, network, info, compute.number_format, given=model)
-    trainer = Trainer(
-        recipe,
-        network,
-        task=task,
-        order=Order(as_tensor(shown.train.labels), recipe.loop),
-        image_size=info.image_size,
-        device=device,
-        number_format=compute.number_format,
-        ranks=ranks,
-        fewest_at_once=fewest,
-    )
+    step = TrainingStep(recipe, network, task, compute, MicroBatches.of(recipe.loop, ranks, fewest))
+    order = Order(as_tensor(shown.train.labels), recipe.loop)
+    trainer = Trainer(recipe, step, order, info.image_size)
     one_size = recipe.augmentation.size.kind == "fixed"
     compiled = compile_in_place(network, recipe.loop.compile, one_size=one_size)
 

@@ -147,7 +147,7 @@ def far_rates(study: Study, space: Space, facts: Facts) -> str | None:
 def recipe_faults(recipe: Recipe, study: Study, info: DataInfo) -> Iterator[Fault]:
     """Yield what of a whole recipe would fail in a trial of this study, by the recipe's paths."""
     from trainable.ranks import ALONE  # these take seconds to import, with torch
-    from trainable.training.preflight import check_recipe
+    from trainable.training.network import check_recipe
     from trainable.training.timm_optimizers import check_timm_optimizer
 
     batch = recipe.loop.batch_size

@@ -30,7 +30,7 @@ from trainable.ranks import ALONE
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data
 from trainable.recipe.yamlfile import parse_tree
-from trainable.training.preflight import check_recipe
+from trainable.training.network import check_recipe
 
 TEXT = Path(__file__).parents[2].joinpath("examples", "study.yaml").read_bytes()
 EXAMPLE = parse_tree(TEXT.decode(), "the example")

@@ -16,7 +16,7 @@ from trainable.probes.network_cost import times_to_answer
 from trainable.recipe import Recipe
 from trainable.recipe.distillation import SECTION
 from trainable.run import make_run
-from trainable.training.preflight import check_sizes
+from trainable.training.network import check_sizes
 from trainable.training.run import PREFIXES, Run
 
 AVERAGING = "regularisation.averaging.kind"

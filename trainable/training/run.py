@@ -145,7 +145,7 @@ class Run:
         with crashes_named(f"{self._name}, scoring the {part} part"), self._computing():
             self._settle_norm(self.epoch - 1)
             scores = self._scoring.part(
-                self._scored_model(), part, confusion=confusion, answers=answers, take=take
+                self._trainer.step.scored_model, part, confusion=confusion, answers=answers, take=take
             )
         return scores if scores.finite else self.extra_metrics.worst_of(self.task.worst(scores.images))
 
@@ -182,7 +182,7 @@ class Run:
 
     def weights(self) -> dict[str, Tensor]:
         """Return the weights by name, averaged if `regularisation.averaging` says so, on their device."""
-        return self._scored_model().state_dict()
+        return self._trainer.step.scored_model.state_dict()
 
     @contextmanager
     def probing(self, epoch: int | None = None) -> Iterator[None]:
@@ -222,7 +222,7 @@ class Run:
     def close(self) -> None:
         """End the loader's processes and free compiled code; the run cannot continue afterwards."""
         self.images.close()
-        self._trainer.close()
+        self._trainer.step.close()
         if self.compiled:
             forget_compiled()
 
@@ -271,13 +271,13 @@ class Run:
 
     def _validated(self) -> Scores:
         features = self._frozen.validation(self.epoch)
-        return self._scoring.part(self._scored_model(), "validation", features=features)
+        return self._scoring.part(self._trainer.step.scored_model, "validation", features=features)
 
     def _clean_train_scores(self, diverged: bool) -> Scores | None:
         """Return, at the end of a run, the scores of training images shown as validation images are."""
         if diverged or self.epoch + 1 < self.recipe.loop.epochs:
             return None
-        scores = self._scoring.some(self._scored_model())
+        scores = self._scoring.some(self._trainer.step.scored_model)
         return scores if scores.finite else None
 
     def _settle_norm(self, epoch: int) -> None:
@@ -296,13 +296,11 @@ class Run:
         mine = self.compute.ranks.shares_of(positions, at_once, SMALLEST)
         images = (images for images, _ in self.images.unchanged(mine.numpy(), at_once))
         with eagerly(self.recipe.loop.compiles):
-            measure_norm(self._scored_model(), images, self.compute.autocast(), self.compute.ranks)
+            measure_norm(self._trainer.step.scored_model, images, self.compute.autocast(), self.compute.ranks)
 
     def _average_norms(self) -> None:
-        average_buffers(list(dict.fromkeys([self.model, self._scored_model()])), self.compute.ranks)
-
-    def _scored_model(self) -> nn.Module:
-        return self.model if self._trainer.ema is None else self._trainer.ema.model
+        models = dict.fromkeys([self.model, self._trainer.step.scored_model])  # one, or two
+        average_buffers(list(models), self.compute.ranks)
 
     # --- around every computation ---------------------------------------------------------------------
 

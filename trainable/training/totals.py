@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from trainable.data.batch import Batch
 from trainable.ranks import Ranks
+from trainable.training.batches import Batches
 from trainable.training.evaluate import Scores
 from trainable.training.metrics import CLEAN_IOU, EpochResult
 
@@ -122,33 +122,6 @@ class Running:
         totals = Totals(device)
         totals.begin_with(state["images"] if ranks.rank == 0 else [0.0, 0.0], state["steps"])
         return cls(totals, state["step"], state["seconds"], state["waited_seconds"])
-
-
-class Batches:
-    """Reads an epoch's micro-batches, which can start again at any window, and adds up how long one waited.
-
-    `open_at(window)` returns the micro-batches from a window on, in the sizes that hold when it is called.
-    """
-
-    def __init__(
-        self, open_at: Callable[[int], Iterator[Batch]], first: int = 0, waited: float = 0.0
-    ) -> None:
-        self._open_at = open_at
-        self._batches = open_at(first)
-        self.waited_seconds = waited
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> Batch:
-        started = time.perf_counter()
-        batch = next(self._batches)
-        self.waited_seconds += time.perf_counter() - started
-        return batch
-
-    def back_to(self, window: int) -> None:
-        """Continue from a window, counted from 0."""
-        self._batches = self._open_at(window)
 
 
 class Stopwatch:

@@ -1,108 +1,55 @@
-"""Takes training steps, and loops over them for an epoch: nothing in it waits for the device."""
+"""Trains an epoch, step by step: with its pace, its pauses, and what it came to."""
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, final
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import get_total_norm
 
 from trainable.augmentation.sizes import size_at
 from trainable.data.batch import Batch
-from trainable.models.ema import make_average
-from trainable.models.freezing import freeze_body, freeze_norm, set_training, unfreeze
-from trainable.models.groups import rate_factors
-from trainable.ranks import Ranks
+from trainable.models.freezing import freeze_body, set_training, unfreeze
 from trainable.recipe import Recipe
-from trainable.recipe.speeds import Format
-from trainable.recipe.training import AdaptiveClipping, NormClipping
 from trainable.stages import stage
-from trainable.training import precision, schedule, seeds
-from trainable.training.devices import give_back, ran_out
-from trainable.training.evaluate import full_precision, main_output
-from trainable.training.gradients import Agreement, Reduction, below_head, clip
-from trainable.training.optim import Phase, make_phases
-from trainable.training.order import Order, parts_of
+from trainable.training import schedule, seeds
+from trainable.training.batches import Batches, MicroBatches, Order, Window
+from trainable.training.optim import Phase
 from trainable.training.seeds import Use
-from trainable.training.task import Task, TrainingBatch, Weight
-from trainable.training.totals import Batches, Running, Stopwatch, Totals, Trained
+from trainable.training.step import TrainingStep
+from trainable.training.totals import Running, Stopwatch, Totals, Trained
 
-CHECK_EVERY = 32
-"""The host looks at the loss once in so many steps: rarely enough to cost nothing on a GPU."""
+CHECK_EVERY = 32  # steps: so rarely the host looks at the loss that it costs nothing on a GPU
 
+# An epoch has segments of so many steps. All randomness is drawn anew for each, and ranks average their
+# running statistics between two: so a run can be resumed there, and is the run that never stopped.
 SEGMENT_STEPS = 250
-"""An epoch has segments of so many steps. All randomness is drawn anew for each, and ranks average their
-running statistics between two: so a run can be resumed there, and is the run that never stopped."""
 
-NORM_EVERY = 8
-"""A norm of the gradient that only the record needs is measured once in so many steps: one takes 1 % of a
-small net's step."""
+NORM_EVERY = 8  # steps, where only the record needs the gradient's norm: one takes 1 % of a small net's step
 
-LOST_FACTOR = 1e3
-"""A mean loss that is so many times that of guessing is beyond recovery, long before numbers overflow."""
+LOST_FACTOR = 1e3  # times the loss of guessing: beyond recovery, long before numbers overflow
 
 
+@final
 class Trainer:
-    """Holds a model's optimizer, gradient scaler and weight average, and loops over an epoch's steps.
+    """The loop over an epoch's steps: each on a window, which is one effective batch."""
 
-    An effective batch, a window, is cut into equal micro-batches on each rank (`parts_of`). Each loss is
-    weighted by its share of the effective batch, so gradients add up to those of one large batch.
-
-    If a window does not fit into the device's memory, it is cut into twice as many, of `fewest_at_once`
-    images or more, and trained again from its beginning; later windows are cut alike. Effective batch and
-    rate never change. (BatchNorm's running statistics have then seen the window's first part twice.)
-    """
-
-    def __init__(
-        self,
-        recipe: Recipe,
-        model: nn.Module,
-        *,
-        task: Task,
-        order: Order,
-        image_size: int,
-        device: torch.device,
-        number_format: Format,
-        ranks: Ranks,
-        fewest_at_once: int = 1,
-    ) -> None:
-        self._recipe, self._model, self._task = recipe, model, task
-        self._ranks, self._device = ranks, device
-        self._order, self._image_size, self._batch = order, image_size, recipe.loop.batch_size
-        self.steps = order.steps
-        self.share = self._batch // ranks.world
-        """Each rank has at least this many images of a window:
-        all ranks cut alike, and no rank has an empty part."""
-        self._most_parts = self.share // fewest_at_once
-        self.micro_batches = parts_of(recipe.loop, ranks.world)
-        self._mixing = task.mixing(recipe.augmentation.mixing)
-        self._autocast = precision.autocast(number_format, device)
-        self._scaled = number_format == "fp16"
-        self._scaler = torch.amp.GradScaler(device.type, enabled=self._scaled)
-        self._clipping = recipe.regularisation.clipping
-        self._clips_norm = isinstance(self._clipping, NormClipping)
-        self._norm_every = 1 if self._scaled or self._clips_norm else NORM_EVERY
-        if recipe.model.freeze_norm:
-            freeze_norm(model)
-        learner = task.learner(model)
-        self._reduction = Reduction(learner, ranks, in_bf16=recipe.loop.bf16_gradients)
-        self._parameters = [each for each in learner.parameters() if each.requires_grad]
-        self._below_head = below_head(model) if isinstance(self._clipping, AdaptiveClipping) else []
-        names = {parameter: name for name, parameter in learner.named_parameters()}
-        of_layers = rate_factors(recipe.model.layer_rates, model).items()
-        factors = {names[model.get_parameter(name)]: factor for name, factor in of_layers}
-        self._phases = make_phases(recipe.optimizer, learner, batch_size=self._batch, rate_factors=factors)
-        self.ema = make_average(recipe.regularisation.averaging, model)
+    def __init__(self, recipe: Recipe, step: TrainingStep, order: Order, image_size: int) -> None:
+        self._recipe, self.step, self._order, self._image_size = recipe, step, order, image_size
+        self._task, self._batch = step.task, recipe.loop.batch_size
+        self._device, self._ranks = step.compute.device, step.compute.ranks
+        self.steps = order.steps  # of an epoch
+        self._norm_every = 1 if step.scales or step.clips_norm else NORM_EVERY
         self._compiles = recipe.loop.compiles  # until the first step
-        self._head: nn.Module | None = None
-        """What features go through, in an epoch that is given features of images instead of images."""
-        self._running: Running | None = None
-        """How far the epoch has come, while one is trained."""
+        self._running: Running | None = None  # how far the epoch has come, while one is trained
+
+    @property
+    def micro_batches(self) -> int:
+        """Into how many micro-batches each rank cuts a window."""
+        return self.step.micro_batches.count
 
     @property
     def micro_batch(self) -> int:
@@ -153,45 +100,27 @@ class Trainer:
                     at_pause()
                 generator = self._begin_segment(epoch, step)
             phase, factor = self._paced(epoch + step / self.steps)
+            size, cut = self._size(epoch, step), self.step.micro_batches
+            window = Window(batches, step, cut, weights[step], size, generator)
             with self._first_of_compiled():
-                losses, right = self._gradients(
-                    phase, batches, step, weights[step], self._size(epoch, step), generator
-                )
-            totals.add_step(losses, right, self._update(phase, measured=step % self._norm_every == 0))
+                measured = self.step.take(window, phase, measure_norm=step % self._norm_every == 0)
+            totals.add_step(*measured)
             clock.count_step()
             if (step + 1) % CHECK_EVERY == 0 and self._is_lost(self._mean_loss(totals, step + 1)):
                 break
         self._running = None
         return self._trained(totals, step + 1, phase.lr * factor, clock)
 
-    def _first_of_compiled(self) -> AbstractContextManager[None]:
-        """Name the first step of a network that is compiled, which takes as long as compiling."""
-        waits, self._compiles = self._compiles, False
-        return stage("compiling the network") if waits else nullcontext()
-
-    def mixing_generator(self, epoch: int, first: int = 0) -> torch.Generator:
-        """Return the generator of an epoch's mixing from a segment's first step on.
-
-        It is the same on every rank: a batch is mixed in one way.
-        """
-        return seeds.generator(self._recipe.loop.seed, Use.MIXING, *seeds.of_segment(epoch, first))
-
-    def _begin_segment(self, epoch: int, first: int) -> torch.Generator:
-        """Seed what layers draw from, if the epoch's beginning has not. Return the mixing's generator."""
-        if first:
-            parts = (epoch, self._ranks.rank, first)
-            seeds.reseed(self._device, seeds.derive(self._recipe.loop.seed, Use.LAYERS, *parts))
-        return self.mixing_generator(epoch, first)
-
     def begin(self, epoch: int, head: nn.Module | None = None) -> None:
         """Put the model into training mode for an epoch, with what is frozen then."""
-        spec, self._head = self._recipe.model, head
+        spec, model = self._recipe.model, self.step.model
         body_frozen = epoch < spec.freeze_epochs
         if body_frozen:
-            freeze_body(self._model)
+            freeze_body(model)
         else:
-            unfreeze(self._model)
-        set_training(self._model, freeze_norm=spec.freeze_norm, body_frozen=body_frozen)
+            unfreeze(model)
+        set_training(model, freeze_norm=spec.freeze_norm, body_frozen=body_frozen)
+        self.step.head = head
 
     def train_on(
         self,
@@ -208,55 +137,49 @@ class Trainer:
         on the device. It catches nothing: the caller sees it if memory runs out.
         """
         self.begin(epoch)
-        phase = self._phases[0]
+        phase, uncut = self.step.phases[0], MicroBatches(len(window), most=len(window))
         phase.set(1.0 if lr is None else lr / phase.lr)
         weight = sum(self._task.weight(labels) for _, labels in window)
         size = size or self._size(epoch, 0)
-        agreed = Agreement.AGAIN
-        while agreed is Agreement.AGAIN:
-            self._begin_window(phase)
-            parts = self._backward(iter(window), len(window), size, generator, weight)
-            agreed = self._reduction.agree(out_of_memory=False)
-        self._update(phase, measured=self._clips_norm)
-        return torch.stack([loss for loss, _ in parts]).sum()
+        whole = Window(Batches(lambda _: iter(window)), 0, uncut, weight, size, generator)
+        return torch.stack(self.step.take(whole, phase, measure_norm=self.step.clips_norm).losses).sum()
 
-    def close(self) -> None:
-        """Free what ranks exchange gradients with."""
-        self._reduction.close()
+    def mixing_generator(self, epoch: int, first: int = 0) -> torch.Generator:
+        """Return the generator of an epoch's mixing from a segment's first step on.
+
+        It is the same on every rank: a batch is mixed in one way.
+        """
+        return seeds.generator(self._recipe.loop.seed, Use.MIXING, *seeds.of_segment(epoch, first))
 
     def state_dict(self) -> dict[str, Any]:
-        return {
-            "optimizers": [phase.optimizer.state_dict() for phase in self._phases],
-            "scaler": self._scaler.state_dict(),
-            "ema": self.ema.state_dict() if self.ema is not None else None,
-            "micro_batches": self.micro_batches,
-            "finds_unused": self._reduction.finds_unused,
-            "running": self._running.state_dict() if self._running is not None else None,
-            "teaching": self._task.state_dict(),
-        }
+        running = self._running.state_dict() if self._running is not None else None
+        return {**self.step.state_dict(), "running": running}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        for phase, each in zip(self._phases, state["optimizers"], strict=True):
-            phase.optimizer.load_state_dict(copy.deepcopy(each))  # torch would share its tensors
-        if self._scaled and state["scaler"]:  # empty where the state comes from a device that did not scale
-            self._scaler.load_state_dict(state["scaler"])
-        if self.ema is not None:
-            self.ema.load_state_dict(state["ema"])
-        if (of_task := state.get("teaching")) is not None:  # missing before version 0.2.0
-            self._task.load_state_dict(of_task)
-        self.micro_batches = state["micro_batches"]
-        self._reduction.finds_unused |= state.get("finds_unused", False)  # missing before version 0.2.0
+        self.step.load_state_dict(state)
         running = state.get("running")  # None between epochs, and before version 0.2.0
         self._running = Running.from_state(running, self._device, self._ranks) if running else None
 
-    # --- one step -------------------------------------------------------------------------------------
+    # --- pace -----------------------------------------------------------------------------------------
+
+    def _begin_segment(self, epoch: int, first: int) -> torch.Generator:
+        """Seed what layers draw from, if the epoch's beginning has not. Return the mixing's generator."""
+        if first:
+            parts = (epoch, self._ranks.rank, first)
+            seeds.reseed(self._device, seeds.derive(self._recipe.loop.seed, Use.LAYERS, *parts))
+        return self.mixing_generator(epoch, first)
+
+    def _first_of_compiled(self) -> AbstractContextManager[None]:
+        """Name the first step of a network that is compiled, which takes as long as compiling."""
+        waits, self._compiles = self._compiles, False
+        return stage("compiling the network") if waits else nullcontext()
 
     def _paced(self, progress: float) -> tuple[Phase, float]:
         """Return the optimizer whose turn it is, set to the schedule's rate and momentum;
         and the rate's factor."""
         spec, epochs, step = self._recipe.schedule, self._recipe.loop.epochs, 1.0 / self.steps
         done = progress / epochs + 1e-9  # 0.7 * 10 is 7.000000000000001
-        phase = [each for each in self._phases if each.start <= done][-1]
+        phase = [each for each in self.step.phases if each.start <= done][-1]
         factor = schedule.factor(spec, progress, epochs, step)
         phase.set(factor, schedule.momentum(spec, progress, epochs, step))
         return phase, factor
@@ -272,109 +195,6 @@ class Trainer:
             steps=self.steps,
             epochs=self._recipe.loop.epochs,
         )
-
-    def _gradients(
-        self,
-        phase: Phase,
-        batches: Batches,
-        window: int,
-        weight: Weight,
-        size: int,
-        generator: torch.Generator,
-    ) -> tuple[list[Tensor], list[Tensor]]:
-        """Compute the gradients of a window of this weight over all ranks, in as many parts as needed.
-        Return its shares of the loss, and how right it was.
-
-        Ranks agree before any of the gradients are used: if a part does not fit on one rank, all ranks cut
-        further.
-        """
-        drawn = generator.get_state()
-        while True:
-            self._begin_window(phase)
-            parts = self._tried(batches, size, generator, weight)
-            if parts is None:
-                phase.optimizer.zero_grad(set_to_none=True)
-                give_back(self._device)
-            agreed = self._reduction.agree(out_of_memory=parts is None)
-            if agreed is Agreement.SUMMED:
-                assert parts is not None
-                return [loss for loss, _ in parts], [right for _, right in parts]
-            parts = None
-            phase.optimizer.zero_grad(set_to_none=True)
-            give_back(self._device)
-            if agreed is Agreement.OUT_OF_MEMORY:
-                self.micro_batches = min(2 * self.micro_batches, self._most_parts)
-            generator.set_state(drawn)
-            batches.back_to(window)
-
-    def _begin_window(self, phase: Phase) -> None:
-        phase.optimizer.zero_grad(set_to_none=True)
-        self._reduction.begin()
-
-    def _tried(
-        self, batches: Batches, size: int, generator: torch.Generator, weight: Weight
-    ) -> list[tuple[Tensor, Tensor]] | None:
-        """Train a window's parts on this rank. Return None if memory ran out and they can be cut further.
-
-        The memory is free after this returns: the exception held the frames that hold it.
-        """
-        try:
-            return self._backward(batches, self.micro_batches, size, generator, weight)
-        except Exception as error:
-            if not (ran_out(error) and self._may_cut()):
-                raise
-            return None
-
-    def _may_cut(self) -> bool:
-        """Return whether parts can be cut further. With synchronised BatchNorm the other ranks wait inside a
-        layer, where they cannot be told to cut."""
-        synced = self._recipe.loop.sync_norm and self._ranks.world > 1
-        return self.micro_batches < self._most_parts and not synced
-
-    def _backward(
-        self, batches: Iterator[Batch], count: int, size: int, generator: torch.Generator, weight: Weight
-    ) -> list[tuple[Tensor, Tensor]]:
-        """Add the gradients of the next `count` micro-batches, which ranks sum in the last one's backward
-        pass. Return the loss of each and how right its answers were."""
-        parts = []
-        for number in range(count):
-            batch = next(batches)
-            with self._reduction.part(last=number == count - 1):
-                parts.append(self._backward_part(batch, size, generator, weight))
-        return parts
-
-    def _backward_part(
-        self, batch: Batch, size: int, generator: torch.Generator, window: Weight
-    ) -> tuple[Tensor, Tensor]:
-        """Add a micro-batch's gradients. Return its share of the window's loss, and how right it was."""
-        (inputs, targets), network = batch, self._head
-        if network is None:
-            (inputs, targets), network = self._task.resized(*batch, size), self._reduction.model
-            if self._mixing is not None:
-                inputs, targets = self._mixing(inputs, targets, generator)
-        shown = self._task.prepared(TrainingBatch(batch, inputs, targets))
-        with self._autocast:
-            outputs = network(inputs)
-        outputs = full_precision(outputs)
-        loss = self._task.loss_of(shown, outputs)
-        share = self._task.weight(batch[1]) / window
-        if not isinstance(share, float) or share != 1.0:
-            loss = loss * share
-        self._scaler.scale(loss).backward()
-        return loss.detach(), self._task.right(main_output(outputs).detach(), targets)
-
-    def _update(self, phase: Phase, measured: bool) -> Tensor | None:
-        """Take one optimizer step on the window's gradients.
-        Return their norm over all ranks, before clipping."""
-        gradients = [each.grad for each in self._parameters if each.grad is not None]
-        self._scaler.unscale_(phase.optimizer)
-        norm = get_total_norm(gradients) if measured else None
-        clip(self._clipping, self._parameters, self._below_head, norm)
-        self._scaler.step(phase.optimizer)
-        self._scaler.update()
-        if self.ema is not None:
-            self.ema.update()
-        return norm
 
     # --- what it came to ------------------------------------------------------------------------------
 
@@ -395,7 +215,7 @@ class Trainer:
             loss=loss / steps,
             accuracy=right / images,
             grad_norm=norms / measured if measured else 0.0,
-            skipped_steps=int(overflowed) if self._scaled else 0,
+            skipped_steps=int(overflowed) if self.step.scales else 0,
             lr=lr,
             images=images,
             seconds=seconds,

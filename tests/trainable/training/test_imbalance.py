@@ -26,8 +26,8 @@ from trainable.recipe.training import EffectiveNumberWeights, InverseWeights, Lo
 from trainable.run import make_run
 from trainable.tasks.kits import kit_of, make_loader
 from trainable.training import trainer
+from trainable.training.batches import Order
 from trainable.training.imbalance import class_weights
-from trainable.training.order import Order
 from trainable.training.run import Run
 
 CPU = torch.device("cpu")

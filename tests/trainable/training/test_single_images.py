@@ -14,7 +14,7 @@ from trainable.errors import RecipeError, RunError
 from trainable.models.norm_statistics import norm_of_one_pixel
 from trainable.ranks import Ranks
 from trainable.run import make_run
-from trainable.training.preflight import fewest_at_once
+from trainable.training.network import fewest_at_once
 
 
 def pooled() -> nn.Module:

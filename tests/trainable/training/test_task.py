@@ -14,8 +14,10 @@ from trainable.ranks import ALONE
 from trainable.recipe import augmentations as specs
 from trainable.tasks.classification.task import ClassificationTask
 from trainable.training.answers import Rows
+from trainable.training.batches import MicroBatches, Order
 from trainable.training.evaluate import Outputs, Scores, Tally, main_output
-from trainable.training.order import Order
+from trainable.training.precision import Compute
+from trainable.training.step import TrainingStep
 from trainable.training.task import Mixing, Task
 from trainable.training.trainer import Trainer
 
@@ -47,16 +49,10 @@ def test_the_training_loop_takes_another_task() -> None:
     images = torch.rand(64, 1, SIZE, SIZE)
     targets = images.mean((1, 2, 3))
     recipe = small_recipe({"optimizer.lr": 0.02, "loop.epochs": 30, "optimizer.weight_decay": 0.0})
-    trainer = Trainer(
-        recipe,
-        nn.Sequential(nn.Flatten(), nn.Linear(SIZE * SIZE, 1)),
-        task=Brightness(),
-        order=Order(torch.zeros(64, dtype=torch.int64), recipe.loop),
-        image_size=SIZE,
-        device=torch.device("cpu"),
-        number_format="fp32",
-        ranks=ALONE,
-    )
+    network = nn.Sequential(nn.Flatten(), nn.Linear(SIZE * SIZE, 1))
+    compute = Compute(torch.device("cpu"), "fp32")
+    step = TrainingStep(recipe, network, Brightness(), compute, MicroBatches.of(recipe.loop, ALONE))
+    trainer = Trainer(recipe, step, Order(torch.zeros(64, dtype=torch.int64), recipe.loop), SIZE)
     results = [
         trainer.epoch(
             epoch,

@@ -213,10 +213,10 @@ def test_a_skipped_step_moves_nothing_but_time(kind: str) -> None:
     rates: dict[str, list[float]] = {"scaled": [], "plain": []}
     before = weights(scaled)
     for name, run in (("scaled", scaled), ("plain", plain)):
-        run._trainer._phases[0].optimizer.register_step_pre_hook(lambda *_: None)
+        run._trainer.step.phases[0].optimizer.register_step_pre_hook(lambda *_: None)
         run.model.register_forward_pre_hook(
             lambda model, _, run=run, name=name: (
-                rates[name].append(run._trainer._phases[0].optimizer.param_groups[0]["lr"])
+                rates[name].append(run._trainer.step.phases[0].optimizer.param_groups[0]["lr"])
                 if model.training
                 else None
             )
@@ -362,7 +362,7 @@ def test_one_cycle_moves_momentum_against_the_rate() -> None:
     momenta = []
     for _ in range(10):
         run.step()
-        momenta.append(run._trainer._phases[0].optimizer.param_groups[0]["momentum"])
+        momenta.append(run._trainer.step.phases[0].optimizer.param_groups[0]["momentum"])
     assert min(momenta) < 0.88 < 0.94 < momenta[-1]
     assert momenta.index(min(momenta)) in (2, 3)
 
