@@ -27,7 +27,7 @@ SIGNALS = {"interrupted": signal.SIGINT, "terminated": signal.SIGTERM, "hung up"
 
 
 class SearchFailed(Exception):
-    """Says that a search has no result, or broke off; `search` is what there is of it."""
+    """A search has no result, or broke off; `search` is what there is of it."""
 
     def __init__(self, message: str, search: Search) -> None:
         super().__init__(message)

@@ -11,9 +11,8 @@ from pydantic import AfterValidator, Field, ValidationError
 from trainable.errors import Fault, FaultyInput, faults_of
 from trainable.recipe.base import Spec
 from trainable.recipe.models import OWN_WEIGHTS
-from trainable.recipe.network_cost import Footprint
+from trainable.recipe.network_cost import Footprint, Speed
 from trainable.recipe.optimizers import Optimizer
-from trainable.recipe.speeds import Speed
 from trainable.recipe.tasks import TaskKind
 
 OPTIMIZERS: tuple[str, ...] = tuple(
@@ -77,7 +76,7 @@ class Backbone(Spec):
         return self.weights == OWN_WEIGHTS
 
 
-class Network(Spec):
+class NetworkFacts(Spec):
     """What the rules ask of one of several networks that trials choose between."""
 
     name: str = Field(min_length=1)
@@ -124,7 +123,7 @@ class Facts(Spec):
     attention: bool = Field(False, description="the model has attention layers")
     batch_norm: bool = Field(True, description="the model has BatchNorm layers")
     # The facts above are those of the first trial's
-    networks: tuple[Network, ...] = Field((), description="that model.name chooses between")
+    networks: tuple[NetworkFacts, ...] = Field((), description="that model.name chooses between")
     largest_micro_batch: Count | None = Field(None, description="that fit into memory at once")
     # The usual way first; none where nothing was measured
     speeds: tuple[Speed, ...] = Field((), description="of steps, by number format and memory layout")

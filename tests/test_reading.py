@@ -8,10 +8,10 @@ import pytest
 from tests.near import PACKAGES
 
 CEILINGS = {
-    "trainable.run": 170,
-    "trainable.training.run": 72,
-    "search.deciding.ledger": 69,
-    "search.running.driver": 330,
+    "trainable.run": 147,
+    "trainable.training.run": 71,
+    "search.deciding.ledger": 68,
+    "search.running.driver": 303,
 }
 """They may only fall: docs/decisions/0015-rooms.md."""
 SLACK = 4  # so many fewer files need no new ceiling

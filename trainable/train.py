@@ -25,8 +25,8 @@ from trainable.outcome import Outcome
 from trainable.probes.speed import measure_speeds
 from trainable.recipe import Recipe
 from trainable.recipe.data import ChannelStatistics
+from trainable.recipe.network_cost import fastest, pays_to_compile, pays_to_time
 from trainable.recipe.provenance import Provenance
-from trainable.recipe.speeds import fastest, pays_to_compile, pays_to_time
 from trainable.recipe.trained_files import (
     MODEL_FILE,
     RECIPE_FILE,

@@ -11,19 +11,18 @@ from search.facts.packing import why_shared
 from search.reporting.tables import Rows
 from search.study import FACT_OF_PROBE, Study
 from spaces.domains import counted
-from spaces.facts import Backbone, Facts, Network
+from spaces.facts import Backbone, Facts, NetworkFacts
 from trainable.recipe.data import Data
-from trainable.recipe.speeds import Speed
+from trainable.recipe.network_cost import Speed
 from trainable.recipe.tasks import LARGEST_WINDOW
 
 GIB = 2**30
-OF_MASKS = ("task", "longer_side")
-"""These facts say something of a segmentation alone."""
+OF_MASKS = ("task", "longer_side")  # these facts say something of a segmentation alone
 NONE = "-"
 
 
 class FactRow(NamedTuple):
-    """Holds one fact: its name, its value with the unit, its meaning and its origin."""
+    """One fact: its name, its value with the unit, its meaning and its origin."""
 
     name: str
     value: str
@@ -32,7 +31,7 @@ class FactRow(NamedTuple):
 
 
 class FactText(NamedTuple):
-    """Says how the values of a fact are shown, and its origin unless another one is known."""
+    """How the values of a fact are shown, and its origin unless another one is known."""
 
     show: Callable[[Any], str]
     origin: str
@@ -128,7 +127,7 @@ def _backbone(found: Backbone) -> str:
     return f"{found.name} from {found.weights}"
 
 
-def _networks(found: tuple[Network, ...]) -> str:
+def _networks(found: tuple[NetworkFacts, ...]) -> str:
     return (
         "\n".join(
             f"{each.name}: {each.parameters:,} parameters{', attention' * each.attention}" for each in found
@@ -175,10 +174,11 @@ FACT_TEXTS: dict[str, FactText] = {
     "lr_band": FactText(_band, "lr-find"),
     "lr_band_kind": FactText(str, "lr-find"),
 }
+# the probe that measures a fact, where one does
 PROBES = {
     name: probe for probe, fact in FACT_OF_PROBE.items() for name in FACT_TEXTS if name.startswith(fact)
 }
-"""The probe that measures a fact, where one does."""
+# the facts that no look at images or model finds, and their origin when a recipe is explained alone
 KNOWN_WITHOUT_LOOKING = {
     "task": "task.kind",
     "classes_count_alike": "a study's objective.metric",
@@ -190,4 +190,3 @@ KNOWN_WITHOUT_LOOKING = {
     "gpu_memory_bytes": "measured",
     "pretrained": "model.weights",
 }
-"""The facts that no look at images or model finds, and their origin when a recipe is explained alone."""

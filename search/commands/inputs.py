@@ -34,13 +34,12 @@ if TYPE_CHECKING:  # torch takes seconds to import
 YAML_ENDINGS = (".yaml", ".yml")
 TargetKind = Literal["recipe", "study", "data"]
 
-Input = Recipe | Study | Path
-"""A path is a search's folder."""
+Input = Recipe | Study | Path  # a path is a search's folder
 
 
 @dataclass(frozen=True)
 class Target:
-    """Holds one recipe with its images and the device.
+    """One recipe with its images and the device.
 
     `recipe` is resolved for the data, except where a recipe's file was named: Run resolves it.
     """
@@ -49,17 +48,15 @@ class Target:
     data: DataSet
     kind: TargetKind
     device: torch.device
+    # the processors of a trial of the study; None for a recipe, which trains with all that the machine has
     cpus: int | None = None
-    """The processors of a trial of the study; None for a recipe, which trains with all that the
-    machine has."""
-    study: Study | None = None
-    """The study whose first trial it is; None for a recipe."""
+    study: Study | None = None  # the study whose first trial it is; None for a recipe
+    # a line for each search that a study learns from: what it taught, or why nothing
     learned: tuple[str, ...] = ()
-    """A line for each search that a study learns from: what it taught, or why nothing."""
+    # that a recipe is of a pruned network, and builds the whole one, in words, if it is
     pruned: str | None = None
-    """Says in words that a recipe is of a pruned network, and builds the whole one, if it is."""
+    # what is to be expected of a study's teacher; None without one, and for a recipe
     teacher: str | None = None
-    """What is to be expected of a study's teacher; None without one, and for a recipe."""
 
     @property
     def threads(self) -> int | None:

@@ -16,10 +16,9 @@ if TYPE_CHECKING:  # 0.6 s to import
 CURVES = ("#2166ac", "#4393c3", "#92c5de")
 READINGS = {"minimum_tenth": "minimum / 10", "steepest": "steepest", "valley": "valley"}
 COLOURS = {"minimum_tenth": "#d73027", "steepest": "#c51b7d", "valley": "#1b7837"}
+# the space above the first loss, as a part of the fall: a loss that explodes leaves the picture. Otherwise it
+# would flatten the rest
 HEADROOM = 0.25
-"""The space above the first loss, as a part of the fall: a loss that explodes leaves the picture.
-
-Otherwise it would flatten the rest."""
 
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>

@@ -17,6 +17,7 @@ from trainable.files.store import is_uri
 
 FAILED, HUNG_UP, INTERRUPTED, TERMINATED = 1, 129, 130, 143
 IMPORTS = "loading torch and Ray"  # a stage of commands that train
+# the exit code of a command that drives a search, by how that ended
 EXIT_CODES = {
     "finished": 0,
     "failed": FAILED,
@@ -25,7 +26,6 @@ EXIT_CODES = {
     "terminated": TERMINATED,
     "hung up": HUNG_UP,
 }
-"""The exit code of a command that drives a search, by how that ended."""
 
 
 def _with_token(address: str | None) -> str | None:

@@ -17,8 +17,8 @@ from spaces.facts import Facts
 from spaces.rules.distillation import gain_to_expect
 from spaces.rules.tasks import rules_of
 from spaces.space import RuleValue, Space
+from trainable.recipe.base import with_guide_names
 from trainable.recipe.models import ENCODER, MODEL_NAME
-from trainable.recipe.sources import with_guide_names
 
 OWN = "the documented recipe"
 OTHERWISE = "`tunebook search --weights none` trains from scratch, --model NAME another network"

@@ -29,8 +29,8 @@ from trainable.training.run import Run
 MIB, GIB = 2**20, 2**30
 ENDINGS = (".png", ".html", ".json")
 SCHEMA = 1
+# BatchNorm over fewer images is noisy (Wu and He, arXiv 1803.08494, figure 1: worse from 16 down)
 FEW_FOR_NORM = 16
-"""BatchNorm over fewer images is noisy (Wu and He, arXiv 1803.08494, figure 1: worse from 16 down)."""
 ADVICE = (
     "The band is where a search begins, not its answer: it says which rates work in a run's first steps, "
     "not which one is best at its end."

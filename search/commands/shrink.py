@@ -45,14 +45,13 @@ from trainable.train import METRICS_FILE, images_of, train
 from trainable.training.devices import default_device
 from trainable.training.network import make_network
 
+# no setting changes these sections: the weights were trained with them
 FIXED = ("version", "task", "data", "model", "provenance")
-"""No setting changes these sections: the weights were trained with them."""
-OF_THE_TEACHER = (SECTION, TEACHER, f"{SECTION}.{MODEL}")
-"""These say which network teaches."""
+OF_THE_TEACHER = (SECTION, TEACHER, f"{SECTION}.{MODEL}")  # these say which network teaches
 
 
 class ShrinkFailed(UserError):
-    """Says that a training crashed or diverged."""
+    """A training has crashed or diverged."""
 
     exit_code = 1
 

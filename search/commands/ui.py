@@ -28,8 +28,8 @@ from trainable.files.regular import open_to_write, why
 from trainable.processes import undisturbed
 from trainable.terminal import tell
 
+# jobs on traces and prompts would be eight more processes; looking at runs needs none of them
 SERVER_ENVIRONMENT = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-"""Jobs on traces and prompts would be eight more processes; looking at runs needs none of them."""
 
 # The folder that marks the server's processes, which end with this one, has a name that begins so
 MARK = "tunebook-ui-"

@@ -21,31 +21,27 @@ from search.deciding.observations import Observations
 from search.deciding.seconds_model import SecondsModel
 from search.deciding.surrogate import Surrogate
 
+# the share of draws that look at the scores of the last level alone: what ends as the best may be behind at
+# all rungs
 BY_LAST = 0.5
-"""The share of draws that look at the scores of the last level alone: what ends as the best may be behind at
-all rungs."""
-ENOUGH = 10
-"""Before so many trials have finished, every draw looks at all levels."""
-EVEN = 400
-"""Even candidates for each draw."""
+ENOUGH = 10  # before so many trials have finished, every draw looks at all levels
+EVEN = 400  # even candidates for each draw
+# candidates near the best: so many trials, so many mutations of each, at each of these steps
 AROUND, NEAR, STEPS = 5, 8, (0.03, 0.12)
-"""Candidates near the best: so many trials, so many mutations of each, at each of these steps."""
+# the best so many candidates are mutated again, at each of these steps in turn: a corner of the space is
+# reached by many small changes
 CLIMBED, CLIMBS = 4, (0.2, 0.1, 0.1, 0.05, 0.05, 0.03, 0.03, 0.01)
-"""The best so many candidates are mutated again, at each of these steps in turn: a corner of the space is
-reached by many small changes."""
+# so many of the first candidates, and of those of each step, are weighed by beliefs: those that may gain
+# most. The others are left out
 WEIGHED, WEIGHED_AGAIN = 50, 16
-"""So many of the first candidates, and of those of each step, are weighed by beliefs: those that may gain
-most. The others are left out."""
-FAR = -50.0
-"""So many deviations below the best, the improvement is that of its asymptote."""
-Weigh = Callable[[Rows], NDArray[np.float64]]
-"""It returns the logarithm of a factor for each row."""
+FAR = -50.0  # so many deviations below the best, the improvement is that of its asymptote
+Weigh = Callable[[Rows], NDArray[np.float64]]  # it returns the logarithm of a factor for each row
 ROOT_HALF_PI, ROOT_2_PI = (np.pi / 2) ** 0.5, (2 * np.pi) ** 0.5
 
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """Holds rows with the logarithm of what each one may gain."""
+    """Rows with the logarithm of what each one may gain."""
 
     rows: Rows
     gains: NDArray[np.float64]
@@ -65,7 +61,7 @@ class Candidates:
 
 
 class Acquisition:
-    """Proposes candidates by two models: one of all levels, and one of the last level alone."""
+    """What candidates may gain by two models: one of all levels, and one of the last level alone."""
 
     def __init__(self, cube: Cube, observations: Observations, *, by_time: bool = False) -> None:
         self._cube = cube

@@ -33,31 +33,30 @@ from spaces.domains import Value
 from spaces.space import Space
 from trainable.recipe.metrics import Mode
 
+# what draws trials once there is something to learn from: both, the one or the other
 Learns = Literal["auto", "mutation", "gp"]
-"""What draws trials once there is something to learn from: both, the one or the other."""
+# the share of mutations among the trials that are drawn neither evenly nor from the priors
 BY_MUTATION: dict[Learns, float] = {"auto": 0.2, "mutation": 1.0, "gp": 0.0}
-"""The share of mutations among the trials that are drawn neither evenly nor from the priors."""
 
 EVEN_EVERY = 5
-STARTUP = 10
-"""Before so many trials were told of, neither a model nor mutation draws."""
+STARTUP = 10  # before so many trials were told of, neither a model nor mutation draws
+# the priors' share of trials not drawn evenly, as long as no trial speaks against the priors
 FIRST_SHARE = 0.5
-"""The priors' share of trials not drawn evenly, as long as no trial speaks against the priors."""
+# after so many trials the priors' share begins to fall, as this number over the number of trials
 UNDIMINISHED = 20
-"""After so many trials the priors' share begins to fall, as this number over the number of trials."""
+# a mutation moves a number by a normal step of this standard deviation, as a share of its range. It is drawn
+# again, so often at most, until no trial has its values
 STEP, TRIES = 0.2, 10
-"""A mutation moves a number by a normal step of this standard deviation, as a share of its range. It is drawn
-again, so often at most, until no trial has its values."""
+# the model's improvement is multiplied by the priors' density, to the power of this over the number of trials
+# (piBO, section 3.2)
 PRIOR_WEIGHT = 10.0
-"""The model's improvement is multiplied by the priors' density, to the power of this over the number of
-trials (piBO, section 3.2)."""
 
 Way = Literal["likeliest", "prior", "even", "mutation", "model"]
 
 
 class AutoSampler(Sampler):
-    """Draws evenly, from the priors, by mutation and by a model; without priors (`believes` is false) in the
-    other three ways.
+    """A sampler that draws evenly, from the priors, by mutation and by a model; without priors (`believes` is
+    false) in the other three ways.
 
     Trial 0 is the documented recipe. So the first trial that is drawn has the priors' likeliest values, as
     PriorBand's first trial has (Mallik et al., arXiv 2306.12370), unless that is the same recipe, or a
@@ -80,13 +79,11 @@ class AutoSampler(Sampler):
         self._cube = Cube(space)
         self._observations = Observations(self._cube, direction)
         self._acquisition = Acquisition(self._cube, self._observations, by_time=by_time)
+        # whether a trial has the priors' likeliest values, or there are none
         self._has_likeliest = not believes or is_likeliest(space, space.own)
-        """Whether a trial has the priors' likeliest values, or there are none."""
         self._values: dict[int, Mapping[str, Value]] = {}
-        self._beliefs: dict[int, float] = {}
-        """How likely the priors make each trial that was told of."""
-        self._trust: float | None = None
-        """What `trust` returns; None where something was told since."""
+        self._beliefs: dict[int, float] = {}  # how likely the priors make each trial that was told of
+        self._trust: float | None = None  # what `trust` returns; None where something was told since
 
     def ask(self, number: int) -> dict[str, Value]:
         rng = np.random.default_rng((seed_of_trial(self._seed, number), number))

@@ -17,11 +17,9 @@ from spaces.space import Dimension, Space
 from trainable.recipe.metrics import Mode
 from trainable.training.metrics import sign_of
 
-SAME = 1e-6
-"""Two values count as one where they differ by less than this part of a range."""
+SAME = 1e-6  # two values count as one where they differ by less than this part of a range
 
-Rank = tuple[int, int, float]
-"""A key that sorts trials, the best first."""
+Rank = tuple[int, int, float]  # a key that sorts trials, the best first
 Drawn = Literal["likeliest", "prior", "even"]
 
 

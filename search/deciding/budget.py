@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 from search.record.record import Record
 
+# for each trial of the budget, so many may break a constraint and be replaced by others: measuring one takes
+# seconds. It is our choice; where more than three quarters of the draws break a constraint, fewer trials are
+# trained than the budget has
 MOST_INFEASIBLE = 3
-"""For each trial of the budget, so many may break a constraint and be replaced by others: measuring one takes
-seconds. It is our choice; where more than three quarters of the draws break a constraint, fewer trials are
-trained than the budget has."""
 
 
 @dataclass
 class TrialBudget:
-    """Holds how many trials a search may have, how many it has proposed, and how many broke a constraint.
+    """How many trials a search may have, how many it has proposed, and how many broke a constraint.
 
     Trials that repeat another one do not count.
     """

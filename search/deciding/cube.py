@@ -17,12 +17,12 @@ Rows = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 BELOW_1 = float(np.nextafter(1.0, 0.0))
+# where a number stands for a model if the trial does not have it: so two trials without it are not apart
 MIDDLE = 0.5
-"""Where a number stands for a model if the trial does not have it: so two trials without it are not apart."""
 
 
 class Cube:
-    """Holds a space's dimensions as columns in [0, 1]."""
+    """A space's dimensions as columns in [0, 1]."""
 
     def __init__(self, space: Space) -> None:
         self._space = space
@@ -31,10 +31,9 @@ class Cube:
         self._is_present = [self._presence(each) for each in space.dimensions]
         self._options = np.array([_option_count(each.domain) for each in space.dimensions], int)
         self.is_choice = self._options > 0
-        self.varies = self._options != 1
-        """Which dimensions have more than one value."""
+        self.varies = self._options != 1  # which dimensions have more than one value
+        # the dimension of each column of `features`
         self.groups = np.repeat(np.arange(len(self)), np.maximum(self._options, 1))
-        """The dimension of each column of `features`."""
 
     def __len__(self) -> int:
         """Return the number of dimensions."""

@@ -12,7 +12,7 @@ from spaces.domains import Value
 
 
 class Draws:
-    """Joins a sampler and a scheduler with the record of a search; `metric` is the objective.
+    """A sampler and a scheduler, joined with the record of a search; `metric` is the objective.
 
     Both learn from the same trials: from no repeats, and from none outside the space. The sampler numbers
     these without gaps; the scheduler has the search's own numbers.
@@ -23,8 +23,7 @@ class Draws:
         self._scheduler = scheduler
         self._record = record
         self._metric = metric
-        self._numbers: dict[int, int] = {}
-        """The sampler's number of each trial that it knows."""
+        self._numbers: dict[int, int] = {}  # the sampler's number of each trial that it knows
 
     def draw(self) -> Mapping[str, Value]:
         """Return the values of a new trial."""

@@ -16,16 +16,16 @@ from search.study.finalists import Finalists
 from trainable.recipe.metrics import Mode
 from trainable.training.metrics import sign_of
 
+# if the study says nothing, the finalists cost at most this share of the epochs that the search expects
 SHARE = 0.2
-"""If the study says nothing, the finalists cost at most this share of the epochs that the search expects."""
+# the first of these that costs no more is taken. Also with one finalist the search ends with a score of fresh
+# seeds
 USUAL = (Finalists(top=3), Finalists(top=2), Finalists(top=1))
-"""The first of these that costs no more is taken. Also with one finalist the search ends with a score of
-fresh seeds."""
 
 
 @dataclass(frozen=True)
 class Final:
-    """Holds how the best trials are trained again, None if they are not, and what that costs, in words."""
+    """How the best trials are trained again, None if they are not, and what that costs, in words."""
 
     finalists: Finalists | None
     words: str

@@ -29,23 +29,21 @@ from search.deciding.input_warping import slopes, warped
 Array = NDArray[np.float64]
 Groups = NDArray[np.int64]
 
-STEPS = 15
-"""Of L-BFGS; more changed no draw for the better."""
+STEPS = 15  # of L-BFGS; more changed no draw for the better
+# added to the variance of every score; of one that is taken for certain, instead of noise
 JITTER, CERTAIN = 1e-6, 1e-4
-"""Added to the variance of every score; of one that is taken for certain, instead of noise."""
+# where the parameters stand that follow a length scale and the two numbers that bend an axis, for each
+# dimension. All are logarithms
 CHANGE, PACE, SIZE, DRIFT, NOISE = range(-5, 0)
-"""Where the parameters stand that follow a length scale and the two numbers that bend an axis, for each
-dimension. All are logarithms."""
+# the medians of the priors, for scores with a variance of about 1
 USUAL = {CHANGE: 1.0, PACE: 1.0, SIZE: 0.7, DRIFT: 0.3, NOISE: 0.05}
-"""The medians of the priors, for scores with a variance of about 1."""
+# the median of a length scale is this times the root of the number of dimensions, which keeps distances alike
+# in spaces of any size (Hvarfner et al., arXiv 2402.02229, section 4)
 USUAL_LENGTH = 0.25
-"""The median of a length scale is this times the root of the number of dimensions, which keeps distances
-alike in spaces of any size (Hvarfner et al., arXiv 2402.02229, section 4)."""
+# the standard deviation of each logarithm under its prior; that of the numbers that bend axes, whose medians
+# are 1
 SPREAD, BENT_SPREAD = 1.0, 0.75
-"""The standard deviation of each logarithm under its prior; that of the numbers that bend axes, whose medians
-are 1."""
-REACH = 4.0
-"""Parameters are searched within so many standard deviations."""
+REACH = 4.0  # parameters are searched within so many standard deviations
 
 BLAS = ThreadpoolController()
 Given = ParamSpec("Given")
@@ -64,7 +62,7 @@ def in_one_thread(function: Callable[Given, Found]) -> Callable[Given, Found]:
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """Holds n scores: features (n, columns), the dimension of each column (columns,), times (n,), scores
+    """The n scores: features (n, columns), the dimension of each column (columns,), times (n,), scores
     (n,)."""
 
     features: Array
@@ -94,8 +92,8 @@ class Scored:
 
 
 class GaussianProcess:
-    """Predicts scores, conditioned on those seen; `parameters` are those of `fitted`. The last `certain` ones
-    have no noise."""
+    """A prediction of scores, conditioned on those seen; `parameters` are those of `fitted`. The last
+    `certain` ones have no noise."""
 
     @in_one_thread
     def __init__(self, seen: Scored, parameters: Array, certain: int = 0) -> None:

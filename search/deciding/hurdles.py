@@ -17,17 +17,14 @@ from scipy.special import log_ndtr
 from search.deciding.gaussian_process import GaussianProcess
 from search.deciding.observations import Observations
 
-ENOUGH = 6
-"""A level needs so many scores before they say what passes."""
+ENOUGH = 6  # a level needs so many scores before they say what passes
 
 
 class Hurdle(NamedTuple):
-    """Holds a level at which trials were stopped."""
+    """A level at which trials were stopped."""
 
-    time: float
-    """The level's, as the process counts it."""
-    score: float
-    """The stretched score from which on trials passed."""
+    time: float  # the level's, as the process counts it
+    score: float  # the stretched score from which on trials passed
 
 
 def hurdles(observations: Observations) -> list[Hurdle]:

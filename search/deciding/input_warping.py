@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-EDGE = 1e-6
-"""Positions keep so far from the ends, where slopes can be infinite."""
+EDGE = 1e-6  # positions keep so far from the ends, where slopes can be infinite
 
 
 def warped(features: Array, shapes: Array, bends: NDArray[np.bool_]) -> Array:

@@ -52,7 +52,7 @@ from trainable.tune.place import Place
 
 
 class Ledger:
-    """Joins the journal, the sampler and the scheduler of one search.
+    """The memory of one search: its journal, its sampler and its scheduler.
 
     `trials` and `epochs` are the budget: how many trials, and how many epochs the longest trains; `metric` is
     the objective; `why` is the reason for the scheduler's rungs, in words; `constraints` says what a trial's
@@ -83,11 +83,10 @@ class Ledger:
         self._metric = metric
         self._record = Record(where=str(journal.path))
         self._draws = Draws(sampler, scheduler, self._record, metric)
+        # how trials end, and why, whose end is not journaled yet
         self._decided_ends: dict[int, tuple[Outcome, str | None]] = {}
-        """How trials end, and why, whose end is not journaled yet."""
         self._settled = settled_search(space, scheduler, epochs, metric, why, constraints, first, finalists)
-        self._paused: dict[int, int] = {}
-        """The rung at which each paused trial waits."""
+        self._paused: dict[int, int] = {}  # the rung at which each paused trial waits
         for event in journal.events:
             began = event if isinstance(event, SettledEvent) else self._record.settled or self._settled
             check_event(event, space, self._settled, began.version, str(journal.path))
@@ -95,8 +94,8 @@ class Ledger:
         self._end_decided()
         self._unfinished = list(self.open_trials)  # `_next` passes over paused ones
         audits = any(self._record.trials[number].purpose == "pruning" for number in self._unfinished)
+        # whether this driver trains stopped trials to their end, and proposes nothing new
         self._audits = audits and self._record.was_finished
-        """Whether this driver trains stopped trials to their end, and proposes nothing new."""
 
     def begin(
         self,

@@ -13,8 +13,8 @@ from spaces.concentration import concentration
 from spaces.space import Space
 from trainable.recipe.metrics import Mode
 
+# below this `concentration` a space counts as without beliefs: a sum of logarithms is not exactly 0
 NO_BITS = 1e-9
-"""Below this `concentration` a space counts as without beliefs: a sum of logarithms is not exactly 0."""
 
 
 def make_sampler(

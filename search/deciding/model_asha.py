@@ -21,16 +21,15 @@ from spaces.space import Space
 from trainable.recipe.metrics import Mode
 from trainable.training.metrics import sign_of
 
-ENOUGH = 10
-"""Before so many trials have ended, and one of them at its last epoch, nothing is forecast."""
+ENOUGH = 10  # before so many trials have ended, and one of them at its last epoch, nothing is forecast
+# a trial stops where its chance to end above the best finished one is below the first (Domhan et al., IJCAI
+# 2015, section 4: "predictive termination" with delta 0.05). One that ASHA would stop goes on if its chance
+# is at least the second, which is ours
 STOPPED, KEPT = 0.05, 0.3
-"""A trial stops where its chance to end above the best finished one is below the first (Domhan et al., IJCAI
-2015, section 4: "predictive termination" with delta 0.05). One that ASHA would stop goes on if its chance is
-at least the second, which is ours."""
 
 
 class ModelAsha(Asha):
-    """Decides as ASHA does at rungs, but keeps a trial that the model gives a good chance to end as the best.
+    """ASHA that keeps a trial that the model gives a good chance to end as the best.
     From the first rung on it also stops a trial after any epoch, once its chance is next to none.
 
     The chance depends only on what was reported and told, in this order.
@@ -44,12 +43,11 @@ class ModelAsha(Asha):
         self._observations = Observations(cube, direction)
         self._surrogate = Surrogate(cube, self._observations)
         self._sign = sign_of(direction)
+        # by epoch, higher is better, of each trial that trains
         self._scores: dict[int, dict[int, float]] = {}
-        """By epoch, higher is better, of each trial that trains."""
-        self._best = -math.inf
-        """The best last score of a finished trial."""
+        self._best = -math.inf  # the best last score of a finished trial
+        # the chance of each trial that was stopped by it and whose end was not told yet
         self._chances: dict[int, float] = {}
-        """The chance of each trial that was stopped by it and whose end was not told yet."""
 
     def add(self, trial: int, values: Mapping[str, Value]) -> None:
         self._observations.add(trial, values)

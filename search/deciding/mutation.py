@@ -13,12 +13,9 @@ import numpy as np
 from search.deciding.cube import Cube, Rows
 from search.deciding.observations import Told, levels_of
 
-ENOUGH = 3
-"""A level needs so many trials before the best of them are worth changing."""
-BEST_SHARE = 1 / 3
-"""This share of a level's trials is changed."""
-MOVED, SWITCHED = 0.5, 0.25
-"""The probabilities that a number moves, and that an option becomes another one."""
+ENOUGH = 3  # a level needs so many trials before the best of them are worth changing
+BEST_SHARE = 1 / 3  # this share of a level's trials is changed
+MOVED, SWITCHED = 0.5, 0.25  # the probabilities that a number moves, and that an option becomes another one
 
 
 def incumbents(told: Sequence[Told]) -> list[Told]:

@@ -27,16 +27,14 @@ from spaces.domains import Value
 from trainable.recipe.metrics import Mode
 from trainable.training.metrics import sign_of
 
-MOST_LEVELS = 6
-"""Where trials end at more epochs than that, levels are those at which most of them did."""
+MOST_LEVELS = 6  # where trials end at more epochs than that, levels are those at which most of them did
 
-DECIMALS = 6
-"""Positions that are equal when rounded so stand for one value."""
+DECIMALS = 6  # positions that are equal when rounded so stand for one value
 
 
 @dataclass(frozen=True)
 class Told:
-    """Holds what is known of a trial: how it ended, or how far it is.
+    """What is known of a trial: how it ended, or how far it is.
 
     `scores` are by epoch; higher is better, whatever the metric's direction.
     """
@@ -45,12 +43,9 @@ class Told:
     row: Rows
     outcome: Outcome
     scores: Mapping[int, float]
-    excess: float
-    """How far it is above the limits of its costs; 0 for a trial that breaks none."""
-    seconds: float | None
-    """What its epochs took on average; None where it trained none."""
-    rank: Rank
-    """Where it stands among all trials, by the epochs that it reached and then by its score."""
+    excess: float  # how far it is above the limits of its costs; 0 for a trial that breaks none
+    seconds: float | None  # what its epochs took on average; None where it trained none
+    rank: Rank  # where it stands among all trials, by the epochs that it reached and then by its score
 
     @cached_property
     def end(self) -> tuple[int, float] | None:
@@ -63,21 +58,17 @@ class Told:
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """Holds n scores of trials at levels."""
+    """The n scores of trials at levels."""
 
+    # higher is better, (n,); -inf for a trial that diverged or breaks a constraint
     scores: NDArray[np.float64]
-    """Higher is better, (n,); -inf for a trial that diverged or breaks a constraint."""
-    places: NDArray[np.int64]
-    """Which of the trials each score is of, (n,)."""
-    trials: Sequence[Rows]
-    """The row of each trial."""
-    epochs: NDArray[np.float64]
-    """(n,)"""
+    places: NDArray[np.int64]  # which of the trials each score is of, (n,)
+    trials: Sequence[Rows]  # the row of each trial
+    epochs: NDArray[np.float64]  # (n,)
+    # from 1, the worst, to n, (n,); equal scores share the mean of their ranks. A diverged trial ranks below
+    # all scores, and one that breaks a constraint below all diverged ones, by how far it does
     ranks: NDArray[np.float64]
-    """From 1, the worst, to n, (n,); equal scores share the mean of their ranks. A diverged trial ranks below
-    all scores, and one that breaks a constraint below all diverged ones, by how far it does."""
-    levels: Sequence[int]
-    """As `levels_of` returns them."""
+    levels: Sequence[int]  # as `levels_of` returns them
 
     def rows(self, places: NDArray[np.int64]) -> Rows:
         """Return the rows of the trials at these places, (places, dimensions)."""
@@ -135,7 +126,7 @@ class Seen:
 
 
 class Observations:
-    """Collects what is told of trials, in order.
+    """What is told of trials, in order.
 
     A trial that passed a rung, or paused and went on, is told of more than once: what was told last counts.
     """
@@ -144,11 +135,10 @@ class Observations:
         self._cube = cube
         self._direction = direction
         self._rows: dict[int, Rows | None] = {}
-        self._tried: set[bytes] = set()
-        """The keys of all rows."""
+        self._tried: set[bytes] = set()  # the keys of all rows
         self._open: dict[int, None] = {}
+        # for each change, in order: the trial, and what is known of it since then; None where nothing is
         self._history: list[tuple[int, Told | None]] = []
-        """For each change, in order: the trial, and what is known of it since then; None where nothing is."""
         self._latest: dict[int, Told] = {}
         self._seen: Seen | None = None
 

@@ -26,13 +26,12 @@ from optuna.trial import FrozenTrial, TrialState
 from search.record.journal import Outcome
 from spaces.domains import Choice, Domain, Float, Integer, Value
 
+# before a constraint's name, this is the key at which Optuna keeps what `Trial.set_constraint` takes
 CONSTRAINT = "constraints:"
-"""Before a constraint's name, this is the key at which Optuna keeps what `Trial.set_constraint` takes."""
+# what becomes of a trial with a value outside its domain, as the documented recipe may have one. For TPE it
+# is no point of the space, and a kernel there may be undefined (log 0): the trial becomes FAIL without
+# parameters. Where people look at it, it keeps its values, and each range is widened to hold them
 Outside = Literal["ignore the trial", "widen the range"]
-"""What becomes of a trial with a value outside its domain, as the documented recipe may have one.
-
-For TPE it is no point of the space, and a kernel there may be undefined (log 0): the trial becomes FAIL
-without parameters. Where people look at it, it keeps its values, and each range is widened to hold them."""
 
 
 def optuna_trial(
@@ -84,7 +83,7 @@ def optuna_trial(
 
 
 class SharedTrials(InMemoryStorage):
-    """Passes these trials to a sampler or an evaluator of Optuna's without copying them.
+    """A study of Optuna's that hands out these trials without copying them.
 
     Optuna's storage in memory copies each trial in depth when it is added: half the time of a search's draws.
     """

@@ -12,7 +12,8 @@ from spaces.space import Space
 
 
 class PointSampler(Sampler):
-    """Maps points of the unit cube, one coordinate per dimension, through the priors; learns nothing.
+    """A sampler that maps points of the unit cube, one coordinate per dimension, through the priors, and
+    learns nothing.
 
     The coordinate of a dimension that a trial does not have is not used.
     """
@@ -45,7 +46,7 @@ class PointSampler(Sampler):
 
 
 class RandomSampler(PointSampler):
-    """Draws independent uniform points."""
+    """A sampler of independent uniform points."""
 
     def point(self, number: int, size: int) -> list[float]:
         import numpy as np
@@ -55,7 +56,8 @@ class RandomSampler(PointSampler):
 
 
 class SobolSampler(PointSampler):
-    """Draws a scrambled Sobol sequence, which fills the cube more uniformly (Owen 1998, J. Complexity 14).
+    """A sampler of a scrambled Sobol sequence, which fills the cube more uniformly (Owen 1998, J. Complexity
+    14).
 
     Optuna's QMCSampler stores its position in the study and draws conditional dimensions at random. Here the
     position is the trial's number, and every dimension has a coordinate. Trial 0 is the documented

@@ -29,17 +29,18 @@ from spaces.domains import Value
 from spaces.space import Space
 from trainable.recipe.metrics import Mode
 
+# the priors' share of trials not drawn evenly, as long as no trial speaks against the priors
 FIRST_SHARE = 0.9
-"""The priors' share of trials not drawn evenly, as long as no trial speaks against the priors."""
+# after so many trials the priors' share begins to fall, as this number over the number of trials
 UNDIMINISHED = 20
-"""After so many trials the priors' share begins to fall, as this number over the number of trials."""
 EVEN_EVERY = 5
 
 Way = Literal["likeliest", "prior", "tpe", "even"]
 
 
 class PriorTpeSampler(Sampler):
-    """Draws from the priors, by TPE and evenly; meant for spaces whose rules believe something.
+    """A sampler that draws from the priors, by TPE and evenly; meant for spaces whose rules believe
+    something.
 
     Trial 0 is the documented recipe. So the first trial that is drawn has the priors' likeliest values, as
     PriorBand's first trial has, unless that is the same recipe, or a person's first trial was.
@@ -50,12 +51,12 @@ class PriorTpeSampler(Sampler):
         self._seed = seed
         self._direction = direction
         self._tpe = TpeSampler(space, seed, direction)
+        # whether a trial has the priors' likeliest values
         self._has_likeliest = is_likeliest(space, space.own)
-        """Whether a trial has the priors' likeliest values."""
         self._domains = {each.name: each.domain for each in space.dimensions}
         self._values: list[Mapping[str, Value]] = []
+        # the rank and the belief of each trial that TPE learns from
         self._ended: dict[int, tuple[Rank, float]] = {}
-        """The rank and the belief of each trial that TPE learns from."""
 
     def ask(self, number: int) -> dict[str, Value]:
         rng = np.random.default_rng((seed_of_trial(self._seed, number), number))

@@ -11,19 +11,17 @@ from trainable.recipe import Recipe
 
 
 class Decision(Enum):
-    """Says what a trial does after an epoch, or after its network was measured."""
+    """What a trial does after an epoch, or after its network was measured."""
 
     CONTINUE = "continue"
-    PAUSE = "pause"
-    """The trial frees its worker, and may be proposed again: its checkpoint stays."""
+    PAUSE = "pause"  # the trial frees its worker, and may be proposed again: its checkpoint stays
     STOP = "stop"
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """Describes a trial to be trained: a new one, a paused one, or one that a driver left unfinished."""
+    """A trial to be trained: a new one, a paused one, or one that a driver left unfinished."""
 
     trial: int
-    values: Mapping[str, Value]
-    """The values by dotted path."""
+    values: Mapping[str, Value]  # the values by dotted path
     recipe: Recipe

@@ -22,16 +22,15 @@ from trainable.recipe import Recipe
 from trainable.recipe.schedules import SGDR, Cyclic
 from trainable.training.schedule import cycle_ends
 
-ALIKE_BITS = 0.5
-"""From here on draws count as alike: one prior of high confidence is enough."""
+ALIKE_BITS = 0.5  # from here on draws count as alike: one prior of high confidence is enough
+# no trial is stopped in the first eighth of a run. Where trials that are alike have schedules of different
+# shapes, none is stopped in the first third: until then 1cycle scores too low and a constant rate too high
 OF_THE_RUN, OF_UNEVEN_RUNS = 8, 3
-"""No trial is stopped in the first eighth of a run. Where trials that are alike have schedules of different
-shapes, none is stopped in the first third: until then 1cycle scores too low and a constant rate too high."""
+# between trials with these schedules, early scores are compared fairly
 SAME_SHAPE = frozenset({"cosine", "poly"})
-"""Between trials with these schedules, early scores are compared fairly."""
+# the epochs to wait after the warm-up, and after the freeze. Before the rate has risen, trials are ranked by
+# how fast it rises; before the whole model is trained, by how long the head alone was trained
 BEHIND_WARMUP = BEHIND_FREEZE = 1
-"""The epochs to wait after the warm-up, and after the freeze. Before the rate has risen, trials are ranked by
-how fast it rises; before the whole model is trained, by how long the head alone was trained."""
 
 WHY_WARM = "trials are first compared one epoch after the longest warm-up"
 WHY_THAWED = "trials are first compared one epoch after the longest freeze, in which only the head is trained"
@@ -45,7 +44,7 @@ UNIFORM = "trials drawn uniformly differ so much that early scores can rank them
 
 @dataclass(frozen=True)
 class Pruning:
-    """Holds the epochs after which trials are compared, that one in `factor` goes on, and why, in words."""
+    """The epochs after which trials are compared, that one in `factor` goes on, and why, in words."""
 
     rungs: tuple[int, ...]
     factor: int
@@ -72,7 +71,7 @@ class Pruning:
 
 
 class Suggestion(NamedTuple):
-    """Holds the first rung, the factor, and whether trials are compared only once; and the reasons."""
+    """The first rung, the factor, and whether trials are compared only once; and the reasons."""
 
     grace: int
     factor: int

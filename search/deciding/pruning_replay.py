@@ -16,15 +16,14 @@ from scipy.special import gammaln
 
 from search.deciding.scheduler import Asha
 
+# scores are of shape [recipes, epochs], higher is better; from where a run diverged it has the worst one
 Curves = NDArray[np.float64]
-"""Scores are of shape [recipes, epochs], higher is better; from where a run diverged it has the worst one."""
 Order = NDArray[np.int64]
-WORKERS = 4
-"""The searches train so many trials at a time."""
+WORKERS = 4  # the searches train so many trials at a time
 
 
 class Replayed(NamedTuple):
-    """Holds means over orders: the share of all epochs that is trained, how much lower the best final score
+    """Means over orders: the share of all epochs that is trained, how much lower the best final score
     is, and the worth divided by the number of trials."""
 
     spent: float

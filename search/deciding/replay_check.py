@@ -14,8 +14,8 @@ from search.record.journal import Event, SettledEvent, TrialEvent
 from spaces.space import Space
 from trainable.errors import FaultyInput
 
+# no draw and no decision depends on these fields of a settled event
 UNCHECKED = {"sequence", "time", "why", "version"}
-"""No draw and no decision depends on these fields of a settled event."""
 
 
 def check_event(event: Event, space: Space, settled: SettledEvent, version: str, where: str) -> None:

@@ -22,7 +22,7 @@ def seed_of_trial(seed: int, number: int) -> int:
 
 
 class Sampler(ABC):
-    """Draws the values of trials.
+    """Whatever draws the values of trials.
 
     Its numbers count the trials that it knows, from 0 without gaps. They are the search's numbers until a
     trial is repeated, and may be lower after that: a search that is extended draws on after its repeats.

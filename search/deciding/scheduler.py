@@ -49,10 +49,9 @@ def survivors(count: int, factor: int) -> int:
 
 
 class Rank(NamedTuple):
-    """Says which place a trial has at a rung, among how many trials, and how many of these go on."""
+    """The place that a trial has at a rung, among how many trials, and how many of these go on."""
 
-    place: int
-    """1 is the best."""
+    place: int  # 1 is the best
     among: int
     going_on: int
 
@@ -68,7 +67,7 @@ class Rank(NamedTuple):
 
 
 class Scheduler(ABC):
-    """Decides which trials go on, and where they are compared.
+    """Whatever decides which trials go on, and where they are compared.
 
     `rungs` are epochs, rising (none: every trial is trained to its end); `direction` says which values are
     better. Only the rung just reached is recorded, so a trial that starts in the middle of its training
@@ -79,18 +78,17 @@ class Scheduler(ABC):
     remembers what is added and told, too.
     """
 
-    kind: ClassVar[SchedulerKind]
-    """The word for it in a study."""
+    kind: ClassVar[SchedulerKind]  # the word for it in a study
+    # whether a trial that does not go on is paused at its rung, and not stopped
     pauses: ClassVar[bool] = False
-    """Whether a trial that does not go on is paused at its rung, and not stopped."""
 
     def __init__(self, rungs: Sequence[int], reduction_factor: int, direction: Mode) -> None:
         if list(rungs) != sorted(set(rungs)) or (rungs and rungs[0] < 1):
             raise ValueError(f"rungs must rise from 1 or more, got {list(rungs)}")
         if reduction_factor < 2:
             raise ValueError(f"reduction_factor must be at least 2, got {reduction_factor}")
+        # by rung, the value of each trial that reached it, in the order of arrival
         self.recorded: dict[int, dict[int, float]] = {rung: {} for rung in rungs}
-        """By rung, the value of each trial that reached it, in the order of arrival."""
         self._ranked = {rung: Ranked(direction) for rung in rungs}
         self.factor = reduction_factor
         self.direction = direction
@@ -158,8 +156,8 @@ class Scheduler(ABC):
 
 
 class Asha(Scheduler):
-    """Stops trials: at each rung one goes on if it is among the best 1/factor of all values recorded there so
-    far, its own included.
+    """A scheduler that stops trials: at each rung one goes on if it is among the best 1/factor of all values
+    recorded there so far, its own included.
 
     Decisions are final, so the order of results matters: the first trial at a rung always goes on, and better
     trials that come later do not stop one that has passed.
@@ -183,8 +181,8 @@ class Asha(Scheduler):
 
 
 class PromotionAsha(Scheduler):
-    """Pauses every trial at every rung, and lets one go on as soon as it is among the best 1/factor of all
-    that have reached its rung: Algorithm 2 of the paper, with the highest rung first.
+    """A scheduler that pauses every trial at every rung, and lets one go on as soon as it is among the best
+    1/factor of all that have reached its rung: Algorithm 2 of the paper, with the highest rung first.
 
     Of equal values the earlier one is the better, so no more than 1/factor are ever the best.
     """

@@ -12,14 +12,12 @@ from search.deciding.cube import Cube
 from search.deciding.gaussian_process import GaussianProcess, Scored, usual
 from search.deciding.observations import Told
 
-MOST_TRIALS = 200
-"""It learns from so many of the last trials at most."""
-LEAST_SPREAD = 0.01
-"""Where the logarithms of seconds vary by less, all epochs take the same time."""
+MOST_TRIALS = 200  # it learns from so many of the last trials at most
+LEAST_SPREAD = 0.01  # where the logarithms of seconds vary by less, all epochs take the same time
 
 
 class SecondsModel:
-    """Models the logarithm of an epoch's seconds by a Gaussian process with the usual parameters."""
+    """A Gaussian process of the logarithm of an epoch's seconds, with the usual parameters."""
 
     def __init__(self, cube: Cube) -> None:
         self._cube = cube

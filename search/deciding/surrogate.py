@@ -18,16 +18,15 @@ from search.deciding.cube import Cube, Rows
 from search.deciding.gaussian_process import GaussianProcess, Scored, fitted
 from search.deciding.observations import Observations, Seen, seen
 
-MOST_SCORES = 400
-"""The process is conditioned on so many scores at most, which bounds the cost of a draw."""
-MOST_FITTED = 300
-"""Its parameters are fitted to so many at most."""
+MOST_SCORES = 400  # the process is conditioned on so many scores at most, which bounds the cost of a draw
+MOST_FITTED = 300  # its parameters are fitted to so many at most
+# parameters are fitted when something was told so many times, and again after so many times as many
 FIRST_FIT, REFIT = 8, 1.15
-"""Parameters are fitted when something was told so many times, and again after so many times as many."""
 
 
 class Surrogate:
-    """Forecasts final scores by those seen at all levels, or with `at_last` by those at the last one alone.
+    """A forecast of final scores by those seen at all levels, or with `at_last` by those at the last one
+    alone.
 
     Parameters are kept for a while, and depend only on what was known when they were due: so they are the
     same in a search that was rebuilt.

@@ -17,12 +17,11 @@ from spaces.domains import Choice, Value
 from spaces.space import Dimension, Space
 from trainable.recipe.metrics import Mode
 
-STARTUP_TRIALS = 10
-"""The number of trials drawn at random before TPE models anything: Optuna's own default."""
+STARTUP_TRIALS = 10  # the number of trials drawn at random before TPE models anything: Optuna's own default
 
 
 class TpeSampler(Sampler):
-    """Draws with Optuna's multivariate TPE (Watanabe, arXiv 2304.11127), seeded for each draw.
+    """A sampler by Optuna's multivariate TPE (Watanabe, arXiv 2304.11127), seeded for each draw.
 
     Dimensions that appear together are modelled together (`group`): in a conditional space a joint model of
     all trials would hold only what every trial has. On a space of two optimizers, each with a rate and a
@@ -38,8 +37,7 @@ class TpeSampler(Sampler):
         self._domains = {each.name: each.domain for each in space.dimensions}
         self._distributions = {name: distribution(domain) for name, domain in self._domains.items()}
         self._values: list[dict[str, Value]] = []
-        self.trials: list[FrozenTrial] = []
-        """The records that Optuna gets."""
+        self.trials: list[FrozenTrial] = []  # the records that Optuna gets
 
     def ask(self, number: int) -> dict[str, Value]:
         draw = _Draw(self.optuna_sampler(number), self._study(), self._record(number, {}, None, {}))
@@ -92,7 +90,7 @@ class TpeSampler(Sampler):
 
 
 class _Draw:
-    """Draws one trial's values with Optuna, as `optuna.Trial` does, but without a trial in a storage."""
+    """A draw of one trial's values with Optuna, as an `optuna.Trial` is, but without a trial in a storage."""
 
     def __init__(self, sampler: BaseSampler, study: optuna.Study, trial: FrozenTrial) -> None:
         self._sampler, self._study, self._trial = sampler, study, trial

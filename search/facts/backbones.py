@@ -36,7 +36,7 @@ from trainable.probes.backbones import (
 from trainable.probes.speed import measure_speeds
 from trainable.recipe import Recipe
 from trainable.recipe.models import OF_ANY_NETWORK, OWN_WEIGHTS
-from trainable.recipe.speeds import fastest
+from trainable.recipe.network_cost import fastest
 from trainable.recipe.training import Precision
 from trainable.recipe.yamlfile import write_whole
 from trainable.tasks.kits import load_for

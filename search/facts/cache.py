@@ -32,7 +32,7 @@ from trainable.files.store import Store, is_uri
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data
 from trainable.recipe.models import Model, folder_of_name, is_published
-from trainable.recipe.speeds import Speed
+from trainable.recipe.network_cost import Speed
 from trainable.recipe.tasks import Masks, masks_of
 from trainable.recipe.yamlfile import write_whole
 

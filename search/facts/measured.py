@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from search.facts.cache import cache_file, read_cached, read_speeds, speeds_file, write_cached, write_speeds
 from search.facts.hardware import PerTrial
-from search.facts.teacher import teacher_parameters
 from search.study import FACT_OF_PROBE, Probe, Study
-from spaces.facts import Facts, Network
+from spaces.facts import Facts, NetworkFacts
 from trainable.data import DataInfo, DataSet
 from trainable.data.measure import DeviceKind
 from trainable.data.own import MakeData, make_own
 from trainable.errors import UserError
 from trainable.recipe import Recipe
 from trainable.recipe.models import MODEL_NAME
-from trainable.recipe.speeds import Speed, pays_to_time
+from trainable.recipe.network_cost import Speed, pays_to_time
+from trainable.recipe.trained_files import STATISTICS_OF_NORMS, parameters_in, teacher_files
 from trainable.recipe.training import Compiling
 from trainable.stages import stage
 
@@ -83,12 +83,12 @@ def with_networks(facts: Facts, study: Study, info: DataInfo, *, download: bool 
     section `facts`. Raises ModelError for one that cannot be made."""
     base, found = study.base_recipe(), []
     for name in study.networks:
-        counted = facts.model_dump(include=Network.model_fields.keys() - {"name"})
+        counted = facts.model_dump(include=NetworkFacts.model_fields.keys() - {"name"})
         if name != base.get(MODEL_NAME):
             other = base.with_values({MODEL_NAME: name})
             counted = _counted(without_weights(other, info, None, download=download))
         written = {each: value for each, value in study.facts.values().items() if each in counted}
-        found.append(Network(name=name, **{**counted, **written}))
+        found.append(NetworkFacts(name=name, **{**counted, **written}))
     return facts.model_copy(update={"networks": tuple(found)})
 
 
@@ -304,6 +304,22 @@ def _facts_of_study(base: Recipe, trial: PerTrial) -> Mapping[str, Any]:
         "pretrained": base.model.weights is not None,
         "teacher_parameters": teacher_parameters(base),
     }
+
+
+def teacher_parameters(base: Recipe) -> int | None:
+    """Return how many parameters the teacher of a recipe has, by its file of weights; None without one.
+
+    Raises ModelError where there is no such file, or none that can be read.
+    """
+    if base.distillation is None:
+        return None
+    weights = teacher_files(base.distillation).weights
+    if (counted := parameters_in(weights)) is not None:
+        return counted
+    from trainable.models.weights import read_weights  # torch takes seconds to import
+
+    state = read_weights(weights)
+    return sum(each.numel() for name, each in state.items() if not name.endswith(STATISTICS_OF_NORMS))
 
 
 def _device_kind(trial: PerTrial) -> DeviceKind:

@@ -10,9 +10,9 @@ from shlex import quote
 from search.study import WEIGHTS, Study, weights_path
 from spaces.catalog.overrides import path_of
 from spaces.facts import Backbone, Facts
+from spaces.rules.backbones import candidates, start, suits
 from spaces.rules.finetuning import LEAST_SIDE
 from spaces.rules.rulings import Rulings
-from spaces.rules.starts import candidates, start, suits
 from trainable.recipe import Recipe
 from trainable.recipe.models import is_published, network_fields
 from trainable.recipe.tasks import CLASSIFICATION, TASKS, TaskKind

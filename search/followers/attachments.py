@@ -27,12 +27,11 @@ if TYPE_CHECKING:  # MLflow and torch take 2 s each to import
 RECIPE_FILE = "recipe.yaml"
 VERDICTS_FILE = "verdicts.json"
 DATA, VIEW, VIEW_OF_REPEATS, MODEL = "data set", "view", "view of repeats", "model"
-Sent = dict[str, str]
-"""What MLflow has, by the names of files and the four above: mostly digests."""
+Sent = dict[str, str]  # what MLflow has, by the names of files and the four above: mostly digests
 
 
 class Attachments:
-    """Sends what is new or has changed, once.
+    """The files of runs in MLflow; what is new or has changed is sent, once.
 
     `recipe_text` returns a trial's whole recipe as YAML, `conclude` the conclusion of a search that is over,
     `info` what is known of its images, `program` the best trial's network. All are called in the thread that

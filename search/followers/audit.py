@@ -28,17 +28,15 @@ from trainable.files.regular import check_regular
 from trainable.files.store import StoreError
 from trainable.training.metrics import EpochResult
 
-Scores = Mapping[int, float]
-"""The objective by epoch."""
+Scores = Mapping[int, float]  # the objective by epoch
 
 
 @dataclass(frozen=True)
 class Audit:
-    """Says where a search's parts differ, one line each; none where they all agree."""
+    """Where a search's parts differ, one line each; none where they all agree."""
 
     differences: tuple[str, ...]
-    epochs: int
-    """The number of epochs in the journal."""
+    epochs: int  # the number of epochs in the journal
     trials: int
 
     def __str__(self) -> str:

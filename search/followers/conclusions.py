@@ -13,14 +13,11 @@ from trainable.bundle.markdown import plain
 
 
 class Conclusion(NamedTuple):
-    """Holds what the search's own run in MLflow gets when the search is over."""
+    """What the search's own run in MLflow gets when the search is over."""
 
-    answer: str
-    """The best trial and what the search cost, in Markdown."""
-    rules: str
-    """The verdicts on the rules, in Markdown; empty before a trial has ended."""
-    table: str
-    """The table is JSON as MLflow's `log_table` writes it, with one row for each rule."""
+    answer: str  # the best trial and what the search cost, in Markdown
+    rules: str  # the verdicts on the rules, in Markdown; empty before a trial has ended
+    table: str  # the table is JSON as MLflow's `log_table` writes it, with one row for each rule
 
 
 def conclusion(summary: Summary, final: str = "") -> Conclusion:

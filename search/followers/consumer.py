@@ -19,25 +19,21 @@ from search.record.home import EVENTS_FILE
 from search.record.journal import Event, read_from
 from trainable.errors import UserError
 
-POLL_SECONDS = 1.0
-"""Events of one second are delivered together: this needs fewer requests."""
+POLL_SECONDS = 1.0  # events of one second are delivered together: this needs fewer requests
 LONGEST_PAUSE_SECONDS = 30.0
-LAST_ATTEMPTS = 2
-"""The last delivery is tried at most so many times: nobody waits for a server that is down."""
+LAST_ATTEMPTS = 2  # the last delivery is tried at most so many times: nobody waits for a server that is down
 MESSAGE_LENGTH = 300
 
 
 @dataclass(frozen=True)
 class Backlog:
-    """Says what a receiver lacks: events not delivered yet, and single items that it refused for good."""
+    """What a receiver lacks: events not delivered yet, and single items that it refused for good."""
 
     receiver: str
     events: int
-    error: str | None = None
-    """Why the last delivery failed, in one line; None if it did not."""
+    error: str | None = None  # why the last delivery failed, in one line; None if it did not
     refused: int = 0
-    refusal: str | None = None
-    """The last item refused and why, in one line."""
+    refusal: str | None = None  # the last item refused and why, in one line
 
     @property
     def complete(self) -> bool:
@@ -52,15 +48,15 @@ class Backlog:
 
 
 class Consumer(ABC):
-    """Follows the journal of a search folder and delivers its events to a receiver.
+    """What follows the journal of a search folder and delivers its events to a receiver.
 
     `start` does so in a background thread until `close`; `sync` does so at once, in the caller's. Neither
     raises: what went wrong is in the Backlog.
     """
 
     receiver: str
+    # whether a delivery is as long after another one as that took: a slow receiver gets more together
     is_paced: bool = False
-    """Whether a delivery is as long after another one as that took: a slow receiver gets more together."""
 
     def __init__(self, folder: Path) -> None:
         self._journal = folder / EVENTS_FILE

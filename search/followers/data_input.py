@@ -12,8 +12,7 @@ from mlflow.types import Schema, TensorSpec
 from trainable.data import DataInfo
 from trainable.files.store import is_uri
 
-CONTEXT = InputTag("mlflow.data.context", "training")
-"""MLflow shows it beside a data set."""
+CONTEXT = InputTag("mlflow.data.context", "training")  # MLflow shows it beside a data set
 
 
 def data_input(info: DataInfo) -> DatasetInput:

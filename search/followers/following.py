@@ -112,7 +112,8 @@ class May:
 
 @dataclass(frozen=True)
 class Request:
-    """Asks MLflow to catch up with the journal, or, at the end, both receivers to get the `rest` of it."""
+    """A request that MLflow catch up with the journal, or, at the end, both receivers to get the `rest` of
+    it."""
 
     number: int
     seconds: float  # for each receiver
@@ -121,7 +122,7 @@ class Request:
 
 
 class Following:
-    """Keeps a process at work that runs the followers of a search, until it is closed.
+    """A process that runs the followers of a search, and is kept at work until it is closed.
 
     `may` says what MLflow may be sent now; without it, everything. A process that ends is started again,
     twice. Nothing raises: what went wrong is in the backlogs, which are known when it is closed.

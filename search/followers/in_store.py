@@ -20,19 +20,17 @@ from trainable.files.store import Store
 
 logger = logging.getLogger(__name__)
 
-SETTLE_SECONDS = 1.0
-"""Ray's loop waits at most this long for the store before it goes on and asks again."""
+SETTLE_SECONDS = 1.0  # Ray's loop waits at most this long for the store before it goes on and asks again
 
 
 class InStore(Consumer):
-    """Copies a search's folder to its store, for as long as this driver has the lease."""
+    """A copy of a search's folder in its store, for as long as this driver has the lease."""
 
     def __init__(self, folder: Path, store: Store, lease: Lease) -> None:
         super().__init__(folder)
         self.receiver = str(store)
         self._folder, self._store, self._lease = folder, store, lease
-        self._digests: dict[str, bytes] = {}
-        """The digests of the files as they were copied."""
+        self._digests: dict[str, bytes] = {}  # the digests of the files as they were copied
         self._stored_bytes = self._read_trials = self._stored_trials = 0
         self._is_compared = False
 

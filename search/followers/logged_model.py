@@ -28,10 +28,9 @@ if TYPE_CHECKING:  # torch takes seconds to import
 
 CODE = Path(__file__).with_name("served_model.py")
 CODE_FOR_MASKS = Path(__file__).with_name("served_masks.py")
-PACKAGES = ("mlflow", "numpy", "pandas", "torch")
-"""What the model needs where it is loaded."""
+PACKAGES = ("mlflow", "numpy", "pandas", "torch")  # what the model needs where it is loaded
+# the tag by which MLflow's pages know a model's versions in the registry; only its server sets it itself
 VERSIONS = "mlflow.modelVersions"
-"""The tag by which MLflow's pages know a model's versions in the registry; only its server sets it itself."""
 
 
 class Winner:

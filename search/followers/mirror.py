@@ -31,7 +31,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Mirror(Consumer):
-    """Copies the trials that have ended into `optuna.db`, each once, however often the journal is read.
+    """A copy in `optuna.db` of the trials that have ended, each once, however often the journal is read.
 
     Optuna numbers trials as they end; the search's number is a user attribute, named as in MLflow's runs.
     `study` and `space` are the search's. A delivery that fails is tried again, and one warning is logged.
@@ -46,8 +46,7 @@ class Mirror(Consumer):
         self._space = space
         self._domains = {each.name: each.domain for each in space.dimensions}
         self._record = Record(where=str(folder / EVENTS_FILE))
-        self._ended: dict[int, EndEvent] = {}
-        """The ends that are not copied yet."""
+        self._ended: dict[int, EndEvent] = {}  # the ends that are not copied yet
         self._copy: optuna.Study | None = None
         self._copied: set[int] = set()
         self._has_warned = False

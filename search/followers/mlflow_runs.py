@@ -26,10 +26,12 @@ from trainable.errors import UserError
 
 PARENT = "mlflow.parentRunId"
 METRICS_IN_A_BATCH = 800
+# MLflow accepts 1,000 metrics, 100 params and 100 tags at once, but no more than 1,000 in all
 TAGS_IN_A_BATCH = 100
-"""MLflow accepts 1,000 metrics, 100 params and 100 tags at once, but no more than 1,000 in all."""
 RUNS_IN_A_PAGE = 1000
 
+# what a server answers to a request that it will never accept; all other errors may pass, a wrong password
+# too
 REFUSALS = (
     "BAD_REQUEST",
     "INVALID_PARAMETER_VALUE",
@@ -37,21 +39,18 @@ REFUSALS = (
     "RESOURCE_ALREADY_EXISTS",
     "RESOURCE_DOES_NOT_EXIST",
 )
-"""What a server answers to a request that it will never accept; all other errors may pass, a wrong password
-too."""
-MAY_PASS = (401, 403, 408, 429)
-"""HTTP's client errors that are not about what was sent."""
+MAY_PASS = (401, 403, 408, 429)  # HTTP's client errors that are not about what was sent
 
 Item = Metric | Param | RunTag
 Some = TypeVar("Some")
 
 
+# without this tag MLflow's pages open on traces of language models, of which there are none
 EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
-"""Without this tag MLflow's pages open on traces of language models, of which there are none."""
 
 
 class RunStore:
-    """Holds the runs of the search `search_id`, in the experiment of this name, which is created if missing.
+    """The runs of the search `search_id`, in the experiment of this name, which is created if missing.
 
     `runs` holds the ids of those that exist; `client` is MLflow's. `refuse(item, why)` is called for each
     item that MLflow will never accept; every other failure is raised, and the call may then be repeated by

@@ -6,12 +6,11 @@ from search.record.finals import Estimate, Finals
 from search.record.repeats import Repeat
 from search.record.trials import Trial
 
-PURPOSE = "tunebook.purpose"
-"""`search`, or what a trial's recipe is trained again for: `finalist`, `pruning`."""
+PURPOSE = "tunebook.purpose"  # `search`, or what a trial's recipe is trained again for: `finalist`, `pruning`
 REPEAT_OF, SEED, SPLIT = "tunebook.repeat_of", "tunebook.seed", "tunebook.split"
 ESTIMATE = "final_estimate"
+# what a finalist has come to, as metrics of its run: one point for each final
 FINAL_NUMBERS = (ESTIMATE, "final_low", "final_high", "final_mean", "final_deviation")
-"""What a finalist has come to, as metrics of its run: one point for each final."""
 
 
 def run_name(trial: Trial) -> str:

@@ -35,31 +35,28 @@ from trainable.recipe.metrics import Mode
 from trainable.training.metrics import OBJECTIVES
 from trainable.tune.place import Place, in_full
 
-Run = int | None
-"""A trial's number; None is the search's own run, the parent of all."""
+Run = int | None  # a trial's number; None is the search's own run, the parent of all
 Status = Literal["RUNNING", "FINISHED", "KILLED", "FAILED"]
 
 SEARCH_ID = "tunebook.search_id"
 TRIAL = "tunebook.trial"
 STATE = "tunebook.state"
-NOTE = "mlflow.note.content"
-"""A run's description in MLflow's pages, in Markdown."""
-TABLES = "mlflow.loggedArtifacts"
-"""The files of a run that MLflow's pages show as tables."""
+NOTE = "mlflow.note.content"  # a run's description in MLflow's pages, in Markdown
+TABLES = "mlflow.loggedArtifacts"  # the files of a run that MLflow's pages show as tables
+# the budget's trials of a search that was extended; the param `budget.trials` stays what the study says
 EXTENDED_TO = "tunebook.extended_to"
-"""The budget's trials of a search that was extended; the param `budget.trials` stays what the study says."""
 TEACHER_DIGEST = "tunebook.teacher_digest"
 OUTCOME = "tunebook.outcome"
 REASON = "tunebook.reason"
+# the most characters of a tag: MLflow accepts 8000 since version 2, servers before that 5000
 LONGEST_TAG = 5000
-"""The most characters of a tag: MLflow accepts 8000 since version 2, servers before that 5000."""
 LONGEST_PARAM = 6000
+# the numbers of an epoch that MLflow gets beside the objective, unless `tracking.metrics` is `all`
 FEW_METRICS = ("val_accuracy", "val_loss", "train_loss", "applied_lr", "epoch_seconds")
-"""The numbers of an epoch that MLflow gets beside the objective, unless `tracking.metrics` is `all`."""
 
 
 class Point(NamedTuple):
-    """Holds one value of a metric; sent twice with one key, time and step, it is one point of its history."""
+    """One value of a metric; sent twice with one key, time and step, it is one point of its history."""
 
     key: str
     value: float
@@ -69,17 +66,16 @@ class Point(NamedTuple):
 
 @dataclass
 class RunUpdate:
-    """Holds all that a run is to be sent at once."""
+    """All that a run is to be sent at once."""
 
     params: dict[str, str] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
     points: list[Point] = field(default_factory=list)
-    status: tuple[Status, int] | None = None
-    """The run's new status, and since when, in milliseconds."""
+    status: tuple[Status, int] | None = None  # the run's new status, and since when, in milliseconds
 
 
 class Outbox:
-    """Applies events one by one and holds what they change, by run, until it is sent.
+    """What the events change, by run, until it is sent; they are applied one by one.
 
     `objective` is the study's metric, `epochs` the budget's longest trial; `params` describe the study;
     `every_metric` is whether each number of an epoch is sent. `where` names the journal.
@@ -96,17 +92,15 @@ class Outbox:
     ) -> None:
         self.record = Record(where=where)
         self.updates: dict[Run, RunUpdate] = {}
-        self.recipes: dict[int, Trial] = {}
-        """New trials, whose recipes are to be stored."""
+        self.recipes: dict[int, Trial] = {}  # new trials, whose recipes are to be stored
+        # the search's own finished trial with the best objective so far, of equals the earliest
         self._leader: Trial | None = None
-        """The search's own finished trial with the best objective so far, of equals the earliest."""
         self._objective = objective
         self._epochs = epochs
         self._params = params or {}
         self._every_metric = every_metric
         self._epochs_trained = 0
-        self._closed = False
-        """Whether the runs of a driver that was killed have been closed."""
+        self._closed = False  # whether the runs of a driver that was killed have been closed
 
     def apply(self, event: Event) -> None:
         """Apply the journal's next event."""

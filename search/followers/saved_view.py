@@ -19,18 +19,16 @@ from search.record.record import Record
 from trainable.recipe.metrics import Mode
 from trainable.recipe.network_cost import NetworkCost
 
+# the experiment's tag of a view begins so; the view's name in addresses follows
 TAG = "mlflow.sharedViewState."
-"""The experiment's tag of a view begins so; the view's name in addresses follows."""
+# the name of the view of trials that repeat others is that of the search's own view with this behind
 AGAIN = "-again"
-"""The name of the view of trials that repeat others is that of the search's own view with this behind."""
 EPOCHS = "tunebook.epochs"
 COLUMN_PIXELS = 130
-MOST_AXES = 8
-"""More parallel axes than these cannot be read in a chart of MLflow's width."""
+MOST_AXES = 8  # more parallel axes than these cannot be read in a chart of MLflow's width
+# MLflow's own three are too narrow to read eight parallel axes, or the names of trials below a curve
 CHARTS_IN_A_ROW = 2
-"""MLflow's own three are too narrow to read eight parallel axes, or the names of trials below a curve."""
-SINGLE_POINTS = (*FINAL_NUMBERS, *NetworkCost.model_fields)
-"""Metrics with one point each: no curves."""
+SINGLE_POINTS = (*FINAL_NUMBERS, *NetworkCost.model_fields)  # metrics with one point each: no curves
 SECTION = "tunebook"
 
 

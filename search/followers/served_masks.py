@@ -19,7 +19,7 @@ from trainable.bundle.whole_images import class_logits
 
 
 class ImageSegmenter(PythonModel):
-    """Answers uint8 images [N, height, width, channels] with masks of their size."""
+    """A model that answers uint8 images [N, height, width, channels] with masks of their size."""
 
     def load_context(self, context: Any) -> None:
         self._network = torch.export.load(context.artifacts["network"]).module()

@@ -15,7 +15,8 @@ from mlflow.pyfunc.model import PythonModel
 
 
 class ImageClassifier(PythonModel):
-    """Answers uint8 images [N, height, width, channels] with the label and the probability of each class."""
+    """A model that answers uint8 images [N, height, width, channels] with the label and the probability of
+    each class."""
 
     def load_context(self, context: Any) -> None:
         self._network = torch.export.load(context.artifacts["network"]).module()

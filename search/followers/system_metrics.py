@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
 
+# the time between two samples, MLflow's own default; MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL changes it
 SECONDS = 10.0
-"""The time between two samples, MLflow's own default; MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL changes it."""
 
 
 class SystemMetrics:
-    """Samples processors, memory, disk, network and GPUs while the run is marked as running."""
+    """Samples of processors, memory, disk, network and GPUs while the run is marked as running."""
 
     def __init__(self, uri: str, run_id: str) -> None:
         self._uri, self._run_id = uri, run_id

@@ -44,7 +44,7 @@ if TYPE_CHECKING:  # MLflow and torch take 2 s each to import
 
 
 class Tracker(Consumer):
-    """Sends a search to MLflow.
+    """The consumer that sends a search to MLflow.
 
     `study` is the resolved one, with an absolute `tracking.uri`. `recipe_text`, `conclude`, `info` and
     `program` are what `Attachments` needs; they are called in the background thread. One process at a time

@@ -17,19 +17,19 @@ DATABASE_FILE = "mlflow.db"
 ARTIFACT_FOLDER = "mlflow-artifacts"
 MOUNTS = Path("/proc/mounts")
 
+# prefixes of types whose locks SQLite cannot rely on (sqlite.org/howtocorrupt.html, section 2.1)
 NETWORK_FILE_SYSTEMS = ("nfs", "cifs", "smb3", "fuse.sshfs")
-"""Prefixes of types whose locks SQLite cannot rely on (sqlite.org/howtocorrupt.html, section 2.1)."""
+# schemes of stores for files: MLflow can store artifacts there, but no runs
 OBJECT_STORES = ("s3", "gs", "abfss", "wasbs", "hdfs", "dbfs", "r2", "b2", "ftp", "sftp")
-"""Schemes of stores for files: MLflow can store artifacts there, but no runs."""
 
+# schemes, without a driver's name, of the stores that MLflow can use for runs beside SQLite
 STORES = ("http", "https", "postgresql", "mysql", "mssql", "databricks")
-"""Schemes, without a driver's name, of the stores that MLflow can use for runs beside SQLite."""
 
 _SQLITE = re.compile(r"^(?P<head>sqlite(\+\w+)?:///)(?P<path>[^?]*)(?P<query>(\?.*)?)$")
 _SCHEME = re.compile(r"^(?P<scheme>[a-z][a-z0-9+.-]*):")
 _PASSWORD = re.compile(r"(?<=://)([^/@:\s]*):\S*@")
+# parameters of a database's URI; those of ODBC are written with percent signs
 _SECRET = re.compile(r"(?i)((?:password|pwd)(?:=|%3d))(?:(?!%3b)[^&;\s])*")
-"""Parameters of a database's URI; those of ODBC are written with percent signs."""
 
 
 def resolve_tracking_uri(

@@ -19,8 +19,8 @@ Address = Annotated[
     ),
 ]
 Job = Annotated[str, typer.Argument(metavar="JOB", help="A job's name, as `submit` and `status` print it.")]
+# the exit code for the state in which a followed job ended; any other state is a failure
 EXIT_CODES = {"SUCCEEDED": 0, "STOPPED": 130}
-"""The exit code for the state in which a followed job ended; any other state is a failure."""
 FAILED = 1
 
 

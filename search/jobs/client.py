@@ -12,18 +12,17 @@ from typing import Any
 from search.running.cluster_token import send_token, why_refused
 from trainable.errors import UserError
 
+# the names of the search and of its folder on the cluster, in a job's metadata
 SEARCH, FOLDER = "tunebook.search", "tunebook.folder"
-"""The names of the search and of its folder on the cluster, in a job's metadata."""
 ENDED = ("SUCCEEDED", "FAILED", "STOPPED")
 POLL_SECONDS = 0.5
 PATIENCE_SECONDS = 60.0
-NOT_YET = "No available agent"
-"""Ray's words while the machines' agents are starting."""
+NOT_YET = "No available agent"  # Ray's words while the machines' agents are starting
 HTTP = re.compile(r"^https?://[^/\s]+/?$")
 
 
 class Jobs:
-    """Holds the jobs of the cluster whose dashboard is at `address`, such as http://10.0.0.1:8265.
+    """The jobs of the cluster whose dashboard is at `address`, such as http://10.0.0.1:8265.
 
     Every method raises UserError where nothing answers there, where the cluster refuses the token, and where
     it knows no such job.

@@ -26,12 +26,12 @@ from trainable.files.store import name_in
 from trainable.files.temporary import temporary_folder
 from trainable.terminal import visible_lines
 
+# the variables that tell Ray to stop a job by one Ctrl-C, then a minute in which the search ends cleanly
 STOP = {"RAY_JOB_STOP_SIGNAL": "SIGINT", "RAY_JOB_STOP_WAIT_TIME_S": "60"}
-"""The variables that tell Ray to stop a job by one Ctrl-C, then a minute in which the search ends cleanly."""
 STOP_SECONDS = 75.0
 FETCH_SECONDS, STATUS_SECONDS = 300.0, 60.0
+# so begins a line that Ray writes into a job's log, as while it prepares the job's environment
 RAYS_OWN = re.compile(r"\d{4}-\d\d-\d\d [\d:,]+\s+[A-Z]+ \w+\.py:\d+ -- ")
-"""So begins a line that Ray writes into a job's log, as while it prepares the job's environment."""
 
 
 def submit(study: Study, address: str, *, environment: Sequence[str] = (), download: bool = False) -> str:

@@ -20,22 +20,17 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from search.deciding.pruning_replay import Curves
 
-RESAMPLES = 100
-"""So many resampled correlations are averaged over: a few curves leave it open."""
+RESAMPLES = 100  # so many resampled correlations are averaged over: a few curves leave it open
 HIGHEST = 0.99
-GRID = np.arange(-6.0, 8.01, 0.1)
-"""Final scores, as normal scores, over which the chance is summed up."""
+GRID = np.arange(-6.0, 8.01, 0.1)  # final scores, as normal scores, over which the chance is summed up
 
 
 class Stratum(NamedTuple):
-    """Holds curves that stand for equally many trials: those of the finished, or those audited of a rung."""
+    """Curves that stand for equally many trials: those of the finished, or those audited of a rung."""
 
-    curves: Curves
-    """Scores by epoch, [curves, epochs], higher for better."""
-    copies: int
-    """How many trials of the search each of them stands for."""
-    rung: int | None = None
-    """The epoch at which the trials were stopped; None for the finished ones."""
+    curves: Curves  # scores by epoch, [curves, epochs], higher for better
+    copies: int  # how many trials of the search each of them stands for
+    rung: int | None = None  # the epoch at which the trials were stopped; None for the finished ones
 
 
 def whole_of(strata: Sequence[Stratum]) -> Curves:

@@ -17,6 +17,7 @@ from search.learning.shifts import Shifts, shifts
 from spaces.domains import listed, shown
 from trainable.curves.task_curves import Remedy
 
+# fields, or sections, that regularise a network: the next search expects more or less of them
 REGULARISERS = (
     "optimizer.weight_decay",
     "optimizer.sgd_weight_decay",
@@ -25,7 +26,8 @@ REGULARISERS = (
     "model.dropout",
     "model.stochastic_depth",
 )
-"""Fields, or sections, that regularise a network: the next search expects more or less of them."""
+# regularisers that a recipe has or has not, the strongest first: by the gains of the PaddleClas guide,
+# 003:70-82, then by our own judgement
 SWITCHES = (
     "augmentation.mixing.kind",
     "augmentation.masking.kind",
@@ -35,10 +37,7 @@ SWITCHES = (
     "regularisation.label_smoothing",
     "model.dropout",
 )
-"""Regularisers that a recipe has or has not, the strongest first: by the gains of the PaddleClas guide,
-003:70-82, then by our own judgement."""
-SWITCHED_AT_ONCE = 2
-"""With more of them new in one search nobody can say which of them helped; our choice."""
+SWITCHED_AT_ONCE = 2  # with more of them new in one search nobody can say which of them helped; our choice
 EPOCHS = "budget.epochs"
 RULE = "the best trial's verdict, shared by more than half of the best few finished ones"
 SOURCE = f"{PLAYBOOK}, Examining the training curves; limits: trainable.curves.Thresholds"

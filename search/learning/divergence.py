@@ -16,23 +16,23 @@ from trainable.curves.remedies import remedies
 from trainable.diagnosis import curves_of
 from trainable.recipe import LEARNING_RATES
 
+# fields that calm the first steps and bound a wild batch, whatever the rate
 CALMER = ("schedule.warmup_epochs", "regularisation.clipping.kind", "regularisation.clipping.max_norm")
-"""Fields that calm the first steps and bound a wild batch, whatever the rate."""
 LEAST_DIVERGED = 3
+# the share of the trials that have a rate; a smaller share is the price of looking for the highest rate that
+# still trains; our choice
 DIVERGED_SHARE = 0.15
-"""The share of the trials that have a rate; a smaller share is the price of looking for the highest rate that
-still trains; our choice."""
+# below this probability the diverged trials' rates are higher than the others' (Mann and Whitney's test); our
+# choice
 CHANCE = 0.01
-"""Below this probability the diverged trials' rates are higher than the others' (Mann and Whitney's test);
-our choice."""
+# a trial that beats so many of 100 has a good rate, which stays in the range, whatever diverged below it
 GOOD_STANDING = 75.0
-"""A trial that beats so many of 100 has a good rate, which stays in the range, whatever diverged below it."""
 LIMITS = f"{DIVERGED_SHARE:.0%} of the trials and at least {LEAST_DIVERGED}"
 SOURCE = f"{PLAYBOOK}, Extracting insight from experimental results; the limits are ours"
 
 
 class _Rates(NamedTuple):
-    """Holds the rates of the trials that have one, by whether the trial diverged."""
+    """The rates of the trials that have one, by whether the trial diverged."""
 
     lost: Mapping[int, float]
     sound: Mapping[int, float]

@@ -22,7 +22,7 @@ from trainable.recipe.trees import value_at
 
 @dataclass(frozen=True)
 class Draft:
-    """Holds a study with what was measured for it."""
+    """A study with what was measured for it."""
 
     study: Study
     facts: Facts

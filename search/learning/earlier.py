@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # SciPy takes a second to import
 
 @dataclass(frozen=True)
 class Earlier:
-    """Holds an earlier search: its facts, its settled space and its record."""
+    """An earlier search: its facts, its settled space and its record."""
 
     address: str
     facts: Facts

@@ -8,10 +8,9 @@ from search.learning.trends import by_luck
 from spaces.domains import Choice, Domain, fraction_of, is_number
 from spaces.space import Dimension
 
-EDGE = 0.1
-"""The best value lies "close to" an end of its range within this part of it; our choice."""
+EDGE = 0.1  # the best value lies "close to" an end of its range within this part of it; our choice
+# chance alone may show this many trends over all ranges of a search, at either end; our choice
 FALSE_SHARE = 0.1
-"""Chance alone may show this many trends over all ranges of a search, at either end; our choice."""
 SOURCE = f"{PLAYBOOK}, Identifying bad search space boundaries"
 
 

@@ -21,15 +21,15 @@ from scipy.special import stdtr, stdtrit
 
 Numbers = NDArray[np.float64]
 
+# the ratios that are tried for the variance of one random effect over that of luck
 RATIOS = np.geomspace(0.003, 3.0, 11)
-"""The ratios that are tried for the variance of one random effect over that of luck."""
+# the least variance where a model explains everything, in places squared (of 100, as in `standings`)
 TINY = 1e-9
-"""The least variance where a model explains everything, in places squared (of 100, as in `standings`)."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """Describes one dimension over the trials.
+    """One dimension over the trials.
 
     `agreement` says how well each trial agrees with the rule; it is 0 on average, and where the dimension is
     absent. `adjusts` holds in its columns all that the dimension may do to a score, for use beside other
@@ -42,7 +42,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Holds how much a unit of agreement gains, with the standard error and its degrees of freedom.
+    """How much a unit of agreement gains, with the standard error and its degrees of freedom.
 
     A gain counts in places of 100: how many more of 100 other trials a trial beats.
     """

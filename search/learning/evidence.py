@@ -17,42 +17,34 @@ from spaces.domains import Value
 from spaces.space import Dimension, Space
 from trainable.diagnosis import Diagnosis
 
+# Google's playbook, https://github.com/google-research/tuning_playbook; cited by the names of its sections
 PLAYBOOK = "Deep Learning Tuning Playbook"
-"""Google's playbook, https://github.com/google-research/tuning_playbook; cited by the names of its
-sections."""
+# how many trials' curves are examined: "at least the best few" (Examining the training curves); 3 is ours
 TOP = 3
-"""How many trials' curves are examined: "at least the best few" (Examining the training curves); 3 is
-ours."""
 
 FindingKind = Literal["edge", "diverged", "still improving", "overfit", "underfit", "noisy"]
 
 
 @dataclass(frozen=True)
 class ProposedEdit:
-    """Proposes a change of one field of a study."""
+    """A proposed change of one field of a study."""
 
-    path: str
-    """It is, for example, `budget.epochs`, or `space.overrides.optimizer.lr[sgd]`."""
-    to: tuple[Any, ...]
-    """Plain data to write there; the first one that makes a valid study is used."""
+    path: str  # it is, for example, `budget.epochs`, or `space.overrides.optimizer.lr[sgd]`
+    to: tuple[Any, ...]  # plain data to write there; the first one that makes a valid study is used
     why: str
 
 
 @dataclass(frozen=True)
 class SearchFinding:
-    """Says what was wrong with the search, or may be done better in the next."""
+    """What was wrong with the search, or may be done better in the next."""
 
     kind: FindingKind
-    about: str
-    """A dimension's name, or the trials in which it was seen."""
-    seen: str
-    """What was seen, with the figures."""
-    rule: str
-    """The limit from which on the finding is made."""
+    about: str  # a dimension's name, or the trials in which it was seen
+    seen: str  # what was seen, with the figures
+    rule: str  # the limit from which on the finding is made
     source: str
     proposed_edits: tuple[ProposedEdit, ...] = ()
-    advice: tuple[str, ...] = ()
-    """What a person can do, and a study cannot say."""
+    advice: tuple[str, ...] = ()  # what a person can do, and a study cannot say
 
     def json(self) -> dict[str, Any]:
         """Return plain data; the proposals are left out, because their outcome is part of the next study."""
@@ -63,14 +55,14 @@ class SearchFinding:
 
 @dataclass(frozen=True)
 class LeftAlone:
-    """Names what was examined and is left as it is, and why."""
+    """What was examined and is left as it is, and why."""
 
     about: str
     why: str
 
 
 class DiagnosedTrial(NamedTuple):
-    """Holds a trial and what its curves say."""
+    """A trial and what its curves say."""
 
     trial: Trial
     diagnosis: Diagnosis
@@ -78,7 +70,7 @@ class DiagnosedTrial(NamedTuple):
 
 @dataclass(frozen=True)
 class Evidence:
-    """Holds a search as the audit sees it."""
+    """A search as the audit sees it."""
 
     search: Search
 

@@ -25,37 +25,33 @@ from spaces.space import Dimension, RuleValue, Space
 if TYPE_CHECKING:  # NumPy and SciPy, which a search without trials need not wait for
     from search.learning.effects import Column, Estimate
 
+# the share of false verdicts to test for. It is less than the promised share: where one rule decides nearly
+# everything, the errors of the others come out too small (benchmarks/results/verdicts.md)
 TESTED_AT = 0.8 * FALSE_SHARE
-"""The share of false verdicts to test for. It is less than the promised share: where one rule decides nearly
-everything, the errors of the others come out too small (benchmarks/results/verdicts.md)."""
+# at least so many trials must follow a rule, and so many depart from it, before it gets a verdict
 LEAST_ON_A_SIDE = 5
-"""At least so many trials must follow a rule, and so many depart from it, before it gets a verdict."""
-QUANTILES = 200
-"""This number of a prior's draws represents all of its draws."""
-TINY = 1e-9
-"""The error that rounding may cause in an agreement or a density."""
-BORDER = 0.5 - TINY
-"""A number follows the rule from this agreement on."""
+QUANTILES = 200  # this number of a prior's draws represents all of its draws
+TINY = 1e-9  # the error that rounding may cause in an agreement or a density
+BORDER = 0.5 - TINY  # a number follows the rule from this agreement on
+# an option departs from a rule where its weight is below this share of the likeliest option's; our choice.
+# The least confidence that can be written gives the others a half (`spaces.priors.ODDS`), ties of rules have
+# more
 CLEARLY_LESS = 0.75
-"""An option departs from a rule where its weight is below this share of the likeliest option's; our choice.
-The least confidence that can be written gives the others a half (`spaces.priors.ODDS`), ties of rules have
-more."""
 
 
 @dataclass(frozen=True)
 class RuleAgreement:
-    """Describes a dimension over the trials: each value's agreement with the rule, and its position.
+    """A dimension over the trials: each value's agreement with the rule, and its position.
 
     Both are nan in trials without the dimension; the agreement is also nan where the rule believed nothing.
     """
 
     dimension: Dimension
-    example: Prior
-    """The prior that the rule believes beside the documents' own values."""
+    example: Prior  # the prior that the rule believes beside the documents' own values
     agreements: Sequence[float]
     positions: Sequence[float]
+    # whether each trial's value is clearly less likely than what the rule believes; false where nan
     departures: Sequence[bool]
-    """Whether each trial's value is clearly less likely than what the rule believes; false where nan."""
 
     @property
     def is_rule(self) -> bool:

@@ -24,28 +24,23 @@ from spaces.tables import mapped
 if TYPE_CHECKING:  # SciPy takes a second to import
     from search.learning.optimum import Optimum
 
-LEARN_FROM = "space.learn_from"
-"""The field of a study that names earlier searches."""
+LEARN_FROM = "space.learn_from"  # the field of a study that names earlier searches
+# the variance of even draws, in squared shares of their range: what is known without a search
 EVEN_VARIANCE = 1.0 / 12.0
-"""The variance of even draws, in squared shares of their range: what is known without a search."""
+# a source says nothing if its variance is more than that of even draws divided by this; our choice
 LEAST_KNOWN = 0.1
-"""A source says nothing if its variance is more than that of even draws divided by this; our choice."""
-MOST_ODDS = ODDS["high"]
-"""One search changes the odds of two options by this factor at most."""
-LEAST_CHANGE = 1.1
-"""Odds that change by less are left as they are; our choice."""
+MOST_ODDS = ODDS["high"]  # one search changes the odds of two options by this factor at most
+LEAST_CHANGE = 1.1  # odds that change by less are left as they are; our choice
 
 
 @dataclass(frozen=True)
 class Lesson:
-    """Holds what an earlier search says of a dimension."""
+    """What an earlier search says of a dimension."""
 
     search: str
     optimum: Optimum
-    domain: Domain
-    """The domain that the earlier search had."""
-    rule: float | None
-    """The value that the rule gives for that search's facts; None where it gives none."""
+    domain: Domain  # the domain that the earlier search had
+    rule: float | None  # the value that the rule gives for that search's facts; None where it gives none
     likeness: Likeness
 
 

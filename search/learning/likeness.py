@@ -15,27 +15,26 @@ from dataclasses import dataclass
 from spaces.domains import shown
 from spaces.facts import Facts
 
+# how far the best value of a search lies from where the model of another search of the same task is sure that
+# it lies: a standard deviation, as a share of the range (docs/decisions/0039)
 SAME_FACTS = 0.2
-"""How far the best value of a search lies from where the model of another search of the same task is sure
-that it lies: a standard deviation, as a share of the range (docs/decisions/0039)."""
+# the standard deviation whose square is added between tasks that have nothing in common: so far apart are the
+# best values of the tables in docs/decisions/0039
 OTHER_FACTS = 0.25
-"""The standard deviation whose square is added between tasks that have nothing in common: so far apart are
-the best values of the tables in docs/decisions/0039."""
+# for each factor of ten in one of these facts, the distance grows by 1
 COUNTS = ("train_images", "classes", "class_balance", "image_size", "parameters", "epochs")
-"""For each factor of ten in one of these facts, the distance grows by 1."""
+# for each of these facts that differs, the distance grows by 1
 KINDS = ("task", "channels", "pretrained", "attention", "batch_norm")
-"""For each of these facts that differs, the distance grows by 1."""
-CLEAR = 0.05
-"""A fact that adds less to the distance is not named."""
+CLEAR = 0.05  # a fact that adds less to the distance is not named
 
 
 @dataclass(frozen=True)
 class Likeness:
-    """Says how alike two searches are, by the distance of their facts, at least 0."""
+    """How alike two searches are, by the distance of their facts, at least 0."""
 
     distance: float
+    # the facts that differ, the largest difference first: `train_images 1,257, here 60,000`
     words: tuple[str, ...] = ()
-    """The facts that differ, the largest difference first: `train_images 1,257, here 60,000`."""
 
     @property
     def variance(self) -> float:

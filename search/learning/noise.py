@@ -23,14 +23,13 @@ from trainable.curves.remedies import remedies
 from trainable.curves.task_curves import Remedy
 from trainable.diagnosis import curves_of
 
+# this noise is more than most changes of a recipe gain (PaddleClas guide, 003:70-82: 0.1 to 1.1); less noise
+# hides little
 NOISE_POINTS = 100.0 * Thresholds().swing
-"""This noise is more than most changes of a recipe gain (PaddleClas guide, 003:70-82: 0.1 to 1.1); less noise
-hides little."""
+# the largest part of the images for validation: with more, too many would be missing in training; our choice
 LARGEST_FRACTION = 0.3
-"""The largest part of the images for validation: with more, too many would be missing in training; our
-choice."""
+# the fields that bring the rate to rest at the end of a run
 LATE_RATE = ("schedule.final_factor", "schedule.kind")
-"""The fields that bring the rate to rest at the end of a run."""
 AVERAGING = "regularisation.averaging.kind"
 FRACTION = "data.validation_fraction"
 CURVES = f"{PLAYBOOK}, Examining the training curves"
@@ -38,13 +37,11 @@ REPEATS = "Determining whether to adopt a training pipeline change or hyperparam
 
 
 class _Best(NamedTuple):
-    """Holds the best few of the trials that were compared after an epoch."""
+    """The best few of the trials that were compared after an epoch."""
 
     epoch: int
-    trials: tuple[int, ...]
-    """The trials' numbers, the best first."""
-    spread: float
-    """The spread between their validation accuracies, in points."""
+    trials: tuple[int, ...]  # the trials' numbers, the best first
+    spread: float  # the spread between their validation accuracies, in points
 
     def __str__(self) -> str:
         return f"trials {listed(map(str, self.trials))}"

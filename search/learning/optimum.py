@@ -24,25 +24,21 @@ from search.deciding.surrogate import MOST_FITTED, MOST_SCORES, scored
 from spaces.domains import Choice, Domain, Value, fraction_of, value_at
 from spaces.space import Space
 
-POINTS = 33
-"""An effect is computed at so many values of a range."""
-AMONG = 8
-"""It is averaged over the other values of so many of the best trials."""
-DRAWS = 400
-"""So many effects are drawn."""
-PARTS = 5
-"""The trials are divided into so many parts, and a model of the other parts foresees each one."""
+POINTS = 33  # an effect is computed at so many values of a range
+AMONG = 8  # it is averaged over the other values of so many of the best trials
+DRAWS = 400  # so many effects are drawn
+PARTS = 5  # the trials are divided into so many parts, and a model of the other parts foresees each one
+# nothing is learned where luck alone would foresee the scores as well with at least this probability; our
+# choice
 CHANCE = 0.01
-"""Nothing is learned where luck alone would foresee the scores as well with at least this probability; our
-choice."""
+# a value counts as good as the best one if it loses less than this, in standard deviations of all scores: in
+# the middle that is 10 ranks of 100. So a dimension with hardly any effect has no best value. Our choice
 AS_GOOD = 0.25
-"""A value counts as good as the best one if it loses less than this, in standard deviations of all scores:
-in the middle that is 10 ranks of 100. So a dimension with hardly any effect has no best value. Our choice."""
 
 
 @dataclass(frozen=True)
 class Optimum:
-    """Holds values of one dimension, and for each the probability that it is the best of them."""
+    """Values of one dimension, and for each the probability that it is the best of them."""
 
     values: tuple[Value, ...]
     shares: tuple[float, ...]

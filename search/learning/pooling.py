@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Estimate:
-    """Holds what one source says of a number; the variance is above 0."""
+    """What one source says of a number; the variance is above 0."""
 
     value: float
     variance: float
@@ -21,14 +21,12 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Pooled:
-    """Holds what all sources say together of the next one."""
+    """What all sources say together of the next one."""
 
     value: float
-    variance: float
-    """It is at least `between`, the variance that their disagreement shows."""
+    variance: float  # it is at least `between`, the variance that their disagreement shows
     between: float
-    shares: tuple[float, ...]
-    """The weight of each source; the sum is 1."""
+    shares: tuple[float, ...]  # the weight of each source; the sum is 1
 
 
 def pooled(estimates: Sequence[Estimate]) -> Pooled:

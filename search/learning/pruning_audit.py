@@ -25,16 +25,14 @@ if TYPE_CHECKING:
     from search.record.summary import Summary
     from search.record.trials import Trial
 
-WORTH = 0.8
-"""The share of its worth that a pruned search is to keep (docs/decisions/0009)."""
+WORTH = 0.8  # the share of its worth that a pruned search is to keep (docs/decisions/0009)
 ORDERS, RESAMPLES = 300, 1_000
-LEAST = 4
-"""A rank correlation of fewer curves says nothing."""
+LEAST = 4  # a rank correlation of fewer curves says nothing
 
 
 @dataclass(frozen=True)
 class Rung:
-    """Says how well the scores of an epoch rank the final ones: Spearman's correlation, 95 % interval."""
+    """How well the scores of an epoch rank the final ones: Spearman's correlation, 95 % interval."""
 
     epoch: int
     correlation: float
@@ -44,7 +42,7 @@ class Rung:
 
 @dataclass(frozen=True)
 class Grace:
-    """Says what pruning would do that compares trials first at this epoch: shares of worth and of epochs."""
+    """What pruning would do that compares trials first at this epoch: shares of worth and of epochs."""
 
     epoch: int
     worth: float
@@ -53,22 +51,19 @@ class Grace:
 
 @dataclass(frozen=True)
 class PruningAudit:
-    """Holds what the audit has found; `best` is the score of the search's best trial in the search itself."""
+    """What the audit has found; `best` is the score of the search's best trial in the search itself."""
 
-    stopped: int
-    """The number of trials that were stopped at a rung."""
-    trained: tuple[int, ...]
-    """Those of them that were trained to their end."""
-    better: tuple[int, ...]
-    """Those of these that ended better than the best of the search."""
+    stopped: int  # the number of trials that were stopped at a rung
+    trained: tuple[int, ...]  # those of them that were trained to their end
+    better: tuple[int, ...]  # those of these that ended better than the best of the search
     best: float
+    # the chance that one of the others would have ended better: `better_stopped` says how it is found; 1
+    # where one of these has, 0 where none can
     chance: float
-    """The chance that one of the others would have ended better: `better_stopped` says how it is found; 1
-    where one of these has, 0 where none can."""
     rungs: tuple[Rung, ...]
     graces: tuple[Grace, ...]
+    # the first epoch from which a search keeps `WORTH`; None where no epoch of the first half does
     grace: int | None
-    """The first epoch from which a search keeps `WORTH`; None where no epoch of the first half does."""
 
     def json(self) -> dict[str, Any]:
         """Return plain data."""

@@ -10,10 +10,9 @@ from spaces.domains import Domain, Float, Integer, SpaceError, Value, domain_tre
 End = Literal["lower", "upper"]
 Range = Float | Integer
 
-PARTS = (1.0, 0.5, 0.25, 0.125)
-"""Parts of the largest growth of a range, which are tried in this order."""
+PARTS = (1.0, 0.5, 0.25, 0.125)  # parts of the largest growth of a range, which are tried in this order
+# a range grows by half its length at one end; on a logarithmic scale by this factor at most; our choice
 GROWTH = 10.0
-"""A range grows by half its length at one end; on a logarithmic scale by this factor at most; our choice."""
 
 
 def wider(domain: Range, end: End) -> list[Range]:

@@ -28,7 +28,7 @@ LONGEST_NAME = 100
 
 @dataclass(frozen=True)
 class Edit:
-    """Describes one change of the study: the field, its value before and after, and why."""
+    """One change of the study: the field, its value before and after, and why."""
 
     path: str
     before: str
@@ -43,16 +43,14 @@ class Edit:
 
 @dataclass(frozen=True)
 class Refined:
-    """Holds the result of an audit."""
+    """The result of an audit."""
 
     summary: Summary
-    compared_trials: int
-    """The number of trials that say something."""
+    compared_trials: int  # the number of trials that say something
     findings: tuple[SearchFinding, ...]
     left_alone: tuple[LeftAlone, ...]
     edits: tuple[Edit, ...]
-    following: Study
-    """The old study with the changes, a free name and another seed."""
+    following: Study  # the old study with the changes, a free name and another seed
 
     @property
     def study(self) -> Study | None:

@@ -17,13 +17,12 @@ from spaces.priors import Normal, Uniform, Weights, believed, density
 from spaces.space import Dimension
 from trainable.curves.task_curves import Remedy
 
+# the trials speak against a change if they are better without it, with a probability below this; our choice
 AGAINST = 0.05
-"""The trials speak against a change if they are better without it, with a probability below this; our
-choice."""
 
 
 class Shifts(NamedTuple):
-    """Holds the proposals and what is left alone, from a recipe's changes."""
+    """The proposals and what is left alone, from a recipe's changes."""
 
     proposed_edits: tuple[ProposedEdit, ...]
     left_alone: tuple[LeftAlone, ...]

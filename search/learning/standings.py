@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from search.record.trials import Trial
 
 
-LEAST_TRIALS = 8
-"""From fewer trials that have a result nothing is concluded of a search; our choice."""
+LEAST_TRIALS = 8  # from fewer trials that have a result nothing is concluded of a search; our choice
 
 
 def has_result(trial: Trial) -> bool:

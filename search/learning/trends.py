@@ -19,11 +19,9 @@ if TYPE_CHECKING:
     from search.learning.effects import Column, Estimate
     from search.record.summary import Summary
 
-LEAST_WITH = 8
-"""A trend over fewer trials that have the dimension is luck; our choice."""
+LEAST_WITH = 8  # a trend over fewer trials that have the dimension is luck; our choice
+# smaller probabilities are reported as less than one in so many: the difference means nothing to a reader
 RAREST = 1_000
-"""Smaller probabilities are reported as less than one in so many: the difference means nothing to a
-reader."""
 
 
 def by_luck(chance: float) -> str:
@@ -37,12 +35,11 @@ def by_luck(chance: float) -> str:
 
 
 class Trends:
-    """Holds the standings of a search's trials, and each dimension's trend over them."""
+    """The standings of a search's trials, and each dimension's trend over them."""
 
     def __init__(self, space: Space, summary: Summary) -> None:
         self._space = space
-        self.standings: Mapping[int, float] = standings(summary)
-        """By trial, how many of 100 others it beats."""
+        self.standings: Mapping[int, float] = standings(summary)  # by trial, how many of 100 others it beats
         drawn = [each for each in summary.trials if each.id in self.standings and not each.own]
         self._at = {each.id: at for each in drawn if (at := positions(space, each)) is not None}
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 from trainable.errors import UserError
 
-DIGITS = 12
-"""The number of hexadecimal digits: a damaged line is accepted with a probability of 4e-15."""
+DIGITS = 12  # the number of hexadecimal digits: a damaged line is accepted with a probability of 4e-15
 SEALED = re.compile(rb'(\{.+),"sum":"([0-9a-f]{%d})"\}\n' % DIGITS, re.DOTALL)
 
 
@@ -26,10 +25,9 @@ class JournalError(UserError):
 
 @dataclass(frozen=True)
 class Position:
-    """Says how far a journal has been read: where to go on, and the checksum that the next line builds on."""
+    """How far a journal has been read: where to go on, and the checksum that the next line builds on."""
 
-    offset: int = 0
-    """It counts bytes."""
+    offset: int = 0  # it counts bytes
     lines: int = 0
     checksum: str = ""
 

@@ -13,19 +13,17 @@ from typing import Any
 from search.study import Study
 from search.study.code import Code
 
-METRICS = "metrics."
-"""The words of functions that score begin so."""
+METRICS = "metrics."  # the words of functions that score begin so
 
 
 @dataclass(frozen=True)
 class CodeRecord:
-    """Says which code a search uses; it holds none of it."""
+    """Which code a search uses, and none of that code itself."""
 
-    script: str | None
-    """The file that called `search`; None in a notebook."""
+    script: str | None  # the file that called `search`; None in a notebook
+    # the digest of each function's source, by the word that gives it, such as `model`; None where Python does
+    # not know the source
     sources: Mapping[str, str | None]
-    """The digest of each function's source, by the word that gives it, such as `model`; None where Python
-    does not know the source."""
 
     def tree(self) -> dict[str, Any]:
         return {"script": self.script, "sources": dict(self.sources)}

@@ -17,26 +17,22 @@ from trainable.files.regular import open_to_write, read_regular, refuse_links, w
 from trainable.recipe.base import Spec
 from trainable.recipe.yamlfile import write_whole
 
-LARGEST_CURSOR = 2**28
-"""So many bytes are read: a search of a million trials has fewer."""
+LARGEST_CURSOR = 2**28  # so many bytes are read: a search of a million trials has fewer
 
 
 class Cursor(Spec):
-    """Says how far a search folder's journal has been sent, where to, and which runs it became."""
+    """How far a search folder's journal has been sent, where to, and which runs it became."""
 
-    uri: str
-    """It has no password: `tunebook fetch` copies the file."""
+    uri: str  # it has no password: `tunebook fetch` copies the file
     experiment: str
     experiment_id: str | None = None
     parent_run_id: str | None = None
-    run_ids: dict[int, str] = Field(default_factory=dict)
-    """The MLflow run of each trial, by trial number."""
-    events: int = 0
-    """This number of events from the journal's beginning need not be sent again."""
+    run_ids: dict[int, str] = Field(default_factory=dict)  # the MLflow run of each trial, by trial number
+    events: int = 0  # this number of events from the journal's beginning need not be sent again
+    # so long drivers had been at work then; None where an earlier version has written this
     seconds: float | None = None
-    """So long drivers had been at work then; None where an earlier version has written this."""
+    # the digests of the parent run's files as they were sent
     files: dict[str, str] = Field(default_factory=dict)
-    """The digests of the parent run's files as they were sent."""
     refused: int = 0
     refusal: str | None = None
 

@@ -11,7 +11,7 @@ ABSENT = object()
 
 
 class Difference(NamedTuple):
-    """Names one value by its dotted path, and says what either tree has there."""
+    """A dotted path at which two trees differ, and what either has there."""
 
     path: str
     one: str

@@ -32,15 +32,13 @@ from trainable.recipe.metrics import NO_SPREAD
 from trainable.training.metrics import SHARES
 
 Scores = NDArray[np.float64]
-LEVEL = 0.95
-"""The share of searches in which the interval is to hold the recipe's true mean."""
-LEAST_RUNS = 2
-"""One run says nothing of its deviation."""
+LEVEL = 0.95  # the share of searches in which the interval is to hold the recipe's true mean
+LEAST_RUNS = 2  # one run says nothing of its deviation
 
 
 @dataclass(frozen=True)
 class Interval:
-    """Holds a range in which a recipe's true mean lies, in `LEVEL` of searches."""
+    """A range in which a recipe's true mean lies, in `LEVEL` of searches."""
 
     low: float
     high: float
@@ -51,15 +49,12 @@ class Interval:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Says how well a recipe scores, by its runs with fresh seeds."""
+    """How well a recipe scores, by its runs with fresh seeds."""
 
-    value: float
-    """The mean of its scores, drawn towards that of all finalists."""
+    value: float  # the mean of its scores, drawn towards that of all finalists
     interval: Interval | None  # None where all seeds agree
-    seeds: tuple[int, ...]
-    """The seeds with which every finalist that takes part has finished."""
-    scores: tuple[float, ...]
-    """Its scores with these seeds, two or more."""
+    seeds: tuple[int, ...]  # the seeds with which every finalist that takes part has finished
+    scores: tuple[float, ...]  # its scores with these seeds, two or more
 
     @property
     def mean(self) -> float:
@@ -82,16 +77,13 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Finalist:
-    """Holds what the runs of one finalist have come to."""
+    """What the runs of one finalist have come to."""
 
-    trial: int
-    """Its number in the search."""
-    score: float
-    """Its own score in the search, by which it became a finalist."""
-    runs: tuple[Trial, ...]
-    """The trials that repeat it, in the order of their numbers."""
+    trial: int  # its number in the search
+    score: float  # its own score in the search, by which it became a finalist
+    runs: tuple[Trial, ...]  # the trials that repeat it, in the order of their numbers
+    # it is None where fewer than two seeds count, and where the finalist takes no further part
     estimate: Estimate | None = None
-    """It is None where fewer than two seeds count, and where the finalist takes no further part."""
 
     @property
     def gap(self) -> float | None:
@@ -116,13 +108,11 @@ class Finalist:
 
 @dataclass(frozen=True)
 class Finals:
-    """Holds the finalists, the best of the search first."""
+    """The finalists, the best of the search first."""
 
     finalists: tuple[Finalist, ...]
-    sign: float
-    """1 where a higher score is better, -1 where a lower one is."""
-    over: bool
-    """Whether no run is missing and none is going on."""
+    sign: float  # 1 where a higher score is better, -1 where a lower one is
+    over: bool  # whether no run is missing and none is going on
 
     @cached_property
     def winner(self) -> Finalist | None:
@@ -205,7 +195,7 @@ def error_of_sum(*parts: tuple[float, float]) -> tuple[float, float]:
 
 
 class _MeanSquares(NamedTuple):
-    """Holds the mean squares of a table of scores; those that one finalist does not have are 0."""
+    """The mean squares of a table of scores; those that one finalist does not have are 0."""
 
     finalists: float
     seeds: float

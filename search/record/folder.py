@@ -23,8 +23,7 @@ from trainable.data import DataInfo
 from trainable.errors import UserError
 from trainable.files.regular import read_regular, why
 
-LARGEST_FACTS = 2**26
-"""So many bytes of facts are read: a data set of a million classes has fewer."""
+LARGEST_FACTS = 2**26  # so many bytes of facts are read: a data set of a million classes has fewer
 
 
 def home_in(folder: Path) -> Home:

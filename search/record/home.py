@@ -12,28 +12,29 @@ from trainable.files.store import Store, is_uri
 
 FACTS_FILE = "facts.json"
 EVENTS_FILE = "events.jsonl"
+# it says how many lines of the journal are safe on the disk: a journal with fewer lines was cut
 SYNCED_FILE = ".synced"
-"""It says how many lines of the journal are safe on the disk: a journal with fewer lines was cut."""
 NO_SEARCH = "not a search folder"  # so it is said of one
 LOG_FILE = "search.log"
 UI_LOG_FILE = "mlflow-ui.log"
 BEST_FILE = "best.yaml"
 PICTURE_FILE = "trials.png"
+# it says whether the exported recipe's figure has held when it was trained again
 VERIFICATION_FILE = "verification.json"
-"""It says whether the exported recipe's figure has held when it was trained again."""
 REPORT_FILE, REPORT_DATA_FILE = "report.html", "report.json"
-CURSOR_FILE = "mlflow.json"
-"""It says how far the journal has been sent to MLflow."""
+CURSOR_FILE = "mlflow.json"  # it says how far the journal has been sent to MLflow
 MIRROR_FILE = "optuna.db"
 TRIALS_FOLDER = "trials"
 
 LOCK_FILE = ".lock"
 CURSOR_LOCK_FILE = ".mlflow.lock"
-DRIVER_FILE = ".driver"
-"""Only a store has it: the sign of life of the driver at work."""
+DRIVER_FILE = ".driver"  # only a store has it: the sign of life of the driver at work
+# only a folder that copies a store has it: a driver of another machine is at work
 ELSEWHERE_FILE = ".elsewhere"
-"""Only a folder that copies a store has it: a driver of another machine is at work."""
 
+# the files that a store has beside the journal, MLflow's cursor into it and the trials. The study is written
+# last: once it is there, a search can be resumed. Optuna's mirror is not stored: it is rebuilt from the
+# journal
 IN_STORE = (
     FACTS_FILE,
     LOG_FILE,
@@ -44,9 +45,8 @@ IN_STORE = (
     VERIFICATION_FILE,
     STUDY_FILE,
 )
-"""The files that a store has beside the journal, MLflow's cursor into it and the trials. The study is written
-last: once it is there, a search can be resumed. Optuna's mirror is not stored: it is rebuilt from the
-journal."""
+# the files that `tunebook fetch` copies unchanged, in this order; the study is copied without the password
+# that it may hold
 IN_PARCEL = (
     FACTS_FILE,
     SYNCED_FILE,
@@ -60,10 +60,8 @@ IN_PARCEL = (
     CURSOR_FILE,
     MIRROR_FILE,
 )
-"""The files that `tunebook fetch` copies unchanged, in this order; the study is copied without the password
-that it may hold."""
+# the files that are uploaded to the search's run in MLflow, whenever one appears or changes
 IN_MLFLOW = (STUDY_FILE, BEST_FILE, PICTURE_FILE, REPORT_FILE, VERIFICATION_FILE)
-"""The files that are uploaded to the search's run in MLflow, whenever one appears or changes."""
 
 
 def copies_of_stored() -> Path:
@@ -73,11 +71,11 @@ def copies_of_stored() -> Path:
 
 @dataclass(frozen=True)
 class Home:
-    """Says where one search lives: its driver writes `folder`, and `store` outlasts the machine."""
+    """Where one search lives: its driver writes `folder`, and `store` outlasts the machine."""
 
     folder: Path
+    # the search's own folder in an object store; None where there is only `folder`
     store: Store | None = None
-    """The search's own folder in an object store; None where there is only `folder`."""
 
     @classmethod
     def of(cls, study: Study) -> Home:

@@ -36,25 +36,23 @@ from trainable.recipe.yamlfile import sync_folder
 from trainable.training.metrics import OBJECTIVES, EpochResult
 from trainable.tune.place import Place
 
+# the journal's format. Format 1, which tunebook 0.1.0 wrote, had neither checksums nor the settled space
 FORMAT = 2
-"""The journal's format. Format 1, which tunebook 0.1.0 wrote, had neither checksums nor the settled space."""
-FIRST = b'{"event":"search","sequence":0,'
-"""The bytes with which every journal begins."""
+FIRST = b'{"event":"search","sequence":0,'  # the bytes with which every journal begins
 
 SearchState = Literal["started", "resumed", "finished", "interrupted", "failed"]
+# how a trial ended: trained to its last epoch, stopped by the scheduler, with a non-finite loss, crashed,
+# before it trained, since its network breaks a constraint
 Outcome = Literal["finished", "stopped", "diverged", "failed", "infeasible"]
-"""How a trial ended: trained to its last epoch, stopped by the scheduler, with a non-finite loss, crashed,
-before it trained, since its network breaks a constraint."""
 
 
 class Stamped(Spec):
-    """Holds what every event carries; `Journal.append` writes `sequence` and `time`."""
+    """What every event carries; `Journal.append` writes `sequence` and `time`."""
 
     event: str
+    # it counts 0, 1, 2, ... in the order of the file; it is -1 before the event is appended
     sequence: int = -1
-    """It counts 0, 1, 2, ... in the order of the file; it is -1 before the event is appended."""
-    time: float = 0.0
-    """It counts seconds since 1970."""
+    time: float = 0.0  # it counts seconds since 1970
 
 
 class DriverStart(Spec):
@@ -74,46 +72,36 @@ class SearchEvent(Stamped):
     search_id: str
     name: str
     reason: str | None = None
+    # the versions of the packages that the driver runs with; it is empty where a driver ends
     versions: dict[str, str] = Field(default_factory=dict)
-    """The versions of the packages that the driver runs with; it is empty where a driver ends."""
+    # the commit of the folder in which the driver runs, `+changes` where files differ
     git_commit: str | None = None
-    """The commit of the folder in which the driver runs, `+changes` where files differ."""
+    # the digest of the file of weights that trials begin from, by the name of the network
     weights: dict[str, str] = Field(default_factory=dict)
-    """The digest of the file of weights that trials begin from, by the name of the network."""
+    # how the driver has started; None where one ends, and of earlier versions
     start: DriverStart | None = None
-    """How the driver has started; None where one ends, and of earlier versions."""
 
 
 class SettledEvent(Stamped):
     """The search decided this before its first trial; readers use it, because rules may change later."""
 
     event: Literal["settled"] = "settled"
-    space: dict[str, Any]
-    """The whole space, as `spaces.settled.tree_of` returns it."""
-    rungs: tuple[int, ...]
-    """The epochs after which trials are compared."""
-    factor: Annotated[int, Field(ge=2)]
-    """One trial in this many goes on from a rung."""
-    scheduler: SchedulerKind
-    """What happens at rungs."""
-    why: str
-    """The reason for these rungs and this factor, in words."""
-    objective: str
-    """The metric by which trials are compared."""
+    space: dict[str, Any]  # the whole space, as `spaces.settled.tree_of` returns it
+    rungs: tuple[int, ...]  # the epochs after which trials are compared
+    factor: Annotated[int, Field(ge=2)]  # one trial in this many goes on from a rung
+    scheduler: SchedulerKind  # what happens at rungs
+    why: str  # the reason for these rungs and this factor, in words
+    objective: str  # the metric by which trials are compared
+    # the direction in which it is better, if it is a function of the caller's; the others' is known
     mode: Mode | None = None
-    """The direction in which it is better, if it is a function of the caller's; the others' is known."""
-    epochs: Annotated[int, Field(ge=1)]
-    """The number of epochs that the longest trial trains."""
-    constraints: Constraints = NO_CONSTRAINTS
-    """What the network of a trial may cost at most."""
-    networks_differ: bool = False
-    """Whether the space draws which network a trial has, or how large it is."""
+    epochs: Annotated[int, Field(ge=1)]  # the number of epochs that the longest trial trains
+    constraints: Constraints = NO_CONSTRAINTS  # what the network of a trial may cost at most
+    networks_differ: bool = False  # whether the space draws which network a trial has, or how large it is
+    # the trials that a person asked for; they come after the documented recipe
     first: tuple[FirstTrial, ...] = ()
-    """The trials that a person asked for; they come after the documented recipe."""
+    # how the best trials are trained again when all trials have ended; None where they are not
     finalists: Finalists | None = None
-    """How the best trials are trained again when all trials have ended; None where they are not."""
-    version: str
-    """The version of tunebook."""
+    version: str  # the version of tunebook
 
     @property
     def measures_costs(self) -> bool:
@@ -135,8 +123,8 @@ class ExtendEvent(Stamped):
     """A search that may have ended goes on with a larger budget. The study's hours count anew from here."""
 
     event: Literal["extend"] = "extend"
+    # the budget's trials from now on; those that exist count
     trials: Annotated[int, Field(ge=1, le=MOST_TRIALS)]
-    """The budget's trials from now on; those that exist count."""
 
 
 class TrialEvent(Stamped):
@@ -243,8 +231,8 @@ class EndEvent(Stamped):
     reason: str | None = None
 
 
+# what may happen to a trial once it is there
 AfterTrialEvent = StartEvent | PlaceEvent | CostEvent | EpochEvent | PromotionEvent | RetryEvent | EndEvent
-"""What may happen to a trial once it is there."""
 Event = SearchEvent | SettledEvent | ExtendEvent | LeftOutEvent | TrialEvent | AfterTrialEvent
 SomeEvent = TypeVar("SomeEvent", bound=Stamped)
 logger = logging.getLogger(__name__)
@@ -252,7 +240,8 @@ _ADAPTER: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator=
 
 
 class Journal:
-    """Writes a journal: opens or creates `folder/events.jsonl`, with the folder's lock held by the caller.
+    """A journal that is written: it opens or creates `folder/events.jsonl`, with the folder's lock held by
+    the caller.
 
     `events` holds what was there on opening. A last line that a kill left torn is cut off, with a warning.
     Raises JournalError where the file is damaged, UserError where it cannot be written to.

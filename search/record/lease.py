@@ -26,17 +26,16 @@ from trainable.files.store import Store, StoreError
 from trainable.recipe.base import Spec
 
 BEAT_SECONDS = 2.0
+# a driver without a beat for so long counts as dead. A beat that hangs takes 9 s: three requests of 3 s each
 SILENCE_SECONDS = 20.0
-"""A driver without a beat for so long counts as dead. A beat that hangs takes 9 s: three requests of 3 s
-each."""
+# a beat younger than this, by the clocks of two machines, is shown as a living driver's
 RECENT_SECONDS = 60.0
-"""A beat younger than this, by the clocks of two machines, is shown as a living driver's."""
 
 logger = logging.getLogger(__name__)
 
 
 class Beat(Spec):
-    """Holds a driver's sign of life: its name, its term, a count, and whether it has ended.
+    """A driver's sign of life: its name, its term, a count, and whether it has ended.
 
     The last beat stays, and each new driver's term is one higher. So a driver that was thought dead and wakes
     up finds another's name, and never nothing; and what it may still write is recognised as old.
@@ -49,7 +48,7 @@ class Beat(Spec):
 
 
 class Lease:
-    """Is held for a block, unless another driver takes it meanwhile: then it is `lost`, for good.
+    """A lease for a block, unless another driver takes it meanwhile: then it is `lost`, for good.
 
     Entering raises UserError while another driver is at work there, StoreError where nothing can be written.
     It says when it waits for a driver that may be alive.

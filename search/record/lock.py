@@ -18,8 +18,8 @@ from trainable.errors import UserError
 from trainable.files.regular import NotRegular, open_to_write, read_regular, refuse_links, why
 
 ATTEMPTS = 50
+# `is_locked` and readers of a store hold the lock for an instant; a driver that starts then tries again
 PAUSE_SECONDS = 0.02
-"""`is_locked` and readers of a store hold the lock for an instant; a driver that starts then tries again."""
 
 
 class LockedError(UserError):

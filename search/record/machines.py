@@ -28,8 +28,8 @@ from trainable.tune.place import Place
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 Kind = tuple[str, str]  # of device, and of what is trained: images of one kind take a machine equally long
+# by kind and machine, the median rate and the number of epochs
 Typical = Mapping[Kind, Mapping[str, tuple[float, int]]]
-"""By kind and machine, the median rate and the number of epochs."""
 
 SLOW = 0.5  # a machine that trains at this part of the others' rate, or less, is said to be slow
 LEAST_EPOCHS = 3  # so many must be compared on each side

@@ -46,44 +46,36 @@ from trainable.recipe.trees import sharing
 
 
 class Record:
-    """Holds what the events so far say of a search; `where` names the journal in errors."""
+    """What the events so far say of a search; `where` names the journal in errors."""
 
     def __init__(self, events: Iterable[Event] = (), where: str = EVENTS_FILE) -> None:
-        self.search_id: str | None = None
-        """It is None before the search began."""
+        self.search_id: str | None = None  # it is None before the search began
         self.name = ""
-        self.state: SearchState | None = None
-        """The search's state by the last event of a driver."""
+        self.state: SearchState | None = None  # the search's state by the last event of a driver
         self.reason: str | None = None
+        # whether a driver has ended it as finished. An audit of its pruning does not change that, an
+        # extension does
         self.was_finished = False
-        """Whether a driver has ended it as finished. An audit of its pruning does not change that, an
-        extension does."""
         self.settled: SettledEvent | None = None
+        # the budget's trials, where it was extended; None where it is the study's
         self.extended_to: int | None = None
-        """The budget's trials, where it was extended; None where it is the study's."""
-        self.extensions = 0
-        """How often it was extended."""
+        self.extensions = 0  # how often it was extended
+        # the trials in the order of their numbers, those among them that repeat others
         self.trials: list[Trial] = []
-        """The trials in the order of their numbers, those among them that repeat others."""
-        self.repeats = 0
-        """How many of them repeat others."""
+        self.repeats = 0  # how many of them repeat others
+        # by dotted path, how many trials have a value there, in the order in which these came up
         self.fields: Counter[str] = Counter()
-        """By dotted path, how many trials have a value there, in the order in which these came up."""
+        # the trials that have not ended. They are kept, so that nobody looks at all trials for them
         self._open: dict[int, None] = {}
-        """The trials that have not ended. They are kept, so that nobody looks at all trials for them."""
-        self.began: float | None = None
-        """When the first driver began."""
-        self.latest = 0.0
-        """When the last event was written."""
+        self.began: float | None = None  # when the first driver began
+        self.latest = 0.0  # when the last event was written
         self._where = where
-        self._driver: SearchEvent | None = None
-        """How the last driver began."""
+        self._driver: SearchEvent | None = None  # how the last driver began
         self._seconds_before = 0.0
         self._slot_time = SlotTime()
         self._machines = Machines()
         self._left_out: dict[str, str] = {}  # by machine or GPU, why; of the last driver
-        self._extended_after = 0.0
-        """The seconds under a driver before the last extension."""
+        self._extended_after = 0.0  # the seconds under a driver before the last extension
         for event in events:
             self.apply(event)
 

@@ -9,25 +9,21 @@ from pydantic import Field
 from trainable.recipe import Recipe
 from trainable.recipe.base import Spec
 
+# a finalist is trained with other seeds; a trial that was stopped is trained to its end, with its own
 Purpose = Literal["finalist", "pruning"]
-"""A finalist is trained with other seeds; a trial that was stopped is trained to its end, with its own."""
-SEEDS = 2**32
-"""The number of seeds: after the last one comes 0."""
+SEEDS = 2**32  # the number of seeds: after the last one comes 0
 
 
 class Repeat(Spec):
-    """Says which trial is trained again, why, and with which seeds.
+    """Which trial is trained again, why, and with which seeds.
 
     The sampler and the scheduler learn nothing from it, and it is never stopped early.
     """
 
-    of: Annotated[int, Field(ge=0)]
-    """The number of the other trial."""
+    of: Annotated[int, Field(ge=0)]  # the number of the other trial
     purpose: Purpose
-    seed: int | None = None
-    """The run's `loop.seed`; None leaves the recipe's."""
-    split: int | None = None
-    """The run's `data.validation_seed`; None leaves the recipe's."""
+    seed: int | None = None  # the run's `loop.seed`; None leaves the recipe's
+    split: int | None = None  # the run's `data.validation_seed`; None leaves the recipe's
 
     def __str__(self) -> str:
         if self.purpose == "pruning":

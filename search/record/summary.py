@@ -23,48 +23,39 @@ from trainable.training.metrics import OBJECTIVES, sign_of
 
 SCHEMA = 1
 
-NO_WHOLE_RUN = ("diverged", "failed", "infeasible")
-"""Trials that ended so would not have trained all epochs."""
+NO_WHOLE_RUN = ("diverged", "failed", "infeasible")  # trials that ended so would not have trained all epochs
 State = Literal["running", "finished", "interrupted", "failed"]
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Describes a whole search at one moment."""
+    """A whole search at one moment."""
 
-    search: str
-    """The search's name; empty before a driver began it."""
+    search: str  # the search's name; empty before a driver began it
     search_id: str | None
     state: State
-    outcome_reason: str | None
-    """Why the search ended as it did."""
+    outcome_reason: str | None  # why the search ended as it did
     objective: str
-    trials: tuple[Trial, ...]
-    """The trials of the search itself."""
-    budget_epochs: int
-    """The number of epochs that the longest trial trains."""
-    wall_seconds: float
-    """The seconds under a driver, summed over all its drivers."""
+    trials: tuple[Trial, ...]  # the trials of the search itself
+    budget_epochs: int  # the number of epochs that the longest trial trains
+    wall_seconds: float  # the seconds under a driver, summed over all its drivers
+    # what the best trial's curves say of it, where `search.learning.diagnosis` has been run
     diagnosis: Diagnosis | None = None
-    """What the best trial's curves say of it, where `search.learning.diagnosis` has been run."""
-    constraints: Constraints = NO_CONSTRAINTS
-    """What the network of a trial may cost at most."""
+    constraints: Constraints = NO_CONSTRAINTS  # what the network of a trial may cost at most
+    # what the trials say of the space's rules, where `search.learning.judging` has been run
     verdicts: Verdicts | None = None
-    """What the trials say of the space's rules, where `search.learning.judging` has been run."""
+    # the direction of an objective that is a function of the caller's; the others' is known
     mode: Mode | None = None
-    """The direction of an objective that is a function of the caller's; the others' is known."""
+    # the trials that train recipes of others again, in the order of their numbers
     repeats: tuple[Trial, ...] = ()
-    """The trials that train recipes of others again, in the order of their numbers."""
-    finalists: Finalists | None = None
-    """How the best trials are trained again, if they are."""
+    finalists: Finalists | None = None  # how the best trials are trained again, if they are
+    # whether it has been finished. An audit of its pruning does not change that, an extension does
     was_finished: bool = False
-    """Whether it has been finished. An audit of its pruning does not change that, an extension does."""
+    # what the time of its slots was used for; None where an earlier version has driven it
     turnaround: Turnaround | None = None
-    """What the time of its slots was used for; None where an earlier version has driven it."""
-    machines: tuple[Machine, ...] = ()
-    """What each machine did; empty where an earlier version has driven it."""
+    machines: tuple[Machine, ...] = ()  # what each machine did; empty where an earlier version has driven it
+    # of how many of the search's last seconds MLflow has nothing yet; None where that is not known
     mlflow_lacks_seconds: float | None = None
-    """Of how many of the search's last seconds MLflow has nothing yet; None where that is not known."""
     left_out: tuple[LeftOut, ...] = ()  # machines and GPUs that the last driver kept trials from
 
     @property

@@ -13,8 +13,8 @@ from search.record.home import SYNCED_FILE
 from trainable.errors import UserError
 from trainable.files.regular import open_to_write, read_regular, why
 
+# the number is overwritten in place, always with as many digits: it is the old one or the new one
 DIGITS = 12
-"""The number is overwritten in place, always with as many digits: it is the old one or the new one."""
 
 
 def synced_lines(folder: Path) -> int:

@@ -22,11 +22,11 @@ from trainable.recipe.network_cost import NetworkCost
 from trainable.training.metrics import EpochResult
 from trainable.tune.place import Place
 
+# the reason of trials that ended as stopped because no time was left
 HOURS_SPENT = "the budget of hours is spent"
-"""The reason of trials that ended as stopped because no time was left."""
+# a paused trial has started and has not ended, but nothing trains it now: it waits at a rung, or for a retry
+# or `resume`
 TrialState = Literal["queued", "running", "paused", "finished", "stopped", "diverged", "failed", "infeasible"]
-"""A paused trial has started and has not ended, but nothing trains it now: it waits at a rung, or for a retry
-or `resume`."""
 
 
 def recipe_key(teacher: str) -> str:
@@ -36,46 +36,36 @@ def recipe_key(teacher: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """Describes one trial by the events so far; times are seconds since 1970."""
+    """One trial, as the events so far tell it; times are seconds since 1970."""
 
     id: int
-    values: Mapping[str, Value]
-    """The values by dotted path."""
-    own: bool = False
-    """Whether it is the documented recipe."""
-    first: First | None = None
-    """Where a person asked for this recipe; None for other trials."""
+    values: Mapping[str, Value]  # the values by dotted path
+    own: bool = False  # whether it is the documented recipe
+    first: First | None = None  # where a person asked for this recipe; None for other trials
+    # which trial's recipe it trains again; None for a trial of the search itself
     repeat: Repeat | None = None
-    """Which trial's recipe it trains again; None for a trial of the search itself."""
+    # the whole recipe as plain data; None where the values make no recipe
     recipe: Mapping[str, Any] | None = None
-    """The whole recipe as plain data; None where the values make no recipe."""
-    digest: str | None = None
-    """The recipe's digest."""
+    digest: str | None = None  # the recipe's digest
     queued: float = 0.0
-    started: float | None = None
-    """When its first attempt began."""
+    started: float | None = None  # when its first attempt began
     attempts: int = 0
+    # where the ranks of each attempt were; empty for one of which that is not known
     places: tuple[tuple[Place, ...], ...] = ()
-    """Where the ranks of each attempt were; empty for one of which that is not known."""
+    # the versions of the packages that its last attempt ran with
     versions: Mapping[str, str] = field(default_factory=dict)
-    """The versions of the packages that its last attempt ran with."""
-    git_commit: str | None = None
-    """The commit that its last attempt ran with."""
+    git_commit: str | None = None  # the commit that its last attempt ran with
+    # the digests of the files of weights that its last attempt ran with, by the names of networks; those of
+    # teachers by `distillation.teacher`, and those of their recipes by `recipe_key`
     weights: Mapping[str, str] = field(default_factory=dict)
-    """The digests of the files of weights that its last attempt ran with, by the names of networks; those of
-    teachers by `distillation.teacher`, and those of their recipes by `recipe_key`."""
-    trains: bool = False
-    """Whether an attempt has begun and not ended."""
-    waits: bool = False
-    """Whether it is paused at the rung of its last epoch, until it is promoted or ends."""
+    trains: bool = False  # whether an attempt has begun and not ended
+    waits: bool = False  # whether it is paused at the rung of its last epoch, until it is promoted or ends
+    # what its network costs; None before it is measured, and in a search that measures none
     cost: NetworkCost | None = None
-    """What its network costs; None before it is measured, and in a search that measures none."""
     history: tuple[EpochEvent, ...] = ()
     end: Outcome | None = None
-    outcome_reason: str | None = None
-    """Why it ended so, or why its last attempt failed."""
-    mlflow_run_id: str | None = None
-    """It is set by readers that read MLflow's cursor as well."""
+    outcome_reason: str | None = None  # why it ended so, or why its last attempt failed
+    mlflow_run_id: str | None = None  # it is set by readers that read MLflow's cursor as well
 
     @property
     def state(self) -> TrialState:

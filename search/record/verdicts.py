@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+# on average, at most this share of the verdicts that are not `untested` is expected to be false
 FALSE_SHARE = 0.1
-"""On average, at most this share of the verdicts that are not `untested` is expected to be false."""
 
 Word = Literal["supported", "contradicted", "untested"]
 WORDS: tuple[Word, ...] = ("supported", "contradicted", "untested")
@@ -19,25 +19,22 @@ WORDS: tuple[Word, ...] = ("supported", "contradicted", "untested")
 
 @dataclass(frozen=True)
 class Verdict:
-    """Says what the trials say of one rule."""
+    """What the trials say of one rule."""
 
-    rule: str
-    """A dimension's name, as `optimizer.lr[sgd]`, or the path of a field that a rule fixed."""
+    rule: str  # a dimension's name, as `optimizer.lr[sgd]`, or the path of a field that a rule fixed
     word: Word
-    says: str
-    """What the rule believes, or the value that it fixed."""
+    says: str  # what the rule believes, or the value that it fixed
     source: str
+    # how many trials have a value as likely as the rule's own draws are on average; `depart` counts the
+    # others
     follow: int = 0
-    """How many trials have a value as likely as the rule's own draws are on average; `depart` counts the
-    others."""
     depart: int = 0
+    # how many more of 100 trials those that follow beat than those that depart; None where not estimated
     effect: float | None = None
-    """How many more of 100 trials those that follow beat than those that depart; None where not estimated."""
     interval: tuple[float, float] | None = None
-    why: str | None = None
-    """Why an untested rule is untested."""
+    why: str | None = None  # why an untested rule is untested
+    # whether the rule fixed a value that never varied: it believes nothing that a trial could test
     fixed: bool = False
-    """Whether the rule fixed a value that never varied: it believes nothing that a trial could test."""
 
     def json(self) -> dict[str, Any]:
         low, high = self.interval or (None, None)
@@ -58,13 +55,11 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Verdicts:
-    """Holds what a search says of every rule of its space, in the space's order; then the `fixed` values."""
+    """What a search says of every rule of its space, in the space's order; then the `fixed` values."""
 
     rules: tuple[Verdict, ...] = ()
-    trials: int = 0
-    """How many trials were compared."""
-    level: float | None = None
-    """The confidence of the intervals; None where there are no intervals."""
+    trials: int = 0  # how many trials were compared
+    level: float | None = None  # the confidence of the intervals; None where there are no intervals
 
     def of(self, word: Word) -> list[Verdict]:
         """Return the beliefs with this verdict, in order."""

@@ -17,11 +17,11 @@ LARGEST_VERIFICATION = 2**24  # so many bytes are read
 
 
 class Verified(Spec):
-    """Says which recipe was trained again, and what that has shown."""
+    """A recipe that was trained again, and what that has shown."""
 
     trial: int
+    # the digest of the recipe: another one than the trial's where it was made simpler or finalized
     recipe: str
-    """The digest of the recipe: another one than the trial's where it was made simpler or finalized."""
     found: Verification
 
 

@@ -6,12 +6,11 @@ from typing import Literal
 
 from trainable.recipe.base import Spec
 
-Share = float
-"""A share in [0, 1]."""
+Share = float  # a share in [0, 1]
 
 
 class ClassScore(Spec):
-    """Holds the scores of one class."""
+    """The scores of one class."""
 
     name: str
     images: int
@@ -21,23 +20,21 @@ class ClassScore(Spec):
 
 
 class Mistake(Spec):
-    """Holds one wrong answer."""
+    """One wrong answer."""
 
     true: str
     predicted: str
-    probability: Share
-    """Of the predicted class."""
+    probability: Share  # of the predicted class
     probability_true: Share
-    thumbnail: str
-    """The image, as a data URI."""
+    thumbnail: str  # the image, as a data URI
 
 
 class Answers(Spec):
-    """Holds what the best trial's weights answer on a part."""
+    """What the best trial's weights answer on a part."""
 
     trial: int
+    # a search never looks at the test part, and neither does its report
     part: Literal["validation"] = "validation"
-    """A search never looks at the test part, and neither does its report."""
     images: int
     accuracy: Share
     classes: tuple[ClassScore, ...]
@@ -49,51 +46,42 @@ class Answers(Spec):
 
 
 class MaskClass(Spec):
-    """Holds the scores of one class of pixels; None where the class is in no mask and no answer."""
+    """The scores of one class of pixels; None where the class is in no mask and no answer."""
 
     name: str
-    colour: str
-    """Its colour in the pictures, as #e69f00."""
+    colour: str  # its colour in the pictures, as #e69f00
     pixels: int
     iou: Share | None
     low: Share | None
-    high: Share | None
-    """The 95 % interval of the IoU, by resampling images."""
+    high: Share | None  # the 95 % interval of the IoU, by resampling images
     dice: Share | None
-    boundary_f1: Share | None = None
-    """None where `evaluation.metrics` does not ask for it, too."""
+    boundary_f1: Share | None = None  # None where `evaluation.metrics` does not ask for it, too
     recall: Share | None
     precision: Share | None
 
 
 class WorstMask(Spec):
-    """Holds one of the images that are answered worst; pictures are data URIs."""
+    """One of the images that are answered worst; pictures are data URIs."""
 
-    name: str
-    """The image's path in the data set, or its number."""
-    mean_iou: Share
-    """Over the classes that its mask or the answer has."""
+    name: str  # the image's path in the data set, or its number
+    mean_iou: Share  # over the classes that its mask or the answer has
     accuracy: Share
     image: str
     truth: str
     prediction: str
-    errors: str
-    """Where the prediction is wrong."""
+    errors: str  # where the prediction is wrong
 
 
 class MaskAnswers(Spec):
-    """Holds the masks that the best trial's weights answer on a part."""
+    """The masks that the best trial's weights answer on a part."""
 
     trial: int
     part: Literal["validation"] = "validation"
     images: int
-    pixels: int
-    """Those that count."""
+    pixels: int  # those that count
     accuracy: Share
     mean_iou: Share
     mean_dice: Share
     classes: tuple[MaskClass, ...]
-    confusion: tuple[tuple[int, ...], ...]
-    """confusion[true][predicted] counts pixels."""
-    worst: tuple[WorstMask, ...]
-    """The images with the lowest mean IoU, the worst first."""
+    confusion: tuple[tuple[int, ...], ...]  # confusion[true][predicted] counts pixels
+    worst: tuple[WorstMask, ...]  # the images with the lowest mean IoU, the worst first

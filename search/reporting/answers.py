@@ -32,11 +32,9 @@ if TYPE_CHECKING:  # torch takes seconds to import
 ANSWERS_FILE = "answers.json"
 LARGEST_ANSWERS = 2**28  # so many bytes are read: the scores of a million classes have fewer
 MOST_CONFUSED = 1_000
-WORST = 24
-"""So many of the worst mistakes are shown."""
+WORST = 24  # so many of the worst mistakes are shown
 THUMBNAIL_PIXELS = 96
-LONGEST_SECONDS = 60.0
-"""A part that took longer to score in the search is not scored again for the report."""
+LONGEST_SECONDS = 60.0  # a part that took longer to score in the search is not scored again for the report
 NOT_FINITE = "the weights of the best trial answer nothing finite"
 _EITHER: TypeAdapter[Answers | MaskAnswers] = TypeAdapter(Answers | MaskAnswers)
 

@@ -12,17 +12,14 @@ from typing import assert_never
 
 from spaces.domains import Choice, Domain, Float, Integer, shown
 
-LABELS = 6
-"""An axis has at most about so many labels."""
-UNITS: Mapping[str, float] = {"seconds": 1.0, "minutes": 60.0, "hours": 3600.0}
-"""The seconds of each unit."""
-MARGIN = 0.03
-"""So much of an axis is free on either side of the numbers."""
+LABELS = 6  # an axis has at most about so many labels
+UNITS: Mapping[str, float] = {"seconds": 1.0, "minutes": 60.0, "hours": 3600.0}  # the seconds of each unit
+MARGIN = 0.03  # so much of an axis is free on either side of the numbers
 
 
 @dataclass(frozen=True)
 class Tick:
-    """Holds one label of an axis and its position, as a share of the axis from its low end."""
+    """One label of an axis and its position, as a share of the axis from its low end."""
 
     at: float
     text: str
@@ -30,7 +27,7 @@ class Tick:
 
 @dataclass(frozen=True)
 class Axis:
-    """Holds a named axis of numbers from `low` to `high`, on a logarithmic scale where `log`."""
+    """A named axis of numbers from `low` to `high`, on a logarithmic scale where `log`."""
 
     name: str
     low: float = 0.0

@@ -12,12 +12,10 @@ from search.reporting.content import Belief, BeliefCurve
 from spaces.domains import Choice, Domain, Values, domain_tree, value_at
 from spaces.priors import Prior, density, describe
 from spaces.space import Dimension, Space
-from trainable.recipe.sources import with_guide_names
+from trainable.recipe.base import with_guide_names
 
-POINTS = 64
-"""A belief over a range is drawn through so many points."""
-MOST_CURVES = 3
-"""Beliefs may follow from other values; at most so many are drawn, those of the most trials."""
+POINTS = 64  # a belief over a range is drawn through so many points
+MOST_CURVES = 3  # beliefs may follow from other values; at most so many are drawn, those of the most trials
 
 
 def beliefs_of(space: Space, trials: Sequence[Trial], verdicts: Verdicts | None) -> tuple[Belief, ...]:

@@ -9,14 +9,13 @@ from search.reporting.axes import Axis, axis_over, time_axis
 from search.reporting.content import BestSoFar, Progress, Report, TrialRow
 from search.reporting.plots import Line, Plot, Points, Spot, spots_on
 
+# trials are drawn in this order, so that those that matter lie on top
 ORDER: tuple[TrialState, ...] = (
     "infeasible", "stopped", "failed", "diverged", "queued", "paused", "running", "finished",
 )  # fmt: skip
-"""Trials are drawn in this order, so that those that matter lie on top."""
 SECONDS_PER_HOUR = 3600.0
 PROGRESS_ROWS, COST_ROWS = 10.0, 14.0
-DASHES = 4
-"""Compared searches have so many kinds of lines, `other-0` to `other-3`."""
+DASHES = 4  # compared searches have so many kinds of lines, `other-0` to `other-3`
 
 
 def look_of(trial: TrialRow, best: int | None) -> str:

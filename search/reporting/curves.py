@@ -13,15 +13,12 @@ from spaces.domains import counted
 from trainable.training.metrics import sign_of
 
 CURVES_ROWS = 24.0
-LEAST_FINISHED = 3
-"""Of fewer finished trials nothing is drawn closer."""
-CLOSER = 3.0
-"""Curves are drawn closer where that stretches scores by this factor or more."""
+LEAST_FINISHED = 3  # of fewer finished trials nothing is drawn closer
+CLOSER = 3.0  # curves are drawn closer where that stretches scores by this factor or more
+# of more trials those are drawn closer that beat the most others, so that lines can be told apart
 MOST_CLOSER = CROWDED
-"""Of more trials those are drawn closer that beat the most others, so that lines can be told apart."""
 
-Scored = tuple[float, float]
-"""An epoch and the score after it."""
+Scored = tuple[float, float]  # an epoch and the score after it
 
 
 def curves(report: Report) -> Plot:

@@ -24,21 +24,19 @@ from search.reporting.content import Attempt, LaterDriver
 from trainable.tune.place import in_words
 
 STALL_SECONDS = 30.0
+# a stall is a wait of so many seconds, and of so many times the search's median epoch, beyond the time that
+# the epoch itself took; our choice
 STALL_FACTOR = 3.0
-"""A stall is a wait of so many seconds, and of so many times the search's median epoch, beyond the time that
-the epoch itself took; our choice."""
 PREEMPTED = re.compile(r"preempt|taken back|drain", re.IGNORECASE)
 
 
 @dataclass
 class Clock:
-    """Counts the seconds under a driver, while events are read in order; what passes between drivers is not
+    """The seconds under a driver, while events are read in order; what passes between drivers is not
     counted."""
 
-    began: float | None = None
-    """When the driver at work began; None between drivers."""
-    before: float = 0.0
-    """The seconds under earlier drivers."""
+    began: float | None = None  # when the driver at work began; None between drivers
+    before: float = 0.0  # the seconds under earlier drivers
     latest: float = 0.0
 
     def read(self, event: Event) -> float:
@@ -62,7 +60,7 @@ class Clock:
 
 @dataclass
 class _Open:
-    """Holds an attempt that has not ended, the seconds of its start and epochs, and those each epoch took."""
+    """An attempt that has not ended, the seconds of its start and epochs, and those each epoch took."""
 
     trial: int
     number: int
@@ -92,12 +90,11 @@ class _Open:
 
 @dataclass(frozen=True)
 class Timeline:
-    """Holds the attempts of a search in the order of their starts, and its later drivers."""
+    """The attempts of a search in the order of their starts, and its later drivers."""
 
     attempts: tuple[Attempt, ...]
     later_drivers: tuple[LaterDriver, ...]
-    seconds: float
-    """Under a driver, until the last event or `now`."""
+    seconds: float  # under a driver, until the last event or `now`
 
 
 def timeline(events: Sequence[Event], now: float | None) -> Timeline:

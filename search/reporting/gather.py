@@ -79,7 +79,7 @@ def report_of(search: Search, compared: Sequence[Search] = ()) -> Report:
 
 @dataclass
 class _Optional:
-    """Makes parts that may not be there, and remembers why one is not."""
+    """Parts that may be missing, and why one is."""
 
     left_out: dict[str, str] = field(default_factory=dict)
 

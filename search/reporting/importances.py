@@ -20,18 +20,15 @@ from search.reporting.content import Importance, Importances
 from spaces.space import Space
 from trainable.errors import UserError
 
-LEAST_TRIALS = 20
-"""With fewer trials the halves that give the intervals are too small; our choice."""
+LEAST_TRIALS = 20  # with fewer trials the halves that give the intervals are too small; our choice
+# the best tenth is compared with all trials (arXiv 2304.10255, section 5); of few trials the best ten, so
+# that each half has the five that Optuna's documentation asks for at least
 TOP_SHARE, TOP_TRIALS = 0.1, 10
-"""The best tenth is compared with all trials (arXiv 2304.10255, section 5); of few trials the best ten, so
-that each half has the five that Optuna's documentation asks for at least."""
-HALVES = 40
-"""Intervals come from so many random halves of the trials."""
+HALVES = 40  # intervals come from so many random halves of the trials
 INTERVAL = (0.05, 0.95)
 TREES = 200
 TINY = 1e-12
-ABSENT = -1.0
-"""The position that stands for a dimension which a trial does not have."""
+ABSENT = -1.0  # the position that stands for a dimension which a trial does not have
 
 Numbers = NDArray[np.float64]
 

@@ -14,15 +14,13 @@ from search.record.home import EVENTS_FILE, VERIFICATION_FILE
 from trainable.errors import UserError
 
 HOST = "127.0.0.1"
-POLL_SECONDS = 1.0
-"""The journal is looked at so often."""
+POLL_SECONDS = 1.0  # the journal is looked at so often
 
-Write = Callable[[], str]
-"""Returns the page of the search as it is now."""
+Write = Callable[[], str]  # makes the page of the search as it is now
 
 
 class Live:
-    """Serves one page, and tells browsers by server-sent events when there is more.
+    """A server of one page, which tells browsers by server-sent events when there is more.
 
     The page is written anew when it is asked for and the search has changed since.
     """

@@ -26,8 +26,7 @@ from trainable.training.bootstrap import Intervals, resampled_scores
 from trainable.training.evaluate import Scores
 from trainable.training.run import Run
 
-WORST = 12
-"""So many of the worst images are shown."""
+WORST = 12  # so many of the worst images are shown
 
 
 def mask_answers(trial: int, run: Run, images: DataSet) -> MaskAnswers:

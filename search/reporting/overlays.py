@@ -11,8 +11,8 @@ from PIL import Image
 from trainable.data.source import Pixels
 from trainable.recipe.tasks import IGNORED
 
-PANEL_PIXELS = 192
-"""No side of a picture is longer."""
+PANEL_PIXELS = 192  # no side of a picture is longer
+# eight colours that readers without red or green tell apart: Okabe and Ito, https://jfly.uni-koeln.de/color
 OKABE_ITO = (
     (0, 0, 0),
     (230, 159, 0),
@@ -23,17 +23,13 @@ OKABE_ITO = (
     (213, 94, 0),
     (204, 121, 167),
 )
-"""Eight colours that readers without red or green tell apart: Okabe and Ito, https://jfly.uni-koeln.de/color"""
+# how much of which grey is mixed in: the first eight classes have these colours, the next eight paler ones,
+# then darker ones, and so again
 TINTS = ((0.0, 0), (0.55, 255), (0.55, 90))
-"""How much of which grey is mixed in: the first eight classes have these colours, the next eight paler ones,
-then darker ones, and so again."""
 WRONG = (213, 94, 0)
-PALEST = 165
-"""No pixel of an image that is made pale is darker."""
-COVER = 0.6
-"""So much of a picture is the mask's colour; the rest is the image, in grey."""
-HATCH, STRIPE = 6, 2
-"""Ignored pixels are grey with a brighter stripe, in pixels."""
+PALEST = 165  # no pixel of an image that is made pale is darker
+COVER = 0.6  # so much of a picture is the mask's colour; the rest is the image, in grey
+HATCH, STRIPE = 6, 2  # ignored pixels are grey with a brighter stripe, in pixels
 DARK, BRIGHT = 110, 200
 
 

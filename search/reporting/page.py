@@ -35,11 +35,9 @@ LEGEND = (
     ("running", "running"),
     ("paused", "paused"),
 )
-MOST_CLASSES = 20
-"""Of more classes the most frequent confusions are listed, instead of a matrix."""
+MOST_CLASSES = 20  # of more classes the most frequent confusions are listed, instead of a matrix
 MOST_PAIRS = 30
-DIGITS = 4
-"""So many significant digits of numbers are written for the cards of trials."""
+DIGITS = 4  # so many significant digits of numbers are written for the cards of trials
 
 
 def page(report: Report) -> str:
@@ -200,7 +198,7 @@ def _differing(report: Report) -> Iterator[tuple[str, list[str]]]:
 
 
 class Cell(NamedTuple):
-    """Holds the images or pixels in one cell of a confusion matrix, and their share of those of the true
+    """The images or pixels in one cell of a confusion matrix, and their share of those of the true
     class."""
 
     images: int

@@ -13,25 +13,22 @@ from itertools import pairwise
 
 from search.reporting.axes import Axis
 
-SIDE = 2000
-"""The number of units across a plot, and down."""
+SIDE = 2000  # the number of units across a plot, and down
 
-CROWDED = 300
-"""A plot with more marks than this is crowded."""
+CROWDED = 300  # a plot with more marks than this is crowded
 
+# a position: shares of the plot's width from the left, and of its height from the bottom
 Spot = tuple[float, float]
-"""A position: shares of the plot's width from the left, and of its height from the bottom."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """Holds a line through spots, drawn in the style of the class `look`; it may be of a trial."""
+    """A line through spots, drawn in the style of the class `look`; it may be of a trial."""
 
     look: str
     spots: Sequence[Spot]
     trial: int | None = None
-    says: str = ""
-    """What is said where it is pointed at; empty: what is said of the trial."""
+    says: str = ""  # what is said where it is pointed at; empty: what is said of the trial
 
     @property
     def path(self) -> str:
@@ -43,7 +40,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Points:
-    """Holds points of trials, in the style of the class `look`; without trials they cannot be selected."""
+    """Points of trials, in the style of the class `look`; without trials they cannot be selected."""
 
     look: str
     spots: Sequence[Spot]
@@ -57,7 +54,7 @@ class Points:
 
 @dataclass(frozen=True)
 class Area:
-    """Holds a filled area below a line of spots."""
+    """A filled area below a line of spots."""
 
     look: str
     spots: Sequence[Spot]
@@ -72,7 +69,7 @@ class Area:
 
 @dataclass(frozen=True)
 class Label:
-    """Holds a text at a spot of a plot."""
+    """A text at a spot of a plot."""
 
     at: Spot
     text: str
@@ -81,7 +78,7 @@ class Label:
 
 @dataclass(frozen=True)
 class Plot:
-    """Holds one plot; `says` tells in a sentence what it shows, for those who do not see it.
+    """One plot; `says` tells in a sentence what it shows, for those who do not see it.
 
     `rows` is its height in lines of text.
     """

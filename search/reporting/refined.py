@@ -15,11 +15,10 @@ from search.reporting.tables import Rows
 from search.reporting.terminal import console, say
 from spaces.domains import counted
 from trainable.errors import UserError
-from trainable.recipe.sources import with_guide_names
+from trainable.recipe.base import with_guide_names
 from trainable.terminal import command, tell_json
 
-NOTHING_WRITTEN = 1
-"""The exit code where a study was asked for and there is none."""
+NOTHING_WRITTEN = 1  # the exit code where a study was asked for and there is none
 
 
 def run_refine(folder: Path, out: Path | None, *, as_json: bool) -> None:

@@ -21,7 +21,7 @@ from search.reporting.content import (
 )
 from spaces.catalog.explain import recipe_rows
 from spaces.space import Space
-from trainable.recipe.sources import with_guide_names
+from trainable.recipe.base import with_guide_names
 from trainable.terminal import command
 from trainable.tune.place import in_full
 

@@ -12,8 +12,8 @@ from rich.text import Text
 
 from trainable.terminal import visible_lines
 
+# below this many columns of the screen, sentences side by side would be a few letters wide
 STACKED_BELOW = 100
-"""Below this many columns of the screen, sentences side by side would be a few letters wide."""
 INDENT = 4
 
 TableRow = Sequence[str | Text]
@@ -21,7 +21,7 @@ TableRow = Sequence[str | Text]
 
 @dataclass(frozen=True)
 class Rows:
-    """Holds a table of things: the first `head` columns name each thing, the others describe it.
+    """A table of things: the first `head` columns name each thing, the others describe it.
 
     Cells are plain text: brackets, as those of `optimizer.lr[sgd]`, are no style. Columns without content are
     left out. Those that are `whole` are never broken over lines.

@@ -40,18 +40,17 @@ from search.reporting.verdict_tables import brief_table
 from search.study import Study
 from spaces.catalog.explain import Row
 from spaces.domains import counted
-from trainable.recipe.sources import with_guide_names
+from trainable.recipe.base import with_guide_names
 from trainable.terminal import command, encodable, tell_json, visible_lines
 from trainable.tune.place import in_words
 
 REFRESH_SECONDS = 0.5
 USUAL_LAG_SECONDS = 5.0  # MLflow is sent what is new once a second
 PAUSE_SECONDS = 10.0  # the view is updated some times a second; after so long without, the driver was halted
-MOST_SHARE = 0.05
-"""Drawing takes at most this share of the driver's time: it looks at every trial."""
+MOST_SHARE = 0.05  # drawing takes at most this share of the driver's time: it looks at every trial
 ACCURACY = "val_accuracy"
+# the lines of a live table beside its rows: the headline, the heading, the notes below, and the prompt
 LINES_BESIDE_ROWS = 8
-"""The lines of a live table beside its rows: the headline, the heading, the notes below, and the prompt."""
 logger = logging.getLogger(__name__)
 
 
@@ -121,7 +120,7 @@ def ranked(summary: Summary) -> list[Trial]:
 
 
 class LiveView:
-    """Shows the running search: a table on a terminal, otherwise one plain line for each trial that ends.
+    """The running search, shown as a table on a terminal, otherwise one plain line for each trial that ends.
 
     It reads the journal like any other reader; `update` may be called as often as one likes.
     """
@@ -133,12 +132,9 @@ class LiveView:
         self._position = START
         self._record = Record(where=str(self._path))
         self._reported: set[int] = set()
-        self._retries: list[str] = []
-        """Lines on attempts that failed, which are not said yet."""
-        self._slow: set[str] = set()
-        """The machines that were said to be slow."""
-        self._next = 0.0
-        """When it may be drawn again, on the monotonic clock."""
+        self._retries: list[str] = []  # lines on attempts that failed, which are not said yet
+        self._slow: set[str] = set()  # the machines that were said to be slow
+        self._next = 0.0  # when it may be drawn again, on the monotonic clock
         self._console = console()
         self._live: Live | None = None
         self._final_epochs = final.epochs(study)

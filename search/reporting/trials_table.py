@@ -16,8 +16,7 @@ from spaces.domains import counted, shown
 from trainable.recipe import LEARNING_RATES, REFERENCE_BATCH
 from trainable.tune.place import in_words
 
-WIDEST = 10_000
-"""The columns of a screen on which any table fits."""
+WIDEST = 10_000  # the columns of a screen on which any table fits
 WHERE = "where"  # a column beside those of values
 COLOURS = {
     "finished": "green",

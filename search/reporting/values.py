@@ -12,21 +12,16 @@ from search.reporting.plots import Area, Label, Line, Plot, Spot
 from spaces.catalog.overrides import Fixed, parse
 from spaces.domains import Choice, Domain, SpaceError, fraction_of, hull
 
-BELIEF_HEIGHT = 0.55
-"""The likeliest value of a belief is so high in its plot."""
-JITTER = 0.6
-"""Points of one option are spread over so much of its share."""
-GOLDEN = 0.618033988749895
-"""Multiples of it are spread evenly (Weyl's sequence)."""
-AXES = 12
-"""So many fields at most are drawn side by side."""
+BELIEF_HEIGHT = 0.55  # the likeliest value of a belief is so high in its plot
+JITTER = 0.6  # points of one option are spread over so much of its share
+GOLDEN = 0.618033988749895  # multiples of it are spread evenly (Weyl's sequence)
+AXES = 12  # so many fields at most are drawn side by side
 ROWS_OF_AXIS = 3.4
-TOP = 90.0
-"""Trials that beat so many of 100 others stand out."""
+TOP = 90.0  # trials that beat so many of 100 others stand out
 
 
 class Tile(NamedTuple):
-    """Holds one rule with its plot."""
+    """One rule with its plot."""
 
     belief: Belief
     plot: Plot
@@ -88,7 +83,7 @@ def _outline(domain: Domain, curve: BeliefCurve, tallest: float) -> list[Spot]:
 
 
 class _Field(NamedTuple):
-    """Holds one field of a recipe with the domain that holds all of its dimensions' ranges."""
+    """One field of a recipe with the domain that holds all of its dimensions' ranges."""
 
     path: str
     domain: Domain

@@ -14,8 +14,8 @@ from search.reporting.plots import Label, Line, Plot, Points, Spot
 from spaces.domains import counted
 
 LEAST_ROWS, ROWS_OF_LANE = 4.0, 1.3
+# how attempts end whose trial goes on in another one, in words
 LOST = {"retried": "tried again", "preempted": "machine taken back", "cut": "cut with its driver"}
-"""How attempts end whose trial goes on in another one, in words."""
 
 
 def workers(report: Report) -> Plot | None:
@@ -77,11 +77,10 @@ def _ends(lost: list[Attempt], x: Axis, y: Axis) -> list[Points]:
 
 
 class Trouble(NamedTuple):
-    """Holds one loss of time, at seconds under a driver."""
+    """One loss of time, at seconds under a driver."""
 
     trial: int
-    again: bool
-    """Whether a run was lost that trains the trial again."""
+    again: bool  # whether a run was lost that trains the trial again
     number: int
     at: float
     what: str

@@ -28,7 +28,7 @@ from trainable.training.metrics import total_teacher_seconds
 
 @dataclass(frozen=True)
 class Exported:
-    """Holds a recipe with its provenance, the reason for each value, which one it is in words, and what is
+    """A recipe with its provenance, the reason for each value, which one it is in words, and what is
     known of its images and of the hardware that it was trained on."""
 
     recipe: Recipe

@@ -35,12 +35,11 @@ if TYPE_CHECKING:  # torch takes seconds to import
 
 @dataclass(frozen=True)
 class Way:
-    """Holds one way to use the network: the fields that say it, its scores by seed, and its latency."""
+    """One way to use the network: the fields that say it, its scores by seed, and its latency."""
 
     values: dict[str, Any]
     scores: tuple[float, ...]
-    latency_ms: float
-    """The median over the trained networks."""
+    latency_ms: float  # the median over the trained networks
 
     @property
     def mean(self) -> float:
@@ -49,13 +48,12 @@ class Way:
 
 @dataclass(frozen=True)
 class Ways:
-    """Holds the ways to use a network, the recipe's own first, and the recipe with the chosen one."""
+    """The ways to use a network, the recipe's own first, and the recipe with the chosen one."""
 
     recipe: Recipe
     ways: tuple[Way, ...]
     chosen: Way
-    noise: float
-    """A way must gain more than this to be chosen in place of the recipe's own."""
+    noise: float  # a way must gain more than this to be chosen in place of the recipe's own
     metric: str
 
     def table(self) -> Rows:

@@ -30,13 +30,13 @@ from trainable.recipe.techniques import techniques_of, without
 from trainable.training.metrics import OBJECTIVES, sign_of
 
 WHOLE = "the whole recipe"
+# trains recipes by name; returns their scores by seed, None where a run comes to nothing
 Train = Callable[[Mapping[str, Recipe]], Mapping[str, Scores | None]]
-"""Trains recipes by name; returns their scores by seed, None where a run comes to nothing."""
 
 
 @dataclass(frozen=True)
 class Effect:
-    """Says what a technique, named by its field, is worth: its mean gain in score and the 95 % interval."""
+    """What a technique, named by its field, is worth: its mean gain in score and the 95 % interval."""
 
     field: str
     value: Any
@@ -51,7 +51,7 @@ class Effect:
 
 @dataclass(frozen=True)
 class Simpler:
-    """Holds what came out: every technique's effect, and the recipe without those that are noise."""
+    """What came out: every technique's effect, and the recipe without those that are noise."""
 
     recipe: Recipe
     effects: tuple[Effect, ...]

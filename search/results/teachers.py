@@ -21,8 +21,8 @@ from trainable.recipe.trained_files import MODEL_FILE, RECIPE_FILE
 from trainable.recipe.trees import with_leaf
 from trainable.recipe.yamlfile import write_recipe, write_whole
 
+# in the folder of a search, this holds the networks of its trials that taught others
 TEACHERS_FOLDER = "teachers"
-"""In the folder of a search, this holds the networks of its trials that taught others."""
 _TRIAL = re.compile(r"(?P<search>.+)#(?P<trial>\d+)")
 
 

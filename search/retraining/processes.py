@@ -17,12 +17,12 @@ from trainable.processes import end_with_parent, undisturbed
 from trainable.recipe import Recipe
 from trainable.recipe.yamlfile import parse_tree, to_yaml
 
+# a function of a module: the recipe, whether to score the test part, whether to fetch published weights
 Work = Callable[[Recipe, bool, bool], Any]
-"""A function of a module: the recipe, whether to score the test part, whether to fetch published weights."""
 
 
 class Done(NamedTuple):
-    """Holds what the work on one recipe returned, or why it came to nothing."""
+    """What the work on one recipe returned, or why it came to nothing."""
 
     recipe: Recipe
     result: Any
@@ -30,7 +30,7 @@ class Done(NamedTuple):
 
 
 class _Started(NamedTuple):
-    """Holds the process that works on one recipe, by the recipe's place in the order."""
+    """The process that works on one recipe, by the recipe's place in the order."""
 
     place: int
     process: SpawnProcess

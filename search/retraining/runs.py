@@ -29,7 +29,7 @@ class OriginsChanged(UserError):
 
 @dataclass(frozen=True)
 class Fresh:
-    """Holds what one recipe came to: what `tunebook train --json` prints, or why it came to nothing."""
+    """What one recipe came to: what `tunebook train --json` prints, or why it came to nothing."""
 
     recipe: Recipe
     result: Mapping[str, Any]

@@ -37,7 +37,7 @@ Verdict = Literal["lost", "gained", "no sure difference"]
 
 @dataclass(frozen=True)
 class Difference:
-    """Holds by how much a network's mean score is above another's, and its interval."""
+    """By how much a network's mean score is above another's, and its interval."""
 
     mean: float
     low: float
@@ -112,19 +112,18 @@ def _variance_of_seeds(side: Sequence[Scores], metric: str, resampled: Array | N
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Holds a shrunk network's differences from the whole one, and from others with the same layers."""
+    """A shrunk network's differences from the whole one, and from others with the same layers."""
 
     shrunk: Shrunk
-    asked: float
-    """The share of the operations that was asked for."""
+    asked: float  # the share of the operations that was asked for
+    # of each network, by its name and a part, from the unpruned one
     differences: Mapping[tuple[str, Split], Difference]
-    """Of each network, by its name and a part, from the unpruned one."""
+    # of the distilled network from the one that was fine-tuned by the recipe alone, if one was distilled
     without_teacher: Mapping[Split, Difference]
-    """Of the distilled network from the one that was fine-tuned by the recipe alone, if one was distilled."""
+    # of the kept network from the one that was trained from new weights, if it was
     from_scratch: Mapping[Split, Difference]
-    """Of the kept network from the one that was trained from new weights, if it was."""
+    # by batch, the latency of the pruned network over that of the unpruned one
     latency_ratios: Mapping[int, Ratio]
-    """By batch, the latency of the pruned network over that of the unpruned one."""
 
     @property
     def metric(self) -> str:

@@ -8,8 +8,8 @@ from pathlib import Path
 MODE, TOKEN, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 DEFAULT_FILE = "~/.ray/auth_token"
 ANSWER_SECONDS = 5.0
+# the first request that Ray's own clients send to a head
 FIRST_QUESTION = "/ray.rpc.NodeInfoGcsService/GetClusterId"
-"""The first request that Ray's own clients send to a head."""
 NO_TOKEN = (
     f"the cluster asks for a token: set {TOKEN} to it, or put it into {DEFAULT_FILE} "
     "(`ray get-auth-token` on the head prints it)"

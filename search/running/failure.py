@@ -11,10 +11,9 @@ from ray.tune.experiment import Trial
 
 from trainable.tune.causes import last_error
 
-LONGEST_REASON = 500
-"""The most characters of a reason in tables and tags."""
+LONGEST_REASON = 500  # the most characters of a reason in tables and tags
+# what Ray writes before each of a trial's errors
 FAILURE = re.compile(r"^Failure # \d+ \(occurred at .*\)\n", re.MULTILINE)
-"""What Ray writes before each of a trial's errors."""
 
 
 def failure(trial: Trial) -> tuple[str, str]:

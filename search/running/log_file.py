@@ -17,7 +17,7 @@ from trainable.terminal import visible_lines
 
 
 class LogFile(logging.FileHandler):
-    """Writes a log as long as the disk takes it; Python would print a traceback for each lost line."""
+    """A log, written as long as the disk takes it; Python would print a traceback for each lost line."""
 
     def _open(self) -> TextIOWrapper:
         handle = open_to_write(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND)

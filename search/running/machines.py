@@ -33,8 +33,8 @@ from trainable.stages import stage
 from trainable.tune.carried import NOTHING, CarriedCode
 from trainable.tune.place import on_machine
 
+# importing PyTorch takes a machine seconds, and minutes where its packages come over a slow network
 ANSWER_SECONDS = 300.0
-"""Importing PyTorch takes a machine seconds, and minutes where its packages come over a slow network."""
 FOLDER = ".machines-"  # so begins the name of the folder that each machine reads, and writes to
 CLOCK_SECONDS = 60.0
 SOON = 2.0  # seconds
@@ -141,10 +141,10 @@ class Machines:
         self._asked_again: set[str] = set()
         self._stopped: set[str] = set()  # those on which trials failed
         self._gone: set[str] = set()  # those that went before they answered
+        # the machines that are there, by Ray's ids, as they were last counted
         self.there: frozenset[str] = frozenset()
-        """The machines that are there, by Ray's ids, as they were last counted."""
+        # the machines, by Ray's ids, that could not train at the start: Ray places nothing there
         self.excluded: frozenset[str] = frozenset()
-        """The machines, by Ray's ids, that could not train at the start: Ray places nothing there."""
         self._ask_new()
 
     def send_sample(self, data: DataSet, *, refuse: bool = True) -> None:

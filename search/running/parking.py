@@ -23,17 +23,17 @@ from search.running.left_out import Suspects
 from search.running.machines import Machines
 from trainable.tune.place import Place
 
+# a process that has just started answers within milliseconds; else it is asked again for its next trial
 ANSWER_SECONDS = 10.0
-"""A process that has just started answers within milliseconds; else it is asked again for its next trial."""
 
+# `starts`: it has several ranks, and where they are is not known yet
 Fate = Literal["trains", "parked", "waits", "starts"]
-"""`starts`: it has several ranks, and where they are is not known yet."""
 
 logger = logging.getLogger(__name__)
 
 
 class Parking:
-    """Knows where the ranks of Ray's trials run, and which of their processes are parked at places left out.
+    """Where the ranks of Ray's trials run, and which of their processes are parked at places left out.
 
     `leave_out` is told once of each GPU and machine that is left out, `say` of what else is to be known of a
     machine. `machines` are those of a cluster; a trial has so many `ranks`. Names of trials are Ray's.
@@ -50,8 +50,7 @@ class Parking:
         self._suspects = Suspects()
         self._fates: dict[str, Fate] = {}
         self._places: dict[str, tuple[Place, ...]] = {}
-        self._one_rank: dict[object, Place] = {}
-        """By Ray's id of a process that trains alone, where it is."""
+        self._one_rank: dict[object, Place] = {}  # by Ray's id of a process that trains alone, where it is
         self._says_that_none_trains = False
 
     def __str__(self) -> str:

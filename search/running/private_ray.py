@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from ray.job_config import JobConfig
 
 PREFIX = "tunebook-ray-"
+# Ray opens its own folder to everybody (0777); this one lies in a folder that is closed to others
 RAY_FOLDER = "r"
-"""Ray opens its own folder to everybody (0777); this one lies in a folder that is closed to others."""
+# Ray's sockets lie up to 66 characters below its folder, and their paths may have 107 (Linux's unix(7))
 LONGEST_FOLDER = 40
-"""Ray's sockets lie up to 66 characters below its folder, and their paths may have 107 (Linux's unix(7))."""
 # For so long Ray's C++ part asks for a node before its Python part asks again, in all for 30 s
 ASKING = "RAY_raylet_start_wait_time_s"
 # For so long Ray's C++ code waits for a head that has ended, then it ends this process: 60 s by default, for
@@ -42,18 +42,18 @@ ASKING = "RAY_raylet_start_wait_time_s"
 HEAD_LOST = "RAY_gcs_rpc_server_reconnect_timeout_s"
 NEEDED = ("gcs_server", "raylet")  # Ray's head and its node: without one of them nothing goes on
 UNNEEDED = ("start_monitor", "start_log_monitor", "start_api_server")
+# Ray gives up after 30 s (ray/_private/node.py), which a busy machine may need: then it is started again
 STARTS = 3
-"""Ray gives up after 30 s (ray/_private/node.py), which a busy machine may need: then it is started again."""
 
 logger = logging.getLogger(__name__)
 
 
 class RayNotStarted(Exception):
-    """Says why no Ray could be started."""
+    """No Ray could be started; the message says why."""
 
 
 class RayDied(BaseException):
-    """Ends the driver's loop when Ray has died.
+    """Ray has died, which ends the driver's loop.
 
     This is no Exception: for those, Ray Tune ends its trials first, and waits for a Ray that is not there.
     """

@@ -155,14 +155,14 @@ def placement(trial: PerTrial, without: Collection[str] = ()) -> tune.PlacementG
 
 
 class Scratch:
-    """Has an empty state: Ray pickles its parts for `Tuner.restore`, which is never used here."""
+    """What has an empty state: Ray pickles its parts for `Tuner.restore`, which is never used here."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {}
 
 
 class LedgerSearcher(Scratch, Searcher):  # type: ignore[misc]  # ray ships no types
-    """Tells Ray what to train next: the ledger's proposals."""
+    """Ray's searcher, which proposes what the ledger proposes."""
 
     def __init__(
         self,
@@ -174,12 +174,10 @@ class LedgerSearcher(Scratch, Searcher):  # type: ignore[misc]  # ray ships no t
         is_stored: Callable[[int], bool] | None = None,
     ) -> None:
         super().__init__()
-        self.is_over = False
-        """Whether nothing is left to train, and only parked processes may still be there."""
+        self.is_over = False  # whether nothing is left to train, and only parked processes may still be there
         self._room = room
         self._parking = parking
-        self._live: set[str] = set()
-        """Ray's names of the trials that have not ended."""
+        self._live: set[str] = set()  # Ray's names of the trials that have not ended
         self._ledger = ledger
         self._prepared = prepared
         self._switch = switch
@@ -239,7 +237,7 @@ class LedgerSearcher(Scratch, Searcher):  # type: ignore[misc]  # ray ships no t
 
 
 class LedgerScheduler(Scratch, FIFOScheduler):  # type: ignore[misc]
-    """Decides whether a trial goes on: its cost and its epochs are entered in the ledger, which decides.
+    """Ray's scheduler, which enters a trial's cost and its epochs in the ledger, and does what that decides.
 
     A trial never says that it is done; so every result passes here, also its last.
     """
@@ -265,7 +263,8 @@ class LedgerScheduler(Scratch, FIFOScheduler):  # type: ignore[misc]
 
 
 class LedgerCallback(Scratch, tune.Callback):  # type: ignore[misc]
-    """Enters in the ledger what happens to a trial apart from its results, and refreshes the display."""
+    """Ray's callback, which enters in the ledger what happens to a trial apart from its results, and
+    refreshes the display."""
 
     def __init__(
         self,
@@ -284,8 +283,8 @@ class LedgerCallback(Scratch, tune.Callback):  # type: ignore[misc]
         self._parking = parking
         limits = prepared.study.limits
         self._retries = Retries(limits.retries, limits.machine_retries)
+        # the trials that were paused, and whose checkpoints are kept
         self._paused = set(ledger.paused_trials)
-        """The trials that were paused, and whose checkpoints are kept."""
 
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         self._go_by(self._parking.arrives(trial), trial)
@@ -395,7 +394,8 @@ class LedgerCallback(Scratch, tune.Callback):  # type: ignore[misc]
 
 
 class SwitchStopper(Scratch, tune.Stopper):  # type: ignore[misc]
-    """Ends the whole search, by its id, when the switch says so, or when only parked processes are left."""
+    """Ray's stopper, which ends the whole search, by its id, when the switch says so, or when only parked
+    processes are left."""
 
     def __init__(
         self, switch: StopSwitch, died: Callable[[], str | None], searcher: LedgerSearcher, search: str

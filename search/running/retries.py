@@ -11,7 +11,7 @@ from trainable.tune.causes import Cause
 
 @dataclass
 class Retries:
-    """Counts the failures of each trial since this driver began.
+    """The failures of each trial since this driver began.
 
     `crashes` is how often a trial may fail by itself and be tried again, `losses` how often it may lose its
     processes or machine, or have the machine taken back.

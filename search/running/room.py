@@ -8,18 +8,16 @@ from dataclasses import dataclass, field
 
 from search.facts.hardware import Hardware, PerTrial
 
+# how many trials there may be at once, of how many processes are parked on GPUs that are left out; 0 if
+# these are in every place where a trial could train
 Room = Callable[[int], int]
-"""Says how many trials there may be at once, of how many processes are parked on GPUs that are left out; 0 if
-these are in every place where a trial could train."""
-LOOK_SECONDS = 2.0
-"""Ray Tune asks ten times a second; machines are counted at most this often."""
-WAITING = 1
-"""On a cluster, so many trials wait for a machine: without a demand, an autoscaler starts none."""
+LOOK_SECONDS = 2.0  # Ray Tune asks ten times a second; machines are counted at most this often
+WAITING = 1  # on a cluster, so many trials wait for a machine: without a demand, an autoscaler starts none
 
 
 @dataclass(frozen=True)
 class FixedRoom:
-    """Has places for `fits` trials on machines that neither join nor leave, of which `concurrent` train."""
+    """Places for `fits` trials on machines that neither join nor leave, of which `concurrent` train."""
 
     concurrent: int
     fits: int
@@ -31,7 +29,8 @@ class FixedRoom:
 
 @dataclass
 class ClusterRoom:
-    """Counts the trials that fit on a cluster's machines now, and one more that waits for the next machine.
+    """Places for the trials that fit on a cluster's machines now, and one more that waits for the next
+    machine.
 
     `asked` is the most that the study allows, if it says so; `look` returns the machines that are alive.
     """

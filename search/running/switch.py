@@ -22,15 +22,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class StopSwitch:
-    """Says why the search should end early: a signal, the budget of hours, another driver, or a fault."""
+    """Why the search should end early: a signal, the budget of hours, another driver, or a fault."""
 
-    deadline: float | None = None
-    """After this time.monotonic() no more training happens."""
-    lease: Lease | None = None
-    """The lease of a search that is in a store."""
+    deadline: float | None = None  # after this time.monotonic() no more training happens
+    lease: Lease | None = None  # the lease of a search that is in a store
     signals: list[int] = field(default_factory=list)
+    # what no trial is to blame for and keeps every trial from going on, such as a full disk, in words
     fault: str | None = None
-    """What no trial is to blame for and keeps every trial from going on, such as a full disk, in words."""
 
     @property
     def interrupted(self) -> bool:

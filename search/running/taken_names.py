@@ -11,11 +11,11 @@ from search.record.lock import empty
 from search.study import STUDY_FILE, Study, read_study
 from trainable.errors import UserError
 
+# the names of files that a driver writes before a search's study is there, unfinished ones among them
 BEFORE_THE_STUDY = re.compile(
     rf"{re.escape(LOCK_FILE)}(-\d+)?|{re.escape(FACTS_FILE)}"
     rf"|\.({re.escape(FACTS_FILE)}|{re.escape(STUDY_FILE)})\.\w+"
 )
-"""The names of files that a driver writes before a search's study is there, unfinished ones among them."""
 
 
 def refuse_existing(home: Home, study: Study) -> None:

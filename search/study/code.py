@@ -23,20 +23,17 @@ if TYPE_CHECKING:  # torch takes seconds to import
     from trainable.models.own import BuildModel
     from trainable.training.extra_metrics import Own
 
-Written = Mapping[str, Any]
-"""A range as a study writes it, such as {log: [0.001, 0.1], prior: 0.01}."""
-Ranges = Mapping[str, Domain | Written]
-"""What may vary, by dotted path."""
+Written = Mapping[str, Any]  # a range as a study writes it, such as {log: [0.001, 0.1], prior: 0.01}
+Ranges = Mapping[str, Domain | Written]  # what may vary, by dotted path
 
 
 @dataclass(frozen=True)
 class Code:
-    """Holds the functions of a person's own that a search uses; None where its study names what it uses."""
+    """The functions of a person's own that a search uses; None where its study names what it uses."""
 
     model: BuildModel | None = None
     data: MakeData | None = None
-    metrics: Own = field(default_factory=dict)
-    """Functions that score a model's answers, by name."""
+    metrics: Own = field(default_factory=dict)  # functions that score a model's answers, by name
 
 
 NO_CODE = Code()

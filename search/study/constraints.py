@@ -12,13 +12,13 @@ from trainable.recipe.network_cost import NetworkCost
 
 
 class Limit(Spec):
-    """Holds the most that a cost may be."""
+    """The most that a cost may be."""
 
     max: Annotated[float, Field(gt=0.0)]
 
 
 class Constraints(Spec):
-    """Holds what the network of a trial may cost, as `NetworkCost` counts; None allows anything."""
+    """What the network of a trial may cost, as `NetworkCost` counts; None allows anything."""
 
     latency_ms: Limit | None = None
     parameters: Limit | None = None

@@ -11,7 +11,7 @@ from trainable.recipe.base import Spec
 
 
 class Finalists(Spec):
-    """Says how many of the best trials are trained again, and how often.
+    """How many of the best trials are trained again, and how often.
 
     A winner is lucky: it is the best of many scores, each partly chance. Its runs with fresh seeds are not.
     """
@@ -28,8 +28,8 @@ def _form_of(finalists: object) -> str:
 
 
 WORD, NUMBERS = f"{UNION}word", f"{UNION}numbers"
+# a word, or how many are trained how often
 FinalistsChoice = Annotated[
     Annotated[Literal["auto", "none"], Tag(WORD)] | Annotated[Finalists, Tag(NUMBERS)],
     Discriminator(_form_of),
 ]
-"""A word, or how many are trained how often."""

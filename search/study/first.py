@@ -8,20 +8,17 @@ from spaces.domains import Value
 from trainable.files.paths import usable_path
 from trainable.recipe.base import Spec
 
-SHOWN = 5
-"""A line names so many fields."""
+SHOWN = 5  # a line names so many fields
 
 
 class First(Spec):
-    """Marks a trial that a person asked for."""
+    """The mark of a trial that a person asked for."""
 
-    source: str
-    """The recipe's file, or the place in the study."""
+    source: str  # the recipe's file, or the place in the study
+    # the fields because of which it lies outside the search's space: the search does not vary them, or its
+    # range does not hold their values. Such a trial is trained as written; samplers and verdicts learn
+    # nothing from it
     outside: tuple[str, ...] = ()
-    """The fields because of which it lies outside the search's space: the search does not vary them, or its
-    range does not hold their values.
-
-    Such a trial is trained as written; samplers and verdicts learn nothing from it."""
 
     def __str__(self) -> str:
         if not self.outside:
@@ -33,12 +30,10 @@ class First(Spec):
 
 
 class FirstTrial(First):
-    """Holds a first trial as it is trained."""
+    """A first trial as it is trained."""
 
-    values: dict[str, Value]
-    """The values by dotted path of what the space varies."""
-    recipe: dict[str, Any]
-    """The whole recipe as plain data."""
+    values: dict[str, Value]  # the values by dotted path of what the space varies
+    recipe: dict[str, Any]  # the whole recipe as plain data
 
     @property
     def mark(self) -> First:

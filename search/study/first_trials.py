@@ -22,6 +22,8 @@ from trainable.recipe.models import MODEL_NAME, absolute_name, is_published
 from trainable.recipe.trees import leaves
 from trainable.recipe.yamlfile import read_tree
 
+# in these fields, and in its data, a recipe's file does not count: the search's own values do. Trials are
+# compared at one length, with one seed and one metric, and the machine decides how they are computed
 OF_THE_SEARCH = (
     "loop.epochs",
     "loop.seed",
@@ -35,12 +37,10 @@ OF_THE_SEARCH = (
     "evaluation.batch_size",
     "evaluation.metrics",
 )
-"""In these fields, and in its data, a recipe's file does not count: the search's own values do. Trials are
-compared at one length, with one seed and one metric, and the machine decides how they are computed."""
 
 
+# these fields of a segmentation are those of the search, too: they say what its images are scored by
 OF_THE_DATA = ("task.masks.", "task.overlap")
-"""These fields of a segmentation are those of the search, too: they say what its images are scored by."""
 
 
 def first_trials(

@@ -20,7 +20,7 @@ _ADAPTER: TypeAdapter[Kind] = TypeAdapter(Metric)
 
 
 class Objective(Spec):
-    """Names the metric by which trials are compared, with what that metric itself asks for.
+    """The metric by which trials are compared, with what that metric itself asks for.
 
     `own` says that it is a function of the caller's, which the search is given in Python.
     """

@@ -11,10 +11,9 @@ from search.study.study import Study, StudyError
 from spaces.catalog.catalog import make_space
 from spaces.domains import is_number
 from spaces.facts import Facts
+from spaces.rules.backbones import network
 from spaces.rules.heuristics import fixed_by_rule
-from spaces.rules.optimizers import optimizer
-from spaces.rules.starts import network
-from spaces.rules.timm_optimizers import NAMES
+from spaces.rules.optimizers import TIMM_NAMES, optimizer
 from spaces.space import Space
 from trainable.data import DataInfo, resolve
 from trainable.errors import Fault, RecipeError
@@ -114,7 +113,7 @@ def _check_timm_optimizers(study: Study, space: Space) -> None:
     names = [str(name) for ends in drawn for name in ends] or ([own.name] if isinstance(own, Timm) else [])
     first = own if isinstance(own, Timm) else Timm()
     if not first.options:
-        names = [each for each in names if each not in NAMES]
+        names = [each for each in names if each not in TIMM_NAMES]
     if not names:
         return
     from trainable.training.timm_optimizers import check_timm_optimizer  # timm takes seconds to import

@@ -30,23 +30,21 @@ from trainable.recipe.trees import NoSuchPath, NotPlain, as_json, leaves, with_l
 from trainable.recipe.yamlfile import read_tree, to_yaml, write_whole
 
 DEFAULT_STORAGE = "searches"
-STUDY_FILE = "study.yaml"
-"""The file's name in a search's folder."""
+STUDY_FILE = "study.yaml"  # the file's name in a search's folder
+# the recipe fields that `base` may not hold, and where they belong
 FIXED_BY_THE_STUDY = {
     "data": "write it in the study's own section `data`",
     "loop.epochs": "write budget.epochs, the length of the longest trial",
     "version": "it is the version of the file format",
     "provenance": "it is written by the search",
 }
-"""The recipe fields that `base` may not hold, and where they belong."""
 
 SHARES_GPUS = False  # by default; True once a search on a card has shown it to be right (decisions/0055)
 MOST_TRIALS = 1_000_000
 LEAST_SECTIONS_OF_A_RECIPE = 3
 LIBRARIES = ("timm", "torchvision", "smp")
 WEIGHTS = "model.weights"
-FROM_SCRATCH = "none"
-"""On the command line this word in place of weights asks for none."""
+FROM_SCRATCH = "none"  # on the command line this word in place of weights asks for none
 
 
 class StudyError(FaultyInput):
@@ -56,12 +54,12 @@ class StudyError(FaultyInput):
 
 
 Probe = Literal["lr-find", "batch-find"]
+# the fact that each probe measures
 FACT_OF_PROBE: dict[Probe, str] = {"lr-find": "lr_band", "batch-find": "largest_micro_batch"}
-"""The fact that each probe measures."""
 
 
 class SpaceChoice(Spec):
-    """Names the space, and replaces some of its dimensions (dotted path -> domain)."""
+    """The name of the space, and what replaces some of its dimensions (dotted path -> domain)."""
 
     name: str | None = Field(
         None, description="default: finetune where a rule chooses pretrained weights, else document"
@@ -84,7 +82,7 @@ SchedulerKind = Literal["asha", "promotion", "model"]
 
 
 class SchedulerChoice(Spec):
-    """Chooses how trials are compared. `None` leaves a value to the budget and the space."""
+    """How trials are compared. `None` leaves a value to the budget and the space."""
 
     kind: Literal[SchedulerKind, "none"] = Field(
         "asha",
@@ -115,7 +113,7 @@ def _none_for_auto(written: object) -> object:
 
 
 class Resources(Spec):
-    """Says what each of a trial's `workers` gets: they train one model, data-parallel, one process each."""
+    """What each of a trial's `workers` gets: they train one model, data-parallel, one process each."""
 
     cpus: Annotated[Annotated[int, Field(ge=1, le=10_000)] | None, BeforeValidator(_none_for_auto)] = Field(
         None, description="auto: a machine's processors shared out over its GPUs, at most 16; 1 without a GPU"
@@ -154,7 +152,7 @@ class Resources(Spec):
 
 
 class MachinesChoice(Spec):
-    """Says what becomes of machines of a cluster that cannot train: each is asked before the first trial."""
+    """What becomes of machines of a cluster that cannot train: each is asked before the first trial."""
 
     unfit: Literal["refuse", "leave_out"] = Field(
         "refuse", description="the search does not start and says why, or the others train without them"
@@ -172,7 +170,7 @@ class Limits(Spec):
 
 
 class Tracking(Spec):
-    """Says where MLflow keeps the search, and how much of it."""
+    """Where MLflow keeps the search, and how much of it."""
 
     uri: str | None = Field(None, description="default: SQLite beside the searches")
     experiment: Annotated[str, Field(min_length=1, max_length=500)] = "tunebook"
@@ -190,7 +188,7 @@ class Tracking(Spec):
 
 
 class Study(Spec):
-    """Describes one search: a base recipe, a space around it, and how to sample, stop and compute."""
+    """One search, as asked for: a base recipe, a space around it, and how to sample, stop and compute."""
 
     version: Literal[1] = 1
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")] | None = None

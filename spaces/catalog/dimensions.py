@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
-from spaces.catalog.missing_range import missing_range
 from spaces.catalog.overrides import OVERRIDES, Varying, WrittenPrior, path_of
 from spaces.conditions import check_had, domains_of, has, kind_of, options_of, scalars_of, value_of
 from spaces.domains import Choice, Domain, SpaceError, Value, Values, hull, shown
 from spaces.facts import Facts
-from spaces.forms import form_like
-from spaces.priors import believed, clamped
+from spaces.forms import allowed, form_like, forms
+from spaces.priors import Weights, believed, clamped
 from spaces.rules.rules import Rule
 from spaces.space import Believed, Dimension, When
 from spaces.tables import answer, written_out
@@ -233,7 +232,9 @@ def _believed(
     """
     matching = {each: present[each] for each in present if name in (each, path_of(each))}
     if not matching:
-        raise SpaceError([missing_range(name, written.prior, present.values(), by_rule.values(), rules, own)])
+        raise SpaceError(
+            [_missing_range(name, written.prior, present.values(), by_rule.values(), rules, own)]
+        )
     if written.prior is None:
         return matching
     assert isinstance(written.prior, WrittenPrior)  # weights stand beside options only
@@ -269,3 +270,48 @@ def _wider(value: Value, matching: Iterable[Dimension], own: Recipe) -> str:
         form = form_like(each.domain)
         return f"; a range of your own may hold it: {{{form}, prior: {shown(value)}}}"
     return ""
+
+
+# --- what has no range ---------------------------------------------------------------------------------
+
+
+def _missing_range(
+    name: str,
+    prior: WrittenPrior | Weights | None,
+    reachable: Iterable[Dimension],
+    by_rule: Iterable[Dimension],
+    rules: Sequence[Rule],
+    own: Recipe,
+) -> Fault:
+    """Return the fault of an override that writes a prior, or ask for the rule, of a field without a range.
+
+    `by_rule` are all dimensions that rules gave, `reachable` those that some trial has. Raises SpaceError for
+    a field that no trial has.
+    """
+    unmet = [each for each in by_rule if name in (each.name, each.path)]
+    if unmet:
+        conditions = " or ".join(str(each.when) for each in unmet)
+        return Fault(name, f"exists when {conditions}, which no trial of this space has")
+    path = path_of(name)
+    check_had(path, options_of(reachable), own)
+    return Fault(name, f"{_why_no_range(path, rules)}; {_what_to_write(path, prior)}")
+
+
+def _why_no_range(path: str, rules: Sequence[Rule]) -> str:
+    """Say why no rule gives a field a range, in the words of the silent rule, if it has such words."""
+    mine = [rule.words for rule in rules if rule.path == path]
+    if not mine:
+        return "no rule gives this field a range"
+    said = next((words.silent for words in mine if words.silent is not None), "for these facts")
+    return f"the rule of this field gives no range {said}"
+
+
+def _what_to_write(path: str, prior: WrittenPrior | Weights | None) -> str:
+    """Say which ranges may be written for a field of this type."""
+    written = [f"{{{form}}}" for form in forms(path)]
+    if not written:
+        return "it is a list, and cannot vary: write it under base"
+    if isinstance(prior, WrittenPrior):
+        value = shown(prior.value) if allowed(path, prior.value) else "option"
+        return f"write a range beside the prior: {{{forms(path)[0]}, prior: {value}}}"
+    return f"write a range: {' or '.join(written)}"

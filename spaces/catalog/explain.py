@@ -18,8 +18,8 @@ from spaces.rules.rules import RULES
 from spaces.rules.rulings import PAGES
 from spaces.space import Dimension, RuleValue, Space
 from trainable.recipe import REFERENCE_BATCH, Recipe
+from trainable.recipe.base import with_guide_names
 from trainable.recipe.optimizers import batch_factor
-from trainable.recipe.sources import with_guide_names
 
 RATE, _OPTIMIZER = "optimizer.lr", "optimizer.kind"
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from spaces.domains import Choice, Domain, Float, Integer, Values
 from spaces.facts import Facts
 from spaces.priors import Uniform
-from spaces.rules import timm_optimizers
+from spaces.rules.optimizers import TIMM_NAMES
 from spaces.rules.rates import KINDS
 from spaces.rules.rules import HINTED, OF_LABELS, OF_MASKS, SOFTENED, Rule
 from spaces.rules.rulings import Distribution, heuristic
@@ -81,7 +81,7 @@ _BOTH = When("optimizer.kind", ("adam_then_sgd",))
 # One rule for every field that `document` may vary, in drawing order
 WIDE: tuple[Rule, ...] = (
     _uniform("optimizer.kind", Choice(("sgd", "adamw"))),
-    _uniform("optimizer.name", Choice(timm_optimizers.NAMES), When("optimizer.kind", ("timm",))),
+    _uniform("optimizer.name", Choice(TIMM_NAMES), When("optimizer.kind", ("timm",))),
     _uniform("schedule.kind", Choice(("cosine", "onecycle", "step", "poly", "exp"))),
     *_by_task(f"{_CROP}.kind", Choice(("none", "pad", "resized")), Choice(("none", "pad", "scaled"))),
     _uniform(f"{_POLICY}.kind", Choice(("none", "randaugment", "trivialaugment", "autoaugment"))),

@@ -51,7 +51,7 @@ def batch_sizes(facts: Facts, values: Values) -> Distribution | None:
     return Distribution(domain, prior, f"powers of two around the rule's {own}{where}", BATCH_SOURCE)
 
 
-class Seen(NamedTuple):
+class SeenAt(NamedTuple):
     """The batches at which a rule was seen to work, and where; without a source nobody has said it."""
 
     rule: str
@@ -70,17 +70,17 @@ class Seen(NamedTuple):
         return f"{self.rule}: seen at batches of {where}, not at {' or '.join(outside)}"
 
 
-LINEAR = Seen("a rate linear in the batch", 64, 8_192, "ResNet50 on ImageNet, arXiv 1706.02677, figure 1")
-LARS = Seen("a rate linear in the batch, with LARS", 256, 32_768, "ResNet50 on ImageNet, arXiv 1708.03888")
-LAMB = Seen("a rate with the root of the batch, with LAMB", 512, 32_768, "ResNet50, arXiv 1904.00962")
-SQRT = Seen(
+LINEAR = SeenAt("a rate linear in the batch", 64, 8_192, "ResNet50 on ImageNet, arXiv 1706.02677, figure 1")
+LARS = SeenAt("a rate linear in the batch, with LARS", 256, 32_768, "ResNet50 on ImageNet, arXiv 1708.03888")
+LAMB = SeenAt("a rate with the root of the batch, with LAMB", 512, 32_768, "ResNet50, arXiv 1904.00962")
+SQRT = SeenAt(
     "a rate with the root of the batch",
     256,
     4_096,
     "256 in arXiv 2205.10287, 4,096 in 2201.03545, table 5",
 )
-WARMUP = Seen("the warm-up", 256, 8_192, "ResNet50 on ImageNet, arXiv 1706.02677, section 2.2")
-AVERAGE = Seen("an average with the same half-life in epochs")
+WARMUP = SeenAt("the warm-up", 256, 8_192, "ResNet50 on ImageNet, arXiv 1706.02677, section 2.2")
+AVERAGE = SeenAt("an average with the same half-life in epochs")
 
 
 def moved(facts: Facts, values: Values, *, batch: int, gpus: int, fitted: int | None) -> Rulings:
@@ -129,7 +129,7 @@ def _few_steps(images: int, epochs: int, batch: int) -> str | None:
     )
 
 
-def _of_rate(values: Values) -> Seen | None:
+def _of_rate(values: Values) -> SeenAt | None:
     match word_at(values, "optimizer.scaling", SCALINGS), values["optimizer.kind"]:
         case "none", _:
             return None

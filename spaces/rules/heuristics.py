@@ -23,12 +23,12 @@ from spaces.domains import Domain, Value, Values
 from spaces.facts import Facts
 from spaces.rules import (
     augmentations,
+    backbones,
     loops,
     masks,
     optimizers,
     regularisation,
     schedules,
-    starts,
 )
 from spaces.rules.rulings import Ruling, Rulings, word_at
 from spaces.rules.tasks import rules_of
@@ -216,7 +216,7 @@ def _with_pairs(pinned: Set[str]) -> Set[str]:
 
 def _fixed(facts: Facts, pinned: Set[str]) -> Rulings:
     """Return the network, if nobody names one, and the kinds that are not pinned."""
-    network = {} if "model.kind" in pinned else starts.network(facts)
+    network = {} if "model.kind" in pinned else backbones.network(facts)
     return network | _unpinned(kinds_and_batch(facts), _with_norm(_with_kinds(pinned)))
 
 

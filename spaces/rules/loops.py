@@ -10,7 +10,7 @@ import math
 
 from spaces.facts import Facts
 from spaces.rules.rulings import Ruling, images_seen
-from trainable.recipe.speeds import GPU_IMAGES, fastest, pays_to_compile
+from trainable.recipe.network_cost import GPU_IMAGES, fastest, pays_to_compile
 from trainable.recipe.training import Compiling
 
 STEPS_AN_EPOCH = 20

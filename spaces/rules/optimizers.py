@@ -7,19 +7,23 @@ tuning guide, 002 the PyTorch speed notes, 003 the PaddleClas guide and 004 the 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import assert_never
 
 from spaces.domains import Float, Value, Values
 from spaces.facts import Facts
 from spaces.priors import Confidence, Normal
 from spaces.rules.finetuning import freezes_norm
-from spaces.rules.rates import KINDS, TIMM, OptimizerKind
+from spaces.rules.rates import KINDS, RUN_ON_IMAGENET, TIMM, OptimizerKind
 from spaces.rules.rulings import (
+    SHORT_RUN,
     Distribution,
     Ruling,
     Rulings,
     around,
     heuristic,
+    images_seen,
+    log_log_interpolated,
     number_at,
     rounded,
     weighted_choice,
@@ -30,6 +34,11 @@ from spaces.rules.tasks import rules_of
 LARS_BATCH = 4096
 DOCUMENTS_TUNED_RATE = 0.001  # SGD's for pretrained weights in the documents (003:88)
 DECADES = 1.5  # so far above and below their rule rates and decays are tried: a factor of 30
+TIMM_NAME = "optimizer.name"
+MUON = "muon"
+TIMM_NAMES = ("nadamw", MUON)
+MUON_DECAY = 0.1
+MUON_FACTOR = 2.0  # in short runs: Muon's rate over AdamW's
 _SWEEP = "001:22-76; arXiv 1506.01186, section 3.3; the middle is ours"
 
 
@@ -190,3 +199,54 @@ def strong_augmentation(values: Values) -> bool:
     """Return whether a policy distorts images or they are mixed:
     a harder task, which needs less decay (003:33)."""
     return any(values[f"augmentation.{part}.kind"] != "none" for part in ("policy", "mixing"))
+
+
+# --- timm's optimizers --------------------------------------------------------------------------------
+
+
+@heuristic(
+    "From scratch, short runs with one of timm's optimizers mostly take Muon, long ones NAdamW as often.",
+    page="optimizers.md",
+    silent="for a model with pretrained weights: NAdamW stands alone there",
+)
+def timm_names(facts: Facts, values: Values) -> Distribution | None:
+    if facts.pretrained:
+        return None
+    short = 0.5 if facts.attention else 0.8
+    muon = log_log_interpolated(images_seen(facts), (SHORT_RUN, short), (RUN_ON_IMAGENET, 0.5))
+    domain, prior = weighted_choice(dict(zip(TIMM_NAMES, (1.0 - muon, muon), strict=True)))
+    return Distribution(
+        domain,
+        prior,
+        "NAdamW is AdamW that looks ahead; Muon makes a step orthogonal, and is for training from scratch",
+        "arXiv 2306.07179, 2502.16982, 2605.10468; the shares are ours",
+    )
+
+
+@heuristic(
+    "The rate of timm's optimizers at batch 256 lies around AdamW's; Muon's around twice that in short runs.",
+    page="learning-rate.md",
+)
+def timm_rates(facts: Facts, values: Values) -> Distribution:
+    found = learning_rates(facts, values, "timm")
+    if values.get(TIMM_NAME) != MUON or facts.lr_band_kind == "timm" or not isinstance(found.prior, Normal):
+        return found
+    measured = not (facts.attention or facts.pretrained)
+    seen = images_seen(facts)
+    factor = log_log_interpolated(seen, (SHORT_RUN, MUON_FACTOR), (RUN_ON_IMAGENET, 1.0)) if measured else 1.0
+    times = f"x{factor:.2g}" if factor > 1.0 else "as"
+    reason = f"{times} AdamW's, to whose steps timm scales Muon's"
+    return replace(found, prior=replace(found.prior, centre=found.prior.centre * factor), reason=reason)
+
+
+@heuristic(
+    "The decoupled decay of NAdamW lies around AdamW's, and that of Muon around 0.1.",
+    page="weight-decay.md",
+)
+def timm_decays(facts: Facts, values: Values) -> Distribution:
+    rule = weight_decay(facts, "timm")
+    domain, _ = around(rule.what, DECADES, "low")
+    source = f"{rule.source}; arXiv 2502.16982, section 2.2"
+    if values.get(TIMM_NAME) == MUON:
+        return Distribution(domain, Normal(MUON_DECAY, "low"), "without decay Muon's weights grow", source)
+    return Distribution(domain, Normal(rule.what, "low"), rule.reason, source)

@@ -16,9 +16,9 @@ from spaces.facts import Backbone, Facts
 from spaces.priors import ODDS, SPREADS, Normal, Uniform, Weights, describe
 from spaces.rules.heuristics import fixed_by_rule, rulings
 from spaces.rules.rules import RULES, Rule
-from spaces.rules.rulings import Distribution, Words, shown_parameters
+from spaces.rules.rulings import Distribution, RuleWords, shown_parameters
 from trainable.recipe import Recipe
-from trainable.recipe.sources import with_guide_names
+from trainable.recipe.base import with_guide_names
 
 DIGITS = Facts(
     train_images=1_257,
@@ -165,7 +165,7 @@ def _examples() -> Iterator[str]:
 def _rules() -> Iterator[str]:
     """Yield a section for each field; rules of the field that share their text share a part of it."""
     yield from ("## Confidence", "", *_confidences(), "", "## The rules", "", *_examples(), "")
-    path_of_words: dict[Words, str] = {}
+    path_of_words: dict[RuleWords, str] = {}
     for path, of_path in groupby(RULES, lambda rule: rule.path):
         yield from (f"### `{path}`", "")
         for words, alike in groupby(of_path, lambda rule: rule.words):
@@ -177,7 +177,7 @@ def _rules() -> Iterator[str]:
             yield from (f"Source: {_linked(_sources(rules))}.", "")
 
 
-def _text(words: Words, path: str) -> str:
+def _text(words: RuleWords, path: str) -> str:
     text = fill(words.text, WIDTH, break_long_words=False, break_on_hyphens=False)
     return text if words.page is None else f"{text}\n[Why](rules/{words.page}#{anchor(path)})"
 

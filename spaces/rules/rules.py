@@ -16,10 +16,9 @@ from spaces.rules import (
     optimizers,
     regularisation,
     schedules,
-    timm_optimizers,
 )
 from spaces.rules.rates import KINDS, OptimizerKind
-from spaces.rules.rulings import Distribution, Heuristic, Words
+from spaces.rules.rulings import Distribution, Heuristic, RuleWords
 from spaces.space import When
 from trainable.recipe.tasks import TASK_KINDS, TaskKind
 
@@ -44,7 +43,7 @@ class Rule:
         return self.heuristic(facts, values) if facts.task in self.tasks else None
 
     @property
-    def words(self) -> Words:
+    def words(self) -> RuleWords:
         """The words in which the rule describes itself."""
         return self.heuristic.words
 
@@ -86,7 +85,7 @@ HINTED = When(_TAUGHT, ("features",))
 # Other rules depend on these; the batch comes last, since rules before it use the batch that is settled
 _KINDS: tuple[Rule, ...] = (
     Rule(_OPTIMIZER, optimizers.kinds),
-    Rule(timm_optimizers.NAME, timm_optimizers.names, _TIMM),
+    Rule(optimizers.TIMM_NAME, optimizers.timm_names, _TIMM),
     Rule(_SCHEDULE, schedules.kinds, optional=True, tasks=OF_LABELS),
     Rule(_SCHEDULE, masks.schedules, optional=True, tasks=OF_MASKS),
     Rule(_CROP, augmentations.crop_kinds, tasks=OF_LABELS),
@@ -115,7 +114,7 @@ _NUMBERS: tuple[Rule, ...] = (
         for kind in KINDS
         if kind != "timm"
     ),
-    Rule("optimizer.lr", timm_optimizers.rates, _TIMM, "timm"),
+    Rule("optimizer.lr", optimizers.timm_rates, _TIMM, "timm"),
     *(
         Rule(
             "optimizer.weight_decay",
@@ -126,7 +125,7 @@ _NUMBERS: tuple[Rule, ...] = (
         for kind in KINDS
         if kind != "timm"
     ),
-    Rule("optimizer.weight_decay", timm_optimizers.decays, _TIMM, "timm"),
+    Rule("optimizer.weight_decay", optimizers.timm_decays, _TIMM, "timm"),
     Rule("optimizer.momentum", optimizers.momenta, _SGD),
     Rule("optimizer.sgd_lr", _of_kind(optimizers.learning_rates, "sgd"), _BOTH),
     Rule("optimizer.sgd_weight_decay", _of_kind(optimizers.weight_decays, "sgd"), _BOTH),

@@ -58,7 +58,7 @@ class Distribution:
 
 
 @dataclass(frozen=True)
-class Words:
+class RuleWords:
     """What a rule says of itself, in messages and on the page of heuristics."""
 
     summary: str  # in one sentence, what the rule gives
@@ -78,7 +78,7 @@ class Heuristic(Generic[P, Found]):
     """A function from facts to a distribution, or to None where it is silent, with its words."""
 
     function: Callable[P, Found]
-    words: Words
+    words: RuleWords
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Found:
         return self.function(*args, **kwargs)
@@ -88,7 +88,7 @@ def heuristic(
     summary: str, *, page: str | None = None, silent: str | None = None
 ) -> Callable[[Callable[P, Found]], Heuristic[P, Found]]:
     """Decorate a function with what it says of itself; experiments stand on its page."""
-    return lambda function: Heuristic(function, Words(summary, page, silent))
+    return lambda function: Heuristic(function, RuleWords(summary, page, silent))
 
 
 def around(centre: float, decades: float, confidence: Confidence) -> tuple[Float, Normal]:

@@ -13,8 +13,8 @@ from typing import Literal, NamedTuple, assert_never
 
 from trainable.curves.task_curves import Remedy, TaskCurves, change, rounded
 from trainable.recipe import Recipe, augmentations, optimizers, schedules
+from trainable.recipe.base import with_guide_names
 from trainable.recipe.models import ResNetSmall, UNetSmall
-from trainable.recipe.sources import with_guide_names
 from trainable.recipe.training import AdaptiveClipping, NoClipping, NormClipping
 
 RunVerdict = Literal["diverged", "unstable", "overfit", "still improving", "underfit", "healthy"]

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from trainable.data import DataInfo
-from trainable.recipe.speeds import Format, Speed, fastest
+from trainable.recipe.network_cost import Format, Speed, fastest
 from trainable.recipe.training import Compiling, Precision
 from trainable.stages import stage
 from trainable.tasks.kit import HeadLoss

@@ -1,15 +1,19 @@
-"""What every section of a Recipe is: typed, frozen data with its ranges, defaults and sources."""
+"""What every section of a Recipe is: typed, frozen data with its ranges, defaults and sources.
+
+Sources such as `003:26-40` cite guides, which docs/sources.md lists.
+"""
 
 from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from trainable.errors import quoted
+from trainable.files.paths import usable_path
 
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 OpenFraction = Annotated[float, Field(ge=0.0, lt=1.0)]
@@ -33,6 +37,11 @@ def _argument(name: str) -> str:
 
 # A key that a function receives as a name of one of its arguments: exported scripts have it as code
 ArgumentName = Annotated[str, AfterValidator(_argument)]
+
+
+def usable_if_any(path: str | None) -> str | None:
+    """Return the path, or None, unchanged. Raises ValueError for what no file can be called."""
+    return None if path is None else usable_path(path)
 
 
 def check_ordered(**bounds: float) -> None:
@@ -63,3 +72,31 @@ class Spec(BaseModel):
     """A frozen section: unknown keys and non-finite numbers are refused, nothing is coerced."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
+
+
+# The guides' short names, by the number that their lines are cited with
+GUIDES = {
+    "000": "training tricks notes",
+    "001": "PyTorch tuning guide",
+    "002": "PyTorch speed notes",
+    "003": "PaddleClas guide",
+    "004": "17 ways guide",
+}
+_LINES = re.compile(r"\b(00[0-4])(?=:\d)")
+
+
+def with_guide_names(sources: Iterable[str]) -> list[str]:
+    """Return the sources in order, with the name of each guide where it is cited first.
+
+    `003:26-40` becomes `PaddleClas guide 003:26-40` in the first source that has it.
+    """
+    named: set[str] = set()
+
+    def with_name(code: re.Match[str]) -> str:
+        guide = code[1]
+        if guide in named:
+            return guide
+        named.add(guide)
+        return f"{GUIDES[guide]} {guide}"
+
+    return [_LINES.sub(with_name, source) for source in sources]

@@ -13,8 +13,8 @@ from typing import Annotated, Literal, Self, assert_never
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from trainable.errors import quoted
-from trainable.files.paths import usable_path, without_tilde
-from trainable.recipe.base import YOURS, ArgumentName, OpenFraction, Purpose, Spec
+from trainable.files.paths import without_tilde
+from trainable.recipe.base import YOURS, ArgumentName, OpenFraction, Purpose, Spec, usable_if_any
 
 OWN_WEIGHTS = "default"  # the weights that torchvision or timm publish for a model
 _PUBLISHED = re.compile(r"default|(?:\w+_Weights\.)?[A-Z][A-Z0-9_]*")
@@ -125,10 +125,6 @@ LayerRates = Annotated[
 ]
 
 
-def _usable_if_any(path: str | None) -> str | None:
-    return None if path is None else usable_path(path)
-
-
 class ModelSpec(Spec):
     """The fields that every network has. `None` leaves a choice to the network's own library."""
 
@@ -136,7 +132,7 @@ class ModelSpec(Spec):
     weights: Annotated[
         str | None,
         Field(min_length=1),
-        AfterValidator(_usable_if_any),
+        AfterValidator(usable_if_any),
         Purpose(
             "pretrained weights to start from, their head replaced: `default`, torchvision's name of them, a "
             "file, or a folder with NAME.safetensors of each model",

@@ -11,8 +11,7 @@ from typing import Annotated, ClassVar, Literal, Self, get_args
 
 from pydantic import AfterValidator, Field, model_validator
 
-from trainable.files.paths import usable_path
-from trainable.recipe.base import YOURS, Purpose, Spec, check_distinct
+from trainable.recipe.base import YOURS, Purpose, Spec, check_distinct, usable_if_any
 
 IGNORED = 255  # a pixel of this label counts nowhere: every mask in memory has it, whatever the files have
 MOST_CLASSES = IGNORED  # a label is a byte, and one value of it is for pixels that are ignored
@@ -54,10 +53,6 @@ class Classification(Spec):
         return None
 
 
-def _usable_if_any(path: str | None) -> str | None:
-    return None if path is None else usable_path(path)
-
-
 def _each_once(names: tuple[str, ...]) -> tuple[str, ...]:
     check_distinct("class", names)
     return names
@@ -96,7 +91,7 @@ class Masks(Spec):
     classes: Annotated[
         str | None,
         Field(min_length=1),
-        AfterValidator(_usable_if_any),
+        AfterValidator(usable_if_any),
         Purpose("a text file with the name of a class on each line, in the order of their numbers", YOURS),
     ] = None
     images: Annotated[str, Field(min_length=1), Purpose("the folder that holds the images", YOURS)] = "images"

@@ -14,7 +14,7 @@ from trainable.data.loading import Loader
 from trainable.data.source import Integers
 from trainable.models.cut import Cut, cut_before_head
 from trainable.recipe import Recipe
-from trainable.recipe.speeds import Format
+from trainable.recipe.network_cost import Format
 from trainable.training import precision
 from trainable.training.evaluate import full_precision
 

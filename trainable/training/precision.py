@@ -12,7 +12,7 @@ import torch
 from trainable.errors import Fault, RecipeError
 from trainable.ranks import ALONE, Ranks
 from trainable.recipe import training
-from trainable.recipe.speeds import Format
+from trainable.recipe.network_cost import Format
 
 
 def resolve(spec: training.Precision, device: torch.device) -> Format:

@@ -19,7 +19,7 @@ from trainable.models.cut import head_layers
 from trainable.ranks import ALONE, Ranks
 from trainable.recipe import Recipe
 from trainable.recipe.data import Split
-from trainable.recipe.speeds import Format
+from trainable.recipe.network_cost import Format
 from trainable.training import precision, seeds
 from trainable.training.answers import Rows
 from trainable.training.compiling import eagerly

@@ -20,8 +20,8 @@ from trainable.data.assembly import stored_parts
 from trainable.data.measure import membership_digest, stored_files
 from trainable.errors import UserError
 from trainable.files.paths import without_tilde
+from trainable.recipe.base import with_guide_names
 from trainable.recipe.optimizers import Timm
-from trainable.recipe.sources import with_guide_names
 from trainable.recipe.tasks import Segmentation
 from trainable.recipe.yamlfile import to_yaml, write_whole
 from trainable.terminal import tell

@@ -22,7 +22,7 @@ from tests.trainable.small_masks import bands, write_mask, write_pairs
 from tests.trainable.small_runs import data_set
 from tests.trainable.small_segmentations import mask_recipe
 from trainable.recipe import Recipe
-from trainable.recipe.speeds import Speed
+from trainable.recipe.network_cost import Speed
 
 CPU = PerTrial(cpus=1, gpus=0.0)
 

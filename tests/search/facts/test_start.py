@@ -19,7 +19,7 @@ from search.running.prepare import prepare, prepare_again, write_facts
 from search.study import Study, StudyError
 from search.study.space import space_name
 from spaces.facts import Backbone
-from spaces.rules.starts import candidates
+from spaces.rules.backbones import candidates
 from tests.trainable.small_images import write_image
 from tests.trainable.small_segmentations import write_masks
 from trainable.recipe.models import SmpModel

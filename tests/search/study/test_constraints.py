@@ -10,7 +10,7 @@ from search.study import Study, StudyError
 from search.study.constraints import above_limits
 from search.study.space import size_faults
 from spaces.domains import Choice, Domain, Float
-from spaces.facts import Network
+from spaces.facts import NetworkFacts
 from spaces.space import Dimension, Space
 from tests.spaces.small_facts import digits_facts
 from trainable.recipe import Recipe
@@ -82,7 +82,7 @@ def test_a_network_that_every_trial_has_is_refused_at_once_where_it_is_too_large
 def test_networks_to_choose_between_are_refused_at_once_where_all_are_too_large(
     smallest: int, faults: int
 ) -> None:
-    networks = (Network(name="a", parameters=9_000_000), Network(name="b", parameters=smallest))
+    networks = (NetworkFacts(name="a", parameters=9_000_000), NetworkFacts(name="b", parameters=smallest))
     varied = Dimension("model.name", Choice(("a", "b")), "for the test", "none")
     base = Recipe().with_values({"model.kind": "timm", "model.name": "a"})
     facts = digits_facts(parameters=9_000_000, networks=networks)

@@ -10,7 +10,7 @@ from search.study import Study, StudyError
 from search.study.space import build_space
 from tests.search.commands.test_explain_command import INFO
 from tests.spaces.small_facts import digits_facts
-from trainable.recipe.speeds import Speed
+from trainable.recipe.network_cost import Speed
 
 USUAL = Speed(number_format="fp32", channels_last=True, images_per_second=100.0)
 COMPILED = USUAL.model_copy(

@@ -6,7 +6,7 @@ import pytest
 
 from spaces.catalog.catalog import make_space
 from spaces.domains import Choice, Float, SpaceError
-from spaces.facts import Network
+from spaces.facts import NetworkFacts
 from spaces.rules.optimizers import learning_rates
 from spaces.space import When
 from tests.spaces.catalog.small_catalog import AVERAGING, DECAY, LR, RATE, document, faults, names, of
@@ -58,8 +58,8 @@ def test_an_added_kind_is_drawn_first_and_brings_the_dimensions_of_its_options()
 @pytest.mark.parametrize("order", [1, -1])
 def test_what_is_believed_of_each_network_follows_its_own_facts(order: int) -> None:
     networks = (
-        Network(name="resnet18", parameters=11_700_000),
-        Network(name="vit_b_16", parameters=86_600_000, attention=True, batch_norm=False),
+        NetworkFacts(name="resnet18", parameters=11_700_000),
+        NetworkFacts(name="vit_b_16", parameters=86_600_000, attention=True, batch_norm=False),
     )[::order]
     first, second = (each.name for each in networks)
     facts = imagenet_facts(pretrained=True, networks=networks).of_network(first)

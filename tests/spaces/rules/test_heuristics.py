@@ -6,7 +6,7 @@ from spaces.forms import types_of
 from spaces.rules import heuristics, loops, rates, schedules
 from spaces.rules.rulings import log_log_interpolated, number_at, rounded, share_between
 from tests.spaces.small_facts import MILLION, base_recipe, digits_facts, imagenet_facts
-from trainable.recipe.speeds import Speed
+from trainable.recipe.network_cost import Speed
 
 
 def test_interpolation_runs_straight_in_logarithms_and_flat_outside() -> None:

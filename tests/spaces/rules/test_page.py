@@ -10,7 +10,7 @@ from spaces.rules.page import MARK, anchor, head_of, page
 from spaces.rules.rules import RULES
 from spaces.rules.rulings import heuristic
 from tests.spaces.small_facts import base_recipe, imagenet_facts
-from trainable.recipe.sources import GUIDES
+from trainable.recipe.base import GUIDES
 from trainable.recipe.yamlfile import parse_tree
 
 FILE = Path(__file__).parents[3] / "docs" / "heuristics.md"

@@ -7,7 +7,7 @@ from pathlib import Path
 from spaces.catalog.explain import reasons
 from tests.spaces.small_facts import digits_facts
 from trainable.recipe import Recipe
-from trainable.recipe.sources import GUIDES, with_guide_names
+from trainable.recipe.base import GUIDES, with_guide_names
 
 PAGE = Path(__file__).parents[3] / "docs" / "sources.md"
 

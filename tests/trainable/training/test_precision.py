@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from trainable.errors import RecipeError
-from trainable.recipe.speeds import Format
+from trainable.recipe.network_cost import Format
 from trainable.recipe.training import Precision
 from trainable.training import precision
 

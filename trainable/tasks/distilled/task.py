@@ -21,7 +21,7 @@ from trainable.models.own import BuildModel
 from trainable.recipe import Recipe
 from trainable.recipe import distillation as specs
 from trainable.recipe.augmentations import Mixing as Mixed
-from trainable.recipe.speeds import Format
+from trainable.recipe.network_cost import Format
 from trainable.tasks.distilled import losses as losses
 from trainable.tasks.distilled.lessons import Lessons, TaughtBatch
 from trainable.tasks.distilled.losses import Learner, alike, with_features
