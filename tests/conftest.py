@@ -172,5 +172,5 @@ def networks_are_timed_briefly() -> Iterator[None]:
 @pytest.fixture
 def few_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Time a bundle's files in as few passes as can be, of small batches: no test depends on their time."""
-    monkeypatch.setattr("trainable.bundle.latency.SECONDS", 0.0)
-    monkeypatch.setattr("trainable.bundle.latency.BATCHES", (1, 2))
+    monkeypatch.setattr("trainable.bundle.measured.SECONDS", 0.0)
+    monkeypatch.setattr("trainable.bundle.measured.BATCHES", (1, 2))

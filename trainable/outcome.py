@@ -1,4 +1,4 @@
-"""Defines what a whole run comes to, and how `metrics.json` says it."""
+"""What a whole run comes to, and how `metrics.json` says it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_PAIRS = 1_000  # confusions of many classes in metrics.json: their number w
 
 @dataclass(frozen=True)
 class Outcome:
-    """Holds the result of a run: the recipe as it was trained, with its provenance, every epoch, the test
+    """The result of a run: the recipe as it was trained, with its provenance, every epoch, the test
     part's scores if they were asked for, the diagnosis of the curves, and the intervals of the test scores
     and how far validation and test scores are apart, which a run that diverged has not."""
 

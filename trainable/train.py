@@ -36,9 +36,8 @@ from trainable.recipe.trained_files import (
 from trainable.recipe.training import Compiling
 from trainable.recipe.yamlfile import parse_setting, write_recipe, write_whole
 from trainable.run import make_run
+from trainable.tasks.exporters import exporter_of
 from trainable.tasks.kits import load_for
-from trainable.tasks.segmentation.answers import MaskAnswers
-from trainable.tasks.segmentation.predicted import KeptMasks, check_predict, part_to_predict, write_masks
 from trainable.training.bootstrap import Intervals, resampled_scores
 from trainable.training.debug import Say, debugging, tools_named
 from trainable.training.devices import default_device, problem_here, threads
@@ -95,8 +94,9 @@ def train(
         )
         if test and images.test is None:
             raise DataError(f"data.path {recipe.data.path}: there is no test part to score")
+        predictions = None
         if masks is not None:
-            check_predict(masks, folder, recipe, images)
+            predictions = exporter_of(recipe, images.info).predictions(images, masks, folder)
         images.refuse_leaks(recipe.data)
         for line in images.info.remarks:
             say(line)
@@ -118,8 +118,9 @@ def train(
             with debugging(tools, device=device, folder=folder, say=say):
                 _train(run, say)
             outcome = _finish(run, folder, test, origins)
-            if masks is not None and not run.diverged:
-                _predict(run, images, masks, say)
+            if predictions is not None and not run.diverged:
+                scores = run.score(predictions.part, answers=True, take=predictions.take)
+                say(predictions.write(scores))
             return outcome
         finally:
             run.close()
@@ -241,16 +242,6 @@ def _finish(run: Run, folder: Path | None, test: bool, origins: Origins) -> Outc
         write_recipe(folder / RECIPE_FILE, recipe)
         write_whole(folder / METRICS_FILE, outcome.metrics_file())
     return outcome
-
-
-def _predict(run: Run, images: DataSet, folder: Path, say: Say) -> None:
-    """Write the masks that the run predicts."""
-    part, kept = part_to_predict(images), KeptMasks()
-    scores = run.score(part, answers=True, take=kept.take)
-    if not isinstance(scores.by_image, MaskAnswers):
-        raise UserError("the weights answer with numbers that are not finite: there are no masks to write")
-    write_masks(folder, images, part, kept, scores.by_image)
-    say(f"masks of the {scores.images:,} images of the {part} part -> {folder}")
 
 
 def model_file(weights: Mapping[str, Tensor], recipe: Recipe, info: DataInfo) -> bytes:

@@ -38,8 +38,7 @@ from trainable.recipe.yamlfile import parse_setting, read_recipe, write_whole
 from trainable.shrinking.dependencies import library
 from trainable.shrinking.fine_tuning import LR_FACTOR, Say, fine_tuning, taught_by
 from trainable.shrinking.prune import prune
-from trainable.shrinking.shrink import Shrunk, shrink, training_from_scratch
-from trainable.shrinking.write import write_shrunk
+from trainable.shrinking.shrink import Shrunk, shrink, training_from_scratch, write_shrunk
 from trainable.terminal import tell, tell_json
 from trainable.train import METRICS_FILE, images_of, train
 from trainable.training.devices import default_device

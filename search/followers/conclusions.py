@@ -9,7 +9,7 @@ from search.record.clock import duration
 from search.record.summary import Summary
 from search.record.verdicts import Verdicts
 from spaces.domains import shown
-from trainable.bundle.markdown import plain
+from trainable.markdown import plain
 
 
 class Conclusion(NamedTuple):

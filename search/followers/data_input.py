@@ -31,9 +31,9 @@ def data_input(info: DataInfo) -> DatasetInput:
 def _schema(info: DataInfo) -> dict[str, str]:
     """Return the form of the images, [N, height, width, channels], and of their labels, [N], or of their
     masks, [N, height, width], in which 255 counts nowhere; these may be of any size."""
-    side = -1 if info.dense else info.image_size
+    side = -1 if info.task.windowed else info.image_size
     images = TensorSpec(np.dtype("uint8"), (-1, side, side, info.channels))
-    labels = TensorSpec(np.dtype("int64"), (-1, -1, -1) if info.dense else (-1,))
+    labels = TensorSpec(np.dtype("int64"), (-1,) if info.task.labelled == "image" else (-1, -1, -1))
     return {
         "features": json.dumps(Schema([images]).to_dict()),
         "targets": json.dumps(Schema([labels]).to_dict()),

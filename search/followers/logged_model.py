@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 import mlflow
 import numpy as np
@@ -22,15 +23,47 @@ from search.followers.run_updates import SEARCH_ID, TRIAL, milliseconds, written
 from search.record.trials import Trial
 from trainable.data import DataInfo
 from trainable.files.temporary import temporary_folder
+from trainable.recipe.tasks import Classification, Segmentation
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from torch.export import ExportedProgram
 
-CODE = Path(__file__).with_name("served_model.py")
-CODE_FOR_MASKS = Path(__file__).with_name("served_masks.py")
 PACKAGES = ("mlflow", "numpy", "pandas", "torch")  # what the model needs where it is loaded
 # the tag by which MLflow's pages know a model's versions in the registry; only its server sets it itself
 VERSIONS = "mlflow.modelVersions"
+
+
+@dataclass(frozen=True)
+class Served:
+    """How MLflow shows and runs the networks of a task."""
+
+    kind: str  # as MLflow's pages name it
+    file: str  # its code, beside this file, answers where the model is loaded
+    sources: tuple[str, ...]  # stand in that code for what it imports of ours
+    told: tuple[str, ...]  # what the code must know of a network, of `Exporter.about`
+    answers: Schema
+
+
+def served(info: DataInfo) -> Served:
+    """Return how networks are served that learnt from such images."""
+    match info.task:
+        case Classification():
+            columns: list[ColSpec | TensorSpec] = [
+                ColSpec(DataType.string, "label"),
+                ColSpec(DataType.double, "probability"),
+                ColSpec(Array(DataType.double), "probabilities"),
+            ]
+            return Served("image classifier", "served_model.py", (), ("classes",), Schema(columns))
+        case Segmentation():
+            from trainable.tasks.exporter import body_of
+            from trainable.tasks.segmentation.exported import whole_images
+
+            sources = (body_of(whole_images),)
+            told = ("classes", "values", "channels", "side", "overlap", "views")
+            masks = TensorSpec(np.dtype("uint8"), (-1, -1, -1))
+            return Served("image segmentation", "served_masks.py", sources, told, Schema([masks]))
+        case _:
+            assert_never(info.task)
 
 
 class Winner:
@@ -62,12 +95,12 @@ class Winner:
         """Store the model with its files, link it to the trial's run and its last metrics; return its id."""
         params = {path: written(value) for path, value in self._trial.values.items()}
         created = self._client.create_logged_model(
-            self._experiment_id, self._name, self._run_id, self._tags, params, _kind_of(info)
+            self._experiment_id, self._name, self._run_id, self._tags, params, served(info).kind
         )
         model_id = str(created.model_id)
         with temporary_folder() as folder:
             path = folder / "model"
-            save_model(path, program, info, Model(run_id=self._run_id, model_id=model_id), self._about(info))
+            save_model(path, program, info, self._about(info), Model(run_id=self._run_id, model_id=model_id))
             self._client.log_model_artifacts(model_id, str(path))
         self._link(model_id, data_input(info).dataset)
         self._client.finalize_logged_model(model_id, LoggedModelStatus.READY)
@@ -88,14 +121,11 @@ class Winner:
             version = json.dumps([{"name": name, "version": made.version}])
             self._client.set_logged_model_tags(model_id, {VERSIONS: version})
 
-    def _about(self, info: DataInfo) -> dict[str, Any] | None:
-        """Return how the network for masks answers images of any size; None for labels."""
-        if not info.dense:
-            return None
-        from trainable.bundle.segmenter import about_masks
+    def _about(self, info: DataInfo) -> dict[str, Any]:
+        from trainable.tasks.exporters import exporter_of
         from trainable.training.pixels import resolved_for
 
-        return about_masks(resolved_for(self._trial.whole_recipe, info), info)
+        return exporter_of(resolved_for(self._trial.whole_recipe, info), info).about()
 
     def _link(self, model_id: str, data: Dataset) -> None:
         """Link the model to the trial's run and the search's, and to the images and scores of validation.
@@ -114,55 +144,36 @@ def save_model(
     path: Path,
     program: ExportedProgram,
     info: DataInfo,
+    about: Mapping[str, Any],
     model: Model | None = None,
-    about: Mapping[str, Any] | None = None,
 ) -> None:
     """Write a model into a new folder, as MLflow's models are: network, code, signature, example.
 
-    `about` says how a network for masks answers images of any size (`about_masks`).
+    `about` is what the network is told about itself (`Exporter.about`).
     """
     from trainable.bundle.programs import pt2_of
+    from trainable.tasks.exporter import embedded
 
+    how = served(info)
+    images = TensorSpec(np.dtype("uint8"), (-1, -1, -1, info.channels))
     with temporary_folder() as folder:
+        code = Path(__file__).with_name(how.file)
+        if how.sources:
+            text = embedded(code, *how.sources)
+            code = folder / how.file
+            code.write_text(text, encoding="utf-8")
         network = folder / "network.pt2"
         network.write_bytes(pt2_of(program))
         mlflow.pyfunc.save_model(
             path,
             mlflow_model=model or Model(),
-            python_model=str(CODE if about is None else _code_for_masks(folder)),
+            python_model=str(code),
             artifacts={"network": str(network)},
-            model_config={"classes": list(info.classes)} if about is None else dict(about),
-            signature=_signature(info),
+            model_config={name: about[name] for name in how.told},
+            signature=ModelSignature(Schema([images]), how.answers),
             input_example=np.zeros((1, info.image_size, info.image_size, info.channels), np.uint8),
             pip_requirements=[f"{name}=={_version(name)}" for name in PACKAGES],
         )
-
-
-def _code_for_masks(folder: Path) -> Path:
-    """Write the code of a model for masks, which needs nothing of tunebook; return its file."""
-    from trainable.bundle import whole_images
-    from trainable.bundle.script import body_of, embedded
-
-    file = folder / CODE_FOR_MASKS.name
-    code = embedded(CODE_FOR_MASKS.read_text(encoding="utf-8"), body_of(whole_images))
-    file.write_text(code, encoding="utf-8")
-    return file
-
-
-def _kind_of(info: DataInfo) -> str:
-    return "image segmentation" if info.dense else "image classifier"
-
-
-def _signature(info: DataInfo) -> ModelSignature:
-    images = TensorSpec(np.dtype("uint8"), (-1, -1, -1, info.channels))
-    if info.dense:
-        return ModelSignature(Schema([images]), Schema([TensorSpec(np.dtype("uint8"), (-1, -1, -1))]))
-    answers: list[ColSpec | TensorSpec] = [
-        ColSpec(DataType.string, "label"),
-        ColSpec(DataType.double, "probability"),
-        ColSpec(Array(DataType.double), "probabilities"),
-    ]
-    return ModelSignature(Schema([images]), Schema(answers))
 
 
 def _version(package: str) -> str:

@@ -7,7 +7,7 @@ from shlex import quote
 from search.followers.conclusions import Conclusion
 from search.followers.saved_view import AGAIN, view_page
 from search.study import Study
-from trainable.bundle.markdown import code, plain
+from trainable.markdown import code, plain
 
 
 def plan(study: Study, address: str) -> str:

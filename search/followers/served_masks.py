@@ -15,7 +15,7 @@ import torch
 from mlflow.models import set_model
 from mlflow.pyfunc.model import PythonModel
 
-from trainable.bundle.whole_images import class_logits
+from trainable.tasks.segmentation.exported.whole_images import class_logits
 
 
 class ImageSegmenter(PythonModel):

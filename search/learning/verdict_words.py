@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from search.record.verdicts import FALSE_SHARE, WORDS, Verdict, Verdicts
-from trainable.bundle.markdown import plain, table
+from trainable.markdown import plain, table
 
 
 def counts(verdicts: Verdicts) -> str:

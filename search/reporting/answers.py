@@ -10,7 +10,7 @@ import io
 from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
@@ -20,6 +20,7 @@ from search.record.trials import Trial
 from search.reporting.answered import Answers, ClassScore, MaskAnswers, Mistake
 from trainable.errors import UserError
 from trainable.files.regular import read_regular
+from trainable.recipe.tasks import Classification, Segmentation
 from trainable.recipe.yamlfile import write_whole
 
 if TYPE_CHECKING:  # torch takes seconds to import
@@ -76,14 +77,18 @@ def _computed(search: Search, best: Trial) -> Answers | MaskAnswers:
         raise UserError(f"there is no checkpoint of trial {best.id}")
     run, images = _run(search, best)
     with closing(run):
-        if run.info.dense:
-            from search.reporting.mask_answers import mask_answers
+        match run.recipe.task:
+            case Classification():
+                scores = run.score("validation", confusion=True, answers=True)
+                if scores.answers is None:
+                    raise UserError(NOT_FINITE)
+                return _in_words(best.id, images, scores)
+            case Segmentation():
+                from search.reporting.mask_answers import mask_answers
 
-            return mask_answers(best.id, run, images)
-        scores = run.score("validation", confusion=True, answers=True)
-        if scores.answers is None:
-            raise UserError(NOT_FINITE)
-        return _in_words(best.id, images, scores)
+                return mask_answers(best.id, run, images)
+            case _:
+                assert_never(run.recipe.task)
 
 
 def _run(search: Search, best: Trial) -> tuple[Run, DataSet]:

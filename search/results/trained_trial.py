@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 from search.learning.search import Search
 from search.results.export import chosen_trial, recipe_of
 from search.study.code import NO_CODE, Code
-from trainable.bundle.classifier import make_classifier
 from trainable.bundle.programs import export_program
-from trainable.bundle.segmenter import make_segmenter
 from trainable.bundle.trained import Trained, network_with, scored_weights, trained
 from trainable.checkpoints.checkpoint_store import CheckpointStore
 from trainable.errors import UserError
+from trainable.tasks.exporters import exporter_of
 from trainable.training.pixels import resolved_for
 
 if TYPE_CHECKING:
@@ -54,8 +53,7 @@ def best_program(search: Search, code: Code = NO_CODE) -> ExportedProgram:
     best, info = chosen_trial(search, None), search.info
     recipe = resolved_for(best.whole_recipe, info)
     network = network_with(scored_weights(newest_state(search, best, "bundle DIR")), recipe, info, code.model)
-    make = make_segmenter if info.dense else make_classifier
-    return export_program(make(network, recipe, info))
+    return export_program(exporter_of(recipe, info), network)
 
 
 def newest_state(search: Search, chosen: Trial, then: str) -> Mapping[str, Any]:

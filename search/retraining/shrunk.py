@@ -151,7 +151,7 @@ class Comparison:
         found = self.differences[kept, self.of_part]
         before, after = self.shrunk.costs[UNPRUNED], self.shrunk.costs[PRUNED]
         times = ", ".join(f"{each} of it for {batch}" for batch, each in self.latency_ratios.items())
-        shown = "windows" if self.shrunk.trained.data.info.dense else "images"
+        shown = "windows" if self.shrunk.trained.data.info.task.windowed else "images"
         lines = [
             f"With {self.shrunk.pruned.share:.1%} of the operations, {len(self.shrunk.tuned)} seeds: "
             f"{self._judged('it', found)}: {name} differs by {found} from the unpruned network's.",

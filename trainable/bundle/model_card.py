@@ -3,129 +3,83 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainable.bundle.card_uses import uses
-from trainable.bundle.markdown import between, code, numbers, plain, table
-from trainable.bundle.mask_card import by_class_rows, colours_of, mask_input, views_in_words
+from trainable.bundle.measured import MeasuredBundle
 from trainable.bundle.trained import Trained
+from trainable.bundle.weights_alone import uses_of_weights
 from trainable.data import DataInfo, Split
-from trainable.data.loading import statistics_of
+from trainable.markdown import between, code, plain, table
 from trainable.models.libraries import title_of
 from trainable.recipe import Recipe
 from trainable.recipe.models import TimmModel, is_published
 from trainable.recipe.provenance import Provenance
-from trainable.recipe.training import CenterCrop
-from trainable.training.bootstrap import Intervals
-from trainable.training.evaluate import Scores
+from trainable.tasks.exporter import CardWords, Exporter
 from trainable.training.run import PREFIXES
 
-CLASSES_NAMED = 50
-"""So many classes are listed on the page; all are in the files."""
+CLASSES_NAMED = 50  # so many are listed on the page; all are in the files
 
 
-@dataclass(frozen=True)
-class Measured:
-    """Holds what was measured of a bundle's files and of the weights in them."""
-
-    part: Split
-    """On this part the files were compared: `test`, or `validation` of data without a test part."""
-    scores: Scores
-    intervals: Intervals
-    parity: Mapping[str, float]
-    """By file, the share of the part's images with the run's top class."""
-    latency: Mapping[str, Any]
-    """What `latency.json` holds."""
-
-
-def model_card(trained: Trained, measured: Measured) -> str:
+def model_card(trained: Trained, measured: MeasuredBundle) -> str:
     """Return the page as Markdown, with the Hub's metadata at its head."""
-    recipe, info = trained.recipe, trained.data.info
+    recipe, info, exporter = trained.recipe, trained.data.info, trained.exporter
     pruned = "" if trained.widths is None else ", pruned,"
     sections = [
         f"---\n{_metadata(trained, measured)}\n---",
         f"# {plain(title_of(recipe.model))}{pruned} for {len(info.classes)} classes",
-        *_introduction(recipe, info),
+        *_introduction(recipe, info, exporter.words),
         "## Use",
-        *uses(trained),
+        *exporter.uses(),
+        *uses_of_weights(trained),
         "## What it takes and gives",
-        _input(recipe, info),
+        table(("", "what"), exporter.takes_and_gives().items()),
         "## Scores",
-        *_scores(info, measured),
+        *_scores(exporter, measured),
         *_again(recipe.provenance or Provenance()),
         "## Latency",
         *_latency(measured.latency),
         "## Training",
         _training(trained),
         "## Limits",
-        _limits(info, measured.part),
+        _limits(info, exporter.words, measured.part),
     ]
     return "\n\n".join(sections) + "\n"
 
 
-def _metadata(trained: Trained, measured: Measured) -> str:
+def _metadata(trained: Trained, measured: MeasuredBundle) -> str:
     from huggingface_hub import EvalResult, ModelCardData
 
     recipe, info = trained.recipe, trained.data.info
     of_timm = isinstance(recipe.model, TimmModel) and trained.widths is None
-    task, metric, value = _headline(info, measured.scores)
+    words = trained.exporter.words
     result = EvalResult(
-        task_type=task,
+        task_type=words.hub_task,
         dataset_type="imagefolder",
         dataset_name=f"images of digest {info.digest}",
         dataset_split=measured.part,
-        metric_type=metric,
-        metric_value=round(value, 4),
+        metric_type=words.metric,
+        metric_value=round(measured.scores.by_name()[words.metric], 4),
     )
     data = ModelCardData(
         model_name=title_of(recipe.model),
         library_name="timm" if of_timm else "onnx",
-        pipeline_tag=task,
-        tags=[task, "onnx", "tunebook"],
-        metrics=[metric],
+        pipeline_tag=words.hub_task,
+        tags=[words.hub_task, "onnx", "tunebook"],
+        metrics=[words.metric],
         eval_results=[result],
     )
     return data.to_yaml()
 
 
-def _headline(info: DataInfo, scores: Scores) -> tuple[str, str, float]:
-    """Return the task and the metric by the Hub's names, and what was scored."""
-    if info.dense:
-        return "image-segmentation", "mean_iou", scores.extra["mean_iou"]
-    return "image-classification", "accuracy", scores.accuracy
-
-
-def _introduction(recipe: Recipe, info: DataInfo) -> Iterator[str]:
-    what = "A network that names the class of each pixel, which" if info.dense else "An image classifier that"
-    yield f"{what} tunebook trained by recipe {recipe.digest()}."
+def _introduction(recipe: Recipe, info: DataInfo, words: CardWords) -> Iterator[str]:
+    yield f"{words.network} tunebook trained by recipe {recipe.digest()}."
     named = ", ".join(map(code, info.classes[:CLASSES_NAMED]))
     more = len(info.classes) - CLASSES_NAMED
     yield f"Classes: {named}" + (f" and {more:,} more" if more > 0 else "") + "."
 
 
-def _input(recipe: Recipe, info: DataInfo) -> str:
-    if info.dense:
-        return mask_input(recipe, info)
-    mean, std = statistics_of(recipe.data, info)
-    resize, evaluation = recipe.evaluation.resize, recipe.evaluation
-    side, colours = info.image_size, colours_of(info)
-    shape = "stretched"
-    if isinstance(resize, CenterCrop):
-        shape = f"cut to their middle square, {resize.ratio:g} of the shorter side, and resized"
-    rows = {
-        "images": f"uint8 [N, H, W, {info.channels}], {colours}, of any height and width, upright "
-        "(`predict.py` turns them as EXIF says)",
-        "inside": f"{shape} to {side} x {side} px by an antialiased {info.interpolation} filter; then, on "
-        f"[0, 1], normalised by mean {numbers(mean)} and std {numbers(std)}",
-        "views": views_in_words(evaluation),
-        "probabilities": f"float32 [N, {len(info.classes)}], in the order of the classes; computed in fp32",
-    }
-    return table(("", "what"), rows.items())
-
-
-def _scores(info: DataInfo, measured: Measured) -> Iterator[str]:
+def _scores(exporter: Exporter, measured: MeasuredBundle) -> Iterator[str]:
     bounds, prefix = measured.intervals.bounds, PREFIXES[measured.part]
     values = measured.scores.metrics(prefix)
     rows = [
@@ -134,8 +88,8 @@ def _scores(info: DataInfo, measured: Measured) -> Iterator[str]:
     ]
     yield f"On the {measured.scores.images:,} images of the {measured.part} part:"
     yield table(("metric", "value", "95 % interval"), rows)
-    if info.dense:
-        yield table(*by_class_rows(info.classes, measured.scores, measured.intervals))
+    if (by_class := exporter.by_class(measured.scores, measured.intervals)) is not None:
+        yield by_class
     yield (
         f"Intervals are percentiles of {measured.intervals.resamples:,} bootstrap resamples of these images, "
         "or Wilson's of a share where all of them are equal (other metrics have none then): they say how "
@@ -148,8 +102,7 @@ def _scores(info: DataInfo, measured: Measured) -> Iterator[str]:
         )
     files = [(f"`{name}`", f"{share:.2%}") for name, share in measured.parity.items()]
     yield "Each file was run on these images as they are stored. Its top class was the trained network's:"
-    of = " pixels of the" if info.dense else ""
-    yield table(("file", f"for this share of the{of} {measured.part} part"), files)
+    yield table(("file", f"for this share of {exporter.words.of_part} {measured.part} part"), files)
 
 
 def _again(known: Provenance) -> Iterator[str]:
@@ -237,13 +190,12 @@ def _steps(known: Provenance) -> dict[str, str]:
     return found
 
 
-def _limits(info: DataInfo, part: Split) -> str:
+def _limits(info: DataInfo, words: CardWords, part: Split) -> str:
     least, most = min(info.class_counts), max(info.class_counts)
     lines = [
-        f"It knows these {len(info.classes)} classes: whatever it is shown, one of them is its answer"
-        + (" to each pixel." if info.dense else "."),
+        f"It knows these {len(info.classes)} classes: whatever it is shown, one of them is {words.answer}.",
         f"Classes had {least:,} to {most:,} training images; a class with few of them is known less well "
-        f"than the {'mean IoU' if info.dense else 'accuracy'} says.",
+        f"than the {words.metric_title} says.",
         f"Its scores are for images like those of the {part} part. Images from another camera, place or "
         "group of people may score lower, and nothing here measures it.",
         "Probabilities are not calibrated.",

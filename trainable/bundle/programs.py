@@ -1,4 +1,4 @@
-"""Exports a network as a program that needs none of its code: torch's `.pt2`, and ONNX."""
+"""Exports networks as programs that need none of their code, torch's `.pt2` and ONNX, and opens these."""
 
 from __future__ import annotations
 
@@ -8,39 +8,36 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from torch import Tensor
+from numpy.typing import NDArray
+from torch import nn
 from torch.export import Dim, ExportedProgram
 
-from trainable.bundle.classifier import Classifier
-from trainable.bundle.segmenter import Segmenter
 from trainable.errors import UserError, first_line
 from trainable.recipe.yamlfile import write_whole
+from trainable.tasks.exporter import AXES, Answer, Exporter
 
-ABOUT = "tunebook"
-"""Both files have, under this name, what a program says of itself, as JSON."""
-INPUT, OUTPUT, OUTPUT_OF_MASKS = "images", "probabilities", "logits"
-AXES = ("batch", "height", "width")
-EXAMPLE = (2, 24, 32)
-"""The example that a network is traced with has this size; no size of 1, which torch would fix."""
+ABOUT = "tunebook"  # both files have under this name what a program says of itself, as JSON
+INPUT = "images"
 
 
 class ExportError(UserError):
-    """Says that a network cannot be exported, or that what was exported answers otherwise."""
+    """A network that cannot be exported, or an exported one that answers otherwise."""
 
     exit_code = 1
 
 
-def export_program(module: Classifier | Segmenter) -> ExportedProgram:
-    """Return a module as torch's program: a classifier for any number of images of any height and width, a
-    segmenter for any number of windows.
+def export_program(exporter: Exporter, network: nn.Module) -> ExportedProgram:
+    """Return a network with what its task puts around it as torch's program, for any length of the axes that
+    `exporter.example` names.
 
     It does not name the files of this machine's code. Raises ExportError if torch cannot trace the network.
     """
-    example, axes = _example_of(module)
+    batch, axes = exporter.example()
     sizes = {number: Dim(name, min=1) for number, name in enumerate(axes)}
     try:
-        program = torch.export.export(module, (example,), dynamic_shapes=(sizes,))
+        program = torch.export.export(exporter.module(network), (batch,), dynamic_shapes=(sizes,))
     except Exception as error:  # torch raises nearly anything for code that it cannot trace
         raise ExportError(
             f"model.pt2: torch.export cannot trace this network: {first_line(error)}"
@@ -48,13 +45,6 @@ def export_program(module: Classifier | Segmenter) -> ExportedProgram:
     for node in program.graph.nodes:
         node.meta.pop("stack_trace", None)
     return program
-
-
-def _example_of(module: Classifier | Segmenter) -> tuple[Tensor, tuple[str, ...]]:
-    """Return images that a module is traced with, and their axes that may have any length."""
-    if isinstance(module, Classifier):
-        return torch.zeros(*EXAMPLE, module.form.channels, dtype=torch.uint8), AXES
-    return torch.zeros(EXAMPLE[0], module.side, module.side, module.channels), AXES[:1]
 
 
 def write_pt2(program: ExportedProgram, file: Path, about: Mapping[str, Any]) -> None:
@@ -69,14 +59,13 @@ def pt2_of(program: ExportedProgram, extra_files: Mapping[str, str] | None = Non
     return content.getvalue()
 
 
-def write_onnx(program: ExportedProgram, file: Path, about: Mapping[str, Any]) -> None:
-    """Write the program as ONNX: `images` [batch, height, width, C] -> `probabilities`, or `logits`.
+def write_onnx(program: ExportedProgram, file: Path, about: Mapping[str, Any], output: str) -> None:
+    """Write the program as ONNX: `images` [batch, height, width, C] -> what `output` names.
 
     `about` is an entry of its metadata. Raises ExportError for what ONNX has no operator for.
     """
     import onnx  # a second of imports that only a bundle needs
 
-    output = OUTPUT_OF_MASKS if "values" in about else OUTPUT
     try:
         exported = torch.onnx.export(
             program, dynamo=True, input_names=[INPUT], output_names=[output], verbose=False
@@ -102,3 +91,25 @@ def _name_axes(graph: Any) -> None:
         for axis in value.type.tensor_type.shape.dim:
             if axis.dim_param in names:
                 axis.dim_param = names[axis.dim_param]
+
+
+def answer_of_onnx(file: Path) -> Answer:
+    """Return the function in an ONNX file, on the CPU, with as many threads as torch has."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+    return lambda images: session.run(None, {INPUT: images})[0]
+
+
+def answer_of_pt2(file: Path) -> Answer:
+    """Return the function in a `.pt2` file, on the CPU."""
+    module: Any = torch.export.load(file).module()
+
+    def answer(images: NDArray[Any]) -> NDArray[np.float32]:
+        with torch.inference_mode():
+            found: NDArray[np.float32] = module(torch.from_numpy(images)).numpy()
+        return found
+
+    return answer

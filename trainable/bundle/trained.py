@@ -1,4 +1,4 @@
-"""Holds a recipe with the weights that it gave: what a bundle is made of."""
+"""A recipe with the weights that it gave: what a bundle is made of."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ from trainable.recipe.distillation import SECTION
 from trainable.recipe.models import OwnModel, network_name
 from trainable.recipe.trained_files import MODEL_FILE, RECIPE_FILE, TRAINING_FILE
 from trainable.recipe.yamlfile import read_recipe
+from trainable.tasks.exporter import Exporter
+from trainable.tasks.exporters import exporter_of
 from trainable.train import images_of
 from trainable.training.devices import default_device
 from trainable.training.network import make_network
@@ -30,27 +32,27 @@ from trainable.training.pixels import resolved
 
 @dataclass(frozen=True)
 class Trained:
-    """Holds a recipe in which no field of `data` is open, its images, and weights by name, on the CPU."""
+    """A recipe in which no field of `data` is open, its images, and weights by name, on the CPU."""
 
     recipe: Recipe
     data: DataSet
     weights: Mapping[str, Tensor]
-    epochs: int
-    """The weights were trained for so many."""
-    build: BuildModel | None = None
-    """This builds the network if it is a person's own."""
-    widths: Widths | None = None
-    """In these the network is narrower than the recipe's, if it was pruned."""
-    training: Recipe | None = None
-    """This trained the whole network, if it was pruned since and `recipe` is its fine-tuning."""
-    # A line for each function of a person's own whose source is not that of the training
-    changed_code: tuple[str, ...] = ()
+    epochs: int  # the weights were trained for so many
+    build: BuildModel | None = None  # builds the network if it is a person's own
+    widths: Widths | None = None  # as the network is narrower than the recipe's, if it was pruned
+    training: Recipe | None = None  # what trained the whole network, if it was pruned and then fine-tuned
+    changed_code: tuple[str, ...] = ()  # a line for each function of a person's own that is another one now
 
     @property
     def whole_training(self) -> Recipe | None:
         """The recipe that trained the whole network; None if the network was pruned and its folder
         does not say it."""
         return self.recipe if self.widths is None else self.training
+
+    @property
+    def exporter(self) -> Exporter:
+        """What its task says of the network's files."""
+        return exporter_of(self.recipe, self.data.info)
 
     def network(self) -> nn.Module:
         """Return the network, made anew, with the weights. Raises ModelError where they do not fit it."""

@@ -80,12 +80,7 @@ class DataInfo:
     @property
     def task(self) -> Task:
         """The task that these labels are of, with its defaults."""
-        return Segmentation() if self.dense else CLASSIFICATION
-
-    @property
-    def dense(self) -> bool:
-        """Whether each image has a mask, a label for each of its pixels."""
-        return bool(self.pixel_counts)
+        return Segmentation() if self.pixel_counts else CLASSIFICATION
 
     @property
     def files(self) -> str | None:

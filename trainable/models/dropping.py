@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from trainable.errors import ModelError
-from trainable.models.dense import DenseNetwork
+from trainable.models.dense_networks import DenseNetwork
 from trainable.models.groups import head_of, heads_of
 from trainable.models.libraries import title_of, torchvision_branches
 from trainable.models.small_resnet import BasicBlock

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from torch import nn
 
-from trainable.models.dense import DenseNetwork
+from trainable.models.dense_networks import DenseNetwork
 from trainable.models.groups import head_of, new_parameters
 from trainable.models.layers import BATCH_NORMS, batch_norms, parameters_in
 

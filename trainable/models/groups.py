@@ -8,7 +8,7 @@ from typing import assert_never
 from torch import nn
 
 from trainable.errors import ModelError
-from trainable.models.dense import DenseNetwork
+from trainable.models.dense_networks import DenseNetwork
 from trainable.models.layers import NORMALISATIONS, has_parameters, repeated_blocks
 from trainable.recipe import models as specs
 

@@ -10,7 +10,7 @@ from torch import nn
 from trainable.errors import ModelError, first_line
 from trainable.models.timm_names import configuration_of, located, unknown
 from trainable.recipe import models as specs
-from trainable.recipe.tasks import CLASSIFICATION, Segmentation, Task
+from trainable.recipe.tasks import CLASSIFICATION, Labelled, Task
 
 RGB = 3
 
@@ -36,18 +36,28 @@ def from_torchvision(
 
 def check_torchvision_name(name: str, task: Task = CLASSIFICATION) -> None:
     """Raise ModelError unless torchvision has a model of this name for the task."""
-    from torchvision import models
-
-    known = models.list_models(module=models.segmentation if isinstance(task, Segmentation) else models)
+    known = _torchvision_names(task.labelled)
     if name not in known:
         raise unknown("torchvision", name, known, task=task)
 
 
-def is_dense_name(name: str) -> bool:
+def labels_pixels(name: str) -> bool:
     """Return whether torchvision has a model of this name for segmentation."""
+    return name in _torchvision_names("pixel")
+
+
+def _torchvision_names(labelled: Labelled) -> list[str]:
     from torchvision import models
 
-    return name in models.list_models(module=models.segmentation)
+    match labelled:
+        case "image":
+            module = models
+        case "pixel":
+            module = models.segmentation
+        case _:
+            assert_never(labelled)
+    names: list[str] = models.list_models(module=module)
+    return names
 
 
 def backbone_of_name(name: str) -> str:
@@ -140,7 +150,7 @@ def torchvision_options(name: str, image_size: int) -> dict[str, Any]:
         return {"input_size": (image_size, image_size)}
     if name in ("googlenet", "inception_v3"):
         return {"aux_logits": False, "init_weights": True}
-    if is_dense_name(name):
+    if labels_pixels(name):
         return {"weights_backbone": None, **({} if name.startswith("lraspp_") else {"aux_loss": True})}
     return {}
 

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from trainable.errors import ModelError
-from trainable.models.dense import DenseNetwork, check_answers, dense_from_torchvision
-from trainable.models.dense_weights import Part, smp_part, torchvision_part
+from trainable.models.dense_networks import DenseNetwork, check_answers
 from trainable.models.dropping import set_head_dropout, set_stochastic_depth
 from trainable.models.initialise import begin_as_identity, draw_new_head, initialise
 from trainable.models.libraries import from_timm, from_torchvision, title_of, unfit
@@ -17,10 +16,11 @@ from trainable.models.own import BuildModel, build_own, own_code_named
 from trainable.models.published_weights import as_timm_reads, timm_weights, torchvision_weights
 from trainable.models.small_resnet import BasicBlock, SmallResNet
 from trainable.models.small_unet import SmallUNet
-from trainable.models.smp import from_smp
-from trainable.models.weights import load_weights, read_weights, weights_file
+from trainable.models.smp import from_smp, smp_part
+from trainable.models.torchvision_segmentation import segmentation_from_torchvision, torchvision_part
+from trainable.models.weights import PartWeights, load_weights, read_weights, weights_file
 from trainable.recipe import models as specs
-from trainable.recipe.tasks import CLASSIFICATION, Segmentation, Task
+from trainable.recipe.tasks import CLASSIFICATION, Task
 
 __all__ = ["BasicBlock", "SmallResNet", "count_parameters", "make_model"]
 
@@ -100,7 +100,13 @@ def _construct(
         case specs.UNetSmall():
             return SmallUNet(levels=spec.levels, width=spec.width, classes=classes, channels=channels)
         case specs.TorchvisionModel():
-            make = dense_from_torchvision if isinstance(task, Segmentation) else from_torchvision
+            match task.labelled:
+                case "image":
+                    make = from_torchvision
+                case "pixel":
+                    make = segmentation_from_torchvision
+                case _:
+                    assert_never(task.labelled)
             return make(spec, classes=classes, channels=channels, image_size=image_size)
         case specs.TimmModel():
             return from_timm(
@@ -116,7 +122,7 @@ def _construct(
 
 def _part(
     spec: specs.Model, model: nn.Module, classes: int, channels: int, image_size: int, *, download: bool
-) -> Part:
+) -> PartWeights:
     published = spec.weights is not None and specs.is_published(spec.weights)
     match spec:
         case specs.SmpModel():
@@ -124,16 +130,16 @@ def _part(
         case specs.TorchvisionModel() if isinstance(model, DenseNetwork):
             return torchvision_part(spec, download=download)
         case specs.TorchvisionModel() if published:
-            return Part(torchvision_weights(spec, download=download))
+            return PartWeights(torchvision_weights(spec, download=download))
         case specs.TimmModel() if published:
             size = {"classes": classes, "channels": channels, "image_size": image_size}
-            return Part(timm_weights(spec, **size, download=download))
+            return PartWeights(timm_weights(spec, **size, download=download))
         case specs.TimmModel():
-            return Part(as_timm_reads(read_weights(weights_file(spec)), model))
+            return PartWeights(as_timm_reads(read_weights(weights_file(spec)), model))
         case specs.ResNetSmall() | specs.UNetSmall() | specs.OwnModel() if published:
             raise ModelError(f"model.weights: {title_of(spec)} has no published weights: name a local file")
         case specs.ResNetSmall() | specs.UNetSmall() | specs.TorchvisionModel() | specs.OwnModel():
-            return Part(read_weights(weights_file(spec)))
+            return PartWeights(read_weights(weights_file(spec)))
         case _:
             assert_never(spec)
 
@@ -151,10 +157,14 @@ def _try_one_image(
         raise unfit(spec, channels, image_size, error, task) from error
     finally:
         model.train()
-    if isinstance(task, Segmentation):
-        check_answers(title_of(spec), logits, classes, image_size)
-    elif not isinstance(logits, Tensor) or logits.shape != (1, classes):
-        got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
-        raise ModelError(
-            f"{title_of(spec)}: expected logits of shape (1, {classes}) for one image, got {got}"
-        )
+    match task.labelled:
+        case "image":
+            if not isinstance(logits, Tensor) or logits.shape != (1, classes):
+                got = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+                raise ModelError(
+                    f"{title_of(spec)}: expected logits of shape (1, {classes}) for one image, got {got}"
+                )
+        case "pixel":
+            check_answers(title_of(spec), logits, classes, image_size)
+        case _:
+            assert_never(task.labelled)

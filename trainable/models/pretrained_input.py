@@ -11,7 +11,7 @@ from typing import Any, assert_never
 from pydantic import ValidationError
 
 from trainable.errors import ModelError, faults_of
-from trainable.models.libraries import is_dense_name
+from trainable.models.libraries import labels_pixels
 from trainable.models.published_weights import published_entry
 from trainable.models.timm_names import check_known, configuration_of, located
 from trainable.models.weights import statistics_in, weights_file
@@ -89,7 +89,7 @@ def _of_torchvision(spec: specs.TorchvisionModel) -> PretrainedInput | None:
     return PretrainedInput(
         tuple(preset.mean),
         tuple(preset.std),
-        side=None if is_dense_name(spec.name) else preset.crop_size[0],
+        side=None if labels_pixels(spec.name) else preset.crop_size[0],
         interpolation=_known_filter(preset.interpolation.value),
         fixed_side=spec.name.startswith(FIXED_SIDE),
     )

@@ -17,14 +17,13 @@ from trainable.errors import ModelError, first_line
 from trainable.models.libraries import (
     backbone_of_name,
     check_torchvision_name,
-    is_dense_name,
+    labels_pixels,
     timm_options,
     title_of,
 )
 from trainable.models.timm_names import configuration_of, located, weights_in
 from trainable.models.weights import read_weights
 from trainable.recipe import models as specs
-from trainable.recipe.tasks import CLASSIFICATION, Segmentation
 
 
 def torchvision_weights(spec: specs.TorchvisionModel, *, download: bool) -> dict[str, Tensor]:
@@ -57,8 +56,9 @@ def published_entry(spec: specs.TorchvisionModel) -> Any:
     """
     from torchvision import models
 
-    has_backbone = is_dense_name(spec.name)
-    check_torchvision_name(spec.name, Segmentation() if has_backbone else CLASSIFICATION)
+    has_backbone = labels_pixels(spec.name)
+    if not has_backbone:
+        check_torchvision_name(spec.name)
     published = models.get_model_weights(spec.name)
     if not list(published):
         return None

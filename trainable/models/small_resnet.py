@@ -70,7 +70,7 @@ def _shortcut(inputs: int, outputs: int, stride: int) -> nn.Module:
 
 
 class _Subsampled(nn.Conv2d):
-    """Computes a strided 1x1 convolution as a dense one of every second pixel, which is the same.
+    """Computes a strided 1x1 convolution as one without a stride of every second pixel, which is the same.
 
     A mean over one pixel takes them: its gradient is quicker than a slice's.
     """

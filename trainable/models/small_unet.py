@@ -1,4 +1,4 @@
-"""Defines our small U-Net, for segmentation of images of a few pixels."""
+"""Our small U-Net, for segmentation of images of a few pixels."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch.nn import functional
 
 
 class SmallUNet(nn.Module):
-    """Computes a U-Net for images under 128 px: it halves the image `levels` times, doubling its channels,
+    """A U-Net for images under 128 px: it halves the image `levels` times, doubling its channels,
     and enlarges it again, beside the features of each size.
 
     Ronneberger et al., arXiv 1505.04597, section 2, with four changes that are usual since: BatchNorm after
@@ -44,7 +44,7 @@ class SmallUNet(nn.Module):
 
 
 class DoubleConvolution(nn.Module):
-    """Computes two 3x3 convolutions, each with BatchNorm and ReLU."""
+    """Two 3x3 convolutions, each with BatchNorm and ReLU."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()

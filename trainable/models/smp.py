@@ -1,4 +1,4 @@
-"""Makes the networks of segmentation_models_pytorch: a decoder over an encoder of timm, untrained."""
+"""Makes the networks of segmentation_models_pytorch: a decoder over an encoder of timm, with its weights."""
 
 from __future__ import annotations
 
@@ -11,24 +11,22 @@ from torch import Tensor
 from torch.nn import functional
 
 from trainable.errors import ModelError, first_line
-from trainable.models.dense import DenseNetwork
-from trainable.models.libraries import title_of
+from trainable.models.dense_networks import DenseNetwork
+from trainable.models.libraries import timm_options, title_of
+from trainable.models.published_weights import as_timm_reads, fetching, refuse_torchvisions, source_of_timm
 from trainable.models.timm_names import check_known, configuration_of
+from trainable.models.weights import PartWeights, load_weights, read_weights, weights_file
 from trainable.recipe import models as specs
 
-DEPTH = 5
-"""The encoder has so many stages, as smp has it by default."""
-WHOLE, DILATED = 32, 16
-"""By default its last features are so much smaller than the image; the second is deeplabv3plus's."""
-TIMM = "tu-"
-"""smp takes an encoder whose name begins so from timm."""
-ENCODER = "encoder."
-"""The names of the encoder's weights begin so."""
+DEPTH = 5  # stages of the encoder, as smp has it by default
+WHOLE, DILATED = 32, 16  # its last features are so much smaller than the image; the second is deeplabv3plus's
+TIMM = "tu-"  # smp takes an encoder whose name begins so from timm
+ENCODER = "encoder."  # the names of the encoder's weights begin so
 
 
 @final
 class SmpNetwork(DenseNetwork):
-    """Computes an encoder, a decoder and a head of smp, without the last enlarging.
+    """An encoder, a decoder and a head of smp, without the last enlarging.
 
     Logits are as large as the image (unet, unetplusplus) or a quarter of it. Of these decoders unet alone
     takes images of every size. For the others, images are padded with zeros to the next size that fits, at
@@ -80,6 +78,40 @@ def from_smp(spec: specs.SmpModel, *, classes: int, channels: int, image_size: i
                 return SmpNetwork(smp.Segformer(**options, upsampling=1), takes_any_size=False)
             case _:
                 assert_never(spec.name)
+
+
+def smp_part(spec: specs.SmpModel, *, channels: int, image_size: int, download: bool) -> PartWeights:
+    """Return the weights of a network of smp: timm's of its encoder by `default`, or those of a file, which
+    holds the whole network, or the encoder as timm names its weights.
+
+    Raises ModelError as `read_weights` and `timm_weights` do, and for a file of another encoder.
+    """
+    if specs.is_published(str(spec.weights)):
+        refuse_torchvisions(spec, specs.ENCODER)
+        source = source_of_timm(spec, spec.encoder, download=download)
+        with fetching(spec):
+            return PartWeights(
+                encoder_weights(spec, source, channels=channels, image_size=image_size), ENCODER
+            )
+    state = read_weights(weights_file(spec))
+    if any(name.startswith(ENCODER) for name in state):
+        return PartWeights(state)
+    return PartWeights(_of_encoder(spec, state, channels=channels, image_size=image_size), ENCODER)
+
+
+def _of_encoder(
+    spec: specs.SmpModel, state: dict[str, Tensor], *, channels: int, image_size: int
+) -> dict[str, Tensor]:
+    """Return the weights of a file by their names in the network. They are checked in the network for
+    classification that they are of, since timm leaves out in silence what an encoder does not have."""
+    import timm
+
+    options = timm_options(spec.encoder, classes=1, channels=channels, image_size=image_size)
+    whole = timm.create_model(spec.encoder, pretrained=False, **options)
+    source = f"{spec.weights!r} for timm's {spec.encoder}, the encoder,"
+    load_weights(whole, as_timm_reads(state, whole), source=source)
+    read = {"state_dict": whole.state_dict(), "input_size": (channels, image_size, image_size)}
+    return encoder_weights(spec, read, channels=channels, image_size=image_size)
 
 
 def encoder_weights(

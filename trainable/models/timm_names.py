@@ -16,7 +16,7 @@ from trainable.errors import ModelError, first_line
 from trainable.files.paths import without_tilde
 from trainable.files.regular import read_regular
 from trainable.recipe.models import LOCAL_FOLDER, MODEL_NAME
-from trainable.recipe.tasks import CLASSIFICATION, Segmentation, Task
+from trainable.recipe.tasks import CLASSIFICATION, Labelled, Task
 
 HUB, FOLDER = "hf-hub:", LOCAL_FOLDER
 CONFIGURATION = "config.json"
@@ -25,6 +25,7 @@ SNAPSHOTS = "snapshots"
 """The Hub's cache keeps the copies of a network's folder below one of this name."""
 WEIGHTS = ("model.safetensors", "pytorch_model.bin", "pytorch_model.pth", "model.pth")
 """A folder has its weights in the first of these files that exists."""
+EXAMPLES: dict[Labelled, str] = {"image": "resnet18, resnet50", "pixel": "fcn_resnet50, deeplabv3_resnet50"}
 
 
 def located(name: str, *, download: bool = False) -> str:
@@ -94,8 +95,7 @@ def unknown(
     library: str, name: str, known: list[str], *, field: str = MODEL_NAME, task: Task = CLASSIFICATION
 ) -> ModelError:
     """Return the fault of a name that a library does not have for a task, with close ones."""
-    ours = task.networks[0]
-    examples = "fcn_resnet50, deeplabv3_resnet50" if isinstance(task, Segmentation) else "resnet18, resnet50"
+    ours, examples = task.networks[0], EXAMPLES[task.labelled]
     close = difflib.get_close_matches(name.partition(".")[0], [*known, ours], n=5, cutoff=0.5)
     hint = f"did you mean {', '.join(close)}?" if close else f"it has {len(known)}, such as {examples}"
     if library == "timm" and "/" in name:

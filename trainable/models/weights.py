@@ -8,7 +8,7 @@ import re
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, assert_never
+from typing import Any, NamedTuple, assert_never
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +18,7 @@ from trainable.files.host_memory import available_bytes
 from trainable.files.paths import without_tilde
 from trainable.files.regular import check_regular, why
 from trainable.models.groups import head_parameters
-from trainable.models.libraries import backbone_of_name, is_dense_name
+from trainable.models.libraries import backbone_of_name, labels_pixels
 from trainable.models.timm_names import located, weights_in
 from trainable.recipe import models as specs
 from trainable.recipe.data import ChannelStatistics
@@ -92,7 +92,7 @@ def _stems_of(spec: specs.Model) -> list[str]:
         case specs.SmpModel():
             return [spec.encoder]
         case specs.TorchvisionModel():
-            return [spec.name, backbone_of_name(spec.name)] if is_dense_name(spec.name) else [spec.name]
+            return [spec.name, backbone_of_name(spec.name)] if labels_pixels(spec.name) else [spec.name]
         case specs.TimmModel() | specs.OwnModel():
             return [spec.name]
         case _:
@@ -149,6 +149,13 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
     if faults := [f"{name} {fault}" for name, each in state.items() if (fault := _fault(each)) is not None]:
         raise ModelError(f"model.weights: {file}: {listed(faults, NAMES_SHOWN)}")
     return {_plain_name(name): tensor for name, tensor in state.items()}
+
+
+class PartWeights(NamedTuple):
+    """Weights by their names in a network, and the beginning of the names of the part that they are of."""
+
+    state: Mapping[str, Tensor]
+    prefix: str = ""  # the whole network
 
 
 def load_weights(model: nn.Module, state: Mapping[str, Tensor], *, source: str, part: str = "") -> None:

@@ -18,17 +18,13 @@ Ranking = Literal["global", "uniform"]
 """Global: channels of all groups are compared by their importance, relative to the mean of their group.
 Uniform: each group loses the same share of its channels."""
 
-LEAST_SHARE = 0.1
-"""No group keeps fewer of its channels, and none fewer than one: a layer without channels is a cut network
-(ours)."""
-STEPS = 8
-"""A group of channels is cut in at least so many steps (ours): a narrow one could not be cut by an eighth
-otherwise."""
+LEAST_SHARE = 0.1  # of its channels each group keeps (ours), and at least one: none would cut the network
+STEPS = 8  # in which a group is cut, or more (ours): a narrow one could not be cut by an eighth otherwise
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Holds how many units each group keeps, and the share of the operations that is left with them."""
+    """How many units each group keeps, and the share of the operations that is left with them."""
 
     kept: tuple[int, ...]
     share: float

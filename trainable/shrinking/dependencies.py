@@ -25,12 +25,11 @@ MISSING = (
     "pruning needs the package torch-pruning, which is not installed: `pip install 'tunebook[shrink]'`, or "
     "`pip install torch-pruning`"
 )
-IMAGES = 2
-"""In training mode BatchNorm needs two images to compute statistics."""
+IMAGES = 2  # in training mode BatchNorm needs two to compute statistics
 
 
 class End(NamedTuple):
-    """Names one end of a layer: the channels that it gives, or those that it takes."""
+    """One end of a layer: the channels that it gives, or those that it takes."""
 
     layer: str
     side: Side
@@ -38,19 +37,16 @@ class End(NamedTuple):
 
 @dataclass(frozen=True)
 class ChannelGroup:
-    """Holds channels that can be cut in units: a unit is a channel, or one of each group of a grouped
+    """Channels that can be cut in units: a unit is a channel, or one of each group of a grouped
     convolution, together with everything that depends on it."""
 
-    root: str
-    """The layer that gives these channels."""
-    units: tuple[tuple[int, ...], ...]
-    """The channels of the root in each unit."""
+    root: str  # the layer that gives these channels
+    units: tuple[tuple[int, ...], ...]  # the channels of the root in each unit
     importance: Array
     """The squared L2 norm of the weights of each unit, a mean over its layers, divided by the mean over units
     (Li et al., arXiv 1608.08710, section 3.1, for a layer; arXiv 2301.12900, section 3.3, for a group). It is
     torch-pruning's GroupMagnitudeImportance."""
-    shares: Mapping[End, float]
-    """For each end of a layer the share of its channels that this group holds, in (0, 1]."""
+    shares: Mapping[End, float]  # of the channels of each end of a layer, this group has so much, in (0, 1]
 
     def channels(self, units: Sequence[int]) -> list[int]:
         """Return the channels of the root in some units."""
@@ -58,7 +54,7 @@ class ChannelGroup:
 
 
 class Cut(NamedTuple):
-    """Says which channels an end of a layer loses, counted in the layer as it is."""
+    """The channels that an end of a layer loses, counted in the layer as it is."""
 
     end: End
     channels: list[int]
@@ -66,7 +62,7 @@ class Cut(NamedTuple):
 
 @final
 class Dependencies:
-    """Knows the groups of a network's channels, and cuts some of them out of it, in place.
+    """The groups of a network's channels, and what cuts some of them out of it, in place.
 
     Channels that a network returns stay. So do those of which torch-pruning names more than a layer has: it
     counts concatenations wrongly in some networks. Raises ModelError for a network that has attention layers

@@ -33,7 +33,7 @@ measured."""
 
 @dataclass(frozen=True, eq=False)
 class Tuned:
-    """Holds a network after training: its seed, its weights by name on the CPU, and its scores by part."""
+    """A network after training: its seed, its weights by name on the CPU, and its scores by part."""
 
     seed: int
     weights: Mapping[str, Tensor]

@@ -18,16 +18,14 @@ from trainable.training.devices import wait_for
 from trainable.training.network import layout_of
 
 BATCHES = (1, 32)
-WARM_UPS = 3
-"""Memory is taken and kernels are chosen in the first rounds, which do not count."""
-LEAST_ROUNDS, MOST_ROUNDS, SECONDS = 15, 200, 2.0
-"""So many rounds are timed, as many as fit into these seconds."""
+WARM_UPS = 3  # memory is taken and kernels are chosen in the first rounds, which do not count
+LEAST_ROUNDS, MOST_ROUNDS, SECONDS = 15, 200, 2.0  # as many rounds are timed as fit into these seconds
 RESAMPLES = 2000
 
 
 @dataclass(frozen=True)
 class Latency:
-    """Holds the milliseconds of passes, from a batch on the device to its answers, in the order of turns."""
+    """The milliseconds of passes, from a batch on the device to its answers, in the order of turns."""
 
     passes_ms: tuple[float, ...]
 
@@ -49,7 +47,7 @@ class Latency:
 
 @dataclass(frozen=True)
 class Ratio:
-    """Holds how long a network's median pass is, over that of another, and the 95 % interval of this."""
+    """How long a network's median pass is, over that of another, and the 95 % interval of this."""
 
     value: float
     low: float

@@ -8,26 +8,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from trainable.errors import ModelError, UserError, first_line
+from trainable.models.layers import BATCH_NORMS, NORMALISATIONS
 from trainable.models.widths import Widths, make_narrow, widths_between
 from trainable.probes.flops import Flops, count_flops
 from trainable.shrinking.choice import Ranking, choose
-from trainable.shrinking.dependencies import Cut, Dependencies
-from trainable.shrinking.masked import differs
+from trainable.shrinking.dependencies import Cut, Dependencies, tensors_of
 
-RANKING: Ranking = "uniform"
+RANKING: Ranking = "uniform"  # docs/decisions/0045 has the measurements by which this and STEP are chosen
 STEP = 8
-"""docs/decisions/0045 has the measurements by which these are chosen."""
-NEAR = 0.005
-"""The share that is counted in the cut network is as near to the computed one."""
+NEAR = 0.005  # so near is the share that is counted in the cut network to the computed one
+TOLERANCE = 1e-6  # of answers in float64, as a share of the largest; a wrong cut makes more than a hundredth
+SEED = 0  # of the noise that is answered
 
 
 @dataclass(frozen=True, eq=False)
 class Pruned:
-    """Holds a narrower network on the CPU, in what it is narrower, and the operations of an image before and
-    after."""
+    """A narrower network on the CPU, what is narrower, and the operations of an image before and now."""
 
     network: nn.Module
     widths: Widths
@@ -120,3 +119,50 @@ def _cut(
 def _least(order: Sequence[int], kept: int) -> list[int]:
     """Return, of units in the order of their importance, those that are not kept."""
     return list(order[: len(order) - kept])
+
+
+@torch.no_grad()
+def differs(whole: nn.Module, narrow: nn.Module, cuts: Sequence[Cut], shape: tuple[int, int, int]) -> bool:
+    """Return whether a network without some channels answers otherwise than the whole one would if these
+    counted nothing: two images of noise [C, H, W], by more than TOLERANCE.
+
+    A layer that takes a channel with weights of 0 does not see it. So the two networks must answer alike,
+    whatever lies between the layers; where they do not, channels were cut that do not belong together.
+    Normalisations over channels are left out of both: with fewer channels they have other statistics.
+    """
+    noise = torch.randn(2, *shape, generator=torch.Generator().manual_seed(SEED), dtype=torch.float64)
+    masked = _without_channel_norms(whole)
+    for cut in cuts:
+        if cut.end.side == "inputs":
+            _blind(masked.get_submodule(cut.end.layer), cut.channels)
+    expected, got = (_answer(each, noise) for each in (masked, _without_channel_norms(narrow)))
+    if expected.shape != got.shape:
+        return True
+    return not bool((expected - got).abs().max() <= TOLERANCE * expected.abs().max())
+
+
+def _answer(network: nn.Module, images: Tensor) -> Tensor:
+    return torch.cat([each.flatten() for each in tensors_of(network(images))])
+
+
+def _without_channel_norms(network: nn.Module) -> nn.Module:
+    twin = copy.deepcopy(network).double().eval()
+    for layer in twin.modules():
+        if isinstance(layer, NORMALISATIONS) and not isinstance(layer, BATCH_NORMS):
+            layer.register_forward_hook(lambda _, inputs, output: inputs[0])
+    return twin
+
+
+def _blind(layer: nn.Module, channels: Sequence[int]) -> None:
+    """Set the weights to 0 by which a layer takes some channels."""
+    weight = layer.weight
+    assert isinstance(weight, Tensor)
+    if isinstance(layer, nn.modules.conv._ConvTransposeNd):
+        weight[list(channels)] = 0.0
+    elif isinstance(layer, nn.modules.conv._ConvNd) and layer.groups > 1:
+        taken, given = layer.in_channels // layer.groups, layer.out_channels // layer.groups
+        for channel in channels:
+            group = channel // taken
+            weight[group * given : (group + 1) * given, channel % taken] = 0.0
+    else:
+        weight[:, list(channels)] = 0.0

@@ -6,29 +6,35 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 
 import torch
 from torch import nn
 
 from trainable.bundle.trained import Trained
-from trainable.data import DataInfo, Split
+from trainable.data import Split
 from trainable.errors import DataError, UserError
 from trainable.models.libraries import title_of
 from trainable.models.widths import Widths, make_narrow, widths_between
-from trainable.origins import Origins
+from trainable.origins import Origins, versions
+from trainable.probes.flops import count_flops
 from trainable.recipe import Recipe
 from trainable.recipe.distillation import TEACHER
-from trainable.recipe.trained_files import TRAINING_FILE, teacher_files
+from trainable.recipe.provenance import Provenance
+from trainable.recipe.trained_files import MODEL_FILE, PRUNED_FILE, RECIPE_FILE, TRAINING_FILE, teacher_files
+from trainable.recipe.yamlfile import write_recipe, write_whole
 from trainable.run import make_run
 from trainable.shrinking.fine_tuning import Say, Tuned, scores_of, seeds_of, trained_on
 from trainable.shrinking.latency import Latency, latencies
 from trainable.shrinking.prune import Pruned, prune
 from trainable.train import model_file, threads_of
-from trainable.training.devices import default_device
+from trainable.training.devices import default_device, device_name
 from trainable.training.evaluate import Scores
 from trainable.training.metrics import OBJECTIVES, sign_of
 from trainable.training.network import make_network
+from trainable.training.run import PREFIXES
 from trainable.training.seeds import Use, derive, global_generators
 
 UNPRUNED, PRUNED, TUNED, DISTILLED, SCRATCH = "unpruned", "pruned", "fine-tuned", "distilled", "from scratch"
@@ -39,7 +45,7 @@ unpruned one too. The last has the pruned one's layers and new weights (Liu et a
 
 @dataclass(frozen=True)
 class Cost:
-    """Holds what a network costs: numbers that training adjusts, operations an image, bytes of its file, and
+    """What a network costs: numbers that training adjusts, operations an image, bytes of its file, and
     latencies by batch."""
 
     parameters: int
@@ -50,20 +56,16 @@ class Cost:
 
 @dataclass(frozen=True, eq=False)
 class Shrunk:
-    """Holds a pruned network beside the one that it was made of: what both score, and what both cost."""
+    """A pruned network beside the one that it was made of: what both score, and what both cost."""
 
     trained: Trained
-    recipe: Recipe
-    """The recipe of the fine-tuning whose networks `tuned` holds, without its seeds."""
+    recipe: Recipe  # of the fine-tuning that gave `tuned`, without its seeds
     pruned: Pruned
-    widths: Widths
-    """In these the network is narrower than the recipe's, which may have been pruned before."""
+    widths: Widths  # as the network is narrower than the recipe's, which may have been pruned before
+    # by the network's name the scores of each seed, by part; one for a network that was not trained here
     scores: Mapping[str, tuple[Mapping[Split, Scores], ...]]
-    """By the network's name the scores of each seed, by part; one for a network that was not trained here."""
-    tuned: tuple[Tuned, ...]
-    """The distilled networks, or the fine-tuned ones where none was distilled: of these the best is kept."""
-    costs: Mapping[str, Cost]
-    """What whole and pruned network cost; every narrow one costs the same."""
+    tuned: tuple[Tuned, ...]  # the distilled networks, or the fine-tuned ones: of these the best is kept
+    costs: Mapping[str, Cost]  # of the whole and the pruned network; every narrow one costs the same
     origins: Origins  # of the fine-tuning, read before it: it begins from no file of weights
 
     @property
@@ -122,7 +124,8 @@ def shrink(
     with threads_of(trained.recipe.provenance, say):
         pruned = prune(whole, shape, share, title=title)
         widths = widths_between(recipe_network(trained), pruned.network)
-        say(f"pruned to {pruned.share:.1%} of {pruned.before.total:,} operations {_one_of(info)}")
+        one = "a window" if info.task.windowed else "an image"
+        say(f"pruned to {pruned.share:.1%} of {pruned.before.total:,} operations {one}")
         scored = partial(scores_of, recipe=recipe, data=data, parts=parts, device=device)
         scores: dict[str, tuple[Mapping[Split, Scores], ...]] = {}
         scores |= {UNPRUNED: (scored(whole),), PRUNED: (scored(pruned.network),)}
@@ -178,11 +181,6 @@ def metric_of(trained: Trained, scores: Scores) -> str:
     measured = scores.metrics("val")
     default = trained.data.info.task.objectives[0]
     return objective if objective in OBJECTIVES and objective in measured else default
-
-
-def _one_of(info: DataInfo) -> str:
-    """Return in words what a network is shown at once: an image, or a window of one."""
-    return "a window" if info.dense else "an image"
 
 
 def _check_asked(trained: Trained, taught: Recipe | None, *, test: bool) -> None:
@@ -248,3 +246,50 @@ def _costs(
         )
         for name, network in networks.items()
     }
+
+
+def write_shrunk(shrunk: Shrunk, folder: Path) -> None:
+    """Write the best of the kept networks, as `tunebook train --out` would, and in what it is narrower.
+
+    The folder then holds `recipe.yaml`, the fine-tuning, `model.safetensors`, `pruned.json`, and in
+    `training.yaml` the recipe that trained the whole network, where that is known; `trained_in(FOLDER)` and
+    `network_in(FOLDER)` read them.
+    """
+    recipe, best = _with_provenance(shrunk), shrunk.best
+    write_recipe(folder / RECIPE_FILE, recipe)
+    write_whole(folder / MODEL_FILE, model_file(best.weights, recipe, shrunk.trained.data.info))
+    write_whole(folder / PRUNED_FILE, shrunk.widths.content())
+    if (training := shrunk.trained.whole_training) is not None:
+        write_recipe(folder / TRAINING_FILE, training)
+
+
+def _with_provenance(shrunk: Shrunk) -> Recipe:
+    """Return the recipe of the best network's fine-tuning, with what it scored and by what it was made.
+
+    It names no objective: trained again, from the recipe's own network, it would not score the same.
+    """
+    best = shrunk.best
+    scores = {
+        name: value
+        for part, each in best.scores.items()
+        for name, value in each.metrics(PREFIXES[part]).items()
+    }
+    provenance = Provenance(
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        metrics=scores,
+        pruned=_share_of_own(shrunk),
+        threads=torch.get_num_threads(),
+        device=device_name(default_device()),
+        versions=versions("torch-pruning"),
+    )
+    seeded = shrunk.recipe.with_values({"loop.seed": best.seed})
+    rests_on = shrunk.origins.provenance()
+    return seeded.model_copy(update={"provenance": provenance.model_copy(update=rests_on)})
+
+
+def _share_of_own(shrunk: Shrunk) -> float:
+    """Return the share that is left of the operations of the recipe's network, which may have been pruned
+    before."""
+    info = shrunk.trained.data.info
+    own = count_flops(recipe_network(shrunk.trained), (info.channels, info.image_size, info.image_size))
+    return round(shrunk.pruned.after.total / own.total, 4)

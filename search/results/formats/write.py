@@ -22,7 +22,7 @@ from trainable.errors import UserError
 from trainable.files.paths import without_tilde
 from trainable.recipe.base import with_guide_names
 from trainable.recipe.optimizers import Timm
-from trainable.recipe.tasks import Segmentation
+from trainable.recipe.tasks import AnyTask, Classification, Segmentation
 from trainable.recipe.yamlfile import to_yaml, write_whole
 from trainable.terminal import tell
 
@@ -47,14 +47,7 @@ def export_as(
     Raises UserError, also for images that are not those that the recipe was found with: what is written would
     name its scores beside their mean and spread.
     """
-    if isinstance(found.recipe.task, Segmentation):
-        if form != "tunebook":
-            raise no_segmentation(form)
-        if images is not None:
-            raise UserError(
-                "--images: it writes class folders, which hold no masks, and this recipe segments images "
-                "(task.kind); expected --format tunebook without --images"
-            )
+    _check_task(found.recipe.task, form, images)
     winner = _winner(found)
     if gpus is not None or batch is not None:
         winner = retargeted(winner, gpus=gpus, batch=batch)
@@ -64,6 +57,22 @@ def export_as(
     write_whole(out, text.encode())
     _tell(winner, sheet, form)
     return winner.title
+
+
+def _check_task(task: AnyTask, form: Format, images: Path | None) -> None:
+    match task:
+        case Classification():
+            return
+        case Segmentation():
+            if form != "tunebook":
+                raise no_segmentation(form)
+            if images is not None:
+                raise UserError(
+                    "--images: it writes class folders, which hold no masks, and this recipe segments images "
+                    "(task.kind); expected --format tunebook without --images"
+                )
+        case _:
+            assert_never(task)
 
 
 def _winner(found: Exported) -> Winner:

@@ -53,7 +53,7 @@ def test_a_model_for_which_the_disk_has_no_room_is_an_error_of_the_system(tmp_pa
 
     made = program()
     with files_of_at_most(1_000), pytest.raises(OSError, match="File too large"):
-        save_model(tmp_path / "model", made, INFO)
+        save_model(tmp_path / "model", made, INFO, {"classes": list(INFO.classes)})
     assert not list(tmp_path.iterdir())
 
 

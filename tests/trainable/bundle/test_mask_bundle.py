@@ -13,16 +13,16 @@ import pytest
 from huggingface_hub import ModelCard
 from PIL import Image
 
-from tests.trainable.bundle.test_predict import alone
 from tests.trainable.bundle.test_write import FILES
 from tests.trainable.small_segmentations import CLASSES, drawn, mask_recipe, write_masks
-from trainable.bundle.answering import answer_of_onnx, answer_of_pt2
-from trainable.bundle.parity import check_masks
-from trainable.bundle.programs import ExportError
+from tests.trainable.tasks.classification.exported.test_predict import alone
+from trainable.bundle.measured import checked_share
+from trainable.bundle.programs import ExportError, answer_of_onnx, answer_of_pt2
 from trainable.bundle.trained import trained_in
-from trainable.bundle.whole_images import class_logits
 from trainable.bundle.write import write_bundle
 from trainable.tasks.segmentation.data.stores import stored_values
+from trainable.tasks.segmentation.exported.masks import same_pixels
+from trainable.tasks.segmentation.exported.whole_images import class_logits
 from trainable.tasks.segmentation.predicted import KeptMasks
 from trainable.train import train
 
@@ -45,8 +45,8 @@ def bundled(root: Path, values: dict[str, Any] | None = None, channels: int = 3)
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("trainable.bundle.latency.BATCHES", (1, 2))
-        patch.setattr("trainable.bundle.latency.SECONDS", 0.0)
+        patch.setattr("trainable.bundle.measured.BATCHES", (1, 2))
+        patch.setattr("trainable.bundle.measured.SECONDS", 0.0)
         return bundled(tmp_path_factory.mktemp("masks"))
 
 
@@ -96,8 +96,9 @@ def test_a_file_that_answers_otherwise_makes_no_bundle() -> None:
     kept.take(np.array([0]), torch.tensor([[1.0, 0.0]])[..., None, None].expand(1, 2, 4, 4))
     wrong = np.zeros((1, 2, 4, 4), np.float32)
     wrong[:, 1] = 1.0
+    found = same_pixels(lambda windows: wrong, [np.zeros((4, 4, 1), np.uint8)], about, kept)
     with pytest.raises(ExportError, match="top class is the run's for 0 of 16 pixels"):
-        check_masks("model.onnx", lambda windows: wrong, [np.zeros((4, 4, 1), np.uint8)], about, kept)
+        checked_share("model.onnx", *found, "pixels")
 
 
 @pytest.mark.integration

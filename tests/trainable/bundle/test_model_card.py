@@ -12,10 +12,11 @@ import torch
 from safetensors.torch import save_file
 
 from tests.trainable.bundle.trained_networks import untrained
-from trainable.bundle.card_uses import uses
-from trainable.bundle.markdown import code, table
-from trainable.bundle.model_card import Measured, model_card
+from trainable.bundle.measured import MeasuredBundle
+from trainable.bundle.model_card import model_card
 from trainable.bundle.trained import Trained
+from trainable.bundle.weights_alone import uses_of_weights
+from trainable.markdown import code, table
 from trainable.recipe.provenance import Dropped, Finalized, FreshRuns, Provenance, Simplified
 from trainable.training.bootstrap import Intervals
 from trainable.training.evaluate import Scores
@@ -36,7 +37,7 @@ LATENCY: dict[str, Any] = {
 def card_of(trained: Trained, known: Provenance) -> str:
     recipe = trained.recipe.model_copy(update={"provenance": known})
     scores = Scores(loss=0.1, accuracy=0.95, balanced_accuracy=0.95, top5_accuracy=None, images=269)
-    measured = Measured("test", scores, Intervals({}, 1000), {"model.onnx": 1.0}, LATENCY)
+    measured = MeasuredBundle("test", scores, Intervals({}, 1000), {"model.onnx": 1.0}, LATENCY)
     return model_card(replace(trained, recipe=recipe), measured)
 
 
@@ -103,7 +104,7 @@ def test_the_page_s_code_for_torchvision_builds_the_network_and_loads_its_weight
     trained = untrained({**values, "data.image_size": 64, "precision.kind": "fp32"})
     monkeypatch.chdir(tmp_path)
     save_file(dict(trained.weights), "model.safetensors")
-    (text,) = [each for each in uses(trained) if "torchvision" in each and each.startswith("```")]
+    (text,) = [each for each in uses_of_weights(trained) if "torchvision" in each and each.startswith("```")]
     made: dict[str, Any] = {}
     exec(text.removeprefix("```python\n").removesuffix("```"), made)
     images = torch.rand(2, channels, 64, 64)

@@ -15,9 +15,15 @@ from torch import Tensor, nn
 from tests.full_disk import files_of_at_most
 from tests.trainable.bundle.trained_networks import DIGITS, untrained
 from tests.trainable.small_runs import probabilities
-from trainable.bundle.answering import answer_of_onnx, answer_of_pt2
-from trainable.bundle.classifier import make_classifier
-from trainable.bundle.programs import ABOUT, ExportError, export_program, write_onnx, write_pt2
+from trainable.bundle.programs import (
+    ABOUT,
+    ExportError,
+    answer_of_onnx,
+    answer_of_pt2,
+    export_program,
+    write_onnx,
+    write_pt2,
+)
 from trainable.bundle.trained import Trained, in_fp32
 from trainable.data import ArrayPart
 from trainable.run import make_run
@@ -56,10 +62,10 @@ def test_both_files_answer_as_a_run_does_and_each_as_the_other_for_images_of_any
     family: str, tmp_path: Path
 ) -> None:
     trained = untrained(FAMILIES[family])
-    classifier = make_classifier(trained.network(), trained.recipe, trained.data.info)
-    program = export_program(classifier)
+    classifier = trained.exporter.module(trained.network())
+    program = export_program(trained.exporter, trained.network())
     write_pt2(program, tmp_path / "model.pt2", {})
-    write_onnx(program, tmp_path / "model.onnx", {})
+    write_onnx(program, tmp_path / "model.onnx", {}, "probabilities")
     assert isinstance(trained.data.test, ArrayPart)
     squares = np.ascontiguousarray(np.moveaxis(trained.data.test.images, 1, -1))
     expected = probabilities_of_run(trained)
@@ -78,9 +84,9 @@ def test_both_files_answer_as_a_run_does_and_each_as_the_other_for_images_of_any
 @pytest.mark.slow("exports networks")
 def test_files_say_what_they_take_and_name_no_file_of_this_machine(tmp_path: Path) -> None:
     trained = untrained()
-    program = export_program(make_classifier(trained.network(), trained.recipe, trained.data.info))
+    program = export_program(trained.exporter, trained.network())
     write_pt2(program, tmp_path / "model.pt2", {"classes": ["a"]})
-    write_onnx(program, tmp_path / "model.onnx", {"classes": ["a"]})
+    write_onnx(program, tmp_path / "model.onnx", {"classes": ["a"]}, "probabilities")
     model = onnx.load(tmp_path / "model.onnx")
     (images,), (answer,) = model.graph.input, model.graph.output
     axes = [axis.dim_param or axis.dim_value for axis in images.type.tensor_type.shape.dim]
@@ -112,13 +118,12 @@ class Deciding(nn.Module):
 def test_a_network_of_your_own_is_exported_and_one_that_cannot_be_is_one_message() -> None:
     own = {"model.kind": "own", "model.name": "build"}
     plain = untrained(own, lambda classes: nn.Sequential(nn.Flatten(), nn.Linear(64, classes)))
-    classifier = make_classifier(plain.network(), plain.recipe, plain.data.info)
-    export_program(classifier)
+    export_program(plain.exporter, plain.network())
     deciding = untrained(own, Deciding)
     with pytest.raises(
         ExportError, match=r"^model\.pt2: torch\.export cannot trace this network: "
     ) as raised:
-        export_program(make_classifier(deciding.network(), deciding.recipe, deciding.data.info))
+        export_program(deciding.exporter, deciding.network())
     assert raised.value.exit_code == 1
 
 

@@ -14,11 +14,9 @@ from torch import Tensor, nn
 
 from tests.full_disk import files_of_at_most
 from tests.trainable.bundle.trained_networks import DIGITS, untrained
-from trainable.bundle.classifier import make_classifier
-from trainable.bundle.predict import stored_pixels
-from trainable.bundle.script import about
-from trainable.bundle.timm_files import write_timm_files
 from trainable.bundle.trained import Trained
+from trainable.bundle.weights_alone import write_timm_files
+from trainable.tasks.classification.exported.predict import stored_pixels
 
 SIGNS: dict[str, Any] = {"model.kind": "timm", "model.name": "test_vit", "data.image_size": 64}
 
@@ -37,9 +35,8 @@ def timms(folder: Path, image: Image.Image) -> Tensor:
 
 
 def ours(trained: Trained, image: Image.Image) -> Tensor:
-    classifier = make_classifier(trained.network(), trained.recipe, trained.data.info)
-    pixels = stored_pixels(image, about(trained.data.info.classes, trained.data.form))
-    found: Tensor = classifier(torch.from_numpy(pixels[None].copy()))
+    pixels = stored_pixels(image, trained.exporter.about())
+    found: Tensor = trained.exporter.module(trained.network())(torch.from_numpy(pixels[None].copy()))
     return found
 
 

@@ -14,11 +14,9 @@ from safetensors.torch import load_file
 from torch import nn
 
 from tests.trainable.bundle.trained_networks import DIGITS, untrained
-from tests.trainable.small_runs import SIZE, data_set, images, small_recipe
-from trainable.bundle.model_card import Measured
-from trainable.bundle.parity import check_parity, stored_images, top_classes
+from tests.trainable.small_runs import SIZE, images
+from trainable.bundle.measured import MeasuredBundle, checked_share
 from trainable.bundle.programs import ExportError
-from trainable.bundle.script import about
 from trainable.bundle.trained import in_fp32, scored_weights, trained, trained_in
 from trainable.bundle.write import metrics_tree, write_bundle
 from trainable.errors import ModelError, UserError
@@ -109,7 +107,7 @@ def test_of_many_classes_the_metrics_have_the_most_frequent_confusions_and_no_ma
     info = replace(known.data.info, classes=names, class_counts=(1,) * count)
     answers = Answers.of_logits(torch.eye(count, dtype=torch.float64).roll(1, 0), torch.arange(count))
     scores = Scores(1.0, 0.0, 0.0, 0.0, count, answers=answers)
-    measured = Measured("test", scores, Intervals({}, 1000), {"model.onnx": 1.0}, {})
+    measured = MeasuredBundle("test", scores, Intervals({}, 1000), {"model.onnx": 1.0}, {})
     tree = metrics_tree(replace(known, data=replace(known.data, info=info)), measured)
     assert "test_confusion" not in tree
     assert len(tree["test_most_confused"]) == count
@@ -168,7 +166,7 @@ def test_a_folder_that_is_not_empty_is_refused_and_stays_as_it_was(tmp_path: Pat
 def test_a_file_that_answers_otherwise_leaves_no_bundle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trainable.bundle.parity.LEAST_SHARE", 1.1)  # no file can have so much
+    monkeypatch.setattr("trainable.bundle.measured.LEAST_SHARE", 1.1)  # no file can have so much
     trained = untrained({"model": OWN["model"]}, build)
     with pytest.raises(ExportError, match=r"^model\.onnx: its top class is the run's for 269 of 269 images"):
         write_bundle(trained, tmp_path / "bundle")
@@ -176,26 +174,9 @@ def test_a_file_that_answers_otherwise_leaves_no_bundle(
 
 
 def test_999_of_1000_equal_answers_are_enough_and_fewer_are_not() -> None:
-    answers = torch.arange(1000).numpy()
-    other = answers.copy()
-    other[7] = 0
-    assert check_parity("model.onnx", other, answers) == 0.999
-    other[8] = 0
+    assert checked_share("model.onnx", 999, 1000, "images") == 0.999
     with pytest.raises(ExportError, match=r"for 998 of 1,000 images \(99\.80%\), expected at least 99\.9%"):
-        check_parity("model.onnx", other, answers)
-
-
-def test_images_of_several_sizes_are_answered_in_their_order() -> None:
-    seen: list[tuple[int, ...]] = []
-
-    def brightest(images: Any) -> Any:
-        seen.append(images.shape)
-        return images.reshape(len(images), -1)
-
-    sizes = [(1, (4, 1, 1)), (3, (4, 1, 1)), (2, (2, 2, 1))]
-    shown = [torch.eye(4)[each].reshape(size) for each, size in sizes]
-    assert top_classes(brightest, [each.numpy() for each in shown]).tolist() == [1, 3, 2]
-    assert seen == [(2, 4, 1, 1), (1, 2, 2, 1)]
+        checked_share("model.onnx", 998, 1000, "images")
 
 
 @pytest.mark.slow("exports networks")
@@ -236,10 +217,3 @@ def test_weights_of_another_network_or_without_numbers_are_refused(tmp_path: Pat
     with pytest.raises(UserError, match="numbers that are not finite"):
         write_bundle(lost, tmp_path / "bundle")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_images_that_python_gave_are_compared_as_the_squares_that_they_are() -> None:
-    data = data_set()
-    spec = small_recipe({"data.format": "own"}).data
-    stored = list(stored_images(data, spec, "test", about(data.info.classes, data.form)))
-    assert [each.shape for each in stored] == [(8, 8, 1)] * 20

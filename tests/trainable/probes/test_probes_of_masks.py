@@ -12,7 +12,7 @@ import torch
 from tests.trainable.small_runs import numbers
 from tests.trainable.small_segmentations import mask_data, mask_recipe, write_masks
 from trainable.data import DataSet
-from trainable.models.dense import Answers, DenseNetwork
+from trainable.models.dense_networks import Answers, DenseNetwork
 from trainable.probes import network_cost
 from trainable.probes.batch_find import batch_find
 from trainable.probes.endings import AVERAGING, FLIP, SCALES, measure_endings
@@ -64,7 +64,7 @@ class TwoHeads(DenseNetwork):
 def test_every_format_is_timed_on_masks_and_on_every_head(data: DataSet) -> None:
     net = TwoHeads()
     before = net.other.weight.detach().clone()
-    assert data.info.dense
+    assert data.info.task.windowed
     found = measure_speeds(net, data.info, CPU, Precision())
     ways = [(each.number_format, each.channels_last) for each in found]
     assert ways == [(each, last) for each in formats_of(CPU) for last in (True, False)]

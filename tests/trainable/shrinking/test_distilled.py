@@ -17,8 +17,7 @@ from trainable.models.weights import file_digest
 from trainable.recipe import Recipe
 from trainable.recipe.yamlfile import read_recipe
 from trainable.shrinking.fine_tuning import fine_tuning, taught_by
-from trainable.shrinking.shrink import DISTILLED, PRUNED, TUNED, UNPRUNED, Shrunk, shrink
-from trainable.shrinking.write import write_shrunk
+from trainable.shrinking.shrink import DISTILLED, PRUNED, TUNED, UNPRUNED, Shrunk, shrink, write_shrunk
 from trainable.train import train
 
 pytestmark = pytest.mark.usefixtures("few_rounds")

@@ -16,8 +16,7 @@ from trainable.errors import ModelError, UserError
 from trainable.models.widths import make_narrow
 from trainable.probes.flops import count_flops
 from trainable.shrinking.dependencies import Dependencies
-from trainable.shrinking.masked import differs
-from trainable.shrinking.prune import prune
+from trainable.shrinking.prune import differs, prune
 
 NEAR = 0.04
 """A share is missed by at most so much: the narrowest layers have 8 channels, and lose them one by one."""

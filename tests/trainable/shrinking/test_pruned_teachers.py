@@ -13,8 +13,7 @@ from trainable.bundle.trained import trained_in
 from trainable.errors import ModelError
 from trainable.run import make_run
 from trainable.shrinking.fine_tuning import fine_tuning
-from trainable.shrinking.shrink import shrink
-from trainable.shrinking.write import write_shrunk
+from trainable.shrinking.shrink import shrink, write_shrunk
 from trainable.train import train
 
 CPU = torch.device("cpu")

@@ -14,9 +14,8 @@ from torch import nn
 
 from tests.trainable.bundle.trained_networks import untrained
 from tests.trainable.small_runs import SIZE, images, write_parts
-from trainable.bundle.card_uses import uses
-from trainable.bundle.timm_files import write_timm_files
 from trainable.bundle.trained import network_in, trained_in
+from trainable.bundle.weights_alone import uses_of_weights, write_timm_files
 from trainable.bundle.write import write_bundle
 from trainable.errors import DataError, ModelError, UserError
 from trainable.recipe import Recipe
@@ -25,8 +24,16 @@ from trainable.recipe.trained_files import PRUNED_FILE, TRAINING_FILE
 from trainable.recipe.yamlfile import read_recipe, write_recipe
 from trainable.shrinking.fine_tuning import fine_tuning, scores_of
 from trainable.shrinking.prune import prune
-from trainable.shrinking.shrink import PRUNED, SCRATCH, TUNED, UNPRUNED, Shrunk, draw_narrow, shrink
-from trainable.shrinking.write import write_shrunk
+from trainable.shrinking.shrink import (
+    PRUNED,
+    SCRATCH,
+    TUNED,
+    UNPRUNED,
+    Shrunk,
+    draw_narrow,
+    shrink,
+    write_shrunk,
+)
 from trainable.train import train
 
 pytestmark = pytest.mark.usefixtures("few_rounds")
@@ -122,8 +129,8 @@ def test_a_bundle_does_not_say_that_timm_builds_a_pruned_network(tmp_path: Path)
     narrow = replace(known, weights=pruned.network.state_dict(), widths=pruned.widths)
     write_timm_files(narrow, tmp_path)
     assert not any(tmp_path.iterdir())
-    assert "create_model" in "".join(uses(known))
-    assert "create_model" not in "".join(uses(narrow))
+    assert "create_model" in "".join(uses_of_weights(known))
+    assert "create_model" not in "".join(uses_of_weights(narrow))
 
 
 def test_a_network_of_your_own_is_shrunk_from_python(tmp_path: Path) -> None:

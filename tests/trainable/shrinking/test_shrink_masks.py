@@ -19,8 +19,16 @@ from trainable.recipe.yamlfile import read_recipe
 from trainable.run import make_run
 from trainable.shrinking.fine_tuning import fine_tuning, scores_of, taught_by
 from trainable.shrinking.prune import prune
-from trainable.shrinking.shrink import DISTILLED, PRUNED, SCRATCH, TUNED, UNPRUNED, Shrunk, shrink
-from trainable.shrinking.write import write_shrunk
+from trainable.shrinking.shrink import (
+    DISTILLED,
+    PRUNED,
+    SCRATCH,
+    TUNED,
+    UNPRUNED,
+    Shrunk,
+    shrink,
+    write_shrunk,
+)
 from trainable.train import train
 
 pytestmark = [pytest.mark.slow("trains and prunes networks"), pytest.mark.usefixtures("few_rounds")]

@@ -20,16 +20,14 @@ from trainable.data.parts import Part
 from trainable.data.source import Integers, Pixels
 from trainable.errors import UserError, listed
 from trainable.new_folder import check_new, moved_to
-from trainable.recipe import Recipe
-from trainable.recipe.tasks import Segmentation
 from trainable.recipe.yamlfile import write_whole
+from trainable.tasks.exporter import Predictions
 from trainable.tasks.segmentation.answers import MaskAnswers
 from trainable.tasks.segmentation.data.parts import MaskedFilePart, MaskedPart
+from trainable.training.evaluate import Scores
 
 SCORES_FILE = "scores.csv"
 COLUMNS = ("image", "mask", "mean_iou", "accuracy")
-
-
 LEVEL = 1  # the quickest compression: masks are of few values in large areas, and become a fiftieth
 
 
@@ -57,25 +55,33 @@ class KeptMasks:
         return sorted(self._kept)
 
 
-def part_to_predict(data: DataSet) -> Split:
-    """Return the part whose masks are written: test, or validation of data without a test part."""
-    return "validation" if data.test is None else "test"
+@final
+class PredictedMasks(Predictions):
+    """The masks of the test part, or of validation of data without one, for a new folder.
 
-
-def check_predict(folder: Path, out: Path | None, recipe: Recipe, data: DataSet) -> None:
-    """Raises UserError where no masks could be written: before an hour's work, and not after it.
-
-    `out` is where the run leaves its own files.
+    Raises UserError where they could not be written; `out` is where the run leaves its own files.
     """
-    if not isinstance(recipe.task, Segmentation):
-        raise UserError(
-            "--predict: it writes masks, which a segmentation predicts, and this recipe classifies images "
-            "(task.kind); predict.py of `tunebook bundle` names the class of any image"
-        )
-    if out is not None and folder.absolute() in (out.absolute(), *out.absolute().parents):
-        raise UserError(f"--predict {folder}: is to hold masks alone; give another folder than --out {out}")
-    check_new(folder, "the masks")
-    mask_files(data.parts[part_to_predict(data)])
+
+    def __init__(self, data: DataSet, folder: Path, out: Path | None) -> None:
+        if out is not None and folder.absolute() in (out.absolute(), *out.absolute().parents):
+            raise UserError(
+                f"--predict {folder}: is to hold masks alone; give another folder than --out {out}"
+            )
+        check_new(folder, "the masks")
+        self.part = "validation" if data.test is None else "test"
+        mask_files(data.parts[self.part])
+        self._data, self._folder, self._kept = data, folder, KeptMasks()
+
+    def take(self, positions: Integers, outputs: Tensor) -> None:
+        self._kept.take(positions, outputs)
+
+    def write(self, scores: Scores) -> str:
+        if not isinstance(scores.by_image, MaskAnswers):
+            raise UserError(
+                "the weights answer with numbers that are not finite: there are no masks to write"
+            )
+        write_masks(self._folder, self._data, self.part, self._kept, scores.by_image)
+        return f"masks of the {scores.images:,} images of the {self.part} part -> {self._folder}"
 
 
 def write_masks(folder: Path, data: DataSet, part: Split, masks: KeptMasks, scores: MaskAnswers) -> None:

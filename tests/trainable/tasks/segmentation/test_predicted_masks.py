@@ -17,9 +17,10 @@ from trainable.__main__ import main
 from trainable.errors import UserError
 from trainable.recipe.yamlfile import write_recipe
 from trainable.run import make_run
+from trainable.tasks.exporters import exporter_of
 from trainable.tasks.segmentation.data.parts import MaskedPart
 from trainable.tasks.segmentation.data.stores import stored_values
-from trainable.tasks.segmentation.predicted import check_predict, mask_files, voc_colours
+from trainable.tasks.segmentation.predicted import PredictedMasks, mask_files, voc_colours
 
 
 def trained(root: Path, *settings: str, out: str = "predicted") -> Path:
@@ -122,12 +123,13 @@ def test_a_folder_that_cannot_be_used_is_refused_before_training(
 ) -> None:
     recipe = mask_recipe(write_masks(tmp_path))
     with pytest.raises(UserError, match=message):
-        check_predict(tmp_path / folder, None if out is None else tmp_path / out, recipe, mask_data(recipe))
+        PredictedMasks(mask_data(recipe), tmp_path / folder, None if out is None else tmp_path / out)
 
 
 def test_a_classification_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    data = data_set()
     with pytest.raises(UserError, match="--predict: it writes masks, which a segmentation predicts"):
-        check_predict(tmp_path / "new", None, small_recipe(), data_set())
+        exporter_of(small_recipe(), data.info).predictions(data, tmp_path / "new", None)
 
 
 def test_two_images_with_one_mask_are_refused(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def test_what_is_known_of_the_images(root: Path) -> None:
     masks = [np.asarray(Image.open(root / "masks" / Path(name).name)) for name in data.train.names]
     images = [np.asarray(Image.open(root / "images" / Path(name).name)) for name in data.train.names]
     pixels = np.concatenate([image.reshape(-1, 3) for image in images])
-    assert info.dense
+    assert info.task.windowed
     assert info.classes == CLASSES
     assert info.pixel_counts == tuple(int(sum((mask == each).sum() for mask in masks)) for each in range(3))
     assert info.class_counts == tuple(sum(bool((mask == each).any()) for mask in masks) for each in range(3))

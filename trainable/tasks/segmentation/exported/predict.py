@@ -18,9 +18,9 @@ import numpy as np
 import onnxruntime
 from PIL import Image, ImageOps
 
-from trainable.bundle.whole_images import class_logits
 from trainable.data.decode import upright
 from trainable.errors import visible
+from trainable.tasks.segmentation.exported.whole_images import class_logits
 from trainable.tasks.segmentation.predicted import png_of, voc_colours
 
 

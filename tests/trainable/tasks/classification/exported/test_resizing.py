@@ -8,10 +8,10 @@ import torch
 from PIL import Image
 from torch.nn.functional import interpolate
 
-from trainable.bundle.resizing import squared
 from trainable.data.decode import Form, Resize, square
 from trainable.recipe.data import Interpolation
 from trainable.recipe.training import CenterCrop, Stretch
+from trainable.tasks.classification.exported.classifier import squared
 
 FILTERS: tuple[Interpolation, ...] = ("bilinear", "bicubic")
 MOST_THAT_DIFFER = 1e-3

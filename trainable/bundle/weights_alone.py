@@ -1,16 +1,25 @@
-"""Says on the model card how the files of a bundle are used."""
+"""How the weights alone become a network again: what the page says of it, and the files that timm reads.
+
+`timm.create_model("local-dir:FOLDER", pretrained=True)` loads the folder of a bundle.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, assert_never
 
+from safetensors.torch import save as safetensors_bytes
 from torch import nn
 
-from trainable.bundle.markdown import code, code_block
 from trainable.bundle.trained import Trained
-from trainable.models.libraries import RGB, torchvision_options
+from trainable.data import DataInfo
+from trainable.data.decode import Resize
+from trainable.data.loading import statistics_of
+from trainable.markdown import code, code_block
+from trainable.models.libraries import RGB, timm_options, torchvision_options
 from trainable.models.smp import TIMM, stride_of
+from trainable.models.timm_names import CONFIGURATION, located
 from trainable.recipe.models import (
     OwnModel,
     ResNetSmall,
@@ -18,53 +27,24 @@ from trainable.recipe.models import (
     TimmModel,
     TorchvisionModel,
     UNetSmall,
+    is_published,
 )
+from trainable.recipe.trained_files import MODEL_FILE
+from trainable.recipe.training import CenterCrop, Stretch
+from trainable.recipe.yamlfile import write_whole
+
+# what timm knows of its own weights in these fields is not true of images of another size
+STALE = ("pool_size", "test_input_size", "test_pool_size", "test_crop_pct")
+# these fields are true of a network that began from the weights which timm publishes, and of no other
+OF_PUBLISHED_WEIGHTS = ("tag", "license", "origin_url", "paper_ids", "paper_name", "notes")
 
 
-def uses(trained: Trained) -> Iterator[str]:
-    """Yield paragraphs: how a bundle's files are used, and how its weights become a network again."""
-    yield from _of_masks() if trained.data.info.dense else _of_labels()
-    yield from _uses_of_weights(trained) if trained.widths is None else _uses_of_narrow_weights()
+def uses_of_weights(trained: Trained) -> Iterator[str]:
+    """Yield the page's paragraphs about how `model.safetensors` becomes a network again."""
+    yield from _with_its_library(trained) if trained.widths is None else _as_pruned()
 
 
-def _of_masks() -> Iterator[str]:
-    yield code_block(
-        "sh", "pip install onnxruntime pillow numpy\npython predict.py DIR IMAGE...    # masks as PNG, in DIR"
-    )
-    yield (
-        "`model.onnx` and `model.pt2` are functions of square windows: normalisation is inside, and "
-        "`class_logits` of `predict.py` cuts an image of any size into windows and joins their answers."
-    )
-    yield code_block(
-        "python",
-        "import onnxruntime\n"
-        'session = onnxruntime.InferenceSession("model.onnx")\n'
-        '(logits,) = session.run(None, {"images": windows})    # float32 [N, side, side, C]\n\n'
-        "import torch\n"
-        'segment = torch.export.load("model.pt2").module()\n'
-        "logits = segment(windows)    # a tensor, float32 [N, side, side, C]",
-    )
-    yield "There are no files for timm, whose networks classify images."
-
-
-def _of_labels() -> Iterator[str]:
-    yield code_block(
-        "sh", "pip install onnxruntime pillow numpy\npython predict.py IMAGE...    # file, class, probability"
-    )
-    yield "`model.onnx` and `model.pt2` are functions of pixels: all preprocessing is inside."
-    yield code_block(
-        "python",
-        "import onnxruntime\n"
-        'session = onnxruntime.InferenceSession("model.onnx")\n'
-        '(probabilities,) = session.run(None, {"images": images})    # uint8 [N, H, W, C]\n\n'
-        "import torch\n"
-        'classify = torch.export.load("model.pt2").module()\n'
-        "probabilities = classify(images)    # a tensor, uint8 [N, H, W, C]",
-    )
-
-
-def _uses_of_narrow_weights() -> Iterator[str]:
-    """Yield how the weights of a pruned network become a network again."""
+def _as_pruned() -> Iterator[str]:
     yield (
         "The network was pruned: it is narrower than the one that its library builds, in what `pruned.json` "
         "names. With tunebook the weights alone become a network again, which gives logits:"
@@ -77,8 +57,7 @@ def _uses_of_narrow_weights() -> Iterator[str]:
     )
 
 
-def _uses_of_weights(trained: Trained) -> Iterator[str]:
-    """Yield how `model.safetensors`, the weights alone, becomes a network again."""
+def _with_its_library(trained: Trained) -> Iterator[str]:
     match trained.recipe.model:
         case TimmModel():
             yield "The weights alone, with timm, which gives logits:"
@@ -151,3 +130,52 @@ def _as_torchvision_builds_it(trained: Trained, name: str) -> str:
         lines.append(f'network.set_submodule("{place}", torch.nn.{layer!r})')
     lines.append('network.load_state_dict(load_file("model.safetensors"))')
     return "\n".join(lines)
+
+
+def write_timm_files(trained: Trained, folder: Path) -> None:
+    """Write `config.json`, with how images look to the network and what its classes are called, and the
+    weights; nothing for a network that timm cannot build, such as a pruned one, or one for masks."""
+    if not isinstance(trained.recipe.model, TimmModel) or trained.widths is not None:
+        return
+    # `save_for_hf` writes the weights itself: where the disk is full, as no error of the system's
+    from timm.models._hub import save_config_for_hf
+
+    network, info = _described(trained), trained.data.info
+    sizes = timm_options(
+        located(trained.recipe.model.name),
+        classes=len(info.classes),
+        channels=info.channels,
+        image_size=info.image_size,
+    )
+    arguments = {name: each for name, each in sizes.items() if name != "num_classes"}
+    names = {"label_names": list(info.classes)}
+    save_config_for_hf(network, str(folder / CONFIGURATION), model_config=names, model_args=arguments)
+    write_whole(folder / MODEL_FILE, safetensors_bytes(network.state_dict()))
+
+
+def _described(trained: Trained) -> Any:
+    """Return the network; its `pretrained_cfg`, which timm writes, says how images look to these weights."""
+    network: Any = trained.network()
+    mean, std = statistics_of(trained.recipe.data, trained.data.info)
+    weights = trained.recipe.model.weights
+    stale = STALE if weights is not None and is_published(weights) else (*STALE, *OF_PUBLISHED_WEIGHTS)
+    network.pretrained_cfg = {
+        **{name: each for name, each in network.pretrained_cfg.items() if name not in stale},
+        **_images(trained.data.info, trained.recipe.evaluation.resize),
+        "mean": list(mean),
+        "std": list(std),
+    }
+    return network
+
+
+def _images(info: DataInfo, resize: Resize) -> dict[str, Any]:
+    """Return how images become squares, in timm's words: `squash` stretches."""
+    size = [info.channels, info.image_size, info.image_size]
+    match resize:
+        case Stretch():
+            crop: dict[str, Any] = {"crop_mode": "squash", "crop_pct": 1.0}
+        case CenterCrop(ratio=ratio):
+            crop = {"crop_mode": "center", "crop_pct": ratio}
+        case _:
+            assert_never(resize)
+    return {"input_size": size, "interpolation": info.interpolation, **crop}

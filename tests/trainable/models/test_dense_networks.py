@@ -12,7 +12,7 @@ from torchvision import models
 
 from trainable.errors import ModelError
 from trainable.models.checkpointing import checkpoint_blocks
-from trainable.models.dense import DenseNetwork
+from trainable.models.dense_networks import DenseNetwork
 from trainable.models.lint import lints
 from trainable.models.make import make_model
 from trainable.recipe import models as specs

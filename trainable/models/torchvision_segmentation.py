@@ -1,14 +1,12 @@
-"""Defines what a network for segmentation says of itself, and makes those of torchvision."""
+"""Makes torchvision's networks for segmentation, and finds the part of them that weights are of."""
 
 from __future__ import annotations
 
-import abc
-from collections.abc import Sequence
 from typing import Any, final
 
 from torch import Tensor, nn
 
-from trainable.errors import ModelError
+from trainable.models.dense_networks import Answers, DenseNetwork
 from trainable.models.libraries import (
     RGB,
     check_torchvision_name,
@@ -16,42 +14,19 @@ from trainable.models.libraries import (
     torchvision_options,
     unfit,
 )
+from trainable.models.published_weights import torchvision_weights
+from trainable.models.weights import PartWeights, read_weights, weights_file
 from trainable.recipe import models as specs
 from trainable.recipe.tasks import Segmentation
 
-Answers = Tensor | tuple[Tensor, Tensor]
-"""Logits [B, classes, h, w] or, in training, a pair of them: the head's, and those of an auxiliary head."""
-
-
-class DenseNetwork(nn.Module, abc.ABC):
-    """Defines a network that answers for each pixel, made of a backbone that may be pretrained and of layers
-    above it.
-
-    It maps images [B, C, H, W] to logits [B, classes, h, w] with h <= H and w <= W: whoever compares them
-    with a mask enlarges them. In training a network with an auxiliary head gives a pair, its head's logits
-    first. The names of its weights are those of its library.
-    """
-
-    def __init__(self, backbone: str, heads: Sequence[str]) -> None:
-        super().__init__()
-        self.backbone_name = backbone
-        """This module is the backbone: all layers outside of it are new."""
-        self.heads = tuple(heads)
-        """These layers compute the logits, the main head's first."""
-
-    @abc.abstractmethod
-    def forward(self, images: Tensor) -> Answers:
-        """Return the logits of images [B, C, H, W]."""
-
-    def layers_above(self) -> list[nn.Module]:
-        """Return the modules outside the backbone, in order of definition."""
-        inside = set(self.get_submodule(self.backbone_name).modules())
-        return [each for each in self.modules() if each is not self and each not in inside]
+BACKBONE = "backbone."  # the names of the backbone's weights begin so
+FEATURES = "features."  # a MobileNetV3 for classification has what is the backbone here under this name
+CLASSIFIERS = ("fc.", "classifier.")  # layers of networks for classification that no backbone has
 
 
 @final
 class ConvolutionalHeads(DenseNetwork):
-    """Computes an FCN or a DeepLabV3 of torchvision (arXiv 1411.4038, 1706.05587), without the enlarging.
+    """An FCN or a DeepLabV3 of torchvision (arXiv 1411.4038, 1706.05587), without the enlarging.
 
     By dilation, logits are an eighth of the image, or a sixteenth over MobileNetV3. The auxiliary head
     answers in training alone.
@@ -71,7 +46,7 @@ class ConvolutionalHeads(DenseNetwork):
 
 @final
 class LiteHead(DenseNetwork):
-    """Computes the Lite R-ASPP of torchvision (arXiv 1905.02244, section 6.4), without the enlarging.
+    """The Lite R-ASPP of torchvision (arXiv 1905.02244, section 6.4), without the enlarging.
 
     Two convolutions, on features of two sizes, compute its logits together.
     """
@@ -86,7 +61,7 @@ class LiteHead(DenseNetwork):
         return logits
 
 
-def dense_from_torchvision(
+def segmentation_from_torchvision(
     spec: specs.TorchvisionModel, *, classes: int, channels: int, image_size: int
 ) -> DenseNetwork:
     """Return torchvision's network for segmentation, drawn from torch's global generator.
@@ -107,15 +82,19 @@ def dense_from_torchvision(
     return ConvolutionalHeads(made.backbone, made.classifier, made.aux_classifier)
 
 
-def check_answers(title: str, logits: object, classes: int, image_size: int) -> None:
-    """Raises ModelError unless these are logits [1, classes, h, w] for one image, no larger than it is."""
-    shape = tuple(logits.shape) if isinstance(logits, Tensor) else ()
-    if len(shape) == 4 and shape[:2] == (1, classes) and all(1 <= side <= image_size for side in shape[2:]):
-        return
-    got = shape if isinstance(logits, Tensor) else type(logits).__name__
-    raise ModelError(
-        f"{title}: expected logits of shape (1, {classes}, h, w) for one image in evaluation mode, h and w "
-        f"at most {image_size}, got {got}"
+def torchvision_part(spec: specs.TorchvisionModel, *, download: bool) -> PartWeights:
+    """Return the weights of a network for segmentation, from a file or as torchvision publishes them.
+
+    Weights without a backbone are those of a network for classification: all of it but the classifier is the
+    backbone here. Raises ModelError as `read_weights` and `torchvision_weights` do.
+    """
+    published = specs.is_published(str(spec.weights))
+    state = torchvision_weights(spec, download=download) if published else read_weights(weights_file(spec))
+    if any(name.startswith(BACKBONE) for name in state):
+        return PartWeights(state)
+    below = {name: each for name, each in state.items() if not name.startswith(CLASSIFIERS)}
+    return PartWeights(
+        {BACKBONE + name.removeprefix(FEATURES): each for name, each in below.items()}, BACKBONE
     )
 
 

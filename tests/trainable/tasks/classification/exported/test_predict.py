@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,17 @@ import torch
 from PIL import Image
 
 from tests.trainable.bundle.trained_networks import untrained
-from trainable.bundle.classifier import make_classifier
-from trainable.bundle.parity import stored_images
-from trainable.bundle.predict import stored_pixels
+from tests.trainable.small_runs import data_set
+from tests.trainable.small_segmentations import mask_recipe
 from trainable.bundle.programs import export_program, write_onnx
-from trainable.bundle.resizing import squared
-from trainable.bundle.script import about, predict_script
 from trainable.data.decode import Form, square
 from trainable.data.source import Channels
+from trainable.recipe import Recipe
 from trainable.recipe.training import CenterCrop, Stretch
+from trainable.tasks.classification.exported.classifier import squared
+from trainable.tasks.classification.exported.labels import stored_images
+from trainable.tasks.classification.exported.predict import stored_pixels
+from trainable.tasks.exporters import exporter_of
 
 NEEDED = ("PIL", "pillow.libs", "numpy", "numpy.libs", "onnxruntime")
 """What pip installs into site-packages for Pillow, numpy and onnxruntime."""
@@ -35,10 +38,10 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with the script, its model of digits, and nothing else."""
     folder = tmp_path_factory.mktemp("shipped")
     trained = untrained()
-    classifier = make_classifier(trained.network(), trained.recipe, trained.data.info)
-    described = about(trained.data.info.classes, classifier.form)
-    write_onnx(export_program(classifier), folder / "model.onnx", described)
-    (folder / "predict.py").write_text(predict_script())
+    exporter = trained.exporter
+    program = export_program(exporter, trained.network())
+    write_onnx(program, folder / "model.onnx", exporter.about(), exporter.output)
+    (folder / "predict.py").write_text(exporter.script())
     return folder
 
 
@@ -61,15 +64,14 @@ def test_the_script_needs_nothing_of_ours_and_prints_class_and_probability(
     shipped: Path, tmp_path: Path
 ) -> None:
     trained = untrained()
-    described = about(trained.data.info.classes, trained.data.form)
-    images = stored_images(trained.data, trained.recipe.data, "test", described)
+    images = stored_images(trained.data, trained.recipe.data, "test", trained.exporter.about())
     stored = [next(images) for _ in range(3)]
     files = [tmp_path / f"{number}.png" for number in range(len(stored))]
     for file, pixels in zip(files, stored, strict=True):
         Image.fromarray(pixels[:, :, 0]).save(file)
     done = alone(tmp_path, shipped / "predict.py", *files)
     assert (done.returncode, done.stderr) == (0, "")
-    classifier = make_classifier(trained.network(), trained.recipe, trained.data.info)
+    classifier = trained.exporter.module(trained.network())
     for file, pixels, line in zip(files, stored, done.stdout.splitlines(), strict=True):
         (probabilities,) = classifier(torch.from_numpy(pixels[None].copy()))
         name, found, probability = line.split("\t")
@@ -97,7 +99,10 @@ def test_images_become_the_squares_that_training_sees(
 ) -> None:
     file = write_kind(tmp_path / kind)
     wanted = Form(channels, 16, form, "bilinear")
-    described = json.loads(json.dumps(about(("a", "b"), wanted)))
+    grey = (0.5,) * channels
+    info = replace(data_set().info, channels=channels, image_size=16, mean=grey, std=grey)
+    recipe = Recipe().with_values({"evaluation.resize": form.model_dump()})
+    described = json.loads(json.dumps(exporter_of(recipe, info).about()))
     with Image.open(file) as image:
         expected = square(image, wanted)
     with Image.open(file) as image:
@@ -126,9 +131,9 @@ def write_kind(file: Path) -> Path:
     return file
 
 
-@pytest.mark.parametrize("dense", [False, True])
-def test_the_script_escapes_what_a_terminal_would_obey(dense: bool) -> None:
-    tree = ast.parse(predict_script(dense))
+@pytest.mark.parametrize("recipe", [Recipe(), mask_recipe(Path())], ids=["labels", "masks"])
+def test_the_script_escapes_what_a_terminal_would_obey(recipe: Recipe) -> None:
+    tree = ast.parse(exporter_of(recipe, data_set().info).script())
     (function,) = [each for each in tree.body if isinstance(each, ast.FunctionDef) and each.name == "visible"]
     defined: dict[str, Any] = {}
     exec(ast.unparse(function), defined)

@@ -1,28 +1,70 @@
-"""Makes images square inside a network's graph, of any height and width, pixel for pixel as they are decoded.
+"""Joins a trained network with all that happens to an image before and after it, as one module.
 
-torch's own resizing of uint8 images cannot be exported with its rounding, and runtimes of ONNX disagree on
-antialiasing. Here it is two matrix products, which all of them have.
+Images are made square inside the network's graph, of any height and width, pixel for pixel as they are
+decoded. torch's own resizing of uint8 images cannot be exported with its rounding, and runtimes of ONNX
+disagree on antialiasing. Here it is two matrix products, which all of them have.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple, assert_never
+from collections.abc import Sequence
+from typing import NamedTuple, assert_never, final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from trainable.data.decode import Resize
+from trainable.data.decode import Form, Resize
 from trainable.recipe.data import Interpolation
 from trainable.recipe.training import CenterCrop, Stretch
+from trainable.training.evaluate import View
 
-LARGEST_WEIGHT = 2**15 - 0.5
-FINEST_UNIT = 22
-"""torch and Pillow hold the weights of uint8 pixels as int16: multiples of 2^-p, with the largest p up to 22
-at which the largest weight stays below this number (torch, UpSampleKernelAVXAntialias.h)."""
+# torch and Pillow hold the weights of uint8 pixels as int16: multiples of 2^-p, with the largest p up to 22
+# at which the largest weight stays below this number (torch, UpSampleKernelAVXAntialias.h)
+LARGEST_WEIGHT, FINEST_UNIT = 2**15 - 0.5, 22
+
+
+@final
+class Classifier(nn.Module):
+    """Turns images as they are stored into probabilities: uint8 [N, H, W, C] -> float32 [N, classes].
+
+    H and W are of any size, C is 1 (grey) or 3 (RGB). Images are made square, normalised and shown to the
+    network in every view of `evaluation.flip` and `evaluation.scales`; probabilities are the mean over views.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        form: Form,
+        *,
+        mean: Sequence[float],
+        std: Sequence[float],
+        views: Sequence[View],
+    ) -> None:
+        super().__init__()
+        self.network, self.form, self.views = network, form, tuple(views)
+        self.mean: Tensor
+        self.std: Tensor
+        for name, values in (("mean", mean), ("std", std)):
+            self.register_buffer(name, torch.tensor(values).mul(255.0).view(1, -1, 1, 1))
+
+    def forward(self, images: Tensor) -> Tensor:
+        stored = images.permute(0, 3, 1, 2).to(torch.float32)
+        pixels = squared(stored, self.form.side, self.form.resize, self.form.interpolation)
+        shown = (pixels - self.mean) / self.std
+        sizes = dict.fromkeys(view.size for view in self.views)
+        seen = torch.cat([self._seen_at(size, shown) for size in sizes])
+        return seen.view(len(self.views), images.shape[0], -1).mean(0)  # len() would fix it
+
+    def _seen_at(self, size: int | None, shown: Tensor) -> Tensor:
+        """Return the probabilities of all views of one size, one view after the other: an exported graph has
+        the network once for each size."""
+        alike = [view.of(shown) for view in self.views if view.size == size]
+        logits: Tensor = self.network(torch.cat(alike))
+        return torch.softmax(logits, 1)
 
 
 class Span(NamedTuple):
-    """Describes the part of a row or a column that is used: where it begins and its length, in pixels.
+    """The part of a row or a column that is used: where it begins and its length, in pixels.
 
     Both are whole numbers, float64 without dimensions: an exported graph computes them from the image.
     """

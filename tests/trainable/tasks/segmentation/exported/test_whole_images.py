@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from trainable.bundle.segmenter import Segmenter
-from trainable.bundle.whole_images import class_logits
 from trainable.recipe.tasks import Segmentation
+from trainable.tasks.segmentation.exported.masks import Segmenter
+from trainable.tasks.segmentation.exported.whole_images import class_logits
 from trainable.tasks.segmentation.task import SegmentationTask
 from trainable.training.evaluate import View
 
