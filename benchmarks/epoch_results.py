@@ -1,4 +1,4 @@
-"""Makes up what an epoch of a run measured, for tests and simulations that need a few of its numbers."""
+"""Epochs of a run, made up for tests and simulations that need a few of their numbers."""
 
 from __future__ import annotations
 

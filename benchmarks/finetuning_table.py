@@ -1,4 +1,4 @@
-"""Writes tables of fine-tuning curves: recipes drawn evenly from `finetune`'s ranges, to be replayed often.
+"""Tables of fine-tuning curves: recipes drawn evenly from `finetune`'s ranges, to be replayed often.
 
     TUNEBOOK_DATA=FOLDER python benchmarks/finetuning_table.py --resnet18 FILE [--device cuda] [--processes 4]
     python benchmarks/search_quality.py --tasks finetuning --budget 6 --print \\

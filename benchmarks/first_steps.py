@@ -1,4 +1,4 @@
-"""Measures what the first step of a network costs in a new process, and what that earns in later ones.
+"""What the first step of a network costs in a new process, and what that earns in later ones.
 
     python benchmarks/first_steps.py [NAME ...] [--side 128] [--batch 128] [--processes 3] [--limit 120]
 
@@ -12,10 +12,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from itertools import product
@@ -24,7 +22,7 @@ from typing import Any
 import torch
 
 from gpu import noise, synchronised
-from report import described, environment, refuse_busy_machine, write
+from report import described, environment, in_own_process, refuse_busy_machine, write
 from trainable.recipe import Recipe
 from trainable.run import make_run
 from trainable.training.precision import kernel_search
@@ -38,8 +36,7 @@ CASES = (
     "channels_last, compiled",
     "channels_last, compiled by blocks",
 )
-STEPS = 30
-"""The rate is that of so many steps, after two."""
+STEPS = 30  # the rate is that of so many, after two
 
 OVER = "over the limit"
 
@@ -69,14 +66,10 @@ def in_process(name: str, case: str, options: argparse.Namespace, code: str | No
     kept in the folder `code`, or else where a person has it."""
     kept = {} if code is None else {"TORCHINDUCTOR_CACHE_DIR": code}
     flags = [f"--side={options.side}", f"--batch={options.batch}", f"--device={options.device}"]
-    command = [sys.executable, __file__, name, "--case", case, *flags]
     try:
-        done = subprocess.run(
-            command, timeout=options.limit, check=True, stdout=subprocess.PIPE, env={**os.environ, **kept}
-        )
+        found: Found = in_own_process(__file__, [name, "--case", case, *flags], kept, options.limit)
     except subprocess.TimeoutExpired:
         return None
-    found: Found = json.loads(done.stdout.splitlines()[-1])
     return found
 
 

@@ -1,4 +1,4 @@
-"""Measures training on a GPU: Run against pure compute, formats, compilation, memory, time to an accuracy.
+"""Training on a GPU: Run against pure compute, formats, compilation, memory, time to an accuracy.
 
     python benchmarks/gpu.py [--cifar FOLDER] [--rounds 7] [--parts cifar resnet50 accuracy]
 

@@ -1,4 +1,4 @@
-"""Defines the loops that `throughput` compares with Run, on the same model, images, batch and rates.
+"""The loops that `throughput` compares with Run, on the same model, images, batch and rates.
 
 Every function returns an epoch to be timed: a callable that trains one epoch and returns the number of
 images.
@@ -23,8 +23,7 @@ from trainable.training.optim import applied_lr, make_phases
 from trainable.training.precision import autocast, resolve
 
 Epoch = Callable[[], float]
-ENDLESS = 10_000
-"""The schedule has so many epochs, which is more than any benchmark trains."""
+ENDLESS = 10_000  # epochs of the schedule: more than any benchmark trains
 
 
 def our_run(recipe: Recipe, data: DataSet, device: torch.device) -> Epoch:
@@ -39,7 +38,7 @@ def our_run(recipe: Recipe, data: DataSet, device: torch.device) -> Epoch:
 
 
 class Setting:
-    """Holds what the loops below have in common: model, images in memory, their order, parameter groups."""
+    """What the loops below have in common: model, images in memory, their order, parameter groups."""
 
     def __init__(self, recipe: Recipe, data: DataSet, device: torch.device) -> None:
         assert isinstance(data.train, ArrayPart)
@@ -235,7 +234,7 @@ def v2_loader(data: DataSet, batch: int, workers: int) -> torch.utils.data.DataL
 
 
 class Pictures(torch.utils.data.Dataset[tuple[Tensor, int]]):
-    """Holds PIL images in memory and transforms them one at a time."""
+    """PIL images in memory, transformed one at a time."""
 
     def __init__(
         self, pictures: Sequence[Image], labels: Sequence[int], transform: Callable[[Image], Tensor]

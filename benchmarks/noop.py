@@ -1,4 +1,4 @@
-"""Runs a search whose trials do nothing: the remaining cost is tunebook's own."""
+"""A search whose trials do nothing: the remaining cost is tunebook's own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trainable.tune.trial import TrialTrainable
 
 
 class NoopTrial(TrialTrainable):
-    """Reports made-up epochs, each after a file of `checkpoint_bytes`, as a trial's own would be."""
+    """A trial of made-up epochs, each after a file of `checkpoint_bytes`, as a trial's own would be."""
 
     checkpoint_bytes = 0
 

@@ -1,4 +1,4 @@
-"""Measures what a trial costs beside its training: tunebook and plain Ray Tune, with MLflow on in both.
+"""What a trial costs beside its training: tunebook and plain Ray Tune, with MLflow on in both.
 
     python benchmarks/overhead.py [--most 32]
 
@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -24,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from report import described, environment, refuse_busy_machine, write
+from report import described, environment, in_own_process, refuse_busy_machine, write
 
 CHECKPOINT_BYTES = 2**20
 CONCURRENT = 2
@@ -32,7 +31,7 @@ SIZES = (4, 16, 32, 64, 256)
 
 
 class Case(NamedTuple):
-    """Says what a trial that does nothing reports."""
+    """What a trial that does nothing reports."""
 
     name: str
     reports: int
@@ -135,18 +134,9 @@ def main() -> None:
 
 def _measure(arm: str, case: str, size: int, repeats: int) -> list[float]:
     """Return the wall seconds of each repetition, each in a process of its own."""
-    command = [sys.executable, __file__, "--arm", arm, "--case", case, "--trials", str(size)]
+    words = ["--arm", arm, "--case", case, "--trials", str(size)]
     variables = {"TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "0", "MLFLOW_DISABLE_TELEMETRY": "true"}
-    seconds = []
-    for _ in range(repeats):
-        done = subprocess.run(
-            command,
-            env={**os.environ, **variables},
-            check=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
-        seconds.append(float(json.loads(done.stdout.decode().splitlines()[-1])["seconds"]))
+    seconds = [float(in_own_process(__file__, words, variables)["seconds"]) for _ in range(repeats)]
     print(f"{case}, {arm}, {size} trials: {', '.join(f'{each:.2f}' for each in seconds)} s", flush=True)
     return seconds
 

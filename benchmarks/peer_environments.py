@@ -1,4 +1,4 @@
-"""Makes the environments of the searches that `search_quality.py --peers` compares with.
+"""The environments of the searches that `search_quality.py --peers` compares with.
 
     python benchmarks/peer_environments.py [neps smac ...]
 

@@ -1,4 +1,4 @@
-"""Does what all benchmarks need: it describes the machine, times arms in turn and writes results down."""
+"""What all benchmarks need: the machine described, arms timed in turn, results written down."""
 
 from __future__ import annotations
 
@@ -18,16 +18,15 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
-MOST_LOAD_PER_THREAD = 1.5
-"""Above this load the machine is busy with something else, and no figure is worth writing down."""
-FLAT = 2.0
-"""Asked: what something costs at one size of a search is at most twice what it costs at another."""
+MOST_LOAD_PER_THREAD = 1.5  # above it the machine is busy with something else
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+FLAT = 2.0  # asked: the dearest size of a search costs at most so many times the cheapest
 PACKAGES = ("torch", "torchvision", "timm", "ray", "optuna", "mlflow", "numpy")
 
 
 @dataclass(frozen=True)
 class Slice:
-    """Holds one timed piece of work: how much was done, and the seconds of wall clock and processor."""
+    """One timed piece of work: how much was done, and the seconds of wall clock and processor."""
 
     work: float
     wall_seconds: float
@@ -112,6 +111,15 @@ def ratio(
     """Return our figure over theirs, round by round: median, least and most."""
     ratios = [figure(a) / figure(b) for a, b in zip(ours, theirs, strict=True)]
     return {"median": statistics.median(ratios), "min": min(ratios), "max": max(ratios), "n": len(ratios)}
+
+
+def in_own_process(
+    script: str, words: Sequence[str], variables: Mapping[str, str], timeout: float | None = None
+) -> Any:
+    """Run a script in a process of its own; return the last line that it prints, read as JSON."""
+    command, environ = [sys.executable, script, *words], {**os.environ, **variables}
+    done = subprocess.run(command, env=environ, check=True, stdout=subprocess.PIPE, timeout=timeout)
+    return json.loads(done.stdout.decode().splitlines()[-1])
 
 
 def write(name: str, record: Mapping[str, Any], page: str) -> None:

@@ -1,4 +1,4 @@
-"""Measures what a result costs the driver, in searches of 10 to 10,000 trials that do nothing.
+"""What a result costs the driver, in searches of 10 to 10,000 trials that do nothing.
 
     python benchmarks/scale.py [--arms "decide, auto" --sizes 100,1000]
 
@@ -24,7 +24,7 @@ import argparse
 import json
 import os
 import random
-import subprocess
+import statistics
 import sys
 import tempfile
 import threading
@@ -39,8 +39,7 @@ from typing import Any, NamedTuple
 
 from epoch_results import epoch_result
 from noop import NoopTrial, prepared_search
-from report import measure_missing
-from scale_page import page
+from report import ONE_THREAD, described, flatness, in_own_process, measure_missing
 from search.deciding.ledger import Ledger
 from search.deciding.make import make_sampler, make_scheduler
 from search.deciding.points import RandomSampler
@@ -50,7 +49,7 @@ from search.facts.hardware import Hardware
 from search.followers.consumer import Consumer
 from search.followers.following import tracker_of
 from search.followers.mirror import Mirror
-from search.record.journal import Journal, Outcome
+from search.record.journal import Journal, TrialEnd
 from search.reporting.terminal import LiveView
 from search.running.cluster import local_ray
 from search.running.prepare import Prepared
@@ -60,24 +59,28 @@ from spaces.domains import Value
 from trainable.training.metrics import EpochResult
 
 SIZES, SEEDS = (10, 100, 1_000, 10_000), 3
-MOST_REPEATED = 1_000
-"""Larger searches run once, and those with followers or Ray if they are larger than a tenth of it."""
+MOST_REPEATED = 1_000  # trials; larger searches run once, and with followers or Ray those above a tenth of it
 MOST_WITH_RAY = 1_000
 EPOCHS, RUNGS = 6, [2, 4]
 OPEN = 4
 LAST = 100
 SENT_TOGETHER = 20
+FLAT_FROM = 100  # a result shall cost as much at any size from so many trials on
+LEAST_FOR_MEMORY = 100  # in smaller searches a result's memory cannot be told from that of the libraries
+WHOLE_DRIVER = ("decide, auto", "followers, SQLite", "ray")  # together the driver of a usual search
+DECIDES = ("sampler", "journal", "ledger")
+
 Run = tuple[dict[str, Any], Callable[[], dict[str, Any]]]
+Searches = Sequence[Mapping[str, Any]]
 THREADS = {"to MLflow": "mlflow", "to optuna.db": "optuna.db"}
 
 
 class Arm(NamedTuple):
-    """Says which search is run."""
+    """Which search is run."""
 
     name: str
     sampler: str
-    store: str | None = None
-    """Where MLflow keeps its runs; None without followers."""
+    store: str | None = None  # of MLflow's runs; None without followers
     ray: bool = False
 
 
@@ -95,7 +98,7 @@ ARMS = {
 
 @dataclass
 class Mark:
-    """Holds what a search had cost when it came to a trial: results, seconds by part, resident bytes."""
+    """What a search had cost when it came to a trial: results, seconds by part, resident bytes."""
 
     results: int = 0
     seconds: Mapping[str, float] = field(default_factory=dict)
@@ -104,10 +107,9 @@ class Mark:
 
 @dataclass
 class Costs:
-    """Adds up processor seconds by part while a search runs; `others` returns those of other threads."""
+    """Processor seconds by part while a search runs; `others` returns those of other threads."""
 
-    marked: tuple[int, ...]
-    """The trials before which the costs are remembered."""
+    marked: tuple[int, ...]  # trials before which the costs are remembered
     others: Callable[[], Mapping[str, float]]
     results: int = 0
     marks: dict[int, Mark] = field(default_factory=dict)
@@ -136,7 +138,7 @@ class Costs:
 
 
 class SparinglyAsked(Sampler):
-    """Asks a sampler from the trial `first` on, and draws the others at random; tells it of all."""
+    """A sampler that is asked from the trial `first` on, draws the others at random, and is told of all."""
 
     def __init__(self, sampler: Sampler, at_random: Sampler, first: int) -> None:
         self._sampler, self._at_random, self._first = sampler, at_random, first
@@ -153,7 +155,7 @@ class SparinglyAsked(Sampler):
     def tell(
         self,
         number: int,
-        outcome: Outcome,
+        outcome: TrialEnd,
         scores: Mapping[int, float],
         excesses: Mapping[str, float] | None = None,
         seconds: float | None = None,
@@ -310,21 +312,90 @@ def runs(arms: Sequence[Arm], sizes: Sequence[int]) -> Iterator[Run]:
     """Yield each search that is to be measured, the quickest first, with what measures it."""
     for size in sizes:
         for arm in arms:
-            alone = arm.store is None and not arm.ray
+            unfollowed = arm.store is None and not arm.ray
             if arm.ray and size > MOST_WITH_RAY:
                 continue
-            for seed in range(SEEDS if size <= (MOST_REPEATED if alone else MOST_REPEATED // 10) else 1):
+            for seed in range(SEEDS if size <= (MOST_REPEATED if unfollowed else MOST_REPEATED // 10) else 1):
                 setting = {"arm": arm.name, "trials": size, "seed": seed}
-                yield setting, partial(in_own_process, arm, size, seed)
+                yield setting, partial(alone, arm, size, seed)
 
 
-def in_own_process(arm: Arm, trials: int, seed: int) -> dict[str, Any]:
+def alone(arm: Arm, trials: int, seed: int) -> dict[str, Any]:
     """Return the figures of a search in a process of its own."""
-    command = [sys.executable, __file__, "--one", arm.name, str(trials), str(seed)]
-    single = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    done = subprocess.run(command, env={**os.environ, **single}, check=True, stdout=subprocess.PIPE)
-    found: dict[str, Any] = json.loads(done.stdout.decode().splitlines()[-1])
+    found = in_own_process(__file__, ["--one", arm.name, str(trials), str(seed)], ONE_THREAD)
     return {**found, "load": os.getloadavg()[0]}
+
+
+# --- the page -----------------------------------------------------------------------------------------
+
+
+def page(runs: Searches, where: Mapping[str, Any], last: int) -> str:
+    """Return the tables of all arms: what a result costs at each size, by part, and whether that is flat."""
+    arms = {name: _by_size(runs, name) for name in dict.fromkeys(run["setting"]["arm"] for run in runs)}
+    tables = "\n".join(_arm(name, sizes) for name, sizes in arms.items())
+    loads = [run["load"] for run in runs]
+    return (
+        "# What a result costs the driver, by the number of trials\n\n"
+        "Processor milliseconds and resident KiB for each result (an epoch that a trial reports), of the "
+        f"last {last} trials (of the last half where there are fewer; memory: always of the last half). "
+        "Means of n searches, in brackets the least and the most. Other work ran on the machine beside "
+        f"them: the load was {min(loads):.1f} to {max(loads):.1f}.\n\n"
+        f"{tables}\n{_whole(arms)}\n{described(where)}"
+    )
+
+
+def _by_size(runs: Searches, name: str) -> dict[int, list[Mapping[str, Any]]]:
+    sizes: dict[int, list[Mapping[str, Any]]] = {}
+    for run in runs:
+        if run["setting"]["arm"] == name:
+            sizes.setdefault(run["setting"]["trials"], []).append(run)
+    return dict(sorted(sizes.items()))
+
+
+def _arm(name: str, sizes: Mapping[int, Searches]) -> str:
+    parts = list(dict.fromkeys(part for searches in sizes.values() for part in searches[0]["seconds"]))
+    head = f"| trials | whole | {' | '.join(parts)} | KiB a result | n |\n|-|-|{'-|' * len(parts)}-|-|\n"
+    rows = "\n".join(_row(size, searches, parts) for size, searches in sizes.items())
+    flat = flatness({size: _mean(searches) for size, searches in sizes.items()}, FLAT_FROM)
+    return f"## {name}\n\n{head}{rows}\n\n{flat.capitalize()}.\n"
+
+
+def _row(size: int, searches: Searches, parts: Sequence[str]) -> str:
+    wholes = [1e3 * sum(each["seconds"].values()) for each in searches]
+    cells = [f"{1e3 * _mean(searches, [part]):.2f}" for part in parts]
+    memory = f"{statistics.mean(each['bytes'] for each in searches) / 1024:.1f}"
+    return (
+        f"| {size:,} | {statistics.mean(wholes):.2f} ({min(wholes):.2f} to {max(wholes):.2f}) | "
+        f"{' | '.join(cells)} | {memory if size >= LEAST_FOR_MEMORY else ''} | {len(searches)} |"
+    )
+
+
+def _mean(searches: Searches, parts: Sequence[str] | None = None) -> float:
+    """Return the mean seconds a result, of some parts or all."""
+    found: float = statistics.mean(
+        sum(seconds for part, seconds in each["seconds"].items() if parts is None or part in parts)
+        for each in searches
+    )
+    return found
+
+
+def _whole(arms: Mapping[str, Mapping[int, Searches]]) -> str:
+    """Return what all that the driver of a usual search does costs, where every arm has a size; beyond
+    that, Ray's part is that of its largest search."""
+    if not all(name in arms for name in WHOLE_DRIVER):
+        return ""
+    decide, followers, ray = (arms[name] for name in WHOLE_DRIVER)
+    sums: dict[int, float] = {}
+    for size in sorted(decide.keys() & followers.keys()):
+        there = ray[max(each for each in ray if each <= size)]
+        delivered = [part for part in followers[size][0]["seconds"] if part not in DECIDES]
+        sums[size] = _mean(decide[size]) + _mean(followers[size], delivered) + _mean(there, ["ray", "view"])
+    rows = "\n".join(f"| {size:,} | {1e3 * seconds:.1f} |" for size, seconds in sums.items())
+    return (
+        "## The whole driver\n\n`auto`, ledger, journal, MLflow on SQLite, `optuna.db`, Ray and the live "
+        f"view; above {max(ray):,} trials Ray's part is that of {max(ray):,}.\n\n"
+        f"| trials | ms a result |\n|-|-|\n{rows}\n\n{flatness(sums, FLAT_FROM).capitalize()}.\n"
+    )
 
 
 def main() -> None:

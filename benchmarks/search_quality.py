@@ -1,4 +1,4 @@
-"""Measures how good a search is for its epochs, offline: samplers and priors over known learning curves.
+"""How good a search is for its epochs, offline: samplers and priors over known learning curves.
 
     TUNEBOOK_DATA=FOLDER python benchmarks/search_quality.py [--processes 2]
     TUNEBOOK_DATA=FOLDER python benchmarks/search_quality.py \\
@@ -40,12 +40,11 @@ from spaces.priors import Confidence
 
 RUNS = Path(tempfile.gettempdir()) / "tunebook-search-quality.jsonl"
 PEER_RUNS = RESULTS / "search-quality-peers.jsonl"
-STEP = 0.005
-"""Regret is read at every multiple of this share of the budget."""
+STEP = 0.005  # of the budget, at whose multiples regret is read
 
 
 class Job(NamedTuple):
-    """Names one search: an arm, a task and a seed; `digest` stands for all else that it depends on."""
+    """One search: an arm, a task and a seed; `digest` stands for all else that it depends on."""
 
     digest: str
     arm: str

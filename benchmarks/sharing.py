@@ -1,4 +1,4 @@
-"""Measures trials an hour with several of them at once on a GPU, with CUDA's MPS and without.
+"""Trials an hour with several of them at once on a GPU, with CUDA's MPS and without.
 
     python benchmarks/gpu.py --parts sharing [--at-once 1 2 4 8] [--trials 16]
 

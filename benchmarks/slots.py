@@ -1,4 +1,4 @@
-"""Measures a driver that serves many slots: 16, 64 and 256 of them, in searches whose trials only sleep.
+"""A driver that serves many slots: 16, 64 and 256 of them, in searches whose trials only sleep.
 
     python benchmarks/slots.py [--slots 64 --trials 5000]
 
@@ -23,10 +23,8 @@ import argparse
 import itertools
 import json
 import math
-import os
 import random
 import statistics
-import subprocess
 import sys
 import tempfile
 import threading
@@ -46,7 +44,7 @@ from ray.tune.execution import tune_controller
 
 from epoch_results import epoch_result
 from noop import prepared_search
-from report import described, measure_missing
+from report import ONE_THREAD, described, in_own_process, measure_missing
 from search.facts.hardware import Hardware, Node
 from search.followers.following import Following
 from search.record.cursor import read_cursor
@@ -56,7 +54,7 @@ from search.running import raytune
 from search.running.cluster import local_ray
 from search.running.driver import make_ledger
 from search.running.guests import Followed
-from search.running.room import FixedRoom
+from search.running.slots import FixedSlots
 from search.running.switch import StopSwitch
 from tests.integration.processes import processor_seconds
 from trainable.tune.place import Place
@@ -66,7 +64,7 @@ EPOCHS, RUNGS = 6, [2, 4]
 EPOCH_SECONDS = 0.5
 SLOTS_A_PROCESS = 32
 CATCH_UP_SECONDS = 1200.0
-BENDS: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
+BENDS: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {  # what is too much of a search, in words
     "MLflow is half a minute behind, or more": lambda run: run["mlflow"]["lag"]["worst"] >= 30,
     "driver and sender together need a processor, or more": lambda run: (
         run["cpu_seconds"]["driver"] + run["cpu_seconds"]["followers"] >= run["wall_seconds"]
@@ -78,7 +76,6 @@ BENDS: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
         run["results"] / run["wall_seconds"] < 0.9 * run["setting"]["slots"] / EPOCH_SECONDS
     ),
 }
-"""What is too much of a search, in words."""
 
 
 def made_up_slots(epoch: Mapping[str, Any]) -> type:
@@ -252,7 +249,7 @@ def measured(slots: int, trials: int, folder: Path) -> dict[str, Any]:
             local_ray(Hardware((Node(slots, 0),)), StopSwitch()),
             lag_watched(home.folder, times, lambda: began < math.inf, lags),
         ):
-            raytune.run_trials(prepared, ledger, StopSwitch(), progress, FixedRoom(slots, slots))
+            raytune.run_trials(prepared, ledger, StopSwitch(), progress, FixedSlots(slots, slots))
             wall = time.monotonic() - began
             used = {name: each - spent[name] for name, each in seconds_spent(following).items()}
         ended, at_the_end = time.monotonic(), lag(home.folder, times)
@@ -284,15 +281,6 @@ def seconds_spent(following: Following) -> dict[str, float]:
     decides = time.clock_gettime(time.pthread_getcpuclockid(threading.main_thread().ident or 0))
     followers = processor_seconds(following.process_id or 0)
     return {"decisions": decides, "driver": time.process_time(), "followers": followers}
-
-
-def in_own_process(slots: int, trials: int) -> dict[str, Any]:
-    """Return the figures of a search in a process of its own."""
-    command = [sys.executable, __file__, "--one", str(slots), "--trials", str(trials)]
-    settings = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    done = subprocess.run(command, env={**os.environ, **settings}, check=True, stdout=subprocess.PIPE)
-    found: dict[str, Any] = json.loads(done.stdout.decode().splitlines()[-1])
-    return found
 
 
 def page(runs: Sequence[Mapping[str, Any]], where: Mapping[str, Any]) -> str:
@@ -361,7 +349,15 @@ def main() -> None:
     if options.trials < max(options.slots):
         parser.error("fewer trials than slots never fill these")
     runs = [
-        ({"slots": slots, "trials": options.trials}, partial(in_own_process, slots, options.trials))
+        (
+            {"slots": slots, "trials": options.trials},
+            partial(
+                in_own_process,
+                __file__,
+                ["--one", str(slots), "--trials", str(options.trials)],
+                ONE_THREAD,
+            ),
+        )
         for slots in options.slots
     ]
     measure_missing("slots", runs, page)

@@ -1,4 +1,4 @@
-"""Measures the step of small networks on a GPU, whose rate the host's launches decide.
+"""The step of small networks on a GPU, whose rate the host's launches decide.
 
     python benchmarks/gpu.py --parts small [--rounds 7] [--processes 8] [--batch 128]
 
@@ -32,8 +32,8 @@ NETWORKS: dict[str, dict[str, Any]] = {
     "ResNet-18": {"model.kind": "torchvision", "model.name": "resnet18"},
 }
 ASKED = {"ResNet-8 x 16": 18_000, "ResNet-18": 12_000}
+# Images/s with all techniques on one H100 or H200: of one trial, and of eight together
 ASKED_TOGETHER = {"ResNet-8 x 16": 80_000}
-"""Images/s with all techniques on one H100 or H200: of one trial, and of eight together."""
 
 PLAIN = {
     "augmentation.crop.kind": "none",

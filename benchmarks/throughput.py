@@ -1,4 +1,4 @@
-"""Measures training on a CPU: Run against other loops, the data paths, and what each technique costs.
+"""Training on a CPU: Run against other loops, the data paths, and what each technique costs.
 
     python benchmarks/throughput.py [--data FOLDER] [--rounds 31] [--parts step loader techniques]
     python benchmarks/throughput.py --rounds 11 --parts frozen --name throughput-frozen-cpu [--busy]
@@ -49,11 +49,10 @@ BATCH = 128
 CLASSES = 10
 FROZEN_BATCH = 32
 CPU = torch.device("cpu")
-AUGMENTED = {
+AUGMENTED = {  # crops, flips horizontally (the data allow it), and erases half of the images
     "augmentation.crop.kind": "pad",
     "augmentation.masking.kind": "erasing",
 }
-"""These values crop, flip horizontally (the data allow it) and erase half of the images."""
 
 TECHNIQUES: dict[str, dict[str, Any]] = {
     "padded crop": {"augmentation.crop.kind": "pad"},

@@ -1,4 +1,4 @@
-"""Measures what a person waits for: from Enter to the first step of a search's first trial, and to its end.
+"""What a person waits for: from Enter to the first step of a search's first trial, and to its end.
 
     python benchmarks/turnaround.py [--data digits] [--trials 4] [--epochs 3] [--repeats 3] [ARGUMENT ...]
     python benchmarks/turnaround.py --data FOLDER --trials 32 --epochs 6 --name turnaround-gpu

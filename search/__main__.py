@@ -20,10 +20,10 @@ from search.commands.options import (
     FAILED,
     IMPORTS,
     INTERRUPTED,
-    Address,
     BackbonesOptions,
     BatchFindOptions,
     CheckOptions,
+    ClusterAddress,
     Download,
     ExplainOptions,
     Folder,
@@ -70,7 +70,7 @@ def search(options: SearchOptions) -> None:
 @app.command()
 def resume(
     folder: Folder,
-    address: Address = None,
+    address: ClusterAddress = None,
     download: Download = False,
 ) -> None:
     """Resume an interrupted search from its checkpoints, with the same trials and MLflow runs."""
@@ -84,7 +84,7 @@ def resume(
 def extend(
     folder: Folder,
     trials: Annotated[int, typer.Option(help="How many trials more.", min=1)],
-    address: Address = None,
+    address: ClusterAddress = None,
     download: Download = False,
 ) -> None:
     """Go on with a search, finished or not, with more trials; finalists are chosen anew at the end."""

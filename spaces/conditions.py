@@ -55,7 +55,7 @@ def kind_of(path: str) -> str:
 
 
 def check_had(path: str, options: Mapping[str, Sequence[Value]], own: Recipe) -> None:
-    """Raises SpaceError if no trial has the field at `path`; the message names the kinds that have it.
+    """Raise SpaceError if no trial has the field at `path`; the message names the kinds that have it.
 
     `options` holds the kinds that vary, by path. A kind that does not vary is the own recipe's.
     """
@@ -65,7 +65,7 @@ def check_had(path: str, options: Mapping[str, Sequence[Value]], own: Recipe) ->
 
 
 def check_fixed(base: Recipe, fixed: Values) -> None:
-    """Raises SpaceError with every fixed field that the base does not have, after its fixed kinds are set."""
+    """Raise SpaceError with every fixed field that the base does not have, after its fixed kinds are set."""
     faults = []
     for path, value in fixed.items():
         kind, having = kind_of(path), kinds_having(path)

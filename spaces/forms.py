@@ -25,7 +25,10 @@ def purpose_of(path: str) -> Purpose:
     section, _, name = path.rpartition(".")
     if any(get_origin(field.annotation) is dict for field in _fields_at(section)):
         return purpose_of(section)  # a key of a mapping has the mapping's purpose
-    found = {_purpose_in(field) for field in _fields_at(path)}
+    found = {
+        next((each for each in field.metadata if isinstance(each, Purpose)), None)
+        for field in _fields_at(path)
+    }
     if found == {None} and name == "kind":
         return purpose_of(section)
     match list(found):
@@ -95,10 +98,6 @@ def _fields_at(path: str) -> list[FieldInfo]:
     """Return a field as each kind of its section declares it; empty for what is no field."""
     section, _, name = path.rpartition(".")
     return [spec.model_fields[name] for spec in _specs_at(section) if name in spec.model_fields]
-
-
-def _purpose_in(field: FieldInfo) -> Purpose | None:
-    return next((each for each in field.metadata if isinstance(each, Purpose)), None)
 
 
 def _specs_at(section: str) -> list[type[BaseModel]]:

@@ -99,7 +99,7 @@ def believed(domain: Domain, value: Value, confidence: Confidence = "medium") ->
 
 
 def check_prior(domain: Domain, prior: Prior) -> None:
-    """Raises SpaceError if a prior does not fit the domain."""
+    """Raise SpaceError if a prior does not fit the domain."""
     match domain, prior:
         case _, Uniform():
             return

@@ -26,7 +26,7 @@ GOLDEN = 0.381966
 
 
 def check_recipes(space: Space) -> None:
-    """Raises SpaceError with what the Recipe refuses of the values that may be drawn,
+    """Raise SpaceError with what the Recipe refuses of the values that may be drawn,
     or else of the own values."""
     trials = _Trials(space)
     for faults in (_end_faults(trials), iter(trials.refusals(space.own))):

@@ -26,10 +26,9 @@ from trainable.tasks.distilled.task import Distilled
 from trainable.training.devices import device_name
 from trainable.training.run import Run
 
+# A run's numbers depend on these packages; their versions are written into the provenance.
 PACKAGES = ("tunebook", "torch", "torchvision", "timm", "numpy")
-"""A run's numbers depend on these packages; their versions are written into the provenance."""
-DIGITS = "the last digits of its numbers will differ"
-"""This is what another device or version means."""
+DIGITS = "the last digits of its numbers will differ"  # what another device or version means
 # These fields of a provenance hold figures of runs that trained the recipe again
 OF_OTHER_RUNS = ("final", "simplified", "finalized", "verification")
 
@@ -184,8 +183,8 @@ def digests_of(**given: object) -> dict[str, str]:
 
 
 def may_be_same(recorded: str, device: str) -> bool:
-    """Return whether two names from `device_name` may mean one model;
-    a kind alone matches each of its models."""
+    """Return whether two names from `device_name` may mean one model; a kind alone matches each of its
+    models."""
     kind, _, model = recorded.partition(" ")
     return recorded == device or (not model and kind == device.partition(" ")[0])
 

@@ -14,6 +14,7 @@ from torch import nn
 
 from trainable.data import DataSet
 from trainable.data.arrays import as_tensor
+from trainable.data.info import DataInfo
 from trainable.models.own import BuildModel
 from trainable.ranks import ALONE, Ranks
 from trainable.recipe import Recipe
@@ -88,21 +89,16 @@ def make_run(
     recipe, info = resolved(recipe, shown, own_model=alone, download=download), shown.info
     check_recipe(recipe, info, ranks)
     compute = Compute(device, precision.resolve(recipe.precision, device), ranks)
+
     extra_metrics = make_extra_metrics(recipe.evaluation.metrics, metrics or {}, info.classes)
     task = task or kit_of(recipe.task).task(recipe, info, device, extra_metrics)
     if not task.measures_itself:
         extra_metrics.check_fits(max(info.validation_images, info.test_images), device)
-
-    with seeds.global_generators(device, seeds.derive(recipe.loop.seed, Use.WEIGHTS)):
-        network = with_loop_layers(given_or_made(model, recipe.model, info, download=download), recipe, ranks)
-        if alone:
-            network = network.to(device)  # it may compute there alone
-        # on the host, if it can be: a GPU would prepare kernels for these single images
-        check_sizes(network, recipe, info)
-        fewest = fewest_at_once(network, recipe, info, ranks)
-        network = placed(network, recipe, ranks, device)
+    network, fewest = _network(recipe, info, model, compute, download=download)
     task = distilled(task, recipe, network, info, compute.number_format, given=model)
-    step = TrainingStep(recipe, network, task, compute, MicroBatches.of(recipe.loop, ranks, fewest))
+
+    micro_batches = MicroBatches.of(recipe.loop, ranks, fewest)
+    step = TrainingStep(recipe, network, task, compute, micro_batches)
     order = Order(as_tensor(shown.train.labels), recipe.loop)
     trainer = Trainer(recipe, step, order, info.image_size)
     one_size = recipe.augmentation.size.kind == "fixed"
@@ -111,9 +107,8 @@ def make_run(
     if data is None:  # else it is the caller's choice: a probe reads a few images of millions
         shown.refuse_leaks(recipe.data)
         shown.be_here()
-    loader = make_loader(shown, recipe, device, gpu_share)
     images = Images(
-        loader,
+        make_loader(shown, recipe, device, gpu_share),
         network,
         device=device,
         layout=layout_of(recipe),
@@ -142,9 +137,6 @@ def make_run(
         recipe=recipe,
         info=info,
         parts=shown.parts,
-        model=network,
-        task=task,
-        compute=compute,
         trainer=trainer,
         images=images,
         scoring=scoring,
@@ -154,3 +146,24 @@ def make_run(
         compiled=compiled,
     )
     return Run(components, on_pause)
+
+
+def _network(
+    recipe: Recipe,
+    info: DataInfo,
+    given: nn.Module | BuildModel | None,
+    compute: Compute,
+    *,
+    download: bool,
+) -> tuple[nn.Module, int]:
+    """Return a run's network on its device, and how many images it trains on at once at least."""
+    device, seed = compute.device, seeds.derive(recipe.loop.seed, Use.WEIGHTS)
+    with seeds.global_generators(device, seed):
+        network = given_or_made(given, recipe.model, info, download=download)
+        network = with_loop_layers(network, recipe, compute.ranks)
+        if stands_alone(given, recipe.model):
+            network = network.to(device)  # it may compute there alone
+        # on the host, if it can be: a GPU would prepare kernels for these single images
+        check_sizes(network, recipe, info)
+        fewest = fewest_at_once(network, recipe, info, compute.ranks)
+        return placed(network, recipe, compute.ranks, device), fewest

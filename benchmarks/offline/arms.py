@@ -1,4 +1,4 @@
-"""Defines the arms of the search-quality benchmark: our samplers, with or without priors and pruning.
+"""The arms of the search-quality benchmark: our samplers, with or without priors and pruning.
 
 Peers are in `peer_arms`.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -33,54 +33,14 @@ from search.study import SamplerKind, SchedulerKind
 from spaces.priors import Confidence
 from spaces.space import Space
 
-REDUCTION_FACTOR = 3
-"""All arms have this factor, which Ray's and Optuna's users set: samplers are compared, not pruning."""
+REDUCTION_FACTOR = 3  # of all arms, as Ray's and Optuna's users set it: samplers are compared, not pruning
 ROOT = Path(__file__).parents[2]
-SOURCES = ("benchmarks/offline/replay.py", "benchmarks/offline/search_task.py")
-"""Every result depends on these files, beside its settings; those of tasks, of priors, and of our samplers or
-of a peer are added."""
-SOURCES_OF_OURS = (
-    "benchmarks/offline/our_search.py",
-    *(
-        f"search/deciding/{name}.py"
-        for name in (
-            *("make", "scheduler", "points", "optuna_trials", "tpe"),
-            *(
-                "acquisition",
-                "auto",
-                "beliefs",
-                "cube",
-                "gaussian_process",
-                "hurdles",
-                "input_warping",
-                "model_asha",
-                "mutation",
-                "observations",
-                "pairwise",
-                "ranked",
-                "sampler",
-                "seconds_model",
-                "surrogate",
-            ),
-        )
-    ),
+# The files on which results depend, beside settings: of all arms, of ours, and of peers
+SOURCES = tuple(
+    f"benchmarks/offline/{name}.py"
+    for name in ("beliefs", "curve_tables", "finetuning_tables", "lcbench", "replay", "search_task")
 )
-SOURCES_OF_TASKS = {
-    "lcbench": ("benchmarks/offline/lcbench.py",),
-    "taskset": ("benchmarks/offline/curve_tables.py",),
-    "finetuning": (
-        "benchmarks/offline/curve_tables.py",
-        "benchmarks/offline/finetuning_tables.py",
-        *(
-            f"benchmarks/tables/finetuning_{images}_{network}.jsonl"
-            for images in ("photographs", "signs")
-            for network in ("lite0", "resnet18")
-        ),
-    ),
-    "fashion": ("benchmarks/offline/curve_tables.py", "benchmarks/tables/fashion_mnist_4000.jsonl"),
-}
-SOURCES_OF_PRIORS = ("benchmarks/offline/beliefs.py", "spaces/priors.py")
-SOURCES_OF_OURS_WITH_PRIORS = ("search/deciding/prior_tpe.py",)
+SOURCES_OF_OURS = ("benchmarks/offline/our_search.py", "search/deciding/*.py", "spaces/priors.py")
 SOURCES_OF_PEERS = ("benchmarks/offline/peers/serving.py", "benchmarks/offline/translation.py")
 
 Make = Callable[[Space, int], Sampler]
@@ -88,7 +48,7 @@ Make = Callable[[Space, int], Sampler]
 
 @dataclass(frozen=True)
 class Arm:
-    """Holds one arm: `make` builds the sampler from space and seed. With `priors` trial 0 is their mode.
+    """One arm: `make` builds the sampler from space and seed. With `priors` trial 0 is their mode.
 
     `documented` ones are those of the rules, which only tables of fine-tuning have; trial 0 is then the
     documented recipe.
@@ -98,8 +58,7 @@ class Arm:
     priors: Worth | Literal["documented"] | None = None
     pruned: bool = True
     scheduler: SchedulerKind = "asha"
-    first: int = 0
-    """The first trial has this number: Sobol's sequence leaves trial 0 to the documented recipe."""
+    first: int = 0  # trial's number: Sobol's sequence leaves 0 to the documented recipe
 
 
 def ours(kind: SamplerKind) -> Make:
@@ -108,13 +67,13 @@ def ours(kind: SamplerKind) -> Make:
 
 
 class PlainTpe(TpeSampler):
-    """Draws with Optuna's TPESampler, which gets nothing but a seed."""
+    """Optuna's TPESampler, which gets nothing but a seed."""
 
     def optuna_sampler(self, number: int) -> BaseSampler:
         return TPESampler(seed=seed_of(str(self._seed), number))
 
 
-ARMS: dict[str, Arm] = {
+ARMS: dict[str, Arm] = {  # `random` on a space with priors draws from them alone
     "random": Arm(ours("random"), pruned=False),
     "random+asha": Arm(ours("random")),
     "random+promotion": Arm(ours("random"), scheduler="promotion"),
@@ -137,7 +96,6 @@ ARMS: dict[str, Arm] = {
     "prior-only+asha off": Arm(ours("random"), "off"),
     "prior-only+asha adversarial": Arm(ours("random"), "adversarial"),
 }
-"""Each arm has a name; `random` on a space with priors draws from them alone."""
 DOCUMENTED: dict[str, Arm] = {
     "documented auto+asha": Arm(ours("auto"), "documented"),
     "documented prior-only+asha": Arm(ours("random"), "documented"),
@@ -147,11 +105,10 @@ BASELINE = "random+asha"
 
 @dataclass(frozen=True)
 class Settings:
-    """Holds what every run of a benchmark has in common. Budgets are counted in whole trainings' epochs."""
+    """What every run of a benchmark has in common. Budgets are counted in whole trainings' epochs."""
 
     trainings: int = 40
-    beyond: float = 1.5
-    """A search is followed to so many times its budget."""
+    beyond: float = 1.5  # a search is followed to so many times its budget
     workers: int = 4
     confidence: Confidence = "medium"
 
@@ -186,19 +143,17 @@ def _replay(arm: Arm, chosen: SearchTask, space: BareSpace, seed: int) -> Replay
 
 def digest(arm: Arm | PeerArm, name: str, settings: Settings) -> str:
     """Name everything on which the results of an arm on a task depend: after a change they are run again."""
-    sources = [*SOURCES, *SOURCES_OF_TASKS[name.partition("-")[0]]]
-    if arm.priors is not None:
-        sources += SOURCES_OF_PRIORS
+    family = name.partition("-")[0]
     match arm:
         case Arm():
-            sources += SOURCES_OF_OURS
-            if arm.priors is not None:
-                sources += SOURCES_OF_OURS_WITH_PRIORS
+            sources: Sequence[str] = SOURCES_OF_OURS
             definition: object = _definition(arm)
         case PeerArm():
-            sources += [*SOURCES_OF_PEERS, *arm.sources()]
+            sources = [*SOURCES_OF_PEERS, *arm.sources()]
             definition = arm
-    described = (definition, settings, *(_meaning(ROOT / each) for each in sources))
+    sources = [*SOURCES, f"benchmarks/tables/{family}_*.jsonl", *sources]
+    files = [file for pattern in sources for file in sorted(ROOT.glob(pattern))]
+    described = (definition, family, settings, *map(_meaning, files))
     return hashlib.sha256(repr(described).encode()).hexdigest()[:16]
 
 
@@ -210,8 +165,6 @@ def _definition(arm: Arm) -> tuple[object, ...]:
 @cache
 def _meaning(path: Path) -> str:
     """Return a file's content; for a program, without its comments."""
-    if not path.exists():
-        return ""
     text = path.read_text()
     return ast.dump(ast.parse(text)) if path.suffix == ".py" else text
 

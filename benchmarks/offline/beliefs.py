@@ -1,4 +1,4 @@
-"""Makes priors of known worth on a task: near the best of a few even draws, ten times off, near the worst.
+"""Priors of known worth on a task: near the best of a few even draws, ten times off, near the worst.
 
 PriorBand's authors do the same (arXiv 2306.12370), except that a prior costs 25 draws and not thousands. A
 search does not pay for the draws behind its prior: a person who wrote it knew something.
@@ -21,10 +21,8 @@ from spaces.space import Believed, Dimension
 Worth = Literal["right", "off", "adversarial"]
 
 DRAWS = 25
-FACTOR = 10.0
-"""On a logarithmic range, `off` is displaced by this factor."""
-SHARE = 1 / 3
-"""On a linear range, `off` is displaced by this part of its length, as a factor of 10 is of three decades."""
+FACTOR = 10.0  # displaces `off` on a logarithmic range
+SHARE = 1 / 3  # of a linear range displaces `off`, as a factor of 10 is of three decades
 
 
 def believing(task: SearchTask, worth: Worth, seed: int, confidence: Confidence = "medium") -> BareSpace:

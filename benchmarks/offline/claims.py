@@ -1,4 +1,4 @@
-"""Checks what is asked of the new sampler, by intervals, against random draws and against peers."""
+"""What is asked of the new sampler, by intervals, against random draws and against peers."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from offline.arms import BASELINE
 from offline.peer_arms import PEERS
 from offline.regret import Array, Interval, difference, final, over_tasks, ratio
 
-Regrets = Mapping[str, Mapping[str, Array]]
-"""It holds regrets by arm and task, one run a row, over shares of the budget."""
+Regrets = Mapping[str, Mapping[str, Array]]  # by arm and task, one run a row, over shares of the budget
 
 NEW = "auto+asha"
 RIGHT, ADVERSARIAL = f"{NEW} right", f"{NEW} adversarial"
@@ -19,7 +18,7 @@ THIRD = 1 / 3
 
 @dataclass(frozen=True)
 class Claim:
-    """Holds what is asked of an arm: a figure that is at most `limit`.
+    """What is asked of an arm: a figure that is at most `limit`.
 
     It is met where the whole interval is; a claim that is not `strict` where some of the interval is.
     """

@@ -1,4 +1,4 @@
-"""Turns tables of real learning curves into search tasks: a proposal gets the nearest row's curve."""
+"""Tables of real learning curves as search tasks: a proposal gets the nearest row's curve."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FASHION_MNIST = Path(__file__).parents[1] / "tables" / "fashion_mnist_4000.jsonl
 
 @dataclass(frozen=True)
 class Table:
-    """Holds curves that were trained once. `rows` are a space's values, one dictionary per curve.
+    """Curves that were trained once. `rows` are a space's values, one dictionary per curve.
 
     Distance is Euclidean in the unit cube of the (log-)ranges; another option counts 1, another option of
     `apart` more than anything else. A dimension that only one of two points has adds nothing, because the
@@ -104,7 +104,7 @@ def _until_diverged(losses: Sequence[float]) -> list[float]:
 
 
 def fashion_mnist() -> SearchTask:
-    """Return the task of ResNet-8's validation accuracy under 256 recipes in recipe_table.py's box.
+    """Return the task of ResNet-8's validation accuracy under 256 recipes, drawn in the box below.
 
     Warm-ups last up to 3 of the 9 epochs, so the first rung is the third.
     """

@@ -1,4 +1,4 @@
-"""Makes tasks of the tables of fine-tuning curves that finetuning_table.py writes."""
+"""The tables of fine-tuning curves that finetuning_table.py writes, as tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Uses LCBench's surrogate: learning curves of small networks on 34 tables of OpenML, by 7 hyperparameters.
+"""LCBench's surrogate: learning curves of small networks on 34 tables of OpenML, by 7 hyperparameters.
 
 The data are those of Zimmer et al. (arXiv 2006.13799), the network is YAHPO Gym's (arXiv 2109.03670), whose
 configuration names inputs and outputs in order. The graph itself confirms this order. It scales each input by
@@ -26,9 +26,8 @@ from spaces.space import Dimension
 from trainable.recipe import Recipe
 
 EPOCHS = 52
-CHOSEN = slice(None, None, 4)
-"""It takes every fourth of the 34 tasks in config_space.json's order: nine, chosen before any search."""
-INPUTS = (
+CHOSEN = slice(None, None, 4)  # tasks in config_space.json's order: nine of 34, chosen before any search
+INPUTS = (  # of the network, after the epoch
     "batch_size",
     "learning_rate",
     "momentum",
@@ -37,7 +36,6 @@ INPUTS = (
     "max_units",
     "max_dropout",
 )
-"""The network has these inputs after the epoch."""
 DRAWS_FOR_BEST = 20_000
 
 

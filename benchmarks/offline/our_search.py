@@ -1,4 +1,4 @@
-"""Lets the product's samplers and pruning decide in a search over known curves."""
+"""A search over known curves in which the product's samplers and pruning decide."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from offline.replay import Search
 from offline.search_task import Train
 from search.deciding.sampler import Sampler
 from search.deciding.scheduler import Scheduler
-from search.record.journal import Outcome
+from search.record.journal import TrialEnd
 from spaces.domains import Values
 
 
 class Replay(Search):
-    """Searches with a sampler and a scheduler of the product.
+    """A search with a sampler and a scheduler of the product.
 
     `own`, if any, is the first trial, and is never pruned. `first` is the number of the first trial that the
     sampler draws where there is no own one.
@@ -56,7 +56,7 @@ class Replay(Search):
             self._sampler.report(number, self._trials[number].scores)
         return goes_on
 
-    def end(self, number: int, outcome: Outcome, scores: Mapping[int, float]) -> None:
+    def end(self, number: int, outcome: TrialEnd, scores: Mapping[int, float]) -> None:
         if outcome == "stopped" and self._scheduler.pauses:
             self._paused[number] = max(scores)
         self._sampler.tell(number, outcome, scores)

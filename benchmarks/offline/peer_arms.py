@@ -1,4 +1,4 @@
-"""Defines the arms that are others' searches, each in a process of its own, in the same simulation as ours.
+"""The arms that are others' searches, each in a process of its own, in the same simulation as ours.
 
 Most need packages that this project does not: `python benchmarks/peer_environments.py` makes an environment
 for each from the pinned list beside its program. A peer is told the space, the ends of a training, and how
@@ -24,7 +24,7 @@ from offline.peers.serving import READY, Asked
 from offline.replay import Replayed, Search
 from offline.search_task import BareSpace, SearchTask
 from offline.translation import values_of
-from search.record.journal import Outcome
+from search.record.journal import TrialEnd
 from spaces.domains import Values
 from trainable.files.cache import cache_root
 
@@ -35,7 +35,7 @@ LAST_LINES = 15
 
 @dataclass(frozen=True)
 class PeerArm:
-    """Holds one arm: its program in `peers/`, the program's words, and the environment that runs it.
+    """One arm: its program in `peers/`, the program's words, and the environment that runs it.
 
     Without an environment it runs in the project's own.
     """
@@ -51,7 +51,7 @@ class PeerArm:
         return [f"benchmarks/offline/peers/{name}" for name in names]
 
 
-PEERS: dict[str, PeerArm] = {
+PEERS: dict[str, PeerArm] = {  # PriorBand without priors perturbs the best trial, and draws evenly
     "optuna-gp+hyperband": PeerArm("optuna_gp"),
     "syne-tune-asha": PeerArm("syne_tune", ("ASHA",), "syne_tune"),
     "syne-tune-bohb": PeerArm("syne_tune", ("BOHB",), "syne_tune"),
@@ -63,7 +63,6 @@ PEERS: dict[str, PeerArm] = {
     "neps-priorband off": PeerArm("neps", ("priorband",), "neps", "off"),
     "neps-priorband adversarial": PeerArm("neps", ("priorband",), "neps", "adversarial"),
 }
-"""Each arm has a name. PriorBand without priors perturbs the best trial, and draws evenly."""
 
 
 def pins(environment: str) -> Path:
@@ -94,7 +93,7 @@ def missing_environments(arms: Iterable[PeerArm]) -> str:
 
 
 class PeerSearch(Search):
-    """Searches with a peer's process. Use it in a `with` statement, which ends the process."""
+    """A search by a peer's process. Use it in a `with` statement, which ends the process."""
 
     def __init__(self, task: SearchTask, space: BareSpace, command: list[str], asked: Asked) -> None:
         super().__init__(task.begin(), task.epochs)
@@ -138,7 +137,7 @@ class PeerSearch(Search):
         goes_on: bool = self._answer("report", number, epoch, score)
         return goes_on
 
-    def end(self, number: int, outcome: Outcome, scores: Mapping[int, float]) -> None:
+    def end(self, number: int, outcome: TrialEnd, scores: Mapping[int, float]) -> None:
         if outcome == "diverged":
             self._answer("diverged", number)
 

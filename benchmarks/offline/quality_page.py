@@ -1,4 +1,4 @@
-"""Writes the page and the picture of the search-quality benchmark, from regrets by arm and task."""
+"""The page and the picture of the search-quality benchmark, from regrets by arm and task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Computes regret over the budget, its means and intervals, and when one arm reaches another.
+"""Regret over the budget, its means and intervals, and when one arm reaches another.
 
 Regret is the best final score known on a task less the search's best so far, divided by the distance from the
 median of even draws to the best known: 1 is no better than a draw, 0 the best. It counts 1 until a trial has
@@ -14,15 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+# The epochs spent when each better final score of a search was reached, and that score
 Best = Sequence[tuple[int, float]]
-"""It holds the epochs spent when each better final score of a search was reached, and that score."""
 
 RESAMPLES = 2_000
 NEVER = float("inf")
 
 
 class Interval(NamedTuple):
-    """Holds a figure with the ends of its 95 % bootstrap interval; `NEVER` for what was not reached."""
+    """A figure with the ends of its 95 % bootstrap interval; `NEVER` for what was not reached."""
 
     value: float
     low: float

@@ -1,4 +1,4 @@
-"""Runs a search in simulated time over known curves, whoever decides: the product or a peer.
+"""A search in simulated time over known curves, whoever decides: the product or a peer.
 
 Workers train side by side, one epoch each in turn. So trials end in mixed order, and a new one is proposed
 while others still run, as in a real search; an epoch costs 1 for every worker. A trial that a search goes on
@@ -13,19 +13,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from offline.search_task import Train
-from search.record.journal import Outcome
+from search.record.journal import TrialEnd
 from spaces.domains import Values
 
 
 @dataclass(frozen=True)
 class Replayed:
-    """Holds a search's result. `best` rises: (epochs spent over all workers, best final score so far)."""
+    """A search's result. `best` rises: (epochs spent over all workers, best final score so far)."""
 
     best: list[tuple[int, float]]
     trials: int
-    ends: dict[str, int]
-    """It counts the trials that finished, were stopped or diverged; those that were paused at the end count
-    as stopped, those that still ran count nowhere."""
+    ends: dict[str, int]  # those paused at the end count as stopped, those that still ran nowhere
 
 
 @dataclass
@@ -33,11 +31,11 @@ class _ReplayedTrial:
     number: int
     curve: Iterator[float]
     scores: dict[int, float] = field(default_factory=dict)
-    outcome: Outcome | None = None
+    outcome: TrialEnd | None = None
 
 
 class Search(ABC):
-    """Trains what a search asks for; `epochs` are those of a whole training."""
+    """A search whose trials are trained as it asks; `epochs` are those of a whole training."""
 
     def __init__(self, train: Train, epochs: int) -> None:
         self._train = train
@@ -61,7 +59,7 @@ class Search(ABC):
         """Hear a score, higher is better; return whether the trial trains on."""
 
     @abstractmethod
-    def end(self, number: int, outcome: Outcome, scores: Mapping[int, float]) -> None:
+    def end(self, number: int, outcome: TrialEnd, scores: Mapping[int, float]) -> None:
         """Hear why a trial has left its worker, and its scores by epoch."""
 
     def run(self, budget: int, workers: int) -> Replayed:

@@ -1,4 +1,4 @@
-"""Defines search tasks whose trials cost nothing: a space, and a learning curve for any values of it.
+"""Search tasks whose trials cost nothing: a space, and a learning curve for any values of it.
 
 A curve holds the score after each epoch, higher is better (a loss is negated), and is shorter where the run
 diverged. Nothing here is a Recipe; the product's own samplers search these spaces all the same.
@@ -22,15 +22,14 @@ from spaces.domains import Domain, SpaceError, Value
 from spaces.space import Dimension, Space, When
 
 EVEN_DRAWS = 200
-WORST = -math.inf
-"""A run that diverged has this final score."""
+WORST = -math.inf  # the final score of a run that diverged
 
 Values = Mapping[str, Value]
 Points = NDArray[np.float64]
 
 
 class Trained(NamedTuple):
-    """Holds a trial's true values, and the score after each epoch before it diverged."""
+    """A trial's true values, and the score after each epoch before it diverged."""
 
     values: Values
     curve: Sequence[float]
@@ -40,7 +39,7 @@ Train = Callable[[Values], Trained]
 
 
 class BareSpace(Space):
-    """Holds values that make no Recipe: samplers draw from it as from any other, and `recipe` refuses."""
+    """A space of values that make no Recipe: samplers draw from it as from others, and `recipe` refuses."""
 
     def __post_init__(self) -> None:
         if faults := [*self._order_faults(), *self._prior_faults()]:
@@ -49,16 +48,14 @@ class BareSpace(Space):
 
 @dataclass(frozen=True)
 class SearchTask:
-    """Describes what is searched; `grace` is ASHA's first rung."""
+    """What is searched; `grace` is ASHA's first rung."""
 
     name: str
     space: BareSpace
     epochs: int
     grace: int
-    best: Callable[[], float]
-    """Returns the best final score known: of a table's rows, or of 20,000 even draws."""
-    begin: Callable[[], Train]
-    """Starts a search and returns its training function. A table gives each of its rows to one trial only."""
+    best: Callable[[], float]  # the best final score known: of a table's rows, or of 20,000 even draws
+    begin: Callable[[], Train]  # starts a search; a table gives each of its rows to one trial only
 
     def final(self, trained: Trained) -> float:
         """Return the score after the last epoch; the worst possible one for a run that diverged before."""

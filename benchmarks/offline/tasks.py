@@ -1,4 +1,4 @@
-"""Finds the tasks of the search-quality benchmark by name."""
+"""The tasks of the search-quality benchmark, by name."""
 
 from __future__ import annotations
 

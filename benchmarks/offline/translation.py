@@ -1,4 +1,4 @@
-"""Translates a space for a peer, and a peer's values back."""
+"""A space in a peer's words, and a peer's values in ours."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ from trainable.terminal import tell, tell_json, visible_lines
 from trainable.training.devices import threads
 
 if TYPE_CHECKING:  # Ray takes seconds to import
-    from search.running.machines import Seen
+    from search.running.machines import CheckedMachine
 
 COLOURS: dict[Level, str] = {"error": "red", "warning": "yellow", "note": "cyan", "passed": "dim"}
 SCHEMA = 1
@@ -125,7 +125,7 @@ def _asks_to_compile(study: Study) -> bool:
             return domain is None or any(each in domain for each in COMPILED)
 
 
-def machines_table(machines: Sequence[Seen]) -> Table:
+def machines_table(machines: Sequence[CheckedMachine]) -> Table:
     """Return one row for each machine, with what was found there."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("machine", no_wrap=True)

@@ -25,7 +25,7 @@ from search.reporting.write import write_report
 from search.results.export import export_recipe
 from search.results.teachers import teacher_path, with_teacher
 from search.running.driver import Driver
-from search.running.guests import Ending, Guests
+from search.running.guests import EndState, Guests
 from search.study import Study, default_name
 from search.study.code import NO_CODE, Code
 from trainable.data import DataSet
@@ -79,7 +79,7 @@ def remarks(data: DataSet) -> Iterator[str]:
             yield f"{finding.what}: {finding.means}; {finding.do}"
 
 
-def write_results(folder: Path, state: Ending) -> None:
+def write_results(folder: Path, state: EndState) -> None:
     """Write `best.yaml`, if any trial has finished, and the picture, of a search that ends in this state."""
     search = Search(folder).ended_as(state)
     if search.best is not None:
@@ -87,7 +87,7 @@ def write_results(folder: Path, state: Ending) -> None:
     draw(search.progress, folder / PICTURE_FILE)
 
 
-def conclude(folder: Path, state: Ending, fault: str | None) -> None:
+def conclude(folder: Path, state: EndState, fault: str | None) -> None:
     """Print how a search has ended, and write its report if it is over, which takes seconds.
 
     What fails in the report is printed: all that it shows can be had without it.

@@ -57,13 +57,13 @@ SearchOrRecipe = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Address = Annotated[
+ClusterAddress = Annotated[
     str | None, typer.Option(callback=_with_token, help="A running Ray cluster: auto or HOST:PORT.")
 ]
 Set = Annotated[
     list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Set a field; may be repeated.")
 ]
-Weights = Annotated[
+PretrainedWeights = Annotated[
     str | None,
     typer.Option(metavar="PATH", help="Pretrained weights: a file, a folder of NAME.safetensors, or none."),
 ]
@@ -76,7 +76,7 @@ DataPath = Annotated[str | None, typer.Option("--data", help="`digits`, a folder
 ANY_INPUT = typer.Argument(
     metavar="RECIPE|STUDY|DIR|DATA", help="A recipe or study in YAML, a search folder, or images."
 )
-Input = Annotated[str | None, ANY_INPUT]
+NamedInput = Annotated[str | None, ANY_INPUT]
 
 Options = TypeVar("Options")
 
@@ -121,7 +121,7 @@ class SearchOptions:
         str | None,
         typer.Option(help="resnet_small, unet_small, a torchvision name, timm/NAME or smp/DECODER/ENCODER."),
     ] = None
-    weights: Weights = None
+    weights: PretrainedWeights = None
     trials: Annotated[int | None, typer.Option(help="How many trials.")] = None
     epochs: Annotated[int | None, typer.Option(help="Epochs of the longest trial.")] = None
     hours: Annotated[float | None, typer.Option(help="Stop after this many hours.")] = None
@@ -129,7 +129,7 @@ class SearchOptions:
     gpus: Annotated[
         str | None, typer.Option(help="GPUs for each worker: a number (0.5: two share one GPU), or auto.")
     ] = None
-    address: Address = None
+    address: ClusterAddress = None
     storage: Annotated[str | None, typer.Option(help="Folder or URI that holds the searches.")] = None
     name: Annotated[str | None, typer.Option(help="Name of the search: STORAGE/NAME.")] = None
     tracking_uri: Annotated[str | None, typer.Option(help="MLflow's URI; default: STORAGE/mlflow.db.")] = None
@@ -239,9 +239,9 @@ class ShrinkOptions:
 class ExplainOptions:
     """What `tunebook explain` is asked for."""
 
-    file: Input = None
+    file: NamedInput = None
     data: DataPath = None
-    weights: Weights = None
+    weights: PretrainedWeights = None
     settings: Set = None
     everything: Annotated[
         bool, typer.Option("--all", help="List the fixed fields of a study or a search, too.")
@@ -253,7 +253,7 @@ class ExplainOptions:
 class LrFindOptions:
     """What `tunebook lr-find` is asked for."""
 
-    file: Input = None
+    file: NamedInput = None
     data: DataPath = None
     settings: Set = None
     steps: Annotated[int, typer.Option(help="Optimizer steps in each sweep.")] = 100
@@ -267,7 +267,7 @@ class LrFindOptions:
 class BatchFindOptions:
     """What `tunebook batch-find` is asked for."""
 
-    file: Input = None
+    file: NamedInput = None
     data: DataPath = None
     settings: Set = None
     limit_gib: Annotated[
@@ -282,7 +282,7 @@ class BatchFindOptions:
 class BackbonesOptions:
     """What `tunebook backbones` is asked for."""
 
-    file: Input = None
+    file: NamedInput = None
     data: DataPath = None
     settings: Set = None
     models: Annotated[str | None, typer.Option(help="timm's names, with commas between.")] = None
@@ -317,8 +317,8 @@ class CheckOptions:
         Path | None,
         typer.Option(metavar="FILE", help="List copies between parts in a new CSV file for data.exclude."),
     ] = None
-    address: Address = None
-    weights: Weights = None
+    address: ClusterAddress = None
+    weights: PretrainedWeights = None
     settings: Set = None
     as_json: Json = False
     download: Download = False
@@ -349,7 +349,7 @@ class ReportOptions:
     as_json: Json = False
 
 
-class Format(StrEnum):
+class ExportFormat(StrEnum):
     """The formats that `export` writes."""
 
     TUNEBOOK = "tunebook"
@@ -382,8 +382,8 @@ class ExportOptions:
         typer.Option(metavar="N", help="Train it N times from the file alone; score the test part.", min=3),
     ] = None
     form: Annotated[
-        Format, typer.Option("--format", help="Another program's format, or one script in PyTorch.")
-    ] = Format.TUNEBOOK
+        ExportFormat, typer.Option("--format", help="Another program's format, or one script in PyTorch.")
+    ] = ExportFormat.TUNEBOOK
     gpus: Annotated[int | None, typer.Option(help="Move the recipe to so many GPUs.", min=1)] = None
     batch: Annotated[
         int | None, typer.Option(help="Move it to this effective batch, over all GPUs.", min=1)

@@ -10,7 +10,7 @@ import typer
 from search.commands.options import (
     FAILED,
     IMPORTS,
-    Address,
+    ClusterAddress,
     Download,
     ExportOptions,
     Folder,
@@ -73,7 +73,7 @@ def audit_pruning(
         float,
         typer.Option(help="The share of each rung's stopped trials to train to their end.", min=0, max=1),
     ] = 0.1,
-    address: Address = None,
+    address: ClusterAddress = None,
     download: Download = False,
 ) -> None:
     """Train a sample of the stopped trials to their end: would a better one have been among them?"""

@@ -16,7 +16,7 @@ from search.commands.trained_input import find_trained
 from search.facts.measured import silent
 from search.reporting.terminal import console
 from search.results.teachers import recipe_with_teacher, teacher_folder
-from search.retraining.shrunk import Comparison, compared
+from search.retraining.shrunk import ShrunkComparison, compared
 from search.study import STUDY_FILE
 from spaces.domains import counted
 from trainable.bundle.trained import Trained, trained_in
@@ -241,13 +241,13 @@ def _effort(options: ShrinkOptions, recipe: Recipe, trained: Trained) -> str:
     return ", and ".join(runs)
 
 
-def _write(shrunk: Shrunk, found: Comparison, out: Path) -> None:
+def _write(shrunk: Shrunk, found: ShrunkComparison, out: Path) -> None:
     with moved_to(out) as folder:
         write_shrunk(shrunk, folder)
         write_whole(folder / METRICS_FILE, (_as_json(found) + "\n").encode())
 
 
-def _show(found: Comparison, *, as_json: bool) -> None:
+def _show(found: ShrunkComparison, *, as_json: bool) -> None:
     if as_json:
         tell_json(_as_json(found))
         return
@@ -256,6 +256,6 @@ def _show(found: Comparison, *, as_json: bool) -> None:
     tell(found.words())
 
 
-def _as_json(found: Comparison) -> str:
+def _as_json(found: ShrunkComparison) -> str:
     tree: dict[str, Any] = found.tree()
     return json.dumps(tree, indent=2, allow_nan=False)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erfcx, ndtr
 
-from search.deciding.cube import Cube, Rows
+from search.deciding.cube import Cube, CubeRows
 from search.deciding.hurdles import hurdles, log_chances
 from search.deciding.mutation import mutations
 from search.deciding.observations import Observations
@@ -35,7 +35,7 @@ CLIMBED, CLIMBS = 4, (0.2, 0.1, 0.1, 0.05, 0.05, 0.03, 0.03, 0.01)
 # most. The others are left out
 WEIGHED, WEIGHED_AGAIN = 50, 16
 FAR = -50.0  # so many deviations below the best, the improvement is that of its asymptote
-Weigh = Callable[[Rows], NDArray[np.float64]]  # it returns the logarithm of a factor for each row
+Weigh = Callable[[CubeRows], NDArray[np.float64]]  # it returns the logarithm of a factor for each row
 ROOT_HALF_PI, ROOT_2_PI = (np.pi / 2) ** 0.5, (2 * np.pi) ** 0.5
 
 
@@ -43,7 +43,7 @@ ROOT_HALF_PI, ROOT_2_PI = (np.pi / 2) ** 0.5, (2 * np.pi) ** 0.5
 class Candidates:
     """Rows with the logarithm of what each one may gain."""
 
-    rows: Rows
+    rows: CubeRows
     gains: NDArray[np.float64]
 
     def best(self, count: int) -> NDArray[np.int64]:
@@ -74,7 +74,7 @@ class Acquisition:
         """Return candidates for a trial, even ones and mutations of the best, with what each may gain.
 
         `weigh` may speak for or against them: the mutations go on from those that then promise most."""
-        finished = sum(each.outcome == "finished" for each in self._observations.told)
+        finished = sum(each.outcome == "finished" for each in self._observations.observed)
         by_last = rng.random() < BY_LAST and finished >= ENOUGH
         over_all = self._of_all.process()
         process = self._of_last.process() if by_last else over_all
@@ -83,9 +83,9 @@ class Acquisition:
         best = means.max()
         rungs = hurdles(self._observations)
         if self._seconds is not None:
-            self._seconds.learn(self._observations.told)
+            self._seconds.learn(self._observations.observed)
 
-        def with_gains(rows: Rows, weighed: int) -> Candidates:
+        def with_gains(rows: CubeRows, weighed: int) -> Candidates:
             features = self._cube.features(rows)
             gains = log_expected_improvement(*process.predict(features, 1.0), best)
             gains += log_chances(over_all, features, rungs)

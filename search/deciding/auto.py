@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 
 from search.deciding.acquisition import Acquisition
 from search.deciding.beliefs import belief, draw, is_likeliest, trust
-from search.deciding.cube import Cube, Rows
+from search.deciding.cube import Cube, CubeRows
 from search.deciding.mutation import incumbents, mutations
 from search.deciding.observations import Observations
 from search.deciding.pairwise import wins
 from search.deciding.sampler import Sampler, seed_of_trial
-from search.record.journal import Outcome
+from search.record.journal import TrialEnd
 from spaces.domains import Value
 from spaces.space import Space
 from trainable.recipe.metrics import Mode
@@ -51,7 +51,7 @@ STEP, TRIES = 0.2, 10
 # (piBO, section 3.2)
 PRIOR_WEIGHT = 10.0
 
-Way = Literal["likeliest", "prior", "even", "mutation", "model"]
+DrawWay = Literal["likeliest", "prior", "even", "mutation", "model"]
 
 
 class AutoSampler(Sampler):
@@ -92,7 +92,7 @@ class AutoSampler(Sampler):
             case "likeliest" | "prior" | "even":
                 return draw(self._space, way, rng)
             case "mutation":
-                best = incumbents(self._observations.told)
+                best = incumbents(self._observations.observed)
                 parent = best[int(rng.integers(len(best)))]
                 rows = mutations(self._cube, parent.row, STEP, TRIES, rng)
                 return self._cube.values(rows[np.argmax(self._observations.are_new(rows))])
@@ -113,7 +113,7 @@ class AutoSampler(Sampler):
     def tell(
         self,
         number: int,
-        outcome: Outcome,
+        outcome: TrialEnd,
         scores: Mapping[int, float],
         excesses: Mapping[str, float] | None = None,
         seconds: float | None = None,
@@ -121,7 +121,7 @@ class AutoSampler(Sampler):
         self._trust = None
         self._observations.tell(number, outcome, scores, excesses or {}, seconds)
 
-    def way(self, number: int, by_prior: float, by_mutation: float) -> Way:
+    def way(self, number: int, by_prior: float, by_mutation: float) -> DrawWay:
         """Decide how a trial is drawn; the fractions in [0, 1) decide for or against the priors, and
         mutation."""
         if not self._has_likeliest:
@@ -130,14 +130,14 @@ class AutoSampler(Sampler):
             return "even"
         if by_prior < self.prior_share():
             return "prior"
-        told = self._observations.told
-        if len(told) < STARTUP:
+        observed = self._observations.observed
+        if len(observed) < STARTUP:
             return "even"
-        return "mutation" if by_mutation < self._by_mutation and incumbents(told) else "model"
+        return "mutation" if by_mutation < self._by_mutation and incumbents(observed) else "model"
 
     def prior_share(self) -> float:
         """Return the probability that a trial which is not drawn evenly is drawn from the priors."""
-        decay = min(1.0, UNDIMINISHED / max(len(self._observations.told), 1))
+        decay = min(1.0, UNDIMINISHED / max(len(self._observations.observed), 1))
         return FIRST_SHARE * decay * self.trust()
 
     def trust(self) -> float:
@@ -151,11 +151,11 @@ class AutoSampler(Sampler):
     def _measured_trust(self) -> float:
         """Return how far it is now. Trials are compared in pairs at equal epochs: the documented recipe
         trains to its end, and the first trials pass the rungs, whatever they are worth."""
-        told = self._observations.told
-        if not told:
+        observed = self._observations.observed
+        if not observed:
             return 1.0
         standings = wins(self._observations.seen().by_level())
-        return trust([self._belief(each.trial) for each in told], standings)
+        return trust([self._belief(each.trial) for each in observed], standings)
 
     def _belief(self, number: int) -> float:
         if number not in self._beliefs:
@@ -164,9 +164,9 @@ class AutoSampler(Sampler):
 
     def _promising(self, rng: np.random.Generator) -> dict[str, Value]:
         """Return the candidate that promises most by the model and the priors."""
-        weight = PRIOR_WEIGHT / len(self._observations.told) * self.trust()
+        weight = PRIOR_WEIGHT / len(self._observations.observed) * self.trust()
 
-        def weigh(rows: Rows) -> NDArray[np.float64]:
+        def weigh(rows: CubeRows) -> NDArray[np.float64]:
             return weight * np.array([belief(self._space, self._cube.values(row)) for row in rows])
 
         found = self._acquisition.candidates(rng, weigh if weight > 0.0 else None)

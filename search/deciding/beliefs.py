@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm, spearmanr
 
-from search.record.journal import Outcome
+from search.record.journal import TrialEnd
 from spaces.domains import Choice, Domain, SpaceError, Value, value_at
 from spaces.priors import Prior, density, likeliest, quantile_value
 from spaces.space import Dimension, Space
@@ -19,7 +19,7 @@ from trainable.training.metrics import sign_of
 
 SAME = 1e-6  # two values count as one where they differ by less than this part of a range
 
-Rank = tuple[int, int, float]  # a key that sorts trials, the best first
+SortKey = tuple[int, int, float]  # a key that sorts trials, the best first
 Drawn = Literal["likeliest", "prior", "even"]
 
 
@@ -57,8 +57,8 @@ def trust(beliefs: Sequence[float], standings: Sequence[float] | NDArray[np.int6
 
 
 def rank_of(
-    outcome: Outcome, scores: Mapping[int, float], direction: Mode, excess: float = 0.0
-) -> Rank | None:
+    outcome: TrialEnd, scores: Mapping[int, float], direction: Mode, excess: float = 0.0
+) -> SortKey | None:
     """Return a trial's rank as TPE has it; None for one that TPE ignores.
 
     Finished trials come first, by their score. Then come stopped ones, by the epochs that they reached and by

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from spaces.domains import Choice, Domain, Float, Integer, SpaceError, Value, Values, value_at
 from spaces.space import Dimension, Space, When
 
-Rows = NDArray[np.float64]
-Mask = NDArray[np.bool_]
+CubeRows = NDArray[np.float64]
+DimensionMask = NDArray[np.bool_]
 
 BELOW_1 = float(np.nextafter(1.0, 0.0))
 # where a number stands for a model if the trial does not have it: so two trials without it are not apart
@@ -39,7 +39,7 @@ class Cube:
         """Return the number of dimensions."""
         return len(self._dimensions)
 
-    def row(self, values: Values) -> Rows | None:
+    def row(self, values: Values) -> CubeRows | None:
         """Return a trial's row; None where a value lies outside its domain, as the documents' may."""
         try:
             positions = self._space.encode(values)
@@ -50,7 +50,7 @@ class Cube:
             row[self._columns[name]] = position
         return row
 
-    def values(self, row: Rows) -> dict[str, Value]:
+    def values(self, row: CubeRows) -> dict[str, Value]:
         """Return the values of one of the rows of `exact`."""
         return self._space.define(
             lambda dimension, _: value_at(
@@ -58,7 +58,7 @@ class Cube:
             )
         )
 
-    def exact(self, rows: Rows) -> Rows:
+    def exact(self, rows: CubeRows) -> CubeRows:
         """Return rows that stand for values: whole numbers and options are rounded, and what does not exist
         with the values before it becomes NaN. `rows` have no NaN."""
         exact = np.clip(rows, 0.0, BELOW_1)
@@ -68,14 +68,14 @@ class Cube:
             exact[~is_present(exact), at] = np.nan
         return exact
 
-    def to_other_options(self, fractions: Rows) -> Rows:
+    def to_other_options(self, fractions: CubeRows) -> CubeRows:
         """Return how far it is to another option, around the ends; each is equally likely for even
         fractions."""
         count = np.maximum(self._options, 1)
-        distances: Rows = np.floor(1.0 + fractions * (count - 1)) / count
+        distances: CubeRows = np.floor(1.0 + fractions * (count - 1)) / count
         return distances
 
-    def features(self, rows: Rows) -> Rows:
+    def features(self, rows: CubeRows) -> CubeRows:
         """Return rows (n, len(groups)) whose distances make sense: two options are 1 apart."""
         columns = []
         for at, count in enumerate(self._options):
@@ -86,14 +86,14 @@ class Cube:
                 columns.append(np.nan_to_num(rows[:, [at]], nan=MIDDLE))
         return np.concatenate(columns, axis=1)
 
-    def _presence(self, dimension: Dimension) -> Callable[[Rows], Mask]:
+    def _presence(self, dimension: Dimension) -> Callable[[CubeRows], DimensionMask]:
         """Return the function that says in which rows a dimension exists."""
         when = dimension.when
         if when is None:
             return lambda rows: np.ones(len(rows), bool)
         parents = [(at, each.domain) for at, each in enumerate(self._dimensions) if each.path == when.path]
 
-        def is_present(rows: Rows) -> Mask:
+        def is_present(rows: CubeRows) -> DimensionMask:
             meets, drawn = np.zeros(len(rows), bool), np.zeros(len(rows), bool)
             for at, domain in parents:
                 has = ~np.isnan(rows[:, at])
@@ -106,11 +106,11 @@ class Cube:
         return is_present
 
 
-def _meets(when: When, domain: Domain, column: Rows) -> Mask:
+def _meets(when: When, domain: Domain, column: CubeRows) -> DimensionMask:
     """Return which positions stand for a value that the condition names."""
     if isinstance(domain, Choice):
         named = np.array([option in when.values for option in domain.options])
-        meets: Mask = named[np.floor(column * len(named)).astype(int)]
+        meets: DimensionMask = named[np.floor(column * len(named)).astype(int)]
         return meets
     return np.array([value_at(domain, float(each)) in when.values for each in column], bool)
 
@@ -120,7 +120,7 @@ def _option_count(domain: Domain) -> int:
     return len(domain.options) if isinstance(domain, Choice) else 0
 
 
-def _rounded(domain: Domain, column: Rows) -> Rows:
+def _rounded(domain: Domain, column: CubeRows) -> CubeRows:
     match domain:
         case Float():
             return column
@@ -128,8 +128,8 @@ def _rounded(domain: Domain, column: Rows) -> Rows:
             start, end = (np.log(low - 0.5), np.log(high + 0.5)) if log else (low - 0.5, high + 0.5)
             numbers = start + (end - start) * column
             whole = np.clip(np.rint(np.exp(numbers) if log else numbers), low, high)
-            exact: Rows = ((np.log(whole) if log else whole) - start) / (end - start)
+            exact: CubeRows = ((np.log(whole) if log else whole) - start) / (end - start)
             return exact
         case Choice(options=options):
-            rounded: Rows = (np.floor(column * len(options)) + 0.5) / len(options)
+            rounded: CubeRows = (np.floor(column * len(options)) + 0.5) / len(options)
             return rounded

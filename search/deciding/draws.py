@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 from search.deciding.sampler import Sampler
 from search.deciding.scheduler import Scheduler
-from search.record.journal import Outcome, TrialEvent
+from search.record.journal import TrialEnd, TrialEvent
 from search.record.record import Record
 from spaces.domains import Value
 
 
-class Draws:
+class SamplerBridge:
     """A sampler and a scheduler, joined with the record of a search; `metric` is the objective.
 
     Both learn from the same trials: from no repeats, and from none outside the space. The sampler numbers
@@ -42,7 +42,7 @@ class Draws:
             found = self._record.trials[trial]
             self._sampler.report(known, found.scores(self._metric), found.epoch_seconds)
 
-    def tell(self, trial: int, outcome: Outcome) -> None:
+    def tell(self, trial: int, outcome: TrialEnd) -> None:
         """Tell both how a trial ended or paused, by the record, if they know the trial."""
         if (known := self._numbers.get(trial)) is not None:
             found, excesses = self._record.trials[trial], self._record.excesses(trial)

@@ -24,9 +24,8 @@ from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
 from threadpoolctl import ThreadpoolController
 
-from search.deciding.input_warping import slopes, warped
+from search.deciding.input_warping import Floats, slopes, warped
 
-Array = NDArray[np.float64]
 Groups = NDArray[np.int64]
 
 STEPS = 15  # of L-BFGS; more changed no draw for the better
@@ -47,32 +46,32 @@ REACH = 4.0  # parameters are searched within so many standard deviations
 
 BLAS = ThreadpoolController()
 Given = ParamSpec("Given")
-Found = TypeVar("Found")
+Returned = TypeVar("Returned")
 
 
-def in_one_thread(function: Callable[Given, Found]) -> Callable[Given, Found]:
+def in_one_thread(function: Callable[Given, Returned]) -> Callable[Given, Returned]:
     """Return the function with BLAS in one thread while it runs.
 
     More gain nothing on matrices of a few hundred rows, and wait for one another where trials keep all
     processors busy: a fit to 150 scores took 8 to 12 s instead of 0.6 (docs/decisions/0034).
     """
-    alone: Callable[Given, Found] = BLAS.wrap(limits=1, user_api="blas")(function)
+    alone: Callable[Given, Returned] = BLAS.wrap(limits=1, user_api="blas")(function)
     return alone
 
 
 @dataclass(frozen=True, eq=False)
-class Scored:
+class ScoredRows:
     """The n scores: features (n, columns), the dimension of each column (columns,), times (n,), scores
     (n,)."""
 
-    features: Array
+    features: Floats
     groups: Groups
-    times: Array
-    scores: Array
+    times: Floats
+    scores: Floats
 
-    def joined(self, features: Array, times: Array, scores: Array) -> Scored:
+    def joined(self, features: Floats, times: Floats, scores: Floats) -> ScoredRows:
         """Return these scores and others."""
-        return Scored(
+        return ScoredRows(
             np.vstack([self.features, features]),
             self.groups,
             np.concatenate([self.times, times]),
@@ -86,7 +85,7 @@ class Scored:
         return bends
 
     @cached_property
-    def gaps(self) -> Array:
+    def gaps(self) -> Floats:
         """The distances in time, (n, n)."""
         return np.abs(self.times[:, None] - self.times[None, :])
 
@@ -96,7 +95,7 @@ class GaussianProcess:
     `certain` ones have no noise."""
 
     @in_one_thread
-    def __init__(self, seen: Scored, parameters: Array, certain: int = 0) -> None:
+    def __init__(self, seen: ScoredRows, parameters: Floats, certain: int = 0) -> None:
         self._seen, self._parameters = seen, parameters
         self._scaled = _scaled(seen.features, seen, parameters)
         covariance = self._covariance(self._scaled, self._scaled, seen.gaps)
@@ -111,38 +110,38 @@ class GaussianProcess:
         return float(np.exp(self._parameters[NOISE]))
 
     @in_one_thread
-    def predict(self, features: Array, time: float) -> tuple[Array, Array]:
+    def predict(self, features: Floats, time: float) -> tuple[Floats, Floats]:
         """Return the mean and the standard deviation of the score of each row at a time, without noise."""
         across, explained = self._known_of(self._scale(features), time)
         variance = np.exp(self._parameters[[SIZE, DRIFT]]).sum() - np.square(explained).sum(axis=0)
         return across @ self._weights, np.sqrt(np.maximum(variance, JITTER))
 
     @in_one_thread
-    def predict_together(self, features: Array, time: float) -> tuple[Array, Array]:
+    def predict_together(self, features: Floats, time: float) -> tuple[Floats, Floats]:
         """Return the means (n,) of the scores of n rows at a time, and their covariances (n, n)."""
         scaled = self._scale(features)
         across, explained = self._known_of(scaled, time)
         return across @ self._weights, self._covariance(scaled, scaled, np.zeros(1)) - explained.T @ explained
 
-    def _scale(self, features: Array) -> Array:
+    def _scale(self, features: Floats) -> Floats:
         return _scaled(features, self._seen, self._parameters)
 
-    def _known_of(self, scaled: Array, time: float) -> tuple[Array, Array]:
+    def _known_of(self, scaled: Floats, time: float) -> tuple[Floats, Floats]:
         """Return the covariances of other scores (rows), at a time, with those seen (columns), and their
         transpose after the factor's inverse: its squares say how much of a variance is explained."""
         across = self._covariance(scaled, self._scaled, np.abs(self._seen.times - time))
         return across, solve_triangular(self._factor, across.T, lower=True, check_finite=False)
 
-    def _covariance(self, scaled: Array, others: Array, gaps: Array) -> Array:
+    def _covariance(self, scaled: Floats, others: Floats, gaps: Floats) -> Floats:
         """Return the covariances of scores (rows) with others (columns); `gaps` in time have either shape,
         or that of the columns alone."""
         of_trials, of_times = _terms(_distances(scaled, others), gaps, self._parameters)
-        covariance: Array = of_trials + of_times
+        covariance: Floats = of_trials + of_times
         return covariance
 
 
 @in_one_thread
-def fitted(seen: Scored) -> Array:
+def fitted(seen: ScoredRows) -> Floats:
     """Return the likeliest parameters: three logarithms for each dimension, and those of the others."""
     start = usual(int(seen.groups.max()) + 1)
     reach = REACH * _spreads(len(start))
@@ -158,34 +157,34 @@ def fitted(seen: Scored) -> Array:
     return np.asarray(found.x, float)
 
 
-def usual(dimensions: int) -> Array:
+def usual(dimensions: int) -> Floats:
     """Return the priors' medians: parameters for a process that has seen nothing."""
     lengths = [USUAL_LENGTH * dimensions**0.5] * dimensions
-    parameters: Array = np.log(np.array([*lengths, *[1.0] * (2 * dimensions), *USUAL.values()]))
+    parameters: Floats = np.log(np.array([*lengths, *[1.0] * (2 * dimensions), *USUAL.values()]))
     return parameters
 
 
-def _spreads(parameters: int) -> Array:
+def _spreads(parameters: int) -> Floats:
     """Return the standard deviations of as many parameters under their priors."""
     dimensions = (parameters - len(USUAL)) // 3
     return np.repeat([SPREAD, BENT_SPREAD, SPREAD], [dimensions, 2 * dimensions, len(USUAL)])
 
 
-def _by_column(parameters: Array, groups: Groups) -> tuple[Array, Array]:
+def _by_column(parameters: Floats, groups: Groups) -> tuple[Floats, Floats]:
     """Return the logarithms of each column's length scale, (columns,), and of what bends it,
     (2, columns)."""
     lengths, *shapes = parameters[: -len(USUAL)].reshape(3, -1)[:, groups]
     return lengths, np.array(shapes)
 
 
-def _scaled(features: Array, seen: Scored, parameters: Array) -> Array:
+def _scaled(features: Floats, seen: ScoredRows, parameters: Floats) -> Floats:
     """Return features on bent axes, in length scales."""
     lengths, shapes = _by_column(parameters, seen.groups)
-    scaled: Array = warped(features, shapes, seen.bends) * np.exp(-lengths)
+    scaled: Floats = warped(features, shapes, seen.bends) * np.exp(-lengths)
     return scaled
 
 
-def _loss(parameters: Array, seen: Scored, centre: Array) -> tuple[float, Array]:
+def _loss(parameters: Floats, seen: ScoredRows, centre: Floats) -> tuple[float, Floats]:
     """Return the negative logarithm of likelihood times prior, up to a constant, and its gradient
     (Rasmussen and Williams, equations 5.8 and 5.9)."""
     lengths, shapes = _by_column(parameters, seen.groups)
@@ -222,21 +221,21 @@ def _loss(parameters: Array, seen: Scored, centre: Array) -> tuple[float, Array]
     return float(0.5 * off @ off - likelihood), off / spreads - gradient
 
 
-def _distances(scaled: Array, others: Array) -> Array:
+def _distances(scaled: Floats, others: Floats) -> Floats:
     """Return how far rows are from others, times the root of 5, as the Matern kernel has it."""
-    far: Array = 5.0**0.5 * cdist(scaled, others)
+    far: Floats = 5.0**0.5 * cdist(scaled, others)
     return far
 
 
-def _terms(far: Array, gaps: Array, parameters: Array) -> tuple[Array, Array]:
+def _terms(far: Floats, gaps: Floats, parameters: Floats) -> tuple[Floats, Floats]:
     """Return the covariance's two terms, by what `_distances` returns."""
     change, pace, size, drift, _ = np.exp(parameters[CHANGE:])
     of_trials = (1 + far + far**2 / 3) * np.exp(-far)
     return of_trials * (size * np.exp(-gaps / change)), drift * np.exp(-gaps / pace)
 
 
-def _slope_by_row(slope: Array, scaled: Array) -> Array:
+def _slope_by_row(slope: Floats, scaled: Floats) -> Floats:
     """Return the derivatives by each row x_i, (n, columns), of a sum whose derivative by the squared
     distance of x_i and x_j is -slope_ij / 2: these are 2 sum_j slope_ij (x_j - x_i)."""
-    slope_by_row: Array = 2 * (slope @ scaled - slope.sum(axis=1)[:, None] * scaled)
+    slope_by_row: Floats = 2 * (slope @ scaled - slope.sum(axis=1)[:, None] * scaled)
     return slope_by_row

@@ -31,9 +31,9 @@ def hurdles(observations: Observations) -> list[Hurdle]:
     """Return the levels at which trials were stopped.
 
     Where 60 % of the trials were stopped, the hurdle is the 60 % quantile of the scores at that level."""
-    told, found = observations.told, observations.seen()
+    observed, found = observations.observed, observations.seen()
     ends = np.array(
-        [math.inf if observations.trains(each.trial) else (each.end or (0, 0.0))[0] for each in told]
+        [math.inf if observations.trains(each.trial) else (each.end or (0, 0.0))[0] for each in observed]
     )
     levels = []
     for level in found.levels:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+Floats = NDArray[np.float64]
 
 EDGE = 1e-6  # positions keep so far from the ends, where slopes can be infinite
 
 
-def warped(features: Array, shapes: Array, bends: NDArray[np.bool_]) -> Array:
+def warped(features: Floats, shapes: Floats, bends: NDArray[np.bool_]) -> Floats:
     """Return features (n, columns) on bent axes.
 
     `shapes` are the logarithms of a and b of each column, (2, columns); `bends` says which columns are
@@ -26,7 +26,7 @@ def warped(features: Array, shapes: Array, bends: NDArray[np.bool_]) -> Array:
     return bent
 
 
-def slopes(features: Array, shapes: Array, bends: NDArray[np.bool_]) -> Array:
+def slopes(features: Floats, shapes: Floats, bends: NDArray[np.bool_]) -> Floats:
     """Return the derivatives of what `warped` returns by the two rows of `shapes`, (2, n, columns)."""
     a, b = np.exp(shapes[:, bends])
     x = _inside(features[:, bends])
@@ -37,6 +37,6 @@ def slopes(features: Array, shapes: Array, bends: NDArray[np.bool_]) -> Array:
     return found
 
 
-def _inside(positions: Array) -> Array:
-    inside: Array = np.clip(positions, EDGE, 1.0 - EDGE)
+def _inside(positions: Floats) -> Floats:
+    inside: Floats = np.clip(positions, EDGE, 1.0 - EDGE)
     return inside

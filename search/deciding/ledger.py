@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Literal, assert_never
 
 from search.deciding.budget import TrialBudget
-from search.deciding.draws import Draws
+from search.deciding.draws import SamplerBridge
 from search.deciding.finalists import missing_repeats
 from search.deciding.new_events import new_trial, recipe_of, repeated_trial, settled_search
 from search.deciding.proposal import Decision, Proposal
@@ -28,13 +28,13 @@ from search.record.journal import (
     ExtendEvent,
     Journal,
     LeftOutEvent,
-    Outcome,
     PlaceEvent,
     PromotionEvent,
     RetryEvent,
     SearchEvent,
     SettledEvent,
     StartEvent,
+    TrialEnd,
     TrialEvent,
 )
 from search.record.machines import LeftOut
@@ -82,9 +82,9 @@ class Ledger:
         self._budget = TrialBudget(trials)
         self._metric = metric
         self._record = Record(where=str(journal.path))
-        self._draws = Draws(sampler, scheduler, self._record, metric)
+        self._draws = SamplerBridge(sampler, scheduler, self._record, metric)
         # how trials end, and why, whose end is not journaled yet
-        self._decided_ends: dict[int, tuple[Outcome, str | None]] = {}
+        self._decided_ends: dict[int, tuple[TrialEnd, str | None]] = {}
         self._settled = settled_search(space, scheduler, epochs, metric, why, constraints, first, finalists)
         self._paused: dict[int, int] = {}  # the rung at which each paused trial waits
         for event in journal.events:
@@ -279,7 +279,7 @@ class Ledger:
         """Whether any trial has been trained to its last epoch."""
         return any(trial.end == "finished" for trial in self._record.trials)
 
-    def ended(self, trial: int) -> Outcome | None:
+    def ended(self, trial: int) -> TrialEnd | None:
         """Return how a trial ended, or None while it is queued or train."""
         return self._record.trials[trial].end
 

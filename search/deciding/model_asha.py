@@ -14,7 +14,7 @@ from search.deciding.cube import Cube
 from search.deciding.observations import Observations, levels_of
 from search.deciding.scheduler import Asha
 from search.deciding.surrogate import Surrogate
-from search.record.journal import Outcome
+from search.record.journal import TrialEnd
 from search.study import SchedulerKind
 from spaces.domains import Value
 from spaces.space import Space
@@ -54,13 +54,13 @@ class ModelAsha(Asha):
         self._scores[trial] = {}
 
     def tell(
-        self, trial: int, outcome: Outcome, scores: Mapping[int, float], excesses: Mapping[str, float]
+        self, trial: int, outcome: TrialEnd, scores: Mapping[int, float], excesses: Mapping[str, float]
     ) -> None:
-        told = self._observations.tell(trial, outcome, scores, excesses)
+        observed = self._observations.tell(trial, outcome, scores, excesses)
         self._scores.pop(trial, None)
         self._chances.pop(trial, None)
-        if told is not None and outcome == "finished":
-            self._best = max(self._best, told.scores[max(told.scores)])
+        if observed is not None and outcome == "finished":
+            self._best = max(self._best, observed.scores[max(observed.scores)])
 
     def report(self, trial: int, epoch: int, value: float, *, exempt: bool = False) -> bool:
         goes_on = super().report(trial, epoch, value, exempt=exempt)
@@ -84,9 +84,9 @@ class ModelAsha(Asha):
 
     def _chance(self, trial: int, epoch: int) -> float | None:
         """Return the chance to end above the best finished trial; None where too little is known."""
-        told, row = self._observations.told, self._observations.row(trial)
-        if len(told) < ENOUGH or self._best == -math.inf or row is None or not len(row):
+        observed, row = self._observations.observed, self._observations.row(trial)
+        if len(observed) < ENOUGH or self._best == -math.inf or row is None or not len(row):
             return None
         scores = self._scores[trial]
-        kept = {each: scores[each] for each in (*levels_of(told), epoch) if each in scores}
+        kept = {each: scores[each] for each in (*levels_of(observed), epoch) if each in scores}
         return self._surrogate.chance(row, kept, self._best)

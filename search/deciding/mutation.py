@@ -10,25 +10,25 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from search.deciding.cube import Cube, Rows
-from search.deciding.observations import Told, levels_of
+from search.deciding.cube import Cube, CubeRows
+from search.deciding.observations import Observation, levels_of
 
 ENOUGH = 3  # a level needs so many trials before the best of them are worth changing
 BEST_SHARE = 1 / 3  # this share of a level's trials is changed
 MOVED, SWITCHED = 0.5, 0.25  # the probabilities that a number moves, and that an option becomes another one
 
 
-def incumbents(told: Sequence[Told]) -> list[Told]:
+def incumbents(observed: Sequence[Observation]) -> list[Observation]:
     """Return the best third of the trials at the highest level that has enough of them, the best first."""
-    for level in reversed(levels_of(told)):
-        here = [each for each in told if level in each.scores and each.outcome in ("finished", "stopped")]
+    for level in reversed(levels_of(observed)):
+        here = [each for each in observed if level in each.scores and each.outcome in ("finished", "stopped")]
         if len(here) >= ENOUGH:
             best_first = sorted(here, key=lambda each: (-each.scores[level], each.trial))
             return best_first[: max(1, math.ceil(len(here) * BEST_SHARE))]
     return []
 
 
-def mutations(cube: Cube, parent: Rows, step: float, count: int, rng: np.random.Generator) -> Rows:
+def mutations(cube: Cube, parent: CubeRows, step: float, count: int, rng: np.random.Generator) -> CubeRows:
     """Return `count` rows near a trial's row.
 
     A number moves by a normal step with the standard deviation `step`, a share of its range, and stops at the

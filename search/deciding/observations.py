@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import rankdata
 
-from search.deciding.beliefs import Rank, rank_of
-from search.deciding.cube import Cube, Mask, Rows
-from search.record.journal import Outcome
+from search.deciding.beliefs import SortKey, rank_of
+from search.deciding.cube import Cube, CubeRows, DimensionMask
+from search.record.journal import TrialEnd
 from search.study.constraints import above_limits
 from spaces.domains import Value
 from trainable.recipe.metrics import Mode
@@ -33,19 +33,19 @@ DECIMALS = 6  # positions that are equal when rounded so stand for one value
 
 
 @dataclass(frozen=True)
-class Told:
+class Observation:
     """What is known of a trial: how it ended, or how far it is.
 
     `scores` are by epoch; higher is better, whatever the metric's direction.
     """
 
     trial: int
-    row: Rows
-    outcome: Outcome
+    row: CubeRows
+    outcome: TrialEnd
     scores: Mapping[int, float]
     excess: float  # how far it is above the limits of its costs; 0 for a trial that breaks none
     seconds: float | None  # what its epochs took on average; None where it trained none
-    rank: Rank  # where it stands among all trials, by the epochs that it reached and then by its score
+    rank: SortKey  # where it stands among all trials, by the epochs that it reached and then by its score
 
     @cached_property
     def end(self) -> tuple[int, float] | None:
@@ -57,20 +57,20 @@ class Told:
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class ScoreTable:
     """The n scores of trials at levels."""
 
     # higher is better, (n,); -inf for a trial that diverged or breaks a constraint
     scores: NDArray[np.float64]
     places: NDArray[np.int64]  # which of the trials each score is of, (n,)
-    trials: Sequence[Rows]  # the row of each trial
+    trials: Sequence[CubeRows]  # the row of each trial
     epochs: NDArray[np.float64]  # (n,)
     # from 1, the worst, to n, (n,); equal scores share the mean of their ranks. A diverged trial ranks below
     # all scores, and one that breaks a constraint below all diverged ones, by how far it does
     ranks: NDArray[np.float64]
     levels: Sequence[int]  # as `levels_of` returns them
 
-    def rows(self, places: NDArray[np.int64]) -> Rows:
+    def rows(self, places: NDArray[np.int64]) -> CubeRows:
         """Return the rows of the trials at these places, (places, dimensions)."""
         return np.array([self.trials[place] for place in places])
 
@@ -83,11 +83,13 @@ class Seen:
         return scores
 
     @cached_property
-    def at_last_level(self) -> Seen:
+    def at_last_level(self) -> ScoreTable:
         """The scores of the last level alone."""
         at = self.epochs == self.epochs.max()
         ranks: NDArray[np.float64] = rankdata(self.ranks[at])
-        return Seen(self.scores[at], self.places[at], self.trials, self.epochs[at], ranks, self.levels[-1:])
+        return ScoreTable(
+            self.scores[at], self.places[at], self.trials, self.epochs[at], ranks, self.levels[-1:]
+        )
 
     @cached_property
     def normal_scores(self) -> NDArray[np.float64]:
@@ -134,13 +136,13 @@ class Observations:
     def __init__(self, cube: Cube, direction: Mode) -> None:
         self._cube = cube
         self._direction = direction
-        self._rows: dict[int, Rows | None] = {}
+        self._rows: dict[int, CubeRows | None] = {}
         self._tried: set[bytes] = set()  # the keys of all rows
         self._open: dict[int, None] = {}
         # for each change, in order: the trial, and what is known of it since then; None where nothing is
-        self._history: list[tuple[int, Told | None]] = []
-        self._latest: dict[int, Told] = {}
-        self._seen: Seen | None = None
+        self._history: list[tuple[int, Observation | None]] = []
+        self._latest: dict[int, Observation] = {}
+        self._seen: ScoreTable | None = None
 
     def add(self, number: int, values: Mapping[str, Value]) -> None:
         """Remember a trial that has not ended."""
@@ -157,11 +159,11 @@ class Observations:
     def tell(
         self,
         number: int,
-        outcome: Outcome,
+        outcome: TrialEnd,
         scores: Mapping[int, float],
         excesses: Mapping[str, float],
         seconds: float | None = None,
-    ) -> Told | None:
+    ) -> Observation | None:
         """Learn how a trial ended. Nothing is learnt from one that failed, that was stopped before its first
         score, or that no model can place, because a value lies outside its domain: then it returns None, and
         nothing that was told of the trial counts."""
@@ -176,36 +178,36 @@ class Observations:
             return None
         sign = sign_of(self._direction)
         signed = {epoch: sign * score for epoch, score in scores.items()}
-        told = Told(number, row, outcome, signed, excess, seconds, rank)
-        self._history.append((number, told))
-        self._latest[number] = told
-        return told
+        observed = Observation(number, row, outcome, signed, excess, seconds, rank)
+        self._history.append((number, observed))
+        self._latest[number] = observed
+        return observed
 
     @property
-    def times_told(self) -> int:
+    def times_observed(self) -> int:
         """How often something was learnt or unlearnt."""
         return len(self._history)
 
     @property
-    def told(self) -> list[Told]:
+    def observed(self) -> list[Observation]:
         """What is known now of each trial that has ended, has paused or has passed a rung."""
         return list(self._latest.values())
 
-    def first_told(self, times: int) -> list[Told]:
-        """Return what was known of each trial when `times_told` was so much."""
+    def first_observed(self, times: int) -> list[Observation]:
+        """Return what was known of each trial when `times_observed` was so much."""
         return [each for each in dict(self._history[:times]).values() if each is not None]
 
-    def seen(self) -> Seen:
+    def seen(self) -> ScoreTable:
         """Return the scores at all levels that are known now; something must have been learnt."""
         if self._seen is None:
-            self._seen = seen(self.told)
+            self._seen = seen(self.observed)
         return self._seen
 
-    def row(self, number: int) -> Rows | None:
+    def row(self, number: int) -> CubeRows | None:
         """Return a trial's row; None where it has none."""
         return self._rows.get(number)
 
-    def are_new(self, rows: Rows) -> Mask:
+    def are_new(self, rows: CubeRows) -> DimensionMask:
         """Return which of the rows no trial has, (rows,): the same recipe twice ends with the same score."""
         return np.array([key not in self._tried for key in _keys(rows)])
 
@@ -213,20 +215,20 @@ class Observations:
         """Whether a trial trains or waits to: so it has passed the rung of its last score, if it has one."""
         return number in self._open
 
-    def open_rows(self) -> Rows:
+    def open_rows(self) -> CubeRows:
         """Return the rows of the trials that train or wait to, (trials, dimensions)."""
         rows = [row for number in self._open if (row := self._rows[number]) is not None]
         return np.array(rows).reshape(-1, len(self._cube))
 
 
-def _keys(rows: Rows) -> list[bytes]:
+def _keys(rows: CubeRows) -> list[bytes]:
     """Return a key of each row; rows with the same values have the same."""
     return [row.tobytes() for row in np.nan_to_num(rows, nan=-1.0).round(DECIMALS)]
 
 
-def levels_of(told: Iterable[Told]) -> list[int]:
+def levels_of(observed: Iterable[Observation]) -> list[int]:
     """Return the epochs at which trials ended, rising. The last one is always among them."""
-    ends = Counter(each.end[0] for each in told if each.end is not None)
+    ends = Counter(each.end[0] for each in observed if each.end is not None)
     if not ends:
         return []
     last = max(ends)
@@ -234,23 +236,23 @@ def levels_of(told: Iterable[Told]) -> list[int]:
     return [*sorted(often[: MOST_LEVELS - 1]), last]
 
 
-def seen(told: Sequence[Told]) -> Seen:
+def seen(observed: Sequence[Observation]) -> ScoreTable:
     """Return the trials' scores at all levels."""
-    levels = levels_of(told)
+    levels = levels_of(observed)
     worst = levels[0] if levels else 1, -math.inf
-    ends, end_scores = np.array([each.end or worst for each in told]).T
-    epochs = np.array([*(np.full(len(told), level) for level in levels), ends], float).T
+    ends, end_scores = np.array([each.end or worst for each in observed]).T
+    epochs = np.array([*(np.full(len(observed), level) for level in levels), ends], float).T
     scores = np.full(epochs.shape, np.nan)
     for column, level in enumerate(levels):
         beyond = np.flatnonzero(ends > level).tolist()
-        scores[beyond, column] = [told[at].scores.get(level, math.nan) for at in beyond]
+        scores[beyond, column] = [observed[at].scores.get(level, math.nan) for at in beyond]
     scores[:, -1] = end_scores
     counts = ~np.isnan(scores)
     counts[:, -1] = True
     places, _ = np.nonzero(counts)
-    excesses = np.array([trial.excess if trial.outcome == "infeasible" else 0.0 for trial in told])
+    excesses = np.array([trial.excess if trial.outcome == "infeasible" else 0.0 for trial in observed])
     ranks = _ranks(scores[counts], excesses[places])
-    return Seen(scores[counts], places, [each.row for each in told], epochs[counts], ranks, levels)
+    return ScoreTable(scores[counts], places, [each.row for each in observed], epochs[counts], ranks, levels)
 
 
 def _ranks(scores: NDArray[np.float64], above: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -23,7 +23,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from optuna.storages import InMemoryStorage
 from optuna.trial import FrozenTrial, TrialState
 
-from search.record.journal import Outcome
+from search.record.journal import TrialEnd
 from spaces.domains import Choice, Domain, Float, Integer, Value
 
 # before a constraint's name, this is the key at which Optuna keeps what `Trial.set_constraint` takes
@@ -38,7 +38,7 @@ def optuna_trial(
     number: int,
     values: Mapping[str, Value],
     domains: Mapping[str, Domain],
-    outcome: Outcome | None,
+    outcome: TrialEnd | None,
     scores: Mapping[int, float],
     *,
     outside: Outside,
@@ -134,7 +134,7 @@ def widened(domain: Domain, value: Value) -> Domain | None:
             assert_never(domain)
 
 
-def _state(outcome: Outcome | None) -> TrialState:
+def _state(outcome: TrialEnd | None) -> TrialState:
     match outcome:
         case None:
             return TrialState.RUNNING

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 
 from search.deciding.sampler import Sampler
-from search.record.journal import Outcome
+from search.record.journal import TrialEnd
 from spaces.domains import Value
 from spaces.space import Space
 
@@ -37,7 +37,7 @@ class PointSampler(Sampler):
     def tell(
         self,
         number: int,
-        outcome: Outcome,
+        outcome: TrialEnd,
         scores: Mapping[int, float],
         excesses: Mapping[str, float] | None = None,
         seconds: float | None = None,

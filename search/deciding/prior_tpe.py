@@ -20,10 +20,10 @@ from typing import Literal
 
 import numpy as np
 
-from search.deciding.beliefs import Rank, belief, draw, is_likeliest, rank_of, trust
+from search.deciding.beliefs import SortKey, belief, draw, is_likeliest, rank_of, trust
 from search.deciding.sampler import Sampler, seed_of_trial
 from search.deciding.tpe import TpeSampler
-from search.record.journal import Outcome
+from search.record.journal import TrialEnd
 from search.study.constraints import above_limits
 from spaces.domains import Value
 from spaces.space import Space
@@ -35,7 +35,7 @@ FIRST_SHARE = 0.9
 UNDIMINISHED = 20
 EVEN_EVERY = 5
 
-Way = Literal["likeliest", "prior", "tpe", "even"]
+TpeWay = Literal["likeliest", "prior", "tpe", "even"]
 
 
 class PriorTpeSampler(Sampler):
@@ -56,7 +56,7 @@ class PriorTpeSampler(Sampler):
         self._domains = {each.name: each.domain for each in space.dimensions}
         self._values: list[Mapping[str, Value]] = []
         # the rank and the belief of each trial that TPE learns from
-        self._ended: dict[int, tuple[Rank, float]] = {}
+        self._ended: dict[int, tuple[SortKey, float]] = {}
 
     def ask(self, number: int) -> dict[str, Value]:
         rng = np.random.default_rng((seed_of_trial(self._seed, number), number))
@@ -73,7 +73,7 @@ class PriorTpeSampler(Sampler):
     def tell(
         self,
         number: int,
-        outcome: Outcome,
+        outcome: TrialEnd,
         scores: Mapping[int, float],
         excesses: Mapping[str, float] | None = None,
         seconds: float | None = None,
@@ -86,7 +86,7 @@ class PriorTpeSampler(Sampler):
         if inside and rank is not None:
             self._ended[number] = rank, belief(self._space, self._values[number])
 
-    def way(self, number: int, fraction: float) -> Way:
+    def way(self, number: int, fraction: float) -> TpeWay:
         """Decide how a trial is drawn; `fraction` in [0, 1) decides between the priors and TPE."""
         if not self._has_likeliest:
             return "likeliest"
@@ -101,6 +101,6 @@ class PriorTpeSampler(Sampler):
         return FIRST_SHARE * decay * trust(best_first, range(len(best_first), 0, -1))
 
 
-def _rank_then_number(ended: tuple[int, tuple[Rank, float]]) -> tuple[Rank, int]:
+def _rank_then_number(ended: tuple[int, tuple[SortKey, float]]) -> tuple[SortKey, int]:
     number, (rank, _) = ended
     return rank, number

@@ -17,8 +17,8 @@ from scipy.special import gammaln
 from search.deciding.scheduler import Asha
 
 # scores are of shape [recipes, epochs], higher is better; from where a run diverged it has the worst one
-Curves = NDArray[np.float64]
-Order = NDArray[np.int64]
+ScoreCurves = NDArray[np.float64]
+TrialOrder = NDArray[np.int64]
 WORKERS = 4  # the searches train so many trials at a time
 
 
@@ -31,7 +31,9 @@ class Replayed(NamedTuple):
     worth: float
 
 
-def replayed(curves: Curves, orders: Sequence[Order], rungs: Sequence[int], factor: int) -> Replayed:
+def replayed(
+    curves: ScoreCurves, orders: Sequence[TrialOrder], rungs: Sequence[int], factor: int
+) -> Replayed:
     """Return what pruning does to searches whose trials are the recipes of each order."""
     trials, epochs = len(orders[0]), curves.shape[1]
     found = [one_search(curves, order, rungs, factor) for order in orders]
@@ -43,7 +45,9 @@ def replayed(curves: Curves, orders: Sequence[Order], rungs: Sequence[int], fact
     return Replayed(spent, lost, worth(finals, expected_best(finals, trials) - lost, trials) / trials)
 
 
-def one_search(curves: Curves, order: Order, rungs: Sequence[int], factor: int) -> tuple[float, int]:
+def one_search(
+    curves: ScoreCurves, order: TrialOrder, rungs: Sequence[int], factor: int
+) -> tuple[float, int]:
     """Return the best final score and the trained epochs of a search. It trains four trials at a time, all
     of them equally fast."""
     asha, stops = Asha(rungs, factor, "max"), (*rungs, curves.shape[1])
@@ -63,7 +67,7 @@ def one_search(curves: Curves, order: Order, rungs: Sequence[int], factor: int) 
     return float(best), spent
 
 
-def worth(finals: Curves, best: float, trials: int) -> float:
+def worth(finals: ScoreCurves, best: float, trials: int) -> float:
     """Return how many trials, drawn from these final scores (rising), have this best one on average.
 
     It is at least 1.
@@ -77,7 +81,7 @@ def worth(finals: Curves, best: float, trials: int) -> float:
     return low
 
 
-def expected_best(finals: Curves, trials: float) -> float:
+def expected_best(finals: ScoreCurves, trials: float) -> float:
     """Return the mean of the best of so many of these final scores (rising), drawn without repeats.
 
     The chance that none is above the i-th is C(i, trials) / C(N, trials), by the gamma function between whole

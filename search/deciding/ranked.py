@@ -9,7 +9,7 @@ from trainable.recipe.metrics import Mode
 from trainable.training.metrics import sign_of
 
 
-class Ranked:
+class RankedValues:
     """The values of trials in order, the best first, and of equal ones the earliest.
 
     A place is found by bisection: among 10,000 trials that takes as long as among 100, within microseconds.

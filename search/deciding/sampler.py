@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
-from search.record.journal import Outcome
+from search.record.journal import TrialEnd
 from spaces.domains import Value
 
 
@@ -48,7 +48,7 @@ class Sampler(ABC):
     def tell(
         self,
         number: int,
-        outcome: Outcome,
+        outcome: TrialEnd,
         scores: Mapping[int, float],
         excesses: Mapping[str, float] | None = None,
         seconds: float | None = None,

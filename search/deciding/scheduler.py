@@ -12,8 +12,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, NamedTuple
 
-from search.deciding.ranked import Ranked
-from search.record.journal import Outcome
+from search.deciding.ranked import RankedValues
+from search.record.journal import TrialEnd
 from search.study import SchedulerKind
 from spaces.domains import Value
 from trainable.recipe.metrics import Mode
@@ -48,7 +48,7 @@ def survivors(count: int, factor: int) -> int:
     return max(1, count // factor)
 
 
-class Rank(NamedTuple):
+class RungRank(NamedTuple):
     """The place that a trial has at a rung, among how many trials, and how many of these go on."""
 
     place: int  # 1 is the best
@@ -89,7 +89,7 @@ class Scheduler(ABC):
             raise ValueError(f"reduction_factor must be at least 2, got {reduction_factor}")
         # by rung, the value of each trial that reached it, in the order of arrival
         self.recorded: dict[int, dict[int, float]] = {rung: {} for rung in rungs}
-        self._ranked = {rung: Ranked(direction) for rung in rungs}
+        self._ranked = {rung: RankedValues(direction) for rung in rungs}
         self.factor = reduction_factor
         self.direction = direction
 
@@ -103,7 +103,7 @@ class Scheduler(ABC):
         return
 
     def tell(
-        self, trial: int, outcome: Outcome, scores: Mapping[int, float], excesses: Mapping[str, float]
+        self, trial: int, outcome: TrialEnd, scores: Mapping[int, float], excesses: Mapping[str, float]
     ) -> None:
         """Hear how a trial ended or paused, as a sampler does."""
         return
@@ -135,7 +135,7 @@ class Scheduler(ABC):
         return str(self.rank_at(trial, epoch))
 
     @abstractmethod
-    def rank_at(self, trial: int, rung: int) -> Rank:
+    def rank_at(self, trial: int, rung: int) -> RungRank:
         """Return the rank of a trial that is recorded at a rung."""
 
     @abstractmethod
@@ -165,10 +165,10 @@ class Asha(Scheduler):
 
     kind: ClassVar[SchedulerKind] = "asha"
 
-    def rank_at(self, trial: int, rung: int) -> Rank:
+    def rank_at(self, trial: int, rung: int) -> RungRank:
         place = 1 + self._ranked[rung].better(self.recorded[rung][trial])
         among = len(self.recorded[rung])
-        return Rank(place, among, survivors(among, self.factor))
+        return RungRank(place, among, survivors(among, self.factor))
 
     def promoted(self, paused: Mapping[int, int], least: int = 0) -> int | None:
         return None
@@ -190,9 +190,9 @@ class PromotionAsha(Scheduler):
     kind: ClassVar[SchedulerKind] = "promotion"
     pauses = True
 
-    def rank_at(self, trial: int, rung: int) -> Rank:
+    def rank_at(self, trial: int, rung: int) -> RungRank:
         place, among = 1 + self._ranked[rung].before(trial), len(self.recorded[rung])
-        return Rank(place, among, survivors(among, self.factor))
+        return RungRank(place, among, survivors(among, self.factor))
 
     def promoted(self, paused: Mapping[int, int], least: int = 0) -> int | None:
         for rung in reversed(self.rungs):

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from search.deciding.cube import Cube
-from search.deciding.gaussian_process import GaussianProcess, Scored, usual
-from search.deciding.observations import Told
+from search.deciding.gaussian_process import GaussianProcess, ScoredRows, usual
+from search.deciding.observations import Observation
 
 MOST_TRIALS = 200  # it learns from so many of the last trials at most
 LEAST_SPREAD = 0.01  # where the logarithms of seconds vary by less, all epochs take the same time
@@ -24,9 +24,9 @@ class SecondsModel:
         self._process: GaussianProcess | None = None
         self._mean = self._spread = 0.0
 
-    def learn(self, told: Sequence[Told]) -> None:
+    def learn(self, observed: Sequence[Observation]) -> None:
         """Replace what is known by these trials; those without an epoch say nothing."""
-        timed = [(each.row, each.seconds) for each in told if each.seconds][-MOST_TRIALS:]
+        timed = [(each.row, each.seconds) for each in observed if each.seconds][-MOST_TRIALS:]
         self._process = None
         if not timed:
             return
@@ -35,7 +35,7 @@ class SecondsModel:
         if self._spread > LEAST_SPREAD:
             features = self._cube.features(np.array([row for row, _ in timed]))
             scores = (logarithms - self._mean) / self._spread
-            seen = Scored(features, self._cube.groups, np.ones(len(timed)), scores)
+            seen = ScoredRows(features, self._cube.groups, np.ones(len(timed)), scores)
             self._process = GaussianProcess(seen, usual(len(self._cube)))
 
     def logarithms(self, features: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from search.deciding.cube import Cube, Rows
-from search.deciding.gaussian_process import GaussianProcess, Scored, fitted
-from search.deciding.observations import Observations, Seen, seen
+from search.deciding.cube import Cube, CubeRows
+from search.deciding.gaussian_process import GaussianProcess, ScoredRows, fitted
+from search.deciding.observations import Observations, ScoreTable, seen
 
 MOST_SCORES = 400  # the process is conditioned on so many scores at most, which bounds the cost of a draw
 MOST_FITTED = 300  # its parameters are fitted to so many at most
@@ -38,11 +38,11 @@ class Surrogate:
         self._at_last = at_last
         self._fits: dict[int, NDArray[np.float64]] = {}
 
-    def seen(self) -> Seen:
+    def seen(self) -> ScoreTable:
         """Return the scores that it learns from."""
         return self._of(self._observations.seen())
 
-    def trials(self) -> Rows:
+    def trials(self) -> CubeRows:
         """Return the rows of the trials that the process is conditioned on, each once."""
         found = self.seen()
         return found.rows(np.unique(found.places[bounded(found, MOST_SCORES)]))
@@ -63,7 +63,7 @@ class Surrogate:
         believed = known.joined(pending, np.ones(len(pending)), means)
         return GaussianProcess(believed, parameters, certain=len(pending))
 
-    def chance(self, row: Rows, scores: Mapping[int, float], best: float) -> float:
+    def chance(self, row: CubeRows, scores: Mapping[int, float], best: float) -> float:
         """Return the probability that a trial which still trains ends with a score above `best`.
 
         `row` is its row, `scores` has its scores so far by epoch; higher is better.
@@ -81,23 +81,23 @@ class Surrogate:
     def _parameters(self) -> NDArray[np.float64]:
         """Return the parameters that are used now: those fitted to what was known when a refit was due."""
         times = FIRST_FIT
-        while (later := math.ceil(times * REFIT)) <= self._observations.times_told:
+        while (later := math.ceil(times * REFIT)) <= self._observations.times_observed:
             times = later
         if times not in self._fits:
-            known = self._of(seen(self._observations.first_told(times)))
+            known = self._of(seen(self._observations.first_observed(times)))
             self._fits[times] = fitted(scored(self._cube, known, known.normal_scores, MOST_FITTED))
         return self._fits[times]
 
-    def _of(self, found: Seen) -> Seen:
+    def _of(self, found: ScoreTable) -> ScoreTable:
         return found.at_last_level if self._at_last else found
 
 
-def scored(cube: Cube, found: Seen, scores: NDArray[np.float64], most: int) -> Scored:
+def scored(cube: Cube, found: ScoreTable, scores: NDArray[np.float64], most: int) -> ScoredRows:
     """Return at most `most` of the scores seen as a process learns from them; the last level's time is 1.
 
     `scores` are the normal scores, or the stretched ones."""
     chosen = bounded(found, most)
-    return Scored(
+    return ScoredRows(
         cube.features(found.rows(found.places[chosen])),
         cube.groups,
         found.times_of(found.epochs[chosen]),
@@ -105,7 +105,7 @@ def scored(cube: Cube, found: Seen, scores: NDArray[np.float64], most: int) -> S
     )
 
 
-def bounded(found: Seen, most: int) -> NDArray[np.int64]:
+def bounded(found: ScoreTable, most: int) -> NDArray[np.int64]:
     """Return the places of at most `most` scores: half of them at the highest levels, the best first, the
     others spread evenly over the ranks of the rest."""
     if len(found.epochs) <= most:

@@ -12,7 +12,7 @@ from optuna.trial import FrozenTrial
 
 from search.deciding.optuna_trials import SharedTrials, distribution, optuna_trial
 from search.deciding.sampler import Sampler, seed_of_trial
-from search.record.journal import Outcome
+from search.record.journal import TrialEnd
 from spaces.domains import Choice, Value
 from spaces.space import Dimension, Space
 from trainable.recipe.metrics import Mode
@@ -53,7 +53,7 @@ class TpeSampler(Sampler):
     def tell(
         self,
         number: int,
-        outcome: Outcome,
+        outcome: TrialEnd,
         scores: Mapping[int, float],
         excesses: Mapping[str, float] | None = None,
         seconds: float | None = None,
@@ -80,7 +80,7 @@ class TpeSampler(Sampler):
         self,
         number: int,
         named: Mapping[str, Value],
-        outcome: Outcome | None,
+        outcome: TrialEnd | None,
         scores: Mapping[int, float],
         excesses: Mapping[str, float] | None = None,
     ) -> FrozenTrial:

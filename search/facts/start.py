@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
@@ -115,14 +115,10 @@ def _of_weights(text: str, usual: Sequence[str]) -> Backbone | None:
     path = weights_path(text)
     files = sorted(path.iterdir()) if path.is_dir() else [path]
     stems = [each.stem for each in files if each.suffix in SUFFIXES]
-    known = _usual_first([each for each in stems if is_known(each)], usual)
-    return Backbone(name=known[0], weights=text) if known else None
-
-
-def _usual_first(names: Iterable[str], usual: Sequence[str]) -> list[str]:
-    """Return names in the order of the usual ones, with or without the tag of their weights; others last."""
+    # usual networks are called by their names with or without the tag of their weights
     order = {name: number for number, each in enumerate(usual) for name in (each, each.partition(".")[0])}
-    return sorted(names, key=lambda name: order.get(name, len(order)))
+    known = sorted(filter(is_known, stems), key=lambda name: order.get(name, len(order)))
+    return Backbone(name=known[0], weights=text) if known else None
 
 
 def _first_at_hand(names: Sequence[str]) -> str | None:

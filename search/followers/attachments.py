@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from search.followers import note
 from search.followers.conclusions import Conclusion
 from search.followers.consumer import error_line
-from search.followers.run_updates import LONGEST_TAG, NOTE, TABLES, Outbox, Run, RunUpdate, clip
+from search.followers.run_updates import LONGEST_TAG, NOTE, TABLES, Outbox, RunOwner, RunUpdate, clip
 from search.followers.saved_view import AGAIN, TAG, repeats_view, run_page, saved_view
 from search.followers.uri import readable
 from search.record.home import IN_MLFLOW, REPORT_FILE, Home
@@ -78,7 +78,7 @@ class Attachments:
         if self._program is not None and outbox.record.state == "finished" and outbox.best is not None:
             self._send_model(store, outbox, sent, outbox.best, self._program)
 
-    def _send_data(self, store: RunStore, run: Run) -> None:
+    def _send_data(self, store: RunStore, run: RunOwner) -> None:
         if (info := self._info) is not None:
             from search.followers.data_input import data_input
 
@@ -148,10 +148,10 @@ class Attachments:
         name = self._study.tracking.register_as
         if sent.get(MODEL) == (wanted := f"{best.id} {name or ''}".strip()):
             return
-        from search.followers.logged_model import Winner
+        from search.followers.logged_model import LoggedWinner
 
         record = outbox.record
-        winner = Winner(store, str(record.search_id), record.name, best, outbox.scores(best))
+        winner = LoggedWinner(store, str(record.search_id), record.name, best, outbox.scores(best))
 
         def give() -> None:
             assert self._info is not None, "it is given with the program"

@@ -28,7 +28,7 @@ from trainable.files.regular import check_regular
 from trainable.files.store import StoreError
 from trainable.training.metrics import EpochResult
 
-Scores = Mapping[int, float]  # the objective by epoch
+EpochScores = Mapping[int, float]  # the objective by epoch
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,9 @@ def audit(search: Search) -> Audit:
     return Audit(tuple(differences), sum(trial.epochs for trial in trials), len(trials))
 
 
-def history_differences(where: str, journal: Scores, points: Sequence[tuple[int, float]]) -> Iterator[str]:
+def history_differences(
+    where: str, journal: EpochScores, points: Sequence[tuple[int, float]]
+) -> Iterator[str]:
     """Yield how a history of scores, as (epoch, score), differs from the journal's."""
     counts = Counter(epoch for epoch, _ in points)
     for epoch in sorted({*journal, *counts}):

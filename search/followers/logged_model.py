@@ -66,7 +66,7 @@ def served(info: DataInfo) -> Served:
             assert_never(info.task)
 
 
-class Winner:
+class LoggedWinner:
     """Stores, finds and registers the model of a search's best trial.
 
     `name` is the search's, `scores` are the network's, as the trial's run has them at its last epoch.

@@ -20,7 +20,7 @@ from requests import HTTPError
 from search.followers.consumer import error_line
 from search.followers.database import make_database, refuse_foreign
 from search.followers.experiment import refuse_deleted
-from search.followers.run_updates import SEARCH_ID, TRIAL, Run, RunUpdate
+from search.followers.run_updates import SEARCH_ID, TRIAL, RunOwner, RunUpdate
 from search.followers.uri import database_file
 from trainable.errors import UserError
 
@@ -73,9 +73,9 @@ class RunStore:
         self._search_id = search_id
         self.experiment_id = self._find_experiment(experiment, artifacts)
         self._steps: dict[str, dict[str, int]] = {}
-        self.runs: dict[Run, str] = self._find_runs()
+        self.runs: dict[RunOwner, str] = self._find_runs()
 
-    def create(self, run: Run, run_name: str, began: int, tags: Mapping[str, str]) -> str:
+    def create(self, run: RunOwner, run_name: str, began: int, tags: Mapping[str, str]) -> str:
         """Create a run and return its id; a trial's run is a child of the search's own, which must exist."""
         own = {SEARCH_ID: self._search_id}
         if run is not None:
@@ -84,7 +84,7 @@ class RunStore:
         self.runs[run] = str(created.info.run_id)
         return self.runs[run]
 
-    def send(self, run: Run, update: RunUpdate) -> None:
+    def send(self, run: RunOwner, update: RunUpdate) -> None:
         """Send a run its params, tags and metrics, and then its status; of a trial's epochs only new ones.
 
         An epoch may have come from a machine that was lost before its journal had reached the search's store:
@@ -107,7 +107,7 @@ class RunStore:
                 ),
             )
 
-    def log_data(self, run: Run, data: Callable[[], DatasetInput]) -> None:
+    def log_data(self, run: RunOwner, data: Callable[[], DatasetInput]) -> None:
         """Say which images a run was trained on; twice is as good as once."""
         run_id = self.runs[run]
         self.offer(f"{_called(run)}: the data set", lambda: self.client.log_inputs(run_id, [data()]))
@@ -126,11 +126,11 @@ class RunStore:
         what = "the view of MLflow's pages"
         self._unless_refused(what, lambda: self.client.set_experiment_tag(self.experiment_id, key, view))
 
-    def store_text(self, run: Run, text: str, name: str) -> None:
+    def store_text(self, run: RunOwner, text: str, name: str) -> None:
         """Store a text as a file of the run."""
         self._store(f"{_called(run)}: {name}", lambda: self.client.log_text(self.runs[run], text, name))
 
-    def store_file(self, run: Run, path: Path) -> None:
+    def store_file(self, run: RunOwner, path: Path) -> None:
         """Store a copy of a file with the run."""
         self._store(
             f"{_called(run)}: {path.name}", lambda: self.client.log_artifact(self.runs[run], str(path))
@@ -150,9 +150,9 @@ class RunStore:
         refuse_deleted(name, found.experiment_id, found.lifecycle_stage)
         return str(found.experiment_id)
 
-    def _find_runs(self) -> dict[Run, str]:
+    def _find_runs(self) -> dict[RunOwner, str]:
         """Return the runs by trial, deleted ones too: what a person deleted is not created again."""
-        found: dict[Run, str] = {}
+        found: dict[RunOwner, str] = {}
         for run in sorted(self._pages(), key=lambda run: run.info.lifecycle_stage == "deleted"):
             trial, run_id = run.data.tags.get(TRIAL), str(run.info.run_id)
             found.setdefault(None if trial is None else int(trial), run_id)
@@ -173,7 +173,7 @@ class RunStore:
             yield from page
             token = page.token or ""
 
-    def _log(self, run: Run, run_id: str, items: list[Item]) -> None:
+    def _log(self, run: RunOwner, run_id: str, items: list[Item]) -> None:
         """Log items; if a batch is refused, log each half by itself, down to the item that is at fault."""
         try:
             self.client.log_batch(
@@ -247,7 +247,7 @@ def _chunks(items: list[Some], size: int) -> list[list[Some]]:
     return [items[start : start + size] for start in range(0, len(items), size)]
 
 
-def _called(run: Run) -> str:
+def _called(run: RunOwner) -> str:
     return "the search" if run is None else f"trial {run}"
 
 

@@ -17,13 +17,13 @@ from search.record.journal import (
     Event,
     ExtendEvent,
     LeftOutEvent,
-    Outcome,
     PlaceEvent,
     PromotionEvent,
     RetryEvent,
     SearchEvent,
     SettledEvent,
     StartEvent,
+    TrialEnd,
     TrialEvent,
 )
 from search.record.record import Record
@@ -35,7 +35,7 @@ from trainable.recipe.metrics import Mode
 from trainable.training.metrics import OBJECTIVES
 from trainable.tune.place import Place, in_full
 
-Run = int | None  # a trial's number; None is the search's own run, the parent of all
+RunOwner = int | None  # a trial's number; None is the search's own run, the parent of all
 Status = Literal["RUNNING", "FINISHED", "KILLED", "FAILED"]
 
 SEARCH_ID = "tunebook.search_id"
@@ -91,7 +91,7 @@ class Outbox:
         every_metric: bool = False,
     ) -> None:
         self.record = Record(where=where)
-        self.updates: dict[Run, RunUpdate] = {}
+        self.updates: dict[RunOwner, RunUpdate] = {}
         self.recipes: dict[int, Trial] = {}  # new trials, whose recipes are to be stored
         # the search's own finished trial with the best objective so far, of equals the earliest
         self._leader: Trial | None = None
@@ -146,7 +146,7 @@ class Outbox:
         """Whether the last driver has ended, in whichever way."""
         return self._closed or self.record.is_over
 
-    def began(self, run: Run) -> int:
+    def began(self, run: RunOwner) -> int:
         """Return when a run began, in milliseconds. Raises ValueError for one that has not begun."""
         at = self.record.began if run is None else self.record.trials[run].queued
         if at is None:
@@ -264,7 +264,7 @@ class Outbox:
             self._update(trial.id).status = ("KILLED", at)
             self._tag(trial.id, {STATE: "interrupted"})
 
-    def _reopen(self, run: Run, state: str) -> None:
+    def _reopen(self, run: RunOwner, state: str) -> None:
         self._update(run).status = ("RUNNING", milliseconds(self.record.latest))
         self._tag(run, {STATE: state})
 
@@ -302,10 +302,10 @@ class Outbox:
             }
         return numbers
 
-    def _update(self, run: Run) -> RunUpdate:
+    def _update(self, run: RunOwner) -> RunUpdate:
         return self.updates.setdefault(run, RunUpdate())
 
-    def _tag(self, run: Run, tags: Mapping[str, str | None]) -> None:
+    def _tag(self, run: RunOwner, tags: Mapping[str, str | None]) -> None:
         shortened = {key: clip(value, LONGEST_TAG) for key, value in tags.items() if value is not None}
         self._update(run).tags.update(shortened)
 
@@ -326,7 +326,7 @@ def _place_tags(attempts: Sequence[Sequence[Place]]) -> dict[str, str]:
     }
 
 
-def status_of(outcome: Outcome) -> Status:
+def status_of(outcome: TrialEnd) -> Status:
     """Return MLflow's word for how a trial ended; the tag `tunebook.outcome` tells stopped from diverged."""
     match outcome:
         case "finished":

@@ -22,7 +22,7 @@ from search.followers.run_updates import (
     LONGEST_PARAM,
     NOTE,
     Outbox,
-    Run,
+    RunOwner,
     clip,
     written,
 )
@@ -175,7 +175,7 @@ class Tracker(Consumer):
             self._system = SystemMetrics(str(self._study.tracking.uri), store.runs[None])
         self._system.ensure()
 
-    def _ensure(self, store: RunStore, run: Run) -> None:
+    def _ensure(self, store: RunStore, run: RunOwner) -> None:
         if run in store.runs:
             return
         began = self._outbox.began(run)

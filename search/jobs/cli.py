@@ -10,7 +10,7 @@ import typer
 
 from search.commands.options import Download, Set, command
 
-Address = Annotated[
+Dashboard = Annotated[
     str,
     typer.Option(
         metavar="http://HEAD:8265",
@@ -31,7 +31,7 @@ class SubmitOptions:
     study: Annotated[
         Path, typer.Argument(metavar="STUDY.yaml", help="A study; its paths are paths on the cluster.")
     ]
-    address: Address
+    address: Dashboard
     name: Annotated[str | None, typer.Option(help="Name of the search: STORAGE/NAME.")] = None
     storage: Annotated[
         str | None, typer.Option(help="Folder on the cluster, or URI, that holds the searches.")
@@ -59,7 +59,7 @@ def submit(options: SubmitOptions) -> None:
 
 
 def status(
-    address: Address,
+    address: Dashboard,
     job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="Show only this job.")] = None,
 ) -> None:
     """Show the searches that were submitted to a cluster, or the state of one of them."""
@@ -68,7 +68,7 @@ def status(
     commands.status(address, job)
 
 
-def stop(job: Job, address: Address) -> None:
+def stop(job: Job, address: Dashboard) -> None:
     """Stop a submitted search cleanly; submit it again to resume it."""
     from search.jobs import commands
 
@@ -77,7 +77,7 @@ def stop(job: Job, address: Address) -> None:
 
 def logs(
     job: Job,
-    address: Address,
+    address: Dashboard,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow until the job ends.")] = False,
 ) -> None:
     """Print what a submitted search has printed."""
@@ -90,7 +90,7 @@ def logs(
 
 def fetch(
     job: Job,
-    address: Address,
+    address: Dashboard,
     out: Annotated[
         Path | None, typer.Option("-o", "--out", metavar="DIR", help="A new folder; default: ./NAME.")
     ] = None,

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from search.deciding.pruning_replay import Curves
+    from search.deciding.pruning_replay import ScoreCurves
 
 RESAMPLES = 100  # so many resampled correlations are averaged over: a few curves leave it open
 HIGHEST = 0.99
@@ -28,12 +28,12 @@ GRID = np.arange(-6.0, 8.01, 0.1)  # final scores, as normal scores, over which 
 class Stratum(NamedTuple):
     """Curves that stand for equally many trials: those of the finished, or those audited of a rung."""
 
-    curves: Curves  # scores by epoch, [curves, epochs], higher for better
+    curves: ScoreCurves  # scores by epoch, [curves, epochs], higher for better
     copies: int  # how many trials of the search each of them stands for
     rung: int | None = None  # the epoch at which the trials were stopped; None for the finished ones
 
 
-def whole_of(strata: Sequence[Stratum]) -> Curves:
+def whole_of(strata: Sequence[Stratum]) -> ScoreCurves:
     """Return the curves of all strata, each as often as it stands for trials."""
     return np.concatenate([np.repeat(each.curves, each.copies, axis=0) for each in strata])
 
@@ -55,18 +55,20 @@ def picks_of(strata: Sequence[Stratum], random: np.random.Generator, resamples: 
     return np.concatenate([np.repeat(*each, axis=1) for each in zip(drawn, copies, strict=True)], axis=1)
 
 
-def spearman(early: Curves, last: Curves) -> Curves:
+def spearman(early: ScoreCurves, last: ScoreCurves) -> ScoreCurves:
     """Return Spearman's correlation over the last axis, [...] of [..., trials]; nan for equal scores."""
     from scipy.stats import rankdata
 
     ranks = [rankdata(each, axis=-1) - (each.shape[-1] + 1) / 2 for each in (early, last)]
     lengths = np.sqrt((ranks[0] ** 2).sum(-1) * (ranks[1] ** 2).sum(-1))
     products = (ranks[0] * ranks[1]).sum(-1)
-    found: Curves = np.divide(products, lengths, out=np.full_like(lengths, np.nan), where=lengths > 0.0)
+    found: ScoreCurves = np.divide(products, lengths, out=np.full_like(lengths, np.nan), where=lengths > 0.0)
     return found
 
 
-def chance_of_better(strata: Sequence[Stratum], unknown: Mapping[int, Curves], rungs: Sequence[int]) -> float:
+def chance_of_better(
+    strata: Sequence[Stratum], unknown: Mapping[int, ScoreCurves], rungs: Sequence[int]
+) -> float:
     """Return the chance that one of the stopped trials that were not trained on would have ended better than
     every finished one, given that none of those that were trained on has.
 
@@ -109,31 +111,31 @@ def _correlations(strata: Sequence[Stratum], rungs: set[int]) -> Iterator[dict[i
         yield {rung: drawn_in * float(each[number].clip(-1.0, 1.0)) for rung, each in found.items()}
 
 
-def _normal_scores(population: Curves, scores: Curves) -> Curves:
+def _normal_scores(population: ScoreCurves, scores: ScoreCurves) -> ScoreCurves:
     """Return the normal scores of the places that `scores` have in a population; of equals the middle."""
     from scipy.special import ndtri
 
     ordered = np.sort(population)
     places = (np.searchsorted(ordered, scores, "left") + np.searchsorted(ordered, scores, "right")) / 2.0
     half = 0.5 / len(ordered)
-    normal: Curves = ndtri((places / len(ordered)).clip(half, 1.0 - half))
+    normal: ScoreCurves = ndtri((places / len(ordered)).clip(half, 1.0 - half))
     return normal
 
 
-def _below(ranks: Curves, correlation: float) -> Curves:
+def _below(ranks: ScoreCurves, correlation: float) -> ScoreCurves:
     """Return the logarithm of the chance that all of these trials end below each point of the grid."""
     from scipy.special import log_ndtr
 
     correlation = min(HIGHEST, max(-HIGHEST, correlation))
     deviation = math.sqrt(1.0 - correlation**2)
-    logs: Curves = log_ndtr((GRID[:, None] - correlation * ranks) / deviation).sum(1)
+    logs: ScoreCurves = log_ndtr((GRID[:, None] - correlation * ranks) / deviation).sum(1)
     return logs
 
 
-def _between(logs: Curves | int) -> Curves | float:
+def _between(logs: ScoreCurves | int) -> ScoreCurves | float:
     """Return the chance between the points of the grid, from its logarithm at them; 1 of no trial."""
     if isinstance(logs, int):
         return 1.0
     chances = np.exp(logs)
-    between: Curves = (chances[1:] + chances[:-1]) / 2.0
+    between: ScoreCurves = (chances[1:] + chances[:-1]) / 2.0
     return between

@@ -24,7 +24,7 @@ from trainable.files.store import is_uri
 from trainable.recipe.metrics import Mode
 
 if TYPE_CHECKING:  # SciPy takes a second to import
-    from search.deciding.observations import Told
+    from search.deciding.observations import Observation
     from search.learning.optimum import Optimum
 
 
@@ -45,7 +45,7 @@ class Earlier:
         return self.record.name
 
     @cached_property
-    def told(self) -> list[Told]:
+    def observed(self) -> list[Observation]:
         """Its trials that are points of its space and have a result: a score, or an end that says as much
         (diverged, infeasible)."""
         from search.deciding.cube import Cube
@@ -58,7 +58,7 @@ class Earlier:
             observations.add(trial.id, trial.values)
             excesses = self.record.excesses(trial.id)
             observations.tell(trial.id, trial.end or "stopped", trial.scores(self.metric), excesses)
-        return observations.told
+        return observations.observed
 
     @cached_property
     def optima(self) -> Mapping[str, Optimum]:
@@ -66,12 +66,12 @@ class Earlier:
         nothing varies."""
         from search.learning.optimum import optima
 
-        teaches = self.space.dimensions and len(self.told) >= LEAST_TRIALS
-        return optima(self.space, self.told) if teaches else {}
+        teaches = self.space.dimensions and len(self.observed) >= LEAST_TRIALS
+        return optima(self.space, self.observed) if teaches else {}
 
     def best_values(self, dimension: Dimension) -> Values | None:
         """Return the values of the best trial that has a dimension; None where none has."""
-        for each in sorted(self.told, key=lambda told: told.rank):
+        for each in sorted(self.observed, key=lambda observed: observed.rank):
             values = self.record.trials[each.trial].values
             if dimension.name in self.space.named(values):
                 return values

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from search.learning.evidence import PLAYBOOK, Evidence, LeftAlone, ProposedEdit, SearchFinding, overridden
-from search.learning.ranges import End, Range, reaching, wider, written
+from search.learning.ranges import NumberRange, RangeEnd, reaching, wider, written
 from search.learning.trends import by_luck
 from spaces.domains import Choice, Domain, fraction_of, is_number
 from spaces.space import Dimension
@@ -19,7 +19,9 @@ def limit_of(ranges: int) -> float:
     return FALSE_SHARE / 2.0 / ranges
 
 
-def edge(evidence: Evidence, dimension: Dimension, domain: Range, limit: float) -> SearchFinding | LeftAlone:
+def edge(
+    evidence: Evidence, dimension: Dimension, domain: NumberRange, limit: float
+) -> SearchFinding | LeftAlone:
     """Return a range to widen, or why it is left alone; `domain` is what an earlier finding left of it.
 
     "A search space is suspicious if the best point sampled from it is close to its boundary" (the playbook).
@@ -52,7 +54,7 @@ def edge(evidence: Evidence, dimension: Dimension, domain: Range, limit: float) 
     )
 
 
-def _forms(domain: Range, end: End, value: float) -> tuple[dict[str, object], ...]:
+def _forms(domain: NumberRange, end: RangeEnd, value: float) -> tuple[dict[str, object], ...]:
     """Return wider ranges, widest first; if the best value lies far beyond the end, those that reach it."""
     grown = wider(domain, end)
     if value not in domain:
@@ -60,7 +62,7 @@ def _forms(domain: Range, end: End, value: float) -> tuple[dict[str, object], ..
     return tuple(written(each, value) for each in grown)
 
 
-def _why(value: float, end: End) -> str:
+def _why(value: float, end: RangeEnd) -> str:
     return f"the best trial's {value:.3g} lies at the {end} end, and trials are better towards it"
 
 
@@ -71,7 +73,7 @@ def _position(domain: Domain, value: float) -> str:
     return f"outside of {domain}"
 
 
-def _near(domain: Domain, value: float) -> End | None:
+def _near(domain: Domain, value: float) -> RangeEnd | None:
     """Return the end that a value lies close to, or beyond; None where it lies near neither."""
     assert not isinstance(domain, Choice)
     if value <= domain.low or value >= domain.high:

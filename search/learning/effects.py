@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
-Numbers = NDArray[np.float64]
+Vector = NDArray[np.float64]
 
 # the ratios that are tried for the variance of one random effect over that of luck
 RATIOS = np.geomspace(0.003, 3.0, 11)
@@ -36,12 +36,12 @@ class Column:
     rules.
     """
 
-    agreement: Numbers
-    adjusts: Numbers
+    agreement: Vector
+    adjusts: Vector
 
 
 @dataclass(frozen=True)
-class Estimate:
+class AgreementGain:
     """How much a unit of agreement gains, with the standard error and its degrees of freedom.
 
     A gain counts in places of 100: how many more of 100 other trials a trial beats.
@@ -62,7 +62,7 @@ class Estimate:
         return self.slope - reach, self.slope + reach
 
 
-def column(agreement: Numbers, position: Numbers, *, options: bool) -> Column:
+def column(agreement: Vector, position: Vector, *, options: bool) -> Column:
     """Return the column of a dimension, from its values' agreement and position, nan where absent.
 
     With `options` each position is an option with an effect of its own; otherwise positions lie along a
@@ -75,7 +75,7 @@ def column(agreement: Numbers, position: Numbers, *, options: bool) -> Column:
     return Column(_centred(agreement), np.column_stack(adjusting))
 
 
-def estimate(standings: Numbers, order: Numbers, column: Column, others: Sequence[Column]) -> Estimate:
+def estimate(standings: Vector, order: Vector, column: Column, others: Sequence[Column]) -> AgreementGain:
     """Return the gain from agreement with one rule, all that `others` may do being equal.
 
     `order` is when each trial was drawn: samplers move on while they learn, and a trend over the search is no
@@ -104,8 +104,8 @@ def risk_for(chances: Sequence[float], share: float) -> float:
 
 
 def _fit(
-    standings: Numbers, squares: Numbers, products: Numbers, fixed: int, ratio: float
-) -> tuple[float, Estimate]:
+    standings: Vector, squares: Vector, products: Vector, fixed: int, ratio: float
+) -> tuple[float, AgreementGain]:
     """Return minus twice a ratio's restricted log-likelihood, and its estimate of the last fixed effect.
 
     `squares` and `products` are the design's with itself and with the standings; its first columns are the
@@ -120,10 +120,10 @@ def _fit(
     determinant = float(np.linalg.slogdet(system)[1]) + random * math.log(ratio)
     error = math.sqrt(variance * inverse[at, at])
     freedom = len(standings) - float(np.trace(inverse @ squares))
-    return rows * math.log(variance) + determinant, Estimate(float(effects[at]), error, freedom)
+    return rows * math.log(variance) + determinant, AgreementGain(float(effects[at]), error, freedom)
 
 
-def _averaged(estimates: Sequence[Estimate], misfits: Numbers) -> Estimate:
+def _averaged(estimates: Sequence[AgreementGain], misfits: Vector) -> AgreementGain:
     """Return the mean, weighted by likelihood; its error is that of the mixture."""
     weights = np.exp((misfits.min() - misfits) / 2.0)
     weights /= weights.sum()
@@ -132,16 +132,16 @@ def _averaged(estimates: Sequence[Estimate], misfits: Numbers) -> Estimate:
     )
     slope = float(weights @ slopes)
     error = math.sqrt(float(weights @ (errors**2 + (slopes - slope) ** 2)))
-    return Estimate(slope, error, float(weights @ freedoms))
+    return AgreementGain(slope, error, float(weights @ freedoms))
 
 
-def _centred(values: Numbers) -> Numbers:
+def _centred(values: Vector) -> Vector:
     """Return the values around their mean, 0 where one is absent."""
     there = ~np.isnan(values)
     return np.where(there, values - values[there].mean(), 0.0) if there.any() else np.zeros(len(values))
 
 
-def _standard(values: Numbers) -> Numbers:
+def _standard(values: Vector) -> Vector:
     """Return the centred values with a standard deviation of 1 over all trials, unless all are alike."""
     centred = _centred(values)
     spread = centred.std()

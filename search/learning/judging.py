@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, assert_never
 
 from search.learning.standings import positions, standings
 from search.record.summary import Summary
-from search.record.verdicts import FALSE_SHARE, Verdict, Verdicts, Word
+from search.record.verdicts import FALSE_SHARE, Verdict, Verdicts, VerdictWord
 from spaces.conditions import scalars_of
 from spaces.domains import Choice, Domain, Value, Values, fraction_of, listed, shown
 from spaces.priors import Normal, Prior, Uniform, Weights, density, describe, quantile_value
 from spaces.space import Dimension, RuleValue, Space
 
 if TYPE_CHECKING:  # NumPy and SciPy, which a search without trials need not wait for
-    from search.learning.effects import Column, Estimate
+    from search.learning.effects import AgreementGain, Column
 
 # the share of false verdicts to test for. It is less than the promised share: where one rule decides nearly
 # everything, the errors of the others come out too small (benchmarks/results/verdicts.md)
@@ -95,7 +95,7 @@ class RuleAgreement:
             return "prefers none of its options"
         return f"prefers none of {listed(map(shown, self.tied))}; {count}"
 
-    def verdict(self, word: Word, why: str | None = None) -> Verdict:
+    def verdict(self, word: VerdictWord, why: str | None = None) -> Verdict:
         """Return the record of a verdict without an effect."""
         says = describe(self.dimension.domain, self.example)
         sides = len(self.follow), len(self.depart)
@@ -186,7 +186,7 @@ def _tested_rules(
 
 def _estimate(
     belief: RuleAgreement, beliefs: Sequence[RuleAgreement], standing: Sequence[float], order: Sequence[int]
-) -> Estimate:
+) -> AgreementGain:
     """Return the gain from agreement with a rule; the model holds all other dimensions too."""
     import numpy as np
 
@@ -208,7 +208,7 @@ def _column(belief: RuleAgreement) -> Column:
     )
 
 
-def _tested(belief: RuleAgreement, estimate: Estimate, risk: float) -> Verdict:
+def _tested(belief: RuleAgreement, estimate: AgreementGain, risk: float) -> Verdict:
     """Return the verdict on one rule.
 
     Its effect is the slope times the difference in agreement between the trials that follow and those that
@@ -216,7 +216,7 @@ def _tested(belief: RuleAgreement, estimate: Estimate, risk: float) -> Verdict:
     """
     gap = fmean(belief.follow) - fmean(belief.depart)
     low, high = (gap * end for end in estimate.interval(risk))
-    word: Word = "supported" if low > 0 else "contradicted" if high < 0 else "untested"
+    word: VerdictWord = "supported" if low > 0 else "contradicted" if high < 0 else "untested"
     plain = belief.verdict(word, "the interval contains 0" if word == "untested" else None)
     return replace(plain, effect=gap * estimate.slope, interval=(low, high))
 

@@ -130,12 +130,12 @@ def _line(earlier: Earlier, likes: Likeness, space: Space, lessons: Mapping[str,
     apart = f": {'; '.join(likes.words)}" if likes.words else ""
     weight = f"weight {likes.share:.0%} of that of a search with the same facts{apart}"
     which = f"{taught} of {counted(len(common), 'field')} that both vary"
-    return f"{earlier.address}: {len(earlier.told)} trials teach {which} ({weight})"
+    return f"{earlier.address}: {len(earlier.observed)} trials teach {which} ({weight})"
 
 
 def _why_nothing(earlier: Earlier, common: int, taught: int) -> str | None:
     """Return why a search taught nothing; None where it taught `taught` of the `common` fields."""
-    if (count := len(earlier.told)) < LEAST_TRIALS:
+    if (count := len(earlier.observed)) < LEAST_TRIALS:
         return f"only {count} of its trials have a result, and at least {LEAST_TRIALS} are needed"
     if not earlier.space.dimensions:
         return "nothing varies in it"

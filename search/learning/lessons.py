@@ -15,7 +15,7 @@ from operator import mul
 from typing import TYPE_CHECKING, assert_never
 
 from search.learning.likeness import Likeness
-from search.learning.pooling import Estimate, Pooled, pooled
+from search.learning.pooling import Pooled, SourceEstimate, pooled
 from spaces.domains import Choice, Domain, Float, Integer, fraction_of, index_of, is_number, shown
 from spaces.priors import ODDS, SPREADS, Confidence, Normal, Prior, Uniform, Weights
 from spaces.space import Believed, Dimension
@@ -87,7 +87,7 @@ def _learned_number(
         return None
     estimates = [said for _, said in found]
     if isinstance(own, Normal):
-        estimates.append(Estimate(fraction_of(domain, own.centre), own.spread**2))
+        estimates.append(SourceEstimate(fraction_of(domain, own.centre), own.spread**2))
     together = pooled(estimates)
     confidence = confidence_in(together.variance)
     words = _number_words(domain, own, found, together)
@@ -102,7 +102,7 @@ def confidence_in(variance: float) -> Confidence | None:
     return min(wide, key=SPREADS.__getitem__, default=None)
 
 
-def _estimate(domain: Float | Integer, own: Uniform | Normal, lesson: Lesson) -> Estimate | None:
+def _estimate(domain: Float | Integer, own: Uniform | Normal, lesson: Lesson) -> SourceEstimate | None:
     """Return where an earlier search expects the best value here, as a share of this range; None where it
     says nothing.
 
@@ -121,7 +121,7 @@ def _estimate(domain: Float | Integer, own: Uniform | Normal, lesson: Lesson) ->
         return None
     if isinstance(own, Normal) and lesson.rule is not None and not (domain.log and lesson.rule <= 0):
         mean += fraction_of(domain, own.centre) - _position(domain, lesson.rule)
-    return Estimate(mean, even / known + lesson.likeness.variance)
+    return SourceEstimate(mean, even / known + lesson.likeness.variance)
 
 
 def _position(domain: Float | Integer, value: float) -> float:
@@ -148,7 +148,7 @@ def _ends(domain: Float | Integer) -> tuple[float, float]:
 def _number_words(
     domain: Float | Integer,
     own: Uniform | Normal,
-    found: Sequence[tuple[Lesson, Estimate]],
+    found: Sequence[tuple[Lesson, SourceEstimate]],
     together: Pooled,
 ) -> str:
     weights = together.shares

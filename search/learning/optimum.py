@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import pearsonr
 
-from search.deciding.cube import Cube, Rows
+from search.deciding.cube import Cube, CubeRows
 from search.deciding.gaussian_process import JITTER, GaussianProcess, fitted
-from search.deciding.observations import Told, seen
+from search.deciding.observations import Observation, seen
 from search.deciding.surrogate import MOST_FITTED, MOST_SCORES, scored
 from spaces.domains import Choice, Domain, Value, fraction_of, value_at
 from spaces.space import Space
@@ -44,14 +44,14 @@ class Optimum:
     shares: tuple[float, ...]
 
 
-def optima(space: Space, told: Sequence[Told]) -> Mapping[str, Optimum]:
-    """Return where the best value of each dimension may lie, by its name; `told` is never empty.
+def optima(space: Space, observed: Sequence[Observation]) -> Mapping[str, Optimum]:
+    """Return where the best value of each dimension may lie, by its name; `observed` is never empty.
 
     A dimension that no trial has is left out. Nothing is returned where the model cannot foresee a trial's
     score from other trials: then luck explains the scores as well as their values do.
     """
-    cube, found = Cube(space), seen(told)
-    if _chance(cube, told) >= CHANCE:
+    cube, found = Cube(space), seen(observed)
+    if _chance(cube, observed) >= CHANCE:
         return {}
     parameters = fitted(scored(cube, found, found.normal_scores, MOST_FITTED))
     process = GaussianProcess(scored(cube, found, found.normal_scores, MOST_SCORES), parameters)
@@ -68,16 +68,16 @@ def optima(space: Space, told: Sequence[Told]) -> Mapping[str, Optimum]:
     return optima
 
 
-def _chance(cube: Cube, told: Sequence[Told]) -> float:
+def _chance(cube: Cube, observed: Sequence[Observation]) -> float:
     """Return how likely luck alone would foresee the trials' last scores as well as the model does.
 
     The scores of each part of the trials are foreseen by a model of the other parts, which is fitted to these
     alone (cross-validation). Scores and forecasts count by their distance from the mean of their level. The
     probability is that of so high a correlation between the two.
     """
-    found = seen(told)
-    last = np.array([np.flatnonzero(found.places == at)[-1] for at in range(len(told))])
-    actual, foreseen = found.normal_scores[last], _foreseen(cube, told, found.epochs[last])
+    found = seen(observed)
+    last = np.array([np.flatnonzero(found.places == at)[-1] for at in range(len(observed))])
+    actual, foreseen = found.normal_scores[last], _foreseen(cube, observed, found.epochs[last])
     for epoch in np.unique(found.epochs[last]):
         at = found.epochs[last] == epoch
         actual[at] -= actual[at].mean()
@@ -87,13 +87,15 @@ def _chance(cube: Cube, told: Sequence[Told]) -> float:
     return float(pearsonr(actual, foreseen, alternative="greater").pvalue)
 
 
-def _foreseen(cube: Cube, told: Sequence[Told], epochs: NDArray[np.float64]) -> NDArray[np.float64]:
+def _foreseen(
+    cube: Cube, observed: Sequence[Observation], epochs: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Return the normal score that each trial should have at its epoch, by trials of the other parts."""
-    rows = np.array([each.row for each in told])
-    foreseen = np.empty(len(told))
+    rows = np.array([each.row for each in observed])
+    foreseen = np.empty(len(observed))
     for part in range(PARTS):
-        out = np.arange(len(told)) % PARTS == part
-        others = seen([each for each, is_out in zip(told, out, strict=True) if not is_out])
+        out = np.arange(len(observed)) % PARTS == part
+        others = seen([each for each, is_out in zip(observed, out, strict=True) if not is_out])
         known = scored(cube, others, others.normal_scores, MOST_FITTED)
         process = GaussianProcess(known, fitted(known))
         for epoch in np.unique(epochs[out]):
@@ -110,7 +112,7 @@ def _looked_at(domain: Domain) -> tuple[Value, ...]:
 
 
 def _shares(
-    cube: Cube, process: GaussianProcess, at: int, positions: Sequence[float], among: Rows
+    cube: Cube, process: GaussianProcess, at: int, positions: Sequence[float], among: CubeRows
 ) -> tuple[float, ...]:
     """Return, for each position of a dimension, in what share of the draws of its effect it is the best.
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Estimate:
+class SourceEstimate:
     """What one source says of a number; the variance is above 0."""
 
     value: float
@@ -29,7 +29,7 @@ class Pooled:
     shares: tuple[float, ...]  # the weight of each source; the sum is 1
 
 
-def pooled(estimates: Sequence[Estimate]) -> Pooled:
+def pooled(estimates: Sequence[SourceEstimate]) -> Pooled:
     """Return the weighted mean of at least one estimate, and the variance of a further source's number."""
     between = between_variance(estimates)
     weights = [1.0 / (each.variance + between) for each in estimates]
@@ -38,7 +38,7 @@ def pooled(estimates: Sequence[Estimate]) -> Pooled:
     return Pooled(value, between + 1.0 / total, between, tuple(weight / total for weight in weights))
 
 
-def between_variance(estimates: Sequence[Estimate]) -> float:
+def between_variance(estimates: Sequence[SourceEstimate]) -> float:
     """Return by how much sources differ beyond their own variances (DerSimonian and Laird, equation 8)."""
     weights = [1.0 / each.variance for each in estimates]
     total = sum(weights)

@@ -21,7 +21,7 @@ from trainable.recipe.metrics import NO_SPREAD
 from trainable.training.metrics import SHARES
 
 if TYPE_CHECKING:
-    from search.deciding.pruning_replay import Curves
+    from search.deciding.pruning_replay import ScoreCurves
     from search.record.summary import Summary
     from search.record.trials import Trial
 
@@ -170,7 +170,7 @@ def _curve(trial: Trial, summary: Summary) -> list[float]:
     return [summary.sign * scores.get(epoch, math.nan) for epoch in range(1, summary.budget_epochs + 1)]
 
 
-def _graces(curves: Curves, pruning: Pruning, trials: int) -> Iterator[Grace]:
+def _graces(curves: ScoreCurves, pruning: Pruning, trials: int) -> Iterator[Grace]:
     """Yield what comes of each first rung in the first half of a run, with as many rungs as the search's."""
     from search.deciding.pruning_replay import replayed
 

@@ -7,21 +7,21 @@ from typing import Any, Literal, assert_never
 
 from spaces.domains import Domain, Float, Integer, SpaceError, Value, domain_tree
 
-End = Literal["lower", "upper"]
-Range = Float | Integer
+RangeEnd = Literal["lower", "upper"]
+NumberRange = Float | Integer
 
 PARTS = (1.0, 0.5, 0.25, 0.125)  # parts of the largest growth of a range, which are tried in this order
 # a range grows by half its length at one end; on a logarithmic scale by this factor at most; our choice
 GROWTH = 10.0
 
 
-def wider(domain: Range, end: End) -> list[Range]:
+def wider(domain: NumberRange, end: RangeEnd) -> list[NumberRange]:
     """Return the range grown at one end, the most first, with three significant digits."""
     grown = [_grown(domain, end, part) for part in PARTS]
     return [each for each in dict.fromkeys(grown) if each is not None]
 
 
-def reaching(domain: Range, value: float) -> Range | None:
+def reaching(domain: NumberRange, value: float) -> NumberRange | None:
     """Return the range grown as far as a value beyond one of its ends; None where no such range can be."""
     near = three_digits(value)  # a belief in it is written so
     low, high = min(value, near, domain.low), max(value, near, domain.high)
@@ -57,9 +57,9 @@ def three_digits(value: float, *, up: bool = False) -> float:
     return float(f"{near + 10.0 ** (math.floor(math.log10(value)) - 2):.3g}")
 
 
-def _grown(domain: Range, end: End, part: float) -> Range | None:
+def _grown(domain: NumberRange, end: RangeEnd, part: float) -> NumberRange | None:
     low, high = _ends(domain, end, part)
-    grown: Range
+    grown: NumberRange
     try:
         match domain:
             case Float():
@@ -74,7 +74,7 @@ def _grown(domain: Range, end: End, part: float) -> Range | None:
     return grown if grown.low < domain.low or grown.high > domain.high else None
 
 
-def _ends(domain: Range, end: End, part: float) -> tuple[float, float]:
+def _ends(domain: NumberRange, end: RangeEnd, part: float) -> tuple[float, float]:
     low, high = float(domain.low), float(domain.high)
     if domain.log:
         factor = min(GROWTH, math.sqrt(high / low)) ** part

@@ -16,7 +16,7 @@ from spaces.domains import Choice, Value, fraction_of
 from spaces.space import Dimension, Space
 
 if TYPE_CHECKING:
-    from search.learning.effects import Column, Estimate
+    from search.learning.effects import AgreementGain, Column
     from search.record.summary import Summary
 
 LEAST_WITH = 8  # a trend over fewer trials that have the dimension is luck; our choice
@@ -68,7 +68,7 @@ class Trends:
             return 0.5
         return found.chance / 2.0 if found.slope > 0.0 else 1.0 - found.chance / 2.0
 
-    def _estimate(self, dimension: Dimension, agreement: Sequence[float]) -> Estimate:
+    def _estimate(self, dimension: Dimension, agreement: Sequence[float]) -> AgreementGain:
         import numpy as np
 
         from search.learning.effects import estimate

@@ -31,7 +31,7 @@ from search.record.trials import Trial
 from trainable.recipe.metrics import NO_SPREAD
 from trainable.training.metrics import SHARES
 
-Scores = NDArray[np.float64]
+RunScores = NDArray[np.float64]
 LEVEL = 0.95  # the share of searches in which the interval is to hold the recipe's true mean
 LEAST_RUNS = 2  # one run says nothing of its deviation
 
@@ -161,7 +161,7 @@ def finals_of(
     return Finals(tuple(known.get(each.trial, each) for each in finalists), sign, over)
 
 
-def estimated(scores: Scores) -> tuple[Scores, float]:
+def estimated(scores: RunScores) -> tuple[RunScores, float]:
     """Return the estimate of each finalist, [finalists], and the half width of every interval.
 
     `scores` is [finalists, runs], with two runs or more; a column holds the runs with one seed.
@@ -207,7 +207,7 @@ class _MeanSquares(NamedTuple):
         return max(0.0, 1.0 - self.residuals / self.finalists) if self.finalists > 0.0 else 1.0
 
 
-def _mean_squares(scores: Scores) -> _MeanSquares:
+def _mean_squares(scores: RunScores) -> _MeanSquares:
     finalists, runs = scores.shape
     of_finalists, of_seeds = scores.mean(1) - scores.mean(), scores.mean(0) - scores.mean()
     rest = scores - scores.mean() - of_finalists[:, None] - of_seeds
@@ -227,7 +227,9 @@ def _error_of_a_mean(squares: _MeanSquares, finalists: int, runs: int) -> tuple[
     return error_of_sum(of_seeds, of_rest)
 
 
-def _estimate(value: float, half_width: float, seeds: Sequence[int], scores: Scores, metric: str) -> Estimate:
+def _estimate(
+    value: float, half_width: float, seeds: Sequence[int], scores: RunScores, metric: str
+) -> Estimate:
     """Return an estimate with its interval, without values that the metric cannot have."""
     low, high = value - half_width, value + half_width
     if metric in SHARES:
@@ -242,7 +244,7 @@ def _finalist(trial: Trial, trials: Sequence[Trial], metric: str) -> Finalist:
     return Finalist(trial.id, trial.metrics[metric], tuple(runs))
 
 
-def _common_scores(finalists: Sequence[Finalist], metric: str) -> tuple[list[int], Scores]:
+def _common_scores(finalists: Sequence[Finalist], metric: str) -> tuple[list[int], RunScores]:
     """Return the seeds with which all of them have finished, and their scores, [finalists, seeds]."""
     by_seed = [
         {run.repeat.seed: run.metrics[metric] for run in each.runs if run.repeat and run.end == "finished"}

@@ -43,7 +43,7 @@ FIRST = b'{"event":"search","sequence":0,'  # the bytes with which every journal
 SearchState = Literal["started", "resumed", "finished", "interrupted", "failed"]
 # how a trial ended: trained to its last epoch, stopped by the scheduler, with a non-finite loss, crashed,
 # before it trained, since its network breaks a constraint
-Outcome = Literal["finished", "stopped", "diverged", "failed", "infeasible"]
+TrialEnd = Literal["finished", "stopped", "diverged", "failed", "infeasible"]
 
 
 class Stamped(Spec):
@@ -227,7 +227,7 @@ class EndEvent(Stamped):
 
     event: Literal["end"] = "end"
     trial: Annotated[int, Field(ge=0)]
-    state: Outcome
+    state: TrialEnd
     reason: str | None = None
 
 

@@ -27,9 +27,11 @@ from trainable.recipe.base import Spec
 from trainable.tune.place import Place
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
-Kind = tuple[str, str]  # of device, and of what is trained: images of one kind take a machine equally long
+WorkKind = tuple[
+    str, str
+]  # of device, and of what is trained: images of one kind take a machine equally long
 # by kind and machine, the median rate and the number of epochs
-Typical = Mapping[Kind, Mapping[str, tuple[float, int]]]
+Typical = Mapping[WorkKind, Mapping[str, tuple[float, int]]]
 
 SLOW = 0.5  # a machine that trains at this part of the others' rate, or less, is said to be slow
 LEAST_EPOCHS = 3  # so many must be compared on each side
@@ -85,16 +87,18 @@ class _Host:
     now: int = 0  # attempts under way
     most: int = 0
     seconds: float = 0.0  # of all its attempts
-    rates: dict[Kind, deque[float]] = field(default_factory=lambda: defaultdict(lambda: deque(maxlen=KEPT)))
+    rates: dict[WorkKind, deque[float]] = field(
+        default_factory=lambda: defaultdict(lambda: deque(maxlen=KEPT))
+    )
 
 
 @dataclass(frozen=True)
-class _Attempt:
+class _PlacedAttempt:
     """An attempt that is under way."""
 
     began: float
     ranks: tuple[Place, ...]
-    kind: Kind
+    kind: WorkKind
 
     @property
     def machines(self) -> tuple[str, ...]:
@@ -102,12 +106,12 @@ class _Attempt:
         return tuple(dict.fromkeys(each.on for each in self.ranks))
 
 
-class Machines:
+class MachineAccount:
     """The account of the machines so far; `apply` takes a journal's events in order."""
 
     def __init__(self) -> None:
         self._hosts: dict[str, _Host] = {}  # by name and address: one that starts again is the same
-        self._under_way = UnderWay[_Attempt]()
+        self._under_way = UnderWay[_PlacedAttempt]()
         self._clock = 0.0
 
     def apply(self, event: Event, seconds: float, work: str = "") -> None:
@@ -139,7 +143,7 @@ class Machines:
 
     def rows(self, seconds: float) -> tuple[Machine, ...]:
         """Return what each machine did in so many seconds under a driver, in the order in which they came."""
-        typical: dict[Kind, dict[str, tuple[float, int]]] = defaultdict(dict)
+        typical: dict[WorkKind, dict[str, tuple[float, int]]] = defaultdict(dict)
         for name, host in self._hosts.items() if len(self._hosts) > 1 else ():
             for kind, rates in host.rates.items():
                 typical[kind][name] = median(rates), len(rates)
@@ -148,7 +152,7 @@ class Machines:
     def _begin(self, event: PlaceEvent, work: str) -> None:
         self._leave(self._under_way.pop(event.trial, None))
         kind = " + ".join(each.kind for each in event.ranks), work
-        self._under_way[event.trial] = _Attempt(self._clock, event.ranks, kind)
+        self._under_way[event.trial] = _PlacedAttempt(self._clock, event.ranks, kind)
         for place in {each.on: each for each in event.ranks}.values():
             host = self._hosts.setdefault(place.on, _Host(self._clock))
             host.devices[place.kind] = None
@@ -165,7 +169,7 @@ class Machines:
         if event.pauses:
             self._leave(self._under_way.pause(event.trial))
 
-    def _leave(self, attempt: _Attempt | None, *, failed: bool = False) -> None:
+    def _leave(self, attempt: _PlacedAttempt | None, *, failed: bool = False) -> None:
         if attempt is None:
             return
         for name in attempt.machines:

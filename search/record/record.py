@@ -21,7 +21,6 @@ from search.record.journal import (
     Event,
     ExtendEvent,
     LeftOutEvent,
-    Outcome,
     PlaceEvent,
     PromotionEvent,
     RetryEvent,
@@ -29,9 +28,10 @@ from search.record.journal import (
     SearchState,
     SettledEvent,
     StartEvent,
+    TrialEnd,
     TrialEvent,
 )
-from search.record.machines import LeftOut, Machine, Machines
+from search.record.machines import LeftOut, Machine, MachineAccount
 from search.record.repeats import Repeat
 from search.record.trials import Trial
 from search.record.turnaround import SlotTime, Turnaround
@@ -73,7 +73,7 @@ class Record:
         self._driver: SearchEvent | None = None  # how the last driver began
         self._seconds_before = 0.0
         self._slot_time = SlotTime()
-        self._machines = Machines()
+        self._machines = MachineAccount()
         self._left_out: dict[str, str] = {}  # by machine or GPU, why; of the last driver
         self._extended_after = 0.0  # the seconds under a driver before the last extension
         for event in events:
@@ -343,7 +343,7 @@ def _first_fault(record: Record, event: TrialEvent, asked: Sequence[FirstTrial])
 
 def _repeat_fault(record: Record, repeat: Repeat) -> str | None:
     original = record.trials[repeat.of] if repeat.of < len(record.trials) else None
-    wanted: Outcome = "finished" if repeat.purpose == "finalist" else "stopped"
+    wanted: TrialEnd = "finished" if repeat.purpose == "finalist" else "stopped"
     if original is None or original.is_repeat or original.end != wanted:
         return f"expected to repeat a trial that was {wanted}, got trial {repeat.of}"
     return None

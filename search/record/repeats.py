@@ -10,7 +10,7 @@ from trainable.recipe import Recipe
 from trainable.recipe.base import Spec
 
 # a finalist is trained with other seeds; a trial that was stopped is trained to its end, with its own
-Purpose = Literal["finalist", "pruning"]
+RepeatPurpose = Literal["finalist", "pruning"]
 SEEDS = 2**32  # the number of seeds: after the last one comes 0
 
 
@@ -21,7 +21,7 @@ class Repeat(Spec):
     """
 
     of: Annotated[int, Field(ge=0)]  # the number of the other trial
-    purpose: Purpose
+    purpose: RepeatPurpose
     seed: int | None = None  # the run's `loop.seed`; None leaves the recipe's
     split: int | None = None  # the run's `data.validation_seed`; None leaves the recipe's
 

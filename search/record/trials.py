@@ -10,8 +10,8 @@ from typing import Any, Literal, TypeVar
 
 from search.record.chain import JournalError
 from search.record.differences import first_difference
-from search.record.journal import EndEvent, EpochEvent, Event, Outcome, PromotionEvent
-from search.record.repeats import Purpose, Repeat
+from search.record.journal import EndEvent, EpochEvent, Event, PromotionEvent, TrialEnd
+from search.record.repeats import Repeat, RepeatPurpose
 from search.study.first import First
 from spaces.domains import Value
 from trainable.errors import RecipeError
@@ -63,7 +63,7 @@ class Trial:
     # what its network costs; None before it is measured, and in a search that measures none
     cost: NetworkCost | None = None
     history: tuple[EpochEvent, ...] = ()
-    end: Outcome | None = None
+    end: TrialEnd | None = None
     outcome_reason: str | None = None  # why it ended so, or why its last attempt failed
     mlflow_run_id: str | None = None  # it is set by readers that read MLflow's cursor as well
 
@@ -106,7 +106,7 @@ class Trial:
         return recipe
 
     @property
-    def purpose(self) -> Purpose | None:
+    def purpose(self) -> RepeatPurpose | None:
         """Why it trains the recipe of another trial again; None for a trial of the search itself."""
         return None if self.repeat is None else self.repeat.purpose
 

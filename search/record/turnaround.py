@@ -47,7 +47,7 @@ IN_WORDS = {
 }
 
 
-class Part(NamedTuple):
+class TimePart(NamedTuple):
     """A part of the slots' time."""
 
     name: str
@@ -76,10 +76,10 @@ class Turnaround(Spec):
     idle_seconds: Seconds  # no trial, or one that waited for the driver's answer
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[TimePart, ...]:
         """The parts, always in the same order; that of unfinished epochs only from half a second on."""
         return tuple(
-            Part(name, what, self.seconds(name), self.share(name))
+            TimePart(name, what, self.seconds(name), self.share(name))
             for name, what in IN_WORDS.items()
             if name != "unfinished" or self.unfinished_seconds >= 0.5
         )
@@ -132,7 +132,7 @@ class _Driver:
 
 
 @dataclass(frozen=True)
-class _Attempt:
+class _SlotAttempt:
     """An attempt at a trial that is under way."""
 
     since: float  # it is accounted for up to then
@@ -149,7 +149,7 @@ class SlotTime:
         self._parts: dict[str, float] = defaultdict(float)
         self._slots, self._gpus = 0, 0.0
         self._driver: _Driver | None = None
-        self._under_way = UnderWay[_Attempt]()
+        self._under_way = UnderWay[_SlotAttempt]()
         # trials whose process starts, and when a slot was given to them; None for one that waits for a slot:
         # on a cluster one always does
         self._given: dict[int, float | None] = {}
@@ -225,7 +225,7 @@ class SlotTime:
         if driver.first is None:
             driver.first = event.time  # what was before is the driver's own start
         self._parts["starting"] += max(0.0, event.time - max(since, driver.first))
-        self._under_way[event.trial] = _Attempt(event.time, event.epoch)
+        self._under_way[event.trial] = _SlotAttempt(event.time, event.epoch)
         driver.slots = max(driver.slots, len(self._under_way))
 
     def _epoch(self, event: EpochEvent, driver: _Driver) -> None:
@@ -272,12 +272,12 @@ class SlotTime:
         return self._total + driver.slots * (max(0.0, end - driver.began) + driver.start.seconds), parts
 
 
-def _is_read(event: EpochEvent, attempt: _Attempt) -> bool:
+def _is_read(event: EpochEvent, attempt: _SlotAttempt) -> bool:
     """Return whether an attempt has read an epoch from a checkpoint, and not trained it."""
     return event.result.checkpoint_seconds is None and event.epoch <= attempt.epochs
 
 
-def _seconds_of(event: EpochEvent, attempt: _Attempt) -> dict[str, float]:
+def _seconds_of(event: EpochEvent, attempt: _SlotAttempt) -> dict[str, float]:
     """Return what an attempt's time up to an epoch's result was used for."""
     if _is_read(event, attempt):
         return {"starting": float("inf")}

@@ -13,8 +13,8 @@ from typing import Any, Literal
 # on average, at most this share of the verdicts that are not `untested` is expected to be false
 FALSE_SHARE = 0.1
 
-Word = Literal["supported", "contradicted", "untested"]
-WORDS: tuple[Word, ...] = ("supported", "contradicted", "untested")
+VerdictWord = Literal["supported", "contradicted", "untested"]
+WORDS: tuple[VerdictWord, ...] = ("supported", "contradicted", "untested")
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Verdict:
     """What the trials say of one rule."""
 
     rule: str  # a dimension's name, as `optimizer.lr[sgd]`, or the path of a field that a rule fixed
-    word: Word
+    word: VerdictWord
     says: str  # what the rule believes, or the value that it fixed
     source: str
     # how many trials have a value as likely as the rule's own draws are on average; `depart` counts the
@@ -61,7 +61,7 @@ class Verdicts:
     trials: int = 0  # how many trials were compared
     level: float | None = None  # the confidence of the intervals; None where there are no intervals
 
-    def of(self, word: Word) -> list[Verdict]:
+    def of(self, word: VerdictWord) -> list[Verdict]:
         """Return the beliefs with this verdict, in order."""
         return [each for each in self.beliefs if each.word == word]
 

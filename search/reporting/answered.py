@@ -6,7 +6,7 @@ from typing import Literal
 
 from trainable.recipe.base import Spec
 
-Share = float  # a share in [0, 1]
+ScoreShare = float  # a share in [0, 1]
 
 
 class ClassScore(Spec):
@@ -14,9 +14,9 @@ class ClassScore(Spec):
 
     name: str
     images: int
-    recall: Share | None
-    precision: Share | None
-    f1: Share | None
+    recall: ScoreShare | None
+    precision: ScoreShare | None
+    f1: ScoreShare | None
 
 
 class Mistake(Spec):
@@ -24,19 +24,19 @@ class Mistake(Spec):
 
     true: str
     predicted: str
-    probability: Share  # of the predicted class
-    probability_true: Share
+    probability: ScoreShare  # of the predicted class
+    probability_true: ScoreShare
     thumbnail: str  # the image, as a data URI
 
 
-class Answers(Spec):
+class ReportedLabels(Spec):
     """What the best trial's weights answer on a part."""
 
     trial: int
     # a search never looks at the test part, and neither does its report
     part: Literal["validation"] = "validation"
     images: int
-    accuracy: Share
+    accuracy: ScoreShare
     classes: tuple[ClassScore, ...]
     # confusion[true][predicted] counts images; empty where there are too many classes for a matrix
     confusion: tuple[tuple[int, ...], ...]
@@ -51,37 +51,37 @@ class MaskClass(Spec):
     name: str
     colour: str  # its colour in the pictures, as #e69f00
     pixels: int
-    iou: Share | None
-    low: Share | None
-    high: Share | None  # the 95 % interval of the IoU, by resampling images
-    dice: Share | None
-    boundary_f1: Share | None = None  # None where `evaluation.metrics` does not ask for it, too
-    recall: Share | None
-    precision: Share | None
+    iou: ScoreShare | None
+    low: ScoreShare | None
+    high: ScoreShare | None  # the 95 % interval of the IoU, by resampling images
+    dice: ScoreShare | None
+    boundary_f1: ScoreShare | None = None  # None where `evaluation.metrics` does not ask for it, too
+    recall: ScoreShare | None
+    precision: ScoreShare | None
 
 
 class WorstMask(Spec):
     """One of the images that are answered worst; pictures are data URIs."""
 
     name: str  # the image's path in the data set, or its number
-    mean_iou: Share  # over the classes that its mask or the answer has
-    accuracy: Share
+    mean_iou: ScoreShare  # over the classes that its mask or the answer has
+    accuracy: ScoreShare
     image: str
     truth: str
     prediction: str
     errors: str  # where the prediction is wrong
 
 
-class MaskAnswers(Spec):
+class ReportedMasks(Spec):
     """The masks that the best trial's weights answer on a part."""
 
     trial: int
     part: Literal["validation"] = "validation"
     images: int
     pixels: int  # those that count
-    accuracy: Share
-    mean_iou: Share
-    mean_dice: Share
+    accuracy: ScoreShare
+    mean_iou: ScoreShare
+    mean_dice: ScoreShare
     classes: tuple[MaskClass, ...]
     confusion: tuple[tuple[int, ...], ...]  # confusion[true][predicted] counts pixels
     worst: tuple[WorstMask, ...]  # the images with the lowest mean IoU, the worst first

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from search.learning.search import Search
 from search.record.trials import Trial
-from search.reporting.answered import Answers, ClassScore, MaskAnswers, Mistake
+from search.reporting.answered import ClassScore, Mistake, ReportedLabels, ReportedMasks
 from trainable.errors import UserError
 from trainable.files.regular import read_regular
 from trainable.recipe.tasks import Classification, Segmentation
@@ -37,10 +37,10 @@ WORST = 24  # so many of the worst mistakes are shown
 THUMBNAIL_PIXELS = 96
 LONGEST_SECONDS = 60.0  # a part that took longer to score in the search is not scored again for the report
 NOT_FINITE = "the weights of the best trial answer nothing finite"
-_EITHER: TypeAdapter[Answers | MaskAnswers] = TypeAdapter(Answers | MaskAnswers)
+_EITHER: TypeAdapter[ReportedLabels | ReportedMasks] = TypeAdapter(ReportedLabels | ReportedMasks)
 
 
-def answers_of(search: Search) -> Answers | MaskAnswers:
+def answers_of(search: Search) -> ReportedLabels | ReportedMasks:
     """Return what the best trial's weights answer, from the search's folder if it is there already.
 
     Raises UserError where that cannot be known: images, weights or code of a person's own are not at hand,
@@ -57,7 +57,7 @@ def answers_of(search: Search) -> Answers | MaskAnswers:
     return found
 
 
-def _kept(file: Path, best: Trial) -> Answers | MaskAnswers | None:
+def _kept(file: Path, best: Trial) -> ReportedLabels | ReportedMasks | None:
     """Return the answers in a file; None where they are another trial's, or none."""
     try:
         kept = _EITHER.validate_json(read_regular(file, LARGEST_ANSWERS))
@@ -66,7 +66,7 @@ def _kept(file: Path, best: Trial) -> Answers | MaskAnswers | None:
     return kept if kept.trial == best.id else None
 
 
-def _computed(search: Search, best: Trial) -> Answers | MaskAnswers:
+def _computed(search: Search, best: Trial) -> ReportedLabels | ReportedMasks:
     if search.code is not None:
         raise UserError("the search uses code of yours, which a report does not run")
     if (seconds := best.metrics["evaluation_seconds"]) > LONGEST_SECONDS:
@@ -113,11 +113,11 @@ def _run(search: Search, best: Trial) -> tuple[Run, DataSet]:
     return run, images
 
 
-def _in_words(trial: int, data: DataSet, scores: Scores) -> Answers:
+def _in_words(trial: int, data: DataSet, scores: Scores) -> ReportedLabels:
     assert scores.answers is not None
     classes = data.info.classes
     labels, predicted = scores.answers.labels.numpy(), scores.answers.predicted.numpy()
-    return Answers(
+    return ReportedLabels(
         trial=trial,
         images=scores.images,
         accuracy=scores.accuracy,

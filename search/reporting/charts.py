@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from search.record.trials import TrialState
 from search.reporting.axes import Axis, axis_over, time_axis
 from search.reporting.content import BestSoFar, Progress, Report, TrialRow
-from search.reporting.plots import Line, Plot, Points, Spot, spots_on
+from search.reporting.plots import Plot, PlotLine, Points, Spot, spots_on
 
 # trials are drawn in this order, so that those that matter lie on top
 ORDER: tuple[TrialState, ...] = (
@@ -33,9 +33,9 @@ def in_order(trials: Iterable[TrialRow], best: int | None) -> list[TrialRow]:
     return sorted(trials, key=lambda each: (each.id == best, each.own, ORDER.index(each.state)))
 
 
-def upright(at: float) -> Line:
+def upright(at: float) -> PlotLine:
     """Return the dotted line at a share of the width, from the bottom to the top."""
-    return Line("rung", [(at, 0.0), (at, 1.0)])
+    return PlotLine("rung", [(at, 0.0), (at, 1.0)])
 
 
 def points_of(trials: Iterable[TrialRow], best: int | None, spot: Callable[[TrialRow], Spot]) -> list[Points]:
@@ -61,7 +61,7 @@ def progress_plots(report: Report) -> list[Plot]:
 def _progress(name: str, searches: Sequence[tuple[str, Progress]], metric: str, y: Axis) -> Plot:
     done = [_work(each, name) for _, each in searches]
     x = time_axis(max(done)) if name == "hours" else axis_over(name, [0.0, *done], whole=True)
-    lines = [Line(look, _steps(each, name, x, y)) for look, each in searches if each.steps]
+    lines = [PlotLine(look, _steps(each, name, x, y)) for look, each in searches if each.steps]
     own = searches[0][1].steps
     points = Points(
         "best",
@@ -102,7 +102,7 @@ def _cost(report: Report, measured: Sequence[TrialRow], name: str) -> Plot:
     y = axis_over(metric, (_score(each) for each in measured))
     front = sorted((each for each in measured if each.on_frontier), key=lambda each: each.costs[name])
     pairs = [(each.costs[name], _score(each)) for each in front]
-    lines = [Line("frontier", spots_on(x, y, pairs))] if name == "latency_ms" and pairs else []
+    lines = [PlotLine("frontier", spots_on(x, y, pairs))] if name == "latency_ms" and pairs else []
     points = points_of(
         in_order(measured, best), best, lambda each: (x.share(each.costs[name]), y.share(_score(each)))
     )

@@ -13,13 +13,13 @@ from pydantic import Field
 
 from search.learning.pruning_audit import PruningAudit
 from search.record.machines import LeftOut, Machine
-from search.record.repeats import Purpose
+from search.record.repeats import RepeatPurpose
 from search.record.summary import State
 from search.record.trials import TrialState
 from search.record.turnaround import Turnaround
-from search.record.verdicts import Word
+from search.record.verdicts import VerdictWord
 from search.record.verification import Verified
-from search.reporting.answered import Answers, MaskAnswers, Share
+from search.reporting.answered import ReportedLabels, ReportedMasks, ScoreShare
 from spaces.domains import Value
 from trainable.recipe.base import Spec
 from trainable.recipe.metrics import Mode
@@ -52,7 +52,7 @@ class Head(Spec):
     constraints: str  # the constraints in words; empty without any
 
 
-class Answer(Spec):
+class SearchAnswer(Spec):
     """What the search has found, and what it took."""
 
     best: int | None  # the number of the best finished trial
@@ -69,14 +69,14 @@ class Answer(Spec):
     epochs_trained: int
     epochs_again: int  # those of them that trained a trial again
     epochs_if_unpruned: int
-    saved: Share
+    saved: ScoreShare
     driver_hours: float
     cpu_hours: float  # hours of attempts at trials, times the processors of each
     gpu_hours: float
     commands: tuple[str, ...]  # the commands that use the answer, or that go on
 
 
-class Attempt(Spec):
+class AttemptRow(Spec):
     """One attempt at a trial; times are seconds under a driver since the search began."""
 
     trial: int
@@ -178,29 +178,29 @@ class Belief(Spec):
     reason: str
     source: str
     curves: tuple[BeliefCurve, ...]
-    verdict: Word | None  # None where the dimension has no belief that trials could test
+    verdict: VerdictWord | None  # None where the dimension has no belief that trials could test
     effect: float | None  # how many more of 100 trials those that follow beat than those that depart
     low: float | None
     high: float | None
     why: str | None  # why the verdict is `untested`
     trials: tuple[int, ...]  # the trials that have the dimension
-    positions: tuple[Share, ...]  # the position of each one's value in the domain
+    positions: tuple[ScoreShare, ...]  # the position of each one's value in the domain
 
 
 class Importance(Spec):
     """The importance of one dimension, as a share of all."""
 
     name: str
-    share: Share
-    low: Share
-    high: Share
+    share: ScoreShare
+    low: ScoreShare
+    high: ScoreShare
 
 
 class Importances(Spec):
     """The importances of the dimensions, the largest first."""
 
     trials: int
-    top: Share  # they say what decides who is among the best trials, of this share of all
+    top: ScoreShare  # they say what decides who is among the best trials, of this share of all
     # how much of the variance of places the values explain, out of sample; 0 or less: nothing
     explained: float | None
     fields: tuple[Importance, ...]
@@ -211,7 +211,7 @@ class RepeatRow(Spec):
 
     id: int
     of: int  # the number of the trial
-    purpose: Purpose
+    purpose: RepeatPurpose
     seed: int | None
     split: int | None  # the seed of the split into training and validation, if it was drawn anew
     state: TrialState
@@ -219,7 +219,7 @@ class RepeatRow(Spec):
     score: float | None  # its score at its last epoch
 
 
-class Finalist(Spec):
+class FinalistRow(Spec):
     """One of the best trials, trained again with other seeds; its estimate is that of
     `search.record.finals`, and is None where the finalist has no two runs that count."""
 
@@ -274,7 +274,7 @@ class NextRound(Spec):
     command: str
 
 
-class Compared(Spec):
+class ComparedSearch(Spec):
     """Another search, to be compared with this one."""
 
     name: str
@@ -298,9 +298,9 @@ class Report(Spec):
     version: Literal[1] = VERSION
     made: float  # seconds since 1970
     search: Head
-    answer: Answer
+    answer: SearchAnswer
     trials: tuple[TrialRow, ...]
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[AttemptRow, ...]
     later_drivers: tuple[LaterDriver, ...]
     # what the time of the workers was used for, each of which trains one trial at a time
     turnaround: Turnaround | None = None
@@ -311,12 +311,12 @@ class Report(Spec):
     beliefs: tuple[Belief, ...]
     verdicts: str  # the verdicts in one line, and what the figures mean
     importances: Importances | None
-    finalists: tuple[Finalist, ...] = ()
+    finalists: tuple[FinalistRow, ...] = ()
     pruning_audit: PruningAudit | None  # what `tunebook audit-pruning` has found
     repeats: tuple[RepeatRow, ...] = ()  # the runs of finalists, and of audited trials
-    answers: Answers | None
-    masks: MaskAnswers | None = None  # in the place of `answers`, where images have masks
+    answers: ReportedLabels | None
+    masks: ReportedMasks | None = None  # in the place of `answers`, where images have masks
     recipe: tuple[RecipeLine, ...]
     next_round: NextRound | None
-    compared: tuple[Compared, ...] = ()
+    compared: tuple[ComparedSearch, ...] = ()
     left_out: dict[str, str] = Field(default_factory=dict)  # why a part is missing, by its name

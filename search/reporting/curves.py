@@ -8,7 +8,7 @@ from itertools import pairwise
 from search.reporting.axes import MARGIN, Axis, axis_over, numbered_axis
 from search.reporting.charts import in_order, look_of, points_of, upright
 from search.reporting.content import Report, TrialRow
-from search.reporting.plots import CROWDED, Label, Line, Plot, spots_on
+from search.reporting.plots import CROWDED, Label, Plot, PlotLine, spots_on
 from spaces.domains import counted
 from trainable.training.metrics import sign_of
 
@@ -18,7 +18,7 @@ CLOSER = 3.0  # curves are drawn closer where that stretches scores by this fact
 # of more trials those are drawn closer that beat the most others, so that lines can be told apart
 MOST_CLOSER = CROWDED
 
-Scored = tuple[float, float]  # an epoch and the score after it
+EpochScore = tuple[float, float]  # an epoch and the score after it
 
 
 def curves(report: Report) -> Plot:
@@ -66,7 +66,7 @@ def _plot(
     report: Report,
     says: str,
     trials: Sequence[TrialRow],
-    lines: Sequence[Sequence[Sequence[Scored]]],
+    lines: Sequence[Sequence[Sequence[EpochScore]]],
     ends: Sequence[TrialRow],
     y: Axis,
 ) -> Plot:
@@ -74,7 +74,7 @@ def _plot(
     search, best = report.search, report.answer.best
     x = numbered_axis("epoch", 0.5, search.budget_epochs + 0.5, whole=True)
     drawn = [
-        Line(look_of(each, best), spots_on(x, y, piece), each.id)
+        PlotLine(look_of(each, best), spots_on(x, y, piece), each.id)
         for each, pieces in zip(trials, lines, strict=True)
         for piece in pieces
     ]
@@ -94,9 +94,9 @@ def _height(trial: TrialRow, y: Axis) -> float:
     return y.share(trial.scores[max(trial.scores)]) if trial.scores else 0.0
 
 
-def _pieces(curve: Sequence[Scored], least: float, sign: float) -> Iterator[list[Scored]]:
+def _pieces(curve: Sequence[EpochScore], least: float, sign: float) -> Iterator[list[EpochScore]]:
     """Yield the pieces of a curve that are as good as `least`, a score times the sign, or better."""
-    piece: list[Scored] = [each for each in curve[:1] if sign * each[1] >= least]
+    piece: list[EpochScore] = [each for each in curve[:1] if sign * each[1] >= least]
     for (epoch, score), (later, next_score) in pairwise(curve):
         before, after = sign * score - least, sign * next_score - least
         if (before >= 0.0) != (after >= 0.0):

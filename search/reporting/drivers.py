@@ -20,7 +20,7 @@ from search.record.journal import (
     TrialEvent,
 )
 from search.record.trials import UnderWay
-from search.reporting.content import Attempt, LaterDriver
+from search.reporting.content import AttemptRow, LaterDriver
 from trainable.tune.place import in_words
 
 STALL_SECONDS = 30.0
@@ -31,7 +31,7 @@ PREEMPTED = re.compile(r"preempt|taken back|drain", re.IGNORECASE)
 
 
 @dataclass
-class Clock:
+class DriverClock:
     """The seconds under a driver, while events are read in order; what passes between drivers is not
     counted."""
 
@@ -70,9 +70,9 @@ class _Open:
     marks: list[float] = field(default_factory=list)
     took: list[float] = field(default_factory=list)
 
-    def closed(self, end: float, outcome: str, reason: str | None) -> tuple[Attempt, _Open]:
+    def closed(self, end: float, outcome: str, reason: str | None) -> tuple[AttemptRow, _Open]:
         """Return the attempt, not yet in a lane, beside this."""
-        attempt = Attempt.model_validate(
+        attempt = AttemptRow.model_validate(
             {
                 "trial": self.trial,
                 "number": self.number,
@@ -92,16 +92,16 @@ class _Open:
 class Timeline:
     """The attempts of a search in the order of their starts, and its later drivers."""
 
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[AttemptRow, ...]
     later_drivers: tuple[LaterDriver, ...]
     seconds: float  # under a driver, until the last event or `now`
 
 
 def timeline(events: Sequence[Event], now: float | None) -> Timeline:
     """Return when which trial was trained; `now` is the time if a driver is at work, else None."""
-    clock = Clock()
+    clock = DriverClock()
     opened = UnderWay[_Open]()
-    closed: list[tuple[Attempt, _Open]] = []
+    closed: list[tuple[AttemptRow, _Open]] = []
     for event in events:
         seconds = clock.read(event)
         if opened.hear(event) is not None:
@@ -133,7 +133,7 @@ def timeline(events: Sequence[Event], now: float | None) -> Timeline:
 
 def _later_drivers(events: Sequence[Event]) -> Iterator[LaterDriver]:
     """Yield the drivers after the first one; one whose first run is that of an audit was begun for it."""
-    clock = Clock()
+    clock = DriverClock()
     audits = {
         each.trial
         for each in events
@@ -159,7 +159,7 @@ def _purpose(
             return "resumed"
 
 
-def _with_stalls(closed: Sequence[tuple[Attempt, _Open]]) -> list[Attempt]:
+def _with_stalls(closed: Sequence[tuple[AttemptRow, _Open]]) -> list[AttemptRow]:
     """Return the attempts with the times in which they waited much longer than an epoch takes."""
     took = [seconds for _, each in closed for seconds in each.took]
     least = max(STALL_SECONDS, STALL_FACTOR * median(took)) if took else STALL_SECONDS
@@ -169,7 +169,7 @@ def _with_stalls(closed: Sequence[tuple[Attempt, _Open]]) -> list[Attempt]:
     ]
 
 
-def _stalls(attempt: Attempt, each: _Open, least: float) -> Iterable[tuple[float, float]]:
+def _stalls(attempt: AttemptRow, each: _Open, least: float) -> Iterable[tuple[float, float]]:
     """Yield the waits of at least so many seconds; the start of an attempt and its end count as marks."""
     begins, ends = [attempt.start, *each.marks], [*each.marks, attempt.end]
     for begin, end, took in zip(begins, ends, [*each.took, 0.0], strict=True):
@@ -177,7 +177,7 @@ def _stalls(attempt: Attempt, each: _Open, least: float) -> Iterable[tuple[float
             yield begin, end - took
 
 
-def _in_lanes(attempts: Sequence[Attempt]) -> tuple[Attempt, ...]:
+def _in_lanes(attempts: Sequence[AttemptRow]) -> tuple[AttemptRow, ...]:
     """Return the attempts by start, each in the first lane that is free."""
     free: list[float] = []
     placed = []

@@ -19,18 +19,18 @@ from search.record.home import BEST_FILE, EVENTS_FILE
 from search.record.journal import Event, SearchEvent, read
 from search.record.summary import Summary
 from search.record.verdicts import Verdicts
-from search.reporting.answered import Answers, MaskAnswers
+from search.reporting.answered import ReportedLabels, ReportedMasks
 from search.reporting.answers import answers_of
 from search.reporting.beliefs import beliefs_of
 from search.reporting.content import (
-    Answer,
-    Compared,
-    Finalist,
+    ComparedSearch,
+    FinalistRow,
     Head,
     Importances,
     NextRound,
     RecipeLine,
     Report,
+    SearchAnswer,
 )
 from search.reporting.drivers import Timeline, timeline
 from search.reporting.progress import SECONDS_PER_HOUR, progress_of
@@ -68,8 +68,8 @@ def report_of(search: Search, compared: Sequence[Search] = ()) -> Report:
         finalists=optional.part("finalists", lambda: _finalists(search)) or (),
         pruning_audit=optional.part("pruning_audit", lambda: _pruning_audit(search)),
         repeats=repeat_rows(summary),
-        answers=answers if isinstance(answers, Answers) else None,
-        masks=answers if isinstance(answers, MaskAnswers) else None,
+        answers=answers if isinstance(answers, ReportedLabels) else None,
+        masks=answers if isinstance(answers, ReportedMasks) else None,
         recipe=optional.part("recipe", lambda: _recipe(search)) or (),
         next_round=optional.part("next_round", lambda: _next_round(search)),
         compared=tuple(map(_compared, compared)),
@@ -129,7 +129,7 @@ def _head(search: Search, events: Sequence[Event]) -> Head:
     )
 
 
-def _answer(search: Search, times: Timeline) -> Answer:
+def _answer(search: Search, times: Timeline) -> SearchAnswer:
     summary, facts = search.progress, search.facts
     best, metric = summary.best, summary.objective
     own = next((each.metrics.get(metric) for each in summary.trials if each.own), None)
@@ -138,7 +138,7 @@ def _answer(search: Search, times: Timeline) -> Answer:
     value = estimate.value if estimate is not None else score
     best_is_own = best is not None and best.own
     hours = sum(each.end - each.start for each in times.attempts) * facts.workers / SECONDS_PER_HOUR
-    return Answer(
+    return SearchAnswer(
         best=best.id if best is not None else None,
         score=score,
         own_score=own,
@@ -195,7 +195,7 @@ def _importances(search: Search, places: Mapping[int, float]) -> Importances:
     return importances(_ended(search).space, search.trials, places)
 
 
-def _finalists(search: Search) -> tuple[Finalist, ...]:
+def _finalists(search: Search) -> tuple[FinalistRow, ...]:
     if found := finalist_rows(search.progress.finals, search.progress.objective):
         return found
     raise UserError(search.final.words)
@@ -245,10 +245,10 @@ def _verdicts_in_words(verdicts: Verdicts | None) -> str:
     return f"{counts(verdicts)}, from {verdicts.trials} trials; {promise(verdicts)}"
 
 
-def _compared(search: Search) -> Compared:
+def _compared(search: Search) -> ComparedSearch:
     summary, events = search.progress, _events(search)
     answer, estimate = _answer(search, timeline(events, None)), _estimate(summary)
-    return Compared(
+    return ComparedSearch(
         name=summary.search or search.folder.name,
         address=search.home.address,
         state=summary.state,

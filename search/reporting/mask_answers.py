@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from search.reporting.answered import MaskAnswers, MaskClass, WorstMask
+from search.reporting.answered import MaskClass, ReportedMasks, WorstMask
 from search.reporting.overlays import class_colours, in_hexadecimal, panels
 from trainable.data import DataSet
 from trainable.data.parts import Part
 from trainable.data.source import Pixels
 from trainable.errors import UserError
 from trainable.recipe.tasks import IGNORED
+from trainable.tasks.segmentation.answers import MaskAnswers
 from trainable.tasks.segmentation.answers import MaskAnswers as AnswersOfImages
 from trainable.tasks.segmentation.data.parts import (
     MaskedFilePart,
@@ -29,14 +30,14 @@ from trainable.training.run import Run
 WORST = 12  # so many of the worst images are shown
 
 
-def mask_answers(trial: int, run: Run, images: DataSet) -> MaskAnswers:
+def mask_answers(trial: int, run: Run, images: DataSet) -> ReportedMasks:
     """Return what a run's weights answer on the validation part. Raises UserError if it is not finite."""
     kept = KeptMasks()
     scores = run.score("validation", confusion=True, answers=True, take=kept.take)
     sure = resampled_scores(scores, run.extra_metrics, run.recipe.loop.seed)
     if not isinstance(scores.by_image, AnswersOfImages) or scores.confusion is None or sure is None:
         raise UserError("the weights of the best trial answer nothing finite")
-    return MaskAnswers(
+    return ReportedMasks(
         trial=trial,
         images=scores.images,
         pixels=sum(map(sum, scores.confusion)),
@@ -75,7 +76,7 @@ def mask_classes(names: Sequence[str], scores: Scores, sure: Intervals) -> tuple
     return tuple(found)
 
 
-def worst_images(data: DataSet, kept: KeptMasks, answers: AnswersOfImages) -> tuple[WorstMask, ...]:
+def worst_images(data: DataSet, kept: KeptMasks, answers: MaskAnswers) -> tuple[WorstMask, ...]:
     """Return the images with the lowest mean IoU, the worst first, without those that are all right."""
     ious, colours = answers.mean_ious(), class_colours(len(data.info.classes))
     right, counted = answers.right.sum(1), answers.true.sum(1)

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from search.record.clock import duration
-from search.reporting.answered import Answers, MaskAnswers
+from search.reporting.answered import ReportedLabels, ReportedMasks
 from search.reporting.charts import cost_plots, other_look, progress_plots
-from search.reporting.content import Belief, Compared, Finalist, Report, TrialRow
+from search.reporting.content import Belief, ComparedSearch, FinalistRow, Report, TrialRow
 from search.reporting.curves import MOST_CLOSER, closer_curves, curves
 from search.reporting.pruning_table import RANK_ALIKE, audit_lines
 from search.reporting.values import side_by_side, tiles
@@ -105,7 +105,7 @@ def _tables(report: Report) -> dict[str, Any]:
     }
 
 
-def _mask_tables(masks: MaskAnswers | None) -> dict[str, Any]:
+def _mask_tables(masks: ReportedMasks | None) -> dict[str, Any]:
     if masks is None:
         return {}
     few = len(masks.classes) <= MOST_CLASSES
@@ -153,7 +153,7 @@ def ranked(report: Report) -> list[TrialRow]:
 # --- compared searches
 
 
-def _rivals(report: Report) -> list[tuple[str, Compared]]:
+def _rivals(report: Report) -> list[tuple[str, ComparedSearch]]:
     """Return this search and then the others, each with the class of its line."""
     if not report.compared:
         return []
@@ -161,10 +161,10 @@ def _rivals(report: Report) -> list[tuple[str, Compared]]:
     return [("best", _itself(report)), *others]
 
 
-def _itself(report: Report) -> Compared:
+def _itself(report: Report) -> ComparedSearch:
     """Return the report's own search in the form of those that it is compared with."""
     search, answer, winner = report.search, report.answer, _winner(report)
-    return Compared(
+    return ComparedSearch(
         name=search.name,
         address=search.address,
         state=search.state,
@@ -181,7 +181,7 @@ def _itself(report: Report) -> Compared:
     )
 
 
-def _winner(report: Report) -> Finalist | None:
+def _winner(report: Report) -> FinalistRow | None:
     return next((each for each in report.finalists if each.winner), None)
 
 
@@ -206,16 +206,16 @@ class Cell(NamedTuple):
     right: bool
 
 
-def _confusion(answers: Answers | MaskAnswers) -> list[list[Cell]]:
+def _confusion(answers: ReportedLabels | ReportedMasks) -> list[list[Cell]]:
     return [
         [Cell(images, images / max(1, sum(row)), at == number) for number, images in enumerate(row)]
         for at, row in enumerate(answers.confusion)
     ]
 
 
-def _pairs(answers: Answers | MaskAnswers) -> list[tuple[str, str, int]]:
+def _pairs(answers: ReportedLabels | ReportedMasks) -> list[tuple[str, str, int]]:
     """Return the confusions with their counts, the most frequent first."""
-    if isinstance(answers, Answers) and not answers.confusion:
+    if isinstance(answers, ReportedLabels) and not answers.confusion:
         return list(answers.confused)
     names = [each.name for each in answers.classes]
     found = [

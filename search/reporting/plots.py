@@ -22,7 +22,7 @@ Spot = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Line:
+class PlotLine:
     """A line through spots, drawn in the style of the class `look`; it may be of a trial."""
 
     look: str
@@ -87,7 +87,7 @@ class Plot:
     x: Axis
     y: Axis
     areas: Sequence[Area] = ()
-    lines: Sequence[Line] = ()
+    lines: Sequence[PlotLine] = ()
     points: Sequence[Points] = ()
     labels: Sequence[Label] = ()
     rows: float = 16.0

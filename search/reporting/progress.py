@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from search.record.journal import EndEvent, EpochEvent, Event, ExtendEvent, TrialEvent
 from search.reporting.content import BestSoFar, Progress
-from search.reporting.drivers import Clock
+from search.reporting.drivers import DriverClock
 
 SECONDS_PER_HOUR = 3600.0
 
@@ -18,7 +18,7 @@ def progress_of(events: Iterable[Event], metric: str, sign: float) -> Progress:
     `sign` is -1 where lower is better. Runs that train a trial again are not part of this: they come after
     the search's own trials, and hours are not counted from the first of them until the search is extended.
     """
-    clock, last, repeats = Clock(), dict[int, float](), set[int]()
+    clock, last, repeats = DriverClock(), dict[int, float](), set[int]()
     steps: list[BestSoFar] = []
     epochs = trials = 0
     hours = aside = 0.0

@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from shlex import quote
 
 from search.learning.refine import Refined
-from search.record.finals import Finalist as FinalistRuns
-from search.record.finals import Finals
+from search.record.finals import Finalist, Finals
 from search.record.summary import Summary
 from search.record.trials import Trial
 from search.reporting.content import (
-    Finalist,
+    FinalistRow,
     NextChange,
     NextFinding,
     NextRound,
@@ -79,14 +78,14 @@ def repeat_rows(summary: Summary) -> tuple[RepeatRow, ...]:
     )
 
 
-def finalist_rows(finals: Finals | None, metric: str) -> tuple[Finalist, ...]:
+def finalist_rows(finals: Finals | None, metric: str) -> tuple[FinalistRow, ...]:
     """Return the trials of the final, the best of the search first."""
     return tuple(_finalist(each, finals, metric) for each in finals.finalists) if finals is not None else ()
 
 
-def _finalist(each: FinalistRuns, finals: Finals, metric: str) -> Finalist:
+def _finalist(each: Finalist, finals: Finals, metric: str) -> FinalistRow:
     known = each.estimate
-    return Finalist(
+    return FinalistRow(
         trial=each.trial,
         winner=each == finals.winner,
         search_score=each.score,

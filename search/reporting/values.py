@@ -8,7 +8,7 @@ from typing import NamedTuple
 from search.reporting.axes import Axis, domain_axis, numbered_axis
 from search.reporting.charts import in_order, look_of, points_of
 from search.reporting.content import Belief, BeliefCurve, Report, TrialRow
-from search.reporting.plots import Area, Label, Line, Plot, Spot
+from search.reporting.plots import Area, Label, Plot, PlotLine, Spot
 from spaces.catalog.overrides import Fixed, parse
 from spaces.domains import Choice, Domain, SpaceError, fraction_of, hull
 
@@ -59,7 +59,7 @@ def _tile(belief: Belief, trials: Mapping[int, TrialRow], best: int | None) -> P
         domain_axis(belief.path.rpartition(".")[2], domain),
         y,
         areas=[Area("belief", curves[0])],
-        lines=[Line("belief-edge", each) for each in curves],
+        lines=[PlotLine("belief-edge", each) for each in curves],
         points=points_of(in_order(having, best), best, spot),
         rows=11.0,
     )
@@ -99,11 +99,11 @@ def side_by_side(report: Report) -> Plot | None:
     count, places = len(fields) + 1, numbered_axis("beats of 100 others", 0.0, 100.0)
     heights = [1.0 - (number + 0.6) / count for number in range(count)]
     lines = [
-        Line(_look(each, report.answer.best), spots, each.id)
+        PlotLine(_look(each, report.answer.best), spots, each.id)
         for each in sorted(trials, key=lambda each: (each.id == report.answer.best, each.own, each.place))
         if len(spots := _through(each, fields, heights, places)) > 1
     ]
-    axes = [Line("axis", [(0.0, height), (1.0, height)]) for height in heights]
+    axes = [PlotLine("axis", [(0.0, height), (1.0, height)]) for height in heights]
     names = [*(each.path for each in fields), places.name]
     numbered = [*(domain_axis(each.path, each.domain) for each in fields), places]
     labels = [Label((0.0, height), name, "name") for height, name in zip(heights, names, strict=True)]

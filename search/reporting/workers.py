@@ -9,8 +9,8 @@ from search.record.clock import duration
 from search.record.repeats import Repeat
 from search.reporting.axes import Axis, Tick, time_axis
 from search.reporting.charts import upright
-from search.reporting.content import Attempt, RepeatRow, Report
-from search.reporting.plots import Label, Line, Plot, Points, Spot
+from search.reporting.content import AttemptRow, RepeatRow, Report
+from search.reporting.plots import Label, Plot, PlotLine, Points, Spot
 from spaces.domains import counted
 
 LEAST_ROWS, ROWS_OF_LANE = 4.0, 1.3
@@ -27,7 +27,7 @@ def workers(report: Report) -> Plot | None:
     again = {each.id: each for each in report.repeats}
     bars = [_bar(each, again.get(each.trial), _along(each, x, y)) for each in attempts]
     stalls = [
-        Line("stall", [(x.share(at), _height(each, y)) for at in stall])
+        PlotLine("stall", [(x.share(at), _height(each, y)) for at in stall])
         for each in attempts
         for stall in each.stalls
     ]
@@ -47,22 +47,22 @@ def _lanes(count: int) -> Axis:
     return Axis("worker", ticks=tuple(Tick(1.0 - (at + 0.5) / count, str(at + 1)) for at in range(count)))
 
 
-def _height(attempt: Attempt, y: Axis) -> float:
+def _height(attempt: AttemptRow, y: Axis) -> float:
     return y.ticks[attempt.lane].at
 
 
-def _along(attempt: Attempt, x: Axis, y: Axis) -> list[Spot]:
+def _along(attempt: AttemptRow, x: Axis, y: Axis) -> list[Spot]:
     return [(x.share(each), _height(attempt, y)) for each in (attempt.start, attempt.end)]
 
 
-def _bar(attempt: Attempt, again: RepeatRow | None, spots: list[Spot]) -> Line:
+def _bar(attempt: AttemptRow, again: RepeatRow | None, spots: list[Spot]) -> PlotLine:
     """Return the bar of an attempt; `again` is the run it belongs to, if that trains a trial again."""
     look = "lost" if attempt.outcome in LOST else attempt.outcome
     ended = f", attempt {attempt.number}: {LOST[attempt.outcome]}" if attempt.outcome in LOST else ""
     if again is None:
-        return Line(f"bar {look}", spots, attempt.trial, f"trial {attempt.trial}{ended}" if ended else "")
+        return PlotLine(f"bar {look}", spots, attempt.trial, f"trial {attempt.trial}{ended}" if ended else "")
     run = Repeat(of=again.of, purpose=again.purpose, seed=again.seed, split=again.split)
-    return Line(f"bar {look} again", spots, again.of, f"{run}{ended or _reached(again)}")
+    return PlotLine(f"bar {look} again", spots, again.of, f"{run}{ended or _reached(again)}")
 
 
 def _reached(again: RepeatRow) -> str:
@@ -71,7 +71,7 @@ def _reached(again: RepeatRow) -> str:
     return f": {again.score:.4f} after {counted(again.epochs, 'epoch')}"
 
 
-def _ends(lost: list[Attempt], x: Axis, y: Axis) -> list[Points]:
+def _ends(lost: list[AttemptRow], x: Axis, y: Axis) -> list[Points]:
     """Return a mark where each of these attempts was lost."""
     return [Points("lost", [_along(each, x, y)[-1] for each in lost])] if lost else []
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # torch takes seconds to import
 
 
 @dataclass(frozen=True)
-class Way:
+class ScoringWay:
     """One way to use the network: the fields that say it, its scores by seed, and its latency."""
 
     values: dict[str, Any]
@@ -47,12 +47,12 @@ class Way:
 
 
 @dataclass(frozen=True)
-class Ways:
+class ScoringWays:
     """The ways to use a network, the recipe's own first, and the recipe with the chosen one."""
 
     recipe: Recipe
-    ways: tuple[Way, ...]
-    chosen: Way
+    ways: tuple[ScoringWay, ...]
+    chosen: ScoringWay
     noise: float  # a way must gain more than this to be chosen in place of the recipe's own
     metric: str
 
@@ -73,7 +73,7 @@ class Ways:
         return Rows("", ("way", self.metric, "difference", "latency_ms", ""), rows, caption=caption)
 
 
-def finalize(recipe: Recipe, metric: str, seeds: Sequence[int], again: Retraining) -> Ways:
+def finalize(recipe: Recipe, metric: str, seeds: Sequence[int], again: Retraining) -> ScoringWays:
     """Return the recipe with the way to use its network that is best by `metric` of the validation part.
 
     Raises UserError where the recipe does not finish with each seed, and OriginsChanged as `Retraining.work`
@@ -94,7 +94,7 @@ def finalize(recipe: Recipe, metric: str, seeds: Sequence[int], again: Retrainin
             for ending in endings:
                 found.setdefault(json.dumps(ending["values"], sort_keys=True), []).append(ending)
     ways = [
-        Way(
+        ScoringWay(
             same[0]["values"],
             tuple(each["scores"][metric] for each in same),
             median(each["latency_ms"] for each in same),
@@ -104,7 +104,7 @@ def finalize(recipe: Recipe, metric: str, seeds: Sequence[int], again: Retrainin
     return chosen_of(recipe, ways, metric)
 
 
-def chosen_of(recipe: Recipe, ways: Sequence[Way], metric: str) -> Ways:
+def chosen_of(recipe: Recipe, ways: Sequence[ScoringWay], metric: str) -> ScoringWays:
     """Return the recipe with the best of the ways; one of them is the recipe's own."""
     sign = sign_of(OBJECTIVES[metric])
     own = next(way for way in ways if all(recipe.get(path) == value for path, value in way.values.items()))
@@ -113,7 +113,7 @@ def chosen_of(recipe: Recipe, ways: Sequence[Way], metric: str) -> Ways:
     noise = half_width(gains, 1.0 - (1.0 - LEVEL) / max(1, len(gains)))
     best = max([own, *others], key=lambda way: sign * way.mean)
     chosen = best if sign * (best.mean - own.mean) > noise > NO_SPREAD else own
-    return Ways(recipe.with_values(chosen.values), (own, *others), chosen, noise, metric)
+    return ScoringWays(recipe.with_values(chosen.values), (own, *others), chosen, noise, metric)
 
 
 def _measured(

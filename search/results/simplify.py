@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from search.record.finals import Interval, Scores
+from search.record.finals import Interval, RunScores
 from search.reporting.tables import Rows
 from search.retraining.paired import half_width
 from search.retraining.runs import Retraining, effort
@@ -31,7 +31,7 @@ from trainable.training.metrics import OBJECTIVES, sign_of
 
 WHOLE = "the whole recipe"
 # trains recipes by name; returns their scores by seed, None where a run comes to nothing
-Train = Callable[[Mapping[str, Recipe]], Mapping[str, Scores | None]]
+Train = Callable[[Mapping[str, Recipe]], Mapping[str, RunScores | None]]
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def simplify(recipe: Recipe, metric: str, seeds: Sequence[int], again: Retrainin
         "set of techniques that is left out together"
     )
 
-    def train(recipes: Mapping[str, Recipe]) -> dict[str, Scores | None]:
+    def train(recipes: Mapping[str, Recipe]) -> dict[str, RunScores | None]:
         return _scores(recipes, metric, seeds, again)
 
     return simpler_by(train, recipe, metric, seeds)
@@ -113,8 +113,8 @@ def simpler_by(train: Train, recipe: Recipe, metric: str, seeds: Sequence[int]) 
 
 
 def _dropped(
-    recipe: Recipe, whole: Scores, effects: Sequence[Effect], noise: float, train: Train
-) -> tuple[Sequence[Effect], Recipe, Scores]:
+    recipe: Recipe, whole: RunScores, effects: Sequence[Effect], noise: float, train: Train
+) -> tuple[Sequence[Effect], Recipe, RunScores]:
     """Return the techniques that can go together, the recipe without them, and its scores by seed."""
     dropped = sorted((each for each in effects if each.is_noise), key=lambda each: each.gain)
     while dropped:
@@ -128,7 +128,7 @@ def _dropped(
     return [], recipe, whole
 
 
-def _effect(recipe: Recipe, path: str, gains: Scores, noise: float) -> Effect:
+def _effect(recipe: Recipe, path: str, gains: RunScores, noise: float) -> Effect:
     mean = float(gains.mean())
     value = recipe.get(path)
     value = value["kind"] if isinstance(value, Mapping) else value  # a section that may be left out
@@ -137,10 +137,10 @@ def _effect(recipe: Recipe, path: str, gains: Scores, noise: float) -> Effect:
 
 def _scores(
     variants: Mapping[str, Recipe], metric: str, seeds: Sequence[int], again: Retraining
-) -> dict[str, Scores | None]:
+) -> dict[str, RunScores | None]:
     """Return the scores of each variant by seed, higher for better; None where a run comes to nothing."""
     recipes = [each.with_values({"loop.seed": seed}) for each in variants.values() for seed in seeds]
-    found: dict[str, Scores | None] = {}
+    found: dict[str, RunScores | None] = {}
     with closing(again.train(recipes)) as runs:
         for name in variants:
             of_variant = list(islice(runs, len(seeds)))

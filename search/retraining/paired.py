@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from search.record.finals import LEVEL, Scores, student
+from search.record.finals import LEVEL, RunScores, student
 
 
-def half_width(gains: Sequence[Scores], level: float = LEVEL) -> float:
+def half_width(gains: Sequence[RunScores], level: float = LEVEL) -> float:
     """Return the half width of the interval of a mean gain, from the gains of several changes by seed.
 
     A gain is the score of one run minus that of another with the same seed. Their deviation is pooled over

@@ -32,11 +32,11 @@ from trainable.training.metrics import OBJECTIVES, SHARES, sign_of
 from trainable.training.run import PREFIXES
 
 SCHEMA = 1
-Verdict = Literal["lost", "gained", "no sure difference"]
+ShrunkVerdict = Literal["lost", "gained", "no sure difference"]
 
 
 @dataclass(frozen=True)
-class Difference:
+class ScoreDifference:
     """By how much a network's mean score is above another's, and its interval."""
 
     mean: float
@@ -63,7 +63,7 @@ class Difference:
 
 def difference(
     ours: Sequence[Scores], theirs: Sequence[Scores], metric: str, extra: ExtraMetrics, seed: int
-) -> Difference:
+) -> ScoreDifference:
     """Return the difference in a metric, such as `accuracy`, between networks trained with several seeds,
     scored on the same images.
 
@@ -84,7 +84,7 @@ def difference(
     half = student(freedom) * error
     if half <= NO_SPREAD and f"val_{metric}" in SHARES:
         half = wilson_interval(0, ours[0].images)[1]
-    return Difference(means[0] - means[1], means[0] - means[1] - half, means[0] - means[1] + half)
+    return ScoreDifference(means[0] - means[1], means[0] - means[1] - half, means[0] - means[1] + half)
 
 
 def _resampled(side: Sequence[Scores], metric: str, extra: ExtraMetrics, seed: int) -> Array | None:
@@ -111,17 +111,17 @@ def _variance_of_seeds(side: Sequence[Scores], metric: str, resampled: Array | N
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class ShrunkComparison:
     """A shrunk network's differences from the whole one, and from others with the same layers."""
 
     shrunk: Shrunk
     asked: float  # the share of the operations that was asked for
     # of each network, by its name and a part, from the unpruned one
-    differences: Mapping[tuple[str, Split], Difference]
+    differences: Mapping[tuple[str, Split], ScoreDifference]
     # of the distilled network from the one that was fine-tuned by the recipe alone, if one was distilled
-    without_teacher: Mapping[Split, Difference]
+    without_teacher: Mapping[Split, ScoreDifference]
     # of the kept network from the one that was trained from new weights, if it was
-    from_scratch: Mapping[Split, Difference]
+    from_scratch: Mapping[Split, ScoreDifference]
     # by batch, the latency of the pruned network over that of the unpruned one
     latency_ratios: Mapping[int, Ratio]
 
@@ -136,11 +136,11 @@ class Comparison:
         return self.shrunk.parts[-1]
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> ShrunkVerdict:
         """What the kept network is against the unpruned one."""
         return self._verdict(self.differences[self.shrunk.kept, self.of_part])
 
-    def _verdict(self, found: Difference) -> Verdict:
+    def _verdict(self, found: ScoreDifference) -> ShrunkVerdict:
         if not found.sure:
             return "no sure difference"
         return "gained" if sign_of(OBJECTIVES[self.metric]) * found.mean > 0.0 else "lost"
@@ -166,7 +166,7 @@ class Comparison:
             lines.append(f"Against the same layers trained from new weights, {name} differs by {other}.")
         return " ".join(lines)
 
-    def _judged(self, subject: str, found: Difference) -> str:
+    def _judged(self, subject: str, found: ScoreDifference) -> str:
         verdict = self._verdict(found)
         if verdict == "no sure difference":
             return "no difference that chance does not explain"
@@ -263,13 +263,13 @@ class Comparison:
         }
 
 
-def compared(shrunk: Shrunk, asked: float) -> Comparison:
+def compared(shrunk: Shrunk, asked: float) -> ShrunkComparison:
     """Return how a shrunk network and the one that it was made of differ, by the metric of the former."""
     info, recipe, scores = shrunk.trained.data.info, shrunk.trained.recipe, shrunk.scores
     extra = make_extra_metrics(recipe.evaluation.metrics, {}, info.classes)
     kind = shrunk.metric.removeprefix("val_")
 
-    def between(ours: str, theirs: str, part: Split) -> Difference:
+    def between(ours: str, theirs: str, part: Split) -> ScoreDifference:
         sides = [[each[part] for each in scores[name]] for name in (ours, theirs)]
         return difference(sides[0], sides[1], kind, extra, recipe.loop.seed)
 
@@ -279,7 +279,7 @@ def compared(shrunk: Shrunk, asked: float) -> Comparison:
     anew = {part: between(shrunk.kept, SCRATCH, part) for part in shrunk.parts if SCRATCH in scores}
     ours, theirs = (shrunk.costs[name].latencies for name in (PRUNED, UNPRUNED))
     ratios = {batch: ratio_of(each, theirs[batch]) for batch, each in ours.items()}
-    return Comparison(shrunk, asked, found, untaught, anew, ratios)
+    return ShrunkComparison(shrunk, asked, found, untaught, anew, ratios)
 
 
 def _values(shrunk: Shrunk, name: str, part: Split, metric: str) -> list[float]:

@@ -30,14 +30,14 @@ from search.record.search import StoredSearch
 from search.record.storage import driving
 from search.record.trials import HOURS_SPENT
 from search.running.cluster import joined, local_ray
-from search.running.guests import NO_GUESTS, Ending, Followed, Followers, Guests, View
+from search.running.guests import NO_GUESTS, Display, EndState, Followed, Followers, Guests
 from search.running.log_file import logging_to
 from search.running.machines import Machines, asked, fit_to_train
 from search.running.networks import what_is_compiled
 from search.running.prepare import Prepared, carried_code, prepare, prepare_again, write_facts
 from search.running.private_ray import RayNotStarted
 from search.running.raytune import run_trials
-from search.running.room import ClusterRoom, FixedRoom, Room
+from search.running.slots import ClusterSlots, FixedSlots, Slots
 from search.running.switch import StopSwitch
 from search.running.taken_names import is_same_study, refuse_existing
 from search.running.trial_checkpoints import drop_all_checkpoints, stored_history
@@ -74,14 +74,14 @@ class Fleet(NamedTuple):
             self.machines.send_sample(data, refuse=refuse)
 
 
-class Task(NamedTuple):
+class Errand(NamedTuple):
     """What a driver has to do beyond the trials of its search's budget."""
 
     audited: Sequence[int] = ()  # stopped trials that are trained to their end, and nothing else is
     extended_to: int | None = None  # the trials of the budget from now on
 
 
-NOTHING_MORE = Task()
+NOTHING_MORE = Errand()
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class Driver:
                 )
             epochs = search.study.budget.epochs
             self.say(f"{len(chosen)} of the stopped trials are trained to epoch {epochs}")
-            return self._go_on(home, lease, Task(audited=chosen))
+            return self._go_on(home, lease, Errand(audited=chosen))
 
     @waited_for()
     def extend(self, folder: Path, trials: int) -> Closing:
@@ -175,7 +175,7 @@ class Driver:
             if search.code is not None and (lacks := search.code.lacking(self.code)):
                 call = extend_call(home.address, trials, search.study, search.code)
                 raise UserError(f"this search uses code of yours, {listed(lacks)}; from Python: {call}")
-            return self._go_on(home, lease, Task(extended_to=budget))
+            return self._go_on(home, lease, Errand(extended_to=budget))
 
     @contextlib.contextmanager
     def _fleet(self, study: Study, home: Home, facts: Facts | None = None) -> Iterator[Fleet]:
@@ -195,7 +195,7 @@ class Driver:
         self,
         home: Home,
         lease: Lease | None,
-        task: Task = NOTHING_MORE,
+        task: Errand = NOTHING_MORE,
         *,
         choice: MachinesChoice | None = None,
     ) -> Closing:
@@ -240,7 +240,7 @@ class Driver:
         fleet: Fleet,
         lease: Lease | None,
         deadline: float | None,
-        task: Task = NOTHING_MORE,
+        task: Errand = NOTHING_MORE,
     ) -> Closing:
         """Do everything from the first event of this driver to its last, which comes at the deadline at
         latest.
@@ -291,15 +291,15 @@ class Driver:
         fleet: Fleet,
         ledger: Ledger,
         switch: StopSwitch,
-        view: View,
+        view: Display,
         followers: Followers,
     ) -> None:
         """Train all trials, or as many as can be before the switch says stop; a fault of Ray's switches
         it."""
         if fleet.machines is None:
-            room: Room = FixedRoom(prepared.concurrent, fleet.hardware.fits(prepared.per_trial))
+            slots: Slots = FixedSlots(prepared.concurrent, fleet.hardware.fits(prepared.per_trial))
         else:
-            room = ClusterRoom(prepared.per_trial, prepared.study.concurrent, fleet.machines.hardware)
+            slots = ClusterSlots(prepared.per_trial, prepared.study.concurrent, fleet.machines.hardware)
         again = StoredSearch(prepared.home.folder).how_to_go_on
         ended = f"Ray has died on this machine, and ended the search; {again}"
         try:
@@ -317,7 +317,7 @@ class Driver:
                             ledger,
                             switch,
                             progress,
-                            room,
+                            slots,
                             is_stored=followers.has_stored,
                             died=died,
                             say=self.say,
@@ -326,7 +326,9 @@ class Driver:
         except RayNotStarted as error:
             switch.break_off(str(error))
 
-    def _close(self, prepared: Prepared, ledger: Ledger, switch: StopSwitch, followers: Followers) -> Ending:
+    def _close(
+        self, prepared: Prepared, ledger: Ledger, switch: StopSwitch, followers: Followers
+    ) -> EndState:
         """Write what a search leaves, and its last event, as far as the disk allows; return its state."""
         state, reason = how_it_ended(ledger, switch, prepared)
         drop_all_checkpoints(ledger, prepared, switch)
@@ -365,7 +367,7 @@ def make_ledger(prepared: Prepared, journal: Journal) -> Ledger:
     )
 
 
-def how_it_ended(ledger: Ledger, switch: StopSwitch, prepared: Prepared) -> tuple[Ending, str | None]:
+def how_it_ended(ledger: Ledger, switch: StopSwitch, prepared: Prepared) -> tuple[EndState, str | None]:
     """Return how the search ended, and why, once no trial runs any more."""
     if switch.interrupted or switch.fault is not None:
         return "interrupted", switch.fault or "stopped by a signal"
@@ -392,7 +394,7 @@ def why_out_of_time(ledger: Ledger) -> str:
 
 
 @contextlib.contextmanager
-def _first_epoch_awaited(view: View) -> Iterator[Callable[[], None]]:
+def _first_epoch_awaited(view: Display) -> Iterator[Callable[[], None]]:
     """Give the block what updates the view, and show that a first epoch is waited for until one is there."""
     with contextlib.ExitStack() as waiting:
         waiting.enter_context(stage("starting a process for the first trial, and training its first epoch"))

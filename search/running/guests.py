@@ -26,10 +26,10 @@ from trainable.data import DataSet
 if TYPE_CHECKING:  # torch takes seconds to import
     from trainable.tune.carried import Carried
 
-Ending = Literal["finished", "interrupted", "failed"]
+EndState = Literal["finished", "interrupted", "failed"]
 
 
-class View(Protocol):
+class Display(Protocol):
     """What a person sees of a search while it runs; it is entered before the first trial starts."""
 
     has_trained: bool  # an epoch of a trial, or its end, has come since the view was made
@@ -79,7 +79,7 @@ class NoFollowers:
     def say_what_is_lacking(self) -> None: ...
 
 
-class NoView:
+class NoDisplay:
     """The view of a search that nobody watches."""
 
     has_trained = True
@@ -105,11 +105,11 @@ class Guests:
     refusal: Callable[[Study], str | None] = lambda study: None
     followers: Callable[[Followed, Lease | None], Followers] = lambda followed, lease: NoFollowers()
     # of a study, its pruning and final, so many trials at once, in a folder
-    view: Callable[[Study, Pruning, Final, int, Path], View] = lambda *search: NoView()
+    view: Callable[[Study, Pruning, Final, int, Path], Display] = lambda *search: NoDisplay()
     # writes what a search leaves, before the journal says that it has ended so
-    results: Callable[[Path, Ending], None] = lambda folder, state: None
+    results: Callable[[Path, EndState], None] = lambda folder, state: None
     # concludes a search for a person: how it ended, and the fault that has kept it from going on
-    conclusion: Callable[[Path, Ending, str | None], None] = lambda folder, state, fault: None
+    conclusion: Callable[[Path, EndState, str | None], None] = lambda folder, state, fault: None
     # sends followers what they lack of a search that no driver is at work on; True if that is all
     sync: Callable[[Home, Lease | None], bool] = lambda home, lease: True
 

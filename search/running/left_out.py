@@ -12,7 +12,7 @@ from trainable.tune.place import Place
 TRIALS = 3  # different trials in a row that failed somewhere; two may be chance where recipes are drawn
 SURE = 2  # so many are enough of a machine, where one has trained on another machine since
 
-Spot = tuple[str, str]  # Ray's id of a machine, and the number of a GPU there
+GpuSpot = tuple[str, str]  # Ray's id of a machine, and the number of a GPU there
 
 
 @dataclass
@@ -38,11 +38,13 @@ class Suspects:
     """
 
     why: list[LeftOut] = field(default_factory=list, init=False)  # what is left out
-    _on_gpus: dict[Spot, set[int]] = field(default_factory=dict, init=False)  # trials that failed, likewise
+    _on_gpus: dict[GpuSpot, set[int]] = field(
+        default_factory=dict, init=False
+    )  # trials that failed, likewise
     _on_machines: dict[str, _Failures] = field(default_factory=dict, init=False)
     _gpus: dict[str, set[str]] = field(default_factory=dict, init=False)  # those seen, by machine
     _train: set[str] = field(default_factory=set, init=False)  # machines that have trained an epoch
-    _out_gpus: set[Spot] = field(default_factory=set, init=False)
+    _out_gpus: set[GpuSpot] = field(default_factory=set, init=False)
     _out: set[str] = field(default_factory=set, init=False)
 
     def saw(self, place: Place) -> None:

@@ -54,7 +54,7 @@ SLOW_READING = 0.25  # of the other machines' rate; a few dozen images say no mo
 
 
 @dataclass(frozen=True)
-class Seen:
+class CheckedMachine:
     """One machine of a cluster, with what it has answered."""
 
     node: str  # Ray's id
@@ -134,7 +134,7 @@ class Machines:
     def __init__(self, trial: PerTrial, question: Question) -> None:
         self.trial, self._question = trial, question
         self._asked: dict[str, _Asked] = {}
-        self._seen: dict[str, Seen] = {}
+        self._seen: dict[str, CheckedMachine] = {}
         self._sample: Any = None  # Ray's reference to the sample
         self._compiles = False
         self._told: set[str] = set()
@@ -160,7 +160,7 @@ class Machines:
             for asked in self._asked.values():
                 asked.send(self._sample)
 
-    def answers(self, trial: PerTrial, *, compiles: bool) -> tuple[Seen, ...]:
+    def answers(self, trial: PerTrial, *, compiles: bool) -> tuple[CheckedMachine, ...]:
         """Return every machine that can hold a worker of such a trial, once all have answered. Those that
         cannot compile are unfit if trials may be compiled."""
         self.trial, self._compiles = trial, compiles
@@ -208,7 +208,7 @@ class Machines:
         """Count a machine no more among those that train, for as long as this driver runs."""
         self._stopped.add(node)
 
-    def newly_heard(self) -> list[Seen]:
+    def newly_heard(self) -> list[CheckedMachine]:
         """Return the machines that have answered since the last call."""
         new = [each for each in self._seen.values() if each.node not in self._told]
         self._told.update(each.node for each in new)
@@ -219,7 +219,7 @@ class Machines:
         """The machines on which no trial trains, since they cannot."""
         return [each.left_out for each in self._seen.values() if each.faults and self.keeps_away(each)]
 
-    def keeps_away(self, machine: Seen) -> bool:
+    def keeps_away(self, machine: CheckedMachine) -> bool:
         """Say whether no trial trains on a machine that cannot.
 
         Ranks may be spread over several machines, and one that joined later may be among them.
@@ -300,12 +300,12 @@ class _Asked:
 
     def seen(
         self, here: Look, question: Question, *, compiles: bool = False, seconds: float = ANSWER_SECONDS
-    ) -> Seen:
+    ) -> CheckedMachine:
         """Return the machine with all that it has been asked; wait for it for so many seconds."""
         import ray
         from ray.exceptions import RayError
 
-        seen = Seen(self._node, self._name)
+        seen = CheckedMachine(self._node, self._name)
         try:
             found: Look = ray.get(self._look, timeout=seconds)
             read = ReadThere() if self._read is None else ray.get(self._read, timeout=seconds)
@@ -331,13 +331,13 @@ class _Asked:
         return there - min(max(there, began), time.time())
 
 
-def refuse_unfit(machines: Sequence[Seen], *, others_can: bool = True) -> None:
+def refuse_unfit(machines: Sequence[CheckedMachine], *, others_can: bool = True) -> None:
     """Raise UserError that names the machines that cannot train, and why; and how others train without."""
     if lines := _named(machines):
         raise UserError(f"{lines}\n{GO_ON}" if others_can else lines)
 
 
-def _named(machines: Sequence[Seen]) -> str:
+def _named(machines: Sequence[CheckedMachine]) -> str:
     return "\n".join(f"machine {each.name}: {each.why}" for each in machines if each.faults)
 
 
@@ -446,7 +446,7 @@ def _remarks(found: Look, offset: float) -> Iterator[str]:
         )
 
 
-def _compared(machines: Iterable[Seen]) -> Iterator[Seen]:
+def _compared(machines: Iterable[CheckedMachine]) -> Iterator[CheckedMachine]:
     """Yield the machines; those that read far slower than the others say so."""
     machines = tuple(machines)
     for each in machines:

@@ -31,7 +31,7 @@ from search.running.parking import Fate, Parking
 from search.running.prepare import Prepared
 from search.running.private_ray import RayDied
 from search.running.retries import Retries
-from search.running.room import Room
+from search.running.slots import Slots
 from search.running.switch import StopSwitch
 from search.running.trial_checkpoints import checkpoints_of, drop_checkpoints
 from trainable.files.store import StoreError
@@ -56,7 +56,7 @@ def run_trials(
     ledger: Ledger,
     switch: StopSwitch,
     on_progress: Callable[[], None],
-    room: Room,
+    slots: Slots,
     trainable: type[TrialTrainable] = TrialTrainable,
     is_stored: Callable[[int], bool] | None = None,
     died: Callable[[], str | None] = lambda: None,
@@ -65,7 +65,7 @@ def run_trials(
 ) -> None:
     """Train every trial that the ledger proposes, on the Ray that is running.
 
-    `room` says how many trials there may be at once, now. A trial starts when `is_stored` says that its
+    `slots` says how many trials there may be at once, now. A trial starts when `is_stored` says that its
     record is where it must be. `say` is told which GPUs and machines are left out; `machines` are those of a
     cluster. Return when all have ended, or soon after the switch says stop; the journal then say what is
     left. Raises RayDied as soon as `died` says in words that Ray has.
@@ -80,7 +80,7 @@ def run_trials(
 
     parking = Parking(leave_out, say, machines, prepared.per_trial.workers)
     parking.tell()
-    searcher = LedgerSearcher(ledger, prepared, switch, room, parking, is_stored)
+    searcher = LedgerSearcher(ledger, prepared, switch, slots, parking, is_stored)
     callback = LedgerCallback(ledger, prepared, switch, on_progress, searcher, parking)
     tuner = tune.Tuner(
         tune.with_resources(
@@ -169,13 +169,13 @@ class LedgerSearcher(Scratch, Searcher):  # type: ignore[misc]  # ray ships no t
         ledger: Ledger,
         prepared: Prepared,
         switch: StopSwitch,
-        room: Room,
+        slots: Slots,
         parking: Parking,
         is_stored: Callable[[int], bool] | None = None,
     ) -> None:
         super().__init__()
         self.is_over = False  # whether nothing is left to train, and only parked processes may still be there
-        self._room = room
+        self._slots = slots
         self._parking = parking
         self._live: set[str] = set()  # Ray's names of the trials that have not ended
         self._ledger = ledger
@@ -195,7 +195,7 @@ class LedgerSearcher(Scratch, Searcher):  # type: ignore[misc]  # ray ships no t
         Ray asks some ten times a second.
         """
         parked = self._parking.count
-        if len(self._live) - parked - self._parking.leaving >= self._room(self._parking.taken):
+        if len(self._live) - parked - self._parking.leaving >= self._slots(self._parking.taken):
             return None
         if self._next is None:
             with self._switch.stopped_by_disk():
@@ -217,7 +217,7 @@ class LedgerSearcher(Scratch, Searcher):  # type: ignore[misc]  # ray ships no t
     @property
     def has_no_room(self) -> bool:
         """Whether a parked process is in every place where a trial could train."""
-        return self._parking.taken > 0 and self._room(self._parking.taken) == 0
+        return self._parking.taken > 0 and self._slots(self._parking.taken) == 0
 
     def _proposal(self) -> Proposal | None:
         return self._ledger.propose_again(self._again.pop(0)) if self._again else self._ledger.propose()

@@ -78,7 +78,8 @@ def make_space(
         own = _own_recipe(facts, base, pins, domains, rules)
         ruled = make_dimensions(rules, _offer(found, facts, own), facts, own, pins, varying)
         dimensions = tuple(each.dimension for each in ruled)
-        space = Space(own, dimensions, _own_values(own, dimensions), pins)
+        own_values = {each.path: _own_value(own, each) for each in dimensions if holds(each.when, own)}
+        space = Space(own, dimensions, own_values, pins)
         check_recipes(space)
         return replace(
             space,
@@ -164,13 +165,9 @@ def _within(recipe: Recipe, domains: Mapping[str, Domain]) -> Recipe:
     return recipe.with_values(chosen)
 
 
-def _own_values(own: Recipe, dimensions: Sequence[Dimension]) -> dict[str, Value]:
-    return {each.path: _own_value(own, each) for each in dimensions if holds(each.when, own)}
-
-
 def _own_value(own: Recipe, dimension: Dimension) -> Value:
-    """Return the own recipe's value. If it is a number that is no option, returns the nearest numeric
-    option: `wide` has decays of its own."""
+    """Return the own recipe's value, or the nearest numeric option to a number that is none: `wide` has
+    decays of its own."""
     value: Value = own.get(dimension.path)
     if not isinstance(dimension.domain, Choice) or value in dimension.domain or not is_number(value):
         return value
@@ -180,7 +177,7 @@ def _own_value(own: Recipe, dimension: Dimension) -> Value:
 
 
 def _check_cycles(base: Recipe, domains: Mapping[str, Domain]) -> None:
-    """Raises SpaceError if trials would have cycles of different lengths: they could not be compared."""
+    """Raise SpaceError if trials would have cycles of different lengths: they could not be compared."""
     faults = []
     kinds = domains.get("schedule.kind")
     for kind in (each for each in schedules.CYCLED if isinstance(kinds, Choice) and each in kinds):

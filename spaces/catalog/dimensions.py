@@ -60,14 +60,12 @@ def make_dimensions(
         beliefs, lambda name, each: _believed(name, each, present, by_rule, rules, own)
     )
     ruled = {**present, **{name: each for part in believed_by_name.values() for name, each in part.items()}}
-    return [
-        RuledDimension(each, answering[name][0] if _has_beliefs_of(each, by_rule.get(name)) else None)
-        for name, each in ruled.items()
-    ]
-
-
-def _has_beliefs_of(dimension: Dimension, other: Dimension | None) -> bool:
-    return other is not None and dimension.beliefs is other.beliefs
+    believing = {
+        name: rule
+        for name, (rule, dimension) in answering.items()
+        if name in ruled and ruled[name].beliefs is dimension.beliefs
+    }
+    return [RuledDimension(each, believing.get(name)) for name, each in ruled.items()]
 
 
 def with_beliefs(ruled: Sequence[RuledDimension], facts: Facts, own: Recipe) -> tuple[Dimension, ...]:
@@ -211,7 +209,7 @@ def _condition(path: str, options: Mapping[str, tuple[Value, ...]], own: Recipe)
 
 
 def _check_reachable(names: Set[str], present: ByName, known: Mapping[str, Rule]) -> None:
-    """Raises SpaceError for a written variant that no trial has, since it would change nothing."""
+    """Raise SpaceError for a written variant that no trial has, since it would change nothing."""
     unmet = [name for name in names if name not in present]
     if unmet:
         faults = {name: f"exists when {known[name].when}, which no trial of this space has" for name in unmet}

@@ -203,7 +203,7 @@ def _in_overrides(fault: Fault, overridden: Set[str]) -> Fault:
 
 
 def _check_known(name: str, written: Any, base: Recipe, names: Sequence[str]) -> None:
-    """Raises SpaceError or RecipeError for a section, or a field or variant that does not exist."""
+    """Raise SpaceError or RecipeError for a section, or a field or variant that does not exist."""
     path = path_of(name)
     if not types_of(path):
         base.get(path)  # says which fields there are

@@ -18,7 +18,7 @@ from offline.peers.serving import Asked, Piece, Promoting
 from offline.replay import Search
 from offline.search_task import SearchTask
 from offline.translation import asked_of, values_of
-from search.record.journal import Outcome
+from search.record.journal import TrialEnd
 from tests.benchmarks.small_tasks import EPOCHS, SPACE, adamw, bowl, sgd, straight, task_of
 
 NUMBERS = st.fixed_dictionaries(
@@ -56,7 +56,7 @@ serve(Scripted)
 
 
 class Halving(Promoting):
-    """Trains two trials for three epochs, and the better one to its end."""
+    """A search that trains two trials for three epochs, and the better one to its end."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ class Halving(Promoting):
 
 
 class InProcess(Search):
-    """Searches with a peer of this process, which gives no values."""
+    """A search by a peer of this process, which gives no values."""
 
     def __init__(self, task: SearchTask, peer: Promoting) -> None:
         super().__init__(task.begin(), task.epochs)
@@ -89,7 +89,7 @@ class InProcess(Search):
     def report(self, number: int, epoch: int, score: float) -> bool:
         return self.peer.report(number, epoch, score)
 
-    def end(self, number: int, outcome: Outcome, scores: Mapping[int, float]) -> None:
+    def end(self, number: int, outcome: TrialEnd, scores: Mapping[int, float]) -> None:
         if outcome == "diverged":
             self.peer.diverged(number)
 

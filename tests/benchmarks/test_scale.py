@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 from scale import SparinglyAsked
 from search.deciding.sampler import Sampler
-from search.record.journal import Outcome
+from search.record.journal import TrialEnd
 from spaces.domains import Value
 
 
 class Listener(Sampler):
-    """Remembers what it was asked and told."""
+    """A sampler that remembers what it was asked and told."""
 
     def __init__(self) -> None:
         self.heard: list[tuple[object, ...]] = []
@@ -29,7 +29,7 @@ class Listener(Sampler):
     def tell(
         self,
         number: int,
-        outcome: Outcome,
+        outcome: TrialEnd,
         scores: Mapping[int, float],
         excesses: Mapping[str, float] | None = None,
         seconds: float | None = None,

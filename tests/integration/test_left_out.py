@@ -21,7 +21,7 @@ from search.reporting.drivers import timeline
 from search.running.driver import make_ledger
 from search.running.prepare import prepare
 from search.running.raytune import run_trials
-from search.running.room import FixedRoom
+from search.running.slots import FixedSlots
 from search.running.switch import StopSwitch
 from tests.integration.small_searches import digits_study, events_in
 from tests.waiting import wait_until
@@ -111,8 +111,8 @@ def run(folder: Path, trials: int, trainable: type[TrialTrainable], per_trial: P
     with Journal(prepared.home.folder) as journal:
         ledger, switch = make_ledger(prepared, journal), StopSwitch()
         ledger.begin("mine")
-        room = FixedRoom(fits, fits)
-        run_trials(prepared, ledger, switch, lambda: None, room, trainable, say=said.append)
+        slots = FixedSlots(fits, fits)
+        run_trials(prepared, ledger, switch, lambda: None, slots, trainable, say=said.append)
     events = events_in(prepared.home.folder)
     ends = {each.trial: each.state for each in events if isinstance(each, EndEvent)}
     started = {each.trial for each in events if isinstance(each, StartEvent)}

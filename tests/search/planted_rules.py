@@ -1,4 +1,4 @@
-"""Simulates searches in which each rule's worth is known: a formula draws the scores, nothing is trained.
+"""Searches in which each rule's worth is known: a formula draws the scores, nothing is trained.
 
 Two workers train side by side, one epoch each in turn, under the product's own samplers and pruning. The
 result is the summary that a search's journal would give.
@@ -16,10 +16,10 @@ from epoch_results import epoch_result
 from search.deciding.make import make_sampler
 from search.deciding.sampler import Sampler
 from search.deciding.scheduler import Asha, rungs
-from search.record.journal import EpochEvent, Outcome
+from search.record.journal import EpochEvent, TrialEnd
 from search.record.summary import Summary
 from search.record.trials import Trial
-from search.record.verdicts import Word
+from search.record.verdicts import VerdictWord
 from search.study import SamplerKind
 from spaces.domains import Choice, Domain, Float, Integer, Value, Values, fraction_of
 from spaces.priors import Normal, Prior, Weights
@@ -27,16 +27,12 @@ from spaces.space import Believed, Dimension, Space, When
 from trainable.recipe import Recipe
 
 EPOCHS, GRACE, FACTOR, WORKERS = 18, 2, 3, 2
-LUCK = 1.0
-"""This is the standard deviation of the luck in a whole training's score, and the scores' unit."""
-EARLY_LUCK = 0.5
-"""An early epoch's additional luck has this standard deviation; it falls to 0 at the last epoch."""
-DIVERGING = 0.1
-"""This share of trials diverges within the first epochs, whatever their values."""
+LUCK = 1.0  # the deviation of a whole training's score, and the unit of scores
+EARLY_LUCK = 0.5  # the deviation that an early epoch adds; it falls to 0 at the last one
+DIVERGING = 0.1  # the share of trials that diverge within the first epochs, whatever their values
 METRIC = "val_accuracy"
 
-Gain = Callable[[Values], float]
-"""A gain returns what a trial's values, by dotted path, add to its score."""
+Gain = Callable[[Values], float]  # what a trial's values, by dotted path, add to its score
 
 _OPTIMIZER, _POLICY, _MASKING, _MIXING = (
     "optimizer.kind",
@@ -52,14 +48,14 @@ def nothing(values: Values) -> float:
     return 0.0
 
 
-PLANTED: dict[str, Word] = {
+# The right verdicts on the rules that matter in a `planted` search; the others do nothing
+PLANTED: dict[str, VerdictWord] = {
     "augmentation.mixing.kind": "contradicted",
     "optimizer.lr[sgd]": "supported",
     "optimizer.lr[adamw]": "supported",
     "schedule.warmup_epochs": "contradicted",
     "regularisation.label_smoothing": "supported",
 }
-"""These are the right verdicts on the rules that matter in a `planted` search; the others do nothing."""
 
 
 def planted(size: float, rules: Collection[str] = tuple(PLANTED)) -> Gain:
@@ -154,10 +150,9 @@ class _PlantedTrial:
     number: int
     values: Values
     worth: float
-    diverges: int | None
-    """The trial diverges in this epoch; None if it does not."""
+    diverges: int | None  # in this epoch
     history: list[EpochEvent] = field(default_factory=list)
-    end: Outcome | None = None
+    end: TrialEnd | None = None
 
     def summary(self) -> Trial:
         return Trial(
@@ -218,7 +213,7 @@ class _Planted:
         diverges = int(self._random.integers(1, 4)) if self._random.random() < DIVERGING else None
         return _PlantedTrial(number, values, worth, diverges)
 
-    def _trained(self, trial: _PlantedTrial) -> Outcome | None:
+    def _trained(self, trial: _PlantedTrial) -> TrialEnd | None:
         """Train an epoch; return how it ends the trial."""
         epoch = len(trial.history) + 1
         if epoch == trial.diverges:

@@ -31,17 +31,15 @@ from trainable.training.metrics import EpochResult
 
 STATE = "state.pt"
 HISTORY = "history.json"
-LARGEST_HISTORY = 2**27
-"""So many bytes are read: 100,000 epochs have fewer."""
+LARGEST_HISTORY = 2**27  # bytes: 100,000 epochs have fewer
 _HISTORY: TypeAdapter[tuple[EpochResult, ...]] = TypeAdapter(tuple[EpochResult, ...])
 NAME = re.compile(r"epoch-(\d{4,})(?:-step-(\d{6,}))?")
 UNFINISHED = ".epoch-"
-KEEP_LAST = 2
-"""A run has so many checkpoints: if the last one cannot be read, the run continues from the one before."""
+KEEP_LAST = 2  # if the last one cannot be read, the run continues from the one before
 
 
 class Covering(Protocol):
-    """Covers so many epochs, and so many steps of the next one."""
+    """What covers so many epochs, and so many steps of the next one."""
 
     @property
     def epoch(self) -> int: ...
@@ -52,7 +50,7 @@ class Covering(Protocol):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Names a finished checkpoint: its folder, and how many epochs and steps of the next one it covers."""
+    """A finished checkpoint, and how many epochs and steps of the next one it covers."""
 
     folder: Path
     epoch: int
@@ -78,8 +76,8 @@ class Checkpoint:
         return True
 
     def history(self) -> tuple[EpochResult, ...]:
-        """Return the results of the epochs covered, first to last.
-        Raises StateError for another version's, and for one that is damaged."""
+        """Return the results of the epochs covered, first to last. Raises StateError as `history_in` does,
+        and for a file that cannot be read."""
         file = self.folder / HISTORY
         try:
             text = read_regular(file, LARGEST_HISTORY)
@@ -224,8 +222,8 @@ def _write(folder: Path, state: Mapping[str, Any], history: Sequence[EpochResult
 
 
 def _move_into_place(unfinished: Path, final: Path) -> None:
-    """Rename the unfinished folder;
-    a checkpoint of the same epoch, which a retry writes again, is removed first."""
+    """Rename the unfinished folder; a checkpoint of the same epoch, which a retry writes again, is removed
+    first."""
     if final.exists():
         _discard(final)
     unfinished.chmod(0o755)  # mkdtemp makes it private; the folders beside it are not

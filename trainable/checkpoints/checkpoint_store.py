@@ -20,9 +20,8 @@ from trainable.files.store import ATTEMPTS, Store, StoreError, is_uri
 from trainable.files.temporary import temporary_folder
 from trainable.training.metrics import EpochResult
 
+# So long a store is asked for the checkpoint to continue from: its restart should not cost a trial a retry.
 PATIENCE_SECONDS = 90.0
-"""A store is asked so long for the checkpoint to continue from:
-its restart should not cost a trial one of its retries."""
 PAUSE_SECONDS = 2.0
 
 Answer = TypeVar("Answer")
@@ -30,7 +29,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class StoredCheckpoint:
-    """Names a finished checkpoint in a store."""
+    """A finished checkpoint in a store."""
 
     name: str
     epoch: int
@@ -39,15 +38,14 @@ class StoredCheckpoint:
 
 @dataclass(frozen=True)
 class CheckpointStore:
-    """Reads and writes the checkpoints of one trial, whose folder on this machine is `folder`."""
+    """The checkpoints of one trial."""
 
-    folder: Path
+    folder: Path  # on this machine
     store: Store | None = None
 
     @classmethod
     def at(cls, address: str, key: str = "", attempts: int = ATTEMPTS) -> CheckpointStore:
-        """Return the checkpoints in a folder, or behind a URI:
-        then each machine has a folder in its own cache.
+        """Return the checkpoints in a folder, or behind a URI; then each machine has a folder in its cache.
 
         That folder is another one for each `key`: it has no checkpoints of an earlier search with the same
         URI.

@@ -8,23 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path("/")
-
-
-SHARE = 4
-"""What is kept in memory to spare time takes at most one part in so many of what is free."""
+MEMORY_SHARE = 4  # what is remembered takes at most one part in so many of the free memory
 
 logger = logging.getLogger(__name__)
-
-
-def may_keep(what: str, needed: int) -> bool:
-    """Return whether so many bytes may be kept in memory to spare time; else a warning says what is not."""
-    free = available_bytes()
-    if needed * SHARE > free:
-        logger.warning(
-            "%s are not remembered: they need %s bytes, more than one part in %s of the %s that are free",
-            *(what, f"{needed:,}", SHARE, f"{free:,}"),
-        )
-    return needed * SHARE <= free
 
 
 def available_bytes(root: Path = ROOT) -> int:
@@ -33,6 +19,18 @@ def available_bytes(root: Path = ROOT) -> int:
     Linux says both; elsewhere it is the machine's whole memory. /proc and /sys are below `root`.
     """
     return min([_machine_bytes(root), *_group_bytes(root)])
+
+
+def fits_on_host(what: str, needed: int) -> bool:
+    """Return whether so many bytes may be remembered; where not, the log says so, and of `what`."""
+    free = available_bytes()
+    if fits := needed * MEMORY_SHARE <= free:
+        return fits
+    logger.warning(
+        "%s are not remembered: they need %s bytes, more than one part in %s of the %s that are free",
+        *(what, f"{needed:,}", MEMORY_SHARE, f"{free:,}"),
+    )
+    return False
 
 
 def _machine_bytes(root: Path) -> int:

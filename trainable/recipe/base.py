@@ -45,14 +45,14 @@ def usable_if_any(path: str | None) -> str | None:
 
 
 def check_ordered(**bounds: float) -> None:
-    """Raises ValueError if the first of two numbers, each given by its field's name, is above the second."""
+    """Raise ValueError if the first of two numbers, each given by its field's name, is above the second."""
     (low, least), (high, most) = bounds.items()
     if least > most:
         raise ValueError(f"{low} {least} is above {high} {most}")
 
 
 def check_distinct(what: str, names: Sequence[str]) -> None:
-    """Raises ValueError if a name is there more than once; `what` says what it names."""
+    """Raise ValueError if a name is there more than once; `what` says what it names."""
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f"{what} {', '.join(twice)} is there more than once")
 

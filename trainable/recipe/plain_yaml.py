@@ -74,7 +74,7 @@ def load_plain(text: str) -> Any:
 
 
 def _check(root: Node) -> None:
-    """Raises TooMuch or a MarkedYAMLError unless the nodes below are plain data within the bounds."""
+    """Raise TooMuch or a MarkedYAMLError unless the nodes below are plain data within the bounds."""
     waiting, count = [(root, 1)], 0
     while waiting:
         node, depth = waiting.pop()

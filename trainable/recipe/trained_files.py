@@ -83,7 +83,7 @@ def with_absolute_teacher(recipe: Recipe) -> Recipe:
 
 
 def check_keeps_teacher(out: Path, recipe: Recipe) -> None:
-    """Raises UserError where the files that a run leaves in `out` would replace those of its own teacher."""
+    """Raise UserError where the files that a run leaves in `out` would replace those of its own teacher."""
     if recipe.distillation is None:
         return
     weights = teacher_files(recipe.distillation).weights

@@ -141,7 +141,7 @@ def write_whole(path: Path, content: bytes, mode: int = 0o644) -> None:
 
 
 def refuse_folder(path: Path) -> None:
-    """Raises UserError where a file is to be written and there is a folder."""
+    """Raise UserError where a file is to be written and there is a folder."""
     if path.is_dir():
         raise UserError(f"{path}: is a folder; give a file")
 

@@ -28,7 +28,7 @@ from trainable.training.task import Task, Weight
 
 @final
 class Order:
-    """Orders the images of a training part for `loop.seed`, `loop.batch_size` and `loop.sampling`.
+    """The order of a training part's images, by `loop.seed`, `loop.batch_size` and `loop.sampling`.
 
     Each epoch has as many whole windows (effective batches) as the part fills, whatever the sampling: images
     that do not fill one are left out. `labels` are those of the part, int64 [N] on the CPU.
@@ -166,7 +166,7 @@ class Window:
 
 
 @final
-class Attempt:
+class WindowAttempt:
     """A try at the backward passes of a window: inside, memory that runs out ends the try and no more."""
 
     def __init__(self, window: Window, reduction: Reduction) -> None:
@@ -192,7 +192,7 @@ class Attempt:
 
 def attempts(
     window: Window, reduction: Reduction, optimizer: optim.Optimizer, device: torch.device
-) -> Iterator[Attempt]:
+) -> Iterator[WindowAttempt]:
     """Yield attempts at the gradients of a window until ranks agree that these are summed: mostly one.
 
     If it does not fit into the memory of one rank, all ranks cut it into twice as many micro-batches, and so
@@ -201,7 +201,7 @@ def attempts(
     """
     drawn = window.generator.get_state()
     while True:
-        attempt = Attempt(window, reduction)
+        attempt = WindowAttempt(window, reduction)
         yield attempt
         if attempt.out_of_memory:
             _forget(optimizer, device)

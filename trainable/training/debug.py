@@ -23,9 +23,9 @@ Name = TypeVar("Name", bound=str)
 Say = Callable[[str], None]
 
 PROFILE_FILE = "profile.json"
+# Steps: the first ones choose kernels and fill caches, and the profiler's own first step is slow (torch's
+# documents of torch.profiler.schedule); five keep the trace to some MB.
 WAIT, WARMUP, ACTIVE = 2, 1, 5
-"""These count steps: the first ones choose kernels and fill caches, and the profiler's own first step is slow
-(torch's documents of torch.profiler.schedule); five keep the trace to some MB."""
 ROWS = 12
 
 

@@ -20,20 +20,19 @@ from torch import distributed
 
 from trainable.ranks import RankSilent
 
-DRIVER_FILE = Path("/proc/driver/nvidia/version")
-"""NVIDIA's driver describes itself here while it is loaded."""
+DRIVER_FILE = Path("/proc/driver/nvidia/version")  # NVIDIA's driver describes itself here while it is loaded
+
+# By major version of CUDA, the oldest driver that runs programs built for it (NVIDIA, CUDA Compatibility,
+# "minor version compatibility").
 LEAST_DRIVERS = {11: 450, 12: 525, 13: 580}
-"""The oldest driver that runs programs built for a major version of CUDA (NVIDIA, CUDA Compatibility, "minor
-version compatibility")."""
 
 
-ALLOWANCE_BYTES = 64 * 2**20
-"""Memory in use may rise this far above what the first run left:
-fragments and workspaces of other kernels."""
+ALLOWANCE_BYTES = 64 * 2**20  # beyond what the first run left in use: fragments, workspaces of other kernels
 
+# CUDA's own in each process, which torch does not count: estimated from the drivers of 2025.
 CONTEXT_BYTES = 600 * 2**20
-"""What CUDA itself needs in each process, which torch does not count: estimated from the drivers of 2025."""
 
+# Parts of the texts, in small letters, of errors that say that memory ran out.
 OUT_OF_MEMORY = (
     "out of memory",  # CUDA's runtime, as torch.AcceleratorError
     "_alloc_failed",  # cuBLAS, cuSOLVER, cuFFT, and cuDNN up to version 8
@@ -43,14 +42,13 @@ OUT_OF_MEMORY = (
     "defaultcpuallocator",
     "std::bad_alloc",
 )
-"""Parts of the texts, in small letters, of errors that say that memory ran out."""
 
+# oneDNN's whole texts; longer ones say that it has no such operation.
 OUT_OF_MEMORY_IN_ONEDNN = (
     "could not create a memory",
     "could not create a primitive",
     "could not execute a primitive",
 )
-"""These are oneDNN's whole texts; longer ones say that it has no such operation."""
 
 
 def default_device() -> torch.device:
@@ -145,7 +143,7 @@ def wait_for(device: torch.device) -> None:
 
 
 class Baseline:
-    """Remembers what stays allocated between two runs of one process, measured when its first run is freed.
+    """What stays allocated between two runs of one process, measured when its first run is freed.
 
     What the first run leaves is assumed to be the libraries' own; a leak that recurs shows from the second
     run on.
@@ -155,8 +153,8 @@ class Baseline:
         self._bytes: int | None = None
 
     def excess(self, held: int) -> int:
-        """Return the bytes in use beyond the baseline and the allowance, at least 0;
-        the first call sets the baseline."""
+        """Return the bytes in use beyond baseline and allowance, at least 0; the first call sets the
+        baseline."""
         if self._bytes is None:
             self._bytes = held
         return max(0, held - self._bytes - ALLOWANCE_BYTES)

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from trainable.augmentation.draws import moved
 from trainable.data.batch import Batch
 from trainable.data.info import DataInfo
-from trainable.files.host_memory import may_keep
+from trainable.files.host_memory import fits_on_host
 from trainable.models.cut import Cut, cut_before_head
 from trainable.models.freezing import set_training
 from trainable.recipe import Recipe
@@ -37,10 +37,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Features:
-    """Holds the features [N, F] of a part's images and their labels, int64 [N], on the host."""
+    """The features of a part's images and their labels, on the host."""
 
-    values: Tensor
-    labels: Tensor
+    values: Tensor  # [N, F]
+    labels: Tensor  # int64 [N]
     device: torch.device
     on_batch: Callable[[], None]
 
@@ -57,8 +57,7 @@ class Features:
 
 @final
 class FrozenFeatures:
-    """Computes the features of a run's images when they are first needed, and forgets them when the body
-    thaws.
+    """The features of a run's images, computed when they are first needed and forgotten when the body thaws.
 
     They are a function of the recipe and the data alone, so that resuming equals never stopping: images are
     read in fixed blocks, whatever the order in which an epoch shows them. Nothing is remembered where it
@@ -81,8 +80,7 @@ class FrozenFeatures:
         self._device, self._autocast = compute.device, compute.autocast()
         whole = not recipe.task.windowed  # features of windows take more than their images
         alone = compute.ranks.world == 1 and not recipe.loop.compiles and whole
-        self._epochs = min(recipe.model.freeze_epochs, recipe.loop.epochs) if alone else 0
-        """So many epochs may use features."""
+        self._epochs = min(recipe.model.freeze_epochs, recipe.loop.epochs) if alone else 0  # may use features
         self._views_shown, self._views = views, self._views_used_twice(views)
         plain = not recipe.evaluation.flip and set(recipe.evaluation.scales) == {1.0}
         self._validates = plain and self._epochs > 1
@@ -179,17 +177,16 @@ class FrozenFeatures:
         with self._autocast:
             cut = steady_cut(self._model, noise, freeze_norm=self._recipe.model.freeze_norm)
             if cut is not None:
-                return cut if self._fits(cut.features(noise[:1])) else None
+                shown = self._info.train_images * self._views
+                scored = self._info.validation_images * self._validates
+                needed = (shown + scored) * cut.features(noise[:1]).nbytes
+                return cut if fits_on_host("features of the frozen body", needed) else None
         if self._recipe.model.frozen_views is not None:
             logger.warning(
                 "model.frozen_views: features are not remembered: the frozen body draws random numbers "
                 "(model.dropout, model.stochastic_depth), changes buffers, or mixes images"
             )
         return None
-
-    def _fits(self, row: Tensor) -> bool:
-        images = self._info.train_images * self._views + self._info.validation_images * self._validates
-        return may_keep("features of the frozen body", images * row.nbytes)
 
 
 @torch.no_grad()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Agreement(Enum):
-    """Says what all ranks agree on after a window's backward passes."""
+    """What all ranks agree on after a window's backward passes."""
 
     SUMMED = "every parameter's gradient is the sum over all ranks"
     OUT_OF_MEMORY = "memory ran out on a rank: the gradients are of no use"
@@ -36,7 +36,7 @@ class Agreement(Enum):
 
 
 class Reduction:
-    """Sums the gradients of a model over ranks, one window after the other:
+    """The sums of a model's gradients over ranks, one window after the other:
 
         reduction.begin()
         for each micro-batch: with reduction.part(last=...): loss(reduction.model(images)).backward()
@@ -50,15 +50,13 @@ class Reduction:
         self._module, self._ranks, self._in_bf16 = model, ranks, in_bf16
         self._parameters = list(model.parameters())
         self._wrapper: DistributedDataParallel | None = None
-        self._trained: list[nn.Parameter] = []
-        """The parameters that the wrapper knows."""
+        self._trained: list[nn.Parameter] = []  # what the wrapper knows
+        # Whether parameters are looked for that a window does not use, which takes time in every step. It is
+        # part of a run's state: to find it out, a window is tried twice, which draws random numbers twice.
         self.finds_unused = False
-        """Whether parameters are looked for that a window does not use, which takes time in every step. It is
-        part of a run's state: to find it out, a window is tried twice, which draws random numbers twice."""
+        # the sums of this window's buckets, in the same order on every rank
         self._answers: list[Future[Tensor]] = []
-        """The sums of this window's buckets, in the same order on every rank."""
-        self._complete = False
-        """Whether this window's last bucket has been reached."""
+        self._complete = False  # this window's last bucket has been reached
 
     @property
     def model(self) -> nn.Module:
@@ -66,13 +64,13 @@ class Reduction:
         return self._module if self._wrapper is None else self._wrapper
 
     def begin(self) -> None:
-        """Prepares for a window. Ranks wait for each other if other parameters are trained than before."""
+        """Prepare for a window. Ranks wait for each other if other parameters are trained than before."""
         self._answers.clear()
         self._complete = False
         if self._ranks.world == 1:
             return
         trained = [each for each in self._parameters if each.requires_grad]
-        if self._wrapper is None or not _same(trained, self._trained):
+        if self._wrapper is None or list(map(id, trained)) != list(map(id, self._trained)):
             self._wrapper, self._trained = None, trained  # the old one first: its hooks end with it
             self._wrapper = self._wrapped()
 
@@ -144,10 +142,6 @@ class Reduction:
             answer.wait()
 
 
-def _same(some: Sequence[nn.Parameter], others: Sequence[nn.Parameter]) -> bool:
-    return len(some) == len(others) and all(a is b for a, b in zip(some, others, strict=True))
-
-
 # --- clipping -----------------------------------------------------------------------------------------
 
 
@@ -157,7 +151,7 @@ def clip(
     below_head: Sequence[nn.Parameter],
     norm: Tensor | None,
 ) -> None:
-    """Clips the gradients of `parameters` by their norm, if it was measured, or those below the head."""
+    """Clip the gradients of `parameters` by their norm, if it was measured, or those below the head."""
     match spec:
         case NoClipping():
             pass

@@ -13,9 +13,7 @@ from trainable.models.layers import NORMALISATIONS, parameters_in
 from trainable.recipe import REFERENCE_BATCH, optimizers
 from trainable.training.timm_optimizers import make_timm_optimizer
 
-Group = dict[str, Any]
-"""A group holds parameters with one weight decay and one factor of the rate,
-as torch's optimizers take them."""
+Group = dict[str, Any]  # parameters with one weight decay and one factor of the rate, as torch takes them
 
 SinglePhase = (
     optimizers.SGD
@@ -56,14 +54,11 @@ RMSprop, SGD = _eager(optim.RMSprop), _eager(optim.SGD)
 
 @dataclass(frozen=True)
 class Phase:
-    """Holds the optimizer of a part of the run, from `start`, a fraction of the run, to the next phase.
-
-    `lr` is the rate for the effective batch, before the schedule and the groups' own factors.
-    """
+    """The optimizer of a part of the run, up to the next phase."""
 
     optimizer: optim.Optimizer
-    lr: float
-    start: float
+    lr: float  # for the effective batch, before the schedule and the groups' own factors
+    start: float  # a fraction of the run
 
     def set(self, factor: float, momentum: float | None = None) -> None:
         """Set every group's rate from the schedule's factor and, unless None, its momentum.
@@ -81,8 +76,7 @@ class Phase:
 
 
 def applied_lr(spec: optimizers.Optimizer, batch_size: int) -> float:
-    """Return the learning rate for an effective batch,
-    from the recipe's rate at 256 images; with two, Adam's.
+    """Return the learning rate for an effective batch, from the recipe's at 256 images; with two, Adam's.
 
     Linear: Goyal et al., arXiv 1706.02677, section 2.1. Square root: Malladi et al., arXiv 2205.10287.
     """
@@ -166,8 +160,8 @@ def _turns(spec: optimizers.Optimizer) -> tuple[tuple[SinglePhase, float], ...]:
 
 
 def _make_optimizer(spec: SinglePhase, groups: list[Group], lr: float) -> optim.Optimizer:
-    """Make an optimizer, with torch's fused kernels where they exist:
-    they take a third of the time or less, on CPUs too."""
+    """Make an optimizer, with torch's fused kernels where they exist: they take a third of the time or less,
+    on CPUs too."""
     match spec:
         case optimizers.SGD():
             return _fused_sgd(spec, groups, lr)

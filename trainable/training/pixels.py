@@ -15,8 +15,7 @@ from trainable.models.libraries import title_of
 from trainable.models.pretrained_input import PretrainedInput, pretrained_input
 from trainable.recipe import Recipe
 
-LARGEST_SIDE_ON_CPU = 96
-"""By default a CPU sees images no larger than this: 224 px take 5 times as long."""
+LARGEST_SIDE_ON_CPU = 96  # by default a CPU sees images no larger than this: 224 px take 5 times as long
 
 
 def as_weights_know(

@@ -1,4 +1,4 @@
-"""Chooses number formats: what `auto` means on a device, and torch's switches for it, set and restored."""
+"""Number formats: what `auto` means on a device, and torch's switches for a format, set and restored."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from trainable.data.batch import Batch
 from trainable.data.info import DataInfo
@@ -33,18 +33,17 @@ from trainable.training.extra_metrics import ExtraMetrics
 from trainable.training.frozen_features import FrozenFeatures
 from trainable.training.images import Images
 from trainable.training.metrics import EpochResult
-from trainable.training.precision import Compute
 from trainable.training.scoring import Scoring, Take
 from trainable.training.seeds import Use
-from trainable.training.task import Task
 from trainable.training.totals import Trained, epoch_result
 from trainable.training.trainer import Trainer
 
 PREFIXES: dict[Split, str] = {"train": "train", "validation": "val", "test": "test"}
 STATE_VERSION = 2
+
+# A run of fewer steps does not win back cuDNN's search for kernels, which takes some ten seconds a shape in
+# each process, and may gain a few percent of a step, which was not measured (docs/decisions/0057).
 KERNEL_SEARCH_STEPS = 10_000
-"""A run of fewer steps does not win back cuDNN's search for kernels, which takes some ten seconds a shape
-in each process, and may gain a few percent of a step, which was not measured (docs/decisions/0057)."""
 
 
 @dataclass(frozen=True)
@@ -54,10 +53,7 @@ class Components:
     recipe: Recipe  # every open field of its `data` is filled in
     info: DataInfo
     parts: Mapping[Split, Part]
-    model: nn.Module  # on its device, with its first weights
-    task: Task  # with its teacher, where the recipe has one
-    compute: Compute
-    trainer: Trainer
+    trainer: Trainer  # with the network on its device, and the task
     images: Images
     scoring: Scoring
     frozen: FrozenFeatures
@@ -75,11 +71,12 @@ class Run:
 
     def __init__(self, components: Components, on_pause: Callable[[], None] = lambda: None) -> None:
         self.recipe, self.info, self.parts = components.recipe, components.info, components.parts
-        self.model = components.model
-        self.task, self.images, self.compute = components.task, components.images, components.compute
-        self.device, self.extra_metrics = components.compute.device, components.extra_metrics
+        self.images, self.extra_metrics = components.images, components.extra_metrics
         self.own_network, self.compiled = components.own_network, components.compiled
         self._trainer, self._scoring, self._frozen = components.trainer, components.scoring, components.frozen
+        self._step = step = components.trainer.step
+        self.model, self.task, self.compute = step.model, step.task, step.compute
+        self.device = step.compute.device
         self._on_pause = on_pause
         self._history, self._name = tuple[EpochResult, ...](), f"recipe {self.recipe.digest()}"
         self._first_epoch = 0  # the first that is trained in this process
@@ -145,7 +142,7 @@ class Run:
         with crashes_named(f"{self._name}, scoring the {part} part"), self._computing():
             self._settle_norm(self.epoch - 1)
             scores = self._scoring.part(
-                self._trainer.step.scored_model, part, confusion=confusion, answers=answers, take=take
+                self._step.scored_model, part, confusion=confusion, answers=answers, take=take
             )
         return scores if scores.finite else self.extra_metrics.worst_of(self.task.worst(scores.images))
 
@@ -182,7 +179,7 @@ class Run:
 
     def weights(self) -> dict[str, Tensor]:
         """Return the weights by name, averaged if `regularisation.averaging` says so, on their device."""
-        return self._trainer.step.scored_model.state_dict()
+        return self._step.scored_model.state_dict()
 
     @contextmanager
     def probing(self, epoch: int | None = None) -> Iterator[None]:
@@ -222,25 +219,28 @@ class Run:
     def close(self) -> None:
         """End the loader's processes and free compiled code; the run cannot continue afterwards."""
         self.images.close()
-        self._trainer.step.close()
+        self._step.close()
         if self.compiled:
             forget_compiled()
 
     # --- one epoch ------------------------------------------------------------------------------------
 
     def _one_epoch(self) -> EpochResult:
-        trained = self._train()
-        trained_at = time.perf_counter()
+        trained, scores, clean = self._train(), None, None
+        trained_at, scored_model = time.perf_counter(), self._step.scored_model
         if not trained.lost:
             self._settle_norm(self.epoch)
-        scores = None if trained.lost else self._validated()
-        clean = self._clean_train_scores(diverged=scores is None or not scores.finite)
+            features = self._frozen.validation(self.epoch)
+            scores = self._scoring.part(scored_model, "validation", features=features)
+        if scores is not None and scores.finite and self.epoch + 1 == self.recipe.loop.epochs:
+            # training images, shown as validation images are: a diagnosis compares the two
+            clean = self._scoring.some(scored_model)
         return epoch_result(
             self.epoch + 1,
             trained,
             scores,
             worst=self.extra_metrics.worst_of(self.task.worst()),
-            clean=clean,
+            clean=clean if clean is not None and clean.finite else None,
             evaluation=time.perf_counter() - trained_at,
             memory=peak_memory_bytes(self.device),
             teacher_seconds=self.task.take_teacher_seconds(),
@@ -257,7 +257,9 @@ class Run:
             batches = self._opened(epoch, order) if features is None else features.batches(order)
             return self.task.beside(batches, order, epoch)
 
-        with precision.kernel_search(self._searches_kernels()):
+        steps = self._trainer.steps * self.recipe.loop.epochs
+        one_size = self.recipe.augmentation.size.kind == "fixed"
+        with precision.kernel_search(one_size and steps >= KERNEL_SEARCH_STEPS):
             return self._trainer.epoch(epoch, opened, self._pause, head=head, began=began)
 
     def _pause(self) -> None:
@@ -268,17 +270,6 @@ class Run:
     def _opened(self, epoch: int, order: list[Tensor]) -> Iterator[Batch]:
         """Yield an epoch's micro-batches, whose positions are `order`."""
         return self.images.train(*self._frozen.shown(order, epoch))
-
-    def _validated(self) -> Scores:
-        features = self._frozen.validation(self.epoch)
-        return self._scoring.part(self._trainer.step.scored_model, "validation", features=features)
-
-    def _clean_train_scores(self, diverged: bool) -> Scores | None:
-        """Return, at the end of a run, the scores of training images shown as validation images are."""
-        if diverged or self.epoch + 1 < self.recipe.loop.epochs:
-            return None
-        scores = self._scoring.some(self._trainer.step.scored_model)
-        return scores if scores.finite else None
 
     def _settle_norm(self, epoch: int) -> None:
         """Set the running statistics with which the weights are scored after an epoch, counted from 0.
@@ -296,10 +287,10 @@ class Run:
         mine = self.compute.ranks.shares_of(positions, at_once, SMALLEST)
         images = (images for images, _ in self.images.unchanged(mine.numpy(), at_once))
         with eagerly(self.recipe.loop.compiles):
-            measure_norm(self._trainer.step.scored_model, images, self.compute.autocast(), self.compute.ranks)
+            measure_norm(self._step.scored_model, images, self.compute.autocast(), self.compute.ranks)
 
     def _average_norms(self) -> None:
-        models = dict.fromkeys([self.model, self._trainer.step.scored_model])  # one, or two
+        models = dict.fromkeys([self.model, self._step.scored_model])  # one, or two
         average_buffers(list(models), self.compute.ranks)
 
     # --- around every computation ---------------------------------------------------------------------
@@ -314,8 +305,3 @@ class Run:
             self.compute.switched(),
         ):
             yield
-
-    def _searches_kernels(self) -> bool:
-        """Whether enough steps follow at one shape to earn cuDNN's search."""
-        steps = self._trainer.steps * self.recipe.loop.epochs
-        return self.recipe.augmentation.size.kind == "fixed" and steps >= KERNEL_SEARCH_STEPS

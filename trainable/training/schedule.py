@@ -8,8 +8,7 @@ from typing import assert_never
 
 from trainable.recipe import schedules
 
-ROUNDING = 1e-9
-"""A quotient may be this far below a whole number: 0.3 / 0.1 is 2.9999999999999996."""
+ROUNDING = 1e-9  # so far a quotient may be below a whole number: 0.3 / 0.1 is 2.9999999999999996
 
 
 def factor(spec: schedules.Schedule, progress: float, epochs: int, step: float = 0.0) -> float:
@@ -57,8 +56,7 @@ def leg_momenta(spec: schedules.OneCycle) -> tuple[float, ...]:
 
 
 def cycle_ends(spec: schedules.Schedule, epochs: int) -> tuple[int, ...]:
-    """Return the epochs after which the rate is at the low end of a cycle,
-    in (0, epochs]; () without cycles.
+    """Return the epochs, in (0, epochs], after which the rate is at the low end of a cycle, if it has any.
 
     Scores compare at these epochs only (Loshchilov and Hutter, arXiv 1608.03983, section 3). Ends within an
     epoch are left out, since nothing is scored there: a warm-up or a cycle of 2.5 epochs loses some of them.
@@ -81,8 +79,7 @@ def _begins_anew(since: float, first: float, growth: int) -> bool:
 
 
 def _shape(spec: schedules.Schedule, since: float, length: float, step: float) -> float:
-    """Return the factor `since` epochs after warm-up;
-    `length` is the rest of the run after warm-up, in epochs."""
+    """Return the factor `since` epochs after warm-up, after which the run has `length` epochs."""
     position = min(1.0, since / length)
     match spec:
         case schedules.Constant():
@@ -127,7 +124,7 @@ def _cycle(since: float, first: float, growth: int) -> tuple[float, float]:
 def _along_legs(
     spec: schedules.OneCycle, values: Sequence[float], since: float, length: float, step: float
 ) -> float:
-    """Interpolates between the values at the ends of a 1cycle's legs, `since` epochs after it began."""
+    """Interpolate between the values at the ends of a 1cycle's legs, `since` epochs after it began."""
     ends = legs(spec, length, step)
     leg = next((leg for leg in range(1, len(ends)) if since <= ends[leg]), len(ends) - 1)
     begin, end = ends[leg - 1], ends[leg]
@@ -138,8 +135,8 @@ def _along_legs(
 
 
 def legs(spec: schedules.OneCycle, length: float, step: float) -> tuple[float, ...]:
-    """Return where the legs begin and end, in epochs after warm-up;
-    in a run of a few steps one may be empty."""
+    """Return where the legs begin and end, in epochs after warm-up; in a run of a few steps one may be
+    empty."""
     up = max(0.0, spec.rise * length - step)
     end = max(up, length - step)
     return (0.0, up, 2.0 * up, end) if spec.equal_legs else (0.0, up, end)

@@ -16,7 +16,7 @@ import torch
 
 
 class Use(enum.IntEnum):
-    """Says what random numbers are for. The values are part of every saved run: never change or reuse one."""
+    """What random numbers are for. The values are part of every saved run: never change or reuse one."""
 
     WEIGHTS = 1
     ORDER = 2
@@ -48,8 +48,8 @@ def sample(seed: int, images: int, count: int) -> torch.Tensor:
 
 @contextmanager
 def global_generators(device: torch.device, seed: int) -> Iterator[None]:
-    """Seed the global generators of the CPU and one device,
-    which torch's layers draw from, and restore them."""
+    """Seed the global generators of the CPU and one device, which torch's layers draw from, and restore
+    them."""
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices, device_type="cuda"):
         reseed(device, seed)

@@ -24,7 +24,7 @@ from trainable.training.precision import Compute
 from trainable.training.task import Task, TrainingBatch
 
 
-class Measured(NamedTuple):
+class StepResult(NamedTuple):
     """What a step measured, on the device."""
 
     losses: list[Tensor]  # each micro-batch's share of the window's mean loss
@@ -59,7 +59,7 @@ class TrainingStep:
         self.average = make_average(recipe.regularisation.averaging, model)
         self.head: nn.Module | None = None  # what features go through, where these take the place of images
 
-    def take(self, window: Window, phase: Phase, *, measure_norm: bool) -> Measured:
+    def take(self, window: Window, phase: Phase, *, measure_norm: bool) -> StepResult:
         """Take one optimizer step on a window. Nothing in it waits for the device."""
         optimizer = phase.optimizer
         # once, unless memory runs out on a rank: then again, in smaller micro-batches
@@ -77,7 +77,7 @@ class TrainingStep:
         self.scaler.update()
         if self.average is not None:
             self.average.update()
-        return Measured([loss for loss, _ in parts], [right for _, right in parts], norm)
+        return StepResult([loss for loss, _ in parts], [right for _, right in parts], norm)
 
     def backward(self, raw: Batch, window: Window) -> tuple[Tensor, Tensor]:
         """Add a micro-batch's gradients to the window's. Return its share of the loss, and how right its

@@ -1,6 +1,7 @@
 """Defines what a run learns: how outputs are compared with targets, in training and in scoring.
 
-Trainer and evaluation know a Task, not what outputs and targets mean. docs/tasks.md says how one is added.
+The training step and evaluation know a Task, not what outputs and targets mean. docs/tasks.md says how one is
+added.
 """
 
 from __future__ import annotations

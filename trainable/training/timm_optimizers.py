@@ -13,10 +13,11 @@ from torch import nn, optim
 from trainable.errors import Fault, RecipeError, first_line, quoted
 from trainable.recipe.optimizers import Option, Timm
 
+# timm lists optimizers of these packages, which are not installed with this project.
 OTHER_PACKAGES = {"apex": "NVIDIA's apex", "bitsandbytes": "bitsandbytes"}
-"""timm lists optimizers of these packages, which are not installed with this project."""
-OURS = {"params", "lr", "weight_decay"}
-"""The recipe's own fields give these arguments."""
+OURS = {"params", "lr", "weight_decay"}  # from the recipe's own fields
+
+# Arguments that change what a step computes on or prints, or turn training around.
 NOT_OFFERED = {
     "deterministic",
     "maximize",
@@ -27,7 +28,6 @@ NOT_OFFERED = {
     "verbose",
     "adamw_lr",
 }
-"""These arguments change what a step computes on or prints, or turn training around."""
 
 
 def make_timm_optimizer(spec: Timm, groups: list[dict[str, Any]], lr: float) -> optim.Optimizer:

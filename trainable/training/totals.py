@@ -21,7 +21,7 @@ MEAN_IOU = "mean_iou"
 
 @dataclass(frozen=True)
 class Trained:
-    """Holds what an epoch of training measured; `lost` says that it ended early because the loss is lost."""
+    """What an epoch of training measured."""
 
     loss: float
     accuracy: float
@@ -33,11 +33,11 @@ class Trained:
     data_seconds: float
     first_step_extra_seconds: float
     micro_batch: int
-    lost: bool
+    lost: bool  # it ended early, as the loss is beyond recovery
 
 
 class Totals:
-    """Sums up an epoch: steps append what they have, and the few readings add it up, in float64."""
+    """The sums of an epoch: steps append what they have, and the few readings add it up, in float64."""
 
     def __init__(self, device: torch.device) -> None:
         self._images = torch.zeros(2, dtype=torch.float64, device=device)
@@ -47,16 +47,15 @@ class Totals:
         self._norms: list[Tensor] = []
 
     def add_step(self, losses: list[Tensor], right: list[Tensor], norm: Tensor | None) -> None:
-        """Add a step's shares of the loss, how right its answers were,
-        and its gradient norm if it was measured."""
+        """Add a step's shares of the loss, how right its answers were, and its gradient norm if it was
+        measured."""
         self._losses += losses
         self._right += right
         if norm is not None:
             self._norms.append(norm)
 
     def of_images(self) -> Tensor:
-        """Return [2], over this rank's images so far: the loss, the right answers.
-        It is a copy, on the device."""
+        """Return [2], over this rank's images so far: the loss, the right answers. A copy, on the device."""
         if self._losses:
             self._images[0] = _added(self._images[0], torch.stack(self._losses))
             self._images[1] = _added(self._images[1], torch.cat(self._right))
@@ -98,11 +97,10 @@ def _added(total: Tensor, parts: Tensor) -> Tensor:
 
 @dataclass
 class Running:
-    """Holds how far an epoch has come."""
+    """How far an epoch has come."""
 
     totals: Totals
-    step: int = 0
-    """So many steps are done."""
+    step: int = 0  # so many are done
     seconds: float = 0.0
     waited_seconds: float = 0.0
 

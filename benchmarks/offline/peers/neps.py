@@ -1,4 +1,4 @@
-"""Searches with NePS: Hyperband, or PriorBand on top of it (arXiv 2306.12370), by `neps.AskAndTell`.
+"""A search by NePS: Hyperband, or PriorBand on top of it (arXiv 2306.12370), by `neps.AskAndTell`.
 
     python -m offline.peers.neps hyperband | priorband
 
@@ -22,13 +22,13 @@ import torch
 from offline.peers.serving import Asked, Dimension, Piece, Promoting, serve
 
 EPOCHS = "epochs"
+# NePS's words for the same widths: its priors' deviations are 0.75, 0.5 and 0.25 of a range, those of this
+# benchmark 0.5, 0.25 (PriorBand's in its paper) and 0.125
 CONFIDENCES = {"low": "medium", "medium": "high", "high": "high"}
-"""NePS's words for the same widths: its priors' deviations are 0.75, 0.5 and 0.25 of a range, those of this
-benchmark 0.5, 0.25 (PriorBand's in its paper) and 0.125."""
 
 
 class Neps(Promoting):
-    """Searches with one of the two."""
+    """A search by one of the two."""
 
     def __init__(self, algorithm: str, asked: Asked) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Searches with Optuna's GPSampler and HyperbandPruner, in the environment of this project.
+"""A search by Optuna's GPSampler and HyperbandPruner, in the environment of this project.
 
     python -m offline.peers.optuna_gp
 
@@ -13,7 +13,7 @@ from offline.peers.serving import Asked, Dimension, Peer, Values, serve
 
 
 class OptunaGp(Peer):
-    """Searches by `Study.ask` and `Study.tell`."""
+    """A search by `Study.ask` and `Study.tell`."""
 
     def __init__(self, asked: Asked) -> None:
         optuna.logging.set_verbosity(optuna.logging.ERROR)

@@ -1,4 +1,4 @@
-"""Serves a peer's search to the simulation that trains, in lines of JSON over standard input and output.
+"""A peer's search, served to the simulation that trains, in lines of JSON over standard input and output.
 
 A peer runs in an environment of its own, so this module imports the standard library alone. The first line
 is what is searched (`Asked`), and `ready` answers it, after all that packages print while they are imported.
@@ -25,18 +25,15 @@ READY = "ready"
 
 @dataclass(frozen=True)
 class Dimension:
-    """Describes what varies. An option is its index: a choice among three has the values 0, 1 and 2."""
+    """What varies. An option is its index: a choice among three has the values 0, 1 and 2."""
 
     name: str
     kind: Literal["float", "integer", "choice"]
     low: float = 0
-    high: float = 0
-    """The highest value; of a choice the last index."""
+    high: float = 0  # of a choice the last index
     log: bool = False
-    prior: float | None = None
-    """The value that is believed to be good, if anything is believed."""
-    only_if: str | None = None
-    """The name of another choice, drawn before; the dimension exists only where it has one of `only_with`."""
+    prior: float | None = None  # what is believed to be good, if anything is
+    only_if: str | None = None  # the name of another choice, drawn before, which has one of `only_with`
     only_with: tuple[int, ...] = ()
 
     @property
@@ -51,24 +48,19 @@ class Dimension:
 
 @dataclass(frozen=True)
 class Asked:
-    """Describes a search: all that a peer is told before it starts."""
+    """A search: all that a peer is told before it starts."""
 
     dimensions: tuple[Dimension, ...]
-    epochs: int
-    """The length of a whole training."""
-    grace: int
-    """The fewest epochs before a trial may be stopped."""
-    factor: int
-    """The reduction factor, eta."""
-    trainings: int
-    """The budget, in whole trainings."""
-    confidence: Literal["low", "medium", "high"]
-    """How sure the priors are."""
+    epochs: int  # of a whole training
+    grace: int  # epochs before a trial may be stopped
+    factor: int  # the reduction factor, eta
+    trainings: int  # the budget
+    confidence: Literal["low", "medium", "high"]  # of the priors
     seed: int
 
 
 class Peer(ABC):
-    """Searches; a higher score is better."""
+    """A search; a higher score is better."""
 
     @abstractmethod
     def ask(self) -> tuple[int, Values]:
@@ -87,17 +79,16 @@ class Peer(ABC):
 
 
 class Piece(NamedTuple):
-    """Holds a piece of a training: a trial is trained until it has so many epochs."""
+    """A piece of a training: a trial is trained until it has so many epochs."""
 
     number: int
     values: Values
     until: int
-    handle: Any
-    """What the package knows it by."""
+    handle: Any  # what the package knows it by
 
 
 class Promoting(Peer):
-    """Searches with a package that asks for trainings of a given length, and goes on with good ones later."""
+    """A search by a package that asks for trainings of a given length, and goes on with good ones later."""
 
     def __init__(self) -> None:
         self._open: dict[int, Piece] = {}

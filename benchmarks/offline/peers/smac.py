@@ -1,4 +1,4 @@
-"""Searches with SMAC's multi-fidelity facade: Hyperband, proposals by a random forest (JMLR 23-54).
+"""A search by SMAC's multi-fidelity facade: Hyperband, proposals by a random forest (JMLR 23-54).
 
     python -m offline.peers.smac
 
@@ -20,12 +20,11 @@ from smac.runhistory.enumerations import StatusType
 from offline.peers.serving import Asked, Dimension, Piece, Promoting, serve
 
 FIRST_CONFIGURATIONS = 5
-UNKNOWN_COST = 1e4
-"""A training that diverged costs this if it is the first of all; else as much as the worst score so far."""
+UNKNOWN_COST = 1e4  # of a training that diverged, if it is the first of all; else the worst score so far
 
 
 class Smac(Promoting):
-    """Searches with `smac.MultiFidelityFacade`, by `ask` and `tell`."""
+    """A search by `smac.MultiFidelityFacade`, with `ask` and `tell`."""
 
     def __init__(self, asked: Asked) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Searches with Syne Tune: ASHA, BOHB (ASHA with kernel densities, arXiv 1807.01774) or MOBSTER (ASHA with a
+"""A search by Syne Tune: ASHA, BOHB (ASHA with kernel densities, arXiv 1807.01774) or MOBSTER (ASHA with a
 Gaussian process over all rungs, arXiv 2003.10865).
 
     python -m offline.peers.syne_tune ASHA | BOHB | MOBSTER
@@ -29,7 +29,7 @@ WORDS_UP_TO_0_13 = {"resource_attr": "epoch", "mode": "max"}
 
 
 class SyneTune(Peer):
-    """Searches with one of the three."""
+    """A search by one of the three."""
 
     def __init__(self, kind: str, asked: Asked) -> None:
         np.random.seed(asked.seed)  # brackets are drawn from it

@@ -12,6 +12,7 @@ from search.results.formats.table import (
     NEUTRAL,
     OF_MASKS,
     PARTS_AT_ONCE,
+    UNTOUCHED,
     WHOLE_SIZE,
     Row,
     colours,
@@ -242,8 +243,7 @@ TABLE: tuple[Row, ...] = (
         lost("model.kind", "PaddleClas has the network, made and drawn its own way"),
         *only_each("model", OTHER_NAMES, dropout=None, stochastic_depth=None),
         only("model.weights", None, "PaddleClas has weights of its own: pretrained: True takes those"),
-        *only_each("model", NO_HELP, initialisation="default", zero_init_residual=None, freeze_epochs=0),
-        *only_each("model", NO_HELP, frozen_views=None, freeze_norm=False),
+        *only_each("model", NO_HELP, **UNTOUCHED),
         lost(
             "model.layer_rates[geometric|decayed|backbone]",
             "PaddleClas has them in AdamWDL alone, for a few transformers",

@@ -134,12 +134,12 @@ def _call(function: str, *arguments: Any, **named: Any) -> str:
 
 def short(rates: Mapping[str, float]) -> dict[str, float]:
     """Return the factors of the rate by the beginnings of names that all weights below have in common."""
-    found: dict[str, float] = {}
+    shortest: dict[str, float] = {}
     for name, rate in rates.items():
         names = name.split(".")
         starts = [".".join(names[:end]) for end in range(1, len(names) + 1)]
-        found[next(start for start in starts if _all_below(rates, start) == {rate})] = rate
-    return found
+        shortest[next(start for start in starts if _all_below(rates, start) == {rate})] = rate
+    return shortest
 
 
 def _all_below(rates: Mapping[str, float], start: str) -> set[float]:
@@ -224,6 +224,7 @@ def _views(_: object, winner: Winner) -> list[tuple[int, bool]]:
 
 
 TABLE: tuple[Row, ...] = (
+    says("model", _network),
     says("data.path", {"folder": folder}),
     says("data", _images),
     parts("the script reads train/, val/ and test/ of class folders: --images DIR writes these parts so"),
@@ -234,7 +235,6 @@ TABLE: tuple[Row, ...] = (
     ),
     says("loop.workers", {"workers": _workers}),
     # --- the network
-    says("model", _network),
     says("model.weights", _weights),
     says("model[resnet_small]", {"network_call": "Network()"}),
     says("model[torchvision]", {"network_call": _torchvision_network}, _colours),
@@ -252,13 +252,11 @@ TABLE: tuple[Row, ...] = (
     only("model.frozen_views", None, "the script augments images anew in each epoch"),
     says("model.layer_rates[uniform|geometric|decayed|backbone]"),  # as rates, with the network
     # --- augmentation
-    says("augmentation.crop", "crop"),
-    says("augmentation.crop[none]"),
+    says("augmentation.crop[none|pad|resized]", "crop"),
     says(
         "augmentation.crop[pad].fraction",
         {"border": lambda fraction, winner: padding(fraction, winner.info.image_size)},
     ),
-    says("augmentation.crop[resized]"),
     says(
         "augmentation.crop",
         {"detail": lambda crop, winner: winner.info.detail_size if crop.kind == "resized" else None},
@@ -268,10 +266,8 @@ TABLE: tuple[Row, ...] = (
         "flip",
         {"flips": lambda probability, winner: winner.info.flips if probability else ()},
     ),
-    says("augmentation.policy", "policy"),
-    says("augmentation.policy[none|randaugment|trivialaugment|autoaugment]"),
-    says("augmentation.masking", "masking"),
-    says("augmentation.masking[none|erasing]"),
+    says("augmentation.policy[none|randaugment|trivialaugment|autoaugment]", "policy"),
+    says("augmentation.masking[none|erasing|cutout|gridmask|hide_and_seek]", "masking"),
     says(
         "augmentation.masking[cutout].side",
         {"cutout_side": lambda side, winner: max(1, round(side * winner.info.image_size))},
@@ -288,30 +284,27 @@ TABLE: tuple[Row, ...] = (
         "augmentation.masking[hide_and_seek]",
         {"cells": lambda _, winner: cell_sides(winner.info.image_size).tolist()},
     ),
-    says("augmentation.mixing", "mixing"),
-    says("augmentation.mixing[none|mixup|cutmix]"),
+    says("augmentation.mixing[none|mixup|cutmix]", "mixing"),
     says("augmentation.size[fixed]"),
     lost("augmentation.size[multi_scale|progressive]", "the script trains at one size"),
     *OF_MASKS,
     # --- the optimizer
     says("optimizer", {"optimizer_call": _optimizer, "momentum_field": _momentum_field}),
-    says("optimizer[sgd|rmsprop|adam|adamw|adadelta|lars|lamb|timm]"),
     lost("optimizer[adam_then_sgd]", "the script has AdamW throughout"),
     says("optimizer.lr", {"lr": _rate}),
     says("optimizer.weight_decay", "weight_decay"),
     says("optimizer.decay_norm_and_bias", "decay_all"),
     # --- the schedule
     says("loop.epochs", "epochs"),
-    says("schedule", "schedule", {"legs": [], "momenta": []}),
-    says("schedule.warmup_epochs", "warmup"),
-    says("schedule[constant|cosine|step|poly|exp|sgdr|cyclic]"),
+    says("schedule[constant|cosine|step|poly|exp|sgdr|cyclic|onecycle]", "schedule"),
+    says("schedule", {"legs": [], "momenta": []}),
     says("schedule[onecycle]", _legs),
+    says("schedule.warmup_epochs", "warmup"),
     # --- the loss
     says("regularisation.label_smoothing", "smoothing"),
     says("regularisation", _imbalance),
     says("regularisation.class_weights[none|inverse|effective_number]"),
-    says("regularisation.clipping", "clipping"),
-    says("regularisation.clipping[none|norm|adaptive]"),
+    says("regularisation.clipping[none|norm|adaptive]", "clipping"),
     says("regularisation.averaging[none]", {"ema": None}),
     says("regularisation.averaging[ema].decay", "ema"),
     says("loop.sampling", "sampling"),
@@ -341,11 +334,8 @@ TABLE: tuple[Row, ...] = (
     says("loop.seed", "seed"),
     *only_each("loop", NOT_HERE, sync_norm=False, bf16_gradients=False, checkpoint_activations=False),
     # --- evaluation
-    says(
-        "evaluation.resize",
-        {"crop_ratio": lambda resize, _: resize.ratio if resize.kind == "center_crop" else None},
-    ),
-    says("evaluation.resize[stretch|center_crop]"),
+    says("evaluation.resize[stretch]", {"crop_ratio": None}),
+    says("evaluation.resize[center_crop].ratio", "crop_ratio"),
     says("evaluation", {"views": _views}),
     says(
         "evaluation.norm_batches",

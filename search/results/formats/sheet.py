@@ -105,18 +105,18 @@ def _shown_of(recipe: Recipe, path: str) -> Any:
 def _named(section: Spec) -> dict[str, Any]:
     """Return a section's kind, and its fields that differ from the kind's own values."""
     plain = section.model_dump(mode="json")
-    found = {"kind": section.kind} if hasattr(section, "kind") else {}
-    for name, known in type(section).model_fields.items():
+    differing = {"kind": section.kind} if hasattr(section, "kind") else {}
+    for name, info in type(section).model_fields.items():
         value = getattr(section, name)
-        if name != "kind" and value != known.get_default(call_default_factory=True):
-            found[name] = _named(value) if isinstance(value, Spec) else plain[name]
-    return found
+        if name != "kind" and value != info.get_default(call_default_factory=True):
+            differing[name] = _named(value) if isinstance(value, Spec) else plain[name]
+    return differing
 
 
 def shown(value: Any) -> str:
     """Return a value as a line of text has it."""
     if isinstance(value, Mapping):
-        return ", ".join(f"{path} {shown(each)}" for path, each in leaves(value))
+        return ", ".join(f"{path} {shown(inner)}" for path, inner in leaves(value))
     if isinstance(value, float):
         return f"{value:.6g}"
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

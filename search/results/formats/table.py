@@ -63,7 +63,7 @@ def lost(path: str, why: str | Value, *, unless: Value = never) -> Row:
 
 def only(path: str, value: Any, why: str) -> Row:
     """Return a row of a field of which the program can say one value alone."""
-    return lost(path, why, unless=lambda found, _: found == value)
+    return lost(path, why, unless=lambda given, _: given == value)
 
 
 def only_each(section: str, why: str | Callable[[Any], str], **values: Any) -> tuple[Row, ...]:
@@ -174,6 +174,13 @@ def compiles_whole(program: str) -> Row:
     return lost("loop.compile", lambda how, _: reasons[how], unless=lambda how, _: isinstance(how, bool))
 
 
+UNTOUCHED = {  # of a network that a program makes its own way
+    "initialisation": "default",
+    "zero_init_residual": None,
+    "freeze_epochs": 0,
+    "frozen_views": None,
+    "freeze_norm": False,
+}
 NEUTRAL = (  # nothing is to be said of these
     says("model.layer_rates[uniform]"),
     says("regularisation.class_weights[none]"),

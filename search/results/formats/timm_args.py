@@ -11,6 +11,7 @@ from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from search.results.formats.network import Network
 from search.results.formats.sheet import Sheet
 from search.results.formats.table import (
     EQUAL_PARTS,
@@ -53,9 +54,10 @@ def usage(winner: Winner) -> str:
 
 def timm_sheet(winner: Winner) -> Sheet:
     """Return timm's arguments for a recipe, and what they cannot say."""
+    network = winner.network
     sheet = filled(TABLE, winner)
     _compare_rates(sheet, winner)
-    _compare_groups(sheet, winner)
+    _compare_groups(sheet, winner, network)
     return sheet
 
 
@@ -67,9 +69,9 @@ def _compare_rates(sheet: Sheet, winner: Winner) -> None:
             sheet.cannot("schedule", f"{why(winner.recipe.schedule)}; {apart}")
 
 
-def _compare_groups(sheet: Sheet, winner: Winner) -> None:
+def _compare_groups(sheet: Sheet, winner: Winner, network: Network) -> None:
     """List the parameters that decay, or whose rates are scaled, in another way by timm's own factory."""
-    network, spec = winner.network, winner.recipe.optimizer
+    spec = winner.recipe.optimizer
     if network.model is None or isinstance(spec, optimizers.AdamThenSGD):
         return
     from timm.optim import create_optimizer_v2, optimizer_kwargs

@@ -49,8 +49,8 @@ def _fall(arguments: Mapping[str, Any], progress: NDArray[np.float64]) -> NDArra
 
 def updates(winner: Winner) -> int:
     """Return how many steps train.py takes in an epoch: its last one may be of fewer parts."""
-    each = math.ceil(winner.info.train_images / winner.cut.gpus) // winner.cut.at_once
-    return -(-each // winner.cut.parts)
+    parts = math.ceil(winner.info.train_images / winner.cut.gpus) // winner.cut.at_once
+    return -(-parts // winner.cut.parts)
 
 
 def _shape(spec: schedules.Schedule, epochs: int, steps: int, lr: float) -> dict[str, Any]:

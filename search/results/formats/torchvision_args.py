@@ -12,6 +12,7 @@ from search.results.formats.table import (
     LABELS_ALONE,
     NEUTRAL,
     OF_MASKS,
+    UNTOUCHED,
     WHOLE_SIZE,
     Row,
     colours,
@@ -32,13 +33,11 @@ from trainable.data.loading import statistics_of
 from trainable.recipe import augmentations, schedules
 
 TITLE = "A command for train.py of torchvision's references/classification: run it in that folder"
-IMAGENET = (
-    (0.485, 0.456, 0.406),
-    (0.229, 0.224, 0.225),
-)  # the references normalise by these, whatever is said
+# The references normalise by these, whatever is said
+IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 NO_HELP = "the references have no argument for it"
 FIXED = "the references have one value, in their code"
-ONE_COSINE = "poly|sgdr|onecycle|cyclic"  # schedules that the references have not
+ONE_COSINE = ("poly", "sgdr", "onecycle", "cyclic")  # schedules that the references have not
 
 
 def torchvision_sheet(winner: Winner) -> Sheet:
@@ -87,7 +86,7 @@ def _shape(spec: schedules.Schedule, length: int, lr: float) -> dict[str, Any]:
 
 def _why_no_schedule(spec: schedules.Schedule, _: Winner) -> str:
     whole = "" if spec.warmup_epochs == int(spec.warmup_epochs) else ", and warm up for whole epochs"
-    instead = "; the file has one cosine instead" if spec.kind in ONE_COSINE.split("|") else ""
+    instead = "; the file has one cosine instead" if spec.kind in ONE_COSINE else ""
     return f"the references change the rate once an epoch{whole}{instead}"
 
 
@@ -131,9 +130,7 @@ TABLE: tuple[Row, ...] = (
         None,
         "the references load weights with their own number of classes; a new head needs a line of code",
     ),
-    *only_each("model[torchvision]", NO_HELP, initialisation="default", zero_init_residual=None),
-    *only_each("model[torchvision]", NO_HELP, dropout=None, stochastic_depth=None, freeze_epochs=0),
-    *only_each("model[torchvision]", NO_HELP, frozen_views=None, freeze_norm=False),
+    *only_each("model[torchvision]", NO_HELP, **UNTOUCHED, dropout=None, stochastic_depth=None),
     lost("model[torchvision].layer_rates[geometric|decayed|backbone]", NO_HELP),
     # --- the optimizer
     says("optimizer[sgd]", {"opt": lambda spec, _: "sgd_nesterov" if spec.nesterov else "sgd"}),

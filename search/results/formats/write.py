@@ -30,7 +30,7 @@ Format = Literal["tunebook", "timm", "torchvision", "paddleclas", "script"]
 
 
 def export_as(
-    found: Exported,
+    exported: Exported,
     out: Path,
     form: Format,
     *,
@@ -47,8 +47,8 @@ def export_as(
     Raises UserError, also for images that are not those that the recipe was found with: what is written would
     name its scores beside their mean and spread.
     """
-    _check_task(found.recipe.task, form, images)
-    winner = _winner(found)
+    _check_task(exported.recipe.task, form, images)
+    winner = _winner(exported)
     if gpus is not None or batch is not None:
         winner = retargeted(winner, gpus=gpus, batch=batch)
     if images is not None:
@@ -75,26 +75,26 @@ def _check_task(task: AnyTask, form: Format, images: Path | None) -> None:
             assert_never(task)
 
 
-def _winner(found: Exported) -> Winner:
+def _winner(exported: Exported) -> Winner:
     from trainable.origins import Origins
     from trainable.training.pixels import resolved_for
     from trainable.training.timm_optimizers import check_timm_optimizer
 
-    known = Origins.of(found.recipe.provenance)
-    now = known.with_images(found.info)
-    if changes := list(known.changes(now, found.recipe)):
-        back = "put the former back, or " if known.comparable(now) else ""
+    origins = Origins.of(exported.recipe.provenance)
+    now = origins.with_images(exported.info)
+    if changes := list(origins.changes(now, exported.recipe)):
+        back = "put the former back, or " if origins.comparable(now) else ""
         raise UserError(
             f"{'; '.join(changes)}: {back}train with what is there now: the recipe that `tunebook train "
             "RECIPE --out DIR` leaves in DIR names these images"
         )
-    if isinstance(found.recipe.optimizer, Timm):
-        check_timm_optimizer(found.recipe.optimizer)
-    provenance = found.recipe.provenance
+    if isinstance(exported.recipe.optimizer, Timm):
+        check_timm_optimizer(exported.recipe.optimizer)
+    provenance = exported.recipe.provenance
     search = provenance.search if provenance is not None else None
-    title = found.words if search is None else f"{found.words} of the search {search}"
-    recipe = resolved_for(found.recipe, found.info)
-    return Winner(recipe, found.info, found.facts, title, found.reasons)
+    title = exported.words if search is None else f"{exported.words} of the search {search}"
+    recipe = resolved_for(exported.recipe, exported.info)
+    return Winner(recipe, exported.info, exported.facts, title, exported.reasons)
 
 
 def retargeted(winner: Winner, *, gpus: int | None, batch: int | None) -> Winner:
@@ -174,8 +174,8 @@ def _with_images(winner: Winner, folder: Path) -> Winner:
     stored = stored_files(parts, classes)
     digest = membership_digest(parts, stored.size)
     now = replace(winner.info, classes=classes, digest=digest, stored=stored.names)
-    known = Origins().with_images(winner.info)
-    if changes := list(known.changes(known.with_images(now), winner.recipe)):
+    origins = Origins().with_images(winner.info)
+    if changes := list(origins.changes(origins.with_images(now), winner.recipe)):
         raise UserError(f"--images: {'; '.join(changes)}: put the former back, or leave --images out")
     absolute = without_tilde(str(folder)).absolute()  # these programs are run in folders of their own
     write_parts(parts, classes, absolute, winner.info.digest)

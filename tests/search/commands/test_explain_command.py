@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 from search.commands.facts_table import FACT_TEXTS, OF_MASKS, FactRow, fact_rows
+from search.commands.guests import ALL
 from search.facts.hardware import Hardware, Node
 from search.facts.measured import Measured
 from search.record.home import Home
@@ -382,7 +383,7 @@ def test_the_plan_says_what_earlier_searches_taught_and_the_field_by_which_of_th
     )
     assert "learned from 1 of space.learn_from:" in row(out, "optimizer.lr")
     begun = Study.from_tree(read_tree("new.yaml")).resolved("mine")
-    prepared = prepare(begun, Home(tmp_path / "mine"), MACHINE)
+    prepared = prepare(begun, Home(tmp_path / "mine"), MACHINE, guests=ALL)
     (tmp_path / "mine").mkdir()
     write_facts(prepared)
     begun.write(tmp_path / "mine")

@@ -11,7 +11,7 @@ from search.deciding.acquisition import BY_LAST, ENOUGH, Acquisition
 from search.deciding.cube import Cube
 from search.deciding.observations import Observations
 from search.deciding.surrogate import Surrogate
-from search.record.journal import Outcome
+from search.record.journal import TrialEnd
 from tests.search.small_spaces import conditional_space
 from trainable.recipe.metrics import Mode
 
@@ -19,12 +19,12 @@ SPACE = conditional_space()
 CUBE = Cube(SPACE)
 
 
-def ends(**counts: int) -> list[Outcome]:
+def ends(**counts: int) -> list[TrialEnd]:
     """Return so many of each end."""
-    return [outcome for outcome in get_args(Outcome) for _ in range(counts.get(outcome, 0))]
+    return [outcome for outcome in get_args(TrialEnd) for _ in range(counts.get(outcome, 0))]
 
 
-def after(trials: list[Outcome], direction: Mode = "max") -> tuple[Acquisition, Observations]:
+def after(trials: list[TrialEnd], direction: Mode = "max") -> tuple[Acquisition, Observations]:
     """Return the acquisition after trials with these ends."""
     observations, rng = Observations(CUBE, direction), np.random.default_rng(0)
     for number, outcome in enumerate(trials):
@@ -59,7 +59,7 @@ def test_about_half_of_the_draws_look_at_the_last_level_alone(monkeypatch: pytes
 
 @pytest.mark.parametrize("other", ["stopped", "diverged", "infeasible"])
 def test_no_draw_does_before_enough_trials_have_finished(
-    other: Outcome, monkeypatch: pytest.MonkeyPatch
+    other: TrialEnd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few, _ = after([*ends(finished=ENOUGH - 1), *[other] * 10])
     assert draws_of_last(few, monkeypatch) == 0
@@ -78,7 +78,7 @@ def test_no_draw_does_before_enough_trials_have_finished(
     ],
 )
 def test_whatever_trials_ended_as_candidates_are_points_of_the_space(
-    trials: list[Outcome], direction: Mode
+    trials: list[TrialEnd], direction: Mode
 ) -> None:
     acquisition, observations = after(trials, direction)
     observations.add(len(trials), SPACE.own)

@@ -18,10 +18,10 @@ from search.deciding.auto import EVEN_EVERY, FIRST_SHARE, STARTUP, AutoSampler, 
 from search.deciding.beliefs import draw
 from search.deciding.cube import Cube
 from search.deciding.make import make_sampler
-from search.deciding.observations import Seen, Told
+from search.deciding.observations import Observation, ScoreTable
 from search.deciding.seconds_model import MOST_TRIALS, SecondsModel
 from search.deciding.surrogate import bounded
-from search.record.journal import Outcome
+from search.record.journal import TrialEnd
 from spaces.domains import Choice, Float, Values
 from spaces.priors import Normal, Prior, Uniform
 from spaces.space import Believed, Dimension, Space
@@ -213,7 +213,7 @@ def test_trials_that_break_a_constraint_are_left() -> None:
         sampler.add(number, values)
         excess = power(values, RATE) + 2.5
         count += excess > 0 and number >= 30 and number % EVEN_EVERY != EVEN_EVERY - 1
-        outcome: Outcome = "infeasible" if excess > 0 else "finished"
+        outcome: TrialEnd = "infeasible" if excess > 0 else "finished"
         sampler.tell(number, outcome, {} if excess > 0 else {1: quality(values)}, {"parameters": excess})
     assert count <= 10
 
@@ -245,7 +245,7 @@ def test_improvement_orders_candidates_however_hopeless() -> None:
 def test_what_is_too_much_keeps_the_highest_level_whole_and_the_rest_spread() -> None:
     epochs = np.repeat([3.0, 9.0], [950, 50])
     rows = list(np.zeros((1000, 1)))
-    found = Seen(np.zeros(1000), np.arange(1000), rows, epochs, np.arange(1.0, 1001.0), [3, 9])
+    found = ScoreTable(np.zeros(1000), np.arange(1000), rows, epochs, np.arange(1.0, 1001.0), [3, 9])
     kept = bounded(found, 200)
     assert len(set(kept)) == len(kept) == 200
     assert set(range(950, 1000)) <= set(kept)
@@ -268,7 +268,7 @@ def test_a_paused_trial_is_told_again_and_counts_once() -> None:
     again.add(20, values)
     again.tell(20, "finished", {1: -9.0, 3: 9.0})
     assert sampler.trust() == again.trust()
-    assert len(sampler._observations.told) == len(again._observations.told) == 21
+    assert len(sampler._observations.observed) == len(again._observations.observed) == 21
 
 
 @pytest.mark.slow("draws many trials")
@@ -313,9 +313,9 @@ def test_seconds_are_forecast_and_equal_ones_change_nothing() -> None:
     model, rng = SecondsModel(cube), np.random.default_rng(0)
     rows = cube.exact(rng.random((60, 3)))
 
-    def told(seconds: list[float]) -> list[Told]:
+    def told(seconds: list[float]) -> list[Observation]:
         return [
-            Told(number, row, "finished", {1: 0.5}, 0.0, each, (0, 0, 0.0))
+            Observation(number, row, "finished", {1: 0.5}, 0.0, each, (0, 0, 0.0))
             for number, (row, each) in enumerate(zip(rows, seconds, strict=True))
         ]
 
@@ -335,7 +335,7 @@ def test_seconds_are_forecast_from_the_last_trials() -> None:
     model = SecondsModel(cube)
     model.learn(
         [
-            Told(number, row, "finished", {1: 0.5}, 0.0, each, (0, 0, 0.0))
+            Observation(number, row, "finished", {1: 0.5}, 0.0, each, (0, 0, 0.0))
             for number, (row, each) in enumerate(zip(rows, seconds, strict=True))
         ]
     )

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from search.deciding.beliefs import draw
-from search.deciding.cube import Cube, Rows
+from search.deciding.cube import Cube, CubeRows
 from spaces.domains import Choice
 from spaces.space import Dimension, Space
 from tests.search.small_spaces import conditional_space
@@ -22,7 +22,7 @@ rows = st.lists(st.floats(0, 1), min_size=SIX, max_size=SIX).map(lambda row: np.
 
 
 @given(rows)
-def test_an_exact_row_is_the_row_of_its_values(row: Rows) -> None:
+def test_an_exact_row_is_the_row_of_its_values(row: CubeRows) -> None:
     (exact,) = CUBE.exact(row)
     again = CUBE.row(CUBE.values(exact))
     assert again is not None

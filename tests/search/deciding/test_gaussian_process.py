@@ -19,26 +19,26 @@ from search.deciding.gaussian_process import (
     NOISE,
     PACE,
     SIZE,
-    Array,
     GaussianProcess,
-    Scored,
+    ScoredRows,
     _loss,
     fitted,
     usual,
 )
+from search.deciding.input_warping import Floats
 
 GROUPS = np.array([0, 1, 2, 2])
 
 
-def some(count: int, times: list[float], seed: int = 0) -> Scored:
+def some(count: int, times: list[float], seed: int = 0) -> ScoredRows:
     """Return scores that depend on the first feature and on time."""
     rng = np.random.default_rng(seed)
     features, at = rng.random((count, 4)), rng.choice(times, count)
-    return Scored(features, GROUPS, at, np.sin(5 * features[:, 0]) + at + 0.1 * rng.normal(size=count))
+    return ScoredRows(features, GROUPS, at, np.sin(5 * features[:, 0]) + at + 0.1 * rng.normal(size=count))
 
 
-def parameters(**changed: float) -> Array:
-    found: Array = np.log(np.array([0.3, 0.5, 0.8, *[1.0] * 6, 0.6, 0.9, 0.7, 0.4, 0.05]))
+def parameters(**changed: float) -> Floats:
+    found: Floats = np.log(np.array([0.3, 0.5, 0.8, *[1.0] * 6, 0.6, 0.9, 0.7, 0.4, 0.05]))
     for name, value in changed.items():
         found[{"change": CHANGE, "pace": PACE, "size": SIZE, "drift": DRIFT, "noise": NOISE}[name]] = np.log(
             value
@@ -60,7 +60,7 @@ def test_scores_of_one_epoch_are_predicted_as_scikit_learn_does() -> None:
 
 def test_the_covariance_of_two_scores_is_that_of_the_formula() -> None:
     first, second = np.array([[0.1, 0.2, 0.5, 0.5]]), np.array([[0.4, 0.2, 0.5, 0.5]])
-    seen = Scored(first, GROUPS, np.array([0.25]), np.array([1.0]))
+    seen = ScoredRows(first, GROUPS, np.array([0.25]), np.array([1.0]))
     r = 5**0.5 * 0.3 / 0.3
     shared = 0.7 * (1 + r + r * r / 3) * np.exp(-r) * np.exp(-0.5 / 0.6) + 0.4 * np.exp(-0.5 / 0.9)
     own = 0.7 + 0.4 + 0.05 + JITTER
@@ -82,7 +82,7 @@ def test_a_fit_finds_the_dimension_that_matters_and_beats_the_usual_parameters()
     found = fitted(seen)
     assert found[0] == min(found[:3])
 
-    def error(chosen: Array) -> float:
+    def error(chosen: Floats) -> float:
         return float(
             np.mean((GaussianProcess(seen, chosen).predict(later.features, 1.0)[0] - later.scores) ** 2)
         )
@@ -101,7 +101,9 @@ def test_where_a_score_is_certain_nothing_is_left_to_learn() -> None:
 
 
 def test_equal_trials_with_different_scores_are_no_trouble() -> None:
-    seen = Scored(np.full((6, 4), 0.5), GROUPS, np.full(6, 1.0), np.array([-1.0, 1.0, -1.0, 1.0, -1.0, 1.0]))
+    seen = ScoredRows(
+        np.full((6, 4), 0.5), GROUPS, np.full(6, 1.0), np.array([-1.0, 1.0, -1.0, 1.0, -1.0, 1.0])
+    )
     mean, deviation = GaussianProcess(seen, fitted(seen)).predict(np.full((1, 4), 0.5), 1.0)
     assert mean[0] == pytest.approx(0.0, abs=1e-6)
     assert 0 < deviation[0] < 1
@@ -115,7 +117,7 @@ def test_no_process_is_fitted_or_asked_in_several_threads(monkeypatch: pytest.Mo
     seen, used = some(20, [0.5, 1.0]), list[set[int]]()
     scaled = gaussian_process._scaled
 
-    def watched(*given: Any) -> Array:
+    def watched(*given: Any) -> Floats:
         used.append(threads_of_blas())
         return scaled(*given)
 

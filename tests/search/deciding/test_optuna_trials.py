@@ -11,7 +11,7 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 from optuna.trial import FrozenTrial, TrialState
 
 from search.deciding.optuna_trials import Outside, distribution, optuna_trial, widened
-from search.record.journal import Outcome
+from search.record.journal import TrialEnd
 from spaces.domains import Choice, Domain, Float, Integer, Value
 
 DOMAINS: dict[str, Domain] = {"rate": Float(0.1, 1.0, log=True), "kind": Choice(("sgd", "adamw"))}
@@ -20,7 +20,7 @@ OUTSIDES: tuple[Outside, ...] = ("ignore the trial", "widen the range")
 
 
 def record(
-    outcome: Outcome | None,
+    outcome: TrialEnd | None,
     scores: Mapping[int, float],
     values: Mapping[str, Value] = INSIDE,
     outside: Outside = "ignore the trial",
@@ -42,7 +42,7 @@ def record(
 )
 def test_each_outcome_has_a_state_of_its_own(
     outside: Outside,
-    outcome: Outcome | None,
+    outcome: TrialEnd | None,
     state: TrialState,
     value: float | None,
     intermediate: Mapping[int, float],
@@ -61,7 +61,7 @@ def test_optuna_reads_excesses_as_its_constraints() -> None:
 
 
 @pytest.mark.parametrize("outcome", [None, "finished", "stopped", "diverged", "failed", "infeasible"])
-def test_optuna_finds_no_fault_in_any_record(outcome: Outcome | None) -> None:
+def test_optuna_finds_no_fault_in_any_record(outcome: TrialEnd | None) -> None:
     import optuna
 
     study = optuna.create_study()

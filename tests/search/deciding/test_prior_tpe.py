@@ -12,7 +12,7 @@ import pytest
 from search.deciding.beliefs import rank_of, trust
 from search.deciding.make import make_sampler
 from search.deciding.prior_tpe import EVEN_EVERY, FIRST_SHARE, PriorTpeSampler
-from search.record.journal import Outcome
+from search.record.journal import TrialEnd
 from spaces.domains import Choice, Float, Value
 from spaces.priors import Normal, Prior, Uniform, Weights
 from spaces.space import Believed, Dimension, Space, When
@@ -68,7 +68,7 @@ def test_the_prior_weighs_less_the_more_trials_there_are() -> None:
 
 
 def test_failed_trials_and_trials_outside_the_space_leave_the_share_as_it_was() -> None:
-    def share_after(rate: float, outcome: Outcome) -> float:
+    def share_after(rate: float, outcome: TrialEnd) -> float:
         sampler = after_even_trials(20, best=1e-3)
         sampler.add(20, {RATE: rate})
         sampler.tell(20, outcome, {1: 1.0})
@@ -191,7 +191,7 @@ def test_a_prior_follows_what_was_drawn_before_it(small_space: Space, kind: str,
 
 
 def test_trials_rank_as_tpe_ranks_them() -> None:
-    def rank(outcome: Outcome, scores: Mapping[int, float], excess: float = 0.0) -> tuple[int, int, float]:
+    def rank(outcome: TrialEnd, scores: Mapping[int, float], excess: float = 0.0) -> tuple[int, int, float]:
         found = rank_of(outcome, scores, "max", excess)
         assert found is not None
         return found

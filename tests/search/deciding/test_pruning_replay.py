@@ -7,7 +7,7 @@ from itertools import combinations, permutations
 import numpy as np
 import pytest
 
-from search.deciding.pruning_replay import Curves, expected_best, one_search, replayed, worth
+from search.deciding.pruning_replay import ScoreCurves, expected_best, one_search, replayed, worth
 
 FINALS = np.array([0.1, 0.3, 0.3, 0.6, 0.9])
 
@@ -33,7 +33,7 @@ def test_worth_stays_between_one_trial_and_all() -> None:
     assert worth(FINALS, 1.0, 5) == 5.0
 
 
-def curves_in_order(count: int) -> Curves:
+def curves_in_order(count: int) -> ScoreCurves:
     """Recipes that never overtake each other, over 9 epochs."""
     return np.linspace(0.1, 0.9, count)[:, None] + np.linspace(0.0, 0.1, 9)[None]
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from search.deciding.ranked import Ranked
+from search.deciding.ranked import RankedValues
 from search.deciding.scheduler import PromotionAsha
 from trainable.recipe.metrics import Mode
 
@@ -41,7 +41,7 @@ def test_only_the_strictly_better_count(
 
 @given(values=VALUES, mode=MODES)
 def test_places_are_those_of_sorting_everything_anew(values: list[float], mode: Mode) -> None:
-    kept = Ranked(mode)
+    kept = RankedValues(mode)
     for trial, value in enumerate(values):
         kept.add(trial, value)
         so_far = dict(enumerate(values[: trial + 1]))
@@ -104,8 +104,8 @@ def test_a_value_is_compared_with_a_few_others_among_however_many(count: int) ->
     assert 0 < Counted.compared <= 3 * 2 * (math.log2(count) + 2)
 
 
-def ranked(values: tuple[float, ...] | list[float], mode: Mode) -> Ranked:
-    kept = Ranked(mode)
+def ranked(values: tuple[float, ...] | list[float], mode: Mode) -> RankedValues:
+    kept = RankedValues(mode)
     for trial, value in enumerate(values):
         kept.add(trial, value)
     return kept

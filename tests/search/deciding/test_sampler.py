@@ -20,7 +20,7 @@ from search.deciding.optuna_trials import distribution
 from search.deciding.points import SobolSampler
 from search.deciding.sampler import Sampler
 from search.deciding.tpe import TpeSampler
-from search.record.journal import Outcome
+from search.record.journal import TrialEnd
 from search.study import SamplerKind
 from spaces.catalog.overrides import path_of
 from spaces.domains import Choice, Domain, Float, Integer, Value, value_at
@@ -260,7 +260,7 @@ def test_tpe_learns_from_diverged_trials_and_not_from_failed_ones() -> None:
     rate = Dimension("optimizer.lr", Float(1e-4, 10.0, log=True), "for the test", "none")
     space = Space(Recipe(), (rate,), {"optimizer.lr": 0.01})
 
-    def share_of_the_diverging_half(outcome: Outcome) -> float:
+    def share_of_the_diverging_half(outcome: TrialEnd) -> float:
         sampler = make_sampler(space, "tpe", 0, "max")
         rates = []
         for number in range(50):
@@ -282,7 +282,7 @@ def test_tpe_finds_the_few_values_that_meet_a_constraint_by_how_far_others_are_f
     rate = Dimension("optimizer.lr", Float(1e-4, 10.0, log=True), "for the test", "none")
     space, limit = Space(Recipe(), (rate,), {"optimizer.lr": 0.01}), 1.05e-4  # 0.4 % of the range
 
-    def feasible_draws(outcome: Outcome, seed: int) -> int:
+    def feasible_draws(outcome: TrialEnd, seed: int) -> int:
         sampler, count = make_sampler(space, "tpe", seed, "max"), 0
         for number in range(50):
             values = sampler.ask(number)
@@ -296,7 +296,7 @@ def test_tpe_finds_the_few_values_that_meet_a_constraint_by_how_far_others_are_f
             count += lr <= limit
         return count
 
-    def found(outcome: Outcome) -> int:
+    def found(outcome: TrialEnd) -> int:
         return sum(feasible_draws(outcome, seed) for seed in range(3))
 
     assert found("diverged") <= 3 < 10 <= found("infeasible")

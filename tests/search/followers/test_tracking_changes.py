@@ -17,11 +17,11 @@ from search.record.journal import (
     DriverStart,
     EndEvent,
     Event,
-    Outcome,
     PlaceEvent,
     PromotionEvent,
     RetryEvent,
     StartEvent,
+    TrialEnd,
     TrialEvent,
 )
 from search.study.constraints import Constraints
@@ -189,7 +189,7 @@ def test_a_trial_that_is_paused_at_a_rung_says_so_also_after_a_kill() -> None:
     ("outcome", "status"),
     [("finished", "FINISHED"), ("stopped", "KILLED"), ("diverged", "KILLED"), ("failed", "FAILED")],
 )
-def test_each_outcome_has_a_status_and_a_tag(outcome: Outcome, status: str) -> None:
+def test_each_outcome_has_a_status_and_a_tag(outcome: TrialEnd, status: str) -> None:
     trained = [] if outcome == "failed" else [epoch(0, 1)]
     ended = EndEvent(trial=0, state=outcome, reason="so it is")
     change = outbox(*STARTED, trial(0), *trained, ended).updates[0]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from search.learning.effects import RATIOS, Column, Estimate, _fit, column, estimate, risk_for
+from search.learning.effects import RATIOS, AgreementGain, Column, _fit, column, estimate, risk_for
 
 ROWS = 40
 ORDER = np.arange(ROWS, dtype=float)
@@ -103,5 +103,5 @@ def test_the_risk_tells_the_same_effects_apart_as_benjamini_and_hochberg(seed: i
 
 
 def test_an_interval_holds_zero_just_when_the_chance_is_above_the_risk() -> None:
-    found = Estimate(2.0, 1.0, 10.0)
+    found = AgreementGain(2.0, 1.0, 10.0)
     assert found.interval(found.chance)[0] == pytest.approx(0.0)

@@ -167,7 +167,7 @@ def test_trials_that_repeat_others_or_lie_outside_the_space_teach_nothing(tmp_pa
     assert trials[1].first is not None
     assert trials[1].first.outside
     taught = [each.id for each in trials if not each.is_repeat and each.id != 1]
-    assert [each.trial for each in earlier.told] == taught
+    assert [each.trial for each in earlier.observed] == taught
 
 
 def test_a_search_in_which_nothing_varies_teaches_nothing(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from search.deciding.cube import Cube
 from search.deciding.observations import Observations
 from search.learning.optimum import Optimum, optima
-from search.record.journal import Outcome
+from search.record.journal import TrialEnd
 from spaces.domains import Choice, Float, Integer, Values, fraction_of, is_number
 from spaces.space import Dimension, Space, When
 from trainable.recipe import Recipe
@@ -54,7 +54,7 @@ def searched(score: Callable[[Values, random.Random], float], trials: int) -> di
         final = score(values, luck)
         scores = {epoch: final - 1.0 / epoch for epoch in range(1, last + 1)}
         observations.tell(number, "finished" if last == EPOCHS else "stopped", scores, {})
-    return dict(optima(drawn, observations.told))
+    return dict(optima(drawn, observations.observed))
 
 
 def place(domain: Float | Integer, found: Optimum) -> tuple[float, float]:
@@ -91,13 +91,13 @@ def test_scores_of_mere_luck_teach_nothing(trials: int) -> None:
 
 def test_trials_that_all_diverged_or_are_all_alike_teach_nothing() -> None:
     drawn, luck = space(), random.Random(0)
-    ends: list[tuple[Outcome, dict[int, float]]] = [("diverged", {}), ("finished", {1: 0.5})]
+    ends: list[tuple[TrialEnd, dict[int, float]]] = [("diverged", {}), ("finished", {1: 0.5})]
     for outcome, scores in ends:
         observations = Observations(Cube(drawn), "max")
         for number in range(10):
             observations.add(number, drawn.sample(lambda _: luck.random()))
             observations.tell(number, outcome, scores, {})
-        assert optima(drawn, observations.told) == {}
+        assert optima(drawn, observations.observed) == {}
 
 
 def test_the_same_trials_teach_the_same() -> None:
@@ -112,7 +112,7 @@ def test_a_dimension_that_no_trial_has_teaches_nothing() -> None:
         values = drawn.sample(lambda each: 0.9 if each.path == KIND else luck.random())
         observations.add(number, values)
         observations.tell(number, "finished", {1: by_rate(values, luck)}, {})
-    found = optima(drawn, observations.told)
+    found = optima(drawn, observations.observed)
     assert "optimizer.momentum" not in found
     assert RATE in found
 

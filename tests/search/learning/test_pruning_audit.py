@@ -13,7 +13,7 @@ from search.deciding.audited import sampled
 from search.deciding.pruning import Pruning
 from search.learning.better_stopped import Stratum
 from search.learning.pruning_audit import audit_of, rank_correlations
-from search.record.journal import EpochEvent, Outcome
+from search.record.journal import EpochEvent, TrialEnd
 from search.record.repeats import Repeat
 from search.record.summary import Summary
 from search.record.trials import HOURS_SPENT, Trial
@@ -23,7 +23,7 @@ EPOCHS, RUNG = 4, 1
 PRUNING = Pruning((RUNG,), 3, "")
 
 
-def trial(number: int, scores: Sequence[float], end: Outcome, of: int | None = None) -> Trial:
+def trial(number: int, scores: Sequence[float], end: TrialEnd, of: int | None = None) -> Trial:
     repeat = None if of is None else Repeat(of=of, purpose="pruning")
     history = tuple(
         EpochEvent(

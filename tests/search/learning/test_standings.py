@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from search.learning.standings import compared_epochs, standings
-from search.record.journal import Outcome
+from search.record.journal import TrialEnd
 from search.record.summary import Summary
 from search.record.trials import Trial, TrialState
 from tests.search.small_events import epoch
@@ -28,7 +28,7 @@ def trial(number: int, state: TrialState, scores: Mapping[int, float]) -> Trial:
         )
         for each in range(1, last + 1)
     )
-    outcomes: dict[TrialState, Outcome] = {each: each for each in get_args(Outcome)}
+    outcomes: dict[TrialState, TrialEnd] = {each: each for each in get_args(TrialEnd)}
     return Trial(
         id=number,
         values={},
@@ -100,7 +100,7 @@ def test_one_cut_short_between_rungs_meets_others_at_the_rung_before() -> None:
 
 def test_one_trial_has_no_standing_and_standings_average_fifty() -> None:
     assert standing(trial(0, "stopped", {2: 0.1})) == {}
-    outcomes: list[Outcome] = ["stopped", "finished", "diverged", "stopped", "finished"]
+    outcomes: list[TrialEnd] = ["stopped", "finished", "diverged", "stopped", "finished"]
     scores: tuple[dict[int, float], ...] = (
         {2: 0.3},
         {2: 0.4, 6: 0.1, 18: 0.2},
@@ -120,7 +120,7 @@ def test_trials_are_compared_at_the_rungs_that_were_reached_and_the_last_epoch()
 
 
 SCORES = st.integers(0, 3).map(lambda step: step / 4)
-ENDED: st.SearchStrategy[tuple[Outcome, tuple[int, ...]]] = st.sampled_from(
+ENDED: st.SearchStrategy[tuple[TrialEnd, tuple[int, ...]]] = st.sampled_from(
     [("stopped", (2,)), ("stopped", (2, 6)), ("finished", (2, 6, 18)), ("diverged", ())]
 )
 DRAWN = ENDED.flatmap(
@@ -132,7 +132,7 @@ DRAWN = ENDED.flatmap(
     ended=st.lists(DRAWN, min_size=2, max_size=12), objective=st.sampled_from(("val_accuracy", "val_loss"))
 )
 def test_standings_are_those_of_comparing_every_pair(
-    ended: list[tuple[Outcome, dict[int, float]]], objective: str
+    ended: list[tuple[TrialEnd, dict[int, float]]], objective: str
 ) -> None:
     sign = 1 if objective == "val_accuracy" else -1
 

@@ -9,7 +9,7 @@ from scipy import stats
 from epoch_results import epoch_result
 from search.followers.repeat_runs import final_numbers
 from search.record.finals import Finals, estimated, finals_of
-from search.record.journal import EpochEvent, Outcome
+from search.record.journal import EpochEvent, TrialEnd
 from search.record.repeats import Repeat
 from search.record.trials import Trial
 from search.reporting.finals_table import finals_table, winner_line
@@ -18,7 +18,7 @@ from trainable.recipe.provenance import AGREE
 METRIC = "val_accuracy"
 
 
-def ended(number: int, score: float, end: Outcome = "finished", repeat: Repeat | None = None) -> Trial:
+def ended(number: int, score: float, end: TrialEnd = "finished", repeat: Repeat | None = None) -> Trial:
     history = (EpochEvent(trial=number, result=epoch_result(1, score)),)
     return Trial(id=number, values={}, repeat=repeat, history=history, end=end)
 
@@ -128,7 +128,7 @@ def test_seeds_that_agree_give_no_interval_but_words(scores: list[list[float]]) 
 
 
 @pytest.mark.parametrize("end", ["diverged", "failed"])
-def test_a_recipe_that_fails_with_one_seed_takes_no_further_part(end: Outcome) -> None:
+def test_a_recipe_that_fails_with_one_seed_takes_no_further_part(end: TrialEnd) -> None:
     chosen = [ended(0, 0.9), ended(1, 0.8)]
     scores = {(0, 1): "finished", (0, 2): end, (1, 1): "finished", (1, 2): "finished"}
     runs = [

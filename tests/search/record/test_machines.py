@@ -14,8 +14,8 @@ from search.record.journal import (
     RetryEvent,
     StartEvent,
 )
-from search.record.machines import Machine, Machines
-from search.reporting.drivers import Clock
+from search.record.machines import Machine, MachineAccount
+from search.reporting.drivers import DriverClock
 from tests.search.small_events import place, session
 from trainable.tune.place import Place
 
@@ -43,7 +43,7 @@ def end(at: float, trial: int, state: str = "finished") -> At:
 
 def machines(*events: At, work: str = "resnet", until: float | None = None) -> dict[str, Machine]:
     """Return what is said of each machine by its host's name."""
-    account, clock = Machines(), Clock()
+    account, clock = MachineAccount(), DriverClock()
     for time, event in sorted(events, key=lambda each: each[0]):
         timed = event.model_copy(update={"time": time})
         account.apply(timed, clock.read(timed), work)
@@ -89,7 +89,7 @@ def test_the_rate_is_compared_with_the_same_work_on_other_machines_with_the_same
 
 
 def test_a_rate_of_other_work_says_nothing_and_two_epochs_are_too_few() -> None:
-    account = Machines()
+    account = MachineAccount()
     for trial, (host, rate) in enumerate([("h1", 1000.0), ("h2", 100.0)]):
         for _, event in [*attempt(1.0, trial, place(host)), *epochs(1.0, trial, rate), end(9.0, trial)]:
             account.apply(event, 0.0, work=host)

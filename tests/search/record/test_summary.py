@@ -15,12 +15,12 @@ from search.record.journal import (
     CostEvent,
     EndEvent,
     Event,
-    Outcome,
     PlaceEvent,
     RetryEvent,
     SearchState,
     SettledEvent,
     StartEvent,
+    TrialEnd,
     TrialEvent,
 )
 from search.record.record import Record
@@ -36,7 +36,7 @@ EVERY = tuple(range(1, EPOCHS))
 """They are rungs at each epoch but the last."""
 
 
-def whole_trial(trial: int, state: Outcome, epochs: int, accuracy: float) -> list[Event]:
+def whole_trial(trial: int, state: TrialEnd, epochs: int, accuracy: float) -> list[Event]:
     """Return a trial that gets a little better with each epoch and reach `accuracy` in its last one."""
     values = [accuracy - 0.01 * (epochs - number) for number in range(1, epochs + 1)]
     trained = [scored(trial, number, value) for number, value in enumerate(values, start=1)]
@@ -353,7 +353,7 @@ def test_the_json_of_every_stage_of_a_search_holds_only_finite_numbers() -> None
 QUICK = Constraints.model_validate({"latency_ms": {"max": 20.0}})
 
 
-def constrained(*trials: tuple[Outcome, float, float]) -> Summary:
+def constrained(*trials: tuple[TrialEnd, float, float]) -> Summary:
     """Return the summary of trials with an outcome, a latency and an accuracy."""
     events: list[Event] = [
         session("started"),

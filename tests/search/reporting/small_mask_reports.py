@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from search.reporting.answered import MaskAnswers, MaskClass, WorstMask
+from search.reporting.answered import MaskClass, ReportedMasks, WorstMask
 from search.reporting.content import Report
 from search.reporting.overlays import class_colours, in_hexadecimal, panels
 from trainable.recipe.tasks import IGNORED
@@ -18,7 +18,7 @@ def mask_report(whole: Report) -> Report:
     return whole.model_copy(update={"answers": None, "masks": _masks(whole)})
 
 
-def _masks(whole: Report) -> MaskAnswers:
+def _masks(whole: Report) -> ReportedMasks:
     assert whole.answers is not None
     colours = class_colours(3)
     truth = np.repeat(np.array([0, 1, IGNORED], np.uint8), 8)[:, None].repeat(32, 1)
@@ -38,7 +38,7 @@ def _masks(whole: Report) -> MaskAnswers:
         )
         for at, name in enumerate(NAMES)
     ]
-    return MaskAnswers(
+    return ReportedMasks(
         trial=whole.answers.trial,
         images=9,
         pixels=200,

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from search.learning.pruning_audit import Grace, PruningAudit, Rung
 from search.learning.search import Search
 from search.record.verification import Verified
-from search.reporting.answered import Answers, Mistake
+from search.reporting.answered import Mistake, ReportedLabels
 from search.reporting.answers import class_scores, thumbnail
 from search.reporting.content import (
-    Attempt,
-    Finalist,
+    AttemptRow,
+    FinalistRow,
     RepeatRow,
     Report,
     TrialRow,
@@ -105,7 +105,7 @@ def _varied(trial: TrialRow) -> TrialRow:
     )
 
 
-def _lost(last: Attempt) -> Attempt:
+def _lost(last: AttemptRow) -> AttemptRow:
     return last.model_copy(
         update={
             "number": 2,
@@ -118,7 +118,7 @@ def _lost(last: Attempt) -> Attempt:
     )
 
 
-def _again(last: Attempt) -> Attempt:
+def _again(last: AttemptRow) -> AttemptRow:
     return last.model_copy(update={"trial": 24, "start": last.end + 200.0, "end": last.end + 260.0})
 
 
@@ -128,8 +128,8 @@ def _repeat(trial: int) -> RepeatRow:
     )
 
 
-def _finalist(trial: int, score: float) -> Finalist:
-    return Finalist(
+def _finalist(trial: int, score: float) -> FinalistRow:
+    return FinalistRow(
         trial=trial,
         winner=True,
         search_score=score,
@@ -156,11 +156,11 @@ def _audit() -> PruningAudit:
     )
 
 
-def _answers(trial: int) -> Answers:
+def _answers(trial: int) -> ReportedLabels:
 
     image = thumbnail(np.full((1, 8, 8), 128, np.uint8))
     mistake = Mistake(true="oak", predicted="elm", probability=0.9, probability_true=0.05, thumbnail=image)
-    return Answers(
+    return ReportedLabels(
         trial=trial,
         images=30,
         accuracy=0.8,

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from search.learning.search import Search
-from search.reporting.answered import MaskAnswers
+from search.reporting.answered import ReportedMasks
 from search.reporting.answers import ANSWERS_FILE, answers_of
 from search.reporting.gather import report_of
 from search.reporting.mask_answers import WORST, mask_answers
@@ -33,13 +33,13 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
 
 
 @pytest.fixture(scope="module")
-def found(trained: Trained) -> MaskAnswers:
+def found(trained: Trained) -> ReportedMasks:
     answers = answers_of(Search(trained[0]))
-    assert isinstance(answers, MaskAnswers)
+    assert isinstance(answers, ReportedMasks)
     return answers
 
 
-def test_the_scores_are_those_of_the_trained_weights(trained: Trained, found: MaskAnswers) -> None:
+def test_the_scores_are_those_of_the_trained_weights(trained: Trained, found: ReportedMasks) -> None:
     scores = trained[1].score("validation", confusion=True)
     assert found.confusion == scores.confusion
     assert (found.accuracy, found.mean_iou) == (scores.accuracy, scores.extra["mean_iou"])
@@ -49,7 +49,7 @@ def test_the_scores_are_those_of_the_trained_weights(trained: Trained, found: Ma
     assert sum(each.pixels for each in found.classes) == found.pixels == sum(map(sum, found.confusion))
 
 
-def test_recalls_and_precisions_are_shares_of_the_confusion(found: MaskAnswers) -> None:
+def test_recalls_and_precisions_are_shares_of_the_confusion(found: ReportedMasks) -> None:
     counts = np.array(found.confusion)
     for at, each in enumerate(found.classes):
         true, predicted = counts[at].sum(), counts[:, at].sum()
@@ -59,7 +59,7 @@ def test_recalls_and_precisions_are_shares_of_the_confusion(found: MaskAnswers) 
             assert each.low - 1e-9 <= each.iou <= each.high + 1e-9
 
 
-def test_the_worst_images_come_first_by_name(trained: Trained, found: MaskAnswers) -> None:
+def test_the_worst_images_come_first_by_name(trained: Trained, found: ReportedMasks) -> None:
     answers = trained[1].score("validation", answers=True).by_image
     assert isinstance(answers, AnswersOfImages)
     part = trained[1].parts["validation"]
@@ -70,7 +70,7 @@ def test_the_worst_images_come_first_by_name(trained: Trained, found: MaskAnswer
     assert all(each.mean_iou == ious[each.name] for each in found.worst)
 
 
-def test_they_are_the_same_from_files_as_from_memory(trained: Trained, found: MaskAnswers) -> None:
+def test_they_are_the_same_from_files_as_from_memory(trained: Trained, found: ReportedMasks) -> None:
     run = trained[1]
     recipe = run.recipe.with_values({"data.in_memory": False})
     images = load_for(recipe, torch.device("cpu"))
@@ -82,7 +82,7 @@ def test_they_are_the_same_from_files_as_from_memory(trained: Trained, found: Ma
 
 
 def test_answers_are_kept_and_the_report_has_them_in_the_place_of_labels(
-    trained: Trained, found: MaskAnswers, monkeypatch: pytest.MonkeyPatch
+    trained: Trained, found: ReportedMasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert (trained[0] / ANSWERS_FILE).exists()
     monkeypatch.setattr("trainable.training.run.Run.score", None)  # it would be called to compute them again

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from search.record.machines import Machine
-from search.reporting.answered import Answers
-from search.reporting.content import Compared, Report
+from search.reporting.answered import ReportedLabels
+from search.reporting.content import ComparedSearch, Report
 from search.reporting.page import data_of, live_page, page, ranked, templates
 from tests.search.reporting.small_mask_reports import mask_report
 from tests.search.reporting.small_reports import planted_report
@@ -154,7 +154,7 @@ def test_many_classes_are_listed_by_their_confusions(whole: Report) -> None:
     ]
     confusion = tuple(tuple(int(at == 3 and to == 7) * 5 for to in range(30)) for at in range(30))
     answers = whole.answers.model_copy(update={"classes": tuple(names), "confusion": confusion})
-    assert isinstance(answers, Answers)
+    assert isinstance(answers, ReportedLabels)
     text = page(whole.model_copy(update={"answers": answers}))
     assert "The most frequent confusions" in text
     assert '<td>class 3</td><td>class 7</td><td class="n">5</td>' in text
@@ -201,7 +201,7 @@ def test_compared_searches_have_a_table_and_lines(whole: Report) -> None:
         "progress": whole.progress.model_dump(),
         "recipe": {**{each.path: each.value for each in whole.recipe}, "optimizer.lr": "0.5"},
     }
-    text = page(whole.model_copy(update={"compared": (Compared.model_validate(other),)}))
+    text = page(whole.model_copy(update={"compared": (ComparedSearch.model_validate(other),)}))
     assert "Beside other searches" in text
     assert text.count('class="other-0"') == 4  # the table's key, and a line in each plot of progress
     _, _, differing = text.partition("Where the best recipes differ")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from search.reporting.axes import Axis
-from search.reporting.plots import CROWDED, SIDE, Area, Line, Plot, Points, Spot, spots_on
+from search.reporting.plots import CROWDED, SIDE, Area, Plot, PlotLine, Points, Spot, spots_on
 
 SHARE = st.floats(0.0, 1.0)
 SPOTS = st.lists(st.tuples(SHARE, SHARE), min_size=1, max_size=30)
@@ -22,7 +22,7 @@ def units(spots: list[Spot]) -> list[tuple[int, int]]:
 
 @given(SPOTS)
 def test_the_steps_of_a_line_lead_through_its_spots(spots: list[Spot]) -> None:
-    start, _, steps = Line("best", spots).path.replace("h0", "").partition("l")
+    start, _, steps = PlotLine("best", spots).path.replace("h0", "").partition("l")
     numbers = [int(each) for each in re.findall(r"-?\d+", start + " " + steps)]
     across, down = accumulate(numbers[::2]), accumulate(numbers[1::2])
     assert list(zip(across, down, strict=True)) == units(spots)
@@ -45,4 +45,4 @@ def test_pairs_of_numbers_become_spots_on_two_axes() -> None:
 
 @pytest.mark.parametrize(("lines", "look"), [(CROWDED, ""), (CROWDED + 1, "crowded")])
 def test_many_marks_are_fainter(lines: int, look: str) -> None:
-    assert Plot("", Axis(""), Axis(""), lines=[Line("best", [(0.0, 0.0)])] * lines).look == look
+    assert Plot("", Axis(""), Axis(""), lines=[PlotLine("best", [(0.0, 0.0)])] * lines).look == look

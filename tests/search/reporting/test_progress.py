@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from search.record.journal import EndEvent, Event, ExtendEvent, Outcome, TrialEvent
+from search.record.journal import EndEvent, Event, ExtendEvent, TrialEnd, TrialEvent
 from search.record.repeats import Repeat
 from search.reporting.progress import progress_of
 from tests.search.small_events import NO_FIELDS, OBJECTIVE, begun, epoch, session
 
-TRIALS: Sequence[tuple[float, Outcome]] = [
+TRIALS: Sequence[tuple[float, TrialEnd]] = [
     (0.5, "finished"), (0.9, "stopped"), (0.4, "finished"), (0.7, "finished"), (0.7, "finished"),
 ]  # fmt: skip
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from search.record.repeats import Purpose
+from search.record.repeats import RepeatPurpose
 from search.reporting.content import RepeatRow, Report
 from search.reporting.workers import troubles, workers
 
@@ -18,7 +18,7 @@ from search.reporting.workers import troubles, workers
     ],
 )
 def test_a_run_that_trains_a_trial_again_is_in_words(
-    planted_24: Report, purpose: Purpose, seed: int | None, score: float | None, says: str
+    planted_24: Report, purpose: RepeatPurpose, seed: int | None, score: float | None, says: str
 ) -> None:
     run = RepeatRow(
         id=24, of=3, purpose=purpose, seed=seed, split=None,

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
-from search.results.finalize import Way, _measured, chosen_of
+from search.results.finalize import ScoringWay, _measured, chosen_of
 from search.retraining.paired import half_width
 from trainable.origins import Origins
 from trainable.recipe import Recipe
@@ -17,9 +17,9 @@ from trainable.train import train
 AVERAGING, FLIP, SCALES = "regularisation.averaging.kind", "evaluation.flip", "evaluation.scales"
 
 
-def way(averaging: str, flip: bool, *scores: float) -> Way:
+def way(averaging: str, flip: bool, *scores: float) -> ScoringWay:
     values: dict[str, Any] = {AVERAGING: averaging, FLIP: flip, SCALES: [1.0]}
-    return Way(values, scores, 1.0)
+    return ScoringWay(values, scores, 1.0)
 
 
 def test_a_way_that_is_clearly_better_is_chosen() -> None:

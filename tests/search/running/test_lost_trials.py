@@ -21,7 +21,7 @@ from search.running.machines import Machines
 from search.running.parking import Parking
 from search.running.prepare import prepare
 from search.running.raytune import LedgerCallback, LedgerSearcher
-from search.running.room import FixedRoom
+from search.running.slots import FixedSlots
 from search.running.switch import StopSwitch
 from tests.integration.small_searches import digits_study, events_in
 from trainable.tune.place import Place
@@ -57,7 +57,7 @@ class Search:
         with Journal(prepared.home.folder) as journal:
             ledger, switch = make_ledger(prepared, journal), StopSwitch()
             parking = Parking(lambda _: None, lambda _: None, cast(Machines, machines), self.ranks)
-            searcher = LedgerSearcher(ledger, prepared, switch, FixedRoom(1, 1), parking)
+            searcher = LedgerSearcher(ledger, prepared, switch, FixedSlots(1, 1), parking)
             callback = LedgerCallback(ledger, prepared, switch, lambda: None, searcher, parking)
             ledger.begin("mine")
             proposal = ledger.propose()

@@ -16,7 +16,7 @@ from search.running.look import TOKEN, Look, Question, digest_of_ours, look
 from search.running.machines import (
     LEAST_BYTES,
     REMEDIES,
-    Seen,
+    CheckedMachine,
     _compared,
     _faults,
     _remarks,
@@ -150,7 +150,8 @@ def test_a_clock_that_is_minutes_off_and_little_shared_memory_are_said(question:
 def test_a_machine_that_reads_far_slower_than_the_others_says_so() -> None:
     rates = {"a": 4000.0, "b": 3000.0, "c": 100.0, "d": None}
     seen = {
-        each.name: each for each in _compared(Seen(name, name, None, rate) for name, rate in rates.items())
+        each.name: each
+        for each in _compared(CheckedMachine(name, name, None, rate) for name, rate in rates.items())
     }
     assert [name for name, each in seen.items() if each.remarks] == ["c"]
     assert seen["c"].remarks[0].startswith("it reads 100 images a second and the others 3,500")
@@ -158,8 +159,8 @@ def test_a_machine_that_reads_far_slower_than_the_others_says_so() -> None:
 
 def test_machines_that_cannot_train_are_refused_by_name() -> None:
     fit, unfit = (
-        Seen("1", "host-a (10.0.0.1)"),
-        Seen("2", "host-b (10.0.0.2)", faults=("no driver", "no disk")),
+        CheckedMachine("1", "host-a (10.0.0.1)"),
+        CheckedMachine("2", "host-b (10.0.0.2)", faults=("no driver", "no disk")),
     )
     refuse_unfit([fit])
     with pytest.raises(

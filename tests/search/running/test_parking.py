@@ -15,7 +15,7 @@ from ray.tune.experiment import Trial
 from search.facts.hardware import PerTrial
 from search.running import machines as asking
 from search.running.look import Look, Question
-from search.running.machines import Machines, Seen
+from search.running.machines import CheckedMachine, Machines
 from search.running.parking import Parking
 from trainable.tune.place import Place
 
@@ -66,10 +66,10 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Cluster]:
             def has_answered(self) -> bool:
                 return made.faults.get(self.name, ()) is not None
 
-            def seen(self, *args: object, **options: object) -> Seen:
+            def seen(self, *args: object, **options: object) -> CheckedMachine:
                 if (faults := made.faults.get(self.name)) is None:
-                    return Seen(self.name, self.name, faults=("it does not answer",))
-                return Seen(self.name, self.name, LOOK, faults=faults)
+                    return CheckedMachine(self.name, self.name, faults=("it does not answer",))
+                return CheckedMachine(self.name, self.name, LOOK, faults=faults)
 
         monkeypatch.setattr(asking, "alive_nodes", made.nodes)
         monkeypatch.setattr(asking, "_Asked", Asked)

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from trainable.recipe.metrics import MODES
 from trainable.recipe.recipe import Recipe, digest_of
-from trainable.recipe.tasks import TASKS, Masks
+from trainable.recipe.tasks import TASK_KINDS, TASKS, Masks
 from trainable.training.metrics import OBJECTIVES
 
 
@@ -15,6 +15,10 @@ def test_every_metric_goes_with_a_task() -> None:
     """A kind that no task names could be written and never measured."""
     assert {name for task in TASKS.values() for name in task.metrics} == MODES.keys()
     assert {name for task in TASKS.values() for name in task.objectives} == OBJECTIVES.keys()
+
+
+def test_the_kinds_that_a_type_checker_knows_are_those_of_the_tasks() -> None:
+    assert tuple(TASKS) == TASK_KINDS
 
 
 @pytest.mark.parametrize("ignored", [255, None])

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from trainable.augmentation.draws import moved
-from trainable.data import DataInfo
 from trainable.data.batch import Batch
-from trainable.files.host_memory import may_keep
+from trainable.data.info import DataInfo
+from trainable.files.host_memory import fits_on_host
 from trainable.ranks import Ranks
 from trainable.recipe import Recipe
 from trainable.training.evaluate import Room, in_parts
@@ -106,7 +106,7 @@ class Lessons:
         return self._ranks.reduce(answers) if self._ranks.world > 1 else answers
 
     def _fits(self, row: Tensor) -> bool:
-        return may_keep("the teacher's answers", self._info.train_images * self._views * row.nbytes)
+        return fits_on_host("the teacher's answers", self._info.train_images * self._views * row.nbytes)
 
 
 def _epochs_and_views(recipe: Recipe, info: DataInfo) -> tuple[int, int]:

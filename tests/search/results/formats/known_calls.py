@@ -1,4 +1,4 @@
-"""Lists every call that an exported script may make."""
+"""Every call that an exported script may make."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ v2.RandomHorizontalFlip v2.RandomResizedCrop v2.RandomVerticalFlip v2.ToDtype v2
 v2.functional.center_crop v2.functional.pil_to_tensor v2.functional.resize
 Image.alpha_composite Image.new Image.open ImageOps.exif_transpose
 """
-VARIABLES = "mix model norm part"
-"""A script calls these variables of its own."""
+VARIABLES = "mix model norm part"  # variables of a script that it calls
 KNOWN = {*OF_PYTHON.split(), *OF_LIBRARIES.split(), *VARIABLES.split()}
+# Modules whose calls are known by their whole names
 MODULES = {name.partition(".")[0] for name in KNOWN if "." in name}
-"""A call of one of these is known by its whole name."""
+# Methods of what a script has made, by their last names
 METHODS = """
 __init__ add_argument append argmax backward clamp contiguous convert cpu error eval exists first first_norm
 flip float get_submodule head is_dir is_floating_point item items load_state_dict masked_fill mean modules
@@ -37,7 +37,6 @@ mul_ named_modules named_parameters parameters parse_args point repeat_interleav
 second_norm set_submodule setdefault shortcut softmax stages startswith state_dict stem stem_norm step sum to
 tolist train unscale_ update update_parameters values zero_grad
 """
-"""These are called of what a script has made, by their last names."""
 
 
 def unknown_calls(tree: ast.AST) -> Iterator[str]:

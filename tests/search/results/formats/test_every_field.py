@@ -51,7 +51,7 @@ TABLES: dict[str, tuple[Row, ...]] = {
     "script": script.TABLE,
 }
 
-KINDS: list[dict[str, Any]] = [
+KINDS: list[dict[str, Any]] = [  # every kind that a section may have, with all of its fields
     {},
     {"model.kind": "timm", "model.name": "test_resnet"},
     {"model.kind": "torchvision", "model.name": "resnet18"},
@@ -78,9 +78,8 @@ KINDS: list[dict[str, Any]] = [
         for kind in ("logits", "dkd", "features")
     ),
 ]
-"""Every kind that a section may have is in one of these, with all of its fields."""
 
-OTHERS: dict[str, Any] = {
+OTHERS: dict[str, Any] = {  # of fields that cannot be changed by a factor
     "data.format": "folder",
     "data.name": "FashionMNIST",
     "data.columns.split": "part",
@@ -115,22 +114,19 @@ OTHERS: dict[str, Any] = {
     "evaluation.scales": [1.0, 1.5],
     "evaluation.metrics": [{"kind": "macro_f1"}],
 }
-"""These fields cannot be changed by a factor."""
-SEVERAL: dict[str, list[Any]] = {
+SEVERAL: dict[str, list[Any]] = {  # not every recipe can have the first of these, or has it already
     "model.weights": ["default", __file__],
     "optimizer.scaling": ["none", "linear"],
     "schedule.anneal": ["linear", "cosine"],
     "schedule.mode": ["triangular"],
     "loop.sampling": ["balanced", "sqrt"],
 }
-"""Not every recipe can have the first of these, or has it already."""
-UNUSED: dict[str, Callable[[Recipe], bool]] = {
+UNUSED: dict[str, Callable[[Recipe], bool]] = {  # fields that change nothing in recipes such as those
     "augmentation.flip_probability": lambda recipe: not recipe.data.flips,
     "schedule.gamma": lambda recipe: (
         recipe.get("schedule.kind") == "cyclic" and recipe.get("schedule.mode") != "exp_range"
     ),
 }
-"""These fields change nothing in recipes such as those."""
 FIXED = {"version", "model.name"}
 
 

@@ -10,11 +10,10 @@ from search.results.formats.paddleclas import paddleclas_sheet
 from tests.search.results.formats.test_every_field import KINDS
 from tests.search.results.formats.winners import recipe_of, winner_of
 
-OPERATIONS = {
+OPERATIONS = {  # of ppcls/data/preprocess of PaddleClas 2.6
     *("DecodeImage", "ResizeImage", "CropImage", "RandCropImage", "RandCropImageV2", "RandFlipImage", "Pad"),
     *("NormalizeImage", "RandAugment", "AutoAugment", "RandomErasing"),
 }
-"""These are operations of ppcls/data/preprocess of PaddleClas 2.6."""
 SECTIONS = {"Global", "AMP", "EMA", "Arch", "Loss", "Optimizer", "DataLoader", "Metric"}
 
 

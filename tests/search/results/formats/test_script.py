@@ -26,8 +26,7 @@ from trainable.recipe import Recipe
 from trainable.run import make_run
 from trainable.training.schedule import factor, momentum
 
-LARGEST = 400
-"""A script that a person reads has at most so many lines."""
+LARGEST = 400  # lines of a script that a person reads
 
 
 def text_of(winner: Winner) -> str:
@@ -96,7 +95,7 @@ ESCAPES = (
 
 
 class Nameless(ast.NodeTransformer):
-    """Replaces the texts of a program by one."""
+    """A change of a program: all its texts are the same one."""
 
     def visit_Constant(self, node: ast.Constant) -> ast.Constant:
         return ast.Constant("x") if isinstance(node.value, str) else node
@@ -202,7 +201,7 @@ def trained(
     return train
 
 
-MANY = {
+MANY = {  # techniques together in one recipe
     "optimizer__kind": "adamw",
     "optimizer__lr": 0.02,
     "schedule__warmup_epochs": 0.5,
@@ -215,7 +214,6 @@ MANY = {
     "augmentation__masking__side": 0.25,
     "loop__micro_batch": 16,
 }
-"""These techniques together are in one recipe."""
 
 
 @pytest.mark.integration

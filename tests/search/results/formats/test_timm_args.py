@@ -36,11 +36,11 @@ from trainable.tasks.classification.task import ClassificationTask
 
 EPOCHS, STEPS = 3, 4
 NETWORK = {"model__kind": "timm", "model__name": "test_resnet", "data__image_size": 32}
+# Bookkeeping and the choice of kernels: no part of what an optimizer computes
 OURS_ALONE = {"params", "rate_factor", "lr_scale", "initial_lr", "fused", "foreach", "step"}
-"""These are no part of what an optimizer computes: bookkeeping, and which kernels are used."""
 
+# For each step, the settings with which each parameter is updated, by its name
 Applied = list[dict[str, dict[str, Any]]]
-"""For each step, the settings with which each parameter is updated, by its name."""
 
 
 def images() -> DataSet:

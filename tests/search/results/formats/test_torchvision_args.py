@@ -12,7 +12,7 @@ from search.results.formats.winner import Winner
 from tests.search.results.formats.test_every_field import KINDS
 from tests.search.results.formats.winners import recipe_of, winner_of
 
-KNOWN = {
+KNOWN = {  # arguments of references/classification/train.py of torchvision 0.15 and later
     *(
         "data-path",
         "model",
@@ -31,7 +31,6 @@ KNOWN = {
     *("model-ema-steps", "model-ema-decay", "interpolation", "val-resize-size", "val-crop-size"),
     *("train-crop-size", "clip-grad-norm"),
 }
-"""These are arguments of references/classification/train.py of torchvision 0.15 and later."""
 
 
 def given(winner: Winner) -> dict[str, str]:

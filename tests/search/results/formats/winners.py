@@ -1,4 +1,4 @@
-"""Makes recipes with what is known of their images, for the tests of formats; no image is read."""
+"""Recipes with what is known of their images, for the tests of formats; no image is read."""
 
 from __future__ import annotations
 

@@ -10,13 +10,13 @@ from search.facts.hardware import Hardware, PerTrial
 
 # how many trials there may be at once, of how many processes are parked on GPUs that are left out; 0 if
 # these are in every place where a trial could train
-Room = Callable[[int], int]
+Slots = Callable[[int], int]
 LOOK_SECONDS = 2.0  # Ray Tune asks ten times a second; machines are counted at most this often
 WAITING = 1  # on a cluster, so many trials wait for a machine: without a demand, an autoscaler starts none
 
 
 @dataclass(frozen=True)
-class FixedRoom:
+class FixedSlots:
     """Places for `fits` trials on machines that neither join nor leave, of which `concurrent` train."""
 
     concurrent: int
@@ -28,7 +28,7 @@ class FixedRoom:
 
 
 @dataclass
-class ClusterRoom:
+class ClusterSlots:
     """Places for the trials that fit on a cluster's machines now, and one more that waits for the next
     machine.
 
