@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from offline.finetuning_tables import TABLES
-from search.deciding.points import RandomSampler
+from search.deciding.sampler import RandomSampler
 from search.facts.hardware import Hardware, Node
 from search.record.home import Home
 from search.running.prepare import prepare

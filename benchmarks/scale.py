@@ -42,9 +42,8 @@ from noop import NoopTrial, prepared_search
 from report import ONE_THREAD, described, flatness, in_own_process, measure_missing
 from search.deciding.ledger import Ledger
 from search.deciding.make import make_sampler, make_scheduler
-from search.deciding.points import RandomSampler
 from search.deciding.proposal import Decision, Proposal
-from search.deciding.sampler import Sampler
+from search.deciding.sampler import RandomSampler, Sampler
 from search.facts.hardware import Hardware
 from search.followers.consumer import Consumer
 from search.followers.following import tracker_of

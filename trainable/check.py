@@ -13,7 +13,7 @@ from typing import Literal, assert_never, get_args
 import torch
 from torch import Tensor, nn
 
-from trainable.checks.duplicates import Comparison, check_duplicates
+from trainable.checks.duplicates import Fingerprints, check_duplicates
 from trainable.checks.finding import Finding, failed, guarded, unchecked
 from trainable.checks.gradients import check_model_gradients
 from trainable.checks.groups import check_groups
@@ -35,8 +35,7 @@ from trainable.tasks.classification.checks.label_checks import LabelChecks
 from trainable.tasks.kits import load_for, make_loader
 from trainable.tasks.segmentation.checks.mask_checks import MaskChecks
 from trainable.training import seeds
-from trainable.training.debug import Tool as RunTool
-from trainable.training.debug import chosen
+from trainable.training.debug import Tool, chosen
 from trainable.training.devices import default_device, wait_for
 from trainable.training.evaluate import main_output
 from trainable.training.network import make_network
@@ -44,13 +43,13 @@ from trainable.training.pixels import resolved
 from trainable.training.run import Run
 from trainable.training.seeds import Use
 
-Tool = Literal["gradcheck"]
+CheckTool = Literal["gradcheck"]
 
 SECONDS = 60.0
 """The checks together have this time; each part that trains or computes features has a share of it, and stops
 when its share is used up."""
 ALIKE, LESSON, SHUFFLED, ONE_BATCH, FIRST = 0.1, 0.2, 0.1, 0.2, 0.1
-"""These are shares of that time; one batch is tried twice, and three times if the tries are short."""
+"""Shares of that time; one batch is tried twice, and three times if the tries are short."""
 
 IMAGES = 32  # in the small batches of the checks of single steps
 MOST, FEWEST = 16, 8  # in the one batch that is to be learnt by heart: fewer if a step would take too long
@@ -93,7 +92,7 @@ def check(
 
 
 def _findings(
-    subject: Subject, seconds: float, tools: Sequence[Tool], *, full: bool, cpus: int | None
+    subject: Subject, seconds: float, tools: Sequence[CheckTool], *, full: bool, cpus: int | None
 ) -> Iterator[Finding]:
     show = yield from check_data(subject, seconds, full=full)
     if show:
@@ -112,10 +111,10 @@ def _decoding_once(findings: Sequence[Finding]) -> list[Finding]:
     return [each for each in findings if each not in errors or each is errors[0]]
 
 
-def tools_named(names: Sequence[str]) -> tuple[Tool, ...]:
+def tools_named(names: Sequence[str]) -> tuple[CheckTool, ...]:
     """Return the debug tools with these names, each once. Raises UserError naming the known ones."""
-    watching = dict.fromkeys(get_args(RunTool), "watches a run, use `tunebook train`")
-    return chosen(names, get_args(Tool), watching)
+    watching = dict.fromkeys(get_args(Tool), "watches a run, use `tunebook train`")
+    return chosen(names, get_args(CheckTool), watching)
 
 
 def checks_of(task: AnyTask) -> TaskChecks:
@@ -180,7 +179,7 @@ def check_data(
     anything."""
     data, checks = subject.data, subject.checks
     yield from checks.of_targets(data, subject.recipe)
-    compared = Comparison(data, full=full)
+    compared = Fingerprints(data, full=full)
     if full:
         yield from guarded("decoding", lambda: check_decoding(data))
     show = yield from check_images(compared, checks, lambda: known_images(subject, ALIKE * seconds))
@@ -192,7 +191,7 @@ def check_data(
 
 
 def check_images(
-    compared: Comparison, checks: TaskChecks, known: Callable[[], KnownImages]
+    compared: Fingerprints, checks: TaskChecks, known: Callable[[], KnownImages]
 ) -> Generator[Finding, None, bool]:
     """Yield findings about the pixels, and about parts that differ in kind or have equal images; return
     whether the images show anything.

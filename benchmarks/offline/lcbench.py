@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offline.search_task import BareSpace, Points, SearchTask, Trained, Values, data, dimension, seed_of
-from search.deciding.points import RandomSampler
+from search.deciding.sampler import RandomSampler
 from spaces.domains import Float, Integer
 from spaces.space import Dimension
 from trainable.recipe import Recipe

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from search.deciding.points import RandomSampler
+from search.deciding.sampler import RandomSampler
 from spaces.domains import Domain, SpaceError, Value
 from spaces.space import Dimension, Space, When
 

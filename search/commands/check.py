@@ -23,7 +23,7 @@ from search.reporting.terminal import budget, console, say
 from search.study import Study
 from spaces.catalog.overrides import Fixed, Varying, parse
 from spaces.domains import counted
-from trainable.check import SECONDS, Tool, check, tools_named
+from trainable.check import SECONDS, CheckTool, check, tools_named
 from trainable.checks.exclusions import check_new_list, exclusions, write_exclusions
 from trainable.checks.finding import Finding, Level, counts
 from trainable.errors import UserError
@@ -78,8 +78,8 @@ def check_cluster(options: CheckOptions, address: str) -> bool:
     )
     from search.commands.guests import resolved_study
     from search.running.cluster import joined
-    from search.running.fresh_splits import most_bytes
     from search.running.machines import asked, may_compile
+    from search.running.prepare import most_bytes
 
     file, download = options.target, options.download
     given = named_input(file, None, with_weights(options.settings, options.weights))
@@ -144,7 +144,7 @@ def machines_table(machines: Sequence[CheckedMachine]) -> Table:
     return table
 
 
-def _findings(target: Target, options: CheckOptions, tools: Sequence[Tool]) -> list[Finding]:
+def _findings(target: Target, options: CheckOptions, tools: Sequence[CheckTool]) -> list[Finding]:
     """Make the checks, after what is known of the target before is printed."""
     if target.pruned is not None:
         tell(target.pruned, sys.stderr if options.as_json else None)

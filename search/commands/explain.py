@@ -19,8 +19,8 @@ from search.facts.measured import Measured, cached_or_measured, with_networks, w
 from search.facts.start import Start, find_start
 from search.learning.learned_space import space_of
 from search.learning.search import Search
+from search.reporting.search_tables import full_table
 from search.reporting.terminal import console, rows_table, say
-from search.reporting.verdict_tables import full_table
 from search.results.teachers import first_of, teacher_path
 from search.study import Resources, Study
 from search.study.first import First

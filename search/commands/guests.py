@@ -63,14 +63,14 @@ def remarks(data: DataSet) -> Iterator[str]:
     if not data.info.in_memory or sum(map(len, data.parts.values())) > COMPARED:
         return
     from trainable.check import check_images, checks_of
-    from trainable.checks.duplicates import Comparison
+    from trainable.checks.duplicates import Fingerprints
     from trainable.checks.finding import guarded
     from trainable.checks.parts_alike import some_of_each
 
     checks = checks_of(data.info.task)
     findings = chain(
         guarded("label shares", lambda: checks.shares(data)),
-        check_images(Comparison(data), checks, lambda: (some_of_each(data), None)),
+        check_images(Fingerprints(data), checks, lambda: (some_of_each(data), None)),
     )
     for finding in findings:
         is_remark = finding.means == LOST_DETAIL and bool(data.info.few_levels)

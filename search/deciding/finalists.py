@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from search.deciding.pruning import Pruning
 from search.deciding.scheduler import expected_share
-from search.record.finalists import best_first, finalists_of, missing_runs
+from search.record.finals import best_first, finalists_of, missing_runs
 from search.record.journal import SettledEvent
 from search.record.record import Record
 from search.record.repeats import Repeat

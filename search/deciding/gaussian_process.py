@@ -4,7 +4,7 @@ The covariance of two scores is
 
     size * matern(x, x') * exp(-|t - t'| / change) + drift * exp(-|t - t'| / pace), and noise on the diagonal:
 
-x is a trial (a row of features, on axes that are bent as scores demand: `search.deciding.input_warping`), t
+x is a trial (a row of features, on axes that are bent as scores demand: `warped`), t
 an epoch (on a logarithmic scale, in [0, 1]). The first term lets scores of one epoch say less and less about
 those of others, the second moves all trials together. `matern` has the smoothness 5/2 and a length scale for
 each dimension (Rasmussen and Williams 2006, Gaussian Processes for Machine Learning, section 4.2). Parameters
@@ -24,8 +24,6 @@ from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
 from threadpoolctl import ThreadpoolController
 
-from search.deciding.input_warping import Floats, slopes, warped
-
 Groups = NDArray[np.int64]
 
 STEPS = 15  # of L-BFGS; more changed no draw for the better
@@ -42,6 +40,7 @@ USUAL_LENGTH = 0.25
 # the standard deviation of each logarithm under its prior; that of the numbers that bend axes, whose medians
 # are 1
 SPREAD, BENT_SPREAD = 1.0, 0.75
+EDGE = 1e-6  # positions keep so far from the ends of an axis, where slopes can be infinite
 REACH = 4.0  # parameters are searched within so many standard deviations
 
 BLAS = ThreadpoolController()
@@ -239,3 +238,39 @@ def _slope_by_row(slope: Floats, scaled: Floats) -> Floats:
     distance of x_i and x_j is -slope_ij / 2: these are 2 sum_j slope_ij (x_j - x_i)."""
     slope_by_row: Floats = 2 * (slope @ scaled - slope.sum(axis=1)[:, None] * scaled)
     return slope_by_row
+
+
+Floats = NDArray[np.float64]
+
+
+def warped(features: Floats, shapes: Floats, bends: NDArray[np.bool_]) -> Floats:
+    """Return features (n, columns) on bent axes, so that a smooth model fits scores which change fast near
+    one end of a range.
+
+    A position x in [0, 1] becomes 1 - (1 - x^a)^b, the Kumaraswamy distribution's function, which is close to
+    that of the Beta distribution in Snoek et al. (arXiv 1402.0929, section 3) and has a simple slope. With a
+    = b = 1 nothing is bent.
+
+    `shapes` are the logarithms of a and b of each column, (2, columns); `bends` says which columns are
+    positions, (columns,). The others stay as they are.
+    """
+    a, b = np.exp(shapes[:, bends])
+    bent = features.copy()
+    bent[:, bends] = 1.0 - (1.0 - _inside(features[:, bends]) ** a) ** b
+    return bent
+
+
+def slopes(features: Floats, shapes: Floats, bends: NDArray[np.bool_]) -> Floats:
+    """Return the derivatives of what `warped` returns by the two rows of `shapes`, (2, n, columns)."""
+    a, b = np.exp(shapes[:, bends])
+    x = _inside(features[:, bends])
+    power = x**a
+    found = np.zeros((2, *features.shape))
+    found[0][:, bends] = a * b * (1.0 - power) ** (b - 1.0) * power * np.log(x)
+    found[1][:, bends] = -b * (1.0 - power) ** b * np.log1p(-power)
+    return found
+
+
+def _inside(positions: Floats) -> Floats:
+    inside: Floats = np.clip(positions, EDGE, 1.0 - EDGE)
+    return inside

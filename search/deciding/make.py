@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from search.deciding.points import RandomSampler, SobolSampler
 from search.deciding.pruning import Pruning
-from search.deciding.sampler import Sampler
+from search.deciding.sampler import RandomSampler, Sampler, SobolSampler
 from search.deciding.scheduler import Asha, PromotionAsha, Scheduler
 from search.study import SamplerKind
 from spaces.concentration import concentration

@@ -26,7 +26,7 @@ from trainable.models.make import count_parameters
 from trainable.models.weights import SUFFIXES, weights_digest
 from trainable.origins import versions
 from trainable.probes.backbones import (
-    Features,
+    HeadFeatures,
     HeadScore,
     best_head,
     chances_to_be_best,
@@ -156,7 +156,7 @@ def pins_of(study: Study) -> dict[str, Any]:
 
 def _measured(
     recipe: Recipe, data: DataSet, device: torch.device, *, download: bool
-) -> tuple[Features, Costs]:
+) -> tuple[HeadFeatures, Costs]:
     """Return a network's features of the images and its costs, from the person's cache if they are there."""
     file = _cache_file(recipe, data, device)
     if (known := _read(file)) is not None:
@@ -186,10 +186,10 @@ def _cache_file(recipe: Recipe, data: DataSet, device: torch.device) -> Path:
     return cache_root() / "features" / f"{name_by(follows_from)}.npz"
 
 
-def _read(file: Path) -> tuple[Features, Costs] | None:
+def _read(file: Path) -> tuple[HeadFeatures, Costs] | None:
     try:
         with np.load(file) as stored:
-            features = Features(**{each.name: stored[each.name] for each in fields(Features)})
+            features = HeadFeatures(**{each.name: stored[each.name] for each in fields(HeadFeatures)})
             parameters, rate, size = stored["costs"].tolist()
     except (OSError, ValueError, KeyError, BadZipFile):
         return None

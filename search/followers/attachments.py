@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from search.followers import note
+from search.followers import conclusions
 from search.followers.conclusions import Conclusion
 from search.followers.consumer import error_line
 from search.followers.run_updates import LONGEST_TAG, NOTE, TABLES, Outbox, RunOwner, RunUpdate, clip
@@ -53,7 +53,8 @@ class Attachments:
 
     def first_note(self, experiment_id: str, search_id: str) -> str:
         """Return the note of a search that has just begun."""
-        return f"{note.plan(self._study, self._home.address)}\n\n{note.links(experiment_id, search_id)}"
+        plan = conclusions.plan(self._study, self._home.address)
+        return f"{plan}\n\n{conclusions.links(experiment_id, search_id)}"
 
     def send_of_trial(self, store: RunStore, trial: Trial) -> None:
         """Send a new trial's recipe and data set."""
@@ -131,15 +132,15 @@ class Attachments:
     def _last_note(self, store: RunStore, outbox: Outbox, sent: Sent, conclusion: Conclusion) -> str:
         address, experiment = self._home.address, store.experiment_id
         has_report = (self._home.folder / REPORT_FILE).exists()
-        links = note.links(
+        links = conclusions.links(
             experiment,
             str(outbox.record.search_id),
             repeats=VIEW_OF_REPEATS in sent,
             report=run_page(experiment, store.runs[None], REPORT_FILE) if has_report else "",
         )
-        again = note.reproduce(address) if outbox.best is not None else ""
+        again = conclusions.reproduce(address) if outbox.best is not None else ""
         study = self._study.with_trials(outbox.record.extended_to)
-        return note.whole(conclusion, links, [again, note.plan(study, address)])
+        return conclusions.whole(conclusion, links, [again, conclusions.plan(study, address)])
 
     def _send_model(
         self, store: RunStore, outbox: Outbox, sent: Sent, best: Trial, program: Callable[[], ExportedProgram]

@@ -31,7 +31,7 @@ from search.learning.search import Search
 from search.record.folder import read_search
 from search.record.home import LOG_FILE, MIRROR_FILE, Home
 from search.record.lease import Lease
-from search.reporting.finals_table import winner_line
+from search.reporting.search_tables import winner_line
 from search.results.export import recipe_text
 from search.running.guests import Followed
 from search.running.log_file import logging_to

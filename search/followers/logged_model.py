@@ -40,7 +40,6 @@ class Served:
     kind: str  # as MLflow's pages name it
     file: str  # its code, beside this file, answers where the model is loaded
     sources: tuple[str, ...]  # stand in that code for what it imports of ours
-    told: tuple[str, ...]  # what the code must know of a network, of `Exporter.about`
     answers: Schema
 
 
@@ -53,15 +52,14 @@ def served(info: DataInfo) -> Served:
                 ColSpec(DataType.double, "probability"),
                 ColSpec(Array(DataType.double), "probabilities"),
             ]
-            return Served("image classifier", "served_model.py", (), ("classes",), Schema(columns))
+            return Served("image classifier", "served_model.py", (), Schema(columns))
         case Segmentation():
             from trainable.tasks.exporter import body_of
             from trainable.tasks.segmentation.exported import whole_images
 
             sources = (body_of(whole_images),)
-            told = ("classes", "values", "channels", "side", "overlap", "views")
             masks = TensorSpec(np.dtype("uint8"), (-1, -1, -1))
-            return Served("image segmentation", "served_masks.py", sources, told, Schema([masks]))
+            return Served("image segmentation", "served_masks.py", sources, Schema([masks]))
         case _:
             assert_never(info.task)
 
@@ -122,10 +120,17 @@ class LoggedWinner:
             self._client.set_logged_model_tags(model_id, {VERSIONS: version})
 
     def _about(self, info: DataInfo) -> dict[str, Any]:
-        from trainable.tasks.exporters import exporter_of
-        from trainable.training.pixels import resolved_for
+        """Return what the code that answers must know of the network."""
+        match info.task:
+            case Classification():
+                return {"classes": list(info.classes)}
+            case Segmentation():
+                from trainable.tasks.exporters import exporter_of
+                from trainable.training.pixels import resolved_for
 
-        return exporter_of(resolved_for(self._trial.whole_recipe, info), info).about()
+                return exporter_of(resolved_for(self._trial.whole_recipe, info), info).about()
+            case _:
+                assert_never(info.task)
 
     def _link(self, model_id: str, data: Dataset) -> None:
         """Link the model to the trial's run and the search's, and to the images and scores of validation.
@@ -149,7 +154,7 @@ def save_model(
 ) -> None:
     """Write a model into a new folder, as MLflow's models are: network, code, signature, example.
 
-    `about` is what the network is told about itself (`Exporter.about`).
+    `about` is what the code that answers must know of the network.
     """
     from trainable.bundle.programs import pt2_of
     from trainable.tasks.exporter import embedded
@@ -169,7 +174,7 @@ def save_model(
             mlflow_model=model or Model(),
             python_model=str(code),
             artifacts={"network": str(network)},
-            model_config={name: about[name] for name in how.told},
+            model_config=dict(about),
             signature=ModelSignature(Schema([images]), how.answers),
             input_example=np.zeros((1, info.image_size, info.image_size, info.channels), np.uint8),
             pip_requirements=[f"{name}=={_version(name)}" for name in PACKAGES],

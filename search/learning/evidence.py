@@ -6,8 +6,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
-from search.learning.diagnosis import diagnosis_of
-from search.learning.search import Search
+from search.learning.search import Search, diagnosis_of
 from search.learning.standings import has_result
 from search.learning.trends import Trends
 from search.record.summary import Summary

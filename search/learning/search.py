@@ -14,16 +14,17 @@ from functools import cached_property
 
 from search.deciding.finalists import Final, settled_final
 from search.deciding.pruning import Pruning, settled_pruning
-from search.learning.diagnosis import diagnosis_of
 from search.learning.judging import verdicts_of
 from search.learning.learned_space import space_of
 from search.learning.pruning_audit import PruningAudit, audit_of
 from search.record.chain import JournalError
 from search.record.search import StoredSearch
 from search.record.summary import Summary
+from search.record.trials import Trial
 from search.record.verdicts import Verdicts
 from spaces.space import Space
-from trainable.diagnosis import Diagnosis
+from trainable.data import DataInfo
+from trainable.diagnosis import Diagnosis, diagnose
 
 
 class Search(StoredSearch):
@@ -72,3 +73,16 @@ class Search(StoredSearch):
     def pruning_audit(self) -> PruningAudit | None:
         """What stopped trials came to that were trained to their end; None where none was."""
         return audit_of(self.progress, self.pruning)
+
+
+def diagnosis_of(trial: Trial, info: DataInfo) -> Diagnosis | None:
+    """Return what a trial's curves say; None before its first epoch."""
+    if not trial.history:
+        return None
+    return diagnose(
+        trial.results,
+        trial.whole_recipe,
+        classes=len(info.classes),
+        train_images=info.train_images,
+        validation_images=info.validation_images,
+    )

@@ -1,4 +1,4 @@
-"""Says what the finalists' runs with fresh seeds have come to, and which of them wins.
+"""Says which trials are trained again with fresh seeds, what their runs have come to, and which of them wins.
 
 The best score of a search is the largest of many, each partly luck, so the recipe behind it scores lower when
 it is trained again. The finalists' new runs were not chosen by their scores. Of k finalists with n runs each,
@@ -19,7 +19,7 @@ where run j of all has the same seed and the same split:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -27,7 +27,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from search.record.repeats import SEEDS, Repeat
 from search.record.trials import Trial
+from search.study.finalists import Finalists
 from trainable.recipe.metrics import NO_SPREAD
 from trainable.training.metrics import SHARES
 
@@ -254,3 +256,45 @@ def _common_scores(finalists: Sequence[Finalist], metric: str) -> tuple[list[int
     common = [seed for seed in first if seed is not None and all(seed in each for each in by_seed)]
     scores = np.array([[each[seed] for seed in common] for each in by_seed])
     return common, scores.reshape(len(by_seed), len(common))
+
+
+def best_first(trials: Sequence[Trial], metric: str, sign: float) -> list[Trial]:
+    """Return the search's own finished trials, the best first; of equals the earliest.
+
+    A metric is better where `sign` times its value is higher.
+    """
+    finished = [trial for trial in trials if trial.end == "finished" and not trial.is_repeat]
+    return sorted(finished, key=lambda trial: -sign * trial.metrics[metric])
+
+
+def finalists_of(finalists: Finalists, ranked: Sequence[Trial]) -> list[Trial]:
+    """Return the trials that are trained again: the best ones, each recipe once.
+
+    A small space is drawn from twice.
+    """
+    first: dict[str | None, Trial] = {}
+    for trial in ranked:
+        first.setdefault(trial.digest, trial)
+    return list(first.values())[: finalists.top]
+
+
+def missing_runs(finalists: Finalists, chosen: Sequence[Trial], trials: Sequence[Trial]) -> Iterator[Repeat]:
+    """Yield the runs of the chosen finalists that are not among `trials`, in the order of their training.
+
+    Every finalist has its first run before any has its second: where time ends early, all have equally many.
+    Run k has the k-th seed above the recipe's own, and with fresh splits the k-th split above: the same for
+    all finalists, so that they are compared on equal images. A finalist with a run that diverged or crashed
+    for good takes no further part, and trains no other run.
+    """
+    runs = [(each, each.repeat) for each in trials if each.repeat and each.repeat.purpose == "finalist"]
+    there = {(repeat.of, repeat.seed) for _, repeat in runs}
+    out = {repeat.of for run, repeat in runs if run.end in ("diverged", "failed")}
+    staying = [trial for trial in chosen if trial.id not in out]
+    for k in range(1, finalists.seeds + 1):
+        for trial in staying:
+            assert trial.recipe is not None, "a finished trial has a recipe"
+            seed = (int(trial.recipe["loop"]["seed"]) + k) % SEEDS
+            if (trial.id, seed) not in there:
+                first = trial.recipe["data"]["validation_seed"] or 0
+                split = first + k if finalists.splits == "fresh" else None
+                yield Repeat(of=trial.id, purpose="finalist", seed=seed, split=split)

@@ -7,8 +7,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from search.record.cursor import Cursor, lacking_seconds
-from search.record.finalists import best_first, finalists_of, missing_runs
-from search.record.finals import Finals, finals_of
+from search.record.finals import Finals, best_first, finalists_of, finals_of, missing_runs
 from search.record.journal import EpochEvent
 from search.record.machines import LeftOut, Machine
 from search.record.record import Record
@@ -39,7 +38,7 @@ class Summary:
     trials: tuple[Trial, ...]  # the trials of the search itself
     budget_epochs: int  # the number of epochs that the longest trial trains
     wall_seconds: float  # the seconds under a driver, summed over all its drivers
-    # what the best trial's curves say of it, where `search.learning.diagnosis` has been run
+    # what the best trial's curves say of it, where `search.learning.search` has been run
     diagnosis: Diagnosis | None = None
     constraints: Constraints = NO_CONSTRAINTS  # what the network of a trial may cost at most
     # what the trials say of the space's rules, where `search.learning.judging` has been run

@@ -16,7 +16,7 @@ from search.reporting.answered import ReportedLabels, ReportedMasks
 from search.reporting.charts import cost_plots, other_look, progress_plots
 from search.reporting.content import Belief, ComparedSearch, FinalistRow, Report, TrialRow
 from search.reporting.curves import MOST_CLOSER, closer_curves, curves
-from search.reporting.pruning_table import RANK_ALIKE, audit_lines
+from search.reporting.search_tables import RANK_ALIKE, audit_lines
 from search.reporting.values import side_by_side, tiles
 from search.reporting.workers import troubles, workers
 from spaces.domains import Value, shown

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from search.record.summary import Summary
 from search.record.trials import Trial, TrialState
-from search.reporting.frontier import draw_frontier
 from trainable.recipe.yamlfile import write_whole
 
 if TYPE_CHECKING:  # 0.6 s to import
@@ -89,3 +88,17 @@ def _curve(axes: Axes, trial: Trial, summary: Summary, labels: set[str]) -> None
         zorder=3 if best else 2,
     )
     labels.add(label)
+
+
+def draw_frontier(axes: Axes, summary: Summary) -> None:
+    """Draw the finished trials by latency and objective, and the frontier as a line through its own."""
+    measured = [trial for trial in summary.trials if trial.end == "finished" and trial.cost is not None]
+    for trials, style, colour in ((measured, "o", "#b8b8b8"), (summary.frontier, "o-", "black")):
+        latencies = [trial.costs["latency_ms"] for trial in trials]
+        scores = [trial.metrics[summary.objective] for trial in trials]
+        axes.plot(latencies, scores, style, color=colour, markersize=4)
+    axes.set_xlabel("latency_ms")
+    axes.set_ylabel(summary.objective)
+    axes.set_title("frontier: no trial is both quicker and better")
+    if (limit := summary.constraints.latency_ms) is not None:
+        axes.axvline(limit.max, color="#d73027", linestyle=":", linewidth=1.2)

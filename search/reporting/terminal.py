@@ -31,12 +31,17 @@ from search.record.journal import EndEvent, EpochEvent, RetryEvent, read_from
 from search.record.record import Record
 from search.record.summary import Summary, summarise
 from search.record.trials import Trial
-from search.reporting.finals_table import finals_table, winner_line
-from search.reporting.frontier import frontier_table
-from search.reporting.pruning_table import audit_lines, graces_table, rungs_table
+from search.reporting.search_tables import (
+    audit_lines,
+    brief_table,
+    finals_table,
+    frontier_table,
+    graces_table,
+    rungs_table,
+    winner_line,
+)
 from search.reporting.tables import Rows
 from search.reporting.trials_table import trials_table
-from search.reporting.verdict_tables import brief_table
 from search.study import Study
 from spaces.catalog.explain import Row
 from spaces.domains import counted

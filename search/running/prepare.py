@@ -28,7 +28,6 @@ from search.record.folder import facts_text
 from search.record.home import FACTS_FILE, Home
 from search.record.search import StoredSearch
 from search.record.trials import recipe_key
-from search.running.fresh_splits import fresh_splits, most_bytes
 from search.running.guests import NO_GUESTS, Guests
 from search.running.networks import (
     check_first_networks,
@@ -40,6 +39,7 @@ from search.running.networks import (
 )
 from search.study import Study
 from search.study.code import NO_CODE, Code, check_code
+from search.study.finalists import Finalists
 from search.study.first import FirstTrial
 from search.study.first_trials import first_trials
 from search.study.space import SpaceBuilder, check_trials, far_rates
@@ -48,7 +48,7 @@ from spaces.rules.distillation import gain_to_expect
 from spaces.space import Space
 from trainable.data import DataInfo, DataSet, resolve
 from trainable.data.measure import comparable
-from trainable.errors import UserError
+from trainable.errors import DataError, UserError
 from trainable.origins import first_renamed
 from trainable.recipe import Recipe
 from trainable.recipe.distillation import TEACHER
@@ -381,3 +381,29 @@ def _assemble(
         final=choose_final(study, pruning),
         download=download,
     )
+
+
+def most_bytes(study: Study, hardware: Hardware) -> int | None:
+    """Return how large the images may be to be held in memory, with a copy for each fresh split."""
+    fresh = isinstance(study.finalists, Finalists) and study.finalists.splits == "fresh"
+    copies = 1 + study.finalists.seeds if isinstance(study.finalists, Finalists) and fresh else 1
+    return None if hardware.shared_bytes is None else hardware.shared_bytes // copies
+
+
+def fresh_splits(
+    final: Final, base: Recipe, info: DataInfo, load: Callable[[Recipe], DataSet]
+) -> dict[int, DataSet]:
+    """Return the images with training and validation drawn anew for each run of a finalist, by the seed of
+    the split. Raises UserError where the data have a validation part of their own."""
+    if final.finalists is None or final.finalists.splits == "same":
+        return {}
+    spec = resolve(base.data, info)
+    first = (spec.validation_seed or 0) + 1
+    drawn = {
+        seed: base.model_copy(update={"data": spec.model_copy(update={"validation_seed": seed})})
+        for seed in range(first, first + final.finalists.seeds)
+    }
+    try:
+        return {seed: load(recipe) for seed, recipe in drawn.items()}
+    except DataError as error:  # the search's own split was loaded before, from the same images
+        raise UserError(f"finalists.splits: fresh is not possible here: {error}") from None

@@ -25,12 +25,11 @@ from search.deciding.proposal import Decision, Proposal
 from search.facts.hardware import PerTrial
 from search.facts.measured import Say, silent
 from search.record.machines import LeftOut
-from search.running.failure import failure
+from search.running.failures import Retries, failure
 from search.running.machines import Machines
 from search.running.parking import Fate, Parking
 from search.running.prepare import Prepared
 from search.running.private_ray import RayDied
-from search.running.retries import Retries
 from search.running.slots import Slots
 from search.running.switch import StopSwitch
 from search.running.trial_checkpoints import checkpoints_of, drop_checkpoints

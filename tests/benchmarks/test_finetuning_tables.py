@@ -13,7 +13,7 @@ from offline.arms import Settings, arm_of, chosen_arms, digest, run
 from offline.finetuning_tables import documented, finetuning
 from offline.search_task import WORST
 from offline.tasks import task, task_names
-from search.deciding.points import RandomSampler
+from search.deciding.sampler import RandomSampler
 from spaces.catalog.catalog import make_space
 from spaces.priors import Uniform
 from spaces.settled import tree_of

@@ -9,7 +9,7 @@ from offline.our_search import Replay
 from offline.replay import Replayed
 from offline.search_task import SearchTask
 from search.deciding.make import make_sampler
-from search.deciding.points import RandomSampler
+from search.deciding.sampler import RandomSampler
 from search.deciding.scheduler import Asha, PromotionAsha, Scheduler
 from search.deciding.tpe import TpeSampler
 from tests.benchmarks.small_tasks import EPOCHS, SPACE, adamw, bowl, sgd, straight, task_of

@@ -21,7 +21,7 @@ NAMED = 3  # of the classes that differ most
 
 
 @dataclass(frozen=True)
-class Difference:
+class PartDifference:
     """Whether two parts differ by more than chance and custom allow, and by what."""
 
     differ: bool
@@ -29,7 +29,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Words:
+class PartWords:
     """What it means, and what to do, if a part differs."""
 
     test: tuple[str, str]
@@ -41,8 +41,8 @@ def compare_parts(
     check: CheckName,
     parts: Mapping[Split, T],
     join: Callable[[T, T], T],
-    compare: Callable[[T, T], Difference | None],
-    words: Words,
+    compare: Callable[[T, T], PartDifference | None],
+    words: PartWords,
 ) -> Iterator[Finding]:
     """Yield how validation differs from training, and how the test part differs from both; from validation
     alone if that differs from training.
@@ -66,7 +66,7 @@ def compare_parts(
     yield _finding(check, f"test against {against}", tested, words.test)
 
 
-def _finding(check: CheckName, pair: str, found: Difference | None, words: tuple[str, str]) -> Finding:
+def _finding(check: CheckName, pair: str, found: PartDifference | None, words: tuple[str, str]) -> Finding:
     if found is None:
         return unchecked(check, f"{pair}: too few images, or groups of images, in classes that both have")
     what = f"{pair}: {found.what}"

@@ -30,7 +30,7 @@ TAIL_BYTES = 4096
 """So many bytes of every file are read. At its end are compressed pixels, which differ between images."""
 
 
-class Comparison:
+class Fingerprints:
     """A data set's images by their fingerprints, once a check has asked; `full` decodes all of them."""
 
     def __init__(self, data: DataSet, *, full: bool = False) -> None:
@@ -64,7 +64,7 @@ class Comparison:
                 yield fingerprint, group
 
 
-def check_duplicates(compared: Comparison, checks: TaskChecks) -> Iterator[Finding]:
+def check_duplicates(compared: Fingerprints, checks: TaskChecks) -> Iterator[Finding]:
     """Yield findings about equal images, by a hash of their decoded pixels, or of their bytes for files of a
     large set; about images of two parts that are nearly the same; and about equal images of which not the
     same is to be learnt."""
@@ -138,7 +138,7 @@ def _fingerprints(data: DataSet, part: Part, positions: Integers, by_pixels: boo
 
 
 def _of_whole_files(data: DataSet, images: dict[bytes, list[NamedImage]]) -> dict[bytes, list[NamedImage]]:
-    """Separates files with equal ends by all their bytes."""
+    """Separate files with equal ends by all their bytes."""
     sure: dict[bytes, list[NamedImage]] = defaultdict(list)
     for fingerprint, group in images.items():
         for image in group:

@@ -28,7 +28,7 @@ from trainable.recipe.yamlfile import write_whole
 KEPT_FIRST: tuple[Split, ...] = ("test", "validation", "train")
 At = tuple[Split, int]  # a part, and a position in it
 Why = Literal["equal", "nearly the same"]
-Names = Mapping[Split, Sequence[str]]  # what the list calls each image of the data's own parts
+ListedNames = Mapping[Split, Sequence[str]]  # what the list calls each image of the data's own parts
 
 
 class Exclusion(NamedTuple):
@@ -97,11 +97,11 @@ def write_exclusions(found: Iterable[Exclusion], path: Path) -> None:
     write_whole(path, text.getvalue().encode("utf-8", "surrogateescape"))  # names of files need not be UTF-8
 
 
-def _exclusion(members: Members, names: Names, one: At, stays: At, why: Why) -> Exclusion:
+def _exclusion(members: Members, names: ListedNames, one: At, stays: At, why: Why) -> Exclusion:
     return Exclusion(*_stored(members, names, one), why, *_stored(members, names, stays))
 
 
-def _stored(members: Members, names: Names, at: At) -> tuple[Split, str]:
+def _stored(members: Members, names: ListedNames, at: At) -> tuple[Split, str]:
     """Return the part in which the data have an image, and its name there."""
     part = _stored_part(members, at[0])
     return part, names[part][int(members[at[0]].indices[at[1]])]

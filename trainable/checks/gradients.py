@@ -20,16 +20,15 @@ KNOWN = ("torch.", "torchvision.", "timm.", "segmentation_models_pytorch.", "tra
 
 EPS = 1e-6
 TOLERANCE = 1e-3
-"""These are torch.autograd.gradcheck's own values. In fp64 a difference over 1e-6 is right to 1e-9. A kink
+"""torch.autograd.gradcheck's own values. In fp64 a difference over 1e-6 is right to 1e-9. A kink
 (ReLU, max pooling) lies within it once in a million numbers, and moves a random projection of all of them by
 less."""
 
 JITTER = 0.01
-"""Weights are moved by this much, relative to 1:
-behind a gamma that begins at 0, every derivative would be 0."""
+"""Weights are moved by this much, relative to 1: behind a gamma that begins at 0, every derivative would be
+0."""
 
-SIZE = 2
-"""The whole network is checked with this many images."""
+SIZE = 2  # images with which the whole network is checked
 
 
 def check_gradients(layer: nn.Module, inputs: tuple[Tensor, ...], name: str = "") -> Finding:

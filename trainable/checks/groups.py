@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from trainable.checks.duplicates import Comparison
+from trainable.checks.duplicates import Fingerprints
 from trainable.checks.finding import Finding, passed
 from trainable.checks.near_duplicates import SAME, descriptors
 from trainable.checks.subject import TaskChecks
@@ -21,7 +21,7 @@ from trainable.recipe.data import Data
 SERIES_LOOKED_AT, IMAGES_OF_EACH = 30, 20
 
 
-def check_groups(compared: Comparison, checks: TaskChecks, spec: Data | None = None) -> Iterator[Finding]:
+def check_groups(compared: Fingerprints, checks: TaskChecks, spec: Data | None = None) -> Iterator[Finding]:
     """Yield findings about groups in two parts; without groups, about files that are named like series.
 
     `spec` is how the images were split.
@@ -78,7 +78,7 @@ def _some_of_each_class(numbers: Integers, labels: Integers, name: int) -> Integ
     return np.concatenate([found[some(len(found), each)] for found in of_class])
 
 
-def _tried(series: Series, compared: Comparison, checks: TaskChecks, spec: Data) -> str:
+def _tried(series: Series, compared: Fingerprints, checks: TaskChecks, spec: Data) -> str:
     """Return the expression that finds the series, and each other reading, with what came of trying it."""
     tried = _outcome(series, compared, checks, spec)
     for reading, other in (
@@ -90,7 +90,7 @@ def _tried(series: Series, compared: Comparison, checks: TaskChecks, spec: Data)
     return tried
 
 
-def _outcome(series: Series, compared: Comparison, checks: TaskChecks, spec: Data) -> str:
+def _outcome(series: Series, compared: Fingerprints, checks: TaskChecks, spec: Data) -> str:
     """Return what comes of these series as groups: their number, the copies that remain, and a refusal."""
     data = compared.data
     images, copies, remain = sum(map(len, data.parts.values())), 0, 0

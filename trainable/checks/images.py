@@ -43,12 +43,10 @@ MOST_PIXELS = 2**17
 BLOCK = 512
 """So many images are decoded at once."""
 
-Floats = NDArray[np.float64]
-
 
 def check_decoding(data: DataSet) -> Iterator[Finding]:
-    """Yield a finding on decoding every image,
-    for a set that is not in memory (others were decoded when loaded)."""
+    """Yield a finding on decoding every image, for a set that is not in memory (others were decoded when
+    loaded)."""
     broken: list[Broken] = []
     looked_at = 0
     for part in data.parts.values():
@@ -116,10 +114,10 @@ def _thinned(images: torch.Tensor) -> torch.Tensor:
     return flat[:, :, :: max(1, flat.shape[2] // MOST_PIXELS) | 1]  # odd: not the same columns of each row
 
 
-Statistics = tuple[tuple[float, ...], tuple[float, ...]]
+MeanAndStd = tuple[tuple[float, ...], tuple[float, ...]]
 
 
-def _as_weights_know(used: Statistics, known: Statistics, what: str) -> Finding:
+def _as_weights_know(used: MeanAndStd, known: MeanAndStd, what: str) -> Finding:
     """Return whether pixels are normalised for the first layer as in the weights' pretraining."""
     moved = max(abs(mean - own) / std for mean, own, std in zip(used[0], known[0], known[1], strict=True))
     scaled = max(max(std / own, own / std) for std, own in zip(used[1], known[1], strict=True))

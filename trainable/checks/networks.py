@@ -16,7 +16,7 @@ IMAGES = 128
 """The first loss is measured on so many images: its standard error is about 0.05."""
 
 LOW, FAR_TOO_HIGH = 0.8, 10.0
-"""These are bounds of the first loss over ln K. Below the first, the network knows something already; beyond
+"""Bounds of the first loss over ln K. Below the first, the network knows something already; beyond
 the second, the head's first answers are sure and wrong, and the first steps only unlearn them."""
 
 DEPENDENT = 0.01
@@ -126,8 +126,7 @@ def _biases(subject: Subject, names: list[str]) -> Finding:
 
 
 def _built(subject: Subject, check: CheckName, names: list[str], what: str, means: str, do: str) -> Finding:
-    """Return a warning, or a note for a library's network:
-    a person who chose it by name cannot change it."""
+    """Return a warning, or a note for a library's network: a person who chose it by name cannot change it."""
     if not names:
         return passed(check, "none")
     level: Level = "warning" if subject.is_own else "note"

@@ -25,8 +25,8 @@ FELL = 0.95
 HALF = 0.5
 """A loss that the recipe's optimizer lowered to this share is on its way: its rate is slow, not wrong."""
 LEAST_STEPS = 40
-"""Fewer steps say nothing: at a low rate,
-residual blocks that begin as the identity take so many to wake up."""
+"""Fewer steps say nothing: at a low rate, residual blocks that begin as the identity take so many to wake
+up."""
 
 
 def check_one_batch(subject: Subject, images: int, seconds: float) -> Finding:
@@ -36,7 +36,7 @@ def check_one_batch(subject: Subject, images: int, seconds: float) -> Finding:
     """
     batch = min(images, len(subject.data.train))
     recipe = subject.recipe
-    own: list[Attempt] = []
+    own: list[BatchAttempt] = []
     for size in dict.fromkeys((recipe.loop.batch_size, batch)):
         own.append(_learnt(subject, subject.plain_run(batch), applied_lr(recipe.optimizer, size), seconds))
         if own[-1].done:
@@ -48,7 +48,7 @@ def check_one_batch(subject: Subject, images: int, seconds: float) -> Finding:
 
 
 @dataclass(frozen=True)
-class Attempt:
+class BatchAttempt:
     """How one batch was learnt."""
 
     losses: tuple[float, ...]
@@ -75,9 +75,9 @@ class Attempt:
         return f"{known} after {self.steps} steps, loss {first:.3g} to {last:.3g}"
 
 
-def finding_after_failure(own: list[Attempt], easy: Attempt, batch: int) -> Finding:
-    """Return the finding about a batch that the recipe's optimizer did not learn,
-    from how an easy one did."""
+def finding_after_failure(own: list[BatchAttempt], easy: BatchAttempt, batch: int) -> Finding:
+    """Return the finding about a batch that the recipe's optimizer did not learn, from how an easy one
+    did."""
     best = min(own, key=lambda attempt: (-attempt.score, attempt.losses[-1]))
     if easy.done and best.losses[-1] < HALF * best.losses[0]:
         what = f"{batch} images learnt by heart by Adam at 0.001 in {easy.steps} steps"
@@ -106,7 +106,7 @@ def finding_after_failure(own: list[Attempt], easy: Attempt, batch: int) -> Find
     )
 
 
-def _learnt(subject: Subject, run: Run, lr: float | None, seconds: float) -> Attempt:
+def _learnt(subject: Subject, run: Run, lr: float | None, seconds: float) -> BatchAttempt:
     losses: list[float] = []
     score, constant, began = 0.0, False, time.perf_counter()
     with run.probing():
@@ -119,7 +119,7 @@ def _learnt(subject: Subject, run: Run, lr: float | None, seconds: float) -> Att
                     break
         in_time = len(losses) == STEPS or not losses[-1] <= EXPLODED * losses[0]
     run.close()
-    return Attempt(tuple(losses), score, in_time, constant, subject.checks)
+    return BatchAttempt(tuple(losses), score, in_time, constant, subject.checks)
 
 
 def _known(checks: TaskChecks, run: Run, window: Batch) -> tuple[float, bool]:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d, interpolate
 
-from trainable.checks.comparing import Difference, Words, compare_parts
+from trainable.checks.comparing import PartDifference, PartWords, compare_parts
 from trainable.checks.finding import Finding
 from trainable.checks.sampling import pixels
 from trainable.checks.subject import Subject
@@ -48,7 +48,7 @@ BLOCK = 512
 KnownImages = tuple[dict[Split, Integers], dict[Split, Floats] | None]
 """The positions of each part's images to compare, and features of them [n, F], if there are any."""
 
-WORDS = Words(
+WORDS = PartWords(
     test=(
         "test images are of another kind than those that recipes are chosen by: validation scores may say "
         "little about theirs",
@@ -120,14 +120,14 @@ def _seconds(look: Callable[[Mapping[Split, Integers]], object], chosen: Mapping
     return time.perf_counter() - began
 
 
-def _difference(first: Sample, second: Sample, names: Sequence[str]) -> Difference | None:
+def _difference(first: Sample, second: Sample, names: Sequence[str]) -> PartDifference | None:
     found = tell_apart(first, second)
     if found is None:
         return None
     what = f"images are told apart with {found}; chance is 0.50"
     if found.low <= MEDIUM:
-        return Difference(False, what)
-    return Difference(
+        return PartDifference(False, what)
+    return PartDifference(
         True, f"{what}; the figure that differs most is {_most_different(first, second, names)}"
     )
 
@@ -158,7 +158,7 @@ def _most_different(first: Sample, second: Sample, names: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True)
-class Statistics:
+class ImageStatistics:
     """Statistics of images [n, F]; the first columns have names for people, and all are in grey levels from 0
     to 255."""
 
@@ -166,14 +166,14 @@ class Statistics:
     names: tuple[str, ...]
 
 
-def statistics_of(images: Pixels) -> Statistics:
+def statistics_of(images: Pixels) -> ImageStatistics:
     """Return statistics of images, uint8 [n, C, H, W]: mean, deviation and quantiles of each channel,
     sharpness at three scales, and a grey thumbnail."""
     blocks = [
         _block(torch.from_numpy(np.array(images[at : at + BLOCK]))) for at in range(0, len(images), BLOCK)
     ]
     colours = ("brightness",) if images.shape[1] == 1 else ("red", "green", "blue")
-    return Statistics(np.concatenate(blocks), (*colours, "contrast", "sharpness"))
+    return ImageStatistics(np.concatenate(blocks), (*colours, "contrast", "sharpness"))
 
 
 def _block(pixels: Tensor) -> Floats:

@@ -38,8 +38,8 @@ def pixels(data: DataSet, part: Part, positions: Integers, side: int | None = No
 
 
 def chosen_positions(data: DataSet, most: int | None) -> dict[Split, Integers]:
-    """Return positions by part, at most `most` (None: all of them):
-    the parts that are scored come first, as each of their images counts."""
+    """Return positions by part, at most `most` (None: all of them): the parts that are scored come first, as
+    each of their images counts."""
     if most is None:
         return {name: np.arange(len(part)) for name, part in data.parts.items()}
     left, chosen = most, dict[Split, Integers]()

@@ -48,8 +48,8 @@ class FirstSteps:
 
 
 def check_step(run: Run) -> Iterator[Finding]:
-    """Check whether a gradient contains no earlier one, and whether the weights move;
-    call it in `probing`."""
+    """Check whether a gradient contains no earlier one, and whether the weights move; call it in
+    `probing`."""
     window = next(run.windows())
     before, after = _gradients(run, window), _gradients(run, window)
     if not before:
@@ -169,8 +169,8 @@ def check_loader(
 
 
 def wanted_workers(data_seconds: float, step_seconds: float, cpus: int) -> int:
-    """Return how many processes together read a batch in the time of a step;
-    one processor is left for the steps."""
+    """Return how many processes together read a batch in the time of a step; one processor is left for the
+    steps."""
     return max(1, min(math.ceil(data_seconds / max(step_seconds, 1e-9)), cpus - 1))
 
 
@@ -182,8 +182,8 @@ def waited_share(data_seconds: float, step_seconds: float, workers: int) -> floa
 
 
 def _gradients(run: Run, window: list[Batch]) -> dict[str, Tensor]:
-    """Return each parameter's gradient of a window, by a step at rate 0;
-    the layers draw the same random numbers."""
+    """Return each parameter's gradient of a window, by a step at rate 0; the layers draw the same random
+    numbers."""
     torch.manual_seed(0)
     run.train_on(window, 0.0)
     return {
@@ -222,8 +222,8 @@ def _that_stay(run: Run, names: set[str], lr: float) -> list[str]:
 
 
 def _usual_rate(run: Run) -> float:
-    """Return at least the usual rate of the recipe's optimizer:
-    whether weights move must not depend on the recipe's rate."""
+    """Return at least the usual rate of the recipe's optimizer: whether weights move must not depend on the
+    recipe's rate."""
     return max(type(run.recipe.optimizer)().lr, applied_lr(run.recipe.optimizer, run.recipe.loop.batch_size))
 
 

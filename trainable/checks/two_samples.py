@@ -39,11 +39,11 @@ Booleans = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Sample:
-    """Holds features [n, F], labels [n] and perhaps groups [n] of images."""
+    """Images as a classifier sees them."""
 
-    features: Floats
-    labels: Integers
-    groups: Integers | None = None
+    features: Floats  # [n, F]
+    labels: Integers  # [n]
+    groups: Integers | None = None  # [n]
 
     def joined(self, other: Sample) -> Sample:
         """Return both samples as one."""
@@ -62,12 +62,11 @@ class Sample:
 
 @dataclass(frozen=True)
 class ToldApart:
-    """Holds the area under the ROC curve: the probability that the classifier takes an image of the second
-    sample, rather than one of the first of the same class, for one of the second. 0.5 is chance, 1 is always.
-    `low` and `high` are the ends of its 95 % interval."""
+    """The area under the ROC curve: the probability that the classifier takes an image of the second sample,
+    rather than one of the first of the same class, for one of the second. 0.5 is chance, 1 is always."""
 
     auc: float
-    low: float
+    low: float  # the ends of its 95 % interval
     high: float
 
     def __str__(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import combinations, pairwise
 from statistics import fmean, median
 
@@ -14,39 +15,33 @@ SAME_RATE = 1.0 + 1e-6
 """A rate that grew by less has not risen."""
 
 
+@dataclass
 class Curves:
-    """A history that did not end diverged, with its levels and the loss of guessing.
+    """A history that did not end diverged, read against thresholds."""
 
-    Noise is the larger of two: a standard error of the validation score, and how far it swings by itself.
-    """
+    history: tuple[EpochResult, ...]
+    levels: Levels
+    classes: int
+    guessing: float  # the loss of a network that knows nothing
+    train_steps: int | None  # of an epoch, if it is known
+    validation_images: int | None
+    thresholds: Thresholds
 
-    def __init__(
-        self,
-        history: tuple[EpochResult, ...],
-        levels: Levels,
-        classes: int,
-        guessing: float,
-        train_steps: int | None,
-        validation_images: int | None,
-        thresholds: Thresholds,
-    ) -> None:
-        self.thresholds, self.levels = thresholds, levels
-        self._history, self._classes, self._guessing = history, classes, guessing
-        self._train_steps = train_steps
-        self._val = levels.validation
-        self._rates = [result.applied_lr for result in history]
-        self.train, self.gap = levels.train, levels.gap
-        self.last_epochs = min(len(history), max(3, math.ceil(thresholds.last_part * len(history))))
+    def __post_init__(self) -> None:
+        limits, epochs = self.thresholds, len(self.history)
+        self._val = self.levels.validation
+        self._rates = [result.applied_lr for result in self.history]
+        self.train, self.gap = self.levels.train, self.levels.gap
+        self.last_epochs = min(epochs, max(3, math.ceil(limits.last_part * epochs)))
         self.rise = _slope(self._val[-self.last_epochs :]) * (self.last_epochs - 1)
-        self._late = max(4, math.ceil(thresholds.late_part * len(history)))
+        self._late = max(4, math.ceil(limits.late_part * epochs))
         self._swings = _swings(self._val[-self._late :], self._rates[-self._late :])
         self.fluctuation = fmean(self._swings) if self._swings else 0.0
-        self.standard_error = levels.standard_error(validation_images)
+        self.standard_error = self.levels.standard_error(self.validation_images)
 
     def figures(self) -> dict[str, float]:
-        """Return the numbers by name: scores as fractions;
-        a name that ends in `_points` has hundredths."""
-        skipped = {} if self._train_steps is None else {"skipped_share": self._skipped_share()}
+        """Return the numbers by name: scores as fractions; a name that ends in `_points` has hundredths."""
+        skipped = {} if self.train_steps is None else {"skipped_share": self._skipped_share()}
         return {
             **self.levels.figures,
             "gap_points": 100.0 * self.gap,
@@ -78,8 +73,7 @@ class Curves:
 
     @property
     def rises(self) -> bool:
-        """Whether validation rises at the end, and above its earlier best:
-        recovery from a dip is no rise."""
+        """Whether validation rises at the end, and above its earlier best: recovery from a dip is no rise."""
         visible = max(self.thresholds.least_rise, self.noise)
         before, recent = self._val[: -self.last_epochs], self._val[-self.last_epochs :]
         return self.rise > visible and max(recent) - max(before, default=0.0) > visible
@@ -92,10 +86,10 @@ class Curves:
 
     @property
     def rate_may_rise(self) -> bool:
-        """Whether a higher rate may be proposed:
-        no epoch's training loss shows that the rate was too high already."""
-        limit = self.thresholds.raised_loss * self._guessing
-        return max(result.train_loss for result in self._history) <= limit
+        """Whether a higher rate may be proposed: no epoch's training loss shows that the rate was too high
+        already."""
+        limit = self.thresholds.raised_loss * self.guessing
+        return max(result.train_loss for result in self.history) <= limit
 
     # --- whether the end can be trusted
 
@@ -113,8 +107,8 @@ class Curves:
         yield from self._signs_in_the_loss()
 
     def _signs_in_the_loss(self) -> Iterator[str]:
-        limits, guessing = self.thresholds, self._guessing
-        losses = [result.train_loss for result in self._history]
+        limits, guessing = self.thresholds, self.guessing
+        losses = [result.train_loss for result in self.history]
         if losses[-1] > limits.lost_loss * guessing:
             yield f"the training loss ends at {losses[-1]:.3g}, guessing costs at most {guessing:.3g}"
         elif max(losses) > limits.knocked_out * guessing and not self._has_learnt():
@@ -127,14 +121,14 @@ class Curves:
         return max(limits.swing, limits.standard_errors * self.standard_error)
 
     def _swings_throughout(self) -> bool:
-        """Return whether the late epochs change direction more often than not,
-        in a run that is long enough for late ones."""
+        """Return whether the late epochs change direction more often than not, in a run that is long enough
+        for late ones."""
         often = 2 * sum(each > 0.0 for each in self._swings) > len(self._swings)
-        return often and len(self._history) >= self.thresholds.swing_epochs
+        return often and len(self.history) >= self.thresholds.swing_epochs
 
     def _fall(self) -> float:
-        """Return the fall from the best three epochs to the last three;
-        0 if the schedule has raised the rate since."""
+        """Return the fall from the best three epochs to the last three; 0 if the schedule has raised the rate
+        since."""
         if len(self._val) < 6:
             return 0.0
         levels = [median(self._val[start : start + 3]) for start in range(len(self._val) - 2)]
@@ -143,31 +137,31 @@ class Curves:
         return 0.0 if risen else levels[best] - levels[-1]
 
     def _skipped_share(self) -> float:
-        """Return the share of the late epochs' steps that were skipped;
-        0 if the number of steps is not known."""
-        if self._train_steps is None:
+        """Return the share of the late epochs' steps that were skipped; 0 if the number of steps is not
+        known."""
+        if self.train_steps is None:
             return 0.0
-        late = self._history[-self._late :]
-        return fmean(result.skipped_steps for result in late) / max(1, self._train_steps)
+        late = self.history[-self._late :]
+        return fmean(result.skipped_steps for result in late) / max(1, self.train_steps)
 
     def _spike(self) -> float:
-        """Return the largest gradient norm over the median,
-        of late epochs in which validation fell beyond noise."""
-        usual = median(result.grad_norm for result in self._history)
-        pairs = list(zip(pairwise(self._val), self._history[1:], strict=True))[-self._late :]
+        """Return the largest gradient norm over the median, of late epochs in which validation fell beyond
+        noise."""
+        usual = median(result.grad_norm for result in self.history)
+        pairs = list(zip(pairwise(self._val), self.history[1:], strict=True))[-self._late :]
         fell = [result for (before, after), result in pairs if before - after > self._visible()]
         norms = [result.grad_norm for result in fell]
         return max(norms, default=0.0) / usual if usual > 0.0 else 0.0
 
     def _has_learnt(self) -> bool:
-        chance = 1.0 / max(self._classes, 2)
-        way = (self._history[-1].val_balanced_accuracy - chance) / (1.0 - chance)
+        chance = 1.0 / max(self.classes, 2)
+        way = (self.history[-1].val_balanced_accuracy - chance) / (1.0 - chance)
         return way > self.thresholds.learnt
 
 
 def _slope(values: Sequence[float]) -> float:
-    """Return the median slope of all pairs, an epoch (Theil and Sen), which no outlier tilts;
-    0 for a single value."""
+    """Return the median slope of all pairs, an epoch (Theil and Sen), which no outlier tilts; 0 for a single
+    value."""
     pairs = combinations(enumerate(values), 2)
     return median([(there - here) / (later - first) for (first, here), (later, there) in pairs] or [0.0])
 

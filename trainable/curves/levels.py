@@ -35,17 +35,17 @@ class Thresholds:
     train_saturated: float = 0.99
     """From this training accuracy on, more epochs have next to nothing left to learn from; ours."""
     standard_errors: float = 2.0
-    """A difference of fewer standard errors is noise:
-    95 in 100 draws of a normal distribution lie within 1.96."""
+    """A difference of fewer standard errors is noise: 95 in 100 draws of a normal distribution lie within
+    1.96."""
     least_rise: float = 0.005
-    """A smaller rise over the last tenth of the epochs, here half a point,
-    is not worth a longer run; ours."""
+    """A smaller rise over the last tenth of the epochs, here half a point, is not worth a longer run;
+    ours."""
     last_part: float = 0.1
     """In this last share of the epochs, at least three, validation rises or not: there a cosine is below 3 %
     of its rate, so that a rise does not come from the schedule's last fall."""
     late_part: float = 0.25
-    """In this last share of the epochs, at least four, swings count:
-    before it, a high rate may still come to rest."""
+    """In this last share of the epochs, at least four, swings count: before it, a high rate may still come to
+    rest."""
     swing_epochs: int = 8
     """A shorter run has no late part: four epochs are more than half of it."""
     swing: float = 0.02
@@ -58,16 +58,15 @@ class Thresholds:
     """More than this share of steps skipped for overflows is too much: a loss scale that doubles every 2,000
     steps (torch's GradScaler) costs one step in 2,000, twenty times fewer."""
     gradient_spike: float = 10.0
-    """This is a late epoch's gradient norm over the run's median, if validation fell with it; ours."""
+    """A late epoch's gradient norm over the run's median, if validation fell with it; ours."""
     lost_loss: float = 1.5
-    """This is a training loss over that of guessing: a run that ends above has unlearnt; ours."""
+    """A training loss over that of guessing: a run that ends above has unlearnt; ours."""
     knocked_out: float = 1.2
-    """This is a training loss over that of guessing in any epoch, for a net that has learnt nothing in the
+    """A training loss over that of guessing in any epoch, for a net that has learnt nothing in the
     end: above it, the rate was too high. A fresh net begins within a tenth of ln K; digits at 20 times a good
     rate: 1.3 first, then 1.0."""
     learnt: float = 0.1
-    """This is a share of the way from guessing to always right, in mean recall:
-    less counts as nothing; ours."""
+    """A share of the way from guessing to always right, in mean recall: less counts as nothing; ours."""
     raised_loss: float = 1.05
     """Above this training loss over that of guessing in any epoch, a higher rate is not proposed; ours."""
 

@@ -14,7 +14,7 @@ Answers = Tensor | tuple[Tensor, Tensor]
 
 
 class DenseNetwork(nn.Module, abc.ABC):
-    """A network for dense prediction: a backbone that may be pretrained, and layers above it.
+    """A network with an answer for each pixel: a backbone that may be pretrained, and layers above it.
 
     It maps images [B, C, H, W] to logits [B, classes, h, w] with h <= H and w <= W: whoever compares them
     with a mask enlarges them. In training a network with an auxiliary head gives a pair, its head's logits

@@ -23,8 +23,7 @@ from trainable.data.source import Integers
 from trainable.data.split import some_of_each_class
 from trainable.errors import ModelError
 from trainable.files.host_memory import available_bytes
-from trainable.probes.live_bytes import held_bytes
-from trainable.probes.memory_estimate import SMALLEST, draw_line
+from trainable.probes.memory_estimate import SMALLEST, draw_line, held_bytes
 from trainable.recipe import Recipe
 from trainable.tasks.kits import make_loader
 from trainable.training.part_features import Floats, part_features
@@ -40,28 +39,28 @@ Booleans = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Features:
-    """Holds features [N, F] and labels [N] of some training and some validation images."""
+class HeadFeatures:
+    """What a network's body makes of some training and some validation images."""
 
-    train: Floats
-    train_labels: Integers
+    train: Floats  # [N, F]
+    train_labels: Integers  # [N]
     validation: Floats
     validation_labels: Integers
 
 
 @dataclass(frozen=True)
 class HeadScore:
-    """Holds which validation images the best head of the grid has right, and how strong its C is."""
+    """The best head of the grid."""
 
-    right: Booleans
-    strength: float
+    right: Booleans  # which validation images it has right, [N]
+    strength: float  # its C
 
     @property
     def accuracy(self) -> float:
         return float(self.right.mean())
 
 
-def features_of(network: nn.Module, data: DataSet, recipe: Recipe, device: torch.device) -> Features:
+def features_of(network: nn.Module, data: DataSet, recipe: Recipe, device: torch.device) -> HeadFeatures:
     """Return what a network's body makes of a sample of training and validation images, shown as in scoring.
 
     The training images are of every class, in proportion: a head never answers a class that it has not seen.
@@ -75,10 +74,10 @@ def features_of(network: nn.Module, data: DataSet, recipe: Recipe, device: torch
     found = part_features(network, loader, recipe, data.info, chosen)
     if found is None:
         raise ModelError(f"{type(network).__name__}: its features cannot be told from its head")
-    return Features(*found["train"], *found["validation"])
+    return HeadFeatures(*found["train"], *found["validation"])
 
 
-def best_head(features: Features) -> HeadScore:
+def best_head(features: HeadFeatures) -> HeadScore:
     """Return the linear head of the grid that has most validation images right.
 
     Heads are multinomial logistic regressions on features of mean 0 and deviation 1 over the training images.

@@ -18,29 +18,24 @@ import torch
 from trainable.augmentation.sizes import extreme_sizes
 from trainable.errors import UserError
 from trainable.files.host_memory import available_bytes
-from trainable.probes.live_bytes import held_bytes
-from trainable.probes.memory_estimate import MOST_IMAGES, SMALLEST, Line, draw_line
-from trainable.tasks.distilled.task import Distilled
+from trainable.probes.memory_estimate import MOST_IMAGES, SMALLEST, MemoryLine, draw_line, held_bytes
 from trainable.training.devices import give_back, ran_out
 from trainable.training.run import Run
 
+# What stops the micro-batch from being larger: memory ran out, `limit_bytes` (also its default on a CPU),
+# `largest`, or the number of images
 Bound = Literal["memory", "limit", "largest", "images"]
-"""This stops the micro-batch from being larger: memory ran out, `limit_bytes` (also its default on a CPU),
-`largest`, or the number of images."""
 
-FINEST = 8
-"""Between two powers of two, sizes are tried in so many steps: eighths, which suit kernels too."""
-FLAT = 0.05
-"""A size whose speed is within this share of the fastest is as fast."""
-TIMED_SECONDS, TIMED_STEPS = 0.3, 8
-"""A size is timed for at least so long, or for so many steps."""
+FINEST = 8  # steps between two powers of two in which sizes are tried: eighths, which suit kernels too
+FLAT = 0.05  # a size whose speed is within this share of the fastest is as fast
+TIMED_SECONDS, TIMED_STEPS = 0.3, 8  # a size is timed for at least so long, or for so many steps
 CPU_STEP_SECONDS = 2.0
 """On a CPU no size is tried whose step takes longer: memory is estimated there, and speed is flat by then."""
 
 
 @dataclass(frozen=True)
 class Tried:
-    """Holds one size: whether a step fits, the bytes that it takes, and its speed if a step was taken.
+    """One size of a step: whether it fits, the bytes that it takes, and its speed if it was taken.
 
     On a CUDA device `peak_bytes` is the most that the process takes; on a CPU it is an estimate of what the
     weights, the optimizer and the step take together. It is None if memory ran out.
@@ -54,10 +49,10 @@ class Tried:
 
 @dataclass(frozen=True)
 class BatchFound:
-    """Holds the sizes tried, smallest first, and the results; `largest` is 0 if not even one image fits."""
+    """The largest micro-batch of a run, with the sizes that were tried."""
 
-    tried: tuple[Tried, ...]
-    largest: int
+    tried: tuple[Tried, ...]  # smallest first
+    largest: int  # 0 if not even one image fits
     bound: Bound
     batch_size: int
     limit_bytes: int | None
@@ -68,8 +63,7 @@ class BatchFound:
 
     @property
     def flat(self) -> int | None:
-        """The smallest size whose speed is within 5 % of the best:
-        a larger one uses memory for nothing."""
+        """The smallest size whose speed is within 5 % of the best: a larger one uses memory for nothing."""
         timed = {
             each.images: each.images_per_second
             for each in self.tried
@@ -186,8 +180,7 @@ def search(
 
 
 def _doubling(grid: Sequence[int]) -> list[int]:
-    """Return the indices of the powers of two, and the last;
-    a single image only if no more are asked for."""
+    """Return the indices of the powers of two, and the last; a single image only if no more are asked for."""
     powers = [index for index, size in enumerate(grid) if size.bit_count() == 1]
     return sorted({*(powers[1:] or powers), len(grid) - 1}) if grid else []
 
@@ -251,8 +244,7 @@ class Steps:
         return time.perf_counter() - started
 
     def speed(self, size: int) -> float | None:
-        """Return images a second, by the median of a few steps after a first one;
-        None if memory runs out."""
+        """Return images a second, by the median of a few steps after a first one; None if memory runs out."""
         seconds: list[float] = []
         try:
             self.take(size)
@@ -274,7 +266,7 @@ class Steps:
         peak = torch.cuda.max_memory_reserved(self.device)
         return Tried(size, limit_bytes is None or peak <= limit_bytes, peak, speed)
 
-    def line(self, limit: int, most_images: int = MOST_IMAGES) -> Line | None:
+    def line(self, limit: int, most_images: int = MOST_IMAGES) -> MemoryLine | None:
         """Return a line for the memory of weights, also a teacher's, optimizer and a step on any number of
         images, without taking that step.
 
@@ -282,9 +274,8 @@ class Steps:
         """
         if self.speed(SMALLEST) is None:
             return None
-        task = self._run.task
-        teacher = task.teacher.network.state_dict() if isinstance(task, Distilled) else {}
-        return draw_line(self.take, held_bytes([self._run.state_dict(), teacher]), limit, most_images)
+        weights = [self._run.state_dict(), self._run.task.other_weights()]
+        return draw_line(self.take, held_bytes(weights), limit, most_images)
 
 
 def _check(limit_bytes: int | None, largest: int | None) -> None:

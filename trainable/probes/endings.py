@@ -21,20 +21,16 @@ from trainable.training.run import PREFIXES, Run
 
 AVERAGING = "regularisation.averaging.kind"
 FLIP, SCALES = "evaluation.flip", "evaluation.scales"
-SEVERAL_SCALES = [1.0, 1.25]
-"""The sizes that are tried beside the image's own; larger ones cost more (sources 000:46, 004)."""
+SEVERAL_SCALES = [1.0, 1.25]  # larger ones cost more (sources 000:46, 004)
 
 
 @dataclass(frozen=True)
-class Ending:
-    """Holds one way to use a trained network: the fields that say it, its validation scores and latency."""
+class ScoredEnding:
+    """One way to use a trained network, and what comes of it."""
 
-    values: dict[str, Any]
-    """The fields of the recipe, by dotted path."""
-    scores: dict[str, float]
-    """The scores of the validation part, such as `val_accuracy`."""
-    latency_ms: float
-    """From one image on the device to its answer; that of the quickest of many passes."""
+    values: dict[str, Any]  # the fields of the recipe that say it, by dotted path
+    scores: dict[str, float]  # of the validation part, such as `val_accuracy`
+    latency_ms: float  # from one image on the device to its answer, in the quickest of many passes
 
 
 def endings_of(recipe: Recipe) -> list[dict[str, Any]]:
@@ -53,7 +49,7 @@ def measure_endings(
     data: DataSet,
     download: bool = False,
     say: Callable[[str], None] = lambda line: None,
-) -> Iterator[Ending]:
+) -> Iterator[ScoredEnding]:
     """Train a recipe once and yield each of its endings, scored on the validation part.
 
     Views of a size that the network does not take are left out, and one line says which, before any
@@ -85,12 +81,9 @@ def _possible(run: Run, say: Callable[[str], None]) -> list[dict[str, Any]]:
     return endings
 
 
-def _ending(run: Run, data: DataSet, values: dict[str, Any], *, download: bool) -> Ending:
+def _ending(run: Run, data: DataSet, values: dict[str, Any], *, download: bool) -> ScoredEnding:
     weights = run.weights() if values[AVERAGING] == "ema" else run.model.state_dict()
-    as_trained = {
-        AVERAGING: "none",
-        SECTION: None,
-    }  # such a run scores the weights that it has, and asks nobody
+    as_trained = {AVERAGING: "none", SECTION: None}  # it scores the weights that it has, and asks nobody
     alike = run.recipe.with_values({**values, **as_trained})
     scoring = make_run(alike, data=data, device=run.device, download=download)
     try:
@@ -99,7 +92,7 @@ def _ending(run: Run, data: DataSet, values: dict[str, Any], *, download: bool) 
             {**scoring.state_dict(), "model": weights, "epoch": run.epoch, "history": trained["history"]}
         )
         latency = 1e3 * min(times_to_answer(scoring))
-        return Ending(values, scoring.score("validation").metrics(PREFIXES["validation"]), latency)
+        return ScoredEnding(values, scoring.score("validation").metrics(PREFIXES["validation"]), latency)
     finally:
         scoring.close()
 

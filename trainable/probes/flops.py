@@ -10,17 +10,15 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-OF_ALL = "Global"
-"""torch's counter calls the sum over everything so."""
+OF_ALL = "Global"  # torch's counter calls the sum over everything so
 
 
 @dataclass(frozen=True)
 class Flops:
-    """Holds the operations that one image takes, in all and by the name of each layer without layers of its
-    own."""
+    """The operations that one image takes."""
 
     total: int
-    layers: dict[str, int]
+    layers: dict[str, int]  # by the name of each layer without layers of its own
 
 
 def count_flops(network: nn.Module, shape: tuple[int, int, int]) -> Flops:

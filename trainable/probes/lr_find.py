@@ -22,60 +22,49 @@ from trainable.training.optim import applied_lr
 from trainable.training.run import Run
 
 BETA = 0.98
-"""This is the decay of the smoothing, as in 001.
-It lags, by 34 steps at the hundredth: suggestions err upwards."""
-EXPLODED = 4.0
-"""A smoothed loss that is so many times the best ends a sweep (001)."""
+"""The decay of the smoothing, as in 001. It lags, by 34 steps at the hundredth: suggestions err upwards."""
+EXPLODED = 4.0  # a smoothed loss that is so many times the best ends a sweep (001)
 BELOW, ABOVE = 1e-3, 1e4
-"""A sweep's ends are these multiples of the usual rate of the optimizer's kind,
-whatever the recipe's own rate is."""
-LEAST_STEPS = 30
-"""With fewer steps, one step is a quarter of a decade or more."""
+"""A sweep's ends are these multiples of the usual rate of the optimizer's kind, whatever the recipe's own
+rate is."""
+LEAST_STEPS = 30  # with fewer, one step is a quarter of a decade or more
 SETTLING, LEAST_SETTLING = 0.1, 5
-"""In this share of the first steps, at least this number,
-the smoothed loss averages too few losses to be read."""
+"""In this share of the first steps, at least this number, the smoothed loss averages too few losses to be
+read."""
 LEAST_FALL, NOISE = 0.02, 4.0
 """A fall by less than this share of the loss is no fall; nor is one by less than so many standard errors of
 what is compared: the first losses, and the least mean of `LAST` in a row. The smoothed loss is too slow to
 show it."""
-LEARNT = 1e-3
-"""Losses below this share of the first say that the batches are known by heart."""
-LAST = 5
-"""A minimum among so many last points says that the loss was still falling."""
+LEARNT = 1e-3  # losses below this share of the first say that the batches are known by heart
+LAST = 5  # a minimum among so many last points says that the loss was still falling
 
 
 @dataclass(frozen=True)
 class Suggestions:
-    """Holds three readings of a curve, as learning rates."""
+    """Three readings of a curve, as learning rates."""
 
-    minimum_tenth: float
-    """This is a tenth of the rate at which the smoothed loss is least."""
+    minimum_tenth: float  # a tenth of the rate at which the smoothed loss is least
+    # Where it falls fastest with the logarithm of the rate. Since it lags, that is not far below the rate at
+    # which the loss itself is least: mostly the upper end of the band
     steepest: float
-    """Here it falls fastest with the logarithm of the rate. Since it lags, that is not far below the rate at
-    which the loss itself is least: mostly the upper end of the band."""
-    valley: float
-    """This is in the middle of its longest fall (`valley`)."""
+    valley: float  # in the middle of its longest fall
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """Holds one sweep: the applied rates, in order, the loss before the step at each, and that loss smoothed.
+    """One sweep of rates."""
 
-    It ends before `exploded` losses. `suggestions` is None if nothing can be read from the curve; `reason`
-    says why.
-    """
-
-    rates: tuple[float, ...]
-    losses: tuple[float, ...]
+    rates: tuple[float, ...]  # as applied, in order
+    losses: tuple[float, ...]  # before the step at each rate
     smoothed: tuple[float, ...]
-    exploded: bool
-    suggestions: Suggestions | None
-    reason: str | None = None
+    exploded: bool  # the loss after these, which ended the sweep
+    suggestions: Suggestions | None  # None if nothing can be read from the curve
+    reason: str | None = None  # why nothing can be read
 
 
 @dataclass(frozen=True)
 class LrBand:
-    """Holds what the sweeps say together: the median of each suggestion, and the band that they span.
+    """What the sweeps say together: the median of each suggestion, and the band that they span.
 
     Rates are as applied to the recipe's batch; multiplied by `at_256` they are in the recipe's own unit,
     `optimizer.lr`. If most sweeps say nothing there are no suggestions, and `reason` says why.

@@ -19,10 +19,10 @@ from trainable.training.devices import wait_for
 from trainable.training.evaluate import make_views
 from trainable.training.run import Run
 
-WARM_UPS = 5
-"""Kernels are chosen and prepared in the first passes, which do not count."""
-LEAST_PASSES, MOST_PASSES, SECONDS = 15, 200, 0.3
-"""So many passes are timed, as many as fit into these seconds."""
+WARM_UPS = 5  # passes in which kernels are chosen and prepared, which do not count
+LEAST_PASSES, MOST_PASSES, SECONDS = 15, 200, 0.3  # as many are timed as fit into these seconds
+
+# Fields of a model that change neither its size nor its speed
 FREE = (
     "weights",
     "dropout",
@@ -32,9 +32,7 @@ FREE = (
     "freeze_epochs",
     "frozen_views",
 )
-"""These fields of a model change neither its size nor its speed."""
-LEARNT = {"temperature", "weight", "alpha", "beta"}
-"""These fields of a distillation change nothing that a step takes."""
+LEARNT = {"temperature", "weight", "alpha", "beta"}  # fields of a distillation that change no step's cost
 
 
 def measure_cost(run: Run) -> NetworkCost:

@@ -39,7 +39,7 @@ SIZES = {"cpu": (4, 8, 16, 32), "cuda": (128,)}
 """A timed step has the first of these numbers of images that takes half of STEP_SECONDS, or the last."""
 CONVOLUTIONS = (nn.Conv2d, nn.ConvTranspose2d)
 
-Way = tuple[Format, bool]  # a number format, and whether images are in channels_last
+ComputeWay = tuple[Format, bool]  # a number format, and whether images are in channels_last
 
 
 @stage("timing steps of the network")
@@ -84,7 +84,7 @@ def measure_speeds(
         return ()
 
 
-def _ways(model: nn.Module, device: torch.device, spec: Precision) -> list[Way]:
+def _ways(model: nn.Module, device: torch.device, spec: Precision) -> list[ComputeWay]:
     """On a CPU every format that it has units for, in both layouts; only what the recipe leaves open."""
     if spec.kind != "auto":
         return [(precision.resolve(spec, device), spec.channels_last)]
@@ -118,7 +118,9 @@ def _compiled(
     yield eager.model_copy(update={**compiled, "images_per_second": len(batch[0]) / quickest})
 
 
-def _batch(model: nn.Module, info: DataInfo, device: torch.device, usual: Way) -> tuple[Tensor, HeadLoss]:
+def _batch(
+    model: nn.Module, info: DataInfo, device: torch.device, usual: ComputeWay
+) -> tuple[Tensor, HeadLoss]:
     """Return images [B, C, H, W], and the loss of a head's outputs for them."""
     shape, kit = (info.channels, info.image_size, info.image_size), kit_of(info.task)
     for size in SIZES[device.type]:
@@ -130,7 +132,7 @@ def _batch(model: nn.Module, info: DataInfo, device: torch.device, usual: Way) -
     return batch
 
 
-def _step(model: nn.Module, images: Tensor, loss: HeadLoss, way: Way) -> None:
+def _step(model: nn.Module, images: Tensor, loss: HeadLoss, way: ComputeWay) -> None:
     number_format, channels_last = way
     layout = torch.channels_last if channels_last else torch.contiguous_format
     model.to(memory_format=layout)

@@ -26,7 +26,7 @@ SEED = 0  # of the noise that is answered
 
 @dataclass(frozen=True, eq=False)
 class Pruned:
-    """A narrower network on the CPU, what is narrower, and the operations of an image before and now."""
+    """A narrower network on the CPU, in what it is narrower, and an image's operations before and after."""
 
     network: nn.Module
     widths: Widths

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import abc
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -106,6 +106,10 @@ class Task(abc.ABC):
     def loss_of(self, batch: TrainingBatch, outputs: Outputs) -> Tensor:
         """Return the mean loss of a prepared batch, given the outputs of the learner."""
         return self.loss(outputs, batch.targets)
+
+    def other_weights(self) -> Mapping[str, Tensor]:
+        """Return the weights of networks that the task asks beside the one that is trained."""
+        return {}
 
     def take_teacher_seconds(self) -> float | None:
         """Return how long a teacher has answered since this was last called; None without one."""

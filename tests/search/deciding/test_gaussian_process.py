@@ -19,13 +19,13 @@ from search.deciding.gaussian_process import (
     NOISE,
     PACE,
     SIZE,
+    Floats,
     GaussianProcess,
     ScoredRows,
     _loss,
     fitted,
     usual,
 )
-from search.deciding.input_warping import Floats
 
 GROUPS = np.array([0, 1, 2, 2])
 

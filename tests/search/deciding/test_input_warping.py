@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.distributions import Kumaraswamy
 
-from search.deciding.input_warping import slopes, warped
+from search.deciding.gaussian_process import slopes, warped
 
 BENDS = np.array([True, True, False])
 SHAPES = np.log([[0.4, 3.0, 9.0], [2.0, 0.5, 9.0]])

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from optuna.trial import TrialState
 
 from search.deciding.ledger import Ledger
-from search.deciding.points import RandomSampler
 from search.deciding.proposal import Decision
+from search.deciding.sampler import RandomSampler
 from search.deciding.scheduler import PromotionAsha
 from search.deciding.tpe import TpeSampler
 from search.record.chain import JournalError

@@ -17,8 +17,7 @@ from optuna.trial import TrialState
 
 from search.deciding.make import make_sampler
 from search.deciding.optuna_trials import distribution
-from search.deciding.points import SobolSampler
-from search.deciding.sampler import Sampler
+from search.deciding.sampler import Sampler, SobolSampler
 from search.deciding.tpe import TpeSampler
 from search.record.journal import TrialEnd
 from search.study import SamplerKind

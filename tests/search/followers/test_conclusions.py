@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from search.deciding.scheduler import rungs
-from search.followers.conclusions import conclusion
-from search.followers.note import plan
+from search.followers.conclusions import conclusion, plan
 from search.learning.search import Search
 from search.record.folder import facts_text
 from search.record.home import FACTS_FILE

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from search.learning.pooling import SourceEstimate, between_variance, pooled
+from search.learning.lessons import SourceEstimate, between_variance, pooled
 
 numbers = st.floats(-2.0, 2.0)
 variances = st.floats(0.005, 1.0)

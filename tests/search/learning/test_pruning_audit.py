@@ -17,7 +17,7 @@ from search.record.journal import EpochEvent, TrialEnd
 from search.record.repeats import Repeat
 from search.record.summary import Summary
 from search.record.trials import HOURS_SPENT, Trial
-from search.reporting.pruning_table import audit_lines
+from search.reporting.search_tables import audit_lines
 
 EPOCHS, RUNG = 4, 1
 PRUNING = Pruning((RUNG,), 3, "")

@@ -12,7 +12,7 @@ from search.record.finals import Finals, estimated, finals_of
 from search.record.journal import EpochEvent, TrialEnd
 from search.record.repeats import Repeat
 from search.record.trials import Trial
-from search.reporting.finals_table import finals_table, winner_line
+from search.reporting.search_tables import finals_table, winner_line
 from trainable.recipe.provenance import AGREE
 
 METRIC = "val_accuracy"

@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 from ray.tune.experiment import Trial
 
-from search.running.failure import failure
+from search.running.failures import failure
 
 TEXT = """Failure # 1 (occurred at 2026-11-22_10-00-00)
 ray::Trainable.train()

@@ -12,7 +12,7 @@ from PIL import Image
 
 from tests.trainable.small_images import write_noise_jpeg
 from tests.trainable.small_runs import data_set
-from trainable.checks.duplicates import Comparison, check_duplicates
+from trainable.checks.duplicates import Fingerprints, check_duplicates
 from trainable.checks.finding import Finding
 from trainable.checks.images import check_pixels
 from trainable.data import ArrayPart, DataSet, FilePart
@@ -44,7 +44,7 @@ def leaking(count: int, validation: int = 200) -> DataSet:
 
 @pytest.mark.parametrize(("count", "level"), [(0, "passed"), (1, "note"), (4, "warning"), (20, "error")])
 def test_how_bad_a_leak_is_goes_by_what_it_adds_to_the_score(count: int, level: str) -> None:
-    found = by_name(list(check_duplicates(Comparison(leaking(count)), LabelChecks())))["duplicates"]
+    found = by_name(list(check_duplicates(Fingerprints(leaking(count)), LabelChecks())))["duplicates"]
     assert found.level == level
     if count:
         assert f"{count} validation images ({count / 200:.1%}) are also in train: validation 0 = train 0" in (
@@ -65,7 +65,7 @@ def test_what_follows_from_images_of_one_colour_is_one_finding(
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(pixels).save(path)
     data = load(Data(path=str(tmp_path), in_memory=in_memory))
-    compared = Comparison(data)
+    compared = Fingerprints(data)
     found = [*check_pixels(data, compared.sample), *check_duplicates(compared, LabelChecks())]
     (fault,) = (each for each in found if each.level != "passed")
     assert (fault.check, fault.level) == ("pixel values", "warning")
@@ -77,11 +77,11 @@ def test_above_fifty_thousand_images_a_sample_is_compared_and_the_finding_says_s
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("trainable.checks.duplicates.MOST", 100)
-    found = by_name(list(check_duplicates(Comparison(leaking(20)), LabelChecks())))["duplicates"]
+    found = by_name(list(check_duplicates(Fingerprints(leaking(20)), LabelChecks())))["duplicates"]
     assert "a sample of 100 of 460 compared" in found.what
     assert (
         "all 460 compared"
-        in by_name(list(check_duplicates(Comparison(leaking(20), full=True), LabelChecks())))[
+        in by_name(list(check_duplicates(Fingerprints(leaking(20), full=True), LabelChecks())))[
             "duplicates"
         ].what
     )
@@ -93,14 +93,14 @@ def test_equal_files_in_two_parts_are_found_whether_decoded_or_not(
 ) -> None:
     monkeypatch.setattr("trainable.checks.duplicates.DECODED", decoded)
     data = folder(tmp_path)
-    assert by_name(list(check_duplicates(Comparison(data), LabelChecks())))["duplicates"].level == "passed"
+    assert by_name(list(check_duplicates(Fingerprints(data), LabelChecks())))["duplicates"].level == "passed"
     assert isinstance(data.train, FilePart)
     assert isinstance(data.validation, FilePart)
     source, indices = data.train.selection
     original = tmp_path / source.name(int(indices[0]))
     copy = tmp_path / source.name(int(data.validation.selection.indices[0]))
     copy.write_bytes(original.read_bytes())
-    found = by_name(list(check_duplicates(Comparison(data), LabelChecks())))["duplicates"]
+    found = by_name(list(check_duplicates(Fingerprints(data), LabelChecks())))["duplicates"]
     assert source.name(int(indices[0])) in found.what
 
 
@@ -110,4 +110,4 @@ def test_files_that_only_end_alike_are_not_taken_for_equal(
     monkeypatch.setattr("trainable.checks.duplicates.DECODED", 0)
     monkeypatch.setattr("trainable.checks.duplicates.TAIL_BYTES", 2)  # every JPEG ends in FF D9
     data = folder(tmp_path)
-    assert by_name(list(check_duplicates(Comparison(data), LabelChecks())))["duplicates"].level == "passed"
+    assert by_name(list(check_duplicates(Fingerprints(data), LabelChecks())))["duplicates"].level == "passed"

@@ -12,7 +12,7 @@ from PIL import Image
 
 from tests.full_disk import files_of_at_most
 from tests.trainable.checks.test_near_duplicates import scenes
-from trainable.checks.duplicates import Comparison, check_duplicates
+from trainable.checks.duplicates import Fingerprints, check_duplicates
 from trainable.checks.exclusions import Exclusion, _are_apart, check_new_list, exclusions, write_exclusions
 from trainable.data.assembly import load, stored_parts
 from trainable.errors import DataError, UserError
@@ -37,7 +37,7 @@ def written(spec: Data, path: Path) -> list[tuple[str, ...]]:
 def levels(spec: Data) -> list[str]:
     return [
         each.level
-        for each in check_duplicates(Comparison(load(spec)), LabelChecks())
+        for each in check_duplicates(Fingerprints(load(spec)), LabelChecks())
         if each.check != "contradictions"
     ]
 

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image, ImageEnhance
 
-from trainable.checks.duplicates import Comparison, check_duplicates
+from trainable.checks.duplicates import Fingerprints, check_duplicates
 from trainable.checks.finding import Finding
 from trainable.checks.sampling import chosen_positions
 from trainable.data import ArrayPart, DataSet
@@ -39,7 +39,7 @@ def data_of(train: Pixels, validation: Pixels) -> DataSet:
 
 
 def found_in(data: DataSet) -> dict[str, Finding]:
-    return {finding.check: finding for finding in check_duplicates(Comparison(data), LabelChecks())}
+    return {finding.check: finding for finding in check_duplicates(Fingerprints(data), LabelChecks())}
 
 
 def saved_anew(image: Image.Image) -> Image.Image:

@@ -7,7 +7,7 @@ import torch
 
 from tests.trainable.small_runs import data_set, small_recipe
 from trainable.check import make_subject
-from trainable.checks.one_batch import Attempt, check_one_batch, finding_after_failure
+from trainable.checks.one_batch import BatchAttempt, check_one_batch, finding_after_failure
 from trainable.checks.subject import Subject
 from trainable.recipe import Recipe
 from trainable.tasks.classification.checks.label_checks import LabelChecks
@@ -33,8 +33,12 @@ def test_no_time_makes_no_error(seconds: float) -> None:
     assert "not checked" in found.what
 
 
-def attempt(first: float, last: float, accuracy: float, in_time: bool = True, steps: int = 100) -> Attempt:
-    return Attempt((first, *[last] * (steps - 1)), accuracy, in_time, constant=False, checks=LabelChecks())
+def attempt(
+    first: float, last: float, accuracy: float, in_time: bool = True, steps: int = 100
+) -> BatchAttempt:
+    return BatchAttempt(
+        (first, *[last] * (steps - 1)), accuracy, in_time, constant=False, checks=LabelChecks()
+    )
 
 
 @pytest.mark.parametrize(
@@ -51,7 +55,7 @@ def attempt(first: float, last: float, accuracy: float, in_time: bool = True, st
     ],
 )
 def test_a_slow_rate_a_rate_that_is_off_and_a_net_that_cannot_learn_are_distinguished(
-    own: Attempt, easy: Attempt, level: str, words: str
+    own: BatchAttempt, easy: BatchAttempt, level: str, words: str
 ) -> None:
     found = finding_after_failure([own], easy, 16)
     assert found.level == level

@@ -14,7 +14,7 @@ from PIL import Image
 
 from tests.trainable.data_forms import labelled, write_csv, write_datasets, write_forms
 from tests.trainable.small_images import write_image
-from trainable.checks.duplicates import Comparison, by_fingerprint, check_duplicates
+from trainable.checks.duplicates import Fingerprints, by_fingerprint, check_duplicates
 from trainable.checks.groups import check_groups
 from trainable.data import DataSet
 from trainable.data.assembly import from_arrays, load
@@ -55,7 +55,7 @@ def disjoint(parts: dict[str, set[str]]) -> bool:
 
 
 def level_of(data: DataSet) -> str:
-    (finding,) = check_groups(Comparison(data), LabelChecks())
+    (finding,) = check_groups(Fingerprints(data), LabelChecks())
     return finding.level
 
 
@@ -215,7 +215,7 @@ def leaking(tmp_path: Path) -> Recipe:
 
 
 def test_given_parts_that_share_a_patient_are_an_error_in_check(leaking: Recipe) -> None:
-    (finding,) = check_groups(Comparison(load(leaking.data)), LabelChecks())
+    (finding,) = check_groups(Fingerprints(load(leaking.data)), LabelChecks())
     assert finding.level == "error"
     assert (
         finding.what
@@ -244,7 +244,7 @@ def test_the_folder_below_the_class_is_proposed_after_it_was_tried(tmp_path: Pat
                     tmp_path / label / f"{label}{series}" / f"IMG_{series}{number}_1.png", value=value
                 )
     data = load(Data(path=str(tmp_path)))
-    (finding,) = check_groups(Comparison(data), LabelChecks())
+    (finding,) = check_groups(Fingerprints(data), LabelChecks())
     assert finding.level == "note"
     assert "'([^/]+)/[^/]+$' makes 12 groups of 48 images; " in finding.do
     assert re.search(r"; \d+ of the \d+ copies between parts could remain", finding.do)
@@ -259,7 +259,7 @@ def test_a_proposal_that_the_split_would_refuse_is_told_with_the_reason(tmp_path
             write_image(tmp_path / label / folder / f"{number}.png", value=9 * number)
     spec = Data(path=str(tmp_path))
     data = load(spec)
-    (finding,) = check_groups(Comparison(data), LabelChecks(), spec=spec)
+    (finding,) = check_groups(Fingerprints(data), LabelChecks(), spec=spec)
     assert finding.level == "note"
     assert "that is refused: data.group: too few groups to split: class 'c' has 1; 3 are needed" in finding.do
     assert "data.min_images" not in finding.do  # by images it is no smaller than the others
@@ -275,7 +275,7 @@ def test_a_proposal_that_would_refuse_the_parts_of_the_data_is_told_with_the_rea
                 write_image(path, value=value + number)
     spec = Data(path=str(tmp_path))
     data = load(spec)
-    (finding,) = check_groups(Comparison(data), LabelChecks(), spec=spec)
+    (finding,) = check_groups(Fingerprints(data), LabelChecks(), spec=spec)
     assert "As the parts are, that is refused: 12 series are in train and validation" in finding.do
     grouped = spec.model_copy(update={"group": data.series})
     with pytest.raises(DataError, match="12 groups are in train and validation"):
@@ -308,7 +308,7 @@ COUNTED = [f"s{number}" for number in range(1, 6)]
 @pytest.mark.parametrize("classes", [2, 6])
 def test_series_that_each_class_counts_anew_are_several_of_one_name(tmp_path: Path, classes: int) -> None:
     data = write_series(tmp_path, dict.fromkeys("abcdef"[:classes], COUNTED))
-    (finding,) = check_groups(Comparison(data), LabelChecks())
+    (finding,) = check_groups(Fingerprints(data), LabelChecks())
     series = classes * len(COUNTED)
     assert f"'(?P<in_class>[^/]+)/[^/]+$' makes {series} groups of {4 * series} images" in finding.do
     assert "if they are one, '([^/]+)/[^/]+$' makes 5 groups" in finding.do
@@ -330,7 +330,7 @@ def test_series_that_each_class_counts_anew_are_several_of_one_name(tmp_path: Pa
     ],
 )
 def test_patients_and_places_are_the_same_in_all_classes(tmp_path: Path, names: dict[str, list[str]]) -> None:
-    (finding,) = check_groups(Comparison(write_series(tmp_path, names)), LabelChecks())
+    (finding,) = check_groups(Fingerprints(write_series(tmp_path, names)), LabelChecks())
     count = len({each for own in names.values() for each in own})
     assert f"'([^/]+)/[^/]+$' makes {count} groups" in finding.do
     assert "in_class" not in finding.do
@@ -340,7 +340,7 @@ def test_counted_series_are_one_where_most_classes_share_them_and_the_images_are
     tmp_path: Path,
 ) -> None:
     (finding,) = check_groups(
-        Comparison(write_series(tmp_path, dict.fromkeys("ab", COUNTED), alike=True)), LabelChecks()
+        Fingerprints(write_series(tmp_path, dict.fromkeys("ab", COUNTED), alike=True)), LabelChecks()
     )
     assert "'([^/]+)/[^/]+$' makes 5 groups" in finding.do
     assert "in_class" not in finding.do
@@ -354,7 +354,7 @@ def test_of_two_folders_below_the_class_the_upper_one_is_proposed(tmp_path: Path
             for visit in visits:
                 for number in range(2):
                     write_image(tmp_path / label / patient / visit / f"{number}.png", value=number)
-    (finding,) = check_groups(Comparison(load(Data(path=str(tmp_path)))), LabelChecks())
+    (finding,) = check_groups(Fingerprints(load(Data(path=str(tmp_path)))), LabelChecks())
     assert "'([^/]+)/[^/]+/[^/]+$' makes 6 groups" in finding.do
 
 
@@ -363,7 +363,7 @@ def test_a_number_that_names_begin_with_may_count_images_and_both_readings_are_n
         for clip in range(first, first + 6):
             for number in range(8):
                 write_image(tmp_path / label / f"{number:03}_clip{clip}.png", value=20 * clip + number)
-    (finding,) = check_groups(Comparison(load(Data(path=str(tmp_path)))), LabelChecks())
+    (finding,) = check_groups(Fingerprints(load(Data(path=str(tmp_path)))), LabelChecks())
     behind = r"(?:^|/)[0-9]+[ _.-]([^/]+)[.][A-Za-z0-9]+$"
     assert "makes 8 groups of 96 images" in finding.do
     assert f"counts the images of a series, {behind!r} makes 12 groups" in finding.do
@@ -376,7 +376,7 @@ def test_a_date_that_names_begin_with_counts_no_images(tmp_path: Path, day: str)
     for number in range(48):
         name = f"{day.format(1 + number // 2 % 6)}_{number // 12:03}.png"
         write_image(tmp_path / "ab"[number % 2] / name, value=5 * number)
-    (finding,) = check_groups(Comparison(load(Data(path=str(tmp_path)))), LabelChecks())
+    (finding,) = check_groups(Fingerprints(load(Data(path=str(tmp_path)))), LabelChecks())
     assert "makes 6 groups of 48 images" in finding.do
     assert "counts the images" not in finding.do
 
@@ -389,7 +389,7 @@ def test_people_who_are_the_classes_are_no_series_and_what_is_below_them_is(
     for number in range(96):
         below = folders.replace("00", f"{number // 6 % 4:02}")
         write_image(tmp_path / f"person_{number % 6:02}" / below / f"{number}.png", value=number)
-    (finding,) = check_groups(Comparison(load(Data(path=str(tmp_path)))), LabelChecks())
+    (finding,) = check_groups(Fingerprints(load(Data(path=str(tmp_path)))), LabelChecks())
     assert "makes 24 groups of 96 images" in finding.do
     assert "refused" not in finding.do
 
@@ -404,7 +404,7 @@ def test_each_reading_is_told_with_the_copies_that_it_leaves_between_parts(tmp_p
     write_series(tmp_path, dict.fromkeys("ab", COUNTED))
     for number in range(4):  # s1 of b is that of a
         (tmp_path / f"b/s1/{number}.png").write_bytes((tmp_path / f"a/s1/{number}.png").read_bytes())
-    (finding,) = check_groups(Comparison(load(Data(path=str(tmp_path)))), LabelChecks())
+    (finding,) = check_groups(Fingerprints(load(Data(path=str(tmp_path)))), LabelChecks())
     in_class, joined = finding.do.split("if they are one, ")
     copies = "of the [1-4] copies between parts could remain"
     assert re.search(f"[1-4] {copies}", in_class)
@@ -414,7 +414,7 @@ def test_each_reading_is_told_with_the_copies_that_it_leaves_between_parts(tmp_p
 def test_series_that_names_have_behind_a_number_alone_are_found(tmp_path: Path) -> None:
     for number in range(48):
         write_image(tmp_path / "ab"[number % 2] / f"{number}-user{number % 8}.png", value=number)
-    (finding,) = check_groups(Comparison(load(Data(path=str(tmp_path)))), LabelChecks())
+    (finding,) = check_groups(Fingerprints(load(Data(path=str(tmp_path)))), LabelChecks())
     assert r"[0-9]+[ _.-]([^/]+)" in finding.do
     assert "makes 8 groups of 48 images" in finding.do
 
@@ -434,7 +434,7 @@ def test_images_are_compared_once_for_all_checks(tmp_path: Path, monkeypatch: py
         return by_fingerprint(data, full)
 
     monkeypatch.setattr("trainable.checks.duplicates.by_fingerprint", counting)
-    compared = Comparison(data, full=True)
+    compared = Fingerprints(data, full=True)
     assert [*check_duplicates(compared, LabelChecks()), *check_groups(compared, LabelChecks())]
     assert calls == [True]
 

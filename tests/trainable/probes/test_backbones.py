@@ -11,7 +11,7 @@ from tests.trainable.small_runs import data_set, plain_net, small_recipe
 from trainable.data.assembly import from_arrays
 from trainable.errors import ModelError
 from trainable.probes.backbones import (
-    Features,
+    HeadFeatures,
     best_head,
     chances_to_be_best,
     features_of,
@@ -22,7 +22,7 @@ from trainable.training.pixels import resolved
 CPU = torch.device("cpu")
 
 
-def drawn(separation: float, *, seed: int = 0, train: int = 200, validation: int = 200) -> Features:
+def drawn(separation: float, *, seed: int = 0, train: int = 200, validation: int = 200) -> HeadFeatures:
     """Return features of three classes whose means are so far apart, among noise of deviation 1."""
     random = np.random.default_rng(seed)
     labels = np.arange(train) % 3, np.arange(validation) % 3
@@ -31,7 +31,7 @@ def drawn(separation: float, *, seed: int = 0, train: int = 200, validation: int
         noise = random.standard_normal((len(each), 20))
         noise[np.arange(len(each)), each] += separation
         features.append(noise.astype(np.float32))
-    return Features(features[0], labels[0], features[1], labels[1])
+    return HeadFeatures(features[0], labels[0], features[1], labels[1])
 
 
 def test_features_that_tell_classes_apart_score_higher() -> None:

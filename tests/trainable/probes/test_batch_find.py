@@ -17,8 +17,7 @@ from tests.trainable.small_runs import CLASSES, SIZE, data_set, numbers, small_r
 from trainable.errors import UserError
 from trainable.files.host_memory import available_bytes
 from trainable.probes.batch_find import BatchFound, Tried, batch_find, search, sizes
-from trainable.probes.live_bytes import LiveBytes, held_bytes
-from trainable.probes.memory_estimate import KERNELS, draw_line
+from trainable.probes.memory_estimate import KERNELS, LiveBytes, draw_line, held_bytes
 from trainable.run import make_run
 from trainable.training.run import Run
 

@@ -7,7 +7,7 @@ teaching (Beyer et al., arXiv 2106.05237, section 3.1).
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, assert_never, final
 
@@ -89,6 +89,9 @@ class Distilled(Task):
     def guessing(self) -> float:
         """The most that a student loses who guesses."""
         return max(self.task.guessing, self.spec.guessing(self.task.guessing))
+
+    def other_weights(self) -> Mapping[str, Tensor]:
+        return self.teacher.network.state_dict()
 
     def take_teacher_seconds(self) -> float:
         """Return how long the teacher has answered since this was last called; it waits for the device."""

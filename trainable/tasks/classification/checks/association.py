@@ -37,8 +37,8 @@ class Association:
 
     @property
     def is_sure(self) -> bool:
-        """Whether answers are better than chance, image by image;
-        whole classes may still be right by luck."""
+        """Whether answers are better than chance, image by image; whole classes may still be right by
+        luck."""
         return self.score > SURE
 
     @property

@@ -32,7 +32,7 @@ from trainable.training.evaluate import full_precision
 from trainable.training.run import Run
 
 HIGH = 1.5
-"""This is a bound of the first loss over ln K. Networks as their libraries initialise them begin at 1.0 to
+"""A bound of the first loss over ln K. Networks as their libraries initialise them begin at 1.0 to
 1.2 (`resnet_small` with each initialisation, mobilenet_v3_small, resnet18, resnet10t); so do ten logits of
 deviation 1, at 1.2."""
 
@@ -104,8 +104,8 @@ def check_outputs(run: Run, images: Tensor) -> Iterator[Finding]:
 
 
 def check_initial_loss(run: Run) -> Finding:
-    """Compare the loss before any step, with batch statistics and without augmentation, with ln K;
-    call it in `probing`."""
+    """Compare the loss before any step, with batch statistics and without augmentation, with ln K; call it in
+    `probing`."""
     losses, seen = 0.0, 0
     run.model.train()
     with torch.no_grad():

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from scipy.stats import chi2_contingency
 
-from trainable.checks.comparing import MOVED, NAMED, SURE, Difference, Words, compare_parts
+from trainable.checks.comparing import MOVED, NAMED, SURE, PartDifference, PartWords, compare_parts
 from trainable.checks.duplicates import CONTRADICTING
 from trainable.checks.finding import Finding, passed
 from trainable.checks.lessons import FEWEST, NOISE_POINTS
@@ -24,8 +24,7 @@ from trainable.recipe.data import Unscored
 from trainable.training.bootstrap import wilson_interval
 
 LEAST_BALANCE = 0.1
-"""This is the smallest class over the largest:
-beyond ten to one, accuracy is mostly that of the large classes."""
+"""The smallest class over the largest: beyond ten to one, accuracy is mostly that of the large classes."""
 
 # Lists and folders write so where an image has no label; such a class may be meant all the same
 NO_LABEL_NAMES = frozenset({"-1", "nan", "na", "n/a", "none", "null", "?", "unlabeled", "unlabelled"})
@@ -47,7 +46,7 @@ OBJECTIVE = (
 MORE = "raise data.validation_fraction, or gather more images of the classes that have few"
 
 DO = "search for objective.metric: val_balanced_accuracy, which shares of classes do not change"
-WORDS = Words(
+WORDS = PartWords(
     test=(
         "accuracy on test images is another than on validation images, even if each class is known as well",
         f"take validation images with the test's shares of classes, or {DO}",
@@ -220,7 +219,8 @@ def check_label_shares(data: DataSet) -> Iterator[Finding]:
     )
 
 
-def _difference(first: Integers, second: Integers, classes: tuple[str, ...]) -> Difference:
+def _difference(first: Integers, second: Integers, classes: tuple[str, ...]) -> PartDifference:
+    """Return how the counts of classes differ, by a chi-square test of homogeneity (Pearson 1900)."""
     shares = first / first.sum(), second / second.sum()
     apart = shares[1] - shares[0]
     moved = float(np.abs(apart).sum()) / 2
@@ -228,10 +228,10 @@ def _difference(first: Integers, second: Integers, classes: tuple[str, ...]) -> 
     chance = float(chi2_contingency(np.stack([first, second])[:, there]).pvalue) if there.sum() > 1 else 1.0
     what = f"classes differ in share by {moved:.0%} of the images (chi-square test: p = {chance:.2g})"
     if not (moved >= MOVED and chance < SURE):
-        return Difference(False, what)
+        return PartDifference(False, what)
     most = np.argsort(-np.abs(apart), kind="stable")[:NAMED]
     named = [f"{classes[each]} {shares[1][each]:.0%} against {shares[0][each]:.0%}" for each in most]
-    return Difference(True, f"{what}, most {', '.join(named)}")
+    return PartDifference(True, f"{what}, most {', '.join(named)}")
 
 
 # --- one image with two labels ----------------------------------------------------------------------

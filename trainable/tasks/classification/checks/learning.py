@@ -64,7 +64,7 @@ FEW_CLASSES = 5
 
 
 @dataclass(frozen=True)
-class Lesson:
+class LabelLesson:
     """What a small net learnt from a sample: its scores on its images, on validation images, and on their
     mirrors."""
 
@@ -78,7 +78,7 @@ class Lesson:
     steps: int
 
 
-def teach(subject: Subject, seconds: float) -> Lesson:
+def teach(subject: Subject, seconds: float) -> LabelLesson:
     """Train a small net on a sample for at most `seconds`, and measure what it knows."""
     chosen = largest_classes(subject.data, CLASSES)
     sample = in_memory(subject.data, train=TRAIN, validation=VALIDATION, classes=chosen, side=SIDE)
@@ -95,7 +95,7 @@ def teach(subject: Subject, seconds: float) -> Lesson:
         upside_down, _ = logits(run, "validation", lambda images: images.flip(-2))
     run.close()
     names = sample.info.classes
-    return Lesson(
+    return LabelLesson(
         train=learnt,
         early=early,
         validation=associate(plain, labels),
@@ -109,7 +109,7 @@ def teach(subject: Subject, seconds: float) -> Lesson:
     )
 
 
-def check_learning(lesson: Lesson) -> Finding:
+def check_learning(lesson: LabelLesson) -> Finding:
     """Check whether what is learnt from training images holds for validation images."""
     known = lesson.validation
     what = f"a small net after {lesson.steps} steps: {known.images:,} validation images {known}"
@@ -152,8 +152,8 @@ def _pupil_recipe(recipe: Recipe, sample: DataSet) -> Recipe:
 def _most_confused(
     plain: Tensor, turned: Tensor, labels: Tensor, names: tuple[str, ...]
 ) -> tuple[str, str, float] | None:
-    """Return, among images that are right unmirrored,
-    the class that most often becomes one other when mirrored."""
+    """Return, among images that are right unmirrored, the class that most often becomes one other when
+    mirrored."""
     right = plain.argmax(1) == labels
     pairs = torch.zeros(len(names), len(names), dtype=torch.float64)
     pairs.index_put_((labels[right], turned.argmax(1)[right]), torch.ones((), dtype=torch.float64), True)
@@ -168,7 +168,7 @@ def _most_confused(
 # --- mirror images ----------------------------------------------------------------------------------
 
 
-def check_flips(lesson: Lesson, allowed: tuple[Flip, ...]) -> Iterator[Finding]:
+def check_flips(lesson: LabelLesson, allowed: tuple[Flip, ...]) -> Iterator[Finding]:
     """Yield whether labels survive the flips that the data allow, and whether they may survive the
     horizontal one."""
     known = lesson.validation
@@ -182,7 +182,7 @@ def check_flips(lesson: Lesson, allowed: tuple[Flip, ...]) -> Iterator[Finding]:
         yield _forbidden_flip(lesson)
 
 
-def _allowed_flip(flip: Flip, lesson: Lesson) -> Finding:
+def _allowed_flip(flip: Flip, lesson: LabelLesson) -> Finding:
     known, turned = lesson.validation, lesson.horizontal if flip == "horizontal" else lesson.vertical
     lost = 1.0 - turned.skill / known.skill
     what = (
@@ -202,7 +202,7 @@ def _allowed_flip(flip: Flip, lesson: Lesson) -> Finding:
     )
 
 
-def _forbidden_flip(lesson: Lesson) -> Finding:
+def _forbidden_flip(lesson: LabelLesson) -> Finding:
     known, turned = lesson.validation, lesson.horizontal
     what = (
         f"{known.accuracy:.1%} of validation images are right, of their mirror images {turned.accuracy:.1%}"

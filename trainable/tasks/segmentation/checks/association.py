@@ -115,8 +115,8 @@ def _with(logarithms: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _hits(answers: Tensor, masks: Tensor, classes: int) -> tuple[Tensor, Tensor]:
-    """Return pixels that are right, answered and true, of each image's answers [N, P]: with its own mask,
-    and with all masks together, [N, 3, K]."""
+    """Return pixels that are right, answered and true, of each image's answers [N, P]: with its own mask, and
+    with all masks together, [N, 3, K]."""
     own, together = [], []
     for number, answer in enumerate(answers):
         counted = masks != IGNORED

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainable.checks.finding import Finding, passed, unchecked
+from trainable.checks.two_samples import Floats
 from trainable.data import DataSet
 from trainable.data.source import Pixels
 from trainable.tasks.segmentation.checks.sampling import planes_at, positions_within
@@ -35,7 +36,6 @@ SURE = 4.0
 """A mean over images must be larger by so many standard errors of the difference."""
 CLEARLY = 1.15
 """It must be larger by this factor, too; ours."""
-Floats = NDArray[np.float64]
 
 
 def check_position(data: DataSet) -> Finding:

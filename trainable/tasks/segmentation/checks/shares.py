@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
-from trainable.checks.comparing import MOVED, NAMED, SURE, Difference, Words, compare_parts
+from trainable.checks.comparing import MOVED, NAMED, SURE, PartDifference, PartWords, compare_parts
 from trainable.checks.finding import Finding
+from trainable.checks.two_samples import Floats
 from trainable.data import DataSet, Split
 from trainable.data.source import Integers
-
-Floats = NDArray[np.float64]
 
 DRAWS = 4_000
 """Images are divided at random so often: one in 1,000 is then known to a half of it."""
 FEWEST = 8
 """Of fewer images in a part, any division may be luck."""
 
-WORDS = Words(
+WORDS = PartWords(
     test=(
         "pixel accuracy on test images is another than on validation images, even if each class is known as "
         "well",
@@ -48,7 +46,7 @@ def check_pixel_shares(data: DataSet, pixels: Mapping[Split, Integers]) -> Itera
     )
 
 
-def pixel_difference(first: Integers, second: Integers, classes: tuple[str, ...]) -> Difference | None:
+def pixel_difference(first: Integers, second: Integers, classes: tuple[str, ...]) -> PartDifference | None:
     """Return how the shares of pixels differ between images with so many of each class, [n, K] and [m, K].
 
     Pixels of one image are alike, so images are divided at random again: p is how often parts then differ as
@@ -66,11 +64,11 @@ def pixel_difference(first: Integers, second: Integers, classes: tuple[str, ...]
     chance = float((1 + (by_luck >= moved - 1e-12).sum()) / (1 + DRAWS))
     what = f"classes differ in share by {moved:.0%} of the pixels (permutation test: p = {chance:.2g})"
     if not (moved >= MOVED and chance < SURE):
-        return Difference(False, what)
+        return PartDifference(False, what)
     most = np.argsort(-np.abs(apart), kind="stable")[:NAMED]
     shares = _share(first), _share(second)
     named = [f"{classes[each]} {shares[1][each]:.0%} against {shares[0][each]:.0%}" for each in most]
-    return Difference(True, f"{what}, most {', '.join(named)}")
+    return PartDifference(True, f"{what}, most {', '.join(named)}")
 
 
 def _share(pixels: Integers) -> Floats:

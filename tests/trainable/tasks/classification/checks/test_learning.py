@@ -15,7 +15,7 @@ from trainable.data import ArrayPart, DataSet
 from trainable.data.assembly import from_arrays
 from trainable.tasks.classification.checks.association import LUCK, Association, associate
 from trainable.tasks.classification.checks.learning import (
-    Lesson,
+    LabelLesson,
     check_flips,
     check_learning,
     in_memory,
@@ -42,10 +42,10 @@ GUESSING = known(0.1, score=0.3, gain=-0.1)
 
 def lesson(
     validation: Association, *, train: Association | None = None, horizontal: float = 0.9, steps: int = 240
-) -> Lesson:
+) -> LabelLesson:
     turned = replace(validation, accuracy=horizontal)
     pair = {"horizontal": ("2", "5", 0.4), "vertical": None}
-    return Lesson(train or known(), validation, validation, turned, turned, pair, steps)  # type: ignore[arg-type]
+    return LabelLesson(train or known(), validation, validation, turned, turned, pair, steps)  # type: ignore[arg-type]
 
 
 # --- the permutation test -----------------------------------------------------------------------------
@@ -164,7 +164,7 @@ def test_few_steps_are_no_proof_of_innocence() -> None:
         (lesson(GUESSING, steps=20), "note"),
     ],
 )
-def test_what_is_learnt_must_hold_for_validation_images(learnt: Lesson, level: str) -> None:
+def test_what_is_learnt_must_hold_for_validation_images(learnt: LabelLesson, level: str) -> None:
     assert check_learning(learnt).level == level
 
 

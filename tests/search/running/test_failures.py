@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from search.running.retries import Retries
+from search.running.failures import Retries
 
 
 def test_losses_of_machines_use_up_no_retry_of_crashes() -> None:
