@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from xdist.scheduler import LoadScopeScheduling
 
+# Their tests share one S3 server, and one cluster
 SERVICES = (
     "tests/integration/test_bad_services.py",
     "tests/integration/test_cluster.py",
@@ -18,13 +19,12 @@ SERVICES = (
     "tests/trainable/data/test_remote_data.py",
     "tests/trainable/files/test_store.py",
 )
-"""Their tests share one S3 server, and one cluster."""
+# There can be one network of hosts
 HOSTS = (
     "tests/clusters/test_ray_up.py",
     "tests/clusters/test_slurm.py",
     "tests/clusters/test_unfit_machines.py",
 )
-"""There can be one network of hosts."""
 
 
 class Groups(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types

@@ -23,8 +23,7 @@ class S3Server:
     """A server with one empty bucket, at a URI."""
 
     uri: str
-    address: str
-    """It answers as Amazon does, for other services too."""
+    address: str  # it answers as Amazon does, for other services too
     process: subprocess.Popen[bytes]
 
     @contextmanager

@@ -47,9 +47,8 @@ def assert_unchanged(name: str, found: str) -> None:
         file.parent.mkdir(exist_ok=True)
         file.write_text(found)
     kept = file.read_text()
-    if (
-        file.suffix == ".json"
-    ):  # what is computed of trials differs in its last digits from processor to processor
+    # what is computed of trials differs in its last digits from processor to processor
+    if file.suffix == ".json":
         found, kept = (as_text(json.loads(each, parse_float=to_nine_digits)) for each in (found, kept))
     assert found == kept, f"{file} has something else"
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-PATIENCE_SECONDS = 600.0
-"""No busy machine takes so long."""
+PATIENCE_SECONDS = 600.0  # no busy machine takes so long
 
 
 def wait_until(

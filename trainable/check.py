@@ -45,11 +45,11 @@ from trainable.training.seeds import Use
 
 CheckTool = Literal["gradcheck"]
 
+# The checks together have this time; each part that trains or computes features has a share of it, and stops
+# when its share is used up
 SECONDS = 60.0
-"""The checks together have this time; each part that trains or computes features has a share of it, and stops
-when its share is used up."""
+# Shares of that time; one batch is tried twice, and three times if the tries are short
 ALIKE, LESSON, SHUFFLED, ONE_BATCH, FIRST = 0.1, 0.2, 0.1, 0.2, 0.1
-"""Shares of that time; one batch is tried twice, and three times if the tries are short."""
 
 IMAGES = 32  # in the small batches of the checks of single steps
 MOST, FEWEST = 16, 8  # in the one batch that is to be learnt by heart: fewer if a step would take too long

@@ -118,8 +118,7 @@ def diagnose(
     return Diagnosis(verdict, curves.figures(), reasons, proposed)
 
 
-MISSED = 0.1
-"""If the mean recall of classes is so far below the accuracy, small classes are known less; ours."""
+MISSED = 0.1  # if the mean recall of classes is so far below the accuracy, small classes are known less; ours
 
 
 def _misses_small_classes(last: EpochResult) -> bool:

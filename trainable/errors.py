@@ -11,21 +11,17 @@ from typing import Any, NamedTuple, Self, get_args
 
 from pydantic import BaseModel, ValidationError
 
-FAULTS_SHOWN = 50
-"""So many faults of one file are listed; the rest are counted."""
-LONGEST_LINE = 2000
-"""No line of a message is longer; the longest that is meant names all models of a library."""
-LONGEST_QUOTE = 200
-"""A value that a person wrote is quoted up to this length."""
+FAULTS_SHOWN = 50  # so many faults of one file are listed; the rest are counted
+LONGEST_LINE = 2000  # no line of a message is longer; the longest that is meant names all models of a library
+LONGEST_QUOTE = 200  # a value that a person wrote is quoted up to this length
 
 
-UNION = "one of: "
-"""Tags of unions that begin so are no part of a path."""
+UNION = "one of: "  # tags of unions that begin so are no part of a path
 KEY = "[key]"  # a location of pydantic's that ends so is of a key, and not of its value
 
 
 class Fault(NamedTuple):
-    """Holds one fault: its dotted path, and a message with what was expected and what was got."""
+    """One fault: its dotted path, and a message with what was expected and what was got."""
 
     path: str
     message: str
@@ -35,20 +31,19 @@ class Fault(NamedTuple):
 
 
 class UserError(Exception):
-    """Says what the person who called can correct; it is shown without a traceback.
+    """What the person who called can correct; it is shown without a traceback.
 
     Long lines are shortened, and characters that a terminal would obey, or cannot show, are escaped.
     """
 
-    exit_code = 2
-    """The command ends with this exit code."""
+    exit_code = 2  # the command ends with this exit code
 
     def __init__(self, message: str = "") -> None:
         super().__init__("\n".join(map(shown, message.split("\n"))))
 
 
 class FaultyInput(UserError):
-    """Says that a file or mapping has faults; the message lists them all, one a line."""
+    """A file or mapping has faults; the message lists them all, one a line."""
 
     subject = "input"
 
@@ -73,13 +68,13 @@ class FaultyInput(UserError):
 
 
 class RecipeError(FaultyInput):
-    """Says that a recipe is not valid, with the faults."""
+    """A recipe is not valid, with the faults."""
 
     subject = "recipe"
 
 
 class DataError(UserError):
-    """Says that images or labels cannot be used; the message names the file or folder and what to do."""
+    """Images or labels cannot be used; the message names the file or folder and what to do."""
 
 
 class BrokenImages(DataError):
@@ -87,15 +82,15 @@ class BrokenImages(DataError):
 
 
 class ModelError(UserError):
-    """Says that a model does not exist or does not fit the images."""
+    """A model does not exist or does not fit the images."""
 
 
 class StateError(UserError):
-    """Says that a saved state belongs to another recipe or other data."""
+    """A saved state belongs to another recipe or other data."""
 
 
 class RunError(Exception):
-    """Says that a run crashed; the message has the recipe's digest, and the cause is the original error."""
+    """A run crashed; the message has the recipe's digest, and the cause is the original error."""
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from torch.futures import Future
 
 
 class RankSilent(RuntimeError):
-    """Says that an exchange between ranks failed, mostly because another rank has gone or is silent."""
+    """An exchange between ranks failed, mostly because another rank has gone or is silent."""
 
 
 def _alone(tensor: Tensor) -> Tensor:
@@ -27,7 +27,7 @@ def _done(tensor: Tensor) -> Future[Tensor]:
 
 @dataclass(frozen=True)
 class Ranks:
-    """Describes this process as one of `world` that train one model together; the default is a world of one.
+    """This process as one of `world` that train one model together; the default is a world of one.
 
     Every rank must call these functions in the same order, with tensors alike, on the device or on the host:
     `reduce(tensor)` returns the sum over all ranks, in place or not; `start_reduce(tensor)` returns at once,
@@ -105,8 +105,7 @@ class Ranks:
         return self.broadcast(flat).numpy().tobytes() if count else b""
 
 
-ALONE = Ranks()
-"""This is a world of one process."""
+ALONE = Ranks()  # a world of one process
 
 
 def of_process_group() -> Ranks:

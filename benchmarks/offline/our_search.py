@@ -34,8 +34,7 @@ class Replay(Search):
         self._own = own
         self._own_number = None if own is None else first
         self._next_number = first
-        self._paused: dict[int, int] = {}
-        """The rung at which each paused trial waits."""
+        self._paused: dict[int, int] = {}  # the rung at which each paused trial waits
 
     def ask(self) -> tuple[int, Values]:
         if (promoted := self._scheduler.promoted(self._paused)) is not None:

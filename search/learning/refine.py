@@ -70,22 +70,36 @@ class Refined:
         }
 
 
-def refined(folder: Path) -> Refined:
-    """Return the audit of a search that is over, or was interrupted, and the study that follows from it.
+def refine(search: Search) -> Refined:
+    """Audit a search that is over, or was interrupted, and draft the study that follows from it.
 
-    Raises UserError where the folder holds no search, one that is running, or one of which no trial finished.
+    Proposals are applied one by one; those that make no valid search are left out, with the reason. Raises
+    UserError for a search that is running, and for one of which no trial has finished.
     """
-    return refined_search(Search(folder.absolute()))
-
-
-def refined_search(search: Search) -> Refined:
-    """Return the same of a search that is open already."""
     if search.summary.state == "running":
         raise UserError(f"{search.folder}: this search is running; wait for its end, or interrupt it")
     if search.best is None:
         raise UserError(f"{search.folder}: no trial has finished, so nothing can be learnt from it yet")
     study = Start.of(search.facts).written_in(search.study)
-    return _refined(Evidence(search), Draft(study, search.facts, search.info))
+    evidence, draft = Evidence(search), Draft(study, search.facts, search.info)
+    findings: list[SearchFinding] = []
+    left_alone: list[LeftAlone] = []
+    edits: dict[str, Edit] = {}
+    for each in audit(evidence):
+        if isinstance(each, LeftAlone):
+            left_alone.append(each)
+            continue
+        applied, refusals, draft = _apply_edits(each.proposed_edits, evidence, draft)
+        left_alone += refusals
+        for edit in applied:
+            edits[edit.path] = _merged(edits.get(edit.path), edit)
+        if applied or each.advice or not each.proposed_edits:
+            findings.append(each)
+    changed = tuple(edits.values())
+    verdicts = search.verdicts or Verdicts()
+    left = tuple(_with_contradicted(verdicts, left_alone, {each.field for each in changed}))
+    following = _next(evidence, draft.study)
+    return Refined(evidence.summary, len(evidence.compared_trials), tuple(findings), left, changed, following)
 
 
 def write_next(refined: Refined, out: Path) -> None:
@@ -110,28 +124,6 @@ def next_name(name: str, used: Iterable[str]) -> str:
         candidate = f"{stem[: LONGEST_NAME - len(ending)]}{ending}"
         if candidate not in names:
             return candidate
-
-
-def _refined(evidence: Evidence, draft: Draft) -> Refined:
-    """Apply the proposals one by one; those that make no valid search are left out, with the reason."""
-    findings: list[SearchFinding] = []
-    left_alone: list[LeftAlone] = []
-    edits: dict[str, Edit] = {}
-    for each in audit(evidence):
-        if isinstance(each, LeftAlone):
-            left_alone.append(each)
-            continue
-        applied, refusals, draft = _apply_edits(each.proposed_edits, evidence, draft)
-        left_alone += refusals
-        for edit in applied:
-            edits[edit.path] = _merged(edits.get(edit.path), edit)
-        if applied or each.advice or not each.proposed_edits:
-            findings.append(each)
-    changed = tuple(edits.values())
-    verdicts = evidence.search.verdicts or Verdicts()
-    left = tuple(_with_contradicted(verdicts, left_alone, {each.field for each in changed}))
-    following = _next(evidence, draft.study)
-    return Refined(evidence.summary, len(evidence.compared_trials), tuple(findings), left, changed, following)
 
 
 def _with_contradicted(

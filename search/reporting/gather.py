@@ -9,7 +9,7 @@ from shlex import quote
 from typing import TypeVar
 
 from search.learning.pruning_audit import PruningAudit
-from search.learning.refine import refined_search
+from search.learning.refine import refine
 from search.learning.search import Search
 from search.learning.standings import standings
 from search.learning.verdict_words import counts, promise
@@ -236,7 +236,7 @@ def _recipe(search: Search) -> tuple[RecipeLine, ...]:
 
 
 def _next_round(search: Search) -> NextRound:
-    return next_round(refined_search(search), search.home.address)
+    return next_round(refine(search), search.home.address)
 
 
 def _verdicts_in_words(verdicts: Verdicts | None) -> str:

@@ -7,7 +7,8 @@ from pathlib import Path
 from shlex import quote
 
 from search.learning.evidence import SearchFinding
-from search.learning.refine import Refined, refined, write_next
+from search.learning.refine import Refined, refine, write_next
+from search.learning.search import Search
 from search.learning.standings import LEAST_TRIALS
 from search.record.code import extend_call, functions_of
 from search.record.folder import read_code
@@ -30,7 +31,7 @@ def run_refine(folder: Path, out: Path | None, *, as_json: bool) -> None:
     """
     if out is not None and out.exists():
         raise UserError(f"{out}: exists; give the next study another name, or remove it first")
-    found = refined(folder)
+    found = refine(Search(folder.absolute()))
     if out is not None:
         write_next(found, out)
     if as_json:

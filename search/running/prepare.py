@@ -300,7 +300,7 @@ def check_metrics(specs: Sequence[Kind], metrics: Own, data: DataSet) -> None:
     from trainable.training.answers import Answers
     from trainable.training.extra_metrics import ExtraMetrics, as_metric, make_extra_metrics
 
-    if data.info.task.one_answer:
+    if data.info.task.labelled == "image":
         own = {name: as_metric(each) for name, each in metrics.items()}
         scored = max(data.info.validation_images, data.info.test_images)
         ExtraMetrics(specs, own, data.info.classes).check_fits(scored, torch.device("cpu"))

@@ -19,8 +19,7 @@ from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.slurm]
 
-LONG = 2000
-"""Epochs of a trial that does not end while a test looks at it."""
+LONG = 2000  # epochs of a trial that does not end while a test looks at it
 
 
 @dataclass

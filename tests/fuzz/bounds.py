@@ -10,12 +10,11 @@ from typing import TypeVar
 
 from trainable.errors import LONGEST_LINE, UserError
 
+# `make test-all` tries 2,000; CONTRIBUTING says how 50,000 are tried
 INPUTS = int(os.environ.get("TUNEBOOK_FUZZ", "100"))
-"""`make test-all` tries 2,000; CONTRIBUTING says how 50,000 are tried."""
-SEED = os.environ.get("TUNEBOOK_FUZZ_SEED", "")
-"""One input alone, which a failure has named."""
+SEED = os.environ.get("TUNEBOOK_FUZZ_SEED", "")  # one input alone, which a failure has named
+# So much processor time an input may take, in all threads; the clock of a busy machine says nothing
 LONGEST_SECONDS = 2.0
-"""So much processor time an input may take, in all threads; the clock of a busy machine says nothing."""
 LONGEST_MESSAGE = 100 * LONGEST_LINE
 
 Result = TypeVar("Result")
@@ -38,8 +37,7 @@ class Tally:
     def __init__(self) -> None:
         self.accepted = self.refused = 0
         self.slowest = 0.0
-        self.shown: object = None
-        """The newest input: a failure prints it."""
+        self.shown: object = None  # the newest input: a failure prints it
 
     def try_all(self, check_one: Callable[[random.Random], object]) -> None:
         """Check every input. A failure says what the input was, and how to try it alone."""

@@ -8,11 +8,10 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+# So many changes are made to one document: few, so that a part of them is accepted
 CHANGES = (1, 1, 1, 2, 2, 4)
-"""So many changes are made to one document: few, so that a part of them is accepted."""
 Luck = random.Random
-Place = tuple[Any, Any]
-"""A container, and the key or the index of one value in it."""
+Place = tuple[Any, Any]  # a container, and the key or the index of one value in it
 
 WORDS = (
     *("", " ", "none", "auto", "default", "digits", "kind", "finetune", "val_top5_accuracy", "lr-find"),

@@ -36,7 +36,7 @@ pytestmark = pytest.mark.fuzz
 
 
 class Sets(NamedTuple):
-    """Holds the files of valid data sets by their names, and the folder where damaged ones are written."""
+    """The files of valid data sets by their names, and the folder where damaged ones are written."""
 
     images: tuple[bytes, ...]
     idx: dict[str, bytes]

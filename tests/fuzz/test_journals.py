@@ -31,7 +31,7 @@ pytestmark = pytest.mark.fuzz
 
 
 class Searched(NamedTuple):
-    """Holds a search that has ended, and a folder for damaged copies of it."""
+    """A search that has ended, and a folder for damaged copies of it."""
 
     whole: dict[str, bytes]
     damaged: Path

@@ -36,7 +36,7 @@ pytestmark = pytest.mark.fuzz
 
 
 class Sets(NamedTuple):
-    """Holds files of valid data sets, and the folder where damaged ones are written."""
+    """Files of valid data sets, and the folder where damaged ones are written."""
 
     image: bytes
     masks: tuple[bytes, ...]

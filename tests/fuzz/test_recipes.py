@@ -61,11 +61,11 @@ loop: &loop {epochs: 2, batch_size: 8}
 precision: {kind: fp32}
 """
 NAMES = tuple(dict.fromkeys(name for path, _ in BASE[1].leaves() for name in path.split(".")))
+# Width times depth: larger networks are only checked, as they take longer than an input may
 MOST_WEIGHTS = 16 * 14
-"""Width times depth: larger networks are only checked, as they take longer than an input may."""
 Extent = Literal["written", "made", "trained"]
+# What is done with a recipe that is accepted: it is written and read again, makes a run, or is trained
 EXTENTS: tuple[Extent, ...] = ("written", "made", "made", "trained")
-"""What is done with a recipe that is accepted: it is written and read again, makes a run, or is trained."""
 TALLY = Tally()
 pytestmark = pytest.mark.fuzz
 

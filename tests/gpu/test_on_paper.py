@@ -21,6 +21,9 @@ from trainable.training.devices import CONTEXT_BYTES
 
 pytestmark = pytest.mark.integration
 
+# Kernels and copies that a step launches, measured with torch 2.15. On a GPU they bound small nets.
+#
+# Those of a portion's augmentation are shared by the steps that are taken of it: two in most cases.
 LAUNCHES = {
     "plain": 89,
     "crop and erasing": 92,
@@ -85,37 +88,33 @@ LAUNCHES = {
     "a teacher's logits of masks": 219,
     "a teacher's features of masks": 290,
 }
-"""Kernels and copies that a step launches, measured with torch 2.15. On a GPU they bound small nets.
 
-Those of a portion's augmentation are shared by the steps that are taken of it: two in most cases."""
-
+# With crop, flip, RandAugment, CutMix, erasing, clipping and averaged weights, a step of a small network
+# launches at most so many times what it launches without them
 MOST_FOR_TECHNIQUES = 1.3
-"""With crop, flip, RandAugment, CutMix, erasing, clipping and averaged weights, a step of a small network
-launches at most so many times what it launches without them."""
 
-BAND = 0.15
-"""Another version of torch may launch more or less by such a part."""
+BAND = 0.15  # another version of torch may launch more or less by such a part
 
 PREFETCHED = {"an event in data/prefetch.py fill": "another thread waits until its buffer has been copied"}
 
+# What may wait in a step of a case, and why
 IN_A_STEP = {
     "images in the host's memory": PREFETCHED,
     "fp16, lamb": {"a number read in amp/grad_scaler.py <genexpr>": "LAMB counts its steps on the host"},
 }
-"""What may wait in a step of a case, and why."""
 
+# What may wait in an epoch, but for its steps, and why
 IN_AN_EPOCH = {
     **PREFETCHED,
     "a number read in training/trainer.py _trained": "the epoch's sums, at its end",
     "a number read in training/evaluate.py scores": "the part's sums, at its end",
     "a tensor read in training/evaluate.py scores": "or these sums and all answers together, at its end",
-    "a tensor read in training/mask_scores.py scores": "the counts of a part's pixels, at its end",
-    "a tensor read in training/lessons.py _computed": "the answers of a teacher that are remembered, once",
-    "an event in training/distilled.py seconds": "what the teacher's steps took, when an epoch is reported",
+    "a tensor read in segmentation/scores.py scores": "the counts of a part's pixels, at its end",
+    "a tensor read in distilled/lessons.py _computed": "the answers of a teacher that are remembered, once",
+    "an event in distilled/task.py seconds": "what the teacher's steps took, when an epoch is reported",
     "a number read in amp/grad_scaler.py get_scale": "the state that a checkpoint holds",
     "a number read in amp/grad_scaler.py _get_growth_tracker": "the state that a checkpoint holds",
 }
-"""What may wait in an epoch, but for its steps, and why."""
 
 Record = dict[str, Any]
 

@@ -21,6 +21,7 @@ from trainable.training.run import Run
 
 pytestmark = pytest.mark.gpu
 
+# Networks of two or more blocks of one kind
 COMPILED: dict[str, dict[str, Any]] = {
     "plain": {"model.depth": 14},
     "thawed, computed twice": {
@@ -29,7 +30,6 @@ COMPILED: dict[str, dict[str, Any]] = {
         "loop.checkpoint_activations": True,
     },
 }
-"""Networks of two or more blocks of one kind."""
 
 
 @pytest.fixture

@@ -13,10 +13,9 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from tests.missing import stop_without
 from tests.waiting import PATIENCE_SECONDS
 
+# Kept when two frames were painted
 PAINTED = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
-"""It is kept when two frames were painted."""
-PATIENCE = 1000 * PATIENCE_SECONDS
-"""Playwright counts milliseconds."""
+PATIENCE = 1000 * PATIENCE_SECONDS  # playwright counts milliseconds
 
 
 @contextmanager

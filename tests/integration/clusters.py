@@ -23,6 +23,7 @@ RAY = Path(sys.executable).with_name("ray")
 ROOT = Path(__file__).parents[2]
 NODES = ("node-0", "node-1")
 STARTS = 3
+# Drains a node, given by its name, as Ray's autoscaler does
 NOTICE = """
 import sys
 import time
@@ -38,7 +39,6 @@ until = int(1000 * time.time()) + 1000
 accepted, why = ray._raylet.GcsClient(address=address).drain_node(node, preemption, "spot", until)
 assert accepted, why
 """
-"""Drains a node, given by its name, as Ray's autoscaler does."""
 
 
 @dataclass

@@ -17,12 +17,12 @@ from tests.integration.processes import everyone, is_trial
 from tests.integration.small_searches import events_in
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
+# The drivers of the test that runs; those that a failed test leaves are ended after it
 STARTED: list[Driver] = []
-"""The drivers of the test that runs; those that a failed test leaves are ended after it."""
 
 
 class Driver:
-    """Is a driver in a session of its own: it runs the code `first`, and writes all it prints to `log`."""
+    """A driver in a session of its own: it runs the code `first`, and writes all it prints to `log`."""
 
     def __init__(self, *arguments: str | Path, log: Path, first: str = "", **variables: str) -> None:
         self.log = log

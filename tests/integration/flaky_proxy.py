@@ -17,10 +17,9 @@ HOP_BY_HOP = ("connection", "keep-alive", "transfer-encoding")
 class Moods:
     """What a proxy does with requests; a test changes it at any time."""
 
+    # This share of the requests is answered with 503, as a store does that is asked too often
     refused_share: float = 0.0
-    """This share of the requests is answered with 503, as a store does that is asked too often."""
-    is_away: bool = False
-    """Whether connections are closed without an answer."""
+    is_away: bool = False  # whether connections are closed without an answer
     counts: dict[str, int] = field(default_factory=lambda: {"passed": 0, "refused": 0, "closed": 0})
 
     def next(self, dice: random.Random) -> str:

@@ -6,10 +6,9 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-LISTENS = "0A"
-"""A socket's state in /proc/net/tcp."""
+LISTENS = "0A"  # a socket's state in /proc/net/tcp
+# 127.0.0.1, as an address of IPv4 and of IPv6, as the kernel writes it on a little-endian machine
 THIS_MACHINE = {"0100007F", "0000000000000000FFFF00000100007F"}
-"""127.0.0.1, as an address of IPv4 and of IPv6, as the kernel writes it on a little-endian machine."""
 
 
 def everyone() -> list[int]:

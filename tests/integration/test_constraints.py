@@ -18,8 +18,7 @@ from trainable.recipe.yamlfile import read_recipe
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_session")]
 
-LIMIT = 50_000
-"""A net of width 8 has 19,810 parameters, one of width 32 has 308,074."""
+LIMIT = 50_000  # a net of width 8 has 19,810 parameters, one of width 32 has 308,074
 
 
 def constrained(storage: Path, widths: tuple[int, ...]) -> Study:

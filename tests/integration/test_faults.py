@@ -40,8 +40,7 @@ from trainable.tune.causes import cause_of
 
 pytestmark = pytest.mark.integration
 
-EPOCHS = 16
-"""So many epochs last through all drivers of a test, each of which trains a few."""
+EPOCHS = 16  # so many epochs last through all drivers of a test, each of which trains a few
 MPS = {"CUDA_MPS_PIPE_DIRECTORY": "/tmp/mps-of-mine"}  # what CUDA's MPS needs to be found
 
 

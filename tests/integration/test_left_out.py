@@ -31,8 +31,7 @@ from trainable.tune.trial import TrialTrainable
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_session")]
 
-GPUS = 2
-"""As many as `ray_session` says that there are."""
+GPUS = 2  # as many as `ray_session` says that there are
 
 
 class OnTheCpu(TrialTrainable):
@@ -90,14 +89,13 @@ class OneBadMachine(OnTheCpu):
 
 @dataclass
 class Ran:
-    """Holds what is left of a search."""
+    """What is left of a search."""
 
     fault: str | None
     said: list[str]
     ends: Mapping[int, str]
     started: set[int]
-    machines: list[tuple[str, str]]
-    """The machine of each attempt, and how it ended there."""
+    machines: list[tuple[str, str]]  # the machine of each attempt, and how it ended there
 
 
 def run(folder: Path, trials: int, trainable: type[TrialTrainable], per_trial: PerTrial) -> Ran:

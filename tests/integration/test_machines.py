@@ -21,8 +21,7 @@ from trainable.tune.causes import cause_of
 
 pytestmark = pytest.mark.integration
 
-EPOCHS = 2000
-"""No trial comes to its end: the test stops the search when it has seen what it looks for."""
+EPOCHS = 2000  # no trial comes to its end: the test stops the search when it has seen what it looks for
 
 
 @pytest.mark.scenario

@@ -19,12 +19,11 @@ from tests.s3_server import S3Server
 from tests.trainable.small_images import write_classes
 from trainable.files.store import Store
 
+# For a driver that has to wait until another one counts as dead
 SOON = "from search.record import lease; lease.SILENCE_SECONDS = 5.0"
-"""For a driver that has to wait until another one counts as dead."""
 
 EPOCHS = 20
-HALF_WAY = range(2, 13)
-"""After each of these epochs of 20 a trial surely trains on."""
+HALF_WAY = range(2, 13)  # after each of these epochs of 20 a trial surely trains on
 
 pytestmark = pytest.mark.integration
 

@@ -35,8 +35,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_session")]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 EPOCHS = 12
-LONG = 60
-"""So many epochs of a slow network last until a signal has arrived."""
+LONG = 60  # so many epochs of a slow network last until a signal has arrived
 DEPTH = "model.arguments.depth"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from search.commands.guests import driver, resolved_study
-from search.learning.refine import refined, write_next
+from search.learning.refine import refine, write_next
 from search.learning.search import Search
 from search.study import read_study
 from tests.integration.small_searches import digits_study
@@ -22,7 +22,7 @@ def test_the_study_that_follows_from_a_search_too_short_is_longer_and_can_be_sea
     """Two epochs of a net with four channels are far too few for digits."""
     short = digits_study(tmp_path, name="short", budget__trials=8, budget__epochs=2, scheduler__kind="none")
     assert driver().search(resolved_study(short)) == "finished"
-    found = refined(tmp_path / "short")
+    found = refine(Search(tmp_path / "short"))
     write_next(found, tmp_path / "study2.yaml")
     study = read_study(tmp_path / "study2.yaml")
     assert (study.name, study.budget.epochs) == ("short-2", 4)

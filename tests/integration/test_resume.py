@@ -35,8 +35,7 @@ from trainable.recipe.data import Data
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_session")]
 
 TRIALS, EPOCHS = 4, 12
-LONG = 30
-"""So many epochs last through three drivers on any machine."""
+LONG = 30  # so many epochs last through three drivers on any machine
 
 
 def study_in(folder: Path, **values: object) -> Study:

@@ -8,7 +8,7 @@ import pytest
 
 from search.commands.guests import driver, resolved_study
 from search.followers.audit import audit
-from search.learning.refine import refined
+from search.learning.refine import refine
 from search.learning.search import Search
 from search.record.home import FACTS_FILE
 from search.study import Study
@@ -73,6 +73,6 @@ def test_the_best_recipe_of_a_segmentation_gives_the_trials_numbers_again(finish
 
 def test_all_parts_of_a_search_with_masks_agree_and_it_can_be_refined(finished: Path) -> None:
     assert not audit(Search(finished)).differences
-    found = refined(finished)
+    found = refine(Search(finished))
     assert found.following.objective.metric == "val_mean_iou"
     assert found.following.base["task"]["kind"] == "segmentation"

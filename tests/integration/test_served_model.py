@@ -38,7 +38,7 @@ print(json.dumps(answers.to_dict("records")))
 
 
 class Stored(NamedTuple):
-    """Holds the folder of a model, images [20, 8, 8, 1], and its run's labels and probabilities for them."""
+    """The folder of a model, images [20, 8, 8, 1], and its run's labels and probabilities for them."""
 
     address: str
     images: list[object]

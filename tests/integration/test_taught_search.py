@@ -10,7 +10,7 @@ from search.commands.explain import run_explain
 from search.commands.guests import driver, resolved_study
 from search.commands.options import ExplainOptions
 from search.followers.audit import audit
-from search.learning.refine import refined_search
+from search.learning.refine import refine
 from search.learning.search import Search
 from tests.integration.small_searches import digits_study
 from tests.search.results.trained_search import trained_search
@@ -55,7 +55,7 @@ def test_trials_learn_from_a_trial_and_the_best_recipe_trains_again_from_it(
     assert again.val_loss == search.best.metrics["val_loss"]
     assert "teacher_seconds" in search.best.metrics
     assert not [line for line in said if "teacher" in line]
-    next_study = refined_search(search).study
+    next_study = refine(search).study
     assert next_study is None or next_study.pinned["distillation.teacher"] == str(teacher)
     run_explain(ExplainOptions(str(folder)))
     out = capsys.readouterr().out

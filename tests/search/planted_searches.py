@@ -36,33 +36,28 @@ CLASSES = 10
 
 @dataclass(frozen=True)
 class Run:
-    """Says how a trial goes: where its curves end, and how."""
+    """How a trial goes: where its curves end, and how."""
 
+    # That of validation, at the end; after two thirds of the run it is off by a thousandth at most
     accuracy: float
-    """It is that of validation, at the end; after two thirds of the run it is off by a thousandth at most."""
-    train: float
-    """It is that of clean training images, at the end."""
-    rise: float = 0.0
-    """It is what validation still gains with each epoch."""
-    swing: float = 0.0
-    """It is how far validation jumps up and down, to the end."""
-    diverges: bool = False
-    """The trial diverges in its second epoch."""
+    train: float  # that of clean training images, at the end
+    rise: float = 0.0  # what validation still gains with each epoch
+    swing: float = 0.0  # how far validation jumps up and down, to the end
+    diverges: bool = False  # the trial diverges in its second epoch
 
 
+# How a trial goes, from luck and each value's position in its domain (by dimension name)
 Landscape = Callable[[Mapping[str, float], random.Random], Run]
-"""It says how a trial goes, from luck and each value's position in its domain (by dimension name)."""
 
 
 @dataclass(frozen=True)
 class Images:
-    """Holds the sizes of the parts."""
+    """The sizes of the parts."""
 
     train: int = 7_000
     validation: int = 1_500
     test: int = 1_500
-    side: int = 8
-    """It counts pixels."""
+    side: int = 8  # it counts pixels
 
     @property
     def info(self) -> DataInfo:

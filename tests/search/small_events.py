@@ -15,8 +15,8 @@ from spaces.space import Space
 from trainable.tune.place import Gpu, Place
 
 OBJECTIVE = "val_accuracy"
+# What a trial's event says of a recipe, in tests where its fields do not matter
 NO_FIELDS: dict[str, Any] = {"recipe": {}, "digest": "44136fa355b3"}
-"""It is what a trial's event says of a recipe, in tests where its fields do not matter."""
 
 TURNAROUND = Turnaround(
     slots=4,

@@ -6,6 +6,7 @@ from spaces.facts import Facts
 from trainable.recipe import Recipe
 
 MILLION = 1_000_000
+# They describe a ResNet50 on ImageNet-1k: the documents' numbers were found on it
 IMAGENET: dict[str, Any] = {
     "train_images": 1_280_000,
     "classes": 1000,
@@ -18,7 +19,6 @@ IMAGENET: dict[str, Any] = {
     "gpus": 1.0,
     "gpu_memory_bytes": 80 * 2**30,
 }
-"""They describe a ResNet50 on ImageNet-1k: the documents' numbers were found on it."""
 
 
 def digits_facts(**changes: Any) -> Facts:

@@ -17,12 +17,12 @@ from trainable.data.saved_dataset import INFO_FILE, STATE_FILE
 
 FORMS = ("folder", "csv", "parquet", "datasets", "npz")
 SIZE = 12
+# The type of a column of images that Hugging Face `datasets` has saved
 IMAGES = arrow.struct([("bytes", arrow.binary()), ("path", arrow.string())])
-"""The type of a column of images that Hugging Face `datasets` has saved."""
 
 
 class Labelled(NamedTuple):
-    """Holds one image with what is said of it."""
+    """One image with what is said of it."""
 
     path: str
     pixels: np.ndarray[Any, Any]

@@ -18,7 +18,7 @@ from trainable.train import train
 
 @dataclass(frozen=True)
 class Lesson:
-    """Holds what is learnt, masks or classes, and whether a teacher with the same kind of network helps."""
+    """What is learnt, masks or classes, and whether a teacher with the same kind of network helps."""
 
     masks: bool = False
     taught: bool = False
@@ -54,12 +54,12 @@ LESSONS = {
     ),
 }
 
+# Each step reads so many numbers that were never on a device: the seed of mixing
 FROM_THE_HOST = {
     "masks, scaled windows, classmix": 1,
     "masks, cutmix": 1,
     "a teacher's logits, mixed images": 1,
 }
-"""Each step reads so many numbers that were never on a device: the seed of mixing."""
 
 
 def asked(lesson: Lesson, folder: Path) -> tuple[Recipe, DataSet]:

@@ -14,8 +14,7 @@ from trainable.recipe import Recipe
 from trainable.training.metrics import EpochResult
 
 CLASSES = 10
-MANY = 10_000
-"""It counts validation images: a standard error is half a point and less."""
+MANY = 10_000  # it counts validation images: a standard error is half a point and less
 
 
 def curve(val: Sequence[float], train: float | None, **last: Any) -> list[EpochResult]:

@@ -11,8 +11,7 @@ from PIL import Image
 
 from tests.trainable.small_images import write_image
 
-SIZE = (12, 10)
-"""Width and height, as those of a small image."""
+SIZE = (12, 10)  # width and height, as those of a small image
 
 
 def bands(*values: int, size: tuple[int, int] = SIZE) -> NDArray[np.uint8]:

@@ -18,6 +18,7 @@ from trainable.training.run import Run
 
 CLASSES = 3
 SIZE = 8
+# They may differ between two equal runs
 TIMES = {
     "epoch_seconds",
     "data_seconds",
@@ -29,7 +30,6 @@ TIMES = {
     "checkpoint_seconds",
     "peak_memory_bytes",
 }
-"""They may differ between two equal runs."""
 
 
 def images(count: int, seed: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -59,8 +59,7 @@ def write_parts(file: Path, *, other_kind: bool) -> None:
     )
 
 
-HELD = (32, 12, 4)
-"""The classes of the unequal set have so many training images."""
+HELD = (32, 12, 4)  # the classes of the unequal set have so many training images
 LABELS = np.repeat(np.arange(CLASSES), HELD)
 
 

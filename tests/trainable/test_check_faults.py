@@ -28,8 +28,7 @@ from trainable.training import optim
 
 Array = NDArray[Any]
 
-PATIENCE_SECONDS = 3600.0
-"""It is so long that the steps' limit ends a check, on a busy machine too."""
+PATIENCE_SECONDS = 3600.0  # so long that the steps' limit ends a check, on a busy machine too
 
 
 def sound_data() -> DataSet:
@@ -182,7 +181,7 @@ DATA_FAULTS: list[tuple[Callable[[DataSet], DataSet], CheckName]] = [
 
 
 class Changed(nn.Module):
-    """Is a sound net that changes its logits, or does something beside them."""
+    """A sound net that changes its logits, or does something beside them."""
 
     def __init__(self, change: Callable[[Tensor], Tensor] = lambda logits: logits) -> None:
         super().__init__()

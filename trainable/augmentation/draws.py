@@ -28,7 +28,7 @@ _SECOND = 0x94D049BB133111EB
 
 
 class Stream(enum.IntEnum):
-    """Says what random numbers are for. The values are part of every saved run: never change or reuse one."""
+    """What random numbers are for. The values are part of every saved run: never change or reuse one."""
 
     CROP = 1
     HORIZONTAL_FLIP = 2
@@ -48,8 +48,7 @@ class Draws(NamedTuple):
 
     seed: int
     epoch: int
-    indices: Integers
-    """These are [B] positions in the training part."""
+    indices: Integers  # [B] positions in the training part
 
     def uniform(self, stream: Stream, count: int) -> Floats:
         """Return [B, count] numbers in [0, 1), independent between images, epochs, seeds and streams."""
@@ -83,8 +82,8 @@ def _splitmix(key: int, counters: Words) -> Words:
     return state ^ (state >> np.uint64(31))
 
 
+# A change maps images [B, C, H, W] and their draws to new images of the same shape and type
 Change = Callable[[Tensor, Draws], Tensor]
-"""A change maps images [B, C, H, W] and their draws to new images of the same shape and type."""
 
 
 def on_device(drawn: NDArray[Any], device: torch.device) -> Tensor:

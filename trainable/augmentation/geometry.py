@@ -71,11 +71,11 @@ def _samples(start: Tensor, length: Tensor, count: int, side: int) -> Tensor:
     return (2.0 * (inside + start[:, None]) + 1.0) / side - 1.0
 
 
+# So many boxes are tried before giving up, as in torchvision's RandomResizedCrop and RandomErasing
 TRIES = 10
-"""So many boxes are tried before giving up, as in torchvision's RandomResizedCrop and RandomErasing."""
 
+# A box uses so many numbers: two for its position, then an area and a ratio for each try
 BOX_DRAWS = 2 + 2 * TRIES
-"""A box uses so many numbers: two for its position, then an area and a ratio for each try."""
 
 Range = tuple[float, float]
 
@@ -140,24 +140,20 @@ def _central_box(height: int, width: int, ratio: Range) -> Integers:
 
 Mask = NDArray[np.bool_]
 
-GRID_DRAWS = 4
-"""A GridMask uses so many numbers: its period, its offset down and across, and its angle."""
+GRID_DRAWS = 4  # a GridMask uses so many numbers: its period, its offset down and across, and its angle
 
 CELLS = (0, 16, 32, 44, 56)
-CELLS_AT = 224
-"""These are Hide-and-Seek's cells for images of 224 pixels, 0 hiding nothing (arXiv 1811.02545)."""
+CELLS_AT = 224  # Hide-and-Seek's cells for images of 224 pixels, 0 hiding nothing (arXiv 1811.02545)
 
 
 class Stripes(NamedTuple):
-    """Holds the stripes that GridMask leaves visible, one grid an image; each field is [n]."""
+    """The stripes that GridMask leaves visible, one grid an image; each field is [n]."""
 
     period: Integers
-    kept: Integers
-    """This is the width of a visible stripe, in pixels."""
+    kept: Integers  # the width of a visible stripe, in pixels
     top: Integers
     left: Integers
-    angle: Floats
-    """The angle is in degrees."""
+    angle: Floats  # the angle is in degrees
 
 
 def drawn_stripes(

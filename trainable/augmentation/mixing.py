@@ -12,9 +12,9 @@ from torch import Tensor
 
 from trainable.recipe.augmentations import ClassMix, CutMix, Mixup, NoMixing
 
+# A mixing maps (images [B, C, H, W], labels [B], classes, generator on the CPU) to images and soft targets
+# [B, classes]
 Mixing = Callable[[Tensor, Tensor, int, torch.Generator], tuple[Tensor, Tensor]]
-"""A mixing maps (images [B, C, H, W], labels [B], classes, generator on the CPU) to images and soft targets
-[B, classes]."""
 
 
 def make_mixing(spec: NoMixing | Mixup | CutMix | ClassMix) -> Mixing | None:
@@ -40,8 +40,7 @@ def make_mixing(spec: NoMixing | Mixup | CutMix | ClassMix) -> Mixing | None:
             assert_never(spec)
 
 
-Draw = tuple[float, float, float]
-"""A draw is lambda, and a position (x, y) in [0, 1)."""
+Draw = tuple[float, float, float]  # a draw is lambda, and a position (x, y) in [0, 1)
 
 Mix = Callable[[Tensor, Tensor, Draw], tuple[Tensor, Tensor]]
 

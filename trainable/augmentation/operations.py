@@ -43,20 +43,19 @@ class Operation(enum.IntEnum):
     INVERT = 14
 
 
+# RandAugment and TrivialAugment draw from these
 RANDOM = tuple(operation for operation in Operation if operation is not Operation.INVERT)
-"""RandAugment and TrivialAugment draw from these."""
 
+# These operations go in either direction, with equal chance
 SIGNED = frozenset(Operation(value) for value in range(Operation.SHEAR_X, Operation.POSTERIZE))
-"""These operations go in either direction, with equal chance."""
 
+# These operations take pixels from elsewhere
 MOVING = tuple(Operation(value) for value in range(Operation.SHEAR_X, Operation.BRIGHTNESS))
-"""These operations take pixels from elsewhere."""
 
+# Images that drew operations of one group are changed together; the identity is in none
 GROUPS = (MOVING, *((Operation(value),) for value in range(Operation.BRIGHTNESS, len(Operation))))
-"""Images that drew operations of one group are changed together; the identity is in none."""
 
-WITH_MASK = (2, 4)
-"""Grey and coloured images have so many planes if their mask is behind them."""
+WITH_MASK = (2, 4)  # grey and coloured images have so many planes if their mask is behind them
 
 _SIGNED = np.array([operation in SIGNED for operation in Operation])
 

@@ -15,17 +15,13 @@ from trainable.augmentation.operations import RANDOM, Operation, apply_each, dir
 
 
 class Most(NamedTuple):
-    """Holds what the last bin of a policy means."""
+    """What the last bin of a policy means."""
 
-    shear: float
-    """This is a slope."""
-    shift: float
-    """This is in pixels."""
+    shear: float  # a slope
+    shift: float  # in pixels
     degrees: float
-    enhancement: float
-    """This is the distance of a factor from 1."""
-    bits: int
-    """So many bits are taken from a pixel's eight."""
+    enhancement: float  # the distance of a factor from 1
+    bits: int  # so many bits are taken from a pixel's eight
 
 
 @functools.cache
@@ -79,19 +75,17 @@ def _bits(lost: int, bins: int) -> Floats:
 
 PolicyName = Literal["imagenet", "cifar10", "svhn"]
 
-AUTO_AUGMENT_BINS = 10
-"""Magnitudes go from 0 to 9 (arXiv 1805.09501, section 3)."""
+AUTO_AUGMENT_BINS = 10  # magnitudes go from 0 to 9 (arXiv 1805.09501, section 3)
 
+# An image uses so many numbers: which pair; then for each of the two whether at all, and its direction
 AUTO_AUGMENT_DRAWS = 5
-"""An image uses so many numbers: which pair; then for each of the two whether at all, and its direction."""
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Holds a policy: pairs of operations, each with a probability and a magnitude (0 if it has none)."""
+    """A policy: pairs of operations, each with a probability and a magnitude (0 if it has none)."""
 
-    operations: Integers
-    """This is [pairs, 2], of values of Operation."""
+    operations: Integers  # [pairs, 2], of values of Operation
     probabilities: Floats
     magnitudes: Integers
 
@@ -127,8 +121,7 @@ def learnt_pairs(policy: PolicyName) -> Pairs:
     )
 
 
-RAND_AUGMENT_BINS = 31
-"""Magnitudes go from 0 to 30, as in torchvision's RandAugment."""
+RAND_AUGMENT_BINS = 31  # magnitudes go from 0 to 30, as in torchvision's RandAugment
 
 
 def rand_augment(images: Tensor, uniform: Floats, magnitude: int) -> Tensor:
@@ -145,11 +138,9 @@ def rand_augment(images: Tensor, uniform: Floats, magnitude: int) -> Tensor:
     return images
 
 
-TRIVIAL_AUGMENT_BINS = 31
-"""Strengths are drawn evenly from so many, as in torchvision's TrivialAugmentWide."""
+TRIVIAL_AUGMENT_BINS = 31  # strengths are drawn evenly from so many, as in torchvision's TrivialAugmentWide
 
-TRIVIAL_AUGMENT_DRAWS = 3
-"""An image uses so many numbers: which operation, how strong, and its direction."""
+TRIVIAL_AUGMENT_DRAWS = 3  # an image uses so many numbers: which operation, how strong, and its direction
 
 
 def trivial_augment(images: Tensor, uniform: Floats) -> Tensor:

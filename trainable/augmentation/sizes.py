@@ -13,11 +13,10 @@ from torch.nn.functional import interpolate
 from trainable.augmentation.draws import Draws, Stream, integers
 from trainable.recipe.augmentations import FixedSize, MultiScale, Progressive, Size
 
+# Images under so many pixels have sizes in finer steps: one of 32 would be half or all of their own
 SMALL = 64
-"""Images under so many pixels have sizes in finer steps: one of 32 would be half or all of their own."""
 
-ROUNDING = 1e-9
-"""A product of floats may differ from a whole number by so much."""
+ROUNDING = 1e-9  # a product of floats may differ from a whole number by so much
 
 
 def size_at(spec: Size, side: int, *, seed: int, epoch: int, step: int, steps: int, epochs: int) -> int:

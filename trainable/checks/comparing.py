@@ -11,12 +11,11 @@ from trainable.data import Split
 
 T = TypeVar("T")
 
-SURE = 0.001
-"""Classes differ in their shares if a test has a smaller p than this, and by MOVED."""
+SURE = 0.001  # classes differ in their shares if a test has a smaller p than this, and by MOVED
+# At least so large a share of one part would have to be of other classes to have the shares of the other (the
+# total variation distance). It bounds what shares alone do to accuracy: they change it by no more than this,
+# times the difference between the best and the worst recall of a class.
 MOVED = 0.1
-"""At least so large a share of one part would have to be of other classes to have the shares of the other
-(the total variation distance). It bounds what shares alone do to accuracy: they change it by no more than
-this, times the difference between the best and the worst recall of a class."""
 NAMED = 3  # of the classes that differ most
 
 

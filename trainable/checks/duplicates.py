@@ -21,13 +21,13 @@ from trainable.data import DataSet, Part, Split
 from trainable.data.source import FileSource, Integers, Pixels
 from trainable.errors import listed
 
+# From this share on, images with another label elsewhere are a warning; published sets have some too, but
+# fewer (CIFAR, ImageNet)
 CONTRADICTING = 0.001
-"""From this share on, images with another label elsewhere are a warning; published sets have some too, but
-fewer (CIFAR, ImageNet)."""
 
 BLOCK = 512
+# So many bytes of every file are read. At its end are compressed pixels, which differ between images.
 TAIL_BYTES = 4096
-"""So many bytes of every file are read. At its end are compressed pixels, which differ between images."""
 
 
 class Fingerprints:

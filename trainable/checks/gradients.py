@@ -15,18 +15,16 @@ from trainable.checks.finding import Finding, passed
 from trainable.checks.subject import Subject
 from trainable.errors import first_line
 
+# Layers of these packages are assumed to be right: only a person's own layers are checked one by one
 KNOWN = ("torch.", "torchvision.", "timm.", "segmentation_models_pytorch.", "trainable.")
-"""Layers of these packages are assumed to be right: only a person's own layers are checked one by one."""
 
 EPS = 1e-6
+# torch.autograd.gradcheck's own values. In fp64 a difference over 1e-6 is right to 1e-9. A kink (ReLU, max
+# pooling) lies within it once in a million numbers, and moves a random projection of all of them by less.
 TOLERANCE = 1e-3
-"""torch.autograd.gradcheck's own values. In fp64 a difference over 1e-6 is right to 1e-9. A kink
-(ReLU, max pooling) lies within it once in a million numbers, and moves a random projection of all of them by
-less."""
 
+# Weights are moved by this much, relative to 1: behind a gamma that begins at 0, every derivative would be 0
 JITTER = 0.01
-"""Weights are moved by this much, relative to 1: behind a gamma that begins at 0, every derivative would be
-0."""
 
 SIZE = 2  # images with which the whole network is checked
 

@@ -21,27 +21,24 @@ from trainable.data.source import Pixels, Selection
 from trainable.errors import listed
 from trainable.models.pretrained_input import PretrainedInput
 
-SAMPLE = 500
-"""At most so many training images are looked at."""
+SAMPLE = 500  # at most so many training images are looked at
 
+# From this share on, images of a single colour are a fault of the set rather than an oddity
 MANY_BLANK = 0.01
-"""From this share on, images of a single colour are a fault of the set rather than an oddity."""
 
+# A set's darkest and brightest pixel are at least so many grey levels apart. Fewer levels are what remains of
+# images in [0, 1] (or of a mask) after a cast to whole numbers.
 LEAST_SPAN = 8
-"""A set's darkest and brightest pixel are at least so many grey levels apart. Fewer levels are what remains
-of images in [0, 1] (or of a mask) after a cast to whole numbers."""
 
+# Normalised training images may lie this far from mean 0 and deviation 1: the mean in addition to its
+# standard error (of a sample), the deviation as a factor
 OFF_CENTRE, OFF_SCALE = 0.1, 1.25
-"""Normalised training images may lie this far from mean 0 and deviation 1: the mean in addition to its
-standard error (of a sample), the deviation as a factor."""
+# Beyond these limits, initialisations (made for inputs of mean 0 and variance 1) and rates no longer fit
 FAR_OFF_CENTRE, FAR_OFF_SCALE = 1.0, 2.0
-"""Beyond these limits, initialisations (made for inputs of mean 0 and variance 1) and rates no longer fit."""
 
-MOST_PIXELS = 2**17
-"""Of larger images, a mean and a deviation need no more pixels."""
+MOST_PIXELS = 2**17  # of larger images, a mean and a deviation need no more pixels
 
-BLOCK = 512
-"""So many images are decoded at once."""
+BLOCK = 512  # so many images are decoded at once
 
 
 def check_decoding(data: DataSet) -> Iterator[Finding]:

@@ -9,33 +9,26 @@ from trainable.checks.finding import CheckName
 from trainable.data.source import Flip
 from trainable.training.run import Run
 
-SURE = 4.0
-"""What is so many standard errors above chance is known: luck gives that once in 30,000."""
+SURE = 4.0  # what is so many standard errors above chance is known: luck gives that once in 30,000
 
-LEAST_STEPS = 100
-"""After fewer steps, nothing can be said of a small net that has not learnt."""
+LEAST_STEPS = 100  # after fewer steps, nothing can be said of a small net that has not learnt
+# After fewer steps on what belongs to other images, nothing can be said of a network that knows no more
 LEAST_SHUFFLED_STEPS = 10
-"""After fewer steps on what belongs to other images, nothing can be said of a network that knows no more."""
 
-FEWEST = 5
-"""A class with fewer training images is learnt by heart or not at all."""
+FEWEST = 5  # a class with fewer training images is learnt by heart or not at all
 
+# A standard error of a validation score above so many points hides most differences between recipes: the
+# gains of the documents' table (PaddleClas guide, 003:70-82) are about one point each
 NOISE_POINTS = 5.0
-"""A standard error of a validation score above so many points hides most differences between recipes: the
-gains of the documents' table (PaddleClas guide, 003:70-82) are about one point each."""
 
 # --- mirror images (training tricks notes, 000:22)
 
+# If a net loses more than this share of its skill on mirror images, the mirror is said to change labels. A
+# net that saw no mirror image lost nothing on CIFAR-10, 0.2 on clothes, and 0.6 and more on digits and signs.
 LOST_SKILL = 0.35
-"""If a net loses more than this share of its skill on mirror images, the mirror is said to change labels. A
-net that saw no mirror image lost nothing on CIFAR-10, 0.2 on clothes, and 0.6 and more on digits and
-signs."""
-HARMLESS_LOSS = 0.05
-"""A loss of skill up to this share means that a mirror costs nothing."""
-LEAST_SKILL = 0.3
-"""A net with less skill than this cannot say what a mirror does."""
-SURE_DROP = 4.0
-"""A drop in a score on the same images must be so many standard errors."""
+HARMLESS_LOSS = 0.05  # a loss of skill up to this share means that a mirror costs nothing
+LEAST_SKILL = 0.3  # a net with less skill than this cannot say what a mirror does
+SURE_DROP = 4.0  # a drop in a score on the same images must be so many standard errors
 
 LAST = 0.3  # in this last part of its time, the rate of a training too slow for its steps falls to 0
 

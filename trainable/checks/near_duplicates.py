@@ -23,28 +23,27 @@ from trainable.data.measure import some
 from trainable.data.source import Integers
 from trainable.errors import listed
 
+# From this share of a part on, images that are also in training make its scores worthless: a perfect memory
+# gains up to five points, more than recipes differ by
 LEAKING = 0.05
-"""From this share of a part on, images that are also in training make its scores worthless: a perfect memory
-gains up to five points, more than recipes differ by."""
 
-SIDE = 16
-"""Images are compared at this side in pixels, in grey."""
+SIDE = 16  # images are compared at this side in pixels, in grey
 
+# From this cosine on, two images are nearly the same. docs/decisions/0022 has how many of the copies are
+# found that are saved anew, smaller, brighter or with noise, and how many other images are reported
 SAME = 0.93
-"""From this cosine on, two images are nearly the same. docs/decisions/0022 has how many of the copies are
-found that are saved anew, smaller, brighter or with noise, and how many other images are reported."""
 
+# So many images of a set without copies may look like copies: of clothes up to 1.4 %, of which a third were
+# other things (docs/decisions/0022)
 FALSE_ALARMS = 0.02
-"""So many images of a set without copies may look like copies: of clothes up to 1.4 %, of which a third were
-other things (docs/decisions/0022)."""
 
+# A direction's variance counts as at least FLOOR of the mean one: below it is noise of saving. In a small set
+# most directions have no variance at all, and FEW / images of the mean one is the least.
 FLOOR, FEW = 0.1, 32
-"""A direction's variance counts as at least FLOOR of the mean one: below it is noise of saving. In a small
-set most directions have no variance at all, and FEW / images of the mean one is the least."""
 
+# Of images in files at most MOST_FILES are decoded, and no more than have FILE_BYTES bytes, which takes some
+# seconds; but always DECODED of them
 MOST_FILES, FILE_BYTES = 10_000, 2**29
-"""Of images in files at most MOST_FILES are decoded, and no more than have FILE_BYTES bytes, which takes some
-seconds; but always DECODED of them."""
 
 BLOCK = 2048
 

@@ -12,15 +12,14 @@ from trainable.checks.subject import Subject
 from trainable.errors import listed
 from trainable.models.lint import Lint, lints
 
-IMAGES = 128
-"""The first loss is measured on so many images: its standard error is about 0.05."""
+IMAGES = 128  # the first loss is measured on so many images: its standard error is about 0.05
 
+# Bounds of the first loss over ln K. Below the first, the network knows something already; beyond the second,
+# the head's first answers are sure and wrong, and the first steps only unlearn them.
 LOW, FAR_TOO_HIGH = 0.8, 10.0
-"""Bounds of the first loss over ln K. Below the first, the network knows something already; beyond
-the second, the head's first answers are sure and wrong, and the first steps only unlearn them."""
 
+# Logits may move by this share of their size when an image is shown alone: rounding moves them by 1e-5
 DEPENDENT = 0.01
-"""Logits may move by this share of their size when an image is shown alone: rounding moves them by 1e-5."""
 
 
 def check_construction(subject: Subject, images: Tensor) -> Iterator[Finding]:

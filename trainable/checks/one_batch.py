@@ -16,17 +16,14 @@ from trainable.training.evaluate import full_precision, main_output
 from trainable.training.optim import applied_lr
 from trainable.training.run import Run
 
-STEPS = 200
-"""The guide says 50 to 200 (001:193)."""
+STEPS = 200  # the guide says 50 to 200 (001:193)
 
 LOOK_EVERY = 5
-FELL = 0.95
-"""A loss that fell to this share of the first was being learnt when time ran out."""
+FELL = 0.95  # a loss that fell to this share of the first was being learnt when time ran out
+# A loss that the recipe's optimizer lowered to this share is on its way: its rate is slow, not wrong
 HALF = 0.5
-"""A loss that the recipe's optimizer lowered to this share is on its way: its rate is slow, not wrong."""
+# Fewer steps say nothing: at a low rate, residual blocks that begin as the identity take so many to wake up
 LEAST_STEPS = 40
-"""Fewer steps say nothing: at a low rate, residual blocks that begin as the identity take so many to wake
-up."""
 
 
 def check_one_batch(subject: Subject, images: int, seconds: float) -> Finding:

@@ -26,27 +26,25 @@ from trainable.data.measure import some
 from trainable.data.source import Integers, Pixels
 from trainable.training.part_features import PartFeatures, part_features
 
-MOST = 1_000
-"""At most so many images of a part are looked at."""
+MOST = 1_000  # at most so many images of a part are looked at
+# A network's features are not computed if there is no time for FEWEST images of each part, by the time that
+# TIMED of each take
 FEWEST, TIMED = 200, 16
-"""A network's features are not computed if there is no time for FEWEST images of each part, by the time that
-TIMED of each take."""
 
+# Parts differ if the interval of the AUC is above this: if one number told them apart, its means would be
+# half a standard deviation apart, which Cohen (1988, section 2.2) calls a medium effect. docs/decisions/0028
+# has how often parts of one kind are above it, and which differences are found
 MEDIUM = 0.64
-"""Parts differ if the interval of the AUC is above this: if one number told them apart, its means would be
-half a standard deviation apart, which Cohen (1988, section 2.2) calls a medium effect. docs/decisions/0028
-has how often parts of one kind are above it, and which differences are found."""
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+# Quantiles are of about so many pixels of an image: sorting all takes longer than everything else
 PIXELS = 600
-"""Quantiles are of about so many pixels of an image: sorting all takes longer than everything else."""
-SCALES = 3
-"""Sharpness is measured at full size, at half and at a quarter of it."""
+SCALES = 3  # sharpness is measured at full size, at half and at a quarter of it
 THUMBNAIL = 8
 BLOCK = 512
 
+# The positions of each part's images to compare, and features of them [n, F], if there are any
 KnownImages = tuple[dict[Split, Integers], dict[Split, Floats] | None]
-"""The positions of each part's images to compare, and features of them [n, F], if there are any."""
 
 WORDS = PartWords(
     test=(

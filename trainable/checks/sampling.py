@@ -11,12 +11,10 @@ from trainable.data import DataSet, Part, Split
 from trainable.data.measure import some
 from trainable.data.source import Integers, Pixels
 
-MOST = 50_000
-"""At most so many images are compared; a larger set is sampled."""
+MOST = 50_000  # at most so many images are compared; a larger set is sampled
 
+# Up to so many images in files, all are decoded. Of more, the files are compared: a copy is an equal file.
 DECODED = 2_000
-"""Up to so many images in files, all are decoded.
-Of more, the files are compared: a copy is an equal file."""
 
 
 @dataclass(frozen=True)

@@ -20,22 +20,20 @@ from trainable.training.devices import give_back, ran_out, wait_for
 from trainable.training.optim import applied_lr
 from trainable.training.run import Run
 
+# Two gradients of one window may differ by this share of their size: rounding gives 1e-3 in bf16, while a
+# gradient that is added to the last one differs by its whole size
 AGREEMENT = 0.05
-"""Two gradients of one window may differ by this share of their size: rounding gives 1e-3 in bf16, while a
-gradient that is added to the last one differs by its whole size."""
 
-NEGLIGIBLE = 1e-3
-"""A gradient that is this much smaller than the largest may leave its weight unchanged."""
+NEGLIGIBLE = 1e-3  # a gradient that is this much smaller than the largest may leave its weight unchanged
 
+# A loss that is so many times the first is beyond the noise of a batch; the rate finder stops there too
+# (PyTorch tuning guide, 001)
 EXPLODED = 4.0
-"""A loss that is so many times the first is beyond the noise of a batch; the rate finder stops there too
-(PyTorch tuning guide, 001)."""
 
 FIRST_STEPS = 20
 ENOUGH_STEPS = 4
 
-MUCH_WAITING = 0.25
-"""Above this share of waiting time, more processes are worth their memory."""
+MUCH_WAITING = 0.25  # above this share of waiting time, more processes are worth their memory
 
 
 @dataclass(frozen=True)

@@ -19,19 +19,19 @@ from trainable.recipe.metrics import NO_SPREAD
 from trainable.training.bootstrap import auroc, ranked, wilson_interval
 
 FOLDS = 5
+# scikit-learn's C, the inverse of the decay, is this by the number of standardised features, so that the
+# prior of the logits is equally wide however many there are (docs/decisions/0028)
 STRENGTH = 50.0
-"""scikit-learn's C, the inverse of the decay, is this by the number of standardised features, so that the
-prior of the logits is equally wide however many there are (docs/decisions/0028)."""
 STEPS = 100
 RESAMPLES = 200
 PERCENTS = (2.5, 97.5)
+# The interval is so much wider than that of the resamples, which know nothing of the chance in what the
+# classifiers were fitted to, and any two of them share most of it (Nadeau and Bengio 2003, Machine Learning
+# 52:239, section 3)
 WIDER = math.sqrt(1.0 + FOLDS / (FOLDS - 1))
-"""The interval is so much wider than that of the resamples, which know nothing of the chance in what the
-classifiers were fitted to, and any two of them share most of it (Nadeau and Bengio 2003, Machine Learning
-52:239, section 3)."""
 
+# Each sample needs so many images, and so many groups if images have groups, for an interval
 FEW, FEW_GROUPS = 20, 8
-"""Each sample needs so many images, and so many groups if images have groups, for an interval."""
 
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]

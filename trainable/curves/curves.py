@@ -11,8 +11,7 @@ from statistics import fmean, median
 from trainable.curves.levels import Levels, Thresholds
 from trainable.training.metrics import EpochResult
 
-SAME_RATE = 1.0 + 1e-6
-"""A rate that grew by less has not risen."""
+SAME_RATE = 1.0 + 1e-6  # a rate that grew by less has not risen
 
 
 @dataclass

@@ -22,53 +22,49 @@ class Thresholds:
     Noise is the larger of two: a standard error of the validation accuracy, and how far it swings by itself.
     """
 
+    # Training is "much higher" than validation above this gap (PaddleClas guide, 003:84); the 5 points are
+    # ours
     overfit_gap: float = 0.05
-    """Training is "much higher" than validation above this gap (PaddleClas guide, 003:84);
-    the 5 points are ours."""
+    # Within a point, training and validation agree: "slightly higher or equal" is a good state (003:84)
     underfit_gap: float = 0.01
-    """Within a point, training and validation agree: "slightly higher or equal" is a good state (003:84)."""
+    # A gap below a tenth of the training error does not limit the accuracy: work first on the larger of the
+    # two (Ng, Machine Learning Yearning, chapters 20 to 22; the tenth is ours)
     share_of_error: float = 0.1
-    """A gap below a tenth of the training error does not limit the accuracy: work first on the larger of the
-    two (Ng, Machine Learning Yearning, chapters 20 to 22; the tenth is ours)."""
+    # Below this training accuracy, a net that generalises could still learn more of its images; ours
     train_target: float = 0.95
-    """Below this training accuracy, a net that generalises could still learn more of its images; ours."""
+    # From this training accuracy on, more epochs have next to nothing left to learn from; ours
     train_saturated: float = 0.99
-    """From this training accuracy on, more epochs have next to nothing left to learn from; ours."""
+    # A difference of fewer standard errors is noise: 95 in 100 draws of a normal distribution lie within 1.96
     standard_errors: float = 2.0
-    """A difference of fewer standard errors is noise: 95 in 100 draws of a normal distribution lie within
-    1.96."""
+    # A smaller rise over the last tenth of the epochs, here half a point, is not worth a longer run; ours
     least_rise: float = 0.005
-    """A smaller rise over the last tenth of the epochs, here half a point, is not worth a longer run;
-    ours."""
+    # In this last share of the epochs, at least three, validation rises or not: there a cosine is below 3 %
+    # of its rate, so that a rise does not come from the schedule's last fall
     last_part: float = 0.1
-    """In this last share of the epochs, at least three, validation rises or not: there a cosine is below 3 %
-    of its rate, so that a rise does not come from the schedule's last fall."""
+    # In this last share of the epochs, at least four, swings count: before it, a high rate may still come to
+    # rest
     late_part: float = 0.25
-    """In this last share of the epochs, at least four, swings count: before it, a high rate may still come to
-    rest."""
-    swing_epochs: int = 8
-    """A shorter run has no late part: four epochs are more than half of it."""
+    swing_epochs: int = 8  # a shorter run has no late part: four epochs are more than half of it
+    # A swing is at least two points either way: more than most changes of a recipe gain (003:70-82: 0.1 to
+    # 1.1), so that the epoch at which one stops decides more than the recipe
     swing: float = 0.02
-    """A swing is at least two points either way: more than most changes of a recipe gain (003:70-82: 0.1 to
-    1.1), so that the epoch at which one stops decides more than the recipe."""
+    # A fall from the best epoch by this much, in training accuracy too, is a collapse; it is as large as the
+    # gap of overfitting
     collapse: float = 0.05
-    """A fall from the best epoch by this much, in training accuracy too, is a collapse; it is as large as the
-    gap of overfitting."""
+    # More than this share of steps skipped for overflows is too much: a loss scale that doubles every 2,000
+    # steps (torch's GradScaler) costs one step in 2,000, twenty times fewer
     skipped_share: float = 0.01
-    """More than this share of steps skipped for overflows is too much: a loss scale that doubles every 2,000
-    steps (torch's GradScaler) costs one step in 2,000, twenty times fewer."""
+    # A late epoch's gradient norm over the run's median, if validation fell with it; ours
     gradient_spike: float = 10.0
-    """A late epoch's gradient norm over the run's median, if validation fell with it; ours."""
-    lost_loss: float = 1.5
-    """A training loss over that of guessing: a run that ends above has unlearnt; ours."""
+    lost_loss: float = 1.5  # a training loss over that of guessing: a run that ends above has unlearnt; ours
+    # A training loss over that of guessing in any epoch, for a net that has learnt nothing in the end: above
+    # it, the rate was too high. A fresh net begins within a tenth of ln K; digits at 20 times a good rate:
+    # 1.3 first, then 1.0.
     knocked_out: float = 1.2
-    """A training loss over that of guessing in any epoch, for a net that has learnt nothing in the
-    end: above it, the rate was too high. A fresh net begins within a tenth of ln K; digits at 20 times a good
-    rate: 1.3 first, then 1.0."""
+    # A share of the way from guessing to always right, in mean recall: less counts as nothing; ours
     learnt: float = 0.1
-    """A share of the way from guessing to always right, in mean recall: less counts as nothing; ours."""
+    # Above this training loss over that of guessing in any epoch, a higher rate is not proposed; ours
     raised_loss: float = 1.05
-    """Above this training loss over that of guessing in any epoch, a higher rate is not proposed; ours."""
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,9 @@ from trainable.recipe.training import AdaptiveClipping, NoClipping, NormClipping
 
 RunVerdict = Literal["diverged", "unstable", "overfit", "still improving", "underfit", "healthy"]
 
+# A run that ends above this share of its peak rate, a step schedule's first drop (1512.03385, 3.4), never
+# settled
 RATE_STILL_HIGH = 0.1
-"""A run that ends above this share of its peak rate, a step schedule's first drop (1512.03385, 3.4), never
-settled."""
 
 
 def remedies(

@@ -39,8 +39,7 @@ IDX_PARTS: dict[str, Split] = {
     **{"t10k": "test", "test": "test"},
 }
 UNSIGNED_BYTE = 0x08
-MOST_DIMENSIONS = 4
-"""Images in colour have four: number, height, width, channel."""
+MOST_DIMENSIONS = 4  # images in colour have four: number, height, width, channel
 
 
 def is_idx_folder(folder: Path) -> bool:
@@ -183,8 +182,8 @@ def _npz_header(member: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]
     raise ValueError(f"version {version[0]}.{version[1]} of .npy is for named fields; expected numbers")
 
 
+# The file that `sklearn.datasets.load_digits` reads; importing that takes 1.5 s of each process
 DIGITS_FILE = "sklearn/datasets/data/digits.csv.gz"
-"""The file that `sklearn.datasets.load_digits` reads; importing that takes 1.5 s of each process."""
 
 
 def read_digits() -> Collection:

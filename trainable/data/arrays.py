@@ -21,8 +21,8 @@ LARGEST_LABEL = 2**63 - 1
 if TYPE_CHECKING:  # torch takes seconds to import
     from torch import Tensor
 
+# Images uint8 [N, H, W] or [N, H, W, C], and labels integer [N] or [N, 1]
 Arrays = tuple[NDArray[Any], NDArray[Any]]
-"""These are images uint8 [N, H, W] or [N, H, W, C], and labels integer [N] or [N, 1]."""
 
 
 def as_tensor(array: NDArray[Any]) -> Tensor:

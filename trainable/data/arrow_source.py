@@ -140,8 +140,7 @@ class ArrowSource(Source):
         labels: Integers,
     ) -> None:
         self.root, self.files, self.column = root, files, column
-        self.rows = rows
-        """For each image, these are its rows in the files, [N]."""
+        self.rows = rows  # for each image, these are its rows in the files, [N]
         self.names, self.labels = names, labels
 
     def open(self, index: int) -> Image.Image:

@@ -49,8 +49,7 @@ from trainable.recipe.data import Data, Split
 from trainable.recipe.training import Stretch
 from trainable.stages import stage
 
-BLOCK = 256
-"""So many images of a sample are in memory at once."""
+BLOCK = 256  # so many images of a sample are in memory at once
 
 
 @stage("reading the images")

@@ -12,12 +12,11 @@ from typing import BinaryIO
 from trainable.files.alone import alone
 from trainable.files.cache import free_bytes
 
-SHARE = 2
-"""The cache may take one part in so many of what it has and what is free on its disk."""
+SHARE = 2  # the cache may take one part in so many of what it has and what is free on its disk
 
 
 class NoRoom(Exception):
-    """Says that the disk cannot hold the images."""
+    """The disk cannot hold the images."""
 
 
 def limit_of(root: Path) -> int:

@@ -23,32 +23,27 @@ from trainable.recipe.training import Stretch
 
 @dataclass(frozen=True, eq=False)
 class DataSet:
-    """Holds the three parts. It is cheap to pickle and to share: arrays travel as buffers."""
+    """The three parts. It is cheap to pickle and to share: arrays travel as buffers."""
 
     info: DataInfo
     train: Part
     validation: Part
-    test: Part | None
-    """No trial sees this part; before a search it is only compared with the others."""
+    test: Part | None  # no trial sees this part; before a search it is only compared with the others
+    # How images are made square. Training crops act on the square, in memory and from files.
     resize: Resize = field(default_factory=Stretch)
-    """This says how images are made square. Training crops act on the square, in memory and from files."""
 
-    copy: Path | None = None
-    """For data behind a URI, this is their copy on the machine that loaded them."""
-    objects: tuple[str, ...] = ()
-    """These are the URIs of a manifest's images, of which `copy` is the folder."""
+    copy: Path | None = None  # for data behind a URI, this is their copy on the machine that loaded them
+    objects: tuple[str, ...] = ()  # the URIs of a manifest's images, of which `copy` is the folder
+    # If it is known what stays in one part, such as a patient, these are the groups of each part's images, as
+    # numbers [n]
     groups: Mapping[Split, Integers] | None = None
-    """If it is known what stays in one part, such as a patient, these are the groups of each part's images,
-    as numbers [n]."""
     shared: tuple[Shared, ...] = ()  # these groups are in two parts
     in_series: Series | None = None  # where no groups are known, what seem to be series
-    cache: ImageCache | None = None
-    """Machines may keep these images decoded on their disks."""
+    cache: ImageCache | None = None  # machines may keep these images decoded on their disks
     files: str = ""  # a digest for caches of the images in their order: `files_digest`; of own data none
-    crops: bool = True
-    """This says whether training may ask for resized crops, for which the cache keeps larger squares."""
+    crops: bool = True  # whether training may ask for resized crops, for which the cache keeps larger squares
+    # Processes that read these images' files wait here from one run to the next
     idle_readers: IdleReaders = field(default_factory=IdleReaders)
-    """Processes that read these images' files wait here from one run to the next."""
 
     @property
     def parts(self) -> dict[Split, Part]:

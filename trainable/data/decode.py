@@ -20,25 +20,22 @@ if TYPE_CHECKING:  # torch takes seconds to import
 
 Resize = Stretch | CenterCrop
 
+# JPEGs may be decoded at 1/2, 1/4 or 1/8 of their size, if twice the size asked for remains
 SHRINK_MARGIN = 2
-"""JPEGs may be decoded at 1/2, 1/4 or 1/8 of their size, if twice the size asked for remains."""
 
 REPAIR = (
     "repair or remove them, or leave them out by data.exclude: a CSV file that lists them in a column image"
 )
-NAMED = 10
-"""So many broken images are named in an error; the rest are counted."""
+NAMED = 10  # so many broken images are named in an error; the rest are counted
 
-CHUNK = 64
-"""A thread takes so many images at a time."""
+CHUNK = 64  # a thread takes so many images at a time
 
 
 class Form(NamedTuple):
-    """Describes what every image becomes."""
+    """What every image becomes."""
 
     channels: Channels
-    side: int
-    """This is the side in pixels."""
+    side: int  # the side in pixels
     resize: Resize = Stretch()
     interpolation: Interpolation = "bilinear"
 

@@ -29,7 +29,7 @@ UNLISTED = "; move it into its class's folder, or list all images in a manifest"
 
 @dataclass(frozen=True)
 class Tree:
-    """Holds the class folders of one part and their images."""
+    """The class folders of one part and their images."""
 
     folder: Path
     images: dict[str, list[Path]]

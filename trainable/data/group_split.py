@@ -15,25 +15,21 @@ from trainable.data.source import Integers
 from trainable.data.split import REDRAWN, check_fractions
 from trainable.errors import DataError, listed
 
-GROUPED = 2
-"""This purpose of a shuffle has its own stream, beside those of `split`."""
+GROUPED = 2  # this purpose of a shuffle has its own stream, beside those of `split`
 
+# The numbers of parts; 0 is for training. A group may leave training while so many others remain there.
 VALIDATION, TEST = 1, 2
-"""The numbers of parts; 0 is for training. A group may leave training while so many others remain there."""
-ATTEMPTS = 50
-"""So many orders of the groups are tried where classes would be missing in a part."""
+ATTEMPTS = 50  # so many orders of the groups are tried where classes would be missing in a part
 
 Split3 = tuple[Integers, Integers, Integers]
 
 
 @dataclass(frozen=True)
 class Group:
-    """Says how many images of which classes a group has."""
+    """How many images of which classes a group has."""
 
-    labels: Integers
-    """The classes of its images, each once."""
-    counts: Integers
-    """The number of images of each of these classes."""
+    labels: Integers  # the classes of its images, each once
+    counts: Integers  # the number of images of each of these classes
 
 
 class _NotInEachPart(Exception):

@@ -18,8 +18,7 @@ from trainable.errors import DataError, listed, quoted
 from trainable.recipe.data import Data, Split
 
 PART_FOLDERS = frozenset({"train", "val", "valid", "validation", "test"})
-SHOWN = 3
-"""So many groups or images are named."""
+SHOWN = 3  # so many groups or images are named
 
 FOLDER_ABOVE = r"([^/]+)/[^/]+/[^/]+$"  # a patient of patient/visit/image
 FOLDER = r"([^/]+)/[^/]+$"  # the folder of an image, below that of its class
@@ -49,20 +48,19 @@ WITHOUT_GAPS = 0.9  # a class that lost some of its series still counts them
 # together
 IMAGES_A_SERIES = 2
 
+# Series that are no classes are more than so many a class: in ImageNet each class is one such series
 SERIES_A_CLASS = 2
-"""Series that are no classes are more than so many a class: in ImageNet each class is one such series."""
 
 
 @dataclass(frozen=True)
 class Shared:
-    """Says which groups are in two parts."""
+    """Which groups are in two parts."""
 
     first: Split
     second: Split
     groups: int
     examples: tuple[str, ...]
-    images: int
-    """So many images of the second part are in these groups."""
+    images: int  # so many images of the second part are in these groups
 
     def __str__(self) -> str:
         return self.called("group", "groups")

@@ -10,7 +10,7 @@ if TYPE_CHECKING:  # it imports torch, which takes seconds
 
 @final
 class IdleReaders:
-    """Holds the readers that no run uses. A pickle of it is empty: processes stay where they are."""
+    """The readers that no run uses. A pickle of it is empty: processes stay where they are."""
 
     def __init__(self) -> None:
         self._idle: list[Readers] = []

@@ -38,27 +38,25 @@ from trainable.recipe.yamlfile import write_whole
 
 Say = Callable[[str], None]
 
-VERSION = 1
-"""Raise it when the same files would be decoded to other pixels: it is in the name of the folder."""
+VERSION = 1  # raise it when the same files would be decoded to other pixels: it is in the name of the folder
 
+# These parts are stored, in this order. A test part is read once, after everything: from its files.
 CACHED: tuple[Split, ...] = ("train", "validation")
-"""These parts are stored, in this order. A test part is read once, after everything: from its files."""
 
+# The larger squares of a block take so many bytes: each thread may lose so much at a kill
 BLOCK_BYTES = 2**24
-"""The larger squares of a block take so many bytes: each thread may lose so much at a kill."""
 
 # After a day all blocks are compared with their checksums again when they are needed: a disk may lose bits
 CHECKED_SECONDS = 86_400
 
 TOLD_SECONDS = 2.0  # a check that takes longer is announced
 
-THREADS = 16
-"""So many blocks are decoded at once, at most: each takes up to twice BLOCK_BYTES of memory."""
+THREADS = 16  # so many blocks are decoded at once, at most: each takes up to twice BLOCK_BYTES of memory
 
 
 @dataclass(frozen=True)
 class StoredArray:
-    """Holds images uint8 [count, C, side, side] in a file, `block` images under each mark."""
+    """Images uint8 [count, C, side, side] in a file, `block` images under each mark."""
 
     folder: Path
     count: int
@@ -192,16 +190,14 @@ class StoredArray:
 
 @dataclass(frozen=True)
 class ImageCache:
-    """Says where machines keep a data set's images, and in which form. It is cheap to pickle."""
+    """Where machines keep a data set's images, and in which form. It is cheap to pickle."""
 
     key: str  # it names the images' folder: a digest of what is in the files, their parts and their form
-    root: str | None
-    """This is the folder that a person named, or None for the person's own cache on each machine."""
+    root: str | None  # the folder that a person named, or None for the person's own cache on each machine
     form: Form
-    counts: Mapping[Split, int]
-    """There are so many images in each part of CACHED."""
+    counts: Mapping[Split, int]  # there are so many images in each part of CACHED
+    # Training images are kept at this side too, for resized crops, if they have so much detail
     detail_size: int | None
-    """Training images are kept at this side too, for resized crops, if they have so much detail."""
 
     @property
     def folder(self) -> Path:

@@ -12,11 +12,11 @@ from trainable.data.source import changed_ns
 from trainable.errors import DataError
 from trainable.files.regular import NotRegular, check_regular, why
 
+# Files with these endings are read as images; others (README, labels.csv) are ignored
 ENDINGS = (
     *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff"),
     *(".ppm", ".pgm", ".pbm", ".pnm", ".tga", ".jp2", ".avif"),
 )
-"""Files with these endings are read as images; others (README, labels.csv) are ignored."""
 
 JUNK = frozenset({"__MACOSX"})
 
@@ -65,8 +65,7 @@ def _check_file(path: str) -> None:
         raise DataError(f"{path}: is a link that leads to no file: {why(error)}; remove it") from None
 
 
-Identity = tuple[int, int]
-"""This is (device, inode): a file or folder has it under whatever name it is reached."""
+Identity = tuple[int, int]  # (device, inode): a file or folder has it under whatever name it is reached
 
 
 def identity_of(path: str | Path) -> Identity:

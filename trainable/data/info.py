@@ -25,41 +25,39 @@ SCALE_ALL = "scale all images by one factor, so that white is 65,535 of 16 bits 
 
 @dataclass(frozen=True)
 class DataInfo:
-    """Holds what is known of a data set, as plain data."""
+    """What is known of a data set, as plain data."""
 
     path: str
     format: str
     classes: tuple[str, ...]
     channels: Channels
-    image_size: int
-    """This is the side in pixels."""
+    image_size: int  # the side in pixels
     train_images: int
     validation_images: int
     test_images: int
+    # The numbers of training images of each class; there are none where `classes` names numbers that are
+    # learnt, each of them an output of the network
     class_counts: tuple[int, ...]
-    """These are the numbers of training images of each class; there are none where `classes` names numbers
-    that are learnt, each of them an output of the network."""
     mean: tuple[float, ...]
+    # Mean and deviation are those of each channel of the training images, on [0, 1], or of a sample of them
+    # if they are not in memory
     std: tuple[float, ...]
-    """Mean and deviation are those of each channel of the training images, on [0, 1], or of a sample of them
-    if they are not in memory."""
     flips: tuple[Flip, ...]
     digest: str  # the digest covers which image is in which part with which label (`membership_digest`)
     in_memory: bool
+    # Resized crops are cut from squares of this side, if most images have more pixels than `image_size` and
+    # are read from files
     detail_size: int | None = None
-    """Resized crops are cut from squares of this side, if most images have more pixels than `image_size` and
-    are read from files."""
-    interpolation: Interpolation = "bilinear"
-    """Images were resized by this filter."""
+    interpolation: Interpolation = "bilinear"  # images were resized by this filter
+    # This digest covers each image's name, class and stored size too; empty if an older version measured
     stored: str = ""
-    """This digest covers each image's name, class and stored size too; empty if an older version measured."""
+    # For images with masks, these are the numbers of training pixels of each class, and `class_counts` those
+    # of the images that show it
     pixel_counts: tuple[int, ...] = ()
-    """For images with masks, these are the numbers of training pixels of each class, and `class_counts` those
-    of the images that show it."""
+    # For images with masks, which keep their size, this is the median of their longer sides, in training
     longer_side: int | None = None
-    """For images with masks, which keep their size, this is the median of their longer sides, in training."""
+    # For images with masks, this is the value of each class in the masks as they are stored
     mask_values: tuple[int, ...] = ()
-    """For images with masks, this is the value of each class in the masks as they are stored."""
     found: str = ""  # in words, the folders of images and masks, where the recipe does not name them
     left_out: tuple[str, ...] = ()  # the classes that `data.min_images` leaves out
     span: int = 255  # levels between the darkest and the brightest training pixels

@@ -30,15 +30,15 @@ from trainable.recipe.augmentations import ResizedCrop
 from trainable.recipe.data import ChannelStatistics, Data
 from trainable.recipe.training import Loop
 
+# Decoded images are augmented in portions of at most PORTION_BATCHES batches and so many bytes of pixels, at
+# least a batch.
+#
+# On a GPU these are 4,096 images of 32 px with 3 channels in batches of 128; a batch of large images keeps it
+# busy by itself. On a CPU they stay in its caches. See docs/decisions/0053-portions.md.
 PORTION_BYTES = {"cuda": 16 * 2**20, "cpu": 2 * 2**20}
-"""Decoded images are augmented in portions of at most PORTION_BATCHES batches and so many bytes of pixels, at
-least a batch.
 
-On a GPU these are 4,096 images of 32 px with 3 channels in batches of 128; a batch of large images keeps it
-busy by itself. On a CPU they stay in its caches. See docs/decisions/0053-portions.md."""
-
+# Images stay on a GPU if all together take at most one part in so many of the run's share of its memory
 RESIDENT_SHARE = 4
-"""Images stay on a GPU if all together take at most one part in so many of the run's share of its memory."""
 
 
 def statistics_of(spec: Data, info: DataInfo) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -198,14 +198,14 @@ class ArrayLoader(Loader):
         super().__init__(data, recipe, device)
         self.views = views
         total = sum(pixels.nbytes for pixels in views.values())
+        # Whether views are copied to the device and stay there
         self.resident = device.type != "cuda" or may_reside(total, device_bytes(device), gpu_share)
-        """This says whether views are copied to the device and stay there."""
         self.side, self.train_side = data.info.image_size, train_side(data, recipe)
         if self.resident:
             self.portion_images = portion_images(device, data.info.channels * self.train_side**2)
         self.augment = make_augment(recipe.augmentation, data.info.flips, data.info.image_size)
+        # Views are copied to the device when first asked for: during a search, a test part is not
         self.images: dict[View, Tensor] = {}
-        """Views are copied to the device when first asked for: during a search, a test part is not."""
         self.files = FileLoader(data, recipe, device)
 
     def close(self) -> None:

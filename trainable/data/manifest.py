@@ -119,25 +119,22 @@ def manifest_fingerprint(spec: Data, mask: str | None = None) -> str:
 
 WHOLE_FLOAT = re.compile(r"(-?(0|[1-9][0-9]*)([.]0+)?)?", re.ASCII)
 COLUMNS = "data.columns says which is meant, and task.masks.column which has the masks"
-NAMED = 5
-"""So many rows with a fault are named by their numbers; the rest are counted."""
+NAMED = 5  # so many rows with a fault are named by their numbers; the rest are counted
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Holds what a manifest says of each image, in the order of its rows."""
+    """What a manifest says of each image, in the order of its rows."""
 
-    paths: list[str]
-    """The paths are as the manifest has them; those that are URIs have no escapes."""
+    paths: list[str]  # the paths are as the manifest has them; those that are URIs have no escapes
+    # There are none for images with masks; NO_LABEL is of an image that `data.exclude` must leave out
     labels: list[str]
-    """There are none for images with masks; NO_LABEL is of an image that `data.exclude` must leave out."""
     splits: list[Split]
     groups: list[str] | None
-    files: list[str]
-    """These are absolute paths on this machine, or URIs."""
+    files: list[str]  # absolute paths on this machine, or URIs
+    # The masks' paths are as the manifest has them; there are none for images with labels. Of an image that
+    # `data.exclude` leaves out there may be no mask, and no file.
     masks: list[str]
-    """The masks' paths are as the manifest has them; there are none for images with labels. Of an image that
-    `data.exclude` leaves out there may be no mask, and no file."""
     mask_files: list[str]
     left_out: list[bool]  # by `data.exclude`
 

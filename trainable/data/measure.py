@@ -22,17 +22,15 @@ from trainable.recipe.training import Stretch
 
 DeviceKind = Literal["cpu", "cuda"]
 
-Counts = Integers
-"""Counts are [C, 256]: how often each value occurs in each channel."""
+Counts = Integers  # counts are [C, 256]: how often each value occurs in each channel
 
-SAMPLE = 2000
-"""So many images are looked at if looking at all would take too long."""
+SAMPLE = 2000  # so many images are looked at if looking at all would take too long
 
+# The default size is the images' own, up to what the device trains in reasonable time
 LARGEST_SIDE: dict[DeviceKind, int] = {"cpu": 64, "cuda": 224}
-"""The default size is the images' own, up to what the device trains in reasonable time."""
 
+# A digest looks at so many pixels: 700 photographs of 500 x 375, which take a second to decode
 DIGEST_PIXELS = 2**27
-"""A digest looks at so many pixels: 700 photographs of 500 x 375, which take a second to decode."""
 
 # A digest reads the files of larger sets in a sample alone: one processor hashes a gigabyte in a second
 DIGEST_BYTES = 2**32

@@ -18,8 +18,8 @@ from trainable.recipe.data import Data
 # These fields choose images; a DataSet has chosen them already
 CHOOSING = ("exclude", "exclude_parts", "min_images", "train_limit", "validation_seed")
 
+# Returns a DataSet (`from_arrays`, `load`), or images and labels, which are split as the recipe says
 MakeData = Callable[[], Any]
-"""Returns a DataSet (`from_arrays`, `load`), or images and labels, which are split as the recipe says."""
 
 
 def make_own(

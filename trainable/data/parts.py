@@ -109,10 +109,7 @@ def shrunk(images: Pixels, side: int) -> Pixels:
     return result
 
 
-Members = dict[Split, Selection]
-"""Members are the images of each part."""
+Members = dict[Split, Selection]  # members are the images of each part
 
-View = tuple[Split, int]
-"""A view is a part, and the side in pixels of its squares."""
-Views = Mapping[View, Pixels]
-"""Views are images that are decoded already, uint8 [N, C, side, side]."""
+View = tuple[Split, int]  # a view is a part, and the side in pixels of its squares
+Views = Mapping[View, Pixels]  # views are images that are decoded already, uint8 [N, C, side, side]

@@ -11,12 +11,11 @@ from torch import Tensor
 
 from trainable.data.source import Integers
 
-BUFFERS = 3
-"""One buffer is filled while one is copied and one waits to be copied."""
+BUFFERS = 3  # one buffer is filled while one is copied and one waits to be copied
 
 
 class _Buffer:
-    """Holds a batch in pinned memory until its copy to the device has ended."""
+    """A batch in pinned memory until its copy to the device has ended."""
 
     def __init__(self, like: Tensor, size: int, device: torch.device) -> None:
         pinned = device.type == "cuda"

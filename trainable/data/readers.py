@@ -25,12 +25,12 @@ from trainable.processes import end_with_parent
 from trainable.recipe.augmentations import Augmentation
 from trainable.recipe.data import Split
 
+# The server of forks imports these once, and not each of its forks. The last one is for policies.
 PRELOADED = [__name__, "trainable.data.jpeg_decoder", "torchvision.transforms.v2.functional"]
-"""The server of forks imports these once, and not each of its forks. The last one is for policies."""
 
 
 class Reading(NamedTuple):
-    """Says how many processes read images, how many batches each is ahead, and whether memory is pinned."""
+    """How many processes read images, how many batches each is ahead, and whether memory is pinned."""
 
     workers: int
     prefetch: int
@@ -46,12 +46,11 @@ class FileBatch(NamedTuple):
     part: Split
     positions: Integers
     side: int
-    augmented: Augmented | None = None
-    """It is None for evaluation."""
+    augmented: Augmented | None = None  # None for evaluation
 
 
 class Augmented(NamedTuple):
-    """Says how a training batch is augmented, except for masking."""
+    """How a training batch is augmented, except for masking."""
 
     spec: Augmentation
     flips: tuple[Flip, ...]
@@ -121,10 +120,9 @@ class Readers:
 
     def __init__(self, images: FileImages, how: Reading) -> None:
         self.images, self.how = images, how
+        # That reading has raised an error: a process may have died, so no other run uses these
         self.failed = False
-        """This says that reading has raised an error: a process may have died, so no other run uses these."""
-        self._batches: list[FileBatch] = []
-        """The processes read these batches, those of the current turn."""
+        self._batches: list[FileBatch] = []  # the processes read these batches, those of the current turn
         self._turn = 0
         parallel = how.workers > 0
         self._loader: DataLoader[Tensor] = DataLoader(

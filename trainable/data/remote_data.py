@@ -22,8 +22,7 @@ from trainable.files.store import Store, StoreError, escaped, unescaped
 COMING = ".coming-"
 OBJECTS = "files"
 GETTING_THREADS = 16
-ATTEMPTS = 10
-"""Each request is tried so often: there is nothing to train on before all files are here."""
+ATTEMPTS = 10  # each request is tried so often: there is nothing to train on before all files are here
 
 
 def data_root() -> Path:
@@ -89,7 +88,7 @@ def objects_digest(uris: Sequence[str]) -> str:
 
 
 class _Object(NamedTuple):
-    """Is one file behind a URI."""
+    """One file behind a URI."""
 
     store: Store
     name: str

@@ -38,17 +38,15 @@ from trainable.files.store import is_uri
 from trainable.recipe.data import Data, Split
 
 PARTS_FILE, STATE_FILE, INFO_FILE = "dataset_dict.json", "state.json", "dataset_info.json"
-MOST_BYTES = 2**26
-"""No file that describes a data set is larger."""
+MOST_BYTES = 2**26  # no file that describes a data set is larger
 
 
 class _Part(NamedTuple):
-    """Holds what is known of the images of one part, in stored order."""
+    """What is known of the images of one part, in stored order."""
 
     files: tuple[str, ...]
     column: str
-    names: list[str]
-    """These are the images' paths, without folders where bytes are stored; empty where there is none."""
+    names: list[str]  # the images' paths, without folders where bytes are stored; empty where there is none
     labels: list[str]
     groups: list[str] | None
 

@@ -30,23 +30,21 @@ Flip = Literal["horizontal", "vertical"]
 LEFT_OUT = -1  # the label of an image that is in no part
 
 ASKING_THREADS = 16
-ASKED_AT_ONCE = 256
-"""A thread asks for the sizes of so many files at a time."""
+ASKED_AT_ONCE = 256  # a thread asks for the sizes of so many files at a time
 
 
+# Pillow may read these formats, whatever a file's ending says. Of its others some start a program, as EPS
+# starts Ghostscript. TGA, which has no mark at its beginning, is tried last.
 FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM", "JPEG2000", "AVIF", "TGA")
-"""Pillow may read these formats, whatever a file's ending says. Of its others some start a program, as EPS
-starts Ghostscript. TGA, which has no mark at its beginning, is tried last."""
 TILEWIDTH, TILELENGTH = 322, 323  # tags of TIFF 6.0, section 15
+# A blank page of paper, scanned with 600 dots an inch, has fewer, and perhaps a few hundred bytes
 MANY_PIXELS = 50_000_000
-"""A blank page of paper, scanned with 600 dots an inch, has fewer, and perhaps a few hundred bytes."""
+# An image of more pixels is refused if its file has fewer bytes than this says: decoding it would take half a
+# gigabyte and seconds, to find that it shows nothing or ends early
 PIXELS_OF_A_BYTE = 10_000
-"""An image of more pixels is refused if its file has fewer bytes than this says: decoding it would take half
-a gigabyte and seconds, to find that it shows nothing or ends early."""
 
 
-TURNED = (5, 6, 7, 8)
-"""An image of these EXIF orientations is stored on its side."""
+TURNED = (5, 6, 7, 8)  # an image of these EXIF orientations is stored on its side
 
 
 def open_image(file: str | io.BytesIO) -> Image.Image:
@@ -100,12 +98,10 @@ class Source(abc.ABC):
     # The labels are [N], each an index into what the collection is split by: its classes, or strata. An image
     # with the label LEFT_OUT is left out.
     labels: Integers
-    by_class = False
-    """Images are used in the order of their classes, as those of a folder lie."""
-    encoded = True
-    """Images are stored as files are, and decoded each time they are opened."""
+    by_class = False  # images are used in the order of their classes, as those of a folder lie
+    encoded = True  # images are stored as files are, and decoded each time they are opened
+    # Where the source is sent, all its images are: they are no files that a machine reads for itself
     travels = False
-    """Where the source is sent, all its images are: they are no files that a machine reads for itself."""
 
     @abc.abstractmethod
     def open(self, index: int) -> Image.Image:
@@ -139,7 +135,7 @@ class Source(abc.ABC):
 
 @final
 class ArraySource(Source):
-    """Holds images of one size in an array, uint8 [N, H, W] or [N, H, W, C] with 1 or 3 channels."""
+    """Images of one size in an array, uint8 [N, H, W] or [N, H, W, C] with 1 or 3 channels."""
 
     encoded, travels = False, True
 
@@ -168,8 +164,7 @@ class FileSource(Source):
 
     def __init__(self, root: str, paths: Sequence[str], labels: Integers) -> None:
         self.root = root
-        self.paths = tuple(paths)
-        """The paths are relative to the root, with forward slashes."""
+        self.paths = tuple(paths)  # the paths are relative to the root, with forward slashes
         self.labels = labels
 
     @property
@@ -202,39 +197,31 @@ class FileSource(Source):
 
 
 class Survey(NamedTuple):
-    """Says what the masks of a part's images show."""
+    """What the masks of a part's images show."""
 
-    sizes: Integers
-    """Height and width in pixels, int64 [N, 2]: those of the mask, and of its upright image."""
-    pixels: Integers
-    """How many pixels each class has, int64 [N, K]."""
-    ignored: Integers
-    """How many pixels count nowhere, int64 [N]."""
+    sizes: Integers  # height and width in pixels, int64 [N, 2]: those of the mask, and of its upright image
+    pixels: Integers  # how many pixels each class has, int64 [N, K]
+    ignored: Integers  # how many pixels count nowhere, int64 [N]
     digests: Pixels  # a digest of the values of all pixels in their places, uint8 [N, 16]
 
 
 @dataclass(frozen=True)
 class Collection:
-    """Holds a data set as its format has it, before anything is split off, limited or decoded."""
+    """A data set as its format has it, before anything is split off, limited or decoded."""
 
-    path: str
-    """This is the path in a resolved recipe: absolute, or the name of a bundled set."""
+    path: str  # the path in a resolved recipe: absolute, or the name of a bundled set
     format: str
     classes: tuple[str, ...]
-    parts: Mapping[Split, Source]
-    """There is a training part at least."""
-    flips: tuple[Flip, ...] = ()
-    """Labels are known to survive these flips."""
+    parts: Mapping[Split, Source]  # there is a training part at least
+    flips: tuple[Flip, ...] = ()  # labels are known to survive these flips
+    # For each part's images, what stays in one part: a patient, a series; None if that is not known
     groups: Mapping[Split, Sequence[str]] | None = None
-    """For each part's images, what stays in one part: a patient, a series; None if that is not known."""
-    objects: tuple[str, ...] = ()
-    """For a manifest with images behind URIs, these are their URIs."""
-    copy: Path | None = None
-    """In this folder are copies of them on this machine."""
+    objects: tuple[str, ...] = ()  # for a manifest with images behind URIs, these are their URIs
+    copy: Path | None = None  # in this folder are copies of them on this machine
+    # For images with masks, these are the names of the strata that their labels number
     strata: tuple[str, ...] | None = None
-    """For images with masks, these are the names of the strata that their labels number."""
+    # For images with masks, these say what the masks of each part show; the sources are MaskedSources
     surveys: Mapping[Split, Survey] | None = None
-    """For images with masks, these say what the masks of each part show; the sources are MaskedSources."""
     # The classes that `data.min_images` leaves out, with their numbers of training images
     classes_left_out: Mapping[str, int] = field(default_factory=dict)
     found: str = ""  # in words, the folders of images and masks, where the recipe does not name them
@@ -252,7 +239,7 @@ class Collection:
 
 
 class Selection(NamedTuple):
-    """Holds some images of a source, in order."""
+    """Some images of a source, in order."""
 
     source: Source
     indices: Integers
@@ -268,8 +255,8 @@ class Selection(NamedTuple):
 
 NO_LABEL = ""  # of an image that `data.exclude` must leave out
 
+# A name of this form is a whole number. No label of a file of arrays has more digits.
 WHOLE = re.compile(r"-?[0-9]{1,18}", re.ASCII)
-"""A name of this form is a whole number. No label of a file of arrays has more digits."""
 
 
 def ordered(names: Iterable[str]) -> tuple[str, ...]:

@@ -11,8 +11,8 @@ from trainable.data.measure import some
 from trainable.data.source import Integers
 from trainable.errors import DataError
 
+# A shuffle has one of these purposes, or `group_split.GROUPED`; each has its own stream
 SPLIT, LIMIT, REDRAWN = 0, 1, 3
-"""A shuffle has one of these purposes, or `group_split.GROUPED`; each has its own stream."""
 
 
 def stratified_split(

@@ -41,13 +41,12 @@ ROW_BYTES, CELL_BYTES, TEXT_COPIES = 200, 170, 12
 
 
 class Table(NamedTuple):
-    """Holds the columns that were asked for, as text; None for a cell without a value."""
+    """The columns that were asked for, as text; None for a cell without a value."""
 
     columns: dict[str, list[str | None]]
+    # A person finds each row by this number: the line of a CSV file, or the row of a Parquet file
     numbers: list[int]
-    """A person finds each row by this number: the line of a CSV file, or the row of a Parquet file."""
-    unit: str
-    """What is numbered: `line` or `row`."""
+    unit: str  # what is numbered: `line` or `row`
 
     def only(self, used: Sequence[bool]) -> Table:
         """Return the rows that are used, with the numbers that they have."""

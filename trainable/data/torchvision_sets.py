@@ -18,7 +18,7 @@ HORIZONTAL: tuple[Flip, ...] = ("horizontal",)
 
 
 class Layout(NamedTuple):
-    """Says how each part of a data set is asked for: the arguments besides its root."""
+    """How each part of a data set is asked for: the arguments besides its root."""
 
     train: dict[str, Any]
     validation: dict[str, Any] | None = None
@@ -31,6 +31,7 @@ _SPLIT = ({"split": "train"}, None, {"split": "test"})
 _THREE = ({"split": "train"}, {"split": "val"}, {"split": "test"})
 _TRAINVAL = ({"split": "trainval"}, None, {"split": "test"})
 
+# The data sets known here, with the flips under which their labels survive and why
 LAYOUTS = {
     # Digits, letters and signs are not themselves in a mirror.
     "MNIST": Layout(*_FLAG),
@@ -52,11 +53,10 @@ LAYOUTS = {
     # Seen from above, there is no upright either.
     "EuroSAT": Layout({}, flips=("horizontal", "vertical")),
 }
-"""These are the data sets known here, with the flips under which their labels survive and why."""
 
 
+# Under one of these names a data set lists its files: their paths, or pairs of a path and a label
 FILES = ("_image_files", "_images", "samples", "_samples")
-"""Under one of these names a data set lists its files: their paths, or pairs of a path and a label."""
 
 
 @final

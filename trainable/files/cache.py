@@ -7,8 +7,8 @@ import os
 import shutil
 from pathlib import Path
 
+# So much of a disk stays free beside what is cached there, for checkpoints and the search's own files
 SPARE_BYTES = 2**30
-"""So much of a disk stays free beside what is cached there, for checkpoints and the search's own files."""
 
 
 def free_bytes(folder: Path) -> int:

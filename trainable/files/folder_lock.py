@@ -17,11 +17,11 @@ PAUSE_SECONDS = 0.1
 
 
 class FolderInUse(RuntimeError):
-    """Says that another process is at work in the folder and did not end in time."""
+    """Another process is at work in the folder and did not end in time."""
 
 
 class FolderLock:
-    """Holds this process's sole right to a folder, from its making until `release` or the process's end.
+    """This process's sole right to a folder, from its making until `release` or the process's end.
 
     It waits up to `patience_seconds` for another process to release the folder, then raises FolderInUse.
     Within one process locks do not exclude each other: make only one for a folder.

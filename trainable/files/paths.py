@@ -6,8 +6,7 @@ import os
 from pathlib import Path
 
 LONGEST_PATH = 4095
-LONGEST_NAME = 255
-"""Linux allows so many bytes in a path, and in each name in it."""
+LONGEST_NAME = 255  # Linux allows so many bytes in a path, and in each name in it
 
 
 def usable_path(text: str) -> str:

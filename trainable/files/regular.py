@@ -23,7 +23,7 @@ _KINDS = {
 
 
 class NotRegular(OSError):
-    """Says what a path is instead of a regular file; the message does not repeat the path."""
+    """What a path is instead of a regular file; the message does not repeat the path."""
 
 
 def check_regular(path: str | os.PathLike[str]) -> os.stat_result:

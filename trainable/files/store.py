@@ -34,17 +34,17 @@ CREDENTIALS = re.compile(
     r"^s3://[^/?]*@|^[a-z0-9+]+://[^/?@]*:[^/?@]*@|[?&]([^=&]*(key|secret|token|password)[^=&]*|sig)=",
     re.IGNORECASE,
 )
+# A failing request is tried so often: a store that does not answer is given up after 10 s, and not after 99
+# as with the SDK's own 10 attempts
 ATTEMPTS = 3
-"""A failing request is tried so often: a store that does not answer is given up after 10 s, and not after 99
-as with the SDK's own 10 attempts."""
+# These characters stand for themselves in the path of a URI (RFC 3986, section 3.3), beside letters, digits
+# and `-._~`
 UNESCAPED = "/:@!$&'()*+,;="
-"""These characters stand for themselves in the path of a URI (RFC 3986, section 3.3), beside letters, digits
-and `-._~`."""
+# An s3:// URI may have these options after its question mark
 S3_OPTIONS = ("scheme", "endpoint_override", "region", "tls_ca_file_path")
-"""An s3:// URI may have these options after its question mark."""
+# In these kinds of stores a file appears when its last byte is there; in others it is renamed when it is
+# whole
 WHOLE_FILES = ("s3", "gcs")
-"""In these kinds of stores a file appears when its last byte is there;
-in others it is renamed when it is whole."""
 
 
 def is_uri(text: str) -> bool:
@@ -91,7 +91,7 @@ def name_in(path: str) -> str:
 
 
 class StoreError(UserError):
-    """Says that a store cannot be reached, or that it refuses."""
+    """A store cannot be reached, or that it refuses."""
 
 
 @dataclass(frozen=True)

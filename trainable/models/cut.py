@@ -14,7 +14,7 @@ from trainable.models.groups import head_of
 
 @dataclass(frozen=True)
 class Cut:
-    """Holds the head of a network; its layers are the network's own."""
+    """The head of a network; its layers are the network's own."""
 
     network: nn.Module
     head: nn.Sequential

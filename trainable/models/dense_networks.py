@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from trainable.errors import ModelError
 
+# Logits [B, classes, h, w] or, in training, a pair of them: the head's, and those of an auxiliary head
 Answers = Tensor | tuple[Tensor, Tensor]
-"""Logits [B, classes, h, w] or, in training, a pair of them: the head's, and those of an auxiliary head."""
 
 
 class DenseNetwork(nn.Module, abc.ABC):

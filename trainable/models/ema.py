@@ -13,7 +13,7 @@ from trainable.recipe.training import Averaging, ExponentialAveraging, NoAveragi
 
 
 class Ema:
-    """Holds a second copy of a model whose parameters and running statistics trail the trained ones.
+    """A second copy of a model whose parameters and running statistics trail the trained ones.
 
     After update t = 0, 1, ... average = d_t * average + (1 - d_t) * weights, where the decay warms up as d_t
     = clip(1 - (1 + t)^(-2/3), 0, decay), so that the first update copies, and the first weights do not

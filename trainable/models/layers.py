@@ -19,8 +19,8 @@ NORMALISATIONS = (
 
 CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 
+# Attention layers of torch, of torchvision, and of timm's families call their queries so
 QUERIES = re.compile(r"(to_)?(q|qk|qkvs?|query)(_proj)?|(in|q)_proj_weight")
-"""Attention layers of torch, of torchvision, and of timm's families call their queries so."""
 
 
 def batch_norms(model: nn.Module) -> list[nn.Module]:

@@ -13,17 +13,16 @@ from torch import Tensor, nn
 
 from trainable.models.layers import BATCH_NORMS
 
+# Above this ratio, the memory access of a 1x1 convolution is noted (our bound: a ResNet's bottleneck has 4)
 WIDTH_RATIO = 4
-"""Above this ratio, the memory access of a 1x1 convolution is noted (our bound: a ResNet's bottleneck has
-4)."""
 
+# Above this number, the memory access of a grouped convolution is noted (the paper's table 2 ends at 8)
 GROUPS = 8
-"""Above this number, the memory access of a grouped convolution is noted (the paper's table 2 ends at 8)."""
 
 
 @dataclass(frozen=True)
 class Lint:
-    """Holds one finding: what it is, and the layer or parameter it is about.
+    """One finding: what it is, and the layer or parameter it is about.
 
     `memory_access` is a note: the network is slower than it could be, not wrong, and `reason` says why. The
     others are worth a warning.
@@ -52,7 +51,7 @@ def lints(model: nn.Module, images: Tensor) -> list[Lint]:
 
 @dataclass
 class _Trace:
-    """Holds what one pass showed; the output of those `before_norms` is a BatchNorm's input."""
+    """What one pass showed; the output of those `before_norms` is a BatchNorm's input."""
 
     before_norms: set[str] = field(default_factory=set)
     areas: dict[str, int] = field(default_factory=dict)

@@ -15,8 +15,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from trainable.ranks import ALONE, Ranks
 
-SMALLEST = 2
-"""A batch of fewer images has no statistics."""
+SMALLEST = 2  # a batch of fewer images has no statistics
 
 
 @torch.no_grad()

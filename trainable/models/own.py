@@ -16,9 +16,9 @@ from torch import nn
 from trainable.errors import ModelError, code_named, listed, quoted
 from trainable.recipe.models import GIVEN_ARGUMENTS, Model, OwnModel
 
+# Builds a network, [B, channels, image_size, image_size] -> logits [B, classes]. It receives, by name, the
+# arguments of the recipe, and those of `classes`, `channels` and `image_size` that it has parameters for.
 BuildModel = Callable[..., nn.Module]
-"""Builds a network, [B, channels, image_size, image_size] -> logits [B, classes]. It receives, by name, the
-arguments of the recipe, and those of `classes`, `channels` and `image_size` that it has parameters for."""
 
 
 def name_of(function: Callable[..., Any]) -> str:

@@ -18,21 +18,19 @@ from trainable.models.weights import statistics_in, weights_file
 from trainable.recipe import models as specs
 from trainable.recipe.data import ChannelStatistics, Interpolation
 
-FIXED_SIDE = ("vit_", "maxvit_")
-"""torchvision's networks with these names are built for one size."""
+FIXED_SIDE = ("vit_", "maxvit_")  # torchvision's networks with these names are built for one size
 
 
 @dataclass(frozen=True)
 class PretrainedInput:
-    """Holds how images looked to weights: on [0, 1] normalised by `mean` and `std` for each channel, in
+    """How images looked to weights: on [0, 1] normalised by `mean` and `std` for each channel, in
     squares of `side` pixels that `interpolation` made."""
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
     side: int | None = None
     interpolation: Interpolation = "bilinear"
-    fixed_side: bool = False
-    """This says whether the network takes no other size."""
+    fixed_side: bool = False  # whether the network takes no other size
 
     def statistics(self, channels: int) -> ChannelStatistics:
         """Return mean and std for images of so many channels; grey images have the mean over colours."""
@@ -96,7 +94,7 @@ def _of_torchvision(spec: specs.TorchvisionModel) -> PretrainedInput | None:
 
 
 class _OfTimm(ChannelStatistics, extra="ignore"):
-    """Holds what timm's configuration of weights says of their images; a person may have written it."""
+    """What timm's configuration of weights says of their images; a person may have written it."""
 
     input_size: tuple[int, int, int]
     interpolation: str = "bicubic"

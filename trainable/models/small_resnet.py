@@ -5,10 +5,10 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn import functional
 
+# With fewer input channels, the weight gradient of a strided 1x1 convolution in channels_last writes beyond
+# its memory on CPUs (torch 2.15): the process dies, or its numbers are wrong. A vector holds so many channels
+# with AVX-512, and 8 with AVX2.
 LEAST_CHANNELS = 16
-"""With fewer input channels, the weight gradient of a strided 1x1 convolution in channels_last writes beyond
-its memory on CPUs (torch 2.15): the process dies, or its numbers are wrong. A vector holds so many channels
-with AVX-512, and 8 with AVX2."""
 
 
 class SmallResNet(nn.Module):

@@ -34,7 +34,7 @@ def with_sync_norm(model: nn.Module, ranks: Ranks) -> nn.Module:
 
 
 class _Shared:
-    """Holds the ranks, which a copy of a network (its average, say) shares:
+    """The ranks, which a copy of a network (its average, say) shares:
     a process group cannot be copied."""
 
     def __init__(self, ranks: Ranks) -> None:

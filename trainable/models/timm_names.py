@@ -21,10 +21,9 @@ from trainable.recipe.tasks import CLASSIFICATION, Labelled, Task
 HUB, FOLDER = "hf-hub:", LOCAL_FOLDER
 CONFIGURATION = "config.json"
 LARGEST_CONFIGURATION = 2**20  # so many bytes are read
-SNAPSHOTS = "snapshots"
-"""The Hub's cache keeps the copies of a network's folder below one of this name."""
+SNAPSHOTS = "snapshots"  # the Hub's cache keeps the copies of a network's folder below one of this name
+# A folder has its weights in the first of these files that exists
 WEIGHTS = ("model.safetensors", "pytorch_model.bin", "pytorch_model.pth", "model.pth")
-"""A folder has its weights in the first of these files that exists."""
 EXAMPLES: dict[Labelled, str] = {"image": "resnet18, resnet50", "pixel": "fcn_resnet50, deeplabv3_resnet50"}
 
 

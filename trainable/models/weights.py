@@ -25,9 +25,9 @@ from trainable.recipe.data import ChannelStatistics
 
 NAMES_SHOWN = 8
 SUFFIXES = (".safetensors", ".pth", ".pt", ".bin")
+# The first is the entry of a safetensors file's metadata that has JSON; the second, in it, has mean and std,
+# as `data.normalisation` in a recipe
 METADATA, STATISTICS = "tunebook", "normalisation"
-"""The first is the entry of a safetensors file's metadata that has JSON; the second, in it, has mean and std,
-as `data.normalisation` in a recipe."""
 
 NUMBERS = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64}) | {
     torch.bool,

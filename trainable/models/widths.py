@@ -19,9 +19,9 @@ from trainable.files.regular import read_regular, why
 from trainable.recipe.base import Spec
 from trainable.recipe.trained_files import PRUNED_FILE
 
-LARGEST_FILE = 2**26
-"""A file has at most so many bytes; a layer takes about 200."""
+LARGEST_FILE = 2**26  # a file has at most so many bytes; a layer takes about 200
 
+# Layers of torch keep their sizes in these attributes, and nothing else is set from a file
 Attribute = Literal[
     "in_channels",
     "out_channels",
@@ -33,13 +33,12 @@ Attribute = Literal[
     "num_parameters",
     "normalized_shape",
 ]
-"""Layers of torch keep their sizes in these attributes, and nothing else is set from a file."""
 ATTRIBUTES: tuple[Attribute, ...] = Attribute.__args__  # type: ignore[attr-defined]
 Length = Annotated[int, Field(ge=1)]
 
 
 class Widths(Spec):
-    """Holds what of a network is narrower than its recipe builds it: sizes of layers, and shapes of tensors.
+    """What of a network is narrower than its recipe builds it: sizes of layers, and shapes of tensors.
 
     Both are by name, as in `named_modules` and `state_dict`; what is not named is as the recipe builds it.
     """

@@ -28,10 +28,10 @@ from trainable.recipe import Recipe
 from trainable.tasks.kits import make_loader
 from trainable.training.part_features import Floats, part_features
 
+# At most so many images of each part are looked at, the same for every network
 TRAIN, VALIDATION = 5_000, 2_000
-"""At most so many images of each part are looked at, the same for every network."""
+# The grid of heads: scikit-learn's C, the inverse of the decay, for standardised features
 STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
-"""The grid of heads: scikit-learn's C, the inverse of the decay, for standardised features."""
 STEPS = 200
 MEMORY_BATCH = 32
 

@@ -29,8 +29,8 @@ Bound = Literal["memory", "limit", "largest", "images"]
 FINEST = 8  # steps between two powers of two in which sizes are tried: eighths, which suit kernels too
 FLAT = 0.05  # a size whose speed is within this share of the fastest is as fast
 TIMED_SECONDS, TIMED_STEPS = 0.3, 8  # a size is timed for at least so long, or for so many steps
+# On a CPU no size is tried whose step takes longer: memory is estimated there, and speed is flat by then
 CPU_STEP_SECONDS = 2.0
-"""On a CPU no size is tried whose step takes longer: memory is estimated there, and speed is flat by then."""
 
 
 @dataclass(frozen=True)

@@ -21,20 +21,19 @@ from trainable.training.devices import ran_out
 from trainable.training.optim import applied_lr
 from trainable.training.run import Run
 
+# The decay of the smoothing, as in 001. It lags, by 34 steps at the hundredth: suggestions err upwards.
 BETA = 0.98
-"""The decay of the smoothing, as in 001. It lags, by 34 steps at the hundredth: suggestions err upwards."""
 EXPLODED = 4.0  # a smoothed loss that is so many times the best ends a sweep (001)
+# A sweep's ends are these multiples of the usual rate of the optimizer's kind, whatever the recipe's own rate
+# is
 BELOW, ABOVE = 1e-3, 1e4
-"""A sweep's ends are these multiples of the usual rate of the optimizer's kind, whatever the recipe's own
-rate is."""
 LEAST_STEPS = 30  # with fewer, one step is a quarter of a decade or more
+# In this share of the first steps, at least this number, the smoothed loss averages too few losses to be read
 SETTLING, LEAST_SETTLING = 0.1, 5
-"""In this share of the first steps, at least this number, the smoothed loss averages too few losses to be
-read."""
+# A fall by less than this share of the loss is no fall; nor is one by less than so many standard errors of
+# what is compared: the first losses, and the least mean of `LAST` in a row. The smoothed loss is too slow to
+# show it.
 LEAST_FALL, NOISE = 0.02, 4.0
-"""A fall by less than this share of the loss is no fall; nor is one by less than so many standard errors of
-what is compared: the first losses, and the least mean of `LAST` in a row. The smoothed loss is too slow to
-show it."""
 LEARNT = 1e-3  # losses below this share of the first say that the batches are known by heart
 LAST = 5  # a minimum among so many last points says that the loss was still falling
 

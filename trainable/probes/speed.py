@@ -32,11 +32,11 @@ from trainable.training.compiling import compile_in_place, forget_compiled, whil
 from trainable.training.devices import give_back, ran_out, wait_for
 from trainable.training.evaluate import full_precision
 
+# There are so many rounds of timed steps, as many as fit into these seconds
 LEAST_ROUNDS, MOST_ROUNDS, SECONDS = 2, 20, 3.0
-"""There are so many rounds of timed steps, as many as fit into these seconds."""
 STEP_SECONDS = 0.25
+# A timed step has the first of these numbers of images that takes half of STEP_SECONDS, or the last
 SIZES = {"cpu": (4, 8, 16, 32), "cuda": (128,)}
-"""A timed step has the first of these numbers of images that takes half of STEP_SECONDS, or the last."""
 CONVOLUTIONS = (nn.Conv2d, nn.ConvTranspose2d)
 
 ComputeWay = tuple[Format, bool]  # a number format, and whether images are in channels_last

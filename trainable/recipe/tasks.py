@@ -18,8 +18,8 @@ MOST_CLASSES = IGNORED  # a label is a byte, and one value of it is for pixels t
 
 
 Names = tuple[str, ...]
+# What has a label, and logits of its own: networks give [B, classes], or [B, classes, h, w]
 Labelled = Literal["image", "pixel"]
-"""What has a label, and logits of its own: networks give [B, classes], or [B, classes, h, w]."""
 
 
 class Classification(Spec):
@@ -42,7 +42,6 @@ class Classification(Spec):
 
     labelled: ClassVar[Labelled] = "image"
     windowed: ClassVar[bool] = False  # an image is shown whole, made square
-    one_answer: ClassVar[bool] = True  # of an image; extra metrics are measured of those of a whole part
 
     kind: Literal["classification"] = "classification"
 
@@ -207,7 +206,6 @@ class Segmentation(Spec):
 
     labelled: ClassVar[Labelled] = "pixel"
     windowed: ClassVar[bool] = True  # images keep their sizes: squares are cut at random places to train on
-    one_answer: ClassVar[bool] = False
 
     kind: Literal["segmentation"] = "segmentation"
     masks: Masks = Masks()

@@ -14,9 +14,9 @@ from trainable.errors import ModelError
 from trainable.probes.flops import Flops
 from trainable.shrinking.dependencies import Array, ChannelGroup, End
 
+# Global: channels of all groups are compared by their importance, relative to the mean of their group.
+# Uniform: each group loses the same share of its channels.
 Ranking = Literal["global", "uniform"]
-"""Global: channels of all groups are compared by their importance, relative to the mean of their group.
-Uniform: each group loses the same share of its channels."""
 
 LEAST_SHARE = 0.1  # of its channels each group keeps (ours), and at least one: none would cut the network
 STEPS = 8  # in which a group is cut, or more (ours): a narrow one could not be cut by an eighth otherwise

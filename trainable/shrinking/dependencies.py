@@ -42,10 +42,10 @@ class ChannelGroup:
 
     root: str  # the layer that gives these channels
     units: tuple[tuple[int, ...], ...]  # the channels of the root in each unit
+    # The squared L2 norm of the weights of each unit, a mean over its layers, divided by the mean over units
+    # (Li et al., arXiv 1608.08710, section 3.1, for a layer; arXiv 2301.12900, section 3.3, for a group). It
+    # is torch-pruning's GroupMagnitudeImportance.
     importance: Array
-    """The squared L2 norm of the weights of each unit, a mean over its layers, divided by the mean over units
-    (Li et al., arXiv 1608.08710, section 3.1, for a layer; arXiv 2301.12900, section 3.3, for a group). It is
-    torch-pruning's GroupMagnitudeImportance."""
     shares: Mapping[End, float]  # of the channels of each end of a layer, this group has so much, in (0, 1]
 
     def channels(self, units: Sequence[int]) -> list[int]:

@@ -22,13 +22,13 @@ from trainable.training.run import PREFIXES
 
 Say = Callable[[str], None]
 
+# The fine-tuning has this share of the recipe's epochs: Li et al., arXiv 1608.08710, section 4, take up to a
+# quarter of the original ones.
 EPOCHS_SHARE = 0.2
-"""The fine-tuning has this share of the recipe's epochs: Li et al., arXiv 1608.08710, section 4, take up to a
-quarter of the original ones."""
+# Its rate begins at this share of the recipe's. Small rates are usual, and large ones recover more (Le and
+# Hua, arXiv 2105.03193; Renda et al., arXiv 2003.02389): docs/decisions/0045 has a tenth, 0.3 and all of it
+# measured.
 LR_FACTOR = 1.0
-"""Its rate begins at this share of the recipe's. Small rates are usual, and large ones recover more (Le and
-Hua, arXiv 2105.03193; Renda et al., arXiv 2003.02389): docs/decisions/0045 has a tenth, 0.3 and all of it
-measured."""
 
 
 @dataclass(frozen=True, eq=False)

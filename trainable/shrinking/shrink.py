@@ -37,10 +37,10 @@ from trainable.training.network import make_network
 from trainable.training.run import PREFIXES
 from trainable.training.seeds import Use, derive, global_generators
 
+# The networks that are compared. The distilled one is fine-tuned for as many epochs, and learns from the
+# unpruned one too. The last has the pruned one's layers and new weights (Liu et al., arXiv 1810.05270,
+# section 3: Scratch-E).
 UNPRUNED, PRUNED, TUNED, DISTILLED, SCRATCH = "unpruned", "pruned", "fine-tuned", "distilled", "from scratch"
-"""The networks that are compared. The distilled one is fine-tuned for as many epochs, and learns from the
-unpruned one too. The last has the pruned one's layers and new weights (Liu et al., arXiv 1810.05270, section
-3: Scratch-E)."""
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,8 @@ from trainable.recipe.training import Evaluation
 from trainable.training.bootstrap import Intervals
 from trainable.training.evaluate import Scores
 
+# A file as the function that it is: a batch [N, H, W, C] -> what `Exporter.output` names, [N, ...]
 Answer = Callable[[NDArray[Any]], NDArray[np.float32]]
-"""A file as the function that it is: a batch [N, H, W, C] -> what `Exporter.output` names, [N, ...]."""
 
 AXES = ("batch", "height", "width")  # of a batch, without the channels
 IMAGES_TRACED = 2  # torch would fix a size of 1

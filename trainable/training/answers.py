@@ -19,7 +19,7 @@ COLUMNS = 5  # what is kept of each image, however many classes there are: see `
 
 @dataclass(frozen=True)
 class Rows:
-    """Says which images of a part this process scores: their rows, int64 on the device, of `images` rows."""
+    """Which images of a part this process scores: their rows, int64 on the device, of `images` rows."""
 
     mine: Tensor
     images: int

@@ -54,8 +54,7 @@ RESAMPLES = 1_000
 PERCENTS = (2.5, 97.5)
 # With more images times classes, a curve for each class takes more than about a minute to resample
 MOST_PROBABILITIES = 2**24
-AT_ONCE = 4_000_000
-"""So many counts (images times resamples) are held at once, which take 16 MB."""
+AT_ONCE = 4_000_000  # so many counts (images times resamples) are held at once, which take 16 MB
 
 
 @dataclass(frozen=True)
@@ -64,8 +63,8 @@ class Intervals:
 
     bounds: dict[str, tuple[float, float]]
     resamples: int
+    # Of masks, the scores of each class by name, such as `iou`; None for a class that does not occur
     by_class: Mapping[str, tuple[tuple[float, float] | None, ...]] = field(default_factory=dict)
-    """Of masks, the scores of each class by name, such as `iou`; None for a class that does not occur."""
 
     def tree(self, prefix: str, classes: Sequence[str] = ()) -> dict[str, Any]:
         """Return plain data for `metrics.json`; `classes` are the names of those that are scored."""
@@ -277,18 +276,13 @@ def _mean_where(there: Array, above: Array, below: Array) -> Array:
 
 @dataclass(frozen=True)
 class Ranked:
-    """Holds what the curves of one class need, for each of its images (rows) and each resample (columns)."""
+    """What the curves of one class need, for each of its images (rows) and each resample (columns)."""
 
-    own: Array
-    """How often the image is there."""
-    below: Array
-    """How many images have a lower score."""
-    up_to: Array
-    """How many images have a lower score or the same."""
-    own_below: Array
-    """How many images of the class have a lower score."""
-    total: Array
-    """The number of images, [resamples]."""
+    own: Array  # how often the image is there
+    below: Array  # how many images have a lower score
+    up_to: Array  # how many images have a lower score or the same
+    own_below: Array  # how many images of the class have a lower score
+    total: Array  # the number of images, [resamples]
 
     @property
     def positives(self) -> Array:
@@ -360,7 +354,7 @@ def _quotient(above: Array, below: Array) -> Array:
 
 @dataclass(frozen=True)
 class Resampled:
-    """Holds the scores of resamples, [resamples] by name; of masks also those of all classes, [K, resamples]
+    """The scores of resamples, [resamples] by name; of masks also those of all classes, [K, resamples]
     by name, which are nan where a resample has no such class."""
 
     metrics: Mapping[str, Array]

@@ -23,8 +23,7 @@ from trainable.training.metrics import worst
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-TOP_FROM_CLASSES = 11
-"""Top-5 accuracy says something only if there are more than ten classes."""
+TOP_FROM_CLASSES = 11  # Top-5 accuracy says something only if there are more than ten classes
 
 
 MATRIX_CLASSES = 255  # as many as masks have; a matrix of 10,000 classes would take 800 MB
@@ -64,7 +63,7 @@ class ByImage(abc.ABC):
 
 @dataclass(frozen=True)
 class Scores:
-    """Holds what a model scores on one part: accuracies are fractions in [0, 1], the loss is nats an image.
+    """What a model scores on one part: accuracies are fractions in [0, 1], the loss is nats an image.
 
     `balanced_accuracy` is the mean recall over the classes that the part contains;
     `confusion[true][predicted]` counts images, of at most MATRIX_CLASSES classes, and `answers` holds what
@@ -123,7 +122,7 @@ class Scores:
 
 @dataclass(frozen=True)
 class View:
-    """Holds one way to look at an image: at a size (None is its own), mirrored or not."""
+    """One way to look at an image: at a size (None is its own), mirrored or not."""
 
     size: int | None = None
     mirrored: bool = False
@@ -242,11 +241,11 @@ def joined(seen: Sequence[Tensor]) -> Tensor:
     return logarithms.logsumexp(0) - math.log(len(seen))
 
 
+# An answer is what a model makes of images [B, C, H, W], seen in one or more views
 Answer = Callable[[nn.Module, Tensor, torch.autocast, Sequence[View]], Tensor]
-"""An answer is what a model makes of images [B, C, H, W], seen in one or more views."""
 
+# A network returns one tensor; in training perhaps several, of its main head and then of others
 Outputs = Tensor | tuple[Tensor, ...]
-"""A network returns one tensor; in training perhaps several, of its main head and then of others."""
 
 
 @overload

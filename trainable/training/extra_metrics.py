@@ -37,24 +37,22 @@ from trainable.training.answers import Answers
 from trainable.training.evaluate import Scores
 
 Array = np.ndarray[Any, np.dtype[Any]]
+# Takes the probabilities [N, classes], float64, and the labels [N], int64, of a whole part, on the CPU.
+#
+# In a segmentation it takes the predicted [H, W] and the true mask [H, W], int64, of one image; the metric is
+# the mean over images.
 Function = Callable[[Tensor, Tensor], float]
-"""Takes the probabilities [N, classes], float64, and the labels [N], int64, of a whole part, on the CPU.
 
-In a segmentation it takes the predicted [H, W] and the true mask [H, W], int64, of one image; the metric is
-the mean over images.
-"""
-
+# No function of the caller's may have these names
 RESERVED = ("loss", "accuracy", "balanced_accuracy", "top5_accuracy", "mean_iou", "mean_dice", *MODES)
-"""No function of the caller's may have these names."""
 NAME = re.compile(r"[a-z][a-z0-9_]{0,99}")
 PROBABILITY_BYTES = 8  # float64
-GUESSING = 0.5
-"""The area under any ROC curve of a model that guesses."""
+GUESSING = 0.5  # the area under any ROC curve of a model that guesses
 
 
 @dataclass(frozen=True)
 class Metric:
-    """Is a metric of the caller's: a function, the direction in which it is better, and its worst value.
+    """A metric of the caller's: a function, the direction in which it is better, and its worst value.
 
     A run that diverged is given the worst value, so that it ranks behind every other: 0 unless another one is
     given, as for a metric that can be negative. Raises ValueError where it is not finite, or where lower is
@@ -78,8 +76,8 @@ class Metric:
         return 0.0 if self.worst is None else self.worst
 
 
+# The caller's metrics by name, such as `f_beta`; of a function alone, higher is better, and 0 is worst
 Own = Mapping[str, Metric | Function]
-"""The caller's metrics by name, such as `f_beta`; of a function alone, higher is better, and 0 is worst."""
 
 
 @dataclass(frozen=True)

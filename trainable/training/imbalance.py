@@ -27,8 +27,7 @@ if TYPE_CHECKING:  # torch takes seconds to import
     import torch
     from torch import Tensor
 
-Counts = NDArray[np.float64]
-"""One number for each class, [classes]."""
+Counts = NDArray[np.float64]  # one number for each class, [classes]
 
 
 def shown_shares(held: NDArray[np.int64], sampling: Sampling) -> Counts:

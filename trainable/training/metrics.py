@@ -9,20 +9,20 @@ from typing import Any, Self
 
 from trainable.recipe.metrics import MODES, Mode
 
+# Every run measures these, each with the direction in which it is better. The loss is the log-loss.
 ALWAYS: dict[str, Mode] = {
     "val_accuracy": "max",
     "val_balanced_accuracy": "max",
     "val_top5_accuracy": "max",
     "val_loss": "min",
 }
-"""Every run measures these, each with the direction in which it is better. The loss is the log-loss."""
+# Every run of a segmentation measures these too
 OF_MASKS: dict[str, Mode] = {"val_mean_iou": "max", "val_mean_dice": "max"}
-"""Every run of a segmentation measures these too."""
+# A search may optimise these metrics, and those that are functions of its caller's
 OBJECTIVES: dict[str, Mode] = ALWAYS | OF_MASKS | {f"val_{kind}": mode for kind, mode in MODES.items()}
-"""A search may optimise these metrics, and those that are functions of its caller's."""
 
+# Where masks are learnt, this is measured with `clean_train_accuracy`, and is among the extra metrics
 CLEAN_IOU = "clean_train_mean_iou"
-"""Where masks are learnt, this is measured with `clean_train_accuracy`, and is among the extra metrics."""
 
 
 def sign_of(direction: Mode) -> float:
@@ -30,9 +30,9 @@ def sign_of(direction: Mode) -> float:
     return 1.0 if direction == "max" else -1.0
 
 
-SHARES = frozenset(OBJECTIVES) - {"val_loss", "val_cost"}
-"""These metrics lie in [0, 1]."""
+SHARES = frozenset(OBJECTIVES) - {"val_loss", "val_cost"}  # these metrics lie in [0, 1]
 
+# In these metrics each class has the same share, however many images it has
 CLASSES_ALIKE = frozenset(
     {
         "val_balanced_accuracy",
@@ -45,66 +45,57 @@ CLASSES_ALIKE = frozenset(
         "val_boundary_f1",
     }
 )
-"""In these metrics each class has the same share, however many images it has."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EpochResult:
-    """Holds the numbers of one epoch; every one is finite, also when the run diverged.
+    """The numbers of one epoch; every one is finite, also when the run diverged.
 
     Accuracies are fractions in [0, 1]; losses are nats an image. Training figures are measured on the
     augmented images that were trained on, `val_*` on the whole validation part, with averaged weights if
     `regularisation.averaging` says so. The scores of a diverged epoch are `worst(classes)`.
     """
 
-    epoch: int
-    """Counts the epochs done, from 1."""
+    epoch: int  # counts the epochs done, from 1
     train_loss: float
     train_accuracy: float
     val_loss: float
     val_accuracy: float
-    val_balanced_accuracy: float
-    """This is the mean recall over the classes that the validation part contains."""
-    val_top5_accuracy: float | None
-    """It is None for ten classes or fewer."""
-    applied_lr: float
-    """This is the learning rate that the epoch's last step used, after scaling with the batch."""
+    val_balanced_accuracy: float  # the mean recall over the classes that the validation part contains
+    val_top5_accuracy: float | None  # None for ten classes or fewer
+    applied_lr: float  # the learning rate that the epoch's last step used, after scaling with the batch
+    # The mean L2 norm of the gradient before clipping, over the steps that measure it: every step if
+    # gradients are clipped by norm or scaled, else every eighth
     grad_norm: float
-    """This is the mean L2 norm of the gradient before clipping, over the steps that measure it: every step if
-    gradients are clipped by norm or scaled, else every eighth."""
-    skipped_steps: int
-    """Counts the optimizer steps that were skipped because an fp16 gradient overflowed."""
+    skipped_steps: int  # counts the optimizer steps that were skipped because an fp16 gradient overflowed
+    # Training and evaluation together took this time, also where an earlier process began the epoch
     epoch_seconds: float
-    """Training and evaluation together took this time, also where an earlier process began the epoch."""
-    data_seconds: float
-    """Training waited for batches for this time."""
+    data_seconds: float  # training waited for batches for this time
     evaluation_seconds: float
-    images_per_second: float
-    """This is training images divided by training seconds."""
+    images_per_second: float  # training images divided by training seconds
+    # The most GPU memory used since the run began. On a CPU it is the most that the process has used since it
+    # started, so in a search's actor, which trains one trial after the other, it may be an earlier trial's
+    # peak.
     peak_memory_bytes: int
-    """This is the most GPU memory used since the run began. On a CPU it is the most that the process has used
-    since it started, so in a search's actor, which trains one trial after the other, it may be an earlier
-    trial's peak."""
+    # A rank trained on at most so many images at once in the last step: fewer than asked for if memory ran
+    # out
     micro_batch: int
-    """A rank trained on at most so many images at once in the last step:
-    fewer than asked for if memory ran out."""
+    # Measured in the last epoch, on the training images (a sample if there are many), not augmented, as
+    # validation images are scored
     clean_train_accuracy: float | None = None
-    """This is measured in the last epoch, on the training images (a sample if there are many), not augmented,
-    as validation images are scored."""
+    # A teacher answered for this time, which is part of `epoch_seconds`; None without a teacher
     teacher_seconds: float | None = None
-    """A teacher answered for this time, which is part of `epoch_seconds`; None without a teacher."""
+    # By how much the first step took longer than the epoch's others on average, which is part of
+    # `epoch_seconds`; None but in the first epoch that a process trains of a run
     first_step_extra_seconds: float | None = None
-    """By how much the first step took longer than the epoch's others on average, which is part of
-    `epoch_seconds`; None but in the first epoch that a process trains of a run."""
+    # In a search, a process of the trial took this time to start, to make the run and to load it, which is no
+    # part of `epoch_seconds`; None but in the first epoch that it trains of the trial
     starting_seconds: float | None = None
-    """In a search, a process of the trial took this time to start, to make the run and to load it, which
-    is no part of `epoch_seconds`; None but in the first epoch that it trains of the trial."""
+    # In a search, checkpoints of this epoch took this time to write, which is no part of `epoch_seconds`
     checkpoint_seconds: float | None = None
-    """In a search, checkpoints of this epoch took this time to write, which is no part of `epoch_seconds`."""
     diverged: bool = False
+    # Holds what `evaluation.metrics` and the caller's own functions ask for, by name, such as `val_macro_f1`
     extra_metrics: Mapping[str, float] = field(default_factory=dict)
-    """Holds what `evaluation.metrics` and the caller's own functions ask for, by name, such as
-    `val_macro_f1`."""
 
     def __post_init__(self) -> None:
         numbers = {each.name: getattr(self, each.name) for each in fields(self)}

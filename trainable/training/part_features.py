@@ -21,8 +21,7 @@ from trainable.training.evaluate import full_precision
 BATCH = 64
 
 Floats = NDArray[np.float32]
-PartFeatures = tuple[Floats, Integers]
-"""Features [n, F] and labels [n]."""
+PartFeatures = tuple[Floats, Integers]  # features [n, F] and labels [n]
 
 
 def part_features(

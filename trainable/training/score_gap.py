@@ -16,13 +16,13 @@ import numpy as np
 from trainable.recipe.metrics import NO_SPREAD
 from trainable.training.bootstrap import Array, bounds_of
 
+# The interval of a difference is one of 99 %, wider than the 95 % of a score: nobody asked about the
+# difference, and one alarm in twenty trainings would teach people to ignore it
 PERCENTS = (0.5, 99.5)
-"""The interval of a difference is one of 99 %, wider than the 95 % of a score: nobody asked about the
-difference, and one alarm in twenty trainings would teach people to ignore it."""
 LEVEL = (PERCENTS[1] - PERCENTS[0]) / 100.0
+# Of parts with fewer images no difference is told: of two parts of one kind with 4 images with masks 9.5 %
+# differed in the mean IoU, with 9 4.0 %, with 30 3.0 % (n=400), where the interval promises 1 %
 FEWEST_IMAGES = 30
-"""Of parts with fewer images no difference is told: of two parts of one kind with 4 images with masks 9.5 %
-differed in the mean IoU, with 9 4.0 %, with 30 3.0 % (n=400), where the interval promises 1 %."""
 
 ADVICE = (
     "the test images are of another kind, have other shares of classes, or the recipe suits the validation "
@@ -33,7 +33,7 @@ ADVICE = (
 
 @dataclass(frozen=True)
 class ScoredPart:
-    """Holds a run's scores on one part of so many images: each metric by its name, such as `accuracy`, on the
+    """A run's scores on one part of so many images: each metric by its name, such as `accuracy`, on the
     whole part and on resamples of its images, [resamples], as `bootstrap.resampled_metrics` returns them."""
 
     values: Mapping[str, float]
@@ -44,7 +44,7 @@ class ScoredPart:
 
 @dataclass(frozen=True)
 class ScoreGap:
-    """Holds one metric on both parts, and the interval [low, high] of test minus validation."""
+    """One metric on both parts, and the interval [low, high] of test minus validation."""
 
     metric: str
     validation: float
@@ -82,15 +82,14 @@ class ScoreGap:
 
 @dataclass(frozen=True)
 class ScoreGaps:
-    """Holds how far test scores are from validation scores, a gap for each metric."""
+    """How far test scores are from validation scores, a gap for each metric."""
 
     gaps: tuple[ScoreGap, ...]
     resamples: int
+    # The metrics whose differences are told to a person: with all of them, chance alone would bring more
+    # lines than the interval promises
     spoken_of: frozenset[str]
-    """The metrics whose differences are told to a person: with all of them, chance alone would bring more
-    lines than the interval promises."""
-    images: int
-    """The smaller part has so many."""
+    images: int  # the smaller part has so many
 
     @property
     def differing(self) -> tuple[ScoreGap, ...]:

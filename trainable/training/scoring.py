@@ -27,13 +27,13 @@ from trainable.training.evaluate import Room, Scores, Tally, evaluate, make_view
 from trainable.training.extra_metrics import ExtraMetrics
 from trainable.training.task import Task
 
+# Takes the positions in a part, int64 [B], of a batch's images, and what is answered to them, as a tally
+# takes it: logits [B, classes] or [B, classes, H, W], on the device
 Take = Callable[[Integers, Tensor], None]
-"""Takes the positions in a part, int64 [B], of a batch's images, and what is answered to them, as a tally
-takes it: logits [B, classes] or [B, classes, H, W], on the device."""
 
+# So many training images are scored at the end of a run: the standard error of their accuracy is 1.1 points
+# at most
 TRAIN_IMAGES = 2_000
-"""So many training images are scored at the end of a run:
-the standard error of their accuracy is 1.1 points at most."""
 
 
 @final

@@ -20,28 +20,24 @@ from trainable.recipe import augmentations as specs
 from trainable.training.answers import Rows
 from trainable.training.evaluate import Outputs, Scores, Tally, View, answers
 
-Weight = float | Tensor
-"""A weight is a number of images, or a number without dimensions on the device."""
+Weight = float | Tensor  # a weight is a number of images, or a number without dimensions on the device
 
+# A mixing maps (images [B, C, H, W], targets, generator on the CPU) to mixed images and targets; it takes one
+# draw from the generator
 Mixing = Callable[[Tensor, Tensor, torch.Generator], tuple[Tensor, Tensor]]
-"""A mixing maps (images [B, C, H, W], targets, generator on the CPU) to mixed images and targets; it takes
-one draw from the generator."""
 
 
 class Compared(NamedTuple):
-    """Holds the logits of a student and of its teacher for the same images, in one size."""
+    """The logits of a student and of its teacher for the same images, in one size."""
 
-    student: Tensor
-    """[B, K], or [B, K, h, w] with an answer for each pixel."""
+    student: Tensor  # [B, K], or [B, K, h, w] with an answer for each pixel
     teacher: Tensor
-    truth: Tensor
-    """The true classes, int64 [B] or [B, h, w]; those that do not count may be any number."""
-    counted: Tensor | None = None
-    """It is True where a pixel counts, [B, h, w]; None where all do."""
+    truth: Tensor  # the true classes, int64 [B] or [B, h, w]; those that do not count may be any number
+    counted: Tensor | None = None  # True where a pixel counts, [B, h, w]; None where all do
 
 
+# A comparison maps (output of the network's main head, targets, the teacher's logits) to both logits
 Comparison = Callable[[Tensor, Tensor, Tensor], Compared]
-"""A comparison maps (output of the network's main head, targets, the teacher's logits) to both logits."""
 
 
 class TrainingBatch(NamedTuple):
@@ -54,15 +50,14 @@ class TrainingBatch(NamedTuple):
 
 
 class Task(abc.ABC):
-    """Defines what one kind of learning provides to the training loop."""
+    """What one kind of learning provides to the training loop."""
 
     classes: int
-    weighted: bool = False
-    """This says whether some images count more than others in the loss."""
+    weighted: bool = False  # whether some images count more than others in the loss
+    # So many images are scored together at most, whatever `evaluation.batch_size` is
     most_at_once: int = sys.maxsize
-    """So many images are scored together at most, whatever `evaluation.batch_size` is."""
+    # Whether the tally measures extra metrics, too, for which others need the answers
     measures_itself: bool = False
-    """This says whether the tally measures extra metrics, too, for which others need the answers."""
 
     @property
     @abc.abstractmethod

@@ -30,7 +30,7 @@ OURS = ("search", "spaces", "trainable")
 
 @dataclass(frozen=True)
 class Source:
-    """Holds the text of a module that is not installed; a folder of modules without a file has none."""
+    """The text of a module that is not installed; a folder of modules without a file has none."""
 
     text: str
     file: str
@@ -39,7 +39,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Carried:
-    """Holds a function as bytes, and the sources of a person's own modules that were imported with it.
+    """A function as bytes, and the sources of a person's own modules that were imported with it.
 
     So another machine needs none of their files; installed packages must be there.
     """
@@ -75,7 +75,7 @@ class Carried:
 
 @dataclass(frozen=True)
 class CarriedMetric:
-    """Holds a metric of a person's own, its function as bytes."""
+    """A metric of a person's own, its function as bytes."""
 
     compute: Carried
     mode: Mode
@@ -93,7 +93,7 @@ class CarriedMetric:
 
 @dataclass(frozen=True)
 class CarriedCode:
-    """Holds a person's own functions that every trial needs: what builds the network, and metrics by name."""
+    """A person's own functions that every trial needs: what builds the network, and metrics by name."""
 
     model: Carried | None = None
     metrics: Mapping[str, CarriedMetric] = field(default_factory=dict)

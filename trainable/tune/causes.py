@@ -12,24 +12,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
 
+# The trial itself; a disk that takes no more; a lost process or machine; a machine that was taken back
 Cause = Literal["crash", "disk", "infrastructure", "preempted"]
-"""The trial itself; a disk that takes no more; a lost process or machine; a machine that was taken back."""
 
+# The errors of a disk that is full, of a used-up quota, and of a file system that became read-only
 REFUSALS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
-"""The errors of a disk that is full, of a used-up quota, and of a file system that became read-only."""
 FRAME = re.compile(r'  File ".*", line \d+')
+# A process that dies on a living machine is reported within the second that Ray waits for news of it; one
+# whose whole machine is gone is `unavailable` (`timeout_ms_task_wait_for_death_info` of Ray)
 LOST = re.compile(
     r"^RankLost\b|^The actor \w+ is unavailable\b|\bits node\b|\bnode has died\b|\bowner has died\b"
 )
-"""A process that dies on a living machine is reported within the second that Ray waits for news of it; one
-whose whole machine is gone is `unavailable` (`timeout_ms_task_wait_for_death_info` of Ray)."""
+# Of a process whose machine was drained before it died, Ray 2.60 says no more than its id. All others have a
+# class or a reason.
 TAKEN_BACK = re.compile(r"\bpreempt|\bdrain|\bclass_name: actor_id: \w+$", re.IGNORECASE)
-"""Of a process whose machine was drained before it died, Ray 2.60 says no more than its id. All others have a
-class or a reason."""
 
 
 class DiskRefused(RuntimeError):
-    """Says that a disk did not take what a trial had to write: making room is a person's work."""
+    """A disk did not take what a trial had to write: making room is a person's work."""
 
 
 @contextmanager

@@ -16,7 +16,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class Shared(Generic[Value]):
-    """Holds a value in Ray's object store, passed by reference: a process fetches it when it calls `get`."""
+    """A value in Ray's object store, passed by reference: a process fetches it when it calls `get`."""
 
     reference: Any
 
@@ -31,24 +31,17 @@ class Shared(Generic[Value]):
 
 @dataclass(frozen=True)
 class Seat:
-    """Holds what every trial of a search works with; each of its ranks has `threads` and `gpu_share`."""
+    """What every trial of a search works with; each of its ranks has `threads` and `gpu_share`."""
 
-    data: Shared[DataSet]
-    """All ranks and trials share one copy on each machine."""
-    device: str
-    """This is "cpu" or "cuda": a trial without a GPU must not use one that it sees."""
-    threads: int
-    """Torch uses so many intra-op threads, and so many processors are reserved."""
+    data: Shared[DataSet]  # all ranks and trials share one copy on each machine
+    device: str  # "cpu" or "cuda": a trial without a GPU must not use one that it sees
+    threads: int  # torch uses so many intra-op threads, and so many processors are reserved
+    # A batch may take at most this long, and so may making a run; one rank waits for another at most twice as
+    # long
     step_seconds: float
-    """A batch may take at most this long, and so may making a run;
-    one rank waits for another at most twice as long."""
-    gpu_share: float = 1.0
-    """This is the share of the GPU's memory, in (0, 1]."""
-    workers: int = 1
-    """A trial has so many ranks."""
-    download: bool = False
-    """Says whether torchvision and timm may fetch published weights, once a machine."""
-    code: CarriedCode = NOTHING
-    """These are a person's own functions: what builds the network, and metrics."""
+    gpu_share: float = 1.0  # the share of the GPU's memory, in (0, 1]
+    workers: int = 1  # a trial has so many ranks
+    download: bool = False  # says whether torchvision and timm may fetch published weights, once a machine
+    code: CarriedCode = NOTHING  # a person's own functions: what builds the network, and metrics
+    # The same images with training and validation drawn anew, by the `data.validation_seed`
     splits: Mapping[int, Shared[DataSet]] = field(default_factory=dict)
-    """These are the same images with training and validation drawn anew, by the `data.validation_seed`."""

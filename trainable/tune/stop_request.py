@@ -12,12 +12,12 @@ from typing import Any
 from ray.experimental import internal_kv
 
 NAMESPACE = b"tunebook"
+# Ray answers within milliseconds; one that does not is about to end its processes by itself
 ANSWER_SECONDS = 2.0
-"""Ray answers within milliseconds; one that does not is about to end its processes by itself."""
 
 
 class Stopped(RuntimeError):
-    """Says that a trial has been saved and trains no more, since its search is asked to stop."""
+    """A trial has been saved and trains no more, since its search is asked to stop."""
 
 
 def ask_to_stop(search: str) -> None:

@@ -32,15 +32,13 @@ with paused():
     from trainable.tune.seat import Seat
     from trainable.tune.worker import TrialAssignment, Worker
 
+# The backends of the collectives, by device. What ranks agree on is on the host, also on GPUs.
 BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}
-"""The backends of the collectives, by device. What ranks agree on is on the host, also on GPUs."""
+# After one rank has failed, the other ranks' errors are waited for this long: the first is often not the
+# cause
 GRACE_SECONDS = 2.0
-"""After one rank has failed, the other ranks' errors are waited for this long:
-the first is often not the cause."""
-FREE_SECONDS = 60.0
-"""Ranks may take this long to free what a trial used."""
-ADDRESS_OF_INTERFACE = 0x8915
-"""This is SIOCGIFADDR of Linux's <linux/sockios.h>."""
+FREE_SECONDS = 60.0  # ranks may take this long to free what a trial used
+ADDRESS_OF_INTERFACE = 0x8915  # SIOCGIFADDR of Linux's <linux/sockios.h>
 
 
 def ray_place() -> Place:
@@ -50,7 +48,7 @@ def ray_place() -> Place:
 
 
 class RankLost(RuntimeError):
-    """Says that a process of a data-parallel trial has died."""
+    """A process of a data-parallel trial has died."""
 
 
 class Rank:

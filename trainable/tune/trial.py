@@ -28,12 +28,11 @@ with paused():
     from trainable.tune.worker import TrialAssignment, Worker
 
 
-HOLD_SECONDS = 1.0
-"""A process that holds its GPU answers so often; it ends as soon after it is told to."""
+HOLD_SECONDS = 1.0  # a process that holds its GPU answers so often; it ends as soon after it is told to
 
 
 class MemoryLeak(RuntimeError):
-    """Says that the last trial's memory was not freed: this process must not train another trial."""
+    """The last trial's memory was not freed: this process must not train another trial."""
 
 
 class Crew(Protocol):

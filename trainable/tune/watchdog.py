@@ -15,8 +15,7 @@ from trainable.files.regular import open_to_write, read_regular
 NOTE = Path("watchdog.json")
 TRACE = Path("watchdog.txt")
 LARGEST_NOTE = 2**16
-BEATS_APART = 0.02
-"""The clock is set anew at most once in this part of its seconds: that takes a new thread."""
+BEATS_APART = 0.02  # the clock is set anew at most once in this part of its seconds: that takes a new thread
 
 
 class Watchdog:

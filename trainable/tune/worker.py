@@ -36,23 +36,20 @@ from trainable.tune.seat import Seat
 from trainable.tune.stop_request import Stopped, is_asked_to_stop
 from trainable.tune.watchdog import Watchdog
 
+# In an epoch that takes longer, checkpoints are written at least so far apart: a crash costs little more
 SAVE_SECONDS = 60.0
-"""In an epoch that takes longer, checkpoints are written at least so far apart: a crash costs little more."""
-SAVE_SHARE = 0.02
-"""Writing them may take this part of the time: large models are saved less often."""
+SAVE_SHARE = 0.02  # writing them may take this part of the time: large models are saved less often
 
 
 @dataclass(frozen=True)
 class TrialAssignment:
-    """Holds what the driver assigns to a worker: the recipe to train, and where its checkpoints are."""
+    """What the driver assigns to a worker: the recipe to train, and where its checkpoints are."""
 
     recipe: Recipe
-    checkpoints: str | Path
-    """This is a folder, or a URI; with a URI, each machine has a folder of its own."""
-    search: str = ""
-    """This is the search's id: with a URI, each search has folders of its own on the machines."""
+    checkpoints: str | Path  # a folder, or a URI; with a URI, each machine has a folder of its own
+    search: str = ""  # the search's id: with a URI, each search has folders of its own on the machines
+    # Whether what the network costs is measured and reported before anything is trained
     measures: bool = False
-    """Whether what the network costs is measured and reported before anything is trained."""
 
     def config(self) -> dict[str, str]:
         """Return the assignment as Ray's configuration of a trial: flat, since Ray rewrites nested ones."""
@@ -101,14 +98,13 @@ class Worker:
         self._folder_lock: FolderLock | None = None
         self._baseline = Baseline()
         self._run: Run | None = None
+        # What networks cost that were measured in this process, by what that depends on
         self._costs: dict[str, NetworkCost] = {}
-        """What networks cost that were measured in this process, by what that depends on."""
+        # The run took this time to make and to load, until an epoch of it has been trained
         self._starting_seconds: float | None = None
-        """The run took this time to make and to load, until an epoch of it has been trained."""
         self._checkpoint_seconds = 0.0
         self._search = ""
-        self._checkpoints: CheckpointStore | None = None
-        """These are the run's checkpoints, on rank 0."""
+        self._checkpoints: CheckpointStore | None = None  # the run's checkpoints, on rank 0
 
     def measure(self, assignment: TrialAssignment) -> NetworkCost:
         """Return what the network of an assignment costs on this device, as one rank of the trial.

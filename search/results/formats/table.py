@@ -22,9 +22,9 @@ from trainable.training.optim import applied_lr
 Value = Callable[[Any, Winner], Any]  # of a field's or a section's own value
 Condition = Callable[[Winner], bool]
 OTHER_KIND = object()
+# A name, which takes the field's value; values by name, or functions of the field's; or a function that
+# returns these. What a dot and a `+` in a name do, `Sheet.say` says.
 Arguments = str | Mapping[str, Any] | Value
-"""A name, which takes the field's value; values by name, or functions of the field's; or a function that
-returns these. What a dot and a `+` in a name do, `Sheet.say` says."""
 
 
 def never(*_: object) -> bool:

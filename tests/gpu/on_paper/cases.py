@@ -37,32 +37,26 @@ from trainable.tune.seat import Seat
 from trainable.tune.worker import Worker
 
 CHANNELS_LAST = torch.channels_last
-STEPS = 2
-"""A case takes so many steps after its first, in which optimizers make their state."""
+STEPS = 2  # a case takes so many steps after its first, in which optimizers make their state
 
 
 @dataclass(frozen=True)
 class Case:
-    """Holds what is run: steps outside an epoch, then so many epochs."""
+    """What is run: steps outside an epoch, then so many epochs."""
 
     values: Mapping[str, Any]
     epochs: int = 1
     world: int = 1
-    side: int = SIZE
-    """Images have one channel of so many pixels a side, and three channels above SIZE."""
-    images: int = 48
-    """So many images train, if they are larger than SIZE."""
-    memory: int = 80 * 2**30
-    """The device has so many bytes; images stay on it if they take a quarter or less."""
-    steps: int = STEPS
-    """It takes so many steps after its first."""
-    lesson: Lesson | None = None
-    """Says what is learnt where it is not the classes of small images."""
+    side: int = SIZE  # images have one channel of so many pixels a side, and three channels above SIZE
+    images: int = 48  # so many images train, if they are larger than SIZE
+    memory: int = 80 * 2**30  # the device has so many bytes; images stay on it if they take a quarter or less
+    steps: int = STEPS  # it takes so many steps after its first
+    lesson: Lesson | None = None  # says what is learnt where it is not the classes of small images
 
 
 @dataclass(frozen=True)
 class Record:
-    """Holds what a case recorded: what failed, what waited (how often), and launches a step."""
+    """What a case recorded: what failed, what waited (how often), and launches a step."""
 
     fault: str = ""
     step_waits: dict[str, int] = field(default_factory=dict)
@@ -128,6 +122,7 @@ TECHNIQUES = {
     "regularisation.clipping.max_norm": 1.0,
 }
 
+# A portion of images is 32 batches, over which launches are averaged
 PORTIONS = {
     name: Case(
         {**BF16, "model.depth": 8, "model.width": 16, "loop.batch_size": 128, **values},
@@ -141,7 +136,6 @@ PORTIONS = {
         ("a small network, every technique", TECHNIQUES),
     )
 }
-"""A portion of images is 32 batches, over which launches are averaged."""
 
 LAMB = {"fp16, lamb": Case({**FP16, "optimizer.kind": "lamb"}, epochs=0)}
 TAUGHT = {name: Case({}, lesson=lesson) for name, lesson in LESSONS.items()}
@@ -161,6 +155,7 @@ def cases() -> dict[str, Case]:
 
 Plant = Callable[[Tensor], Tensor]
 
+# Faults in a network's forward pass, of which nothing is none; each must be seen
 PLANTED: dict[str, Plant] = {
     "nothing": lambda logits: logits,
     "a tensor left on the CPU": lambda logits: logits + torch.ones(CLASSES),
@@ -174,7 +169,6 @@ PLANTED: dict[str, Plant] = {
     "an index on the host": lambda logits: logits[:, torch.arange(CLASSES)],
     "a kernel for each image": lambda logits: torch.stack([2.0 * each for each in logits]),
 }
-"""Faults in a network's forward pass, of which nothing is none; each must be seen."""
 
 
 def _zeros(count: int) -> Tensor:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Sum:
-    """Holds what a sum over ranks returns at once; torch's own future asks CUDA about its tensors."""
+    """What a sum over ranks returns at once; torch's own future asks CUDA about its tensors."""
 
     tensor: Tensor
 
@@ -23,7 +23,7 @@ class Sum:
 
 @dataclass(frozen=True)
 class Bucket:
-    """Holds one parameter's gradient."""
+    """One parameter's gradient."""
 
     gradient: Tensor
     last: bool

@@ -28,8 +28,7 @@ from tests.gpu.on_paper.shapes import add_shapes
 
 HERE = Path(__file__).parent
 
-DEVICES = 127
-"""torch without a driver has a stand-in with so many devices: autograd asks each of them."""
+DEVICES = 127  # torch without a driver has a stand-in with so many devices: autograd asks each of them
 
 
 def stubs(folder: Path) -> dict[str, str]:

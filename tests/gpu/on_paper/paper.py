@@ -26,15 +26,16 @@ from tests.trainable.training.test_synchronisation import WAITING
 
 aten = torch.ops.aten
 
+# CUDA copies so many pageable bytes aside before it returns, and waits for the device if there are more
 STAGED_BYTES = 64 * 2**10
-"""CUDA copies so many pageable bytes aside before it returns, and waits for the device if there are more."""
 
+# The host needs the result of these operations, or its size; the one that is left out reads one number
 SIZED_BY_VALUES = WAITING - {"aten._local_scalar_dense.default"}
-"""The host needs the result of these operations, or its size; the one that is left out reads one number."""
 
 LAUNCHES_NOTHING = ("aten.empty", "aten.new_empty", "aten.detach", "aten.alias", "aten.lift", "prim")
 
 HERE = (__file__, str(Path(__file__).with_name("device.py")))
+# A crossing is told by the deepest function in one of these folders, outside this one
 OURS = (
     "/trainable/",
     "/timm/",
@@ -44,7 +45,6 @@ OURS = (
     "/torch/nn/utils/",
     "/tests/",
 )
-"""A crossing is told by the deepest function in one of these folders, outside this one."""
 
 
 class Paper(TorchDispatchMode):
@@ -53,13 +53,12 @@ class Paper(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.fake = FakeTensorMode(allow_non_fake_inputs=True)
+        # Counts what waits for the device, as `what in folder/file.py function`
         self.waits: Counter[str] = Counter()
-        """Counts what waits for the device, as `what in folder/file.py function`."""
         self.launches = 0
-        self.memory_fraction = 1.0
-        """Torch may allocate so much of the device's memory in this process."""
+        self.memory_fraction = 1.0  # torch may allocate so much of the device's memory in this process
+        # Holds what is pinned on paper, so that no other memory gets its address
         self.pinned: list[Tensor] = []
-        """Holds what is pinned on paper, so that no other memory gets its address."""
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:

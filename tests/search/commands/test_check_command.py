@@ -20,8 +20,8 @@ from trainable.checks.finding import Finding
 from trainable.recipe.yamlfile import write_recipe
 
 Run = Callable[..., tuple[int, str, str]]
+# They allow so much time that the steps' limit ends a check, on a busy machine too
 SEEN = ["--set", "base.model.width=8", "--set", "base.precision.kind=fp32", "--seconds", "3600"]
-"""They allow so much time that the steps' limit ends a check, on a busy machine too."""
 
 
 def arrays(path: Path, shuffled: bool = False) -> Path:

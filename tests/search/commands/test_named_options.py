@@ -17,8 +17,8 @@ AFTER_ITS_COMMAND = re.compile(r"tunebook ([a-z]+(?:-[a-z]+)*)([^`;]*)")
 BEFORE_ITS_COMMAND = re.compile(r"(--[a-z-]+)[^`;]* of `tunebook ([a-z-]+)`")
 OF_OTHER_PROGRAMS = ("search/results/formats/", "search/facts/installed.py", "search/reporting/")
 MLFLOW_SERVER = frozenset({"--host", "--workers"})
+# Rooms whose messages any command may say, also one without the option
 OF_EVERY_COMMAND = ("search/followers/", "search/record/", "trainable/data/", "trainable/models/")
-"""Rooms whose messages any command may say, also one without the option."""
 
 
 def options() -> Mapping[str, frozenset[str]]:

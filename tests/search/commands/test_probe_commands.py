@@ -20,8 +20,8 @@ from trainable.recipe import Recipe
 from trainable.recipe.yamlfile import parse_setting, write_recipe
 
 Tunebook = Callable[..., tuple[int, str, str]]
+# They make the curve the same everywhere: `auto` is bf16 on some CPUs, and would sweep another one
 FP32 = ("--set", "precision.kind=fp32")
-"""They make the curve the same everywhere: `auto` is bf16 on some CPUs, and would sweep another one."""
 LITTLE = ("--set", "data.train_limit=200", "--set", "loop.batch_size=32", *FP32)
 SWEEP = ("--steps", "40", "--sweeps", "1", *FP32)
 

@@ -90,7 +90,7 @@ def ends(folder: Path) -> dict[int, str]:
 
 
 class Unchecked(Space):
-    """Is a space as it would be if the checks at its building had missed something."""
+    """A space as it would be if the checks at its building had missed something."""
 
     def __post_init__(self) -> None:
         """Check nothing."""

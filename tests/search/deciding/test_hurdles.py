@@ -15,8 +15,8 @@ from tests.search.small_spaces import conditional_space
 SPACE = conditional_space()
 CUBE = Cube(SPACE)
 SMOOTHING = [each.path for each in SPACE.dimensions].index("regularisation.label_smoothing")
+# At epoch 1; the best third of the trials trains to epoch 9
 SCORES = np.random.default_rng(0).permutation(12) / 12
-"""At epoch 1; the best third of the trials trains to epoch 9."""
 
 
 def searched(count: int = 12, running: bool = False) -> Observations:

@@ -214,15 +214,15 @@ def test_an_epoch_after_a_pause_needs_a_promotion(open_ledger: Open, tmp_path: P
 
 @dataclass
 class Model:
-    """Is the search as the paper's Algorithm 2 has it, in lists: it ends no trial before all else is done."""
+    """The search as the paper's Algorithm 2 has it, in lists: it ends no trial before all else is done."""
 
     budget: int
     factor: int
     arrived: dict[int, list[tuple[int, float]]] = field(default_factory=lambda: {each: [] for each in RUNGS})
     running: list[int] = field(default_factory=list)
     paused: dict[int, int] = field(default_factory=dict)
+    # Those of the running trials that no worker has, since the driver was killed
     unfinished: list[int] = field(default_factory=list)
-    """Those of the running trials that no worker has, since the driver was killed."""
     drawn: int = 0
     infeasible: int = 0
     reached: set[int] = field(default_factory=set)
@@ -274,8 +274,7 @@ class Model:
         return epoch < EPOCHS
 
 
-SCORES = st.integers(0, 3).map(lambda step: step / 4)
-"""Few, so that many are equal."""
+SCORES = st.integers(0, 3).map(lambda step: step / 4)  # few, so that many are equal
 HAPPENS = st.sampled_from(["trains"] * 12 + ["diverges", "fails", "driver is killed"])
 
 

@@ -74,7 +74,7 @@ def test_promotions_are_those_of_sorting_everything_anew(
 
 
 class Counted(float):
-    """Is a number that counts how often it is compared."""
+    """A number that counts how often it is compared."""
 
     compared = 0
 

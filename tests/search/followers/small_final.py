@@ -11,10 +11,9 @@ from tests.search.followers.small_tracking import search_event
 from tests.search.small_events import epoch, settled
 from trainable.recipe import Recipe
 
-SEARCHED = (0.9, 0.85)
-"""The scores of trials 0 and 1 in the search; trial 2 is stopped."""
+SEARCHED = (0.9, 0.85)  # the scores of trials 0 and 1 in the search; trial 2 is stopped
+# Of each run of a finalist its trial, its seed and its score: with fresh seeds, trial 1 is better
 AGAIN = ((0, 1, 0.80), (1, 1, 0.92), (0, 2, 0.82), (1, 2, 0.93))
-"""Of each run of a finalist its trial, its seed and its score: with fresh seeds, trial 1 is better."""
 
 
 def before_the_final(folder: Path) -> list[Event]:

@@ -76,8 +76,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return written(tmp_path_factory.mktemp("searches") / "planted", summary, study)
 
 
+# A rule as well, since a person believes it; with it enough trials depart
 HALF = {"choice": ["none", "mixup"], "weights": [0.6, 0.4]}
-"""It is a rule as well, since a person believes it; with it enough trials depart."""
 
 
 def test_show_tells_the_clear_verdicts_and_where_the_others_are(folder: Path, tunebook: Tunebook) -> None:

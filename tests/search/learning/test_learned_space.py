@@ -24,8 +24,7 @@ from tests.search.planted_searches import Images, planted
 from tests.spaces.small_facts import digits_facts
 
 SGD: dict[str, Any] = {"base": {"optimizer.kind": "sgd"}}
-SAME = digits_facts(train_images=Images().train)
-"""The facts of the earlier searches."""
+SAME = digits_facts(train_images=Images().train)  # the facts of the earlier searches
 
 
 def study_of(earlier: Sequence[Path | str], **values: Any) -> Study:

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from search.learning.draft import Draft
-from search.learning.refine import next_name, refined
+from search.learning.refine import next_name, refine
+from search.learning.search import Search
 from search.record.folder import read_facts
 from search.record.lock import locked
 from search.study import Study, read_study
@@ -117,7 +118,7 @@ def test_a_few_trials_are_too_early(tunebook: Call, tmp_path: Path) -> None:
 
 
 def test_an_interrupted_search_is_audited_by_the_trials_that_ended(tmp_path: Path) -> None:
-    found = refined(planted(tmp_path, towards(1.3), trials=90, last=24, **SMALL))
+    found = refine(Search(planted(tmp_path, towards(1.3), trials=90, last=24, **SMALL)))
     assert found.compared_trials == 24
     assert list(after(found)) == [f"space.overrides.{RATE}"]
 
@@ -158,32 +159,32 @@ def test_a_folder_without_a_search_is_refused(tunebook: Call, tmp_path: Path) ->
 def test_a_search_of_which_no_trial_finished_is_refused(tmp_path: Path) -> None:
     folder = planted(tmp_path, lambda at, luck: Run(0.5, 0.5, diverges=True), trials=9, **SMALL)
     with pytest.raises(UserError, match="no trial has finished"):
-        refined(folder)
+        refine(Search(folder))
 
 
 def test_a_running_search_is_refused(tmp_path: Path) -> None:
     folder = planted(tmp_path, towards(1.3), trials=9, last=8, **SMALL)
     replace_journal(folder, b"".join((folder / "events.jsonl").read_bytes().splitlines(keepends=True)[:-1]))
     with locked(folder), pytest.raises(UserError, match="is running"):
-        refined(folder)
+        refine(Search(folder))
 
 
 def test_what_was_searched_is_read_from_the_journal_whatever_the_study_says_now(tmp_path: Path) -> None:
     folder = planted(tmp_path, towards(1.3), **SMALL)
-    before = refined(folder)
+    before = refine(Search(folder))
     other = read_study(folder / "study.yaml").with_values({"space.overrides": {}})
     other.write(folder)
-    assert refined(folder).findings == before.findings != ()
+    assert refine(Search(folder)).findings == before.findings != ()
 
 
 def test_what_was_before_is_what_was_drawn_from_whatever_the_rule_says_now(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = planted(tmp_path, towards(1.3), space__name="quick", base=BASE)
-    before = {each.path: each.before for each in refined(folder).edits}
+    before = {each.path: each.before for each in refine(Search(folder)).edits}
     assert f"space.overrides.{RATE}" in before
     monkeypatch.setattr(rates, "SHORT_RUN_FACTOR", 10.0)
-    assert {each.path: each.before for each in refined(folder).edits} == before
+    assert {each.path: each.before for each in refine(Search(folder)).edits} == before
 
 
 # --- the next study -----------------------------------------------------------------------------------

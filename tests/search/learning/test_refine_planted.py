@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from search.learning.refine import refined
+from search.learning.refine import refine
+from search.learning.search import Search
 from tests.search.planted_searches import Images, Landscape, Run, planted
 
 pytestmark = pytest.mark.slow("runs many searches")
@@ -28,6 +29,7 @@ CLIPPING = "regularisation.clipping.kind"
 SGD_RATE = "optimizer.lr[sgd]"
 At = Mapping[str, float]
 
+# They make a space of five ranges: logarithmic and not, of whole numbers and not
 FIVE: dict[str, Any] = {
     "space__name": "quick",
     "base": {"optimizer.kind": "sgd", "augmentation.policy.kind": "randaugment"},
@@ -39,7 +41,6 @@ FIVE: dict[str, Any] = {
         BATCH: {"int_log": [32, 256]},
     },
 }
-"""They make a space of five ranges: logarithmic and not, of whole numbers and not."""
 TWO_KINDS: dict[str, Any] = {
     "space__name": "quick",
     "space__overrides": {
@@ -59,7 +60,7 @@ class Score(NamedTuple):
 
 @dataclass(frozen=True)
 class Case:
-    """Describes a planted search and the findings to expect: kinds, each with its subject or "" for any."""
+    """A planted search and the findings to expect: kinds, each with its subject or "" for any."""
 
     landscape: Landscape
     expected: Mapping[str, str] = field(default_factory=dict)
@@ -79,7 +80,7 @@ class Case:
             sampler__kind=sampler,
             **self.study,
         )
-        return {(each.kind, each.about) for each in refined(folder).findings}
+        return {(each.kind, each.about) for each in refine(Search(folder)).findings}
 
     def score(self, found: set[tuple[str, str]]) -> Score:
         """Return the planted that were found, the planted that were not, and the rest of what was found."""

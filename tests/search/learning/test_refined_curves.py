@@ -9,7 +9,7 @@ import pytest
 
 from search.learning.evidence import Evidence, LeftAlone, SearchFinding
 from search.learning.noise import of_noise
-from search.learning.refine import refined
+from search.learning.refine import refine
 from search.learning.search import Search
 from search.record.home import FACTS_FILE
 from tests.search.learning.landscapes import BASE, DECAY, LARGER, MANY, RANGES, SMALL, At, after, ending, left
@@ -19,7 +19,7 @@ from tests.search.planted_searches import Images, Run, planted
 def test_an_overfit_net_is_expected_to_want_more_regularisation_of_two_new_kinds_at_once(
     tmp_path: Path,
 ) -> None:
-    found = refined(planted(tmp_path, ending(0.995, 0.85), images=LARGER, **SMALL))
+    found = refine(Search(planted(tmp_path, ending(0.995, 0.85), images=LARGER, **SMALL)))
     assert [each.kind for each in found.findings] == ["overfit"]
     changes = after(found)
     assert "around" in changes[f"space.overrides.{DECAY}"]
@@ -33,7 +33,7 @@ def test_an_overfit_net_is_expected_to_want_more_regularisation_of_two_new_kinds
 
 
 def test_what_the_rules_leave_out_for_tiny_images_and_nets_is_not_proposed(tmp_path: Path) -> None:
-    found = refined(planted(tmp_path, ending(0.995, 0.85), images=MANY, **SMALL))
+    found = refine(Search(planted(tmp_path, ending(0.995, 0.85), images=MANY, **SMALL)))
     changed = {each.field for each in found.edits}
     assert changed == {DECAY, "regularisation.label_smoothing", "model.dropout"}
     for name, why in {
@@ -51,7 +51,7 @@ def test_what_a_person_offers_may_be_proposed_whatever_the_rules_say(tmp_path: P
     policy = "augmentation.policy.kind"
     study = {**SMALL, "space__overrides": {**RANGES, policy: {"choice": ["none", "randaugment"]}}}
     best_without = ending(0.995, 0.85, policy)
-    found = refined(planted(tmp_path, best_without, images=MANY, **study))
+    found = refine(Search(planted(tmp_path, best_without, images=MANY, **study)))
     assert "better the other way round: luck" in left(found)[policy]
 
 
@@ -63,14 +63,14 @@ def test_dropout_is_switched_off_as_its_options_spell_it(tmp_path: Path) -> None
         run = ending(0.62, 0.62)(at, luck)
         return run if at[dropout] > 0.5 else Run(run.accuracy - 0.01, run.train - 0.01)
 
-    found = refined(planted(tmp_path, landscape, images=MANY, trials=12, **study))
+    found = refine(Search(planted(tmp_path, landscape, images=MANY, trials=12, **study)))
     assert [each.kind for each in found.findings] == ["underfit"]
     assert left(found)[dropout].startswith("0.2 -> null (")
 
 
 def test_an_underfit_net_trains_longer_and_is_held_back_less(tmp_path: Path) -> None:
     study = {**SMALL, "base": {**BASE, "augmentation.policy.kind": "randaugment"}}
-    found = refined(planted(tmp_path, ending(0.62, 0.62), images=MANY, **study))
+    found = refine(Search(planted(tmp_path, ending(0.62, 0.62), images=MANY, **study)))
     assert [each.kind for each in found.findings] == ["underfit"]
     assert after(found)["budget.epochs"] == "40"
     assert "the study fixes it" in left(found)["augmentation.policy.kind"]
@@ -80,8 +80,8 @@ def test_an_underfit_net_trains_longer_and_is_held_back_less(tmp_path: Path) -> 
 def test_what_the_trials_speak_against_is_left(tmp_path: Path) -> None:
     smoothing = "regularisation.label_smoothing"
     study = {**SMALL, "space__overrides": {**RANGES, smoothing: {"choice": [0.0, 0.1]}}}
-    plain = refined(planted(tmp_path / "plain", ending(0.995, 0.85), images=MANY, **study))
-    worse = refined(planted(tmp_path / "worse", ending(0.995, 0.85, smoothing), images=MANY, **study))
+    plain = refine(Search(planted(tmp_path / "plain", ending(0.995, 0.85), images=MANY, **study)))
+    worse = refine(Search(planted(tmp_path / "worse", ending(0.995, 0.85, smoothing), images=MANY, **study)))
     assert {each.kind for each in (*plain.findings, *worse.findings)} == {"overfit"}
     assert "better the other way" in left(worse)[smoothing]
     assert "better the other way" not in left(plain).get(smoothing, "")
@@ -89,7 +89,7 @@ def test_what_the_trials_speak_against_is_left(tmp_path: Path) -> None:
 
 def test_trials_that_still_rise_get_twice_the_epochs(tmp_path: Path) -> None:
     landscape = ending(0.8, 0.78, rise=0.008)
-    found = refined(planted(tmp_path, landscape, images=MANY, budget__hours=2.0, **SMALL))
+    found = refine(Search(planted(tmp_path, landscape, images=MANY, budget__hours=2.0, **SMALL)))
     (finding,) = found.findings
     assert (finding.kind, after(found)) == ("still improving", {"budget.epochs": "40"})
     assert "budget.hours" in finding.advice[0]
@@ -99,7 +99,7 @@ def test_few_validation_images_are_reported_with_what_trains_the_best_with_fresh
     tmp_path: Path,
 ) -> None:
     few = Images(train=900, validation=190, test=190)
-    found = refined(planted(tmp_path, ending(0.97, 0.93), images=few, **SMALL))
+    found = refine(Search(planted(tmp_path, ending(0.97, 0.93), images=few, **SMALL)))
     (finding,) = found.findings
     assert finding.kind == "noisy"
     assert after(found) == {"data.validation_fraction": "0.3"}
@@ -109,7 +109,7 @@ def test_few_validation_images_are_reported_with_what_trains_the_best_with_fresh
 
 def test_a_validation_part_of_the_data_s_own_is_not_made_larger(tmp_path: Path) -> None:
     with_own_parts = Images(train=5_000, validation=190, test=0)
-    found = refined(planted(tmp_path, ending(0.97, 0.93), images=with_own_parts, **SMALL))
+    found = refine(Search(planted(tmp_path, ending(0.97, 0.93), images=with_own_parts, **SMALL)))
     assert [each.kind for each in found.findings] == ["noisy"]
     assert found.study is None
 
@@ -117,7 +117,7 @@ def test_a_validation_part_of_the_data_s_own_is_not_made_larger(tmp_path: Path) 
 def test_swings_to_the_end_ask_for_averaged_weights_where_the_space_has_them(tmp_path: Path) -> None:
     averaging = {"regularisation.averaging.kind": {"choice": ["none", "ema"]}}
     study = {**SMALL, "space__overrides": {**RANGES, **averaging}}
-    found = refined(planted(tmp_path, ending(0.9, 0.87, swing=0.02), images=MANY, **study))
+    found = refine(Search(planted(tmp_path, ending(0.9, 0.87, swing=0.02), images=MANY, **study)))
     best = found.summary.best
     assert best is not None
     assert best.values["regularisation.averaging.kind"] == "none"

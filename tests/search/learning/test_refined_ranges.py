@@ -10,7 +10,7 @@ import pytest
 
 from search.learning.draft import Draft
 from search.learning.ranges import below, wider, written
-from search.learning.refine import refined
+from search.learning.refine import refine
 from search.learning.search import Search
 from search.record.folder import read_facts
 from search.record.home import EVENTS_FILE
@@ -28,7 +28,7 @@ def test_a_variant_s_range_replaces_what_was_believed_of_all(tmp_path: Path) -> 
     kinds = {"optimizer.kind": {"choice": ["sgd", "adamw"]}, RATE: {"prior": 0.3, "confidence": "low"}}
     name = f"{RATE}[sgd]"
     folder = planted(tmp_path, towards(1.3, name), trials=40, space__name="quick", space__overrides=kinds)
-    found = refined(folder)
+    found = refine(Search(folder))
     assert found.study is not None
     overrides = found.study.space.overrides
     assert list(overrides) == ["optimizer.kind", name, f"{RATE}[adamw]"]
@@ -44,7 +44,7 @@ def test_a_variant_s_own_range_is_replaced_and_its_neighbours_stay(tmp_path: Pat
         adamw: {"log": [0.001, 0.1]},
     }
     folder = planted(tmp_path, towards(1.3, sgd), trials=32, space__name="quick", space__overrides=kinds)
-    found = refined(folder)
+    found = refine(Search(folder))
     assert [each.field for each in found.edits] == [sgd]
     assert found.study is not None
     overrides = found.study.space.overrides
@@ -72,8 +72,8 @@ def test_the_rules_of_the_other_variants_stay_where_one_variant_gets_a_range(tmp
     assert {each.name for each in changed.space.dimensions} == {each.name for each in draft.space.dimensions}
 
 
+# Even draws come near a range's end and never reach it: the documented recipe alone does here
 EVEN: dict[str, Any] = {**SMALL, "sampler__kind": "random"}
-"""Even draws come near a range's end and never reach it: the documented recipe alone does here."""
 
 
 def beyond(rate: float) -> Landscape:
@@ -96,7 +96,7 @@ def test_a_best_value_beyond_an_end_counts_as_at_that_end_and_is_included(
     study = {**EVEN, "space__overrides": {RATE: {"log": [0.001, 0.1]}}}
     folder = planted(tmp_path, beyond(own), **study)
     moved(folder, own)
-    found = refined(folder)
+    found = refine(Search(folder))
     assert found.summary.best is not None
     assert (found.summary.best.id, found.summary.best.values[RATE]) == (0, own)
     assert [(each.kind, each.about) for each in found.findings] == [("edge", RATE)]
@@ -128,7 +128,7 @@ def test_a_best_value_beyond_an_end_without_a_trend_towards_it_is_left(tmp_path:
         best = at[RATE] >= 1.0 - 1e-9
         return Run(0.8 + 0.05 * best + luck.gauss(0.0, 0.002), 0.85)
 
-    found = refined(planted(tmp_path, landscape, **study))
+    found = refine(Search(planted(tmp_path, landscape, **study)))
     assert found.edits == ()
     assert "may be luck" in left(found)[RATE]
 
@@ -136,13 +136,13 @@ def test_a_best_value_beyond_an_end_without_a_trend_towards_it_is_left(tmp_path:
 def test_a_rule_that_the_trials_contradict_is_named_where_nothing_is_changed_for_it(tmp_path: Path) -> None:
     wrong = {"log": [0.01, 1.0], "prior": 0.01, "confidence": "medium"}
     study = {**SMALL, "space__overrides": {**RANGES, RATE: wrong}}
-    found = refined(planted(tmp_path, towards(0.6), trials=40, sampler__kind="qmc", **study))
+    found = refine(Search(planted(tmp_path, towards(0.6), trials=40, sampler__kind="qmc", **study)))
     assert f"space.overrides.{RATE}" not in after(found)
     assert "contradict the rule (around 0.01" in left(found)[RATE]
 
 
 def test_a_loss_is_better_towards_the_end_where_it_is_lower(tmp_path: Path) -> None:
-    found = refined(planted(tmp_path, towards(1.3), objective__metric="val_loss", **SMALL))
+    found = refine(Search(planted(tmp_path, towards(1.3), objective__metric="val_loss", **SMALL)))
     assert [(each.kind, each.about) for each in found.findings] == [("edge", RATE)]
     assert "upper end" in found.findings[0].seen
 
@@ -150,7 +150,7 @@ def test_a_loss_is_better_towards_the_end_where_it_is_lower(tmp_path: Path) -> N
 def test_a_range_grows_only_as_far_as_a_recipe_allows(tmp_path: Path) -> None:
     momentum = "optimizer.momentum"
     study = {**SMALL, "space__overrides": {**RANGES, momentum: {"uniform": [0.8, 0.98]}}}
-    found = refined(planted(tmp_path, towards(1.3, momentum), **study))
+    found = refine(Search(planted(tmp_path, towards(1.3, momentum), **study)))
     assert found.study is not None
     assert found.study.space.overrides[momentum]["uniform"] == [0.8, 0.991]
 
@@ -158,7 +158,7 @@ def test_a_range_grows_only_as_far_as_a_recipe_allows(tmp_path: Path) -> None:
 def test_a_range_that_no_recipe_lets_grow_is_left(tmp_path: Path) -> None:
     smoothing = "regularisation.label_smoothing"
     study = {**SMALL, "space__overrides": {**RANGES, smoothing: {"uniform": [0.0, 0.2]}}}
-    found = refined(planted(tmp_path, towards(-0.3, smoothing), **study))
+    found = refine(Search(planted(tmp_path, towards(-0.3, smoothing), **study)))
     assert found.findings == ()
     assert found.study is None
     assert "is refused" in left(found)[smoothing]
@@ -170,7 +170,7 @@ def test_two_findings_on_one_range_make_one_change(tmp_path: Path) -> None:
         return Run(run.accuracy, run.train, diverges=at[RATE] > 0.6)
 
     # A sampler that leaves what diverges has too few such trials for a finding.
-    found = refined(planted(tmp_path, landscape, **SMALL, sampler__kind="prior-tpe"))
+    found = refine(Search(planted(tmp_path, landscape, **SMALL, sampler__kind="prior-tpe")))
     assert [each.kind for each in found.findings] == ["diverged", "edge"]
     (edit,) = found.edits
     assert edit.before == "0.01 to 1, log"
@@ -185,7 +185,7 @@ def test_good_trials_among_those_that_diverged_keep_their_rates(tmp_path: Path) 
         run = towards(0.95)(at, luck)
         return Run(run.accuracy, run.train, diverges=at[RATE] > 0.6 and luck.random() < 0.6)
 
-    found = refined(planted(tmp_path, landscape, trials=32, **SMALL))
+    found = refine(Search(planted(tmp_path, landscape, trials=32, **SMALL)))
     assert [(each.kind, each.about) for each in found.findings] == [("diverged", "trials")]
     assert "regularisation.clipping.kind" in {each.field for each in found.edits}
 
@@ -204,7 +204,7 @@ def test_the_winner_s_own_recipe_is_mended_where_it_lies_outside_the_space(tmp_p
     assert best is not None
     assert best.first is not None
     assert "regularisation.clipping.kind" in best.first.outside
-    found = refined(folder)
+    found = refine(Search(folder))
     assert ("diverged", "trials") in [(each.kind, each.about) for each in found.findings]
     assert "regularisation.clipping.kind" not in {each.field for each in found.edits}
     assert "regularisation.clipping.kind" not in {each.about for each in found.left_alone}

@@ -32,8 +32,7 @@ from trainable.recipe import Recipe
 from trainable.recipe.network_cost import NetworkCost
 
 EPOCHS = 10
-EVERY = tuple(range(1, EPOCHS))
-"""They are rungs at each epoch but the last."""
+EVERY = tuple(range(1, EPOCHS))  # rungs at each epoch but the last
 
 
 def whole_trial(trial: int, state: TrialEnd, epochs: int, accuracy: float) -> list[Event]:

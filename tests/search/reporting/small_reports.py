@@ -28,8 +28,8 @@ from tests.search.planted_searches import Run, planted
 from tests.search.small_events import TURNAROUND
 from trainable.recipe.provenance import Verification
 
+# The small space with a belief in the rate
 BELIEVED = {**SMALL, "space__overrides": {**RANGES, RATE: {**RANGES[RATE], "prior": 0.3}}}
-"""The small space with a belief in the rate."""
 VERIFICATION = Verification(
     verified=True,
     metric="val_accuracy",

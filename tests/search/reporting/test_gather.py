@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from search.learning.refine import refined
+from search.learning.refine import refine
 from search.learning.search import Search
 from search.learning.standings import standings
 from search.record.home import EVENTS_FILE
@@ -121,7 +121,7 @@ def test_verdicts_stand_beside_their_rules(folder: Path, report: Report) -> None
 
 
 def test_the_next_round_is_that_of_refine(folder: Path, report: Report) -> None:
-    expected = refined(folder)
+    expected = refine(Search(folder))
     assert report.next_round is not None
     assert [each.field for each in report.next_round.changes] == [each.field for each in expected.edits]
     assert [each.seen for each in report.next_round.findings] == [each.seen for each in expected.findings]

@@ -18,8 +18,7 @@ from tests.waiting import wait_until
 from trainable.processes import ended_by_signals
 from trainable.recipe import Recipe
 
-LONG = 600.0
-"""So many seconds are never waited for in a test."""
+LONG = 600.0  # so many seconds are never waited for in a test
 
 
 def recipes(count: int) -> list[Recipe]:

@@ -12,7 +12,7 @@ from search.running.leaving import leave_ray
 
 
 class Reference:
-    """Is in a cycle, as references in frames of errors are: only a collection finds it."""
+    """In a cycle, as references in frames of errors are: only a collection finds it."""
 
     def __init__(self) -> None:
         self.itself = self

@@ -11,7 +11,7 @@ TRIAL = PerTrial(cpus=1, gpus=1.0)
 
 
 class Machines:
-    """Holds a cluster's machines, and a clock that a test moves."""
+    """A cluster's machines, and a clock that a test moves."""
 
     def __init__(self, *nodes: Node) -> None:
         self.nodes, self.seconds, self.looks = nodes, 0.0, 0

@@ -44,8 +44,8 @@ def members_of_kind(section: type[BaseModel]) -> tuple[str, ...]:
     return get_args(section.model_fields["kind"].annotation)
 
 
+# Recipes of a classification cannot have these kinds
 OF_MASKS = ("segmentation", "unet_small", "smp", "scaled", "classmix")
-"""Recipes of a classification cannot have these kinds."""
 
 
 def with_kind(path: str, kind: str) -> Recipe:

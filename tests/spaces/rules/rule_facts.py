@@ -31,6 +31,7 @@ TUNED_MASKS = masks_facts(
 )
 TUNED_UNET = {"model__kind": "smp", "model__encoder": "resnet50", "model__weights": "default"}
 
+# Facts, and what a person pinned, with `__` for the dot
 CASES: dict[str, tuple[Facts, dict[str, Any]]] = {
     "digits": (digits_facts(), {}),
     "Fashion-MNIST": (digits_facts(train_images=10_000, image_size=28, epochs=6), {}),
@@ -61,7 +62,6 @@ CASES: dict[str, tuple[Facts, dict[str, Any]]] = {
     "masks, dilated": (TUNED_MASKS, {**TUNED_UNET, "model__name": "deeplabv3plus"}),
     "three images": (digits_facts(train_images=3, epochs=1), {}),
 }
-"""They are facts, and what a person pinned, with `__` for the dot."""
 
 
 def settled_recipe(facts: Facts, **pinned: Any) -> Recipe:
@@ -132,6 +132,7 @@ def logarithmic(low: float, high: float) -> st.SearchStrategy[int]:
 
 bands = st.tuples(st.floats(1e-5, 1.0), st.floats(1.5, 1e4)).map(lambda pair: (pair[0], pair[0] * pair[1]))
 
+# Facts of any size; the documented recipe fits them
 any_facts: st.SearchStrategy[Facts] = st.builds(
     digits_facts,
     task=st.sampled_from(("classification", "segmentation")),
@@ -150,4 +151,3 @@ any_facts: st.SearchStrategy[Facts] = st.builds(
     largest_micro_batch=st.none() | logarithmic(1, 4096),
     lr_band=st.none() | bands,
 )
-"""They are facts of any size; the documented recipe fits them."""

@@ -88,8 +88,7 @@ def test_priors_are_finite_and_centred_within_their_domains(facts: Facts) -> Non
             assert quantile_value(found.domain, found.prior, fraction) in found.domain, rule.name
 
 
-STEPPED = {"loop.batch_size"}
-"""They are powers of two: there is no formula between them."""
+STEPPED = {"loop.batch_size"}  # powers of two: there is no formula between them
 
 
 @pytest.mark.parametrize("fact", ["parameters", "train_images"])

@@ -25,8 +25,7 @@ from trainable.augmentation.policies import (
 
 RAND, TRIVIAL, AUTO = v2.RandAugment(), v2.TrivialAugmentWide(), v2.AutoAugment()
 POLICIES: tuple[PolicyName, ...] = ("imagenet", "cifar10", "svhn")
-SIDE = 24
-"""With fewer pixels than grey levels there would be nothing to equalise."""
+SIDE = 24  # with fewer pixels than grey levels there would be nothing to equalise
 MANY = 14_000
 
 

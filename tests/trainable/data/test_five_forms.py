@@ -20,8 +20,7 @@ from trainable.recipe.data import Data
 from trainable.run import make_run
 from trainable.tasks.kits import make_loader
 
-SPLIT_HERE = {"train": [14] * 11}
-"""Eleven classes: as text, 10 is before 2."""
+SPLIT_HERE = {"train": [14] * 11}  # eleven classes: as text, 10 is before 2
 GIVEN = {"train": [9, 7, 8], "validation": [3, 4, 3], "test": [2, 2, 3]}
 
 

@@ -140,9 +140,9 @@ def tiny(channels: int, classes: int) -> torch.nn.Module:
 
 @pytest.mark.slow("builds large networks")
 def test_images_from_python_are_as_large_as_the_weights_want(tmp_path: Path) -> None:
-    train = photographs().train
-    assert isinstance(train, ArrayPart)
-    arrays = train.tensors()
+    photographed = photographs().train
+    assert isinstance(photographed, ArrayPart)
+    arrays = photographed.tensors()
     large = torch.nn.functional.interpolate(arrays[0], 128).permute(0, 2, 3, 1).numpy()
     recipe = lite(tmp_path, **{"loop.epochs": 1, "loop.batch_size": 4, "data.validation_fraction": 0.3})
     outcome = train(recipe, data=lambda: (large, arrays[1].numpy()), device=CPU)

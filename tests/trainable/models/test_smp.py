@@ -14,8 +14,7 @@ from trainable.recipe import models as specs
 from trainable.recipe.tasks import Segmentation
 
 SMALL = "mobilenetv3_small_050"
-QUARTER = ("fpn", "deeplabv3plus", "segformer")
-"""These decoders answer at a quarter of the image's size."""
+QUARTER = ("fpn", "deeplabv3plus", "segformer")  # these decoders answer at a quarter of the image's size
 DECODERS = ("unet", "unetplusplus", *QUARTER)
 
 

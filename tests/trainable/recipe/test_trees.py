@@ -20,8 +20,8 @@ TREE: dict[str, Any] = {
     "name": None,
 }
 
+# Some are equal and are written differently
 SCALARS = st.sampled_from([None, True, False, 0, 1, 0.0, -0.0, 1.0, "", "a"])
-"""Some are equal and are written differently."""
 TREES = st.dictionaries(
     st.sampled_from("abc"),
     st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from("abc"), inner)),

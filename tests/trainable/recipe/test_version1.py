@@ -20,13 +20,14 @@ from trainable.run import make_run
 torch.set_num_threads(1)
 
 EXPORTED = Path(__file__).parent / "exported_by_0_1"
+# Those of training and validation, of two epochs of `small_runs` in tunebook 0.1.0
 LOSSES = json.loads((EXPORTED / "losses.json").read_text())
-"""They are those of training and validation, of two epochs of `small_runs` in tunebook 0.1.0."""
+# What `small_runs` was then; in channels_last, torch 2.15 writes past the end of a gradient of 4 channels on
+# processors with AVX2 and no AVX-512
 THEN = {"model.width": 4, "precision.channels_last": False}
-"""What `small_runs` was then; in channels_last, torch 2.15 writes past the end of a gradient of 4 channels on
-processors with AVX2 and no AVX-512."""
 NONE = {"kind": "none"}
 ADAPTIVE = {"kind": "adaptive", "factor": 0.01}
+# What each exported file's clipping and averaging are in version 2
 FILES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "plain": (NONE, NONE),
     "averaged": (NONE, {"kind": "ema", "decay": 0.92862}),
@@ -35,7 +36,6 @@ FILES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "adaptive_and_averaged": (ADAPTIVE, {"kind": "ema", "decay": 0.9}),
     "adaptive_with_an_average_that_is_not_scored": (ADAPTIVE, NONE),
 }
-"""It says what each exported file's clipping and averaging are in version 2."""
 
 
 def message_of(tree: dict[str, Any]) -> str:

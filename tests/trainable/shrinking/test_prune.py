@@ -18,8 +18,8 @@ from trainable.probes.flops import count_flops
 from trainable.shrinking.dependencies import Dependencies
 from trainable.shrinking.prune import differs, prune
 
+# A share is missed by at most so much: the narrowest layers have 8 channels, and lose them one by one
 NEAR = 0.04
-"""A share is missed by at most so much: the narrowest layers have 8 channels, and lose them one by one."""
 NETWORKS: list[tuple[dict[str, Any], int, int]] = [
     (SMALL, 1, 8),
     (SMALL, 3, 16),

@@ -14,6 +14,7 @@ from trainable.training.answers import Answers
 from trainable.training.extra_metrics import ExtraMetrics
 
 NAMES = ("0", "1", "2")
+# A metric of each kind
 EVERY: list[Any] = [
     "macro_f1",
     "auroc",
@@ -22,7 +23,6 @@ EVERY: list[Any] = [
     {"kind": "cost", "costs": [[0, 1, 1], [2, 0, 1], [5, 5, 0]]},
     {"kind": "calibration_error", "bins": 7},
 ]
-"""This is a metric of each kind."""
 
 
 def specs(metrics: list[Any]) -> tuple[OfLabels, ...]:

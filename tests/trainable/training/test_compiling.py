@@ -32,15 +32,15 @@ from trainable.training.run import Run
 from trainable.tune.seat import Seat
 from trainable.tune.worker import TrialAssignment, Worker
 
+# torch compiles a function 8 times in a process: each of these once for training, once for scoring was too
+# often
 TRIALS = 6
-"""torch compiles a function 8 times in a process: each of these once for training, once for scoring was too
-often."""
 
+# A graph is compiled again when other weights learn
 VARIANTS: dict[str, tuple[dict[str, Any], int]] = {
     "plain": ({}, 1),
     "frozen, then thawed": ({"model.freeze_epochs": 1}, 2),
 }
-"""A graph is compiled again when other weights learn."""
 
 
 @pytest.mark.slow("compiles networks")

@@ -30,8 +30,7 @@ AUGMENTED = {
     "augmentation.masking.probability": 0.5,
 }
 IMAGES, VALIDATION = 48, 20
-TRIED = 11
-"""So many images go through a network to find out whether their features may take their place."""
+TRIED = 11  # so many images go through a network to find out whether their features may take their place
 
 
 class Seen:

@@ -18,8 +18,7 @@ from trainable.recipe import optimizers
 from trainable.training.optim import Phase, applied_lr, make_phases, parameter_groups
 
 STEPS = 20
-LATE = 7
-"""At this step the frozen layer thaws."""
+LATE = 7  # at this step the frozen layer thaws
 
 SPECS: dict[str, optimizers.Optimizer] = {
     "sgd": optimizers.SGD(lr=0.05, momentum=0.8, weight_decay=0.01),

@@ -52,6 +52,7 @@ def test_the_curve_is_that_of_a_run_that_had_room(kind: str, late: bool) -> None
         assert ours == pytest.approx(theirs, rel=1e-9, abs=1e-9)
 
 
+# What torch 2.15 and its libraries raise for want of memory; the texts are in their binaries
 ERRORS: dict[str, Exception] = {
     "torch": torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
     "CUDA": torch.AcceleratorError("CUDA error: out of memory"),
@@ -66,7 +67,6 @@ ERRORS: dict[str, Exception] = {
     "C++": MemoryError("std::bad_alloc"),
     "numpy": MemoryError("Unable to allocate 954. MiB for an array with shape (1000000000,)"),
 }
-"""What torch 2.15 and its libraries raise for want of memory; the texts are in their binaries."""
 
 
 @pytest.mark.parametrize("error", ERRORS.values(), ids=ERRORS)

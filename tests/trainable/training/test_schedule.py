@@ -17,8 +17,7 @@ from trainable.recipe import schedules
 from trainable.training.schedule import cycle_ends, factor, momentum
 
 EPOCHS = 12
-STEPS = 10
-"""It counts the steps of an epoch."""
+STEPS = 10  # it counts the steps of an epoch
 
 
 def ours(spec: schedules.Schedule, epochs: int = EPOCHS, steps: int = STEPS) -> list[float]:

@@ -21,6 +21,7 @@ from tests.trainable.small_runs import data_set, small_recipe
 from trainable.run import make_run
 from trainable.training.run import Run
 
+# The host needs the result of these operations, or its size, before it goes on
 WAITING = {
     "aten._local_scalar_dense.default",  # item(), float(), bool(), tolist() of one
     "aten.nonzero.default",
@@ -30,7 +31,6 @@ WAITING = {
     "aten._unique2.default",
     "aten.bincount.default",
 }
-"""The host needs the result of these operations, or its size, before it goes on."""
 
 
 class Watch(TorchDispatchMode):
@@ -114,8 +114,8 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
+# Each step reads so many numbers that were never on a device: a host's seed, timm's count of steps
 FROM_THE_HOST = {"mixup, smoothing": 1, "cutmix": 1, "lamb": 2}
-"""Each step reads so many numbers that were never on a device: a host's seed, timm's count of steps."""
 
 
 @pytest.mark.parametrize("name", CASES)

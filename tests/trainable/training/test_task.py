@@ -23,7 +23,7 @@ from trainable.training.trainer import Trainer
 
 
 class Brightness(Task):
-    """Says how bright an image is: targets are numbers, the loss a squared error."""
+    """How bright an image is: targets are numbers, the loss a squared error."""
 
     classes = 1
     guessing = 1.0

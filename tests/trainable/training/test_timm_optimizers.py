@@ -20,13 +20,12 @@ from trainable.run import make_run
 from trainable.training.optim import Phase, applied_lr, make_phases, parameter_groups
 from trainable.training.timm_optimizers import check_timm_optimizer, make_timm_optimizer, names
 
-LATE = 7
-"""At this step the frozen layer thaws."""
+LATE = 7  # at this step the frozen layer thaws
 NAMES = names()
+# Each class of timm's by its shortest name; its other names bind other defaults, such as caution
 CLASSES = {
     get_optimizer_class(name, bind_defaults=False): name for name in sorted(NAMES, key=len, reverse=True)
 }
-"""Each class of timm's by its shortest name; its other names bind other defaults, such as caution."""
 ONE_OF_EACH = sorted(CLASSES.values())
 
 

@@ -168,7 +168,7 @@ def test_mixed_labels_are_trained_on_and_scored_by_their_shares(kind: str) -> No
 
 
 class Scaled(nn.Module):
-    """Is a linear net whose gradients overflow fp16 at the loss scale that torch begins with."""
+    """A linear net whose gradients overflow fp16 at the loss scale that torch begins with."""
 
     def __init__(self, scale: float) -> None:
         super().__init__()

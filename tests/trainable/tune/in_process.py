@@ -9,7 +9,7 @@ from trainable.tune.seat import Shared
 
 
 class InProcess(Shared[DataSet]):
-    """Holds data that stay in this process, without Ray."""
+    """Data that stay in this process, without Ray."""
 
     def get(self) -> DataSet:
         return cast(DataSet, self.reference)

@@ -23,17 +23,17 @@ The above exception was the direct cause of the following exception:
     raise DiskRefused(f"{in_words(refused)}") from error
 {last}
 """
+# What Ray 2.60 says after a machine was drained, with the reason `preemption`, and died
 TAKEN_BACK = (
     "The actor died unexpectedly before finishing this task.\n\tclass_name: \n"
     "\tactor_id: b58ab1d1420ad1c19aedcdc202000000\n"
 )
-"""What Ray 2.60 says after a machine was drained, with the reason `preemption`, and died."""
+# What Ray 2.60 says in the first seconds after a machine is lost
 UNAVAILABLE = (
     "The actor c1d9c13220d5b598bee574d202000000 is unavailable: The actor is temporarily unavailable: "
     "RpcError: RPC error: Socket closed rpc_code: 14. The task may or may not have been executed on the "
     "actor."
 )
-"""What Ray 2.60 says in the first seconds after a machine is lost."""
 DIED = (
     "The actor died unexpectedly before finishing this task.\n\tclass_name: ResourceTrainable\n\tpid: 7\n"
     "The actor is dead because its {}"

@@ -25,8 +25,8 @@ from trainable.training.pixels import augments, views_of
 
 logger = logging.getLogger(__name__)
 
+# A read maps (blocks of positions, view) to the images there, as the network takes them, augmented so
 Read = Callable[[Sequence[Tensor], int], Iterator[Batch]]
-"""A read maps (blocks of positions, view) to the images there, as the network takes them, augmented so."""
 
 
 @final

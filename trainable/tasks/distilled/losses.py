@@ -19,10 +19,9 @@ from trainable.models.cut import head_layers
 from trainable.recipe.distillation import SECTION
 from trainable.training.evaluate import Outputs
 
-CLASSES = 1
-"""The dimension of logits that holds a number for each class."""
+CLASSES = 1  # the dimension of logits that holds a number for each class
+# A hint's squared length counts as at least so much, or a teacher that is silent would divide by zero
 LEAST_LENGTH = 1e-12
-"""A hint's squared length counts as at least so much, or a teacher that is silent would divide by zero."""
 
 
 def softened_divergence(
@@ -96,13 +95,12 @@ def _over_pixels(values: Tensor, counted: Tensor | None) -> Tensor:
     return (values if counted is None else values * counted).flatten(1).mean(1)
 
 
-MAPS = 4
-"""Features with so many dimensions are maps, [B, F, h, w]."""
+MAPS = 4  # features with so many dimensions are maps, [B, F, h, w]
 
 
 @final
 class Learner(nn.Module):
-    """Holds a student with a learnt linear map from what its head is given to the teacher's features
+    """A student with a learnt linear map from what its head is given to the teacher's features
     (Romero et al., arXiv 1412.6550, section 2.2).
 
     The map is a 1x1 convolution where both have maps of features, and else a linear layer of their means

@@ -32,8 +32,7 @@ from trainable.training.evaluate import Outputs, Scores, Tally, View, main_outpu
 from trainable.training.seeds import Use
 from trainable.training.task import Compared, Comparison, Mixing, Task, TrainingBatch, Weight
 
-TRIED = 2
-"""So many blank images show which features the two networks have."""
+TRIED = 2  # so many blank images show which features the two networks have
 
 
 @final

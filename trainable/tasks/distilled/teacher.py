@@ -31,18 +31,17 @@ from trainable.training.evaluate import full_precision, main_output
 from trainable.training.network import layout_of, make_network
 
 GREY = 1
+# The shares of red, green and blue in a grey image (ITU-R BT.601), as files are decoded as grey
 LUMA = (0.299, 0.587, 0.114)
-"""The shares of red, green and blue in a grey image (ITU-R BT.601), as files are decoded as grey."""
 NAMES_SHOWN = 8
 
 Shape = tuple[int, ...]
-Statistics = tuple[Sequence[float], Sequence[float]]
-"""These are the mean and the deviation of each channel, on [0, 1]."""
+Statistics = tuple[Sequence[float], Sequence[float]]  # the mean and the deviation of each channel, on [0, 1]
 
 
 @final
 class Teacher:
-    """Holds a frozen network in evaluation mode, on the run's device.
+    """A frozen network in evaluation mode, on the run's device.
 
     `digest` is that of its file of weights, `recipe_digest` that of its recipe, if one stands beside them.
     """

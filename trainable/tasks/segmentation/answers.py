@@ -21,25 +21,20 @@ MEANS = {"iou": "mean_iou", "dice": "mean_dice", "boundary_f1": "boundary_f1"}
 @final
 @dataclass(frozen=True)
 class MaskAnswers(ByImage):
-    """Holds what each image of a part adds to its scores, in the order of the part: float64, on the host.
+    """What each image of a part adds to its scores, in the order of the part: float64, on the host.
 
     IoU, Dice, accuracy and recall all follow from three counts of pixels for each class: so an image takes 24
     bytes a class, and not 8 for each pair of classes.
     """
 
-    losses: Array
-    """The cross-entropy of each image, [N]."""
-    true: Array
-    """How many counted pixels of an image are of each class, [N, K]."""
-    predicted: Array
-    """How many are predicted to be of each class, [N, K]."""
-    right: Array
-    """How many are of each class, and predicted to be, [N, K]."""
+    losses: Array  # the cross-entropy of each image, [N]
+    true: Array  # how many counted pixels of an image are of each class, [N, K]
+    predicted: Array  # how many are predicted to be of each class, [N, K]
+    right: Array  # how many are of each class, and predicted to be, [N, K]
+    # The boundary F1 score of each class, and whether the image or its answer has it: [N, 2, K] if it was
+    # measured
     boundaries: Array | None
-    """The boundary F1 score of each class, and whether the image or its answer has it: [N, 2, K] if it was
-    measured."""
-    own: dict[str, Array]
-    """What each function of the caller's made of each image, [N] by name."""
+    own: dict[str, Array]  # what each function of the caller's made of each image, [N] by name
 
     def __len__(self) -> int:
         return len(self.losses)

@@ -14,8 +14,8 @@ from trainable.augmentation.mixing import Draw, cut_box, numpy_generator
 from trainable.recipe.augmentations import ClassMix, CutMix, Mixup, NoMixing
 from trainable.recipe.tasks import MOST_CLASSES
 
+# A mixing maps (images [B, C, H, W], masks [B, H, W], generator on the CPU) to new images and masks
 MaskMixing = Callable[[Tensor, Tensor, torch.Generator], tuple[Tensor, Tensor]]
-"""A mixing maps (images [B, C, H, W], masks [B, H, W], generator on the CPU) to new images and masks."""
 
 
 def make_mask_mixing(spec: NoMixing | Mixup | CutMix | ClassMix) -> MaskMixing | None:
@@ -39,8 +39,8 @@ def make_mask_mixing(spec: NoMixing | Mixup | CutMix | ClassMix) -> MaskMixing |
             assert_never(spec)
 
 
+# Returns which pixels of masks [B, H, W] their neighbours are given; bool, of the same shape
 Choose = Callable[[Tensor, np.random.Generator], Tensor]
-"""Returns which pixels of masks [B, H, W] their neighbours are given; bool, of the same shape."""
 
 
 def _mixing(probability: float, choose: Choose) -> MaskMixing:

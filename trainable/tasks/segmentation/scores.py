@@ -21,9 +21,7 @@ from trainable.training.evaluate import Scores
 from trainable.training.extra_metrics import Metric, called_with
 from trainable.training.metrics import worst
 
-Array = np.ndarray[Any, np.dtype[Any]]
-
-"""The mean over classes of each score of a class has this name."""
+Array = np.ndarray[Any, np.dtype[Any]]  # the mean over classes of each score of a class has this name
 
 
 def worst_mask_scores(classes: int, images: int = 0) -> Scores:

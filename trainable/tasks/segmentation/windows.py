@@ -18,23 +18,18 @@ from trainable.augmentation.draws import Draws, Floats, Integers, Stream, on_dev
 from trainable.augmentation.geometry import BOX_DRAWS, crop_boxes
 from trainable.recipe.augmentations import Crop, NoCrop, PadCrop, ResizedCrop, ScaledCrop
 
-SCALED_DRAWS = 3
-"""A scaled window uses so many numbers: two for its position, one for its scale."""
+SCALED_DRAWS = 3  # a scaled window uses so many numbers: two for its position, one for its scale
 READ_AT_ONCE = 1 << 24  # pixels of a channel: scaled windows of a batch read a part of their images at a time
 
 
 @dataclass(frozen=True, eq=False)
 class Planes:
-    """Holds images of different sizes with their masks, one after the other."""
+    """Images of different sizes with their masks, one after the other."""
 
-    values: Tensor
-    """These are the bytes of all planes, uint8 [bytes]."""
-    starts: Integers
-    """Each image's first byte, [N]."""
-    sizes: Integers
-    """Each image's height and width in pixels, [N, 2]."""
-    planes: int
-    """Each image has so many planes, its mask among them."""
+    values: Tensor  # the bytes of all planes, uint8 [bytes]
+    starts: Integers  # each image's first byte, [N]
+    sizes: Integers  # each image's height and width in pixels, [N, 2]
+    planes: int  # each image has so many planes, its mask among them
 
     def image(self, index: int) -> Tensor:
         """Return one image's planes [planes, h, w], a view."""

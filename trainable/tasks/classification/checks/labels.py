@@ -23,19 +23,18 @@ from trainable.errors import listed
 from trainable.recipe.data import Unscored
 from trainable.training.bootstrap import wilson_interval
 
+# The smallest class over the largest: beyond ten to one, accuracy is mostly that of the large classes
 LEAST_BALANCE = 0.1
-"""The smallest class over the largest: beyond ten to one, accuracy is mostly that of the large classes."""
 
 # Lists and folders write so where an image has no label; such a class may be meant all the same
 NO_LABEL_NAMES = frozenset({"-1", "nan", "na", "n/a", "none", "null", "?", "unlabeled", "unlabelled"})
 
 NEVER_TRAINED = "; data.min_images: 1 leaves out classes without training images"
 
+# A class is large if the odds of guessing it right are so many times those among equal classes; ours. Ten
+# classes that shrink exponentially to a tenth are beyond it, as are two of which one has 72 % of the images.
 LARGE_ODDS = 2.5
-"""A class is large if the odds of guessing it right are so many times those among equal classes; ours. Ten
-classes that shrink exponentially to a tenth are beyond it, as are two of which one has 72 % of the images."""
-WIDE = 0.5
-"""An interval of recall with this width says nothing about a class: it has 11 images or fewer."""
+WIDE = 0.5  # an interval of recall with this width says nothing about a class: it has 11 images or fewer
 
 HIDDEN = "a recipe that never answers the small classes may have the best accuracy"
 UNKNOWN = "nobody can see how well a recipe has learnt these classes"

@@ -32,17 +32,16 @@ from trainable.tasks.classification.checks.association import Association, assoc
 from trainable.training.evaluate import full_precision
 from trainable.training.run import Run
 
+# A sample has only the largest classes: of a thousand classes a small net would see too few images each
 CLASSES = 10
-"""A sample has only the largest classes: of a thousand classes a small net would see too few images each."""
-SIDE = 32
-"""At this side in pixels most labels can be recognised, and a small net learns on a CPU in seconds."""
+SIDE = 32  # at this side in pixels most labels can be recognised, and a small net learns on a CPU in seconds
 TRAIN, VALIDATION = 2_000, 1_000
+# The net is scored first after EARLY steps, when little is learnt by heart, and again after LATE more
 EARLY, LATE = 60, 180
-"""The net is scored first after EARLY steps, when little is learnt by heart, and again after LATE more."""
-KNOWN = 0.9
-"""With this gain at the first scoring, the second is not needed."""
+KNOWN = 0.9  # with this gain at the first scoring, the second is not needed
 BATCH = 64
 
+# A small net that learns nearly anything fast tests the data: the recipe's own may be slow
 PUPIL: Mapping[str, Any] = {
     "model.kind": "resnet_small",
     "model.depth": 8,
@@ -51,16 +50,13 @@ PUPIL: Mapping[str, Any] = {
     "optimizer.lr": 3e-3,
     "optimizer.scaling": "none",
 }
-"""A small net that learns nearly anything fast tests the data: the recipe's own may be slow."""
 
+# From this side in pixels on, the small net's first layer halves the image: a quarter of the time
 LARGE_SIDE = 24
-"""From this side in pixels on, the small net's first layer halves the image: a quarter of the time."""
 
-FEW = 50
-"""With fewer validation images a score says little: 50 images have a standard error of 7 points."""
+FEW = 50  # with fewer validation images a score says little: 50 images have a standard error of 7 points
 
-FEW_CLASSES = 5
-"""With fewer classes, an accuracy above chance may well be luck, and says little either way."""
+FEW_CLASSES = 5  # with fewer classes, an accuracy above chance may well be luck, and says little either way
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ from trainable.tasks.classification.checks.learning import FEW, in_memory, logit
 STEPS = 60
 BATCH = 32
 TRAIN, VALIDATION = 1_000, 500
+# Knowledge of more than this share of the true labels' entropy, after learning shuffled ones, comes from
+# elsewhere; by luck the share is below 0.1 (`association.LUCK`)
 LEAKED_GAIN = 0.2
-"""Knowledge of more than this share of the true labels' entropy, after learning shuffled ones, comes from
-elsewhere; by luck the share is below 0.1 (`association.LUCK`)."""
 
 
 def check_shuffled(subject: Subject, seconds: float) -> Finding:

@@ -14,13 +14,13 @@ from trainable.checks.lessons import SURE
 from trainable.recipe.tasks import IGNORED
 from trainable.tasks.segmentation.losses import enlarged
 
+# Answers with this gain know where classes are. A net that learnt the masks of other images may still guess a
+# little, as unusual pixels are more often of an object: its gain was at most 0.11 on two sets, where one that
+# learnt the right masks had 0.43 and more after as many steps.
 KNOWN_GAIN = 0.2
-"""Answers with this gain know where classes are. A net that learnt the masks of other images may still guess
-a little, as unusual pixels are more often of an object: its gain was at most 0.11 on two sets, where one that
-learnt the right masks had 0.43 and more after as many steps."""
 
+# Answers and masks are compared at this side in pixels at most: all pairs of 100 images in a second
 SIDE = 64
-"""Answers and masks are compared at this side in pixels at most: all pairs of 100 images in a second."""
 
 
 @dataclass(frozen=True)

@@ -35,14 +35,14 @@ from trainable.tasks.segmentation.data.loading import PIXELS_AT_ONCE
 from trainable.training.evaluate import full_precision
 from trainable.training.run import Run
 
+# A window shows so many pixels of an image, in half as many: what a small net on a CPU learns in seconds
 WINDOW, SHOWN = 128, 64
-"""A window shows so many pixels of an image, in half as many: what a small net on a CPU learns in seconds."""
 TRAIN, VALIDATION = 600, 100
 STEPS = 200
 BATCH = 16
-FEW = 8
-"""Of fewer validation images, one order in 5,040 or less fits best by luck, and nothing is sure."""
+FEW = 8  # of fewer validation images, one order in 5,040 or less fits best by luck, and nothing is sure
 
+# A small net that learns nearly anything fast tests the data: the recipe's own may be slow
 PUPIL: Mapping[str, Any] = {
     "model.kind": "unet_small",
     "model.levels": 2,
@@ -51,10 +51,8 @@ PUPIL: Mapping[str, Any] = {
     "optimizer.lr": 3e-3,
     "optimizer.scaling": "none",
 }
-"""A small net that learns nearly anything fast tests the data: the recipe's own may be slow."""
 
-HEART = 2.0
-"""Masks are learnt by heart where so many times as much is gained on training images; ours."""
+HEART = 2.0  # masks are learnt by heart where so many times as much is gained on training images; ours
 
 
 @dataclass(frozen=True)

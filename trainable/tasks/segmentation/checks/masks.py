@@ -22,34 +22,32 @@ from trainable.tasks.segmentation.checks.sampling import masks_at, positions_wit
 from trainable.tasks.segmentation.checks.shares import check_pixel_shares
 from trainable.tasks.segmentation.data.survey import count_values
 
+# At most so many masks of a part are looked at, and so many pixels of them: some seconds of decoding
 MOST, MOST_PIXELS = 2_000, 2**30
-"""At most so many masks of a part are looked at, and so many pixels of them: some seconds of decoding."""
 
+# Below this ratio of its pixels to those of the largest class, a class hardly counts in the cross-entropy,
+# while the mean IoU counts it as any other; ours
 LEAST_SHARE = 0.01
-"""Below this ratio of its pixels to those of the largest class, a class hardly counts in the cross-entropy,
-while the mean IoU counts it as any other; ours."""
 
+# From this share on, pixels that are ignored are a fault of the masks rather than a border; ours
 MOSTLY = 0.5
-"""From this share on, pixels that are ignored are a fault of the masks rather than a border; ours."""
+# From this share on, masks that are ignored whole are a fault of the set rather than an oddity
 MANY_EMPTY = 0.01
-"""From this share on, masks that are ignored whole are a fault of the set rather than an oddity."""
 
+# Masks that number objects show 0, 1, ..., n in each image, whatever n is; so do those of classes where an
+# image shows all of them, or there are few. From so many classes on, and if so many of the masks do, and not
+# all show as many, they number objects; ours.
 PREFIX_CLASSES, PREFIX_SHARE = 5, 0.95
-"""Masks that number objects show 0, 1, ..., n in each image, whatever n is; so do those of classes where an
-image shows all of them, or there are few. From so many classes on, and if so many of the masks do, and not
-all show as many, they number objects; ours."""
 
-EMPTY = 0.25
-"""From this share on, what is filled up around images costs time for nothing; ours."""
+EMPTY = 0.25  # from this share on, what is filled up around images costs time for nothing; ours
+# A window with less than this share of an image's pixels, a quarter of each side, sees details without what
+# they are part of; ours. Larger windows help up to the image's size (000:49).
 LITTLE = 1 / 16
-"""A window with less than this share of an image's pixels, a quarter of each side, sees details without what
-they are part of; ours. Larger windows help up to the image's size (000:49)."""
 
+# Masks of one image that differ in more than this share of its pixels contradict each other: borders drawn
+# twice by hand differ by less, in most images; ours
 DIFFERENT = 0.02
-"""Masks of one image that differ in more than this share of its pixels contradict each other: borders drawn
-twice by hand differ by less, in most images; ours."""
-GROUPS = 200
-"""So many images that occur twice are compared by their masks."""
+GROUPS = 200  # so many images that occur twice are compared by their masks
 COPIES = 20  # of an image that occurs more often, so many masks are compared with the first
 
 

@@ -20,22 +20,16 @@ from trainable.data.source import Pixels
 from trainable.tasks.segmentation.checks.sampling import planes_at, positions_within
 
 IMAGES = 100
-FEWEST = 8
-"""With fewer images a larger mean says little."""
-REACH = 8
-"""So many pixels away is looked in each direction."""
-LARGEST = 512
-"""The middle of an image, of at most this side, is looked at."""
-LEAST_BORDER = 30
-"""A mask needs so many border pixels that stay inside when it is moved."""
+FEWEST = 8  # with fewer images a larger mean says little
+REACH = 8  # so many pixels away is looked in each direction
+LARGEST = 512  # the middle of an image, of at most this side, is looked at
+LEAST_BORDER = 30  # a mask needs so many border pixels that stay inside when it is moved
 
+# Annotators draw borders a pixel outside or inside of an object, and shadows and resizing pull to one side by
+# one; ours
 MOVED = 2
-"""Annotators draw borders a pixel outside or inside of an object, and shadows and resizing pull to one side
-by one; ours."""
-SURE = 4.0
-"""A mean over images must be larger by so many standard errors of the difference."""
-CLEARLY = 1.15
-"""It must be larger by this factor, too; ours."""
+SURE = 4.0  # a mean over images must be larger by so many standard errors of the difference
+CLEARLY = 1.15  # it must be larger by this factor, too; ours
 
 
 def check_position(data: DataSet) -> Finding:

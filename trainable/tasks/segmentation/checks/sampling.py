@@ -22,10 +22,9 @@ from trainable.tasks.segmentation.data.parts import (
     planes_of,
 )
 
+# Of so many places the window is taken that shows classes most evenly: a background alone teaches little
 TRIES = 8
-"""Of so many places the window is taken that shows classes most evenly: a background alone teaches little."""
-MOST_OF_ONE = 8
-"""So many windows of one image are taken at most."""
+MOST_OF_ONE = 8  # so many windows of one image are taken at most
 
 
 def positions_within(part: Part, most: int, pixels: int = DIGEST_PIXELS) -> Integers:

@@ -12,10 +12,8 @@ from trainable.checks.two_samples import Floats
 from trainable.data import DataSet, Split
 from trainable.data.source import Integers
 
-DRAWS = 4_000
-"""Images are divided at random so often: one in 1,000 is then known to a half of it."""
-FEWEST = 8
-"""Of fewer images in a part, any division may be luck."""
+DRAWS = 4_000  # images are divided at random so often: one in 1,000 is then known to a half of it
+FEWEST = 8  # of fewer images in a part, any division may be luck
 
 WORDS = PartWords(
     test=(

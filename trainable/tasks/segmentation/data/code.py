@@ -17,16 +17,15 @@ from trainable.files.regular import read_regular, why
 from trainable.recipe.tasks import IGNORED, MOST_CLASSES
 from trainable.tasks.segmentation.data.stores import LARGEST
 
-MOST_BYTES = 2**20
-"""A larger file is no list of 255 names."""
+MOST_BYTES = 2**20  # a larger file is no list of 255 names
 
 
 class Naming(NamedTuple):
-    """Holds the names of classes, and the position among them that each raw value means."""
+    """The names of classes, and the position among them that each raw value means."""
 
     names: tuple[str, ...]
+    # A value that is IGNORED here counts nowhere; one that is missing is in no mask
     numbers: Mapping[int, int]
-    """A value that is IGNORED here counts nowhere; one that is missing is in no mask."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,10 +33,8 @@ class MaskCode:
     """Turns raw values into indices of classes."""
 
     classes: tuple[str, ...]
-    table: Pixels
-    """The index of each raw value's class, or IGNORED: uint8 [256]."""
-    known: NDArray[np.bool_]
-    """Whether a mask may have each raw value: bool [256]."""
+    table: Pixels  # the index of each raw value's class, or IGNORED: uint8 [256]
+    known: NDArray[np.bool_]  # whether a mask may have each raw value: bool [256]
 
     @property
     def written(self) -> tuple[int, ...]:
@@ -143,6 +140,8 @@ def _text(path: Path) -> str:
         ) from error
 
 
+# PASCAL VOC 2012, development kit, section 3.1: alphabetical from 1, 0 is background, 255 a border. The
+# Semantic Boundaries Dataset has the same numbers.
 VOC = consecutive(
     (
         *(
@@ -163,9 +162,8 @@ VOC = consecutive(
     ),
     ignored=[255],
 )
-"""PASCAL VOC 2012, development kit, section 3.1: alphabetical from 1, 0 is background, 255 a border. The
-Semantic Boundaries Dataset has the same numbers."""
 
+# The labelIds of the classes that count, in the order of their trainIds (cityscapesScripts, labels.py)
 _CITYSCAPES = {
     "road": 7,
     "sidewalk": 8,
@@ -187,7 +185,6 @@ _CITYSCAPES = {
     "motorcycle": 32,
     "bicycle": 33,
 }
-"""The labelIds of the classes that count, in the order of their trainIds (cityscapesScripts, labels.py)."""
 _CITYSCAPES_IDS = 34
 
 CITYSCAPES_TRAIN_IDS = consecutive(tuple(_CITYSCAPES), ignored=[255])
@@ -199,5 +196,5 @@ CITYSCAPES_LABEL_IDS = Naming(
     },
 )
 
+# The trimaps of Oxford-IIIT Pet, by the README in its annotations
 PETS = Naming(("pet", "background", "border"), {1: 0, 2: 1, 3: 2})
-"""The trimaps of Oxford-IIIT Pet, by the README in its annotations."""

@@ -28,8 +28,7 @@ from trainable.tasks.segmentation.data.survey import (
     survey,
 )
 
-FULL = 255
-"""Programs that draw write foreground as the brightest grey."""
+FULL = 255  # programs that draw write foreground as the brightest grey
 
 STRAY_NAMED = 3
 UNUSABLE = "masks cannot be used"

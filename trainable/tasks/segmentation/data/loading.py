@@ -30,8 +30,8 @@ from trainable.tasks.segmentation.data.parts import (
 )
 from trainable.tasks.segmentation.windows import Planes, cut, window_boxes
 
+# Whole images with so many pixels together are read at once: 8 of 512 x 512, 128 of 128 x 128
 PIXELS_AT_ONCE = 2**21
-"""Whole images with so many pixels together are read at once: 8 of 512 x 512, 128 of 128 x 128."""
 UNCHANGED = Augmentation(crop=NoCrop(), flip_probability=0.0)
 
 
@@ -85,14 +85,14 @@ class HeldMasksLoader(_Masks):
         self.planes = data.info.channels + 1
         self.held = {name: part for name, part in self.parts.items() if isinstance(part, MaskedPart)}
         total = sum(part.values.nbytes for part in self.held.values())
+        # Whether images are copied to the device and stay there
         self.resident = device.type != "cuda" or may_reside(total, device_bytes(device), gpu_share)
-        """This says whether images are copied to the device and stay there."""
         # The last digit of a scaled or resized window depends on what is cut beside it: see `windows.cut`.
         copied = isinstance(recipe.augmentation.crop, NoCrop | PadCrop)
         if self.resident and copied:
             self.portion_images = portion_images(device, self.planes * self.side**2)
+        # Parts are copied to the device when first asked for: during a search, a test part is not
         self.copied: dict[Split, Planes] = {}
-        """Parts are copied to the device when first asked for: during a search, a test part is not."""
 
     def close(self) -> None:
         self.copied.clear()

@@ -22,30 +22,29 @@ from trainable.tasks.segmentation.data.stores import MaskFiles, MaskStore
 
 
 class Pair(NamedTuple):
-    """Holds the images of a part, and a mask for each."""
+    """The images of a part, and a mask for each."""
 
     images: Source
     masks: MaskStore
+    # In these paths `data.group` finds groups: each image's below the folder of images. None for images that
+    # have no files.
     paths: tuple[str, ...] | None
-    """In these paths `data.group` finds groups: each image's below the folder of images. None for images that
-    have no files."""
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Holds the images and masks of a data set; `Collection` says what fields of the same names mean."""
+    """The images and masks of a data set; `Collection` says what fields of the same names mean."""
 
     path: str
     format: str
     parts: Mapping[Split, Pair]
-    naming: Naming | None = None
-    """The classes, where the format knows them."""
+    naming: Naming | None = None  # the classes, where the format knows them
     flips: tuple[Flip, ...] = ()
     groups: Mapping[Split, Sequence[str]] | None = None
     objects: tuple[str, ...] = ()
     copy: Path | None = None
+    # These parts may be published with masks that show nothing; then they are left out
     secret: frozenset[Split] = frozenset()
-    """These parts may be published with masks that show nothing; then they are left out."""
     found: str = ""  # in words, the folders of images and masks, where the recipe does not name them
 
 
@@ -61,11 +60,10 @@ def pair_of_files(
     )
 
 
-SHOWN = 10
-"""So many files without a partner are named; the rest are counted."""
+SHOWN = 10  # so many files without a partner are named; the rest are counted
 
+# By each file's path below a folder, without its ending: its path below the data set's root
 Files = dict[str, str]
-"""By each file's path below a folder, without its ending: its path below the data set's root."""
 
 
 def files_below(root: Path, folder: Path) -> Files:

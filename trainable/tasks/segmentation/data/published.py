@@ -34,8 +34,7 @@ from trainable.tasks.segmentation.data.pairs import (
 )
 
 VOC_IMAGES, VOC_MASKS, VOC_LISTS = "JPEGImages", "SegmentationClass", "ImageSets/Segmentation"
-MOST_BYTES = 2**28
-"""A larger file is no list of images."""
+MOST_BYTES = 2**28  # a larger file is no list of images
 
 
 def is_voc(root: Path) -> bool:
@@ -112,11 +111,11 @@ def _voc_pair(root: Path, part: Split, names: list[str], images: Files, found: F
 
 CITYSCAPES_IMAGES, CITYSCAPES_MASKS = "leftImg8bit", "gtFine"
 CITYSCAPES_IMAGE = "_leftImg8bit"
+# Masks are of the first kind that all images have. Its names end so.
 CITYSCAPES_NAMINGS = {
     "_gtFine_labelTrainIds": CITYSCAPES_TRAIN_IDS,
     "_gtFine_labelIds": CITYSCAPES_LABEL_IDS,
 }
-"""Masks are of the first kind that all images have. Its names end so."""
 
 
 def is_cityscapes(root: Path) -> bool:
@@ -186,7 +185,7 @@ def _ending(files: Files, suffix: str) -> Files:
 
 
 class Known(NamedTuple):
-    """Says how a data set's parts are asked for, under which names it lists its files, and its classes."""
+    """How a data set's parts are asked for, under which names it lists its files, and its classes."""
 
     layout: Layout
     images: str
@@ -195,6 +194,7 @@ class Known(NamedTuple):
 
 
 SBD = {"mode": "segmentation"}
+# The data sets with masks known here: photographs, in which left and right mean nothing
 KNOWN = {
     "OxfordIIITPet": Known(
         Layout({"split": "trainval"}, None, {"split": "test"}, HORIZONTAL), "_images", "_segs", PETS
@@ -209,7 +209,6 @@ KNOWN = {
         Layout({"image_set": "train"}, {"image_set": "val"}, None, HORIZONTAL), "images", "targets", VOC
     ),
 }
-"""These are the data sets with masks known here: photographs, in which left and right mean nothing."""
 
 
 def read_torchvision(

@@ -16,11 +16,10 @@ from PIL import Image
 
 from trainable.data.source import FileSource, Integers, Pixels, file_content, open_image
 
-LARGEST = 255
-"""A raw value is a byte."""
+LARGEST = 255  # a raw value is a byte
 
+# Pillow spreads greys of two and four bits over 0 to 255: these are its factors
 SPREAD = {"L;2": 85, "L;4": 17}
-"""Pillow spreads greys of two and four bits over 0 to 255: these are its factors."""
 
 LOSSY = ("JPEG", "MPO")
 PLATEAU_FROM = 8  # with fewer values nothing tells a last object from the plateau of soft borders
@@ -69,7 +68,7 @@ class MaskStore(abc.ABC):
 
 @final
 class MaskArray(MaskStore):
-    """Holds masks of one size in an array, uint8 [N, H, W]."""
+    """Masks of one size in an array, uint8 [N, H, W]."""
 
     def __init__(self, masks: Pixels) -> None:
         self.masks = masks

@@ -25,16 +25,14 @@ DIGEST_BYTES = 16
 
 
 class RawSurvey(NamedTuple):
-    """Holds what the masks of a part have, whatever it means."""
+    """What the masks of a part have, whatever it means."""
 
-    sizes: Integers
-    """Height and width in pixels, int64 [N, 2]."""
-    values: Integers
-    """How many pixels have each raw value, int64 [N, 256]."""
+    sizes: Integers  # height and width in pixels, int64 [N, 2]
+    values: Integers  # how many pixels have each raw value, int64 [N, 256]
     digests: Pixels  # a digest of the values of all pixels in their places, uint8 [N, 16]
     palettes: Sequence[Palette | None]  # of each mask whose values are indices into one
+    # By row, the masks that cannot be read or do not fit their images; they have zeros above
     faults: Mapping[int, Broken]
-    """By row, the masks that cannot be read or do not fit their images; they have zeros above."""
 
     def without(self, rows: NDArray[np.bool_]) -> RawSurvey:
         """Return it as if the masks of some rows, [N], showed nothing and had no fault."""
@@ -134,23 +132,18 @@ def _checked(pair: Pair, index: int) -> tuple[Pixels, Palette | None]:
     return mask, palette
 
 
-Shown = NDArray[np.bool_]
-"""Whether each image shows each class: bool [N, K]."""
+Shown = NDArray[np.bool_]  # whether each image shows each class: bool [N, K]
 
-LEAST = 3
-"""There are so many parts, and each needs an image, or a group, of each stratum."""
+LEAST = 3  # there are so many parts, and each needs an image, or a group, of each stratum
 
 
 @dataclass(frozen=True)
 class Strata:
-    """Says to which stratum an image belongs."""
+    """To which stratum an image belongs."""
 
-    order: tuple[int, ...]
-    """The classes, the rarest first."""
-    numbers: tuple[int, ...]
-    """The stratum of images whose rarest class is at each position of the order."""
-    named_by: tuple[int, ...]
-    """The most common class of each stratum."""
+    order: tuple[int, ...]  # the classes, the rarest first
+    numbers: tuple[int, ...]  # the stratum of images whose rarest class is at each position of the order
+    named_by: tuple[int, ...]  # the most common class of each stratum
 
     def labels(self, shown: Shown) -> Integers:
         """Return each image's stratum, [N]. An image that shows nothing belongs to the commonest class."""

@@ -15,8 +15,8 @@ import numpy as np
 
 WINDOWS_AT_ONCE = 8
 
+# Takes windows float32 [N, side, side, C], in [0, 255], and returns logits float32 [N, K, side, side]
 Model = Callable[[Any], Any]
-"""Takes windows float32 [N, side, side, C], in [0, 255], and returns logits float32 [N, K, side, side]."""
 
 
 def class_logits(model: Model, pixels: Any, about: dict[str, Any]) -> Any:

@@ -29,8 +29,8 @@ from trainable.tasks.classification.exported.labels import stored_images
 from trainable.tasks.classification.exported.predict import stored_pixels
 from trainable.tasks.exporters import exporter_of
 
+# What pip installs into site-packages for Pillow, numpy and onnxruntime
 NEEDED = ("PIL", "pillow.libs", "numpy", "numpy.libs", "onnxruntime")
-"""What pip installs into site-packages for Pillow, numpy and onnxruntime."""
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,7 @@ from trainable.recipe.training import CenterCrop, Stretch
 from trainable.tasks.classification.exported.classifier import squared
 
 FILTERS: tuple[Interpolation, ...] = ("bilinear", "bicubic")
-MOST_THAT_DIFFER = 1e-3
-"""The share of levels that may be one off: where a sum of float32 lies at a half."""
+MOST_THAT_DIFFER = 1e-3  # the share of levels that may be one off: where a sum of float32 lies at a half
 
 
 def noise(height: int, width: int, channels: int = 3) -> torch.Tensor:
