@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from trainable.data import DataInfo, DataSet
 from trainable.data.loading import statistics_of
-from trainable.data.measure import DeviceKind
 from trainable.data.own import MakeData, make_own
 from trainable.diagnosis import Diagnosis, diagnose
 from trainable.errors import DataError, UserError
@@ -37,7 +36,7 @@ from trainable.recipe.training import Compiling
 from trainable.recipe.yamlfile import parse_setting, write_recipe, write_whole
 from trainable.run import make_run
 from trainable.tasks.exporters import exporter_of
-from trainable.tasks.kits import load_for
+from trainable.tasks.kits import kind_of, load_for
 from trainable.training.bootstrap import Intervals, resampled_scores
 from trainable.training.debug import Say, debugging, tools_named
 from trainable.training.devices import default_device, problem_here, threads
@@ -135,11 +134,11 @@ def images_of(
     download: bool,
 ) -> DataSet:
     """Return the images of a run: those that are given, that a given function makes, or the recipe's."""
-    if data is None or isinstance(data, DataSet):
-        if data is not None:
-            return data
+    if data is None:
         return load_for(recipe, device, own_model=own_model, download=download)
-    kind: DeviceKind = "cuda" if device.type == "cuda" else "cpu"
+    if isinstance(data, DataSet):
+        return data
+    kind = kind_of(device)
     spec = as_weights_know(recipe, kind, own_model=own_model, download=download).data
     if not spec.own:
         spec = spec.model_copy(update={"path": name_of(data), "format": "own"})

@@ -28,12 +28,16 @@ def kit_of(task: AnyTask) -> Kit:
             assert_never(task)
 
 
+def kind_of(device: torch.device) -> DeviceKind:
+    return "cuda" if device.type == "cuda" else "cpu"
+
+
 def load_for(
     recipe: Recipe, device: torch.device, *, own_model: bool = False, download: bool = False
 ) -> DataSet:
     """Load the images of a recipe for a run on a device, made square as its evaluation says, by the filter
     and at the size of its weights where it leaves these open. Raises DataError, ModelError."""
-    kind: DeviceKind = "cuda" if device.type == "cuda" else "cpu"
+    kind = kind_of(device)
     asked = as_weights_know(recipe, kind, own_model=own_model, download=download)
     data = kit_of(asked.task).load(asked, device_kind=kind, download=download, most_bytes=None)
     return replace(data, crops=recipe.augmentation.crop.kind == "resized")
