@@ -9,17 +9,16 @@ import numpy as np
 from search.reporting.answered import MaskClass, ReportedMasks, WorstMask
 from search.reporting.overlays import class_colours, in_hexadecimal, panels
 from trainable.data import DataSet
-from trainable.data.parts import Part
 from trainable.data.source import Pixels
 from trainable.errors import UserError
 from trainable.recipe.tasks import IGNORED
 from trainable.tasks.segmentation.answers import MaskAnswers
 from trainable.tasks.segmentation.answers import MaskAnswers as AnswersOfImages
 from trainable.tasks.segmentation.data.parts import (
-    MaskedFilePart,
     MaskedPart,
     MaskedSource,
     image_planes,
+    masked,
     planes_of,
 )
 from trainable.tasks.segmentation.predicted import KeptMasks
@@ -80,10 +79,9 @@ def worst_images(data: DataSet, kept: KeptMasks, answers: MaskAnswers) -> tuple[
     """Return the images with the lowest mean IoU, the worst first, without those that are all right."""
     ious, colours = answers.mean_ious(), class_colours(len(data.info.classes))
     right, counted = answers.right.sum(1), answers.true.sum(1)
-    names = _masked(data.validation).names
     return tuple(
         WorstMask(
-            name=names[at],
+            name=data.validation.name(at),
             mean_iou=float(ious[at]),
             accuracy=float(right[at] / counted[at]),
             **panels(*_shown(data, at), kept.mask(at), colours),
@@ -95,7 +93,7 @@ def worst_images(data: DataSet, kept: KeptMasks, answers: MaskAnswers) -> tuple[
 
 def _shown(data: DataSet, position: int) -> tuple[Pixels, Pixels]:
     """Return a validation image, uint8 [C, H, W], and its true mask, uint8 [H, W]."""
-    part, channels = _masked(data.validation), data.info.channels
+    part, channels = masked(data.validation), data.info.channels
     if isinstance(part, MaskedPart):
         planes = next(image_planes(part, np.array([position]), channels))
     else:
@@ -103,8 +101,3 @@ def _shown(data: DataSet, position: int) -> tuple[Pixels, Pixels]:
         assert isinstance(source, MaskedSource)
         planes = planes_of(source, int(part.selection.indices[position]), channels)
     return planes[:-1], IGNORED - planes[-1]
-
-
-def _masked(part: Part) -> MaskedPart | MaskedFilePart:
-    assert isinstance(part, MaskedPart | MaskedFilePart), "a segmentation's parts have masks"
-    return part

@@ -23,7 +23,6 @@ from trainable.new_folder import check_new, moved_to
 from trainable.recipe.yamlfile import write_whole
 from trainable.tasks.exporter import Predictions
 from trainable.tasks.segmentation.answers import MaskAnswers
-from trainable.tasks.segmentation.data.parts import MaskedFilePart, MaskedPart
 from trainable.training.evaluate import Scores
 
 SCORES_FILE = "scores.csv"
@@ -96,7 +95,7 @@ def write_masks(folder: Path, data: DataSet, part: Split, masks: KeptMasks, scor
     with moved_to(folder) as made:
         for position in masks.positions:
             write_whole(made / files[position], png_of(values[masks.mask(position)]))
-        names = dict(enumerate(_names(held)))
+        names = {position: held.name(position) for position in range(len(held))}
         write_whole(made / SCORES_FILE, _scores(names, files, scores).encode())
 
 
@@ -105,7 +104,7 @@ def mask_files(part: Part) -> list[str]:
 
     Raises UserError for two images whose masks would have one file.
     """
-    paths = [os.path.abspath(name) for name in _names(part)]
+    paths = [os.path.abspath(part.name(position)) for position in range(len(part))]
     shared = os.path.commonpath([os.path.dirname(path) for path in paths])
     files = [f"{os.path.splitext(os.path.relpath(path, shared))[0]}.png" for path in paths]
     if twice := sorted(file for file, count in Counter(files).items() if count > 1):
@@ -151,8 +150,3 @@ def _scores(names: Mapping[int, str], files: Sequence[str], scores: MaskAnswers)
         accuracy = f"{right[at] / counted[at]:.4f}" if counted[at] else ""
         table.writerow([names[at], files[at], f"{ious[at]:.4f}", accuracy])
     return out.getvalue()
-
-
-def _names(part: Part) -> tuple[str, ...]:
-    assert isinstance(part, MaskedPart | MaskedFilePart), "a segmentation's parts have masks"
-    return part.names

@@ -19,6 +19,7 @@ from trainable.tasks.segmentation.data.parts import (
     MaskedPart,
     MaskedSource,
     image_planes,
+    masked,
     planes_of,
 )
 
@@ -39,13 +40,13 @@ def positions_within(part: Part, most: int, pixels: int = DIGEST_PIXELS) -> Inte
 
 def sizes_of(part: Part) -> Integers:
     """Return the heights and widths of a part's images, [N, 2]."""
-    return _masked(part).sizes
+    return masked(part).sizes
 
 
 def planes_at(data: DataSet, part: Part, positions: Integers) -> Iterator[Pixels]:
     """Yield images with their masks as planes (`masks.planes`), uint8 [C + 1, h, w]. Raises DataError naming
     an image that cannot be decoded."""
-    held = _masked(part)
+    held = masked(part)
     if isinstance(held, MaskedPart):
         yield from image_planes(held, positions, data.info.channels)
         return
@@ -60,7 +61,7 @@ def planes_at(data: DataSet, part: Part, positions: Integers) -> Iterator[Pixels
 
 def masks_at(data: DataSet, part: Part, positions: Integers) -> Iterator[Pixels]:
     """Yield masks, uint8 [h, w]: the class of each pixel, or IGNORED."""
-    held = _masked(part)
+    held = masked(part)
     if isinstance(held, MaskedPart):
         yield from (IGNORED - planes[-1] for planes in image_planes(held, positions, data.info.channels))
         return
@@ -141,12 +142,6 @@ def _shrunk(square: Pixels, side: int) -> Pixels:
     masks = interpolate(planes[:, -1:], (side, side), mode="nearest-exact")
     joined: Pixels = torch.cat([images.round_().to(torch.uint8), masks], 1)[0].numpy()
     return joined
-
-
-def _masked(part: Part) -> MaskedPart | MaskedFilePart:
-    if not isinstance(part, MaskedPart | MaskedFilePart):
-        raise TypeError(f"expected a part with masks, got {type(part).__name__}")
-    return part
 
 
 def _source(part: MaskedFilePart) -> MaskedSource:

@@ -22,9 +22,9 @@ from trainable.recipe import Recipe
 from trainable.recipe.augmentations import Augmentation, NoCrop, PadCrop
 from trainable.recipe.tasks import IGNORED
 from trainable.tasks.segmentation.data.parts import (
-    MaskedFilePart,
     MaskedPart,
     MaskedSource,
+    masked,
     planes_of,
     starts_of,
 )
@@ -41,11 +41,7 @@ class _Masks(Loader):
     def __init__(self, data: DataSet, recipe: Recipe, device: torch.device) -> None:
         super().__init__(data, recipe, device)
         self.side, self.augmentation, self.flips = data.info.image_size, recipe.augmentation, data.info.flips
-        self.sizes = {
-            name: part.sizes
-            for name, part in self.parts.items()
-            if isinstance(part, MaskedPart | MaskedFilePart)
-        }
+        self.sizes = {name: masked(part).sizes for name, part in self.parts.items()}
 
     def unchanged(self, chosen: Integers, batch: int) -> Iterator[Batch]:
         """Yield a window of each image, from anywhere in it."""

@@ -14,7 +14,7 @@ from PIL import Image
 
 from trainable.data.arrays import as_tensor
 from trainable.data.decode import CHUNK, Broken, Form, resized, to_array, upright
-from trainable.data.parts import decoded_squares
+from trainable.data.parts import Part, decoded_squares
 from trainable.data.source import FileSource, Integers, Pixels, Selection, Source
 from trainable.recipe.tasks import IGNORED
 from trainable.tasks.segmentation.data.code import MaskCode
@@ -56,11 +56,6 @@ class MaskedFilePart:
     def labels(self) -> Integers:
         return self.selection.labels
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Paths relative to the data set."""
-        return tuple(map(self.selection.name, range(len(self))))
-
     def name(self, position: int) -> str:
         return self.selection.name(position)
 
@@ -69,6 +64,13 @@ class MaskedFilePart:
 
     def __len__(self) -> int:
         return len(self.selection.indices)
+
+
+def masked(part: Part) -> MaskedPart | MaskedFilePart:
+    """Return a part of a segmentation's data set, as what it is. Raises TypeError for other parts."""
+    if not isinstance(part, MaskedPart | MaskedFilePart):
+        raise TypeError(f"expected a part with masks, got {type(part).__name__}")
+    return part
 
 
 def planes_of(source: MaskedSource, index: int, channels: int) -> Pixels:
