@@ -1,0 +1,40 @@
+"""What work is done with on one machine, in one value that is handed on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:  # torch takes seconds to import
+    import torch
+
+DeviceKind = Literal["cpu", "cuda"]
+Say = Callable[[str], None]
+
+
+def silent(line: str) -> None:
+    """Say nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """The device, threads, downloads and listener of whatever trains, measures or reads images."""
+
+    device_name: str | None = None  # as torch spells it; None: the first CUDA device, or else the CPU
+    threads: int | None = None  # of torch within one operation; None: as many as torch takes
+    may_fetch: bool = False  # whether weights and data sets that a library publishes may be downloaded
+    say: Say = silent  # gets each line that a person should read meanwhile
+
+    @property
+    def device(self) -> torch.device:
+        import torch
+
+        return torch.device(self.device_name or ("cuda" if torch.cuda.is_available() else "cpu"))
+
+    @property
+    def kind(self) -> DeviceKind:
+        """The kind of the device: what can be computed on it, and how images are held for it."""
+        if self.device_name is None:
+            return "cuda" if self.device.type == "cuda" else "cpu"
+        return "cuda" if self.device_name.startswith("cuda") else "cpu"
