@@ -43,6 +43,7 @@ from search.running.prepare import prepare
 from search.study import Study
 from spaces.settled import space_from, tree_of
 from spaces.space import NOTHING_BELIEVED, Space
+from trainable.bench import Bench
 from trainable.data import DataSet
 from trainable.run import make_run
 from trainable.tasks.kits import load_for
@@ -132,7 +133,7 @@ def line_of(job: Job, number: int, *, seed: int, threads: int) -> dict[str, Any]
     torch.set_num_threads(threads)
     space, data = _opened(job)
     values = RandomSampler(evenly(space), seed).ask(number)
-    run = make_run(space.recipe(values), data=data, device=torch.device(job.device), download=True)
+    run = make_run(space.recipe(values), data=data, bench=Bench(device_name=job.device, may_fetch=True))
     curve, seconds = [], []
     while not run.finished:
         result = run.step()
@@ -162,7 +163,7 @@ def evenly(space: Space) -> Space:
 def _opened(job: Job) -> tuple[Space, DataSet]:
     """Return a table's space and images, once a process."""
     space = space_of(job)
-    return space, load_for(space.base, torch.device(job.device))
+    return space, load_for(space.base, Bench(device_name=job.device))
 
 
 # --- images -------------------------------------------------------------------------------------------

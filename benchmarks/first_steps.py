@@ -23,6 +23,7 @@ import torch
 
 from gpu import noise, synchronised
 from report import described, environment, in_own_process, refuse_busy_machine, write
+from trainable.bench import Bench
 from trainable.recipe import Recipe
 from trainable.run import make_run
 from trainable.training.precision import kernel_search
@@ -87,7 +88,7 @@ def measured(name: str, case: str, options: argparse.Namespace) -> Found:
             "precision.channels_last": case.startswith("channels_last"),
         }
     )
-    run = make_run(recipe, data=data, device=device)
+    run = make_run(recipe, data=data, bench=Bench(device_name=str(device)))
     with run.probing(), kernel_search(case.endswith("on")):
         window = next(run.windows())
 

@@ -33,6 +33,7 @@ from loops import Epoch, bare_loop, our_run, pure_step
 from report import described, environment, in_rounds, plain, ratio, refuse_busy_machine, write
 from sharing import sharing
 from small_networks import small
+from trainable.bench import Bench
 from trainable.data import DataSet
 from trainable.data.assembly import from_arrays, load
 from trainable.recipe import Recipe
@@ -262,7 +263,7 @@ def accuracy(options: argparse.Namespace, device: torch.device) -> tuple[dict[st
 
 
 def _trained(values: dict[str, Any], data: DataSet, device: torch.device) -> dict[str, list[float]]:
-    run = make_run(Recipe().with_values(values), data=data, device=device)
+    run = make_run(Recipe().with_values(values), data=data, bench=Bench(device_name=str(device)))
     started, seconds, accuracies = time.perf_counter(), [], []
     while not run.finished:
         accuracies.append(run.step().val_accuracy)
@@ -279,7 +280,7 @@ def cifar_images(options: argparse.Namespace, validation_fraction: float) -> Dat
     spec = Data(
         path=options.cifar, flips=("horizontal",), in_memory=True, validation_fraction=validation_fraction
     )
-    return load(spec, device_kind="cuda")
+    return load(spec, bench=Bench(device_name="cuda"))
 
 
 def noise(count: int, *, side: int) -> DataSet:
@@ -289,7 +290,7 @@ def noise(count: int, *, side: int) -> DataSet:
     labels = np.arange(count + CLASSES, dtype=np.int64) % CLASSES
     parts = (images[:-CLASSES], labels[:-CLASSES]), (images[-CLASSES:], labels[-CLASSES:])
     spec = Data(path="noise", image_size=side, flips=("horizontal",))
-    return from_arrays(*parts, spec=spec, device_kind="cuda")
+    return from_arrays(*parts, spec=spec, bench=Bench(device_name="cuda"))
 
 
 def _options() -> argparse.Namespace:

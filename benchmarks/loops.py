@@ -14,6 +14,7 @@ import torch
 from PIL.Image import Image, fromarray
 from torch import Tensor, nn
 
+from trainable.bench import Bench
 from trainable.data import ArrayPart, DataSet
 from trainable.recipe import Recipe
 from trainable.run import make_run
@@ -27,7 +28,7 @@ ENDLESS = 10_000  # epochs of the schedule: more than any benchmark trains
 
 
 def our_run(recipe: Recipe, data: DataSet, device: torch.device) -> Epoch:
-    run = make_run(recipe, data=data, device=device)
+    run = make_run(recipe, data=data, bench=Bench(device_name=str(device)))
     images = float(data.info.train_images // recipe.loop.batch_size * recipe.loop.batch_size)
 
     def epoch() -> float:

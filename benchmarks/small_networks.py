@@ -22,6 +22,7 @@ from torch import multiprocessing
 
 from loops import Epoch, pure_step
 from report import in_rounds, plain
+from trainable.bench import Bench
 from trainable.data import DataSet
 from trainable.data.loading import PORTION_BYTES
 from trainable.recipe import Recipe
@@ -90,11 +91,11 @@ def _alone(base: dict[str, Any], data: DataSet, device: torch.device) -> dict[st
     plainly = Recipe().with_values({**base, **PLAIN})
     techniques = Recipe().with_values({**base, **TECHNIQUES})
     with patch.dict(PORTION_BYTES, clear=True):  # every batch is a portion of its own
-        by_batches = make_run(techniques, data=data, device=device)
+        by_batches = make_run(techniques, data=data, bench=Bench(device_name=str(device)))
     images = float(data.info.train_images // plainly.loop.batch_size * plainly.loop.batch_size)
     arms: dict[str, Callable[[], Any]] = {
-        "Run, plain": make_run(plainly, data=data, device=device).step,
-        "Run, with techniques": make_run(techniques, data=data, device=device).step,
+        "Run, plain": make_run(plainly, data=data, bench=Bench(device_name=str(device))).step,
+        "Run, with techniques": make_run(techniques, data=data, bench=Bench(device_name=str(device))).step,
         "Run, with techniques, batch by batch": by_batches.step,
         "bare step": _repeated(pure_step(plainly, data, device), plainly, data),
     }
@@ -160,7 +161,7 @@ def _trained(
     values: dict[str, Any], make_data: MakeData, device: str, rounds: int, start: Any, answers: Any
 ) -> None:
     torch.set_num_threads(1)
-    run = make_run(recipe := Recipe().with_values(values), data=make_data(), device=torch.device(device))
+    run = make_run(recipe := Recipe().with_values(values), data=make_data(), bench=Bench(device_name=device))
     images = run.info.train_images // recipe.loop.batch_size * recipe.loop.batch_size
     run.step()
     spans = []

@@ -39,6 +39,7 @@ from report import (
     refuse_busy_machine,
     write,
 )
+from trainable.bench import ON_CPU
 from trainable.data import ArrayPart, DataSet
 from trainable.data.assembly import from_arrays, load
 from trainable.recipe import Recipe
@@ -160,7 +161,7 @@ def loaders(data: DataSet, options: argparse.Namespace) -> tuple[dict[str, Any],
 
 
 def our_batches(recipe: Recipe, data: DataSet) -> Epoch:
-    loader = make_loader(data, recipe, CPU)
+    loader = make_loader(data, recipe, ON_CPU)
     order = list(
         torch.randperm(data.info.train_images)[: data.info.train_images // BATCH * BATCH].split(BATCH)
     )

@@ -26,11 +26,10 @@ from search.deciding.ledger import Ledger
 from search.deciding.make import make_sampler, make_scheduler
 from search.learning.search import Search
 from search.record.journal import Journal
+from tests.net_calls import make_run, train
 from trainable.ranks import of_process_group
 from trainable.recipe import Recipe
 from trainable.recipe.yamlfile import read_recipe, read_tree
-from trainable.run import make_run
-from trainable.train import train
 
 NET = Path(__file__).parent / "net"
 WRITE = "TUNEBOOK_WRITE_NET"

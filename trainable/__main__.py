@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+from trainable.bench import Bench
 from trainable.errors import RunError, UserError
 from trainable.processes import ended_by_signals
 from trainable.recipe import Recipe
@@ -76,7 +77,12 @@ def train_file(
         progress(words)
     try:
         outcome = train(
-            changed, out=out, test=test, predict=predict, download=download, debug=debug, say=progress
+            changed,
+            out=out,
+            test=test,
+            predict=predict,
+            bench=Bench(may_fetch=download, say=progress),
+            debug=debug,
         )
     except RunError as error:
         tell(f"error: {error}", sys.stderr)

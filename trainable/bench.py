@@ -19,10 +19,14 @@ def silent(line: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Bench:
-    """The device, threads, downloads and listener of whatever trains, measures or reads images."""
+    """The device, threads, downloads and listener of whatever trains, measures or reads images.
+
+    `kind` needs no torch where the device is named.
+    """
 
     device_name: str | None = None  # as torch spells it; None: the first CUDA device, or else the CPU
-    threads: int | None = None  # of torch within one operation; None: as many as torch takes
+    gpu_share: float = 1.0  # of the GPU's memory, in (0, 1]: what this work may count as its own
+    threads: int | None = None  # of torch within one operation, where no recipe says it; None: torch's own
     may_fetch: bool = False  # whether weights and data sets that a library publishes may be downloaded
     say: Say = silent  # gets each line that a person should read meanwhile
 
@@ -38,3 +42,7 @@ class Bench:
         if self.device_name is None:
             return "cuda" if self.device.type == "cuda" else "cpu"
         return "cuda" if self.device_name.startswith("cuda") else "cpu"
+
+
+HERE = Bench()  # the first CUDA device or else the CPU, nothing is fetched, nobody listens
+ON_CPU = Bench(device_name="cpu")

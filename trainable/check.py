@@ -10,9 +10,9 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from typing import Literal, assert_never, get_args
 
-import torch
 from torch import Tensor, nn
 
+from trainable.bench import HERE, Bench
 from trainable.checks.duplicates import Fingerprints, check_duplicates
 from trainable.checks.finding import Finding, failed, guarded, unchecked
 from trainable.checks.gradients import check_model_gradients
@@ -36,7 +36,7 @@ from trainable.tasks.kits import load_for, make_loader
 from trainable.tasks.segmentation.checks.mask_checks import MaskChecks
 from trainable.training import seeds
 from trainable.training.debug import Tool, chosen
-from trainable.training.devices import default_device, wait_for
+from trainable.training.devices import wait_for
 from trainable.training.evaluate import main_output
 from trainable.training.network import make_network
 from trainable.training.pixels import resolved
@@ -61,12 +61,11 @@ def check(
     *,
     data: DataSet | None = None,
     model: nn.Module | None = None,
-    device: torch.device | None = None,
+    bench: Bench = HERE,
     full: bool = False,
     debug: Sequence[str] = (),
     seconds: float = SECONDS,
     cpus: int | None = None,
-    download: bool = False,
 ) -> list[Finding]:
     """Check a recipe, its images and its network; it writes nothing, and all draws are seeded.
 
@@ -83,11 +82,8 @@ def check(
     nothing is not looked for. Raises UserError where the images cannot be read, or the network not be made.
     """
     tools = tools_named(debug)
-    device = device or default_device()
-    images = data
-    if images is None:
-        images = load_for(recipe, device, own_model=model is not None, download=download)
-    subject = make_subject(recipe, images, model, device, download=download)
+    images = data or load_for(recipe, bench, own_model=model is not None)
+    subject = make_subject(recipe, images, model, bench)
     return _decoding_once([*_findings(subject, seconds, tools, full=full, cpus=cpus)])
 
 
@@ -100,7 +96,7 @@ def _findings(
     yield from check_network(subject, seconds, cpus, learns=show)
     if "gradcheck" in tools:
         yield from guarded("gradients", lambda: check_model_gradients(subject))
-    if subject.device.type == "cuda":
+    if subject.bench.kind == "cuda":
         yield from guarded("GPU sharing", lambda: [check_sharing()])
 
 
@@ -128,34 +124,32 @@ def checks_of(task: AnyTask) -> TaskChecks:
             assert_never(task)
 
 
-def make_subject(
-    recipe: Recipe, data: DataSet, model: nn.Module | None, device: torch.device, *, download: bool
-) -> Subject:
+def make_subject(recipe: Recipe, data: DataSet, model: nn.Module | None, bench: Bench) -> Subject:
     """Make the subject of the checks. Raises ModelError if the recipe's network cannot be made."""
-    whole = resolved(recipe, data, own_model=model is not None, download=download)
+    whole = resolved(recipe, data, bench, own_model=model is not None)
     if model is not None:
         untrained, bare = copy.deepcopy(model), copy.deepcopy(model)
     else:
         drops = {"dropout": 0.0 if recipe.model.dropout is not None else None, "stochastic_depth": None}
         plain = recipe.model_copy(update={"model": recipe.model.model_copy(update=drops)})
-        untrained, bare = (_make_network(each, data, device, download) for each in (recipe, plain))
+        untrained, bare = (_make_network(each, data, bench) for each in (recipe, plain))
     return Subject(
         whole,
         data,
         checks_of(recipe.task),
         untrained,
         _without_drops(bare),
-        device,
+        bench,
         is_own=model is not None,
         make_run=make_run,
         make_loader=make_loader,
     )
 
 
-def _make_network(recipe: Recipe, data: DataSet, device: torch.device, download: bool) -> nn.Module:
+def _make_network(recipe: Recipe, data: DataSet, bench: Bench) -> nn.Module:
     """Return the recipe's network, drawn as `Run` draws it."""
-    with seeds.global_generators(device, seeds.derive(recipe.loop.seed, Use.WEIGHTS)):
-        return make_network(recipe.model, data.info, download=download)
+    with seeds.global_generators(bench.device, seeds.derive(recipe.loop.seed, Use.WEIGHTS)):
+        return make_network(recipe.model, data.info, bench=bench)
 
 
 def _without_drops(model: nn.Module) -> nn.Module:
@@ -277,12 +271,11 @@ def _of_first_steps(subject: Subject, each: float, seconds: float, cpus: int | N
     recipe = subject.recipe.with_values({"loop.workers": 0, "loop.compile": False})
     expected = 2 * recipe.loop.batch_size * each
     if expected > seconds:
-        why = (
-            f"a step of {recipe.loop.batch_size} images takes about {expected / 2:.1f} s on {subject.device}"
-        )
+        took = f"{expected / 2:.1f} s on {subject.bench.device}"
+        why = f"a step of {recipe.loop.batch_size} images takes about {took}"
         yield unchecked("first steps", why, "a smaller data.image_size or model, or a GPU")
         return
-    run = subject.make_run(recipe, data=subject.data, model=subject.network(), device=subject.device)
+    run = subject.make_run(recipe, data=subject.data, model=subject.network(), bench=subject.bench)
     with run.probing():
         steps = first_steps(run, seconds)
     run.close()

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
+from trainable.bench import HERE, Bench
 from trainable.data import DataSet
 from trainable.data.arrays import as_tensor
 from trainable.data.info import DataInfo
@@ -24,7 +25,6 @@ from trainable.tasks.kits import kit_of, load_for, make_loader
 from trainable.training import precision, seeds
 from trainable.training.batches import MicroBatches, Order
 from trainable.training.compiling import compile_in_place
-from trainable.training.devices import default_device
 from trainable.training.extra_metrics import Own, make_extra_metrics
 from trainable.training.frozen_features import FrozenFeatures
 from trainable.training.images import Images
@@ -55,9 +55,7 @@ def make_run(
     model: nn.Module | BuildModel | None = None,
     task: Task | None = None,
     ranks: Ranks = ALONE,
-    device: torch.device | None = None,
-    gpu_share: float = 1.0,
-    download: bool = False,
+    bench: Bench = HERE,
     metrics: Own | None = None,
     on_batch: Callable[[], None] = lambda: None,
     on_pause: Callable[[], None] = lambda: None,
@@ -72,9 +70,7 @@ def make_run(
         task: what is learnt, instead of `recipe.task`: docs/tasks.md says how one is written.
         ranks: the other processes of a data-parallel run. Every rank makes its run with the same recipe and
             data; the weights of rank 0 are used.
-        device: the first CUDA device, or the CPU, by default.
-        gpu_share: the part of the GPU's memory, in (0, 1], that this run may count as its own.
-        download: whether weights that a library publishes may be fetched.
+        bench: the device, the run's share of it, and whether weights that a library publishes may be fetched.
         metrics: functions that score the validation part beside `evaluation.metrics`, by name. Each takes
             probabilities [N, classes] and labels [N] of the whole part, on the CPU, and every rank calls it;
             `{"f_beta": f}` gives `val_f_beta`. Higher is better, unless it is a `Metric` that says otherwise.
@@ -84,9 +80,9 @@ def make_run(
     The caller's random generators do not change. Raises UserError, before any training, for what the recipe,
     the data or the model make impossible.
     """
-    device, alone = device or default_device(), stands_alone(model, recipe.model)
-    shown = data or load_for(recipe, device, own_model=alone, download=download)
-    recipe, info = resolved(recipe, shown, own_model=alone, download=download), shown.info
+    device, alone = bench.device, stands_alone(model, recipe.model)
+    shown = data or load_for(recipe, bench, own_model=alone)
+    recipe, info = resolved(recipe, shown, bench, own_model=alone), shown.info
     check_recipe(recipe, info, ranks)
     compute = Compute(device, precision.resolve(recipe.precision, device), ranks)
 
@@ -94,7 +90,7 @@ def make_run(
     task = task or kit_of(recipe.task).task(recipe, info, device, extra_metrics)
     if not task.measures_itself:
         extra_metrics.check_fits(max(info.validation_images, info.test_images), device)
-    network, fewest = _network(recipe, info, model, compute, download=download)
+    network, fewest = _network(recipe, info, model, compute, bench)
     task = distilled(task, recipe, network, info, compute.number_format, given=model)
 
     micro_batches = MicroBatches.of(recipe.loop, ranks, fewest)
@@ -108,7 +104,7 @@ def make_run(
         shown.refuse_leaks(recipe.data)
         shown.be_here()
     images = Images(
-        make_loader(shown, recipe, device, gpu_share),
+        make_loader(shown, recipe, bench),
         network,
         device=device,
         layout=layout_of(recipe),
@@ -153,13 +149,12 @@ def _network(
     info: DataInfo,
     given: nn.Module | BuildModel | None,
     compute: Compute,
-    *,
-    download: bool,
+    bench: Bench,
 ) -> tuple[nn.Module, int]:
     """Return a run's network on its device, and how many images it trains on at once at least."""
     device, seed = compute.device, seeds.derive(recipe.loop.seed, Use.WEIGHTS)
     with seeds.global_generators(device, seed):
-        network = given_or_made(given, recipe.model, info, download=download)
+        network = given_or_made(given, recipe.model, info, bench)
         network = with_loop_layers(network, recipe, compute.ranks)
         if stands_alone(given, recipe.model):
             network = network.to(device)  # it may compute there alone

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import torch
 from safetensors.torch import save as safetensors_bytes
 from torch import Tensor, nn
 
+from trainable.bench import HERE, Bench, Say
 from trainable.data import DataInfo, DataSet
 from trainable.data.loading import statistics_of
 from trainable.data.own import MakeData, make_own
@@ -36,10 +36,10 @@ from trainable.recipe.training import Compiling
 from trainable.recipe.yamlfile import parse_setting, write_recipe, write_whole
 from trainable.run import make_run
 from trainable.tasks.exporters import exporter_of
-from trainable.tasks.kits import kind_of, load_for
+from trainable.tasks.kits import load_for
 from trainable.training.bootstrap import Intervals, resampled_scores
-from trainable.training.debug import Say, debugging, tools_named
-from trainable.training.devices import default_device, problem_here, threads
+from trainable.training.debug import debugging, tools_named
+from trainable.training.devices import problem_here, threads
 from trainable.training.evaluate import Scores
 from trainable.training.extra_metrics import Own
 from trainable.training.metrics import EpochResult
@@ -60,19 +60,17 @@ def train(
     out: str | Path | None = None,
     test: bool = False,
     predict: str | Path | None = None,
-    download: bool = False,
-    device: torch.device | None = None,
+    bench: Bench = HERE,
     metrics: Own | None = None,
     debug: Sequence[str] = (),
-    say: Say = lambda line: None,
 ) -> Outcome:
     """Train a recipe; score the test part if `test`; write three files to `out` if it is not None.
 
     `data` and `model` are images and a network of your own, or the functions that make them.
 
     The number of threads in the recipe's provenance is used again, and torch's setting is restored
-    afterwards. `say` receives a line for each epoch, and one for each way in which this machine or these data
-    differ from the provenance. `out` receives `model.safetensors` (not if the run diverged: there is no
+    afterwards. `bench.say` gets a line for each epoch, and one for each way in which this machine or these
+    data differ from the provenance. `out` receives `model.safetensors` (not if the run diverged: there is no
     model), `metrics.json` and `recipe.yaml`, each whole or not at all; the recipe names its
     teacher by an absolute path. `debug` names the tools of
     `trainable.training.debug` that are on; `profile` writes `profile.json` too.
@@ -86,11 +84,8 @@ def train(
     recipe = with_absolute_teacher(recipe)
     if folder is not None:
         check_keeps_teacher(folder, recipe)
-    with threads_of(recipe.provenance, say):
-        device = device or default_device()
-        images = images_of(
-            recipe, data, device, own_model=stands_alone(model, recipe.model), download=download
-        )
+    with threads_of(recipe.provenance, bench):
+        images = images_of(recipe, data, bench, own_model=stands_alone(model, recipe.model))
         if test and images.test is None:
             raise DataError(f"data.path {recipe.data.path}: there is no test part to score")
         predictions = None
@@ -98,28 +93,28 @@ def train(
             predictions = exporter_of(recipe, images.info).predictions(images, masks, folder)
         images.refuse_leaks(recipe.data)
         for line in images.info.remarks:
-            say(line)
-        images.be_here(say)
+            bench.say(line)
+        images.be_here(bench.say)
         if model is None:
-            recipe = _as_timed(recipe, images, device, say, download=download)
+            recipe = _as_timed(recipe, images, bench)
         else:
-            recipe = _not_compiled(recipe, say, "steps of a network of your own are not timed")
-        run = make_run(recipe, data=images, model=model, device=device, download=download, metrics=metrics)
+            recipe = _not_compiled(recipe, bench.say, "steps of a network of your own are not timed")
+        run = make_run(recipe, data=images, model=model, bench=bench, metrics=metrics)
         if run.compiled:
-            say(f"loop.compile: the first step compiles {run.compiled}")
+            bench.say(f"loop.compile: the first step compiles {run.compiled}")
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
         try:
             # before the run trains: a file of weights that is replaced meanwhile is not what it began from
             origins = Origins.of_run(run, digests_of(model=model, data=data))
             for line in differences(recipe.provenance, run, origins):
-                say(line)
-            with debugging(tools, device=device, folder=folder, say=say):
-                _train(run, say)
+                bench.say(line)
+            with debugging(tools, bench, folder):
+                _train(run, bench.say)
             outcome = _finish(run, folder, test, origins)
             if predictions is not None and not run.diverged:
                 scores = run.score(predictions.part, answers=True, take=predictions.take)
-                say(predictions.write(scores))
+                bench.say(predictions.write(scores))
             return outcome
         finally:
             run.close()
@@ -128,21 +123,19 @@ def train(
 def images_of(
     recipe: Recipe,
     data: DataSet | MakeData | None,
-    device: torch.device,
+    bench: Bench = HERE,
     *,
-    own_model: bool,
-    download: bool,
+    own_model: bool = False,
 ) -> DataSet:
     """Return the images of a run: those that are given, that a given function makes, or the recipe's."""
     if data is None:
-        return load_for(recipe, device, own_model=own_model, download=download)
+        return load_for(recipe, bench, own_model=own_model)
     if isinstance(data, DataSet):
         return data
-    kind = kind_of(device)
-    spec = as_weights_know(recipe, kind, own_model=own_model, download=download).data
+    spec = as_weights_know(recipe, bench, own_model=own_model).data
     if not spec.own:
         spec = spec.model_copy(update={"path": name_of(data), "format": "own"})
-    return make_own(spec, data, resize=recipe.evaluation.resize, device_kind=kind)
+    return make_own(spec, data, resize=recipe.evaluation.resize, bench=bench)
 
 
 def with_settings(recipe: Recipe, settings: Sequence[str], data_path: str | None = None) -> Recipe:
@@ -162,11 +155,11 @@ def with_settings(recipe: Recipe, settings: Sequence[str], data_path: str | None
 
 
 @contextmanager
-def threads_of(provenance: Provenance | None, say: Say) -> Iterator[None]:
-    """Set torch's threads to the number in a provenance, which decides the last digits,
-    and restore them afterwards."""
-    wanted = provenance.threads if provenance is not None else None
-    with threads(wanted) as got:
+def threads_of(provenance: Provenance | None, bench: Bench) -> Iterator[None]:
+    """Set torch's threads to the number in a provenance, which decides the last digits, or else to the
+    bench's, and restore them afterwards."""
+    wanted, say = provenance.threads if provenance is not None else None, bench.say
+    with threads(wanted or bench.threads) as got:
         if wanted is not None and got != wanted:
             say(f"the recipe was trained with {wanted} threads, torch gives {got}: {DIGITS}")
         elif wanted is not None and wanted > (cores := os.cpu_count() or 1):
@@ -174,20 +167,20 @@ def threads_of(provenance: Provenance | None, say: Say) -> Iterator[None]:
         yield
 
 
-def _as_timed(recipe: Recipe, data: DataSet, device: torch.device, say: Say, *, download: bool) -> Recipe:
+def _as_timed(recipe: Recipe, data: DataSet, bench: Bench) -> Recipe:
     """Return the recipe with what timed steps of its network say in place of `auto`, where timing them pays:
     number format and layout, as far as `precision` leaves them open, and whether to compile by blocks."""
-    info, chooses = data.info, recipe.loop.compile == "auto"
+    info, chooses, say = data.info, recipe.loop.compile == "auto", bench.say
     images = recipe.loop.epochs * info.train_images
     if not recipe.awaits_timing:
         return recipe
-    if not pays_to_time(device.type, images):
+    if not pays_to_time(bench.kind, images):
         return _not_compiled(recipe, say, f"timing steps does not pay in {images:,} images of training")
-    problem = problem_here(device.type, may_compile=True) if chooses else None
+    problem = problem_here(bench.kind, may_compile=True) if chooses else None
     compiling: Compiling = "blocks" if chooses and problem is None else False
-    with global_generators(device, recipe.loop.seed):
-        model = make_network(recipe.model.model_copy(update={"weights": None}), info, download=download)
-    speeds = measure_speeds(model, info, device, recipe.precision, compiling=compiling)
+    with global_generators(bench.device, recipe.loop.seed):
+        model = make_network(recipe.model.model_copy(update={"weights": None}), info, bench=bench)
+    speeds = measure_speeds(model, info, bench.device, recipe.precision, compiling=compiling)
     timed = ", ".join(map(str, speeds))
     if chooses:
         if problem is None and not any(each.compile_seconds is not None for each in speeds):

@@ -14,13 +14,13 @@ from search.reporting.tables import Rows
 from search.reporting.terminal import console, say
 from search.study import WEIGHTS, Study, weights_path
 from spaces.rules.backbones import SIZES, Size
+from trainable.bench import HERE
 from trainable.errors import UserError
 from trainable.recipe.models import MODEL_NAME, OWN_WEIGHTS
 from trainable.recipe.tasks import Segmentation
 from trainable.recipe.trees import with_value, without
 from trainable.recipe.yamlfile import write_whole
 from trainable.terminal import tell_json
-from trainable.training.devices import default_device
 
 GIB = 2**30
 SCHEMA = 1
@@ -41,7 +41,7 @@ def run_backbones(options: BackbonesOptions) -> None:
         )
     if out is not None and out.exists():
         raise UserError(f"--out {out}: exists already")
-    device = default_device()
+    device = HERE.device
     names = [each.strip() for each in options.models.split(",")] if options.models else None
     chosen = candidates(names, weights, _size(options.size), gpu=device.type == "cuda")
     tell = silent if options.as_json else say

@@ -23,6 +23,7 @@ from search.reporting.terminal import budget, console, say
 from search.study import Study
 from spaces.catalog.overrides import Fixed, Varying, parse
 from spaces.domains import counted
+from trainable.bench import Bench
 from trainable.check import SECONDS, CheckTool, check, tools_named
 from trainable.checks.exclusions import check_new_list, exclusions, write_exclusions
 from trainable.checks.finding import Finding, Level, counts
@@ -162,12 +163,11 @@ def _findings(target: Target, options: CheckOptions, tools: Sequence[CheckTool])
         return check(
             target.recipe,
             data=target.data,
-            device=target.device,
             full=options.full,
             debug=tools,
             seconds=SECONDS if options.seconds is None else options.seconds,
             cpus=target.cpus,
-            download=options.download,
+            bench=Bench(device_name=str(target.device), may_fetch=options.download),
         )
 
 
@@ -186,7 +186,9 @@ def _check_lists_all(file: str, settings: Sequence[str]) -> None:
 def _list_copies(target: Target, path: Path, options: CheckOptions) -> dict[str, object]:
     """Write which images are to be left out, as they are copies of others, and print how many of which part;
     return the same as a tree. Raises UserError."""
-    members, _ = kit_of(target.recipe.task).stored_parts(target.recipe, download=options.download)
+    members, _ = kit_of(target.recipe.task).stored_parts(
+        target.recipe, bench=Bench(may_fetch=options.download)
+    )
     with threads(target.threads):
         found = exclusions(target.data, members, full=options.full)
     near, parts = len(found.rows) - found.equal, Counter(each.part for each in found.rows)

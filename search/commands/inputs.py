@@ -21,6 +21,7 @@ from search.running.networks import check_first_networks
 from search.study import RECIPE_SECTIONS, STUDY_FILE, Study, settings_of, study_from
 from search.study.first_trials import first_trials
 from spaces.rules.distillation import gain_to_expect
+from trainable.bench import HERE, Bench
 from trainable.data import DataSet, resolve
 from trainable.errors import UserError
 from trainable.files.store import Store, is_uri
@@ -145,10 +146,9 @@ def _study_values(settings: Sequence[str]) -> dict[str, Any]:
 
 def _recipe_target(recipe: Recipe, download: bool) -> Target:
     from trainable.tasks.kits import load_for
-    from trainable.training.devices import default_device
 
-    device = default_device()
-    return Target(recipe, load_for(recipe, device, download=download), "recipe", device)
+    bench = Bench(may_fetch=download)
+    return Target(recipe, load_for(recipe, bench), "recipe", bench.device)
 
 
 def _study_target(study: Study, kind: TargetKind, download: bool) -> Target:
@@ -185,6 +185,4 @@ def _search_target(folder: Path) -> Target:
 def _device(trial: PerTrial) -> torch.device:
     import torch
 
-    from trainable.training.devices import default_device
-
-    return default_device() if trial.gpus else torch.device("cpu")
+    return HERE.device if trial.gpus else torch.device("cpu")

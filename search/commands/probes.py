@@ -16,6 +16,7 @@ from search.commands.lr_picture import READINGS, page, picture
 from search.commands.options import BatchFindOptions, LrFindOptions
 from search.reporting.terminal import console, say
 from spaces.domains import counted
+from trainable.bench import Bench
 from trainable.errors import UserError
 from trainable.files.store import name_in
 from trainable.probes.batch_find import BatchFound, Tried, batch_find
@@ -228,7 +229,9 @@ def _memory(amount: int) -> str:
 def _run(target: Target, download: bool) -> Iterator[tuple[Run, int]]:
     """Give the block the target's run and its number of threads, which is a trial's."""
     with threads(target.threads) as count:
-        run = make_run(target.recipe, data=target.data, device=target.device, download=download)
+        run = make_run(
+            target.recipe, data=target.data, bench=Bench(device_name=str(target.device), may_fetch=download)
+        )
         try:
             yield run, count
         finally:

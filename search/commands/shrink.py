@@ -19,6 +19,7 @@ from search.results.teachers import recipe_with_teacher, teacher_folder
 from search.retraining.shrunk import ShrunkComparison, compared
 from search.study import STUDY_FILE
 from spaces.domains import counted
+from trainable.bench import Bench, Say
 from trainable.bundle.trained import Trained, trained_in
 from trainable.data import DataSet
 from trainable.errors import RunError, UserError
@@ -36,12 +37,11 @@ from trainable.recipe.trained_files import (
 )
 from trainable.recipe.yamlfile import parse_setting, read_recipe, write_whole
 from trainable.shrinking.dependencies import library
-from trainable.shrinking.fine_tuning import LR_FACTOR, Say, fine_tuning, taught_by
+from trainable.shrinking.fine_tuning import LR_FACTOR, fine_tuning, taught_by
 from trainable.shrinking.prune import prune
 from trainable.shrinking.shrink import Shrunk, shrink, training_from_scratch, write_shrunk
 from trainable.terminal import tell, tell_json
 from trainable.train import METRICS_FILE, images_of, train
-from trainable.training.devices import default_device
 from trainable.training.network import make_network
 
 # no setting changes these sections: the weights were trained with them
@@ -84,7 +84,7 @@ def run_shrink(options: ShrinkOptions) -> None:
                 seeds=options.seeds,
                 test=options.test,
                 scratch=options.scratch,
-                say=say,
+                bench=Bench(say=say),
             )
             found = compared(shrunk, options.flops)
     except RunError as error:
@@ -131,7 +131,7 @@ def _trained(options: ShrinkOptions, say: Say) -> Iterator[tuple[Trained, Path]]
         "network"
     )
     with temporary_folder() as folder:
-        if train(recipe, data=data, out=folder, download=options.download, say=say).diverged:
+        if train(recipe, data=data, out=folder, bench=Bench(may_fetch=options.download, say=say)).diverged:
             raise ShrinkFailed(f"{source}: the training diverged: there is nothing to prune")
         yield trained_in(folder), folder
 
@@ -141,9 +141,11 @@ def _check_prunable(recipe: Recipe, share: float, download: bool) -> DataSet:
 
     Raises ModelError.
     """
-    data = images_of(recipe, None, default_device(), own_model=False, download=download)
+    data = images_of(recipe, None, Bench(may_fetch=download), own_model=False)
     info = data.info
-    network = make_network(recipe.model.model_copy(update={"weights": None}), info, download=download)
+    network = make_network(
+        recipe.model.model_copy(update={"weights": None}), info, bench=Bench(may_fetch=download)
+    )
     shape = (info.channels, info.image_size, info.image_size)
     prune(network, shape, share, title=title_of(recipe.model))
     return data

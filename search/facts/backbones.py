@@ -18,6 +18,7 @@ from search.facts.cache import name_by
 from search.facts.measured import Say
 from search.study import WEIGHTS, Study
 from spaces.rules.backbones import BACKBONES, SIZES, Size
+from trainable.bench import Bench
 from trainable.data import DataSet
 from trainable.errors import ModelError, UserError
 from trainable.files.cache import cache_root
@@ -142,10 +143,10 @@ def _seen_by(
     """Return a recipe with this network, and the images as its weights know them."""
     base = study.base_recipe()
     recipe = base.with_values({"model": {"kind": "timm", "name": name, "weights": weights}, **pins_of(study)})
-    data = load_for(recipe, device, download=download)
+    data = load_for(recipe, Bench(device_name=str(device), may_fetch=download))
     data.refuse_leaks(study.data)
     data.be_here()
-    return resolved(recipe, data, download=download), data
+    return resolved(recipe, data, bench=Bench(may_fetch=download)), data
 
 
 def pins_of(study: Study) -> dict[str, Any]:
@@ -161,8 +162,8 @@ def _measured(
     file = _cache_file(recipe, data, device)
     if (known := _read(file)) is not None:
         return known
-    network = make_network(recipe.model, data.info, download=download)
-    found = features_of(network, data, recipe, device)
+    network = make_network(recipe.model, data.info, bench=Bench(may_fetch=download))
+    found = features_of(network, data, recipe, Bench(device_name=str(device)))
     costs = _costs(network, data, device)
     content = io.BytesIO()
     np.savez(content, **vars(found), costs=np.array(costs, np.float64))

@@ -17,11 +17,11 @@ from pydantic import TypeAdapter
 
 from search.record.folder import facts_in, facts_text
 from spaces.facts import Facts
+from trainable.bench import DeviceKind
 from trainable.data import DataInfo
 from trainable.data.excluded import exclusions_digest
 from trainable.data.image_files import fingerprint, line_of
 from trainable.data.manifest import is_manifest, manifest_fingerprint
-from trainable.data.measure import DeviceKind
 from trainable.data.remote_data import digest_of
 from trainable.data.saved_dataset import fingerprint as saved_fingerprint
 from trainable.data.saved_dataset import is_saved_dataset

@@ -10,8 +10,8 @@ from search.facts.cache import cache_file, read_cached, read_speeds, speeds_file
 from search.facts.hardware import PerTrial
 from search.study import FACT_OF_PROBE, Probe, Study
 from spaces.facts import Facts, NetworkFacts
+from trainable.bench import HERE, Bench, DeviceKind
 from trainable.data import DataInfo, DataSet
-from trainable.data.measure import DeviceKind
 from trainable.data.own import MakeData, make_own
 from trainable.errors import UserError
 from trainable.recipe import Recipe
@@ -57,10 +57,12 @@ def load_data(
     from trainable.training.pixels import as_weights_know
 
     kind = _device_kind(trial)
-    asked = as_weights_know(base, kind, download=download)
+    asked = as_weights_know(base, Bench(device_name=kind, may_fetch=download))
     if make is not None:
-        return make_own(asked.data, make, resize=asked.evaluation.resize, device_kind=kind)
-    return kit_of(asked.task).load(asked, device_kind=kind, download=download, most_bytes=most_bytes)
+        return make_own(asked.data, make, resize=asked.evaluation.resize, bench=Bench(device_name=kind))
+    return kit_of(asked.task).load(
+        asked, most_bytes=most_bytes, bench=Bench(device_name=kind, may_fetch=download)
+    )
 
 
 def measure_facts(
@@ -98,7 +100,7 @@ def without_weights(base: Recipe, info: DataInfo, build: BuildModel | None, *, d
     from trainable.training.network import make_network
 
     spec = base.model.model_copy(update={"weights": None})
-    return make_network(spec, info, build=build, download=download)
+    return make_network(spec, info, build=build, bench=Bench(may_fetch=download))
 
 
 def _facts_of(model: nn.Module, base: Recipe, info: DataInfo, trial: PerTrial) -> Facts:
@@ -193,9 +195,9 @@ def _speeds(model: nn.Module, base: Recipe, info: DataInfo, trial: PerTrial) -> 
     import torch
 
     from trainable.probes.speed import measure_speeds
-    from trainable.training.devices import default_device, problem_here, threads
+    from trainable.training.devices import problem_here, threads
 
-    device = default_device() if trial.gpus else torch.device("cpu")
+    device = HERE.device if trial.gpus else torch.device("cpu")
     asked = base.loop.compile
     compiling: Compiling = False
     with threads(trial.cpus):
@@ -238,7 +240,7 @@ def run_probes(
     import torch
 
     from trainable.run import make_run
-    from trainable.training.devices import default_device, threads
+    from trainable.training.devices import threads
 
     if facts.gpus and not torch.cuda.is_available():
         raise UserError(
@@ -246,8 +248,10 @@ def run_probes(
             f"`tunebook {study.space.probes[0]}` where there is one, and write what it says under facts"
         )
     with threads(facts.cpus):
-        device = default_device() if facts.gpus else torch.device("cpu")
-        run = make_run(recipe, data=data, model=build, device=device, download=download)
+        device = HERE.device if facts.gpus else torch.device("cpu")
+        run = make_run(
+            recipe, data=data, model=build, bench=Bench(device_name=str(device), may_fetch=download)
+        )
         try:
             probes = dict.fromkeys(study.space.probes)
             found = {FACT_OF_PROBE[probe]: _measured_by(probe, run, say) for probe in probes}

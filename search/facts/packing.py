@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from search.facts.hardware import Hardware, PerTrial
 from search.study import Study, StudyError
+from trainable.bench import Bench
 from trainable.data import DataSet
 from trainable.errors import Fault
 from trainable.recipe import Recipe
@@ -97,7 +98,9 @@ def _footprint_here(recipe: Recipe, data: DataSet, model: Carried | None = None)
     from trainable.training.devices import give_back
 
     device = torch.device("cuda")
-    run = make_run(recipe, data=data, model=None if model is None else model.load(), device=device)
+    run = make_run(
+        recipe, data=data, model=None if model is None else model.load(), bench=Bench(device_name=str(device))
+    )
     try:
         return measure_footprint(run)
     finally:

@@ -13,6 +13,7 @@ from spaces.facts import Backbone, Facts
 from spaces.rules.backbones import candidates, start, suits
 from spaces.rules.finetuning import LEAST_SIDE
 from spaces.rules.rulings import Rulings
+from trainable.bench import Bench
 from trainable.recipe import Recipe
 from trainable.recipe.models import is_published, network_fields
 from trainable.recipe.tasks import CLASSIFICATION, TASKS, TaskKind
@@ -74,7 +75,7 @@ def find_start(study: Study, *, gpu: bool, cluster: bool = False, download: bool
         return Start()
     from trainable.tasks.kits import kit_of  # it imports torch, which takes seconds
 
-    side = kit_of(base.task).stored_side(base, download=download)
+    side = kit_of(base.task).stored_side(base, bench=Bench(may_fetch=download))
     seen = study.data.image_size or side  # by the network; None: nobody has looked
     if not suits(side, task) or seen is None or seen < LEAST_SIDE:
         return Start(side, task=task)

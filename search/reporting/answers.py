@@ -96,19 +96,18 @@ def _run(search: Search, best: Trial) -> tuple[Run, DataSet]:
     from trainable.checkpoints.checkpoint_store import CheckpointStore
     from trainable.run import make_run
     from trainable.tasks.kits import load_for
-    from trainable.training.devices import default_device
 
     state = CheckpointStore.at(search.home.checkpoints(best.id), search.record.search_id or "").newest_state()
     if state is None:
         raise UserError(f"no checkpoint of trial {best.id} can be read")
-    device, recipe = default_device(), best.whole_recipe
-    images, info = load_for(recipe, device), search.info
+    recipe = best.whole_recipe
+    images, info = load_for(recipe), search.info
     if info.stored and images.info.files not in (None, info.stored):  # the digest in the state reads some
         raise UserError(
             f"{info.path}: the images have other names, classes or sizes than when the search began (digest "
             f"{info.stored}, now {images.info.files})"
         )
-    run = make_run(recipe, data=images, device=device)
+    run = make_run(recipe, data=images)
     run.load_state_dict(state)
     return run, images
 

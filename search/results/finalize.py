@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from search.facts.measured import silent
 from search.record.finals import LEVEL
 from search.reporting.tables import Rows
 from search.retraining.paired import half_width
 from search.retraining.runs import Retraining, effort
 from spaces.domains import shown
+from trainable.bench import HERE, Bench
 from trainable.errors import UserError
 from trainable.recipe import Recipe
 from trainable.recipe.metrics import NO_SPREAD
@@ -123,13 +123,12 @@ def _measured(
     from trainable.probes.endings import measure_endings
     from trainable.tasks.kits import load_for
     from trainable.train import threads_of
-    from trainable.training.devices import default_device
 
     lines: list[str] = []
-    with threads_of(recipe.provenance, silent):
-        data = load_for(recipe, default_device(), download=download)
+    with threads_of(recipe.provenance, HERE):
+        data = load_for(recipe, Bench(may_fetch=download))
         data.refuse_leaks(recipe.data)
         data.be_here()
         origins = Origins.of_files(recipe, data.info)
-        endings = measure_endings(recipe, data=data, download=download, say=lines.append)
+        endings = measure_endings(recipe, data=data, bench=Bench(may_fetch=download, say=lines.append))
         return ([vars(each) for each in endings], lines), origins

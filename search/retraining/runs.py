@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from search.facts.measured import Say, silent
 from search.retraining.processes import Done, Work, in_processes, refuse_own_code
 from spaces.domains import counted
+from trainable.bench import Bench
 from trainable.errors import UserError
 from trainable.recipe import Recipe
 
@@ -102,9 +103,8 @@ def _origins_now(recipe: Recipe, download: bool) -> Origins:
     """Return what a run of the recipe would use now: its images are looked for and read anew."""
     from trainable.origins import Origins
     from trainable.tasks.kits import load_for
-    from trainable.training.devices import default_device
 
-    return Origins.of_files(recipe, load_for(recipe, default_device(), download=download).info)
+    return Origins.of_files(recipe, load_for(recipe, Bench(may_fetch=download)).info)
 
 
 def effort(recipe: Recipe, runs: int) -> str:
@@ -116,5 +116,5 @@ def _trained(recipe: Recipe, test: bool, download: bool) -> tuple[tuple[dict[str
     from trainable.origins import Origins
     from trainable.train import train
 
-    outcome = train(recipe, test=test, download=download)
+    outcome = train(recipe, test=test, bench=Bench(may_fetch=download))
     return (outcome.tree(), outcome.diverged), Origins.of(outcome.recipe.provenance)

@@ -14,6 +14,7 @@ from search.record.trials import recipe_key
 from search.study.first import FirstTrial
 from spaces.domains import Choice, shown
 from spaces.space import Space
+from trainable.bench import Bench
 from trainable.data import DataInfo
 from trainable.errors import ModelError
 from trainable.recipe import Recipe
@@ -40,13 +41,13 @@ def check_networks(
 
     if build is None:
         for spec in _models_with_weights(space):
-            make_network(spec, info, download=download)
+            make_network(spec, info, bench=Bench(may_fetch=download))
         return
     tried: list[Model] = []
     for spec in _own_models(space):
         if spec not in tried:
             tried.append(spec)
-            network = make_network(spec, info, build=build, download=download)
+            network = make_network(spec, info, build=build, bench=Bench(may_fetch=download))
             rate_factors(spec.layer_rates, network)
             if spec.freeze_epochs:
                 head_parameters(network)
@@ -83,7 +84,7 @@ def check_first_networks(
         recipe = Recipe.from_tree(each.recipe)
         try:
             if any(path.startswith("model.") for path in each.outside):
-                make_network(recipe.model, info, build=build, download=download)
+                make_network(recipe.model, info, build=build, bench=Bench(may_fetch=download))
             if any(path.startswith(f"{SECTION}.") for path in each.outside):
                 _load_teacher(recipe, info, build, download=download)
         except ModelError as error:
@@ -144,7 +145,7 @@ def _load_teacher(recipe: Recipe, info: DataInfo, build: BuildModel | None, *, d
 
     if recipe.distillation is None:
         return
-    resolved, device = resolved_for(recipe, info, download=download), torch.device("cpu")
+    resolved, device = resolved_for(recipe, info, bench=Bench(may_fetch=download)), torch.device("cpu")
     autocast = precision.autocast("fp32", device)
     load_teacher(recipe.distillation, resolved, info, device=device, autocast=autocast, build=build)
 

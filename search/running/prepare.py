@@ -234,7 +234,7 @@ def _say_unknown_statistics(base: Recipe, say: Say, *, download: bool) -> None:
     from trainable.models.pretrained_input import pretrained_input
 
     is_open = base.model.weights is not None and base.data.normalisation is None
-    if is_open and pretrained_input(base.model, download=download) is None:
+    if is_open and pretrained_input(base.model, may_fetch=download) is None:
         say(
             "data.normalisation: nothing says how images looked to these weights, so they are normalised by "
             "their own statistics; write the mean and std of pretraining if you know them"

@@ -131,7 +131,7 @@ def seat_of(prepared: Prepared) -> Seat:
         step_seconds=prepared.study.limits.step_seconds,
         gpu_share=trial.gpus or 1.0,
         workers=trial.workers,
-        download=prepared.download,
+        may_fetch=prepared.download,
         code=prepared.carried,
         splits={seed: Shared.put(data) for seed, data in prepared.splits.items()},
     )

@@ -20,6 +20,7 @@ from PIL import Image
 
 from tests.fuzz import mutations
 from tests.fuzz.bounds import Tally
+from trainable.bench import ON_CPU
 from trainable.data import DataSet
 from trainable.data.assembly import load
 from trainable.data.image_files import fingerprint
@@ -131,7 +132,7 @@ def read(path: Path) -> DataSet:
     fingerprint(path)
     data = load(Data(path=str(path), validation_fraction=0.3))
     try:
-        loader = make_loader(data, RECIPE, torch.device("cpu"))
+        loader = make_loader(data, RECIPE, ON_CPU)
         (images, labels), *_ = loader.train([torch.arange(min(4, len(data.train)))], epoch=1)
         loader.close()
     except UserError as error:

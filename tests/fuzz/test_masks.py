@@ -13,6 +13,7 @@ from PIL import Image
 
 from tests.fuzz import mutations
 from tests.fuzz.bounds import Tally
+from trainable.bench import HERE
 from trainable.data.members import members_of
 from trainable.data.source import Collection
 from trainable.recipe.data import Data
@@ -90,7 +91,7 @@ def check_one(sets: Sets, luck: mutations.Luck) -> None:
 
 def read_all(path: Path, masks: Masks) -> Collection:
     spec = Data(path=str(path), validation_fraction=0.3)
-    found = read(spec, False, masks)
+    found = read(spec, HERE, masks)
     for source, indices in members_of(found, spec).values():
         assert isinstance(source, MaskedSource)
         for index in indices.tolist():

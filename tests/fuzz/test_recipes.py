@@ -7,11 +7,11 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
-import torch
 from torch import nn
 
 from tests.fuzz import mutations
 from tests.fuzz.bounds import Tally
+from trainable.bench import ON_CPU
 from trainable.data.assembly import load
 from trainable.errors import FaultyInput, UserError
 from trainable.recipe import Recipe
@@ -126,7 +126,7 @@ def made(tree: dict[str, Any], path: Path, extent: Extent) -> Recipe:
     if extent in ("made", "trained") and is_small(recipe):
         data = load(recipe.data, resize=recipe.evaluation.resize)
         model = own_network if isinstance(recipe.model, OwnModel) else None
-        run = make_run(recipe, data=data, model=model, device=torch.device("cpu"))
+        run = make_run(recipe, data=data, model=model, bench=ON_CPU)
         try:
             if extent == "trained" and not recipe.loop.compile:  # compiling takes longer than an input may
                 train(run)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from tests.trainable.lessons import LESSONS, asked
 from tests.trainable.small_runs import data_set, small_recipe
 from tests.trainable.training.test_synchronisation import CASES
+from trainable.bench import Bench
 from trainable.probes.network_cost import measure_cost
 from trainable.run import make_run
 from trainable.training.run import Run
@@ -41,19 +42,19 @@ def strict_about_waiting() -> Iterator[None]:
 @pytest.mark.usefixtures("strict_about_waiting")
 @pytest.mark.parametrize("values", CASES.values(), ids=CASES)
 def test_a_step_waits_for_nothing_on_a_gpu(values: dict[str, Any]) -> None:
-    step_strictly(make_run(small_recipe(values), data=data_set(), device=torch.device("cuda")))
+    step_strictly(make_run(small_recipe(values), data=data_set(), bench=Bench(device_name="cuda")))
 
 
 @pytest.mark.usefixtures("strict_about_waiting")
 @pytest.mark.parametrize("name", LESSONS)
 def test_a_step_on_masks_or_with_a_teacher_waits_for_nothing_on_a_gpu(name: str, tmp_path: Path) -> None:
     recipe, data = asked(LESSONS[name], tmp_path)
-    step_strictly(make_run(recipe, data=data, device=torch.device("cuda")))
+    step_strictly(make_run(recipe, data=data, bench=Bench(device_name="cuda")))
 
 
 def test_the_first_epoch_on_a_gpu_says_what_its_first_step_took_beyond_the_others() -> None:
     """Kernels are loaded and chosen in it, which the host waits for."""
-    run = make_run(small_recipe(), data=data_set(), device=torch.device("cuda"))
+    run = make_run(small_recipe(), data=data_set(), bench=Bench(device_name="cuda"))
     first, second = run.step(), run.step()
     extra = first.first_step_extra_seconds
     assert extra is not None
@@ -79,7 +80,7 @@ def test_masks_and_teachers_come_to_on_a_gpu_what_they_do_on_a_cpu(name: str, tm
     recipe = recipe.with_values({"precision.kind": "fp32", "optimizer.lr": 1e-4})
     results = []
     for device in ("cpu", "cuda"):
-        run = make_run(recipe, data=data, device=torch.device(device))
+        run = make_run(recipe, data=data, bench=Bench(device_name=device))
         run.step()
         results.append((run.history[-1].train_loss, run.history[-1].val_loss))
     assert results[1] == pytest.approx(results[0], rel=2e-3)
@@ -100,7 +101,7 @@ def test_epochs_in_portions_have_the_losses_of_epochs_by_batches(mixing: str) ->
     for portion in (2**20, 0):
         torch.manual_seed(0)
         network = nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 3))
-        run = make_run(small_recipe(values), data=data_set(), model=network, device=torch.device("cuda"))
+        run = make_run(small_recipe(values), data=data_set(), model=network, bench=Bench(device_name="cuda"))
         run.images.loader.portion_images = portion
         while not run.finished:
             run.step()
@@ -111,7 +112,7 @@ def test_epochs_in_portions_have_the_losses_of_epochs_by_batches(mixing: str) ->
 @pytest.mark.parametrize("kind", ["fp32", "tf32", "bf16", "fp16"])
 def test_every_format_learns(kind: str) -> None:
     values = {"precision.kind": kind, "loop.epochs": 6, "model.width": 8}
-    run = make_run(small_recipe(values), data=data_set(), device=torch.device("cuda"))
+    run = make_run(small_recipe(values), data=data_set(), bench=Bench(device_name="cuda"))
     while not run.finished:
         run.step()
     assert run.history[-1].train_accuracy > 0.8
@@ -120,9 +121,9 @@ def test_every_format_learns(kind: str) -> None:
 @pytest.mark.parametrize("values", COMPILED.values(), ids=COMPILED)
 def test_a_run_compiled_by_blocks_comes_to_what_it_comes_to_as_it_is(values: dict[str, Any]) -> None:
     values = {"precision.kind": "fp32", "optimizer.lr": 1e-4, "loop.epochs": 2, **values}
-    plain = make_run(small_recipe(values), data=data_set(), device=torch.device("cuda"))
+    plain = make_run(small_recipe(values), data=data_set(), bench=Bench(device_name="cuda"))
     compiled = make_run(
-        small_recipe({**values, "loop.compile": "blocks"}), data=data_set(), device=torch.device("cuda")
+        small_recipe({**values, "loop.compile": "blocks"}), data=data_set(), bench=Bench(device_name="cuda")
     )
     for run in (plain, compiled):
         while not run.finished:
@@ -152,7 +153,7 @@ def test_memory_that_runs_out_halves_the_micro_batch() -> None:
     torch.cuda.set_per_process_memory_fraction(min(1.0, 24 * 2**30 / total))
     try:
         recipe = small_recipe({"loop.epochs": 1})
-        run = make_run(recipe, data=data_set(), model=Hungry(), device=torch.device("cuda"))
+        run = make_run(recipe, data=data_set(), model=Hungry(), bench=Bench(device_name="cuda"))
         result = run.step()
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
@@ -178,7 +179,7 @@ except torch.OutOfMemoryError:
 
 def test_the_memory_of_a_step_on_a_gpu_is_measured() -> None:
     recipe = small_recipe({"loop.batch_size": 4})
-    run = make_run(recipe, data=data_set(), model=Hungry(), device=torch.device("cuda"))
+    run = make_run(recipe, data=data_set(), model=Hungry(), bench=Bench(device_name="cuda"))
     cost = measure_cost(run)
     assert 4.0 < cost.memory_gib < 32.0
     assert cost.latency_ms > 0.0

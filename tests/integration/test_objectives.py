@@ -15,6 +15,7 @@ from search.reporting.picture import draw
 from search.results.export import export_recipe
 from search.study import StudyError
 from tests.integration.small_searches import digits_study
+from trainable.bench import Bench
 from trainable.models.make import make_model
 from trainable.recipe.yamlfile import read_recipe
 from trainable.train import train
@@ -58,7 +59,7 @@ def test_a_search_knows_the_file_of_weights_that_its_trials_began_from(tmp_path:
     save_file({name: each + 0.5 for name, each in load_file(weights).items()}, weights)
     export_recipe(search, out)
     lines: list[str] = []
-    train(read_recipe(out), say=lines.append)
+    train(read_recipe(out), bench=Bench(say=lines.append))
     assert any("these are not the weights that the recipe was trained from" in each for each in lines)
 
 

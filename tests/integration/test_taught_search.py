@@ -14,6 +14,7 @@ from search.learning.refine import refine
 from search.learning.search import Search
 from tests.integration.small_searches import digits_study
 from tests.search.results.trained_search import trained_search
+from trainable.bench import Bench
 from trainable.models.weights import file_digest
 from trainable.recipe.yamlfile import read_recipe
 from trainable.train import train
@@ -50,7 +51,7 @@ def test_trials_learn_from_a_trial_and_the_best_recipe_trains_again_from_it(
     assert recipe.provenance.teacher_recipe == read_recipe(teacher / "recipe.yaml").digest()
     assert "2.5 to 4 worked best" in (folder / "best.yaml").read_text()
     said: list[str] = []
-    again = train(recipe, say=said.append).history[-1]
+    again = train(recipe, bench=Bench(say=said.append)).history[-1]
     assert search.best is not None
     assert again.val_loss == search.best.metrics["val_loss"]
     assert "teacher_seconds" in search.best.metrics

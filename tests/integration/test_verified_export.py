@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from search.results.verify import new_seeds
 from tests.trainable.small_runs import small_recipe, write_parts
+from trainable.bench import ON_CPU
 from trainable.recipe.provenance import Provenance
 from trainable.recipe.techniques import techniques_of, without
 from trainable.recipe.yamlfile import read_recipe, write_recipe
@@ -37,7 +37,7 @@ def test_a_test_part_of_another_kind_is_said_and_the_recipe_written_though_it_is
     assert provenance is not None
     assert (found := provenance.verification) is not None
     assert (found.verified, found.part, found.seeds, found.claimed) == (False, "test", (1, 2, 3), 0.9)
-    assert provenance.data_digest == load_for(recipe, torch.device("cpu")).info.digest
+    assert provenance.data_digest == load_for(recipe, ON_CPU).info.digest
     assert found.mean == np.mean(found.scores) < np.mean(found.validation_scores) - 0.3
     assert found.parts_differ is not None
     lines = ran.stdout.splitlines()

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from tests.trainable.small_runs import data_set, small_recipe
 from tests.trainable.small_segmentations import mask_data, mask_recipe, write_masks
+from trainable.bench import ON_CPU
 from trainable.data import DataSet
 from trainable.recipe import Recipe
 from trainable.train import train
@@ -69,6 +68,6 @@ def asked(lesson: Lesson, folder: Path) -> tuple[Recipe, DataSet]:
     data = mask_data(recipe) if lesson.masks else data_set()
     values = dict(lesson.values)
     if lesson.taught:
-        train(recipe, data=data, out=teacher, device=torch.device("cpu"))
+        train(recipe, data=data, out=teacher, bench=ON_CPU)
         values["distillation.teacher"] = str(teacher)
     return recipe.with_values(values), data

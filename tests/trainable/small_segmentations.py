@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from trainable.bench import ON_CPU
 from trainable.data import DataSet
 from trainable.recipe import Recipe
 from trainable.tasks.kits import load_for
@@ -60,6 +61,5 @@ def mask_recipe(root: Path, values: dict[str, Any] | None = None) -> Recipe:
 
 
 def mask_data(recipe: Recipe) -> DataSet:
-    import torch
 
-    return load_for(recipe, torch.device("cpu"))
+    return load_for(recipe, ON_CPU)

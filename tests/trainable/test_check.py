@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from tests.trainable.small_runs import data_set, small_recipe
+from trainable.bench import ON_CPU, Bench
 from trainable.check import check, check_data, check_network, make_subject
 from trainable.checks.finding import CheckName, Finding, Level, counts
 from trainable.data import ArrayPart
@@ -63,8 +64,8 @@ def test_digits_raise_no_alarm() -> None:
 def test_networks_of_libraries_raise_no_alarm(network: dict[str, Any]) -> None:
     """What is said of the images alone is the same as with the project's own network."""
     recipe, device = Recipe().with_values({**TINY, **network}), torch.device("cpu")
-    images = load_for(recipe, device, download=False)
-    findings = list(check_network(make_subject(recipe, images, None, device, download=False)))
+    images = load_for(recipe, Bench(device_name=str(device)))
+    findings = list(check_network(make_subject(recipe, images, None, Bench(device_name=str(device)))))
     assert alarms(findings) == []
     assert {each.check for each in findings} >= {"first steps", "one batch", "shuffled labels"}
 
@@ -112,7 +113,7 @@ def test_a_check_that_crashes_leaves_the_findings_of_the_others(
         raise ValueError("no images of class 7\nin line 3")
 
     monkeypatch.setattr(f"trainable.{OF_DATA[name]}", crash)
-    subject = make_subject(small_recipe(), data_set(), None, CPU, download=False)
+    subject = make_subject(small_recipe(), data_set(), None, ON_CPU)
 
     found = by_name(list(check_data(subject)))
 

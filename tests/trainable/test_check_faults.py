@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from tests.trainable.alarms import alarms
 from tests.trainable.small_images import truncate, write_noise_jpeg
 from tests.trainable.small_runs import CLASSES, data_set, plain_net, small_recipe
+from trainable.bench import ON_CPU
 from trainable.check import check, check_data, check_lessons, check_network, make_subject
 from trainable.checks.finding import CheckName, Finding, guarded, passed, unchecked
 from trainable.data import ArrayPart, DataSet
@@ -43,7 +44,7 @@ def in_part(
     found_by: CheckName, recipe: Recipe, data: DataSet, model: nn.Module | None = None
 ) -> list[Finding]:
     """Return what one part of the gate finds, the part with this check: the whole takes seconds a fault."""
-    subject = make_subject(recipe, data, model, torch.device("cpu"), download=False)
+    subject = make_subject(recipe, data, model, ON_CPU)
     if found_by in ("learning", "horizontal flip"):
         return list(check_lessons(subject, PATIENCE_SECONDS))
     if found_by in OF_THE_NETWORK:

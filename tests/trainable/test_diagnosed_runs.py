@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import torch
 
+from trainable.bench import ON_CPU
 from trainable.diagnosis import Diagnosis
 from trainable.recipe import Recipe
 from trainable.run import make_run
@@ -20,7 +20,7 @@ def trained(values: dict[str, Any]) -> Diagnosis:
         "precision.kind": "fp32",
         "model.width": 8,
     }
-    run = make_run(Recipe().with_values({**plain, **values}), device=torch.device("cpu"))
+    run = make_run(Recipe().with_values({**plain, **values}), bench=ON_CPU)
     while not run.finished:
         run.step()
     return diagnosed(run)

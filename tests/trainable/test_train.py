@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 
 from tests.trainable.small_runs import TIMES, images, small_recipe, write_parts
 from trainable.__main__ import main
+from trainable.bench import ON_CPU, Bench
 from trainable.errors import RecipeError, UserError
 from trainable.origins import Origins, differences, may_be_same
 from trainable.recipe import Recipe
@@ -288,12 +289,16 @@ def test_a_setting_that_is_none_is_refused(text: str) -> None:
 def test_the_threads_of_the_provenance_are_used_and_put_back() -> None:
     before = torch.get_num_threads()
     said: list[str] = []
-    with threads_of(Provenance(threads=before + 1), said.append):
+    with threads_of(Provenance(threads=before + 1), Bench(say=said.append)):
         assert torch.get_num_threads() == before + 1
     assert torch.get_num_threads() == before
-    with threads_of(Provenance(threads=512), said.append):
+    with threads_of(Provenance(threads=512), Bench(say=said.append)):
         pass
     assert "512 threads" in said[-1]
+    count = len(said)
+    with threads_of(None, Bench(threads=before + 1, say=said.append)):
+        assert torch.get_num_threads() == before + 1
+    assert (torch.get_num_threads(), len(said)) == (before, count), "no line for a bench's threads"
 
 
 @pytest.mark.parametrize(
@@ -314,7 +319,7 @@ def test_a_kind_of_device_agrees_with_every_model_of_it(recorded: str, device: s
 def test_another_device_than_the_provenance_s_is_said_and_the_same_is_not() -> None:
     for recorded, said in (("cuda", 1), (device_name(torch.device("cpu")), 0)):
         found = DIGITS.model_copy(update={"provenance": Provenance(device=recorded)})
-        run = make_run(found, device=torch.device("cpu"))
+        run = make_run(found, bench=ON_CPU)
         assert [
             line.split(":")[0] for line in differences(run.recipe.provenance, run, Origins.of_run(run))
         ] == ["the recipe was trained on cuda, this is cpu"] * said

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from trainable.bench import Say
 from trainable.bundle.programs import ExportError
 from trainable.bundle.trained import Trained, in_fp32
 from trainable.data import Split
@@ -23,8 +24,6 @@ from trainable.run import make_run
 from trainable.tasks.exporter import Answer, Exporter, Parity
 from trainable.training.bootstrap import Intervals, resampled_scores
 from trainable.training.evaluate import Scores
-
-Say = Callable[[str], None]
 
 LEAST_SHARE = 0.999  # of the images, or of all their pixels, a file must have the run's top class
 BATCHES = (1, 8, 32, 128)

@@ -25,7 +25,6 @@ from trainable.recipe.yamlfile import read_recipe
 from trainable.tasks.exporter import Exporter
 from trainable.tasks.exporters import exporter_of
 from trainable.train import images_of
-from trainable.training.devices import default_device
 from trainable.training.network import make_network
 from trainable.training.pixels import resolved
 
@@ -73,7 +72,7 @@ def trained(
     and images of training be scored. Raises DataError, ModelError as a run does.
     """
     _refuse_code_that_is_not_given(recipe, model, data)
-    images = images_of(recipe, data, default_device(), own_model=False, download=False)
+    images = images_of(recipe, data)
     known = Origins.of(recipe.provenance)
     now = known.with_images(images.info)
     if changes := list(known.changes(now, recipe)):

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from trainable.bundle.measured import MeasuredBundle, Say, measure, scored
+from trainable.bench import Say, silent
+from trainable.bundle.measured import MeasuredBundle, measure, scored
 from trainable.bundle.model_card import model_card
 from trainable.bundle.programs import answer_of_onnx, answer_of_pt2, export_program, write_onnx, write_pt2
 from trainable.bundle.trained import Trained
@@ -29,7 +30,7 @@ ONNX_FILE, PT2_FILE, SCRIPT_FILE, LATENCY_FILE, CARD_FILE = (
 )
 
 
-def write_bundle(trained: Trained, out: Path, say: Say = lambda line: None) -> None:
+def write_bundle(trained: Trained, out: Path, say: Say = silent) -> None:
     """Write the folder of a bundle, whole or not at all. `say` receives a line for each checked file, and
     one for each function of a person's own that is another one now.
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import torch
 from torch import Tensor, nn
 
+from trainable.bench import HERE, Bench
 from trainable.checks.finding import Finding
 from trainable.checks.sampling import NamedImage
 from trainable.data import DataSet, Split
@@ -68,11 +68,11 @@ class MakeRun(Protocol):
         *,
         data: DataSet | None = None,
         model: nn.Module | None = None,
-        device: torch.device | None = None,
+        bench: Bench = HERE,
     ) -> Run: ...
 
 
-MakeLoader = Callable[[DataSet, Recipe, torch.device], Loader]
+MakeLoader = Callable[[DataSet, Recipe, Bench], Loader]
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Subject:
     checks: TaskChecks
     untrained: nn.Module
     without_drops: nn.Module  # the same network, but it leaves nothing out at random
-    device: torch.device
+    bench: Bench
     is_own: bool  # the network is a person's own, rather than the recipe's
     make_run: MakeRun
     make_loader: MakeLoader
@@ -102,12 +102,12 @@ class Subject:
             self.recipe.with_values({**PLAIN, "loop.batch_size": batch_size, **(values or {})}),
             data=data or self.data,
             model=copy.deepcopy(self.without_drops),
-            device=self.device,
+            bench=self.bench,
         )
 
     def loader(self) -> Loader:
         """Return a loader of the images that starts no processes."""
-        return self.make_loader(self.data, self.recipe.with_values({"loop.workers": 0}), self.device)
+        return self.make_loader(self.data, self.recipe.with_values({"loop.workers": 0}), self.bench)
 
 
 class TaskChecks(abc.ABC):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from trainable.bench import HERE, ON_CPU, Bench, DeviceKind
 from trainable.data.array_files import IDX_NAME
 from trainable.data.arrays import Arrays, collect
 from trainable.data.dataset import DataSet
@@ -25,7 +26,6 @@ from trainable.data.measure import (
     LARGEST_SIDE,
     SAMPLE,
     Counts,
-    DeviceKind,
     channels_and_side,
     count_values,
     deep_span,
@@ -57,8 +57,7 @@ def load(
     spec: Data,
     *,
     resize: Resize | None = None,
-    device_kind: DeviceKind = "cpu",
-    download: bool = False,
+    bench: Bench = ON_CPU,
     most_bytes: int | None = None,
 ) -> DataSet:
     """Load the labelled images that a recipe's `data` section describes, split, measured and checked.
@@ -68,26 +67,26 @@ def load(
     not held if it takes more than `most_bytes`. Raises DataError for whatever cannot be used, with all broken
     images.
     """
-    collection = with_copy(spec, lambda here: read(here, download))
-    return _assemble(collection, spec, resize or Stretch(), device_kind, most_bytes)
+    collection = with_copy(spec, lambda here: read(here, bench))
+    return _assemble(collection, spec, resize or Stretch(), bench, most_bytes)
 
 
-def stored_side(spec: Data, *, download: bool = False) -> int | None:
+def stored_side(spec: Data, *, bench: Bench = HERE) -> int | None:
     """Return the median shorter side in pixels of a sample of the training images, as they are stored.
 
     It reads 2,000 headers at most, after a copy of files behind a URI. None if no image opens, which decoding
     will explain. Raises DataError as `load` does.
     """
-    return shorter_side(stored_parts(spec, download=download)[0]["train"])
+    return shorter_side(stored_parts(spec, bench=bench)[0]["train"])
 
 
-def stored_parts(spec: Data, *, download: bool = False) -> tuple[Members, tuple[str, ...]]:
+def stored_parts(spec: Data, *, bench: Bench = HERE) -> tuple[Members, tuple[str, ...]]:
     """Return the images of each part as they are stored, in the order of the part, and the classes' names.
 
     It does not matter whether a data set holds them decoded. Files behind a URI are copied first, once.
     Raises DataError as `load` does.
     """
-    collection = with_copy(spec, lambda here: read(here, download))
+    collection = with_copy(spec, lambda here: read(here, bench))
     return members_of(collection, spec), collection.classes
 
 
@@ -122,7 +121,7 @@ def from_arrays(
     classes: tuple[str, ...] | None = None,
     spec: Data | None = None,
     resize: Resize | None = None,
-    device_kind: DeviceKind = "cpu",
+    bench: Bench = ON_CPU,
 ) -> DataSet:
     """Return a person's own arrays as a data set.
 
@@ -138,20 +137,20 @@ def from_arrays(
         if arrays is not None and part not in spec.parts_left_out
     }
     collection = kept(with_groups(collect(spec.path, spec.format, found, classes), spec), spec)
-    return _assemble(collection, spec, resize or Stretch(), device_kind)
+    return _assemble(collection, spec, resize or Stretch(), bench)
 
 
 def _assemble(
     collection: Collection,
     spec: Data,
     resize: Resize,
-    device_kind: DeviceKind,
+    bench: Bench,
     most_bytes: int | None = None,
 ) -> DataSet:
     members = members_of(collection, spec)
-    form = _form(members["train"], spec, resize, device_kind)
+    form = _form(members["train"], spec, resize, bench.kind)
     size = sum(len(each.indices) for each in members.values()) * form.channels * form.side**2
-    hold = spec.in_memory if spec.in_memory is not None else may_be_held(size, device_kind, most_bytes)
+    hold = spec.in_memory if spec.in_memory is not None else may_be_held(size, bench.kind, most_bytes)
     parts, counts = _held(members, form, spec.path) if hold else _streamed(members, form, spec.path)
     mean, std = mean_and_std(counts)
     detail = None if hold else detail_size_of(members["train"], form)

@@ -4,11 +4,11 @@ removed, and none that a process uses."""
 from __future__ import annotations
 
 import fcntl
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO
 
+from trainable.bench import Say
 from trainable.files.alone import alone
 from trainable.files.cache import free_bytes
 
@@ -35,7 +35,7 @@ def taken(folder: Path) -> int:
     return sum(file.stat().st_blocks * 512 for file in folder.iterdir())
 
 
-def keep_within(limit: int, folder: Path, needed: int, say: Callable[[str], None]) -> None:
+def keep_within(limit: int, folder: Path, needed: int, say: Say) -> None:
     """Remove other sets beside `folder` until it may take `needed` more bytes, and say which.
 
     Raises NoRoom, and removes nothing, if the limit is too low even without all sets that no process uses.

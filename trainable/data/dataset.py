@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, final
 
+from trainable.bench import Say, silent
 from trainable.data.decode import Form, Resize
 from trainable.data.groups import Series, Shared
-from trainable.data.idle_readers import IdleReaders
-from trainable.data.image_cache import ImageCache, Say
+from trainable.data.image_cache import ImageCache
 from trainable.data.info import DataInfo
 from trainable.data.parts import ArrayPart, Members, Part, Views
 from trainable.data.remote_data import cached, cached_objects, data_root
@@ -19,6 +20,40 @@ from trainable.files.paths import without_tilde
 from trainable.files.store import is_uri
 from trainable.recipe.data import Data, Split
 from trainable.recipe.training import Stretch
+
+if TYPE_CHECKING:  # it imports torch, which takes seconds
+    from trainable.data.readers import FileImages, Readers, Reading
+
+
+@final
+class IdleReaders:
+    """The processes that read a set's files and that no run uses: starting them takes seconds.
+
+    A pickle of it is empty: processes stay where they are.
+    """
+
+    def __init__(self) -> None:
+        self._idle: list[Readers] = []
+
+    def take(self, images: FileImages, how: Reading) -> Readers:
+        """Return idle readers of these images, or new ones; idle ones that read otherwise end."""
+        from trainable.data.readers import Readers
+
+        fitting = [each for each in self._idle if each.how == how and each.images.are(images)]
+        self._idle = fitting[1:]
+        return fitting[0] if fitting else Readers(images, how)
+
+    def give_back(self, readers: Readers) -> None:
+        """Keep readers for the next run, unless one of their processes may have died."""
+        if readers.how.workers and not readers.failed:
+            self._idle.append(readers)
+
+    def end(self) -> None:
+        """End the idle readers' processes."""
+        self._idle.clear()
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"_idle": []}
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +114,7 @@ class DataSet:
         }
         return held or (self.cache.views() if self.cache is not None else {})
 
-    def be_here(self, say: Say = lambda line: None) -> None:
+    def be_here(self, say: Say = silent) -> None:
         """Make sure that this machine has what training needs: a copy of files behind a URI, and the decoded
         images in its cache.
 

@@ -15,7 +15,7 @@ import os
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,6 +26,7 @@ from queue import SimpleQueue
 import numpy as np
 from numpy.typing import NDArray
 
+from trainable.bench import Say
 from trainable.data.cache_limit import NoRoom, keep_within, limit_of
 from trainable.data.decode import Broken, Form, decode_into, raise_broken
 from trainable.data.measure import Membership, StoredFiles
@@ -35,8 +36,6 @@ from trainable.files.alone import alone
 from trainable.files.cache import SPARE_BYTES, cache_root, free_bytes
 from trainable.recipe.data import Split
 from trainable.recipe.yamlfile import write_whole
-
-Say = Callable[[str], None]
 
 VERSION = 1  # raise it when the same files would be decoded to other pixels: it is in the name of the folder
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from trainable.bench import ON_CPU, Bench
 from trainable.data.assembly import from_arrays
 from trainable.data.dataset import DataSet
 from trainable.data.decode import Resize
-from trainable.data.measure import DeviceKind
 from trainable.errors import DataError, code_named
 from trainable.recipe.data import Data
 
@@ -22,9 +22,7 @@ CHOOSING = ("exclude", "exclude_parts", "min_images", "train_limit", "validation
 MakeData = Callable[[], Any]
 
 
-def make_own(
-    spec: Data, make: MakeData, *, resize: Resize | None = None, device_kind: DeviceKind = "cpu"
-) -> DataSet:
+def make_own(spec: Data, make: MakeData, *, resize: Resize | None = None, bench: Bench = ON_CPU) -> DataSet:
     """Return the data set that a person's function makes, called by the name in `spec.path`.
 
     Arrays are images uint8 [N, H, W] or [N, H, W, 1 or 3] and integer labels [N], which `spec` splits. A
@@ -39,7 +37,7 @@ def make_own(
     match made:
         case (images, labels):
             arrays = np.asarray(images), np.asarray(labels)
-            return from_arrays(arrays, spec=spec, resize=resize, device_kind=device_kind)
+            return from_arrays(arrays, spec=spec, resize=resize, bench=bench)
         case _:
             raise DataError(
                 f"data={spec.path}: expected a DataSet, or images and labels as two arrays, got "

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, assert_never
 
+from trainable.bench import Bench
 from trainable.data import folder, saved_dataset, torchvision_sets
 from trainable.data.array_files import IDX_NAME, is_idx_folder, read_digits, read_idx, read_npz
 from trainable.data.groups import with_groups
@@ -23,7 +24,7 @@ from trainable.recipe.data import Columns, Data
 Format = Literal["digits", "folder", "manifest", "datasets", "npz", "idx", "torchvision"]
 
 
-def read(spec: Data, download: bool) -> Collection:
+def read(spec: Data, bench: Bench) -> Collection:
     """Return the labelled images that a recipe's `data` section names. Raises DataError.
 
     A manifest may be behind a URI; other data must be on this machine.
@@ -31,7 +32,7 @@ def read(spec: Data, download: bool) -> Collection:
     if is_manifest(spec):
         return kept(read_manifest(spec), spec)
     with named(spec) as path:
-        return kept(with_groups(_read(checked_format(spec, path), spec, path, download), spec), spec)
+        return kept(with_groups(_read(checked_format(spec, path), spec, path, bench), spec), spec)
 
 
 @contextmanager
@@ -65,7 +66,7 @@ def checked_format(spec: Data, path: Path) -> Format:
     return form
 
 
-def _read(form: Format, spec: Data, path: Path, download: bool) -> Collection:
+def _read(form: Format, spec: Data, path: Path, bench: Bench) -> Collection:
     match form:
         case "digits":
             return read_digits()
@@ -80,7 +81,7 @@ def _read(form: Format, spec: Data, path: Path, download: bool) -> Collection:
         case "idx":
             return read_idx(path if path.is_dir() else path.parent, spec.parts_left_out)
         case "torchvision":
-            return torchvision_sets.read(spec.name, path, download, spec.parts_left_out)
+            return torchvision_sets.read(spec.name, path, bench.may_fetch, spec.parts_left_out)
         case _:
             assert_never(form)
 

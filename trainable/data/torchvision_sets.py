@@ -83,9 +83,11 @@ class TorchvisionSource(Source):
         return np.zeros((len(indices), 2), np.int64)
 
 
-def read(name: str | None, root: Path, download: bool = False, left_out: Container[Split] = ()) -> Collection:
+def read(
+    name: str | None, root: Path, may_fetch: bool = False, left_out: Container[Split] = ()
+) -> Collection:
     """Return the data set called `name` under `root`;
-    fetches it only with `download`, and only if it is missing.
+    fetches it only with `may_fetch`, and only if it is missing.
 
     Raises DataError if the name is not known, or the files are missing or broken.
     """
@@ -94,7 +96,7 @@ def read(name: str | None, root: Path, download: bool = False, left_out: Contain
         raise DataError(f"data.name: expected one of torchvision's {known}; got {name!r}")
     layout = LAYOUTS[name]
     datasets = {
-        part: open_part(name, root, arguments, download)
+        part: open_part(name, root, arguments, may_fetch)
         for part, arguments in zip(get_args(Split), layout[:3], strict=True)
         if arguments is not None and part not in left_out
     }
@@ -113,7 +115,7 @@ def read(name: str | None, root: Path, download: bool = False, left_out: Contain
     )
 
 
-def open_part(name: str, root: Path, arguments: dict[str, Any], download: bool) -> Any:
+def open_part(name: str, root: Path, arguments: dict[str, Any], may_fetch: bool) -> Any:
     """Return one part as torchvision's object. Raises DataError if files are missing."""
     from torchvision import datasets  # seconds to import: only where it is used
 
@@ -121,7 +123,7 @@ def open_part(name: str, root: Path, arguments: dict[str, Any], download: bool) 
     try:
         return kind(str(root), **arguments)
     except (RuntimeError, OSError) as error:
-        if not download:
+        if not may_fetch:
             reason = str(error).split(". You can use")[0]
             raise DataError(
                 f"{root}: torchvision's {name}: {reason}. `tunebook check` with --download fetches it"

@@ -66,17 +66,17 @@ def backbone_of_name(name: str) -> str:
 
 
 def from_timm(
-    spec: specs.TimmModel, *, classes: int, channels: int, image_size: int, download: bool = False
+    spec: specs.TimmModel, *, classes: int, channels: int, image_size: int, may_fetch: bool = False
 ) -> nn.Module:
     """Return timm's network with the recipe's dropout and stochastic depth.
 
-    Weights are drawn from torch's global generator; `download` lets the configuration of a Hub's network be
+    Weights are drawn from torch's global generator; `may_fetch` lets the configuration of a Hub's network be
     fetched. Raises ModelError as `make_model` does, and if the
     network does not have the dropout or stochastic depth that is asked for.
     """
     import timm
 
-    name = located(spec.name, download=download)
+    name = located(spec.name, may_fetch=may_fetch)
     drops = {"drop_rate": spec.dropout, "drop_path_rate": spec.stochastic_depth}
     rates: dict[str, Any] = {name: rate for name, rate in drops.items() if rate is not None}
     size = timm_options(name, classes=classes, channels=channels, image_size=image_size)

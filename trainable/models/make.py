@@ -7,6 +7,7 @@ from typing import assert_never
 import torch
 from torch import Tensor, nn
 
+from trainable.bench import HERE, Bench
 from trainable.errors import ModelError
 from trainable.models.dense_networks import DenseNetwork, check_answers
 from trainable.models.dropping import set_head_dropout, set_stochastic_depth
@@ -32,7 +33,7 @@ def make_model(
     channels: int,
     image_size: int,
     build: BuildModel | None = None,
-    download: bool = False,
+    bench: Bench = HERE,
     task: Task = CLASSIFICATION,
 ) -> nn.Module:
     """Return a network that maps images [B, channels, image_size, image_size] to logits [B, classes], or
@@ -40,14 +41,15 @@ def make_model(
 
     In training mode a network with an auxiliary head gives a pair of them, the main ones first. Weights
     are drawn from torch's global generator; those of `spec.weights` then replace all but the head's, which
-    begin small.
-    Nothing is fetched without `download`. `build` makes a network of a person's own. Raises ModelError for an
-    unknown name (naming close ones), for a network of the other task, for images that the network cannot
-    take, for weights that do not fit it, for a field that it lacks, and for an error of a person's own code.
+    begin small. Nothing is fetched unless `bench.may_fetch`. `build` makes a network of a person's own.
+
+    Raises ModelError for an unknown name (naming close ones), for a network of the other task, for images
+    that the network cannot take, for weights that do not fit it, for a field that it lacks, and for an error
+    of a person's own code.
     """
     _check_kind(spec, task)
     model = _construct(
-        spec, build, classes=classes, channels=channels, image_size=image_size, download=download, task=task
+        spec, build, classes=classes, channels=channels, image_size=image_size, bench=bench, task=task
     )
     _try_one_image(model, spec, classes, channels, image_size, task)
     initialise(model, spec.initialisation)
@@ -58,7 +60,7 @@ def make_model(
         set_head_dropout(model, spec.dropout)
     set_stochastic_depth(model, spec)
     if spec.weights is not None:
-        part = _part(spec, model, classes, channels, image_size, download=download)
+        part = _part(spec, model, classes, channels, image_size, bench.may_fetch)
         where = f"the {part.prefix.strip('.')} of " if part.prefix else ""
         source = f"{spec.weights!r} for {where}{title_of(spec)}"
         load_weights(model, part.state, source=source, part=part.prefix)
@@ -85,7 +87,7 @@ def _construct(
     classes: int,
     channels: int,
     image_size: int,
-    download: bool,
+    bench: Bench,
     task: Task,
 ) -> nn.Module:
     match spec:
@@ -110,7 +112,7 @@ def _construct(
             return make(spec, classes=classes, channels=channels, image_size=image_size)
         case specs.TimmModel():
             return from_timm(
-                spec, classes=classes, channels=channels, image_size=image_size, download=download
+                spec, classes=classes, channels=channels, image_size=image_size, may_fetch=bench.may_fetch
             )
         case specs.SmpModel():
             return from_smp(spec, classes=classes, channels=channels, image_size=image_size)
@@ -121,19 +123,19 @@ def _construct(
 
 
 def _part(
-    spec: specs.Model, model: nn.Module, classes: int, channels: int, image_size: int, *, download: bool
+    spec: specs.Model, model: nn.Module, classes: int, channels: int, image_size: int, may_fetch: bool
 ) -> PartWeights:
     published = spec.weights is not None and specs.is_published(spec.weights)
     match spec:
         case specs.SmpModel():
-            return smp_part(spec, channels=channels, image_size=image_size, download=download)
+            return smp_part(spec, channels=channels, image_size=image_size, may_fetch=may_fetch)
         case specs.TorchvisionModel() if isinstance(model, DenseNetwork):
-            return torchvision_part(spec, download=download)
+            return torchvision_part(spec, may_fetch=may_fetch)
         case specs.TorchvisionModel() if published:
-            return PartWeights(torchvision_weights(spec, download=download))
+            return PartWeights(torchvision_weights(spec, may_fetch=may_fetch))
         case specs.TimmModel() if published:
             size = {"classes": classes, "channels": channels, "image_size": image_size}
-            return PartWeights(timm_weights(spec, **size, download=download))
+            return PartWeights(timm_weights(spec, **size, may_fetch=may_fetch))
         case specs.TimmModel():
             return PartWeights(as_timm_reads(read_weights(weights_file(spec)), model))
         case specs.ResNetSmall() | specs.UNetSmall() | specs.OwnModel() if published:

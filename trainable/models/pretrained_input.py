@@ -41,7 +41,7 @@ class PretrainedInput:
         return ChannelStatistics(mean=self.mean * channels, std=self.std * channels)
 
 
-def pretrained_input(spec: specs.Model, *, download: bool = False) -> PretrainedInput | None:
+def pretrained_input(spec: specs.Model, *, may_fetch: bool = False) -> PretrainedInput | None:
     """Return how images looked to the weights of a model's spec. It is None where there are no weights, and
     where nothing is known of them: a file for `resnet_small` that `tunebook train` did not write.
 
@@ -51,7 +51,7 @@ def pretrained_input(spec: specs.Model, *, download: bool = False) -> Pretrained
     """
     if spec.weights is None:
         return None
-    known = _of_library(spec, download=download)
+    known = _of_library(spec, may_fetch=may_fetch)
     written = None if specs.is_published(spec.weights) else statistics_in(weights_file(spec))
     if written is None:
         return known
@@ -59,14 +59,14 @@ def pretrained_input(spec: specs.Model, *, download: bool = False) -> Pretrained
     return PretrainedInput(mean, std) if known is None else replace(known, mean=mean, std=std)
 
 
-def _of_library(spec: specs.Model, *, download: bool) -> PretrainedInput | None:
+def _of_library(spec: specs.Model, *, may_fetch: bool) -> PretrainedInput | None:
     match spec:
         case specs.ResNetSmall() | specs.UNetSmall() | specs.OwnModel():
             return None
         case specs.TorchvisionModel():
             return _of_torchvision(spec)
         case specs.TimmModel():
-            return _of_timm(spec.name, configuration_of(located(spec.name, download=download)))
+            return _of_timm(spec.name, configuration_of(located(spec.name, may_fetch=may_fetch)))
         case specs.SmpModel():
             check_known(spec.encoder, specs.ENCODER)
             return _of_any_side(_of_timm(spec.encoder, configuration_of(spec.encoder), specs.ENCODER))

@@ -26,9 +26,9 @@ from trainable.models.weights import read_weights
 from trainable.recipe import models as specs
 
 
-def torchvision_weights(spec: specs.TorchvisionModel, *, download: bool) -> dict[str, Tensor]:
+def torchvision_weights(spec: specs.TorchvisionModel, *, may_fetch: bool) -> dict[str, Tensor]:
     """Return torchvision's weights for a network, its best ones by `default`, from torch's cache or,
-    with `download`, from its server.
+    with `may_fetch`, from its server.
 
     A fetched file is checked against the hash in its name. Raises ModelError if there are no weights of this
     name, or if they must be fetched and that is not allowed or fails.
@@ -39,7 +39,7 @@ def torchvision_weights(spec: specs.TorchvisionModel, *, download: bool) -> dict
     url = published.url
     file = _in_torch_cache(url)
     if not file.is_file():
-        _refuse_unless(download, spec, file)
+        _refuse_unless(may_fetch, spec, file)
         file.parent.mkdir(parents=True, exist_ok=True)
         digest = file.stem.rpartition("-")[2]
         with fetching(spec):
@@ -79,16 +79,16 @@ def _with_prefix(published: Any) -> dict[str, Any]:
 
 
 def timm_weights(
-    spec: specs.TimmModel, *, channels: int, classes: int, image_size: int, download: bool
+    spec: specs.TimmModel, *, channels: int, classes: int, image_size: int, may_fetch: bool
 ) -> dict[str, Tensor]:
     """Return timm's weights for a network, fitted by timm to the channels and the size of the images.
 
-    They come from the cache of Hugging Face or torch or, with `download`, from a server. Raises ModelError as
-    `torchvision_weights` does.
+    They come from the cache of Hugging Face or torch or, with `may_fetch`, from a server. Raises ModelError
+    as `torchvision_weights` does.
     """
     refuse_torchvisions(spec, "model.name")
-    name = located(spec.name, download=download)
-    source = source_of_timm(spec, name, download=download)
+    name = located(spec.name, may_fetch=may_fetch)
+    source = source_of_timm(spec, name, may_fetch=may_fetch)
     options = timm_options(name, classes=classes, channels=channels, image_size=image_size)
     import timm
 
@@ -131,7 +131,7 @@ def is_at_hand(name: str) -> bool:
 
 
 def source_of_timm(
-    spec: specs.TimmModel | specs.SmpModel, name: str, *, download: bool
+    spec: specs.TimmModel | specs.SmpModel, name: str, *, may_fetch: bool
 ) -> dict[str, str] | None:
     """Return where timm finds the weights of a `located` network on this machine, which it reads without
     asking a server; None if they are to be fetched. Raises ModelError if there are none, or if they must be
@@ -144,7 +144,7 @@ def source_of_timm(
         raise _none_published(spec)
     cached = _cached_for_timm(configuration)
     if cached is None:
-        _refuse_unless(download, spec, repository or url)
+        _refuse_unless(may_fetch, spec, repository or url)
         return None
     return {"file": str(cached)}
 
@@ -173,8 +173,8 @@ def _in_torch_cache(url: str) -> Path:
     return Path(torch.hub.get_dir()) / "checkpoints" / Path(urlparse(url).path).name
 
 
-def _refuse_unless(download: bool, spec: specs.Model, where: Path | str) -> None:
-    if not download:
+def _refuse_unless(may_fetch: bool, spec: specs.Model, where: Path | str) -> None:
+    if not may_fetch:
         raise ModelError(
             f"model.weights: the published weights of {title_of(spec)} are not on this machine ({where}): "
             "pass --download to fetch them (`tunebook check` has it, and what trains), or name a local file"

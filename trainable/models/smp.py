@@ -80,7 +80,7 @@ def from_smp(spec: specs.SmpModel, *, classes: int, channels: int, image_size: i
                 assert_never(spec.name)
 
 
-def smp_part(spec: specs.SmpModel, *, channels: int, image_size: int, download: bool) -> PartWeights:
+def smp_part(spec: specs.SmpModel, *, channels: int, image_size: int, may_fetch: bool) -> PartWeights:
     """Return the weights of a network of smp: timm's of its encoder by `default`, or those of a file, which
     holds the whole network, or the encoder as timm names its weights.
 
@@ -88,7 +88,7 @@ def smp_part(spec: specs.SmpModel, *, channels: int, image_size: int, download: 
     """
     if specs.is_published(str(spec.weights)):
         refuse_torchvisions(spec, specs.ENCODER)
-        source = source_of_timm(spec, spec.encoder, download=download)
+        source = source_of_timm(spec, spec.encoder, may_fetch=may_fetch)
         with fetching(spec):
             return PartWeights(
                 encoder_weights(spec, source, channels=channels, image_size=image_size), ENCODER

@@ -27,9 +27,9 @@ WEIGHTS = ("model.safetensors", "pytorch_model.bin", "pytorch_model.pth", "model
 EXAMPLES: dict[Labelled, str] = {"image": "resnet18, resnet50", "pixel": "fcn_resnet50, deeplabv3_resnet50"}
 
 
-def located(name: str, *, download: bool = False) -> str:
+def located(name: str, *, may_fetch: bool = False) -> str:
     """Return a name that timm builds from what is on this machine: a Hub's name becomes the folder of its
-    copy in the cache, which is fetched first only with `download`.
+    copy in the cache, which is fetched first only with `may_fetch`.
 
     Raises ModelError for a name that timm does not have, for a folder without a configuration of a network of
     timm's, and for a Hub's network that is not on this machine.
@@ -37,7 +37,7 @@ def located(name: str, *, download: bool = False) -> str:
     if name.startswith(FOLDER):
         return FOLDER + str(_checked_folder(without_tilde(name.removeprefix(FOLDER)).absolute(), name))
     if name.startswith(HUB):
-        return FOLDER + str(_checked_folder(_snapshot(name, download=download), name))
+        return FOLDER + str(_checked_folder(_snapshot(name, may_fetch=may_fetch), name))
     check_known(name)
     return name
 
@@ -102,16 +102,16 @@ def unknown(
     return ModelError(f"{field}: {library} has no {task.kind} model {name!r}; {hint}")
 
 
-def _snapshot(name: str, *, download: bool) -> Path:
+def _snapshot(name: str, *, may_fetch: bool) -> Path:
     """Return the folder of a Hub's network in the cache. Raises ModelError."""
     repository, _, revision = name.removeprefix(HUB).partition("@")
     from huggingface_hub import hf_hub_download, try_to_load_from_cache
 
     try:
         found = try_to_load_from_cache(repository, CONFIGURATION, revision=revision or None)
-        if isinstance(found, str) and (not download or _has_weights(Path(found).parent)):
+        if isinstance(found, str) and (not may_fetch or _has_weights(Path(found).parent)):
             return Path(found).parent
-        if not download:
+        if not may_fetch:
             raise ModelError(
                 f"model.name: {name} is not on this machine: pass --download to fetch it (`tunebook check` "
                 f"has it, and what trains), or name a folder with {FOLDER}PATH"

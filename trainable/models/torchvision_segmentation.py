@@ -82,14 +82,14 @@ def segmentation_from_torchvision(
     return ConvolutionalHeads(made.backbone, made.classifier, made.aux_classifier)
 
 
-def torchvision_part(spec: specs.TorchvisionModel, *, download: bool) -> PartWeights:
+def torchvision_part(spec: specs.TorchvisionModel, *, may_fetch: bool) -> PartWeights:
     """Return the weights of a network for segmentation, from a file or as torchvision publishes them.
 
     Weights without a backbone are those of a network for classification: all of it but the classifier is the
     backbone here. Raises ModelError as `read_weights` and `torchvision_weights` do.
     """
     published = specs.is_published(str(spec.weights))
-    state = torchvision_weights(spec, download=download) if published else read_weights(weights_file(spec))
+    state = torchvision_weights(spec, may_fetch=may_fetch) if published else read_weights(weights_file(spec))
     if any(name.startswith(BACKBONE) for name in state):
         return PartWeights(state)
     below = {name: each for name, each in state.items() if not name.startswith(CLASSIFIERS)}

@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from trainable.bench import Bench
 from trainable.data import DataSet, Split
 from trainable.data.measure import some
 from trainable.data.source import Integers
@@ -60,7 +61,7 @@ class HeadScore:
         return float(self.right.mean())
 
 
-def features_of(network: nn.Module, data: DataSet, recipe: Recipe, device: torch.device) -> HeadFeatures:
+def features_of(network: nn.Module, data: DataSet, recipe: Recipe, bench: Bench) -> HeadFeatures:
     """Return what a network's body makes of a sample of training and validation images, shown as in scoring.
 
     The training images are of every class, in proportion: a head never answers a class that it has not seen.
@@ -70,7 +71,7 @@ def features_of(network: nn.Module, data: DataSet, recipe: Recipe, device: torch
         "train": some_of_each_class(data.train.labels, TRAIN),
         "validation": some(len(data.validation), VALIDATION),
     }
-    loader = make_loader(data, recipe.with_values({"loop.workers": 0}), device)
+    loader = make_loader(data, recipe.with_values({"loop.workers": 0}), bench)
     found = part_features(network, loader, recipe, data.info, chosen)
     if found is None:
         raise ModelError(f"{type(network).__name__}: its features cannot be told from its head")

@@ -5,11 +5,12 @@ Averaging changes nothing in the training, and neither do views at test time; so
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+from trainable.bench import HERE, Bench, Say
 from trainable.data import DataSet
 from trainable.errors import ModelError, RunError
 from trainable.probes.network_cost import times_to_answer
@@ -47,8 +48,7 @@ def measure_endings(
     recipe: Recipe,
     *,
     data: DataSet,
-    download: bool = False,
-    say: Callable[[str], None] = lambda line: None,
+    bench: Bench = HERE,
 ) -> Iterator[ScoredEnding]:
     """Train a recipe once and yield each of its endings, scored on the validation part.
 
@@ -56,20 +56,20 @@ def measure_endings(
     training. Raises RunError where the run diverges, and what making a run and training it raise.
     """
     averaged = recipe.with_values({AVERAGING: "ema"})
-    run = make_run(averaged, data=data, download=download)
+    run = make_run(averaged, data=data, bench=bench)
     try:
-        endings = _possible(run, say)
+        endings = _possible(run, bench.say)
         while not run.finished:
             run.step()
         if run.diverged:
             raise RunError(f"recipe {recipe.digest()}, seed {recipe.loop.seed}: the run diverged")
         for values in endings:
-            yield _ending(run, data, values, download=download)
+            yield _ending(run, data, values, bench)
     finally:
         run.close()
 
 
-def _possible(run: Run, say: Callable[[str], None]) -> list[dict[str, Any]]:
+def _possible(run: Run, say: Say) -> list[dict[str, Any]]:
     """Return the run's endings without those whose views its network does not take."""
     endings = endings_of(run.recipe)
     for scales in _different([each[SCALES] for each in endings]):
@@ -81,11 +81,11 @@ def _possible(run: Run, say: Callable[[str], None]) -> list[dict[str, Any]]:
     return endings
 
 
-def _ending(run: Run, data: DataSet, values: dict[str, Any], *, download: bool) -> ScoredEnding:
+def _ending(run: Run, data: DataSet, values: dict[str, Any], bench: Bench) -> ScoredEnding:
     weights = run.weights() if values[AVERAGING] == "ema" else run.model.state_dict()
     as_trained = {AVERAGING: "none", SECTION: None}  # it scores the weights that it has, and asks nobody
     alike = run.recipe.with_values({**values, **as_trained})
-    scoring = make_run(alike, data=data, device=run.device, download=download)
+    scoring = make_run(alike, data=data, bench=bench)
     try:
         trained = run.state_dict()
         scoring.load_state_dict(

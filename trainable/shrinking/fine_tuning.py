@@ -8,9 +8,9 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from torch import Tensor, nn
 
+from trainable.bench import Bench
 from trainable.data import DataSet, Split
 from trainable.errors import RunError
 from trainable.recipe import Recipe
@@ -19,8 +19,6 @@ from trainable.recipe.recipe import LEARNING_RATES
 from trainable.run import make_run
 from trainable.training.evaluate import Scores
 from trainable.training.run import PREFIXES
-
-Say = Callable[[str], None]
 
 # The fine-tuning has this share of the recipe's epochs: Li et al., arXiv 1608.08710, section 4, take up to a
 # quarter of the original ones.
@@ -83,18 +81,17 @@ def trained_on(
     seeds: Sequence[int],
     parts: Sequence[Split],
     metric: str,
-    device: torch.device,
     title: str,
-    say: Say,
+    bench: Bench,
 ) -> Iterator[Tuned]:
     """Train what `make` returns for each seed by a recipe, and yield it with its scores on some parts.
 
-    `say` receives a line for each, with the score of each part in a metric such as `val_accuracy`. Raises
+    `bench.say` gets a line for each, with the score of each part in a metric such as `val_accuracy`. Raises
     RunError, which names the seed, where a run diverges or crashes.
     """
     for seed in seeds:
         seeded = recipe.with_values({"loop.seed": seed})
-        with closing(make_run(seeded, data=data, model=make(seed), device=device)) as run:
+        with closing(make_run(seeded, data=data, model=make(seed), bench=bench)) as run:
             while not run.finished:
                 run.step()
             if run.diverged:
@@ -105,13 +102,13 @@ def trained_on(
         words = ", ".join(
             f"{PREFIXES[part]}_{name} {each.by_name()[name]:.4f}" for part, each in scores.items()
         )
-        say(f"{title}, seed {seed}: {words}")
+        bench.say(f"{title}, seed {seed}: {words}")
         yield Tuned(seed, weights, scores)
 
 
 def scores_of(
-    network: nn.Module, recipe: Recipe, data: DataSet, parts: Sequence[Split], device: torch.device
+    network: nn.Module, recipe: Recipe, data: DataSet, parts: Sequence[Split], bench: Bench
 ) -> dict[Split, Scores]:
     """Return the scores of a network as it is on some parts, in the number format of a recipe."""
-    with closing(make_run(recipe, data=data, model=copy.deepcopy(network), device=device)) as run:
+    with closing(make_run(recipe, data=data, model=copy.deepcopy(network), bench=bench)) as run:
         return {part: run.score(part, answers=True) for part in parts}

@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from trainable.bench import HERE, Bench
 from trainable.bundle.trained import Trained
 from trainable.data import Split
 from trainable.errors import DataError, UserError
@@ -26,11 +27,11 @@ from trainable.recipe.provenance import Provenance
 from trainable.recipe.trained_files import MODEL_FILE, PRUNED_FILE, RECIPE_FILE, TRAINING_FILE, teacher_files
 from trainable.recipe.yamlfile import write_recipe, write_whole
 from trainable.run import make_run
-from trainable.shrinking.fine_tuning import Say, Tuned, scores_of, seeds_of, trained_on
+from trainable.shrinking.fine_tuning import Tuned, scores_of, seeds_of, trained_on
 from trainable.shrinking.latency import Latency, latencies
 from trainable.shrinking.prune import Pruned, prune
 from trainable.train import model_file, threads_of
-from trainable.training.devices import default_device, device_name
+from trainable.training.devices import device_name
 from trainable.training.evaluate import Scores
 from trainable.training.metrics import OBJECTIVES, sign_of
 from trainable.training.network import make_network
@@ -99,8 +100,7 @@ def shrink(
     taught: Recipe | None = None,
     test: bool = False,
     scratch: bool = False,
-    device: torch.device | None = None,
-    say: Say = lambda line: None,
+    bench: Bench = HERE,
 ) -> Shrunk:
     """Return a network pruned to at most a share of its operations and fine-tuned by a recipe, once for each
     seed, compared with the one that it was made of.
@@ -111,7 +111,7 @@ def shrink(
     before. Raises ModelError for a network that cannot be pruned, DataError where there is no test part,
     UserError where it is not known what trained the whole network, and RunError where a run diverges.
     """
-    data, info, device = trained.data, trained.data.info, device or default_device()
+    data, info = trained.data, trained.data.info
     parts: tuple[Split, ...] = ("validation", "test") if test else ("validation",)
     _check_asked(trained, taught, test=test)
     anew = training_from_scratch(trained) if scratch else None
@@ -121,12 +121,12 @@ def shrink(
     origins = replace(Origins.of_files(taught or recipe, info), weights=None)
     whole, title = trained.network(), title_of(trained.recipe.model)
     shape = (info.channels, info.image_size, info.image_size)
-    with threads_of(trained.recipe.provenance, say):
+    with threads_of(trained.recipe.provenance, bench):
         pruned = prune(whole, shape, share, title=title)
         widths = widths_between(recipe_network(trained), pruned.network)
         one = "a window" if info.task.windowed else "an image"
-        say(f"pruned to {pruned.share:.1%} of {pruned.before.total:,} operations {one}")
-        scored = partial(scores_of, recipe=recipe, data=data, parts=parts, device=device)
+        bench.say(f"pruned to {pruned.share:.1%} of {pruned.before.total:,} operations {one}")
+        scored = partial(scores_of, recipe=recipe, data=data, parts=parts, bench=bench)
         scores: dict[str, tuple[Mapping[Split, Scores], ...]] = {}
         scores |= {UNPRUNED: (scored(whole),), PRUNED: (scored(pruned.network),)}
         train = partial(
@@ -135,11 +135,10 @@ def shrink(
             seeds=seeds_of(trained.recipe, seeds),
             parts=parts,
             metric=metric_of(trained, scores[UNPRUNED][0]["validation"]),
-            device=device,
-            say=say,
+            bench=bench,
         )
         if taught is not None:
-            _check_teacher(taught, trained, pruned, device)
+            _check_teacher(taught, trained, pruned, bench)
         tuned: tuple[Tuned, ...] = ()
         for name, tuning in {TUNED: recipe, DISTILLED: taught}.items():
             if tuning is not None:
@@ -148,7 +147,7 @@ def shrink(
         if anew is not None:
             made = train(anew, make=partial(draw_narrow, trained, widths), title=SCRATCH)
             scores[SCRATCH] = tuple(each.scores for each in made)
-        costs = _costs(trained, recipe, pruned, whole, device)
+        costs = _costs(trained, recipe, pruned, whole, bench.device)
     return Shrunk(trained, taught or recipe, pruned, widths, scores, tuned, costs, origins)
 
 
@@ -167,9 +166,9 @@ def _check_same_teacher(trained: Trained, recipe: Recipe) -> None:
         )
 
 
-def _check_teacher(taught: Recipe, trained: Trained, pruned: Pruned, device: torch.device) -> None:
+def _check_teacher(taught: Recipe, trained: Trained, pruned: Pruned, bench: Bench) -> None:
     """Raises ModelError where the teacher cannot be loaded, or has nothing that the pruned network learns."""
-    make_run(taught, data=trained.data, model=copy.deepcopy(pruned.network), device=device).close()
+    make_run(taught, data=trained.data, model=copy.deepcopy(pruned.network), bench=bench).close()
 
 
 def metric_of(trained: Trained, scores: Scores) -> str:
@@ -279,7 +278,7 @@ def _with_provenance(shrunk: Shrunk) -> Recipe:
         metrics=scores,
         pruned=_share_of_own(shrunk),
         threads=torch.get_num_threads(),
-        device=device_name(default_device()),
+        device=device_name(HERE.device),
         versions=versions("torch-pruning"),
     )
     seeded = shrunk.recipe.with_values({"loop.seed": best.seed})

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from trainable.bench import HERE, Bench
 from trainable.data import DataInfo, DataSet
 from trainable.data.loading import Loader
-from trainable.data.measure import DeviceKind
 from trainable.data.parts import Members
 from trainable.recipe import Recipe
 from trainable.training.extra_metrics import ExtraMetrics
@@ -23,9 +23,7 @@ class Kit(abc.ABC):
     """The answers of one kind of task; `trainable.tasks.kits` says which one a recipe has."""
 
     @abc.abstractmethod
-    def load(
-        self, recipe: Recipe, *, device_kind: DeviceKind, download: bool, most_bytes: int | None
-    ) -> DataSet:
+    def load(self, recipe: Recipe, bench: Bench, *, most_bytes: int | None = None) -> DataSet:
         """Load the images of a recipe with what is to be learnt of them, split, measured and checked.
 
         Images behind a URI are copied to this machine first, once. They are not held in memory if they take
@@ -33,18 +31,18 @@ class Kit(abc.ABC):
         """
 
     @abc.abstractmethod
-    def stored_parts(self, recipe: Recipe, *, download: bool) -> tuple[Members, tuple[str, ...]]:
+    def stored_parts(self, recipe: Recipe, bench: Bench = HERE) -> tuple[Members, tuple[str, ...]]:
         """Return the images of each part as they are stored, in the order of the part, and the classes'
         names. Raises DataError as `load` does."""
 
     @abc.abstractmethod
-    def stored_side(self, recipe: Recipe, *, download: bool) -> int | None:
+    def stored_side(self, recipe: Recipe, bench: Bench = HERE) -> int | None:
         """Return the median shorter side in pixels of a sample of the training images, as they are stored;
         None if none opens. Raises DataError as `load` does."""
 
     @abc.abstractmethod
-    def loader(self, data: DataSet, recipe: Recipe, device: torch.device, gpu_share: float) -> Loader:
-        """Return what makes batches of the images, for a run whose share of the GPU is in (0, 1]."""
+    def loader(self, data: DataSet, recipe: Recipe, bench: Bench) -> Loader:
+        """Return what makes batches of the images, for a run on the bench."""
 
     @abc.abstractmethod
     def task(

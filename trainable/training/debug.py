@@ -7,7 +7,7 @@ Each is off unless it is asked for, and says when it is on, as it slows a run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Literal, TypeVar, assert_never, get_args
@@ -16,11 +16,11 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.profiler import ProfilerActivity, profile, schedule
 
+from trainable.bench import Bench, Say
 from trainable.errors import UserError
 
 Tool = Literal["profile", "anomaly"]
 Name = TypeVar("Name", bound=str)
-Say = Callable[[str], None]
 
 PROFILE_FILE = "profile.json"
 # Steps: the first ones choose kernels and fill caches, and the profiler's own first step is slow (torch's
@@ -49,9 +49,7 @@ def chosen(names: Sequence[str], known: tuple[Name, ...], elsewhere: Mapping[str
 
 
 @contextmanager
-def debugging(
-    tools: Sequence[Tool], *, device: torch.device, folder: Path | None, say: Say
-) -> Iterator[None]:
+def debugging(tools: Sequence[Tool], bench: Bench, folder: Path | None) -> Iterator[None]:
     """Switch the tools on around a run, say so in a line for each, and switch them off afterwards.
 
     Files are written to `folder`; None writes no files.
@@ -60,9 +58,9 @@ def debugging(
         for tool in tools:
             match tool:
                 case "profile":
-                    stack.enter_context(profiled(device, folder, say))
+                    stack.enter_context(profiled(bench, folder))
                 case "anomaly":
-                    stack.enter_context(anomalies(say))
+                    stack.enter_context(anomalies(bench.say))
                 case _:
                     assert_never(tool)
         yield
@@ -78,20 +76,21 @@ def anomalies(say: Say) -> Iterator[None]:
 
 
 @contextmanager
-def profiled(device: torch.device, folder: Path | None, say: Say) -> Iterator[None]:
+def profiled(bench: Bench, folder: Path | None) -> Iterator[None]:
     """Record a few optimizer steps and say the costliest operations as soon as the recording ends.
 
     A Chrome trace, `profile.json`, is written to `folder`. Steps are counted by torch's hook after every
     optimizer's step, so the training loop needs no code for it.
     """
+    say = bench.say
     say(f"debug profile is on: steps {WAIT + WARMUP + 1} to {WAIT + WARMUP + ACTIVE} are recorded")
     activities = [ProfilerActivity.CPU]
-    if device.type == "cuda":
+    if bench.kind == "cuda":
         activities.append(ProfilerActivity.CUDA)
     recorded: list[bool] = []
 
     def report(profiler: profile) -> None:
-        rows = list(costliest(profiler, device))
+        rows = list(costliest(profiler, bench.device))
         recorded.append(bool(rows))
         for line in rows:
             say(line)

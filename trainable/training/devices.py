@@ -51,11 +51,6 @@ OUT_OF_MEMORY_IN_ONEDNN = (
 )
 
 
-def default_device() -> torch.device:
-    """Return the first CUDA device, or the CPU."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-
 def device_name(device: torch.device) -> str:
     """Return the name of a device in a provenance:
     `cpu`, or `cuda` with the model, as in `cuda (NVIDIA H200)`.

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from trainable.augmentation.sizes import extreme_sizes
+from trainable.bench import HERE, Bench
 from trainable.data.info import DataInfo
 from trainable.errors import DataError, Fault, ModelError, RecipeError, first_line
 from trainable.models.checkpointing import checkpoint_blocks
@@ -21,7 +22,7 @@ from trainable.training.evaluate import make_views
 
 
 def make_network(
-    spec: Model, info: DataInfo, *, build: BuildModel | None = None, download: bool = False
+    spec: Model, info: DataInfo, *, build: BuildModel | None = None, bench: Bench = HERE
 ) -> nn.Module:
     """Return what `make_model` makes for these images: their classes, channels and size."""
     return make_model(
@@ -30,13 +31,13 @@ def make_network(
         channels=info.channels,
         image_size=info.image_size,
         build=build,
-        download=download,
+        bench=bench,
         task=info.task,
     )
 
 
 def given_or_made(
-    model: nn.Module | BuildModel | None, spec: Model, info: DataInfo, *, download: bool = False
+    model: nn.Module | BuildModel | None, spec: Model, info: DataInfo, bench: Bench = HERE
 ) -> nn.Module:
     """Return the network of a run: one that is given, or else what the recipe or a given function makes.
 
@@ -46,7 +47,7 @@ def given_or_made(
         return model
     if model is not None and not isinstance(spec, OwnModel):
         spec = OwnModel(name=name_of(model))
-    return make_network(spec, info, build=model, download=download)
+    return make_network(spec, info, build=model, bench=bench)
 
 
 def stands_alone(model: nn.Module | BuildModel | None, spec: Model) -> bool:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from trainable.augmentation.augment import make_augment
 from trainable.augmentation.masking import make_masking
+from trainable.bench import HERE, Bench, DeviceKind
 from trainable.data import DataInfo, DataSet, resolve
-from trainable.data.measure import DeviceKind
 from trainable.errors import ModelError
 from trainable.models.libraries import title_of
 from trainable.models.pretrained_input import PretrainedInput, pretrained_input
@@ -18,41 +18,37 @@ from trainable.recipe import Recipe
 LARGEST_SIDE_ON_CPU = 96  # by default a CPU sees images no larger than this: 224 px take 5 times as long
 
 
-def as_weights_know(
-    recipe: Recipe, device_kind: DeviceKind, *, own_model: bool = False, download: bool = False
-) -> Recipe:
+def as_weights_know(recipe: Recipe, bench: Bench = HERE, *, own_model: bool = False) -> Recipe:
     """Return the recipe with the filter and the size of its weights' images where it leaves these open.
 
     On a CPU the size is at most 96 px, unless the network takes no other. Raises ModelError as
     `pretrained_input` does.
     """
-    known = None if own_model else pretrained_input(recipe.model, download=download)
+    known = None if own_model else pretrained_input(recipe.model, may_fetch=bench.may_fetch)
     if known is None:
         return recipe
     asked = recipe.data
     filled = {
         "interpolation": asked.interpolation or known.interpolation,
-        "image_size": asked.image_size or _side(known, device_kind),
+        "image_size": asked.image_size or _side(known, bench.kind),
     }
     return recipe.model_copy(update={"data": asked.model_copy(update=filled)})
 
 
-def resolved(recipe: Recipe, data: DataSet, *, own_model: bool = False, download: bool = False) -> Recipe:
+def resolved(recipe: Recipe, data: DataSet, bench: Bench = HERE, *, own_model: bool = False) -> Recipe:
     """Return the recipe with every open field of its `data` filled in for these images.
 
     `data.normalisation` becomes `data`, or the numbers of the weights where there are any. Raises ModelError
     as `pretrained_input` does, and where `pretrained` is asked for and nothing is known of the weights.
     """
-    return resolved_for(recipe, data.info, own_model=own_model, download=download)
+    return resolved_for(recipe, data.info, bench, own_model=own_model)
 
 
-def resolved_for(
-    recipe: Recipe, info: DataInfo, *, own_model: bool = False, download: bool = False
-) -> Recipe:
+def resolved_for(recipe: Recipe, info: DataInfo, bench: Bench = HERE, *, own_model: bool = False) -> Recipe:
     """Return what `resolved` does, from what is known of the images alone."""
     filled = resolve(recipe.data, info)
     if filled.normalisation in (None, "pretrained"):
-        known = None if own_model else pretrained_input(recipe.model, download=download)
+        known = None if own_model else pretrained_input(recipe.model, may_fetch=bench.may_fetch)
         if known is None and filled.normalisation == "pretrained":
             raise _nothing_known(recipe)
         numbers = "data" if known is None else known.statistics(info.channels)

@@ -41,7 +41,7 @@ class Seat:
     step_seconds: float
     gpu_share: float = 1.0  # the share of the GPU's memory, in (0, 1]
     workers: int = 1  # a trial has so many ranks
-    download: bool = False  # says whether torchvision and timm may fetch published weights, once a machine
+    may_fetch: bool = False  # says whether torchvision and timm may fetch published weights, once a machine
     code: CarriedCode = NOTHING  # a person's own functions: what builds the network, and metrics
     # The same images with training and validation drawn anew, by the `data.validation_seed`
     splits: Mapping[int, Shared[DataSet]] = field(default_factory=dict)

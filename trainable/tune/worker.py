@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from trainable.bench import Bench
 from trainable.checkpoints import checkpoint
 from trainable.checkpoints.checkpoint_store import CheckpointStore
 from trainable.collector import paused
@@ -94,6 +95,12 @@ class Worker:
         self._build = seat.code.model.load() if seat.code.model is not None else None
         self._metrics = {name: each.load() for name, each in seat.code.metrics.items()}
         self._device = torch.device(seat.device)
+        self._bench = Bench(
+            device_name=seat.device,
+            gpu_share=seat.gpu_share,
+            threads=seat.threads,
+            may_fetch=seat.may_fetch,
+        )
         self._ranks = ranks
         self._folder_lock: FolderLock | None = None
         self._baseline = Baseline()
@@ -213,10 +220,8 @@ class Worker:
             recipe,
             data=self._data_of(recipe),
             model=self._build,
-            device=self._device,
-            gpu_share=self._seat.gpu_share,
+            bench=self._bench,
             ranks=ranks,
-            download=self._seat.download,
             metrics=self._metrics,
             on_batch=lambda: self._watchdog.beat(),
             on_pause=self._save_if_due,

@@ -24,6 +24,7 @@ from tests.trainable.lessons import LESSONS, Lesson, asked
 from tests.trainable.small_runs import CLASSES, SIZE, data_set, small_recipe
 from tests.trainable.training.test_synchronisation import CASES
 from tests.trainable.tune.in_process import InProcess
+from trainable.bench import Bench
 from trainable.data import DataSet
 from trainable.data.assembly import from_arrays
 from trainable.models.small_resnet import SmallResNet
@@ -228,7 +229,7 @@ def _on_paper(case: Case, recipe: Recipe, data: DataSet, model: nn.Module | None
 
 def _recorded(case: Case, recipe: Recipe, data: DataSet, model: nn.Module | None, paper: Paper) -> Record:
     ranks = Ranks(0, case.world, start_reduce=Sum)  # type: ignore[arg-type]
-    run = make_run(recipe, data=data, device=torch.device("cuda"), ranks=ranks, model=model)
+    run = make_run(recipe, data=data, ranks=ranks, model=model, bench=Bench(device_name="cuda"))
     with run.probing():
         run.train_on(next(run.windows()))
         paper.clear()
@@ -312,7 +313,7 @@ def _shown() -> dict[str, list[str]]:
         nn.Module.to(network, "cuda")
         measure_speeds(network, _data(case).info, torch.device("cuda"), Precision())
     with on_paper(), _batches_shown() as trained:
-        run = make_run(small_recipe(dict(case.values)), data=_data(case), device=torch.device("cuda"))
+        run = make_run(small_recipe(dict(case.values)), data=_data(case), bench=Bench(device_name="cuda"))
         run.step()
         run.step()
         run.close()

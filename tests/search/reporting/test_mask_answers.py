@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from search.learning.search import Search
 from search.reporting.answered import ReportedMasks
@@ -16,6 +15,7 @@ from search.reporting.mask_answers import WORST, mask_answers
 from search.reporting.page import page
 from tests.search.results.trained_masks import trained_mask_search
 from tests.trainable.small_segmentations import CLASSES
+from trainable.bench import ON_CPU
 from trainable.run import make_run
 from trainable.tasks.kits import load_for
 from trainable.tasks.segmentation.answers import MaskAnswers as AnswersOfImages
@@ -73,7 +73,7 @@ def test_the_worst_images_come_first_by_name(trained: Trained, found: ReportedMa
 def test_they_are_the_same_from_files_as_from_memory(trained: Trained, found: ReportedMasks) -> None:
     run = trained[1]
     recipe = run.recipe.with_values({"data.in_memory": False})
-    images = load_for(recipe, torch.device("cpu"))
+    images = load_for(recipe, ON_CPU)
     streamed = make_run(recipe, data=images)
     streamed.model.load_state_dict(run.weights())
     again = mask_answers(found.trial, streamed, images)

@@ -28,6 +28,7 @@ from search.running.driver import make_ledger
 from search.running.prepare import Prepared, prepare, prepare_again, write_facts
 from search.study import Resources, Study, StudyError
 from tests.search.results.trained_search import trained_search
+from trainable.bench import Bench
 from trainable.errors import ModelError, UserError
 from trainable.models.weights import file_digest
 from trainable.recipe import Recipe
@@ -347,12 +348,12 @@ def test_a_trained_recipe_names_its_teacher_and_says_if_another_one_is_there(
     assert provenance is not None
     assert provenance.teacher_recipe == read_recipe(Path(path) / "recipe.yaml").digest()
     said: list[str] = []
-    again = train(read_recipe(tmp_path / "first" / "recipe.yaml"), say=said.append)
+    again = train(read_recipe(tmp_path / "first" / "recipe.yaml"), bench=Bench(say=said.append))
     assert again.history[-1].val_loss == first.history[-1].val_loss, "it trains again from its teacher"
     assert not [line for line in said if "teacher" in line]
     assert "the teacher answered for " in summary(again)
     changed = provenance.model_copy(update={"teacher_digest": "0" * 12})
-    train(first.recipe.model_copy(update={"provenance": changed}), say=said.append)
+    train(first.recipe.model_copy(update={"provenance": changed}), bench=Bench(say=said.append))
     (line,) = [line for line in said if "teacher" in line]
     digest = provenance.teacher_digest
     assert line == (
@@ -361,7 +362,7 @@ def test_a_trained_recipe_names_its_teacher_and_says_if_another_one_is_there(
     )
     said.clear()
     changed = provenance.model_copy(update={"teacher_recipe": "1" * 12})
-    train(first.recipe.model_copy(update={"provenance": changed}), say=said.append)
+    train(first.recipe.model_copy(update={"provenance": changed}), bench=Bench(say=said.append))
     (line,) = [line for line in said if "teacher" in line]
     assert "this is not the recipe of the teacher that the recipe was trained with" in line
     assert f"(digest {'1' * 12}, now {provenance.teacher_recipe})" in line

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import torch
-
 from search.record.folder import facts_text
 from search.record.home import FACTS_FILE, Home
 from search.record.journal import EndEvent, EpochEvent, Journal, StartEvent
@@ -13,6 +11,7 @@ from search.study import Study
 from search.study.space import build_space
 from tests.search.small_events import begun_in, drawn, session
 from tests.spaces.small_facts import digits_facts
+from trainable.bench import ON_CPU
 from trainable.checkpoints.checkpoint_store import CheckpointStore
 from trainable.run import make_run
 from trainable.tasks.kits import load_for
@@ -37,7 +36,7 @@ def trained_search(folder: Path, tracking: dict[str, str] | None = None) -> Run:
 
 def write_trained(folder: Path, study: Study) -> Run:
     """Write the folder of a finished search with one trial of one epoch, and return the trial's run."""
-    facts, images = digits_facts(epochs=1), load_for(study.base_recipe(), torch.device("cpu"))
+    facts, images = digits_facts(epochs=1), load_for(study.base_recipe(), ON_CPU)
     (folder / FACTS_FILE).write_bytes(facts_text(facts, images.info))
     study.resolved(folder.name).write(folder)
     space = build_space(study, facts, images.info)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.trainable.small_runs import CLASSES, SIZE, data_set, small_recipe
+from trainable.bench import ON_CPU
 from trainable.check import make_subject
 from trainable.checks.gradients import check_gradients, check_model_gradients
 from trainable.checks.subject import Subject
@@ -16,7 +17,7 @@ from trainable.recipe import Recipe
 
 
 def subject(model: nn.Module | None = None, recipe: Recipe | None = None) -> Subject:
-    return make_subject(recipe or small_recipe(), data_set(), model, torch.device("cpu"), download=False)
+    return make_subject(recipe or small_recipe(), data_set(), model, ON_CPU)
 
 
 class Doubled(torch.autograd.Function):

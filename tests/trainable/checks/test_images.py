@@ -14,6 +14,7 @@ from PIL import Image
 from tests.lite_weights import write_weights
 from tests.trainable.small_images import truncate, write_noise_jpeg
 from tests.trainable.small_runs import data_set, small_recipe
+from trainable.bench import ON_CPU
 from trainable.check import make_subject
 from trainable.checks.finding import Finding
 from trainable.checks.images import check_decoding, check_normalisation, check_pixels
@@ -38,7 +39,7 @@ def folder(root: Path, each: int = 12) -> DataSet:
 def normalised(
     data: DataSet, recipe: Recipe | None = None, known: PretrainedInput | None = None
 ) -> list[Finding]:
-    subject = make_subject(recipe or small_recipe(), data, None, CPU, download=False)
+    subject = make_subject(recipe or small_recipe(), data, None, ON_CPU)
     return list(check_normalisation(subject, known))
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from tests.trainable.small_runs import CLASSES, SIZE, data_set, plain_net, small_recipe
+from trainable.bench import ON_CPU
 from trainable.check import make_subject
 from trainable.checks.networks import check_construction
 from trainable.checks.subject import Subject
@@ -15,7 +16,7 @@ from trainable.recipe import Recipe
 
 
 def subject(model: nn.Module | None = None, recipe: Recipe | None = None) -> Subject:
-    return make_subject(recipe or small_recipe(), data_set(), model, torch.device("cpu"), download=False)
+    return make_subject(recipe or small_recipe(), data_set(), model, ON_CPU)
 
 
 def test_a_network_without_dropout_is_the_same_network() -> None:
@@ -38,7 +39,7 @@ def test_the_networks_are_drawn_as_a_run_draws_them() -> None:
     from trainable.run import make_run
 
     recipe = small_recipe({"loop.seed": 7})
-    run = make_run(recipe, data=data_set(), device=torch.device("cpu"))
+    run = make_run(recipe, data=data_set(), bench=ON_CPU)
     for one, other in zip(run.model.parameters(), subject(recipe=recipe).untrained.parameters(), strict=True):
         assert torch.equal(one, other)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-import torch
 
 from tests.trainable.small_runs import data_set, small_recipe
+from trainable.bench import ON_CPU
 from trainable.check import make_subject
 from trainable.checks.one_batch import BatchAttempt, check_one_batch, finding_after_failure
 from trainable.checks.subject import Subject
@@ -16,7 +16,7 @@ OPTIMIZERS = ["sgd", "rmsprop", "adam", "adamw", "adadelta", "lars", "lamb", "ad
 
 
 def subject(recipe: Recipe) -> Subject:
-    return make_subject(recipe, data_set(), None, torch.device("cpu"), download=False)
+    return make_subject(recipe, data_set(), None, ON_CPU)
 
 
 @pytest.mark.parametrize("kind", OPTIMIZERS)

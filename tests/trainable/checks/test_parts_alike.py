@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from numpy.typing import NDArray
 from PIL import Image, ImageFilter
 from safetensors.torch import save_file
 
 from tests.trainable.small_runs import small_recipe
+from trainable.bench import ON_CPU
 from trainable.check import make_subject
 from trainable.checks.finding import Finding
 from trainable.checks.parts_alike import (
@@ -117,7 +117,7 @@ def subject_with_weights(digits: DataSet, folder: Path) -> Subject:
     network = make_model(recipe.model, channels=1, classes=10, image_size=8)
     save_file(network.state_dict(), folder / "weights.safetensors")
     recipe = recipe.with_values({"model.weights": str(folder / "weights.safetensors")})
-    return make_subject(recipe, digits, None, torch.device("cpu"), download=False)
+    return make_subject(recipe, digits, None, ON_CPU)
 
 
 def test_a_pretrained_network_looks_at_the_images_too_if_there_is_time(
@@ -136,7 +136,7 @@ def test_a_pretrained_network_looks_at_the_images_too_if_there_is_time(
 
 
 def test_a_network_without_weights_knows_nothing_of_images(digits: DataSet) -> None:
-    subject = make_subject(small_recipe(), digits, None, torch.device("cpu"), download=False)
+    subject = make_subject(small_recipe(), digits, None, ON_CPU)
     assert known_images(subject, 60.0)[1] is None
 
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from tests.trainable.small_runs import data_set, plain_net, small_recipe
+from trainable.bench import ON_CPU
 from trainable.check import make_subject
 from trainable.checks.steps import (
     FirstSteps,
@@ -26,7 +27,7 @@ OPTIMIZERS = ["sgd", "rmsprop", "adam", "adamw", "adadelta", "lars", "lamb", "ad
 
 
 def subject(recipe: Recipe) -> Subject:
-    return make_subject(recipe, data_set(), None, torch.device("cpu"), download=False)
+    return make_subject(recipe, data_set(), None, ON_CPU)
 
 
 def steps(*losses: float) -> FirstSteps:
@@ -76,7 +77,7 @@ def test_the_first_steps_are_taken_as_the_schedule_has_them() -> None:
     ]
     levels = []
     for recipe in recipes:
-        run = make_run(recipe, data=data_set(), model=plain_net(), device=torch.device("cpu"))
+        run = make_run(recipe, data=data_set(), model=plain_net(), bench=ON_CPU)
         with run.probing():
             taken = first_steps(run, 10.0)
         assert isinstance(taken, FirstSteps)
@@ -88,7 +89,7 @@ def test_a_batch_that_does_not_fit_into_memory_is_a_warning(monkeypatch: pytest.
     def full(*_: object) -> torch.Tensor:
         raise torch.OutOfMemoryError("full")
 
-    run = make_run(small_recipe(), data=data_set(), device=torch.device("cpu"))
+    run = make_run(small_recipe(), data=data_set(), bench=ON_CPU)
     monkeypatch.setattr(run, "train_on", full)
     with run.probing():
         found = first_steps(run, 10.0)

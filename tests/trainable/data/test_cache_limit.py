@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from tests.trainable.small_images import write_noise_jpeg
+from trainable.bench import ON_CPU
 from trainable.data import DataSet, cache_limit, image_cache
 from trainable.data.assembly import load
 from trainable.data.cache_limit import NoRoom, keep_within, limit_of, sets_of, taken
@@ -153,7 +154,7 @@ def test_a_removed_set_is_decoded_again(folder: Path, root: Path) -> None:
 
 def test_a_run_that_python_makes_fills_the_cache_and_later_ones_need_no_file(folder: Path) -> None:
     recipe = Recipe(data=spec(folder, 16), loop=Loop(batch_size=8))
-    data = load_for(recipe, torch.device("cpu"))
+    data = load_for(recipe, ON_CPU)
     first = make_run(recipe)
     first.close()
 

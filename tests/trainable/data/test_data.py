@@ -10,6 +10,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 from tests.trainable.small_images import truncate, write_classes, write_image, write_noise_jpeg
+from trainable.bench import Bench
 from trainable.data import ArrayPart, DataInfo, DataSet, FilePart, resolve
 from trainable.data.array_files import read_digits
 from trainable.data.assembly import from_arrays, load
@@ -117,7 +118,7 @@ def test_sizes_and_channels_are_the_images_own_up_to_what_the_device_takes(tmp_p
         write_image(tmp_path / ("a", "b")[number % 2] / f"{number}.png", size=(300, 90), mode="L")
 
     def form(device_kind: str, **fields: int) -> tuple[int, int]:
-        info = load(Data(path=str(tmp_path), **fields), device_kind=device_kind).info  # type: ignore[arg-type]
+        info = load(Data(path=str(tmp_path), **fields), bench=Bench(device_name=device_kind)).info  # type: ignore[arg-type]
         return info.channels, info.image_size
 
     assert form("cpu") == (1, 64)

@@ -13,6 +13,7 @@ import torch
 
 from tests.trainable.data_forms import FORMS, labelled, write_datasets, write_forms
 from tests.trainable.small_runs import numbers
+from trainable.bench import ON_CPU
 from trainable.data import ArrayPart, DataSet, FilePart
 from trainable.data.assembly import load
 from trainable.recipe import Recipe
@@ -85,7 +86,7 @@ def test_images_of_each_form_of_files_are_cached_decoded(
 def test_processes_read_a_saved_data_set(forms: dict[str, Path]) -> None:
     data = load(Data(path=str(forms["datasets"]), in_memory=False, cache="off"))
     recipe = recipe_of(forms["datasets"], **{"loop.workers": 2})
-    loader = make_loader(data, recipe, torch.device("cpu"))
+    loader = make_loader(data, recipe, ON_CPU)
     ((images, labels),) = loader.train([torch.arange(8)], epoch=1)
     loader.close()
     assert len(images) == len(labels) == 8

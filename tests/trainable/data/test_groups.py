@@ -14,6 +14,7 @@ from PIL import Image
 
 from tests.trainable.data_forms import labelled, write_csv, write_datasets, write_forms
 from tests.trainable.small_images import write_image
+from trainable.bench import HERE
 from trainable.checks.duplicates import Fingerprints, by_fingerprint, check_duplicates
 from trainable.checks.groups import check_groups
 from trainable.data import DataSet
@@ -43,7 +44,7 @@ def write_patients(root: Path, patients: int = 8, images: int = 3, part: str = "
 
 def patients_of(spec: Data) -> dict[str, set[str]]:
     """Return the patients in each part, from the names of the files."""
-    members = members_of(read(spec, download=False), spec)
+    members = members_of(read(spec, HERE), spec)
     return {
         name: {Path(part.source.name(index)).stem.split("_")[0] for index in part.indices.tolist()}
         for name, part in members.items()

@@ -20,6 +20,7 @@ from PIL import Image
 
 from tests.trainable.small_images import truncate, write_noise_jpeg
 from tests.waiting import wait_until
+from trainable.bench import ON_CPU
 from trainable.data import DataSet, image_cache
 from trainable.data.assembly import load
 from trainable.data.image_cache import ImageCache, StoredArray
@@ -72,7 +73,7 @@ def array(data: DataSet, side: int = SIDE) -> StoredArray:
 
 
 def epoch(data: DataSet, augmentation: Augmentation) -> torch.Tensor:
-    loader = make_loader(data, Recipe(augmentation=augmentation, loop=Loop(workers=0)), CPU)
+    loader = make_loader(data, Recipe(augmentation=augmentation, loop=Loop(workers=0)), ON_CPU)
     batches = [*loader.train(torch.arange(30).split(7), 1), *loader.evaluate("validation")]
     loader.close()
     return torch.cat([images for images, _ in batches])
@@ -93,14 +94,14 @@ def said(data: DataSet) -> list[str]:
 
 def test_the_first_who_needs_it_decodes_and_later_ones_map_the_same_files(folder: Path) -> None:
     data = loaded(folder)
-    assert isinstance(make_loader(data, Recipe(), CPU), FileLoader)
+    assert isinstance(make_loader(data, Recipe(), ON_CPU), FileLoader)
 
     first, again = said(data), said(pickle.loads(pickle.dumps(loaded(folder))))
 
     assert len(first) == 1
     assert "decoding 40 images once" in first[0]
     assert again == []
-    assert isinstance(make_loader(data, Recipe(), CPU), ArrayLoader)
+    assert isinstance(make_loader(data, Recipe(), ON_CPU), ArrayLoader)
     views = data.decoded_views()
     assert {view: pixels.shape for view, pixels in views.items()} == {
         ("train", 16): (30, 3, 16, 16),
@@ -117,11 +118,13 @@ def test_larger_squares_are_stored_only_where_a_crop_may_ask_for_them(folder: Pa
 
     assert data.decoded_views().keys() == {("train", 16), ("validation", 16)}
     cropped = Recipe(augmentation=Augmentation(crop=ResizedCrop()))
-    assert isinstance(make_loader(data, Recipe(augmentation=Augmentation(crop=NoCrop())), CPU), ArrayLoader)
-    assert isinstance(make_loader(data, cropped, CPU), FileLoader)
+    assert isinstance(
+        make_loader(data, Recipe(augmentation=Augmentation(crop=NoCrop())), ON_CPU), ArrayLoader
+    )
+    assert isinstance(make_loader(data, cropped, ON_CPU), FileLoader)
     plain_at = array(data)._pixels_file.stat().st_mtime_ns
     replace(data, crops=True).be_here()
-    assert isinstance(make_loader(data, cropped, CPU), ArrayLoader)
+    assert isinstance(make_loader(data, cropped, ON_CPU), ArrayLoader)
     assert array(data)._pixels_file.stat().st_mtime_ns == plain_at
 
 
@@ -274,7 +277,7 @@ def test_blocks_without_a_mark_are_decoded_again_and_others_are_not(folder: Path
         pixels.flush()
     for path in paths(data)[: 4 * kept]:  # those that are kept are not even opened
         (folder / path).unlink()
-    assert isinstance(make_loader(data, Recipe(), CPU), FileLoader), "what is not whole is not used"
+    assert isinstance(make_loader(data, Recipe(), ON_CPU), FileLoader), "what is not whole is not used"
 
     data.be_here()
 
@@ -392,7 +395,7 @@ def test_too_little_room_is_said_before_anything_is_decoded(
         (line,) = said(data)
         assert line.endswith("images are read from their files")
     assert not array(data)._pixels_file.exists()
-    assert isinstance(make_loader(data, Recipe(), CPU), FileLoader)
+    assert isinstance(make_loader(data, Recipe(), ON_CPU), FileLoader)
 
 
 def test_what_others_have_stored_already_needs_no_room(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -433,7 +436,7 @@ def test_all_broken_images_are_named_and_mended_ones_complete_the_cache(folder: 
     for file, content in zip(broken, whole, strict=True):
         file.write_bytes(content)
     data.be_here()
-    assert isinstance(make_loader(data, Recipe(), CPU), ArrayLoader)
+    assert isinstance(make_loader(data, Recipe(), ON_CPU), ArrayLoader)
 
 
 def test_a_test_part_is_read_from_its_files(tmp_path: Path) -> None:
@@ -445,7 +448,7 @@ def test_a_test_part_is_read_from_its_files(tmp_path: Path) -> None:
         Image.new("RGB", (20, 20), (number, 0, 0)).save(path)
     data = loaded(tmp_path / "set")
     data.be_here()
-    loader = make_loader(data, Recipe(loop=Loop(workers=0)), CPU)
+    loader = make_loader(data, Recipe(loop=Loop(workers=0)), ON_CPU)
     assert isinstance(loader, ArrayLoader)
 
     images = torch.cat([images for images, _ in loader.evaluate("test")]) * loader.std + loader.mean

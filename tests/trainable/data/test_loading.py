@@ -10,6 +10,7 @@ import torch
 
 from tests.trainable.small_images import write_noise_jpeg
 from trainable.augmentation.draws import Change, Draws
+from trainable.bench import ON_CPU, Bench
 from trainable.data import ArrayPart, DataSet
 from trainable.data.assembly import from_arrays, load
 from trainable.data.batch import PORTION_BATCHES, Batch
@@ -74,13 +75,13 @@ def epoch(loader: Loader, number: int = 1, batches: tuple[torch.Tensor, ...] = B
 
 
 def test_the_loader_is_that_of_the_parts(data: DataSet) -> None:
-    loader = make_loader(data, recipe(), CPU)
+    loader = make_loader(data, recipe(), ON_CPU)
 
     assert isinstance(loader, ArrayLoader if data.info.in_memory else FileLoader)
 
 
 def test_batches_are_normalised_by_the_training_part_and_labelled(data: DataSet) -> None:
-    images, labels = zip(*make_loader(data, recipe(), CPU).train(BATCHES, 0), strict=True)
+    images, labels = zip(*make_loader(data, recipe(), ON_CPU).train(BATCHES, 0), strict=True)
 
     assert torch.cat(labels).tolist() == data.train.labels.tolist()
     pixels = torch.cat(images)
@@ -92,13 +93,13 @@ def test_batches_are_normalised_by_the_training_part_and_labelled(data: DataSet)
 def test_files_and_arrays_give_the_same_images_without_augmentation(folder: Path) -> None:
     both = [load(Data(path=str(folder), image_size=12, in_memory=held)) for held in (True, False)]
 
-    held, read = (epoch(make_loader(each, recipe(), CPU)) for each in both)
+    held, read = (epoch(make_loader(each, recipe(), ON_CPU)) for each in both)
 
     torch.testing.assert_close(held, read)
 
 
 def test_a_batch_holds_what_was_asked_for_in_that_order(data: DataSet) -> None:
-    loader = make_loader(data, recipe(), CPU)
+    loader = make_loader(data, recipe(), ON_CPU)
     wanted = torch.tensor([20, 3, 11])
 
     ((images, labels),) = loader.train([wanted], 0)
@@ -108,33 +109,33 @@ def test_a_batch_holds_what_was_asked_for_in_that_order(data: DataSet) -> None:
 
 
 def test_evaluation_is_in_order_and_whole_with_a_short_last_batch(data: DataSet) -> None:
-    loader = make_loader(data, recipe(EVERYTHING), CPU)
+    loader = make_loader(data, recipe(EVERYTHING), ON_CPU)
 
     batches = list(loader.evaluate("validation"))
 
     assert [len(images) for images, _ in batches] == [7, 7, 2]
     assert torch.cat([labels for _, labels in batches]).tolist() == data.validation.labels.tolist()
     plain = torch.cat([images for images, _ in loader.evaluate("train")])
-    assert torch.equal(plain, epoch(make_loader(data, recipe(PLAIN), CPU)))
+    assert torch.equal(plain, epoch(make_loader(data, recipe(PLAIN), ON_CPU)))
 
 
 def test_a_part_that_is_not_there_is_an_error(data: DataSet) -> None:
     with pytest.raises(DataError, match=r"test.*train, validation"):
-        list(make_loader(data, recipe(), CPU).evaluate("test"))
+        list(make_loader(data, recipe(), ON_CPU).evaluate("test"))
 
 
 @pytest.mark.parametrize("augmentation", AUGMENTATIONS.values(), ids=AUGMENTATIONS)
 def test_an_image_is_augmented_alike_whatever_its_batch_and_otherwise_by_epoch_and_seed(
     data: DataSet, augmentation: Augmentation
 ) -> None:
-    first = epoch(make_loader(data, recipe(augmentation), CPU), 3)
+    first = epoch(make_loader(data, recipe(augmentation), ON_CPU), 3)
 
-    again = make_loader(data, recipe(augmentation), CPU)
+    again = make_loader(data, recipe(augmentation), ON_CPU)
     epoch(again, 1)
     list(again.evaluate("validation"))
     assert torch.equal(epoch(again, 3, torch.arange(24).split(9)), first)
     assert not torch.equal(epoch(again, 4), first)
-    assert not torch.equal(epoch(make_loader(data, recipe(augmentation, seed=1), CPU), 3), first)
+    assert not torch.equal(epoch(make_loader(data, recipe(augmentation, seed=1), ON_CPU), 3), first)
 
 
 def array_set(channels: int = 1, side: int = 8) -> DataSet:
@@ -150,7 +151,7 @@ def array_set(channels: int = 1, side: int = 8) -> DataSet:
 def test_portions_are_handed_out_as_the_batches_of_one_at_a_time(
     augmentation: Augmentation, channels: int, side: int
 ) -> None:
-    loader = make_loader(array_set(channels, side), recipe(augmentation), CPU)
+    loader = make_loader(array_set(channels, side), recipe(augmentation), ON_CPU)
     loader.portion_images = 0
     each = list(loader.train(BATCHES, 1))
 
@@ -185,7 +186,7 @@ def test_a_portion_is_cut_between_batches(sizes: list[int], images: int, expecte
 
 def test_images_of_files_come_by_batches_and_decoded_ones_in_portions(data: DataSet) -> None:
     portion = 2 * 2**20 // (3 * 12 * 12) if data.info.in_memory else 0
-    assert make_loader(data, recipe(), CPU).portion_images == portion
+    assert make_loader(data, recipe(), ON_CPU).portion_images == portion
 
 
 def out_of_memory_above(most: int) -> Change:
@@ -198,7 +199,7 @@ def out_of_memory_above(most: int) -> Change:
 
 
 def test_batches_come_one_at_a_time_after_memory_ran_out_for_a_portion() -> None:
-    loader = make_loader(array_set(), recipe(EVERYTHING), CPU)
+    loader = make_loader(array_set(), recipe(EVERYTHING), ON_CPU)
     expected = epoch(loader)
     masking, loader.portion_images = loader.masking, 12
 
@@ -212,7 +213,7 @@ def test_batches_come_one_at_a_time_after_memory_ran_out_for_a_portion() -> None
 
 
 def test_a_portion_is_free_when_memory_has_run_out_for_the_next_one() -> None:
-    loader = make_loader(array_set(), recipe(), CPU)
+    loader = make_loader(array_set(), recipe(), ON_CPU)
     loader.portion_images = 12
     portions: list[weakref.ref[torch.Tensor]] = []
 
@@ -234,7 +235,7 @@ def test_a_portion_is_free_when_memory_has_run_out_for_the_next_one() -> None:
 
 @pytest.mark.parametrize("augmentation", AUGMENTATIONS.values(), ids=AUGMENTATIONS)
 def test_the_global_generators_are_left_alone(data: DataSet, augmentation: Augmentation) -> None:
-    loader = make_loader(data, recipe(augmentation), CPU)
+    loader = make_loader(data, recipe(augmentation), ON_CPU)
     torch.manual_seed(5)
     before = torch.get_rng_state()
 
@@ -249,7 +250,7 @@ def test_the_global_generators_are_left_alone(data: DataSet, augmentation: Augme
 @pytest.fixture(scope="module")
 def worked(folder: Path) -> Iterator[Loader]:
     data = load(Data(path=str(folder), image_size=12, flips=("horizontal",), in_memory=False))
-    loader = make_loader(data, recipe(EVERYTHING, workers=2), CPU)
+    loader = make_loader(data, recipe(EVERYTHING, workers=2), ON_CPU)
     yield loader
     loader.close()
     data.idle_readers.end()
@@ -258,7 +259,7 @@ def worked(folder: Path) -> Iterator[Loader]:
 @pytest.fixture(scope="module")
 def unworked(folder: Path) -> Loader:
     data = load(Data(path=str(folder), image_size=12, flips=("horizontal",), in_memory=False))
-    return make_loader(data, recipe(EVERYTHING), CPU)
+    return make_loader(data, recipe(EVERYTHING), ON_CPU)
 
 
 def test_two_workers_give_what_none_gives_epoch_after_epoch(worked: Loader, unworked: Loader) -> None:
@@ -274,7 +275,7 @@ def test_two_workers_give_what_none_gives_epoch_after_epoch(worked: Loader, unwo
 @pytest.mark.parametrize("prefetch", [1, 3])
 def test_a_worker_is_as_many_batches_ahead_as_the_recipe_says(folder: Path, prefetch: int) -> None:
     data = load(Data(path=str(folder), image_size=12, in_memory=False))
-    loader = make_loader(data, Recipe(loop=Loop(workers=1, prefetch=prefetch)), CPU)
+    loader = make_loader(data, Recipe(loop=Loop(workers=1, prefetch=prefetch)), ON_CPU)
     assert isinstance(loader, FileLoader)
     readers = data.idle_readers.take(FileImages(data.selections, data.form), loader.how)
 
@@ -283,8 +284,8 @@ def test_a_worker_is_as_many_batches_ahead_as_the_recipe_says(folder: Path, pref
 
 def test_gridmask_comes_in_over_the_recipes_epochs(data: DataSet) -> None:
     masked = Augmentation(crop=NoCrop(), flip_probability=0.0, masking=GridMask(probability=1.0, ramp=0.5))
-    loader = make_loader(data, Recipe(augmentation=masked, loop=Loop(epochs=4, workers=0)), CPU)
-    plain = epoch(make_loader(data, recipe(), CPU))
+    loader = make_loader(data, Recipe(augmentation=masked, loop=Loop(epochs=4, workers=0)), ON_CPU)
+    plain = epoch(make_loader(data, recipe(), ON_CPU))
 
     hidden = [(epoch(loader, number) != plain).flatten(1).any(1).double().mean() for number in range(3)]
 
@@ -319,14 +320,14 @@ def test_an_image_that_breaks_later_is_named(folder: Path, tmp_path: Path) -> No
         path.write_bytes(path.read_bytes()[:1000])
 
     with pytest.raises(DataError, match=r"[ab]/\d\.jpg cannot be decoded"):
-        epoch(make_loader(data, recipe(), CPU), 0, (torch.tensor([0]),))
+        epoch(make_loader(data, recipe(), ON_CPU), 0, (torch.tensor([0]),))
 
 
 @pytest.mark.parametrize("channels_last", [True, False])
 def test_the_memory_format_is_the_recipes(data: DataSet, channels_last: bool) -> None:
     asked = recipe(EVERYTHING).model_copy(update={"precision": Precision(channels_last=channels_last)})
     form = torch.channels_last if channels_last else torch.contiguous_format
-    loader = make_loader(data, asked, CPU)
+    loader = make_loader(data, asked, ON_CPU)
 
     batches: list[Batch] = [*loader.train(BATCHES, 0), *loader.evaluate("validation")]
 
@@ -339,7 +340,7 @@ def test_the_images_in_memory_are_neither_copied_nor_written_to() -> None:
     assert isinstance(data.train, ArrayPart)
     data.train.images.flags.writeable = False
     before = data.train.images.copy()
-    loader = make_loader(data, recipe(EVERYTHING), CPU)
+    loader = make_loader(data, recipe(EVERYTHING), ON_CPU)
     assert isinstance(loader, ArrayLoader)
 
     epoch(loader)
@@ -361,7 +362,7 @@ def test_a_recipe_for_other_images_than_were_loaded_is_an_error(
     data: DataSet, asked: Recipe, message: str
 ) -> None:
     with pytest.raises(DataError, match=message):
-        make_loader(data, asked, CPU)
+        make_loader(data, asked, ON_CPU)
 
 
 @pytest.mark.gpu
@@ -371,12 +372,12 @@ def test_a_gpu_gets_the_images_of_the_cpu_and_holds_only_the_parts_it_was_asked_
 ) -> None:
     images = np.random.default_rng(0).integers(0, 256, (24, 8, 8), dtype=np.uint8)
     data = from_arrays((images, np.arange(24) % 2), (images, np.arange(24) % 2))
-    loader = make_loader(data, recipe(augmentation), torch.device("cuda"))
+    loader = make_loader(data, recipe(augmentation), Bench(device_name="cuda"))
     assert isinstance(loader, ArrayLoader)
 
     there = epoch(loader)
 
-    here = epoch(make_loader(data, recipe(augmentation), CPU))
+    here = epoch(make_loader(data, recipe(augmentation), ON_CPU))
     # A grey level here and there depends on the last digit of a position or a blend.
     assert ((there.cpu() - here).abs() > 1e-4).double().mean() < 0.01
     assert [(name, held.is_cuda) for name, held in loader.images.items()] == [(("train", 8), True)]
@@ -388,7 +389,7 @@ def test_a_gpu_gets_the_images_of_the_cpu_and_holds_only_the_parts_it_was_asked_
 def test_portions_on_a_gpu_have_the_pixels_of_batches(
     augmentation: Augmentation, channels: int, side: int
 ) -> None:
-    loader = make_loader(array_set(channels, side), recipe(augmentation), torch.device("cuda"))
+    loader = make_loader(array_set(channels, side), recipe(augmentation), Bench(device_name="cuda"))
     assert loader.portion_images > 24
 
     in_slices = epoch(loader)
@@ -402,14 +403,14 @@ def test_images_beyond_the_share_of_a_gpu_stay_off_it() -> None:
     images = np.random.default_rng(0).integers(0, 256, (24, 8, 8), dtype=np.uint8)
     data = from_arrays((images, np.arange(24) % 2), (images, np.arange(24) % 2))
     device = torch.device("cuda")
-    crowded = make_loader(data, recipe(), device, gpu_share=1e-9)
+    crowded = make_loader(data, recipe(), Bench(device_name=str(device), gpu_share=1e-9))
     assert isinstance(crowded, ArrayLoader)
 
     there = epoch(crowded)
 
     assert not crowded.images["train", 8].is_cuda
     assert crowded.portion_images == 0, "the host would gather many batches before the first"
-    assert torch.equal(there, epoch(make_loader(data, recipe(), device)))
+    assert torch.equal(there, epoch(make_loader(data, recipe(), Bench(device_name=str(device)))))
 
 
 @pytest.mark.parametrize(
@@ -425,4 +426,4 @@ def test_all_images_together_may_take_a_quarter_of_the_share_of_a_gpu(
 @pytest.mark.parametrize("gpu_share", [0.0, -0.5, 1.5])
 def test_a_share_that_is_none_is_an_error(data: DataSet, gpu_share: float) -> None:
     with pytest.raises(ValueError, match=r"gpu_share.*\b0\b.*\b1\b"):
-        make_loader(data, recipe(), CPU, gpu_share)
+        make_loader(data, recipe(), Bench(device_name="cpu", gpu_share=gpu_share))

@@ -8,6 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
+from trainable.bench import ON_CPU
 from trainable.data.assembly import load
 from trainable.data.loading import ArrayLoader, FileLoader
 from trainable.recipe import Recipe
@@ -81,7 +82,7 @@ def images(
     data = load(asked.data, resize=asked.evaluation.resize)
     if stored:
         data.be_here()
-    loader = make_loader(data, asked, torch.device("cpu"))
+    loader = make_loader(data, asked, ON_CPU)
     assert isinstance(loader, ArrayLoader if stored or in_memory else FileLoader)
     epochs = [torch.cat([batch for batch, _ in loader.train(BATCHES, epoch)]) for epoch in (1, 2)]
     loader.close()

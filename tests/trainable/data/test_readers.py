@@ -15,6 +15,7 @@ import torch
 
 from tests.trainable.small_images import write_noise_jpeg
 from tests.waiting import wait_until
+from trainable.bench import ON_CPU
 from trainable.data import DataSet
 from trainable.data.assembly import load
 from trainable.data.loading import readers_of
@@ -37,7 +38,7 @@ def data(tmp_path: Path) -> DataSet:
 
 def train(data: DataSet, workers: int = 2, seed: int = 0) -> torch.Tensor:
     """Do what a trial does with its images: it makes a loader, reads an epoch and closes it."""
-    loader = make_loader(data, Recipe(loop=Loop(workers=workers, seed=seed)), CPU)
+    loader = make_loader(data, Recipe(loop=Loop(workers=workers, seed=seed)), ON_CPU)
     try:
         return torch.cat([images for images, _ in loader.train(torch.arange(12).split(3), 0)])
     finally:
@@ -106,10 +107,11 @@ def test_nothing_remains_of_a_killed_process(tmp_path: Path, data: DataSet) -> N
         "import pickle, sys, torch\n"
         "from pathlib import Path\n"
         "from trainable.tasks.kits import make_loader\n"
+        "from trainable.bench import ON_CPU\n"
         "from trainable.recipe import Recipe\n"
         "from trainable.recipe.training import Loop\n"
         f"data = pickle.loads(Path({str(tmp_path / 'data.pickle')!r}).read_bytes())\n"
-        "loader = make_loader(data, Recipe(loop=Loop(workers=2)), torch.device('cpu'))\n"
+        "loader = make_loader(data, Recipe(loop=Loop(workers=2)), ON_CPU)\n"
         "print(len(list(loader.train(torch.arange(12).split(3), 0))), flush=True)\n"
         "sys.stdin.read()\n"
     )
@@ -128,7 +130,7 @@ def test_nothing_remains_of_a_killed_process(tmp_path: Path, data: DataSet) -> N
 
 
 def test_a_pickle_takes_no_processes_along(data: DataSet) -> None:
-    loader = make_loader(data, Recipe(loop=Loop(workers=1)), CPU)
+    loader = make_loader(data, Recipe(loop=Loop(workers=1)), ON_CPU)
     loader.close()
 
     assert pickle.loads(pickle.dumps(data)).idle_readers._idle == []

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from tests.trainable.data_forms import write_csv
+from trainable.bench import ON_CPU
 from trainable.data.assembly import load
 from trainable.errors import DataError
 from trainable.recipe import Recipe
@@ -36,7 +37,7 @@ def test_the_sign_language_digits_are_read_whatever_their_size(real_images: Path
 
     assert data.info.train_images + data.info.validation_images + data.info.test_images == 2062
     assert (data.info.channels, data.info.image_size) == (3, 64)
-    loader = make_loader(data, Recipe(), torch.device("cpu"))
+    loader = make_loader(data, Recipe(), ON_CPU)
     images, labels = next(iter(loader.train([torch.arange(128)], 1)))
     assert images.shape == (128, 3, 64, 64)
     assert labels.shape == (128,)

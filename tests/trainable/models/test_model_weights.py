@@ -12,6 +12,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from tests.trainable.small_runs import data_set, small_recipe
+from trainable.bench import Bench
 from trainable.errors import ModelError
 from trainable.models.make import make_model
 from trainable.models.published_weights import timm_weights
@@ -218,7 +219,7 @@ def test_a_files_embeddings_of_positions_are_resampled_as_timm_does(tmp_path: Pa
 def test_a_network_without_published_weights_says_so() -> None:
     spec = specs.TimmModel(name="coatnet_0_224", weights="default")
     with pytest.raises(ModelError, match="no published weights of timm's coatnet_0_224"):
-        timm_weights(spec, channels=3, classes=5, image_size=224, download=True)
+        timm_weights(spec, channels=3, classes=5, image_size=224, may_fetch=True)
 
 
 def test_other_weights_than_the_recipe_began_from_are_told(tmp_path: Path) -> None:
@@ -227,10 +228,10 @@ def test_other_weights_than_the_recipe_began_from_are_told(tmp_path: Path) -> No
     recipe = small_recipe({"loop.epochs": 1, "model.weights": str(weights)})
     tuned = train(recipe, data=data_set())
     lines: list[str] = []
-    train(tuned.recipe, data=data_set(), say=lines.append)
+    train(tuned.recipe, data=data_set(), bench=Bench(say=lines.append))
     assert not any("weights" in line for line in lines)
     train(small_recipe({"loop.epochs": 1, "loop.seed": 5}), data=data_set(), out=tmp_path / "first")
-    train(tuned.recipe, data=data_set(), say=lines.append)
+    train(tuned.recipe, data=data_set(), bench=Bench(say=lines.append))
     assert any(line.startswith("model.weights: ") for line in lines)
     assert first.recipe.provenance is not None
     assert first.recipe.provenance.weights_digest is None
@@ -246,7 +247,9 @@ def test_weights_that_are_replaced_while_a_run_trains_are_named_as_it_began_from
             weights.write_bytes(b"others")
 
     tuned = train(
-        small_recipe({"loop.epochs": 1, "model.weights": str(weights)}), data=data_set(), say=replace_weights
+        small_recipe({"loop.epochs": 1, "model.weights": str(weights)}),
+        data=data_set(),
+        bench=Bench(say=replace_weights),
     )
     assert file_digest(weights) != before
     assert tuned.recipe.provenance is not None

@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
+from trainable.bench import Bench
 from trainable.data.assembly import from_arrays
 from trainable.data.own import make_own
 from trainable.errors import DataError, ModelError
@@ -100,13 +101,13 @@ def test_train_takes_both_functions_and_its_recipe_trains_again() -> None:
 def test_a_recipe_says_that_a_function_is_not_the_one_that_it_was_found_with() -> None:
     outcome = train(recipe(width=6), model=perceptron, data=images)
     said: list[str] = []
-    train(outcome.recipe, model=perceptron, data=images, say=said.append)
+    train(outcome.recipe, model=perceptron, data=images, bench=Bench(say=said.append))
     assert not [line for line in said if "source" in line]
 
     def other(classes: int, width: int) -> nn.Module:
         return perceptron(classes, 8, width=width)
 
-    train(outcome.recipe, model=other, data=images, say=said.append)
+    train(outcome.recipe, model=other, data=images, bench=Bench(say=said.append))
     (line,) = [line for line in said if "source" in line]
     assert line.startswith("model: the source of this function is not that of the one")
 

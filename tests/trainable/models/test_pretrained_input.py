@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from tests.lite_weights import LITE0, write_weights
 from tests.trainable.small_runs import data_set, small_recipe
+from trainable.bench import ON_CPU, Bench
 from trainable.data import ArrayPart, DataSet
 from trainable.data.assembly import from_arrays
 from trainable.errors import ModelError
@@ -75,16 +76,16 @@ def test_an_unknown_name_of_weights_is_answered_with_the_known_ones(weights: str
 
 
 def test_a_recipe_sees_images_as_its_weights_do(tmp_path: Path) -> None:
-    asked = as_weights_know(lite(tmp_path), "cuda")
+    asked = as_weights_know(lite(tmp_path), Bench(device_name="cuda"))
     assert (asked.data.image_size, asked.data.interpolation) == (224, "bicubic")
-    assert as_weights_know(lite(tmp_path), "cpu").data.image_size == 96
-    written = as_weights_know(lite(tmp_path, **{"data.image_size": 64}), "cuda")
+    assert as_weights_know(lite(tmp_path), ON_CPU).data.image_size == 96
+    written = as_weights_know(lite(tmp_path, **{"data.image_size": 64}), Bench(device_name="cuda"))
     assert written.data.image_size == 64
 
 
 def test_a_network_of_one_size_keeps_it_on_a_cpu(tmp_path: Path) -> None:
     recipe = Recipe().with_values({"model": {"kind": "timm", "name": "test_vit", "weights": "default"}})
-    assert as_weights_know(recipe, "cpu").data.image_size == 160
+    assert as_weights_know(recipe, ON_CPU).data.image_size == 160
 
 
 @pytest.mark.parametrize(
@@ -100,7 +101,7 @@ def test_pixels_are_normalised_as_asked(tmp_path: Path, asked: object, expected:
     data = photographs()
     recipe = resolved(lite(tmp_path, **{"data.normalisation": asked}), data)
     assert recipe.tree()["data"]["normalisation"] == expected
-    images, _ = next(make_loader(data, recipe, CPU).evaluate("train"))
+    images, _ = next(make_loader(data, recipe, ON_CPU).evaluate("train"))
     mean, std = (
         (expected["mean"], expected["std"]) if isinstance(expected, dict) else (data.info.mean, data.info.std)
     )
@@ -119,7 +120,7 @@ def test_what_no_weights_say_is_refused() -> None:
 def test_numbers_of_other_channels_are_refused() -> None:
     recipe = small_recipe({"data.normalisation": {"mean": [0.5] * 3, "std": [0.5] * 3}})
     with pytest.raises(Exception, match="the images have 1 channels, got the mean and std of 3"):
-        make_loader(data_set(), recipe, CPU)
+        make_loader(data_set(), recipe, ON_CPU)
 
 
 def test_a_network_of_ones_own_sees_the_datas_statistics_or_those_of_its_file(tmp_path: Path) -> None:
@@ -145,7 +146,7 @@ def test_images_from_python_are_as_large_as_the_weights_want(tmp_path: Path) -> 
     arrays = photographed.tensors()
     large = torch.nn.functional.interpolate(arrays[0], 128).permute(0, 2, 3, 1).numpy()
     recipe = lite(tmp_path, **{"loop.epochs": 1, "loop.batch_size": 4, "data.validation_fraction": 0.3})
-    outcome = train(recipe, data=lambda: (large, arrays[1].numpy()), device=CPU)
+    outcome = train(recipe, data=lambda: (large, arrays[1].numpy()), bench=ON_CPU)
     assert (outcome.recipe.data.image_size, outcome.recipe.data.interpolation) == (96, "bicubic")
 
 

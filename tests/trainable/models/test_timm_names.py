@@ -11,6 +11,7 @@ import timm
 import torch
 from safetensors.torch import save_file
 
+from trainable.bench import Bench
 from trainable.errors import ModelError
 from trainable.models.make import make_model
 from trainable.models.pretrained_input import pretrained_input
@@ -55,7 +56,7 @@ def cached(hub: Path, repository: str, revision: str = "main") -> Path:
 
 def body_of(name: str, weights: str | None = "default", *, download: bool = False) -> torch.Tensor:
     spec = specs.TimmModel(name=name, weights=weights)
-    model = make_model(spec, classes=5, channels=3, image_size=64, download=download)
+    model = make_model(spec, classes=5, channels=3, image_size=64, bench=Bench(may_fetch=download))
     assert model.fc.out_features == 5
     weight: torch.Tensor = model.conv1[0].weight
     return weight

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.trainable.small_runs import data_set, plain_net, small_recipe
+from trainable.bench import ON_CPU
 from trainable.data.assembly import from_arrays
 from trainable.errors import ModelError
 from trainable.probes.backbones import (
@@ -67,7 +68,7 @@ def test_features_are_those_of_the_images_as_they_are_scored() -> None:
 
     data = data_set()
     recipe = resolved(small_recipe(), data)
-    found = features_of(Brightness(), data, recipe, CPU)
+    found = features_of(Brightness(), data, recipe, ON_CPU)
     assert found.train.shape == (48, 8)
     assert found.validation.shape == (20, 8)
     np.testing.assert_array_equal(found.validation_labels, data.validation.labels)
@@ -80,7 +81,7 @@ def test_heads_are_fitted_to_images_of_every_class_of_a_large_set(monkeypatch: p
     labels = np.repeat([0, 1, 2], [1000, 2, 1])
     data = from_arrays((images, labels), (images[-3:], np.arange(3)))
     network = nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.Linear(8, 3))
-    found = features_of(network, data, resolved(small_recipe(), data), CPU)
+    found = features_of(network, data, resolved(small_recipe(), data), ON_CPU)
     assert np.bincount(found.train_labels).tolist() == [18, 1, 1]
     assert best_head(found).right.shape == (3,)
 
@@ -88,7 +89,7 @@ def test_heads_are_fitted_to_images_of_every_class_of_a_large_set(monkeypatch: p
 def test_a_network_that_cannot_be_cut_is_refused() -> None:
     data = data_set()
     with pytest.raises(ModelError, match="Flatten: its features cannot be told from its head"):
-        features_of(nn.Flatten(), data, resolved(small_recipe(), data), CPU)
+        features_of(nn.Flatten(), data, resolved(small_recipe(), data), ON_CPU)
 
 
 def test_memory_grows_with_images_and_weights() -> None:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.trainable.small_runs import CLASSES, SIZE, data_set, numbers, small_recipe
+from trainable.bench import Bench
 from trainable.errors import UserError
 from trainable.files.host_memory import available_bytes
 from trainable.probes.batch_find import BatchFound, Tried, batch_find, search, sizes
@@ -27,7 +28,7 @@ PLENTY = 2**34
 
 def small_run(model: nn.Module | None = None, device: str = "cpu", **values: Any) -> Run:
     recipe = small_recipe({path.replace("__", "."): value for path, value in values.items()})
-    return make_run(recipe, data=data_set(IMAGES), model=model, device=torch.device(device))
+    return make_run(recipe, data=data_set(IMAGES), model=model, bench=Bench(device_name=device))
 
 
 class Greedy(nn.Module):

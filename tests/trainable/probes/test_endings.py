@@ -1,8 +1,8 @@
 """Tests that one training gives the scores of each way to use its network."""
 
 import pytest
-import torch
 
+from trainable.bench import ON_CPU, Bench
 from trainable.probes.endings import AVERAGING, FLIP, SCALES, endings_of, measure_endings
 from trainable.recipe import Recipe
 from trainable.run import make_run
@@ -16,7 +16,7 @@ SMALL = Recipe().with_values(
 @pytest.mark.slow("trains for a probe")
 @pytest.mark.parametrize("averaging", ["none", "ema"])
 def test_each_ending_scores_as_a_run_of_a_recipe_that_says_so(averaging: str) -> None:
-    data = load_for(SMALL, torch.device("cpu"))
+    data = load_for(SMALL, ON_CPU)
     one_size = [each for each in measure_endings(SMALL, data=data) if each.values[SCALES] == [1.0]]
     found = {(each.values[AVERAGING], each.values[FLIP]): each for each in one_size}
     assert set(found) == {("none", False), ("none", True), ("ema", False), ("ema", True)}
@@ -45,7 +45,7 @@ def test_a_size_that_the_network_does_not_take_is_left_out_and_said_before_any_t
     vit = {"model.kind": "timm", "model.name": "vit_tiny_patch16_224", "data.image_size": 32}
     said: list[str] = []
     recipe = SMALL.with_values({**vit, "loop.epochs": 1})
-    endings = measure_endings(recipe, data=load_for(recipe, torch.device("cpu")), say=said.append)
+    endings = measure_endings(recipe, data=load_for(recipe, ON_CPU), bench=Bench(say=said.append))
     assert next(endings).values[SCALES] == [1.0]
     assert {tuple(each.values[SCALES]) for each in endings} == {(1.0,)}
     (line,) = said

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.trainable.small_runs import CLASSES, SIZE, data_set, numbers, small_recipe
+from trainable.bench import ON_CPU
 from trainable.errors import UserError
 from trainable.probes.lr_find import Suggestions, geometric, lr_find, sweep, valley
 from trainable.run import make_run
@@ -26,7 +27,7 @@ STEPS = 40
 
 def small_run(model: nn.Module | None = None, **values: Any) -> Run:
     recipe = small_recipe({path.replace("__", "."): value for path, value in values.items()})
-    return make_run(recipe, data=data_set(), model=model, device=torch.device("cpu"))
+    return make_run(recipe, data=data_set(), model=model, bench=ON_CPU)
 
 
 # --- reading a curve ------------------------------------------------------------------------------------

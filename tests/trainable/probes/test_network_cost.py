@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import torch
 
 from tests.trainable.small_runs import data_set, numbers, small_recipe
+from trainable.bench import ON_CPU
 from trainable.probes import network_cost
 from trainable.probes.batch_find import step_bytes
 from trainable.probes.network_cost import key_of_cost, measure_cost, share_of_rank
@@ -19,7 +19,7 @@ DATA = data_set(240)
 
 def small_run(**values: Any) -> Run:
     recipe = small_recipe({path.replace("__", "."): value for path, value in values.items()})
-    return make_run(recipe, data=DATA, device=torch.device("cpu"))
+    return make_run(recipe, data=DATA, bench=ON_CPU)
 
 
 @pytest.fixture(autouse=True)

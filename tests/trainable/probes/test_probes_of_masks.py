@@ -11,6 +11,7 @@ import torch
 
 from tests.trainable.small_runs import numbers
 from tests.trainable.small_segmentations import mask_data, mask_recipe, write_masks
+from trainable.bench import ON_CPU, Bench
 from trainable.data import DataSet
 from trainable.models.dense_networks import Answers, DenseNetwork
 from trainable.probes import network_cost
@@ -42,7 +43,7 @@ def data(root: Path) -> DataSet:
 
 @pytest.fixture
 def run(root: Path, data: DataSet) -> Iterator[Run]:
-    made = make_run(mask_recipe(root), data=data, device=CPU)
+    made = make_run(mask_recipe(root), data=data, bench=ON_CPU)
     yield made
     made.close()
 
@@ -76,7 +77,7 @@ def test_every_format_is_timed_on_masks_and_on_every_head(data: DataSet) -> None
 def test_a_segmentation_trains_in_the_format_that_is_fastest_here(root: Path, data: DataSet) -> None:
     said: list[str] = []
     recipe = mask_recipe(root, {"precision.kind": "auto", "loop.epochs": 1})
-    outcome = train(recipe, data=data, device=CPU, say=said.append)
+    outcome = train(recipe, data=data, bench=Bench(device_name="cpu", say=said.append))
     assert outcome.recipe.precision.kind in formats_of(CPU)
     assert any(line.startswith("precision: ") for line in said)
 
@@ -94,7 +95,7 @@ def test_the_micro_batch_that_fits_is_counted_in_windows(run: Run) -> None:
 def test_the_rate_finder_follows_the_loss_of_masks(root: Path, data: DataSet) -> None:
     def first_loss(**loss: float) -> float:
         recipe = mask_recipe(root, {f"task.loss.{name}": weight for name, weight in loss.items()})
-        run = make_run(recipe, data=data, device=CPU)
+        run = make_run(recipe, data=data, bench=ON_CPU)
         band = lr_find(run, steps=40, sweeps=1)
         run.close()
         return band.sweeps[0].losses[0]
@@ -104,7 +105,7 @@ def test_the_rate_finder_follows_the_loss_of_masks(root: Path, data: DataSet) ->
 
 
 def test_a_band_of_rates_is_found_for_masks(root: Path, data: DataSet) -> None:
-    run = make_run(mask_recipe(root, {"optimizer.kind": "sgd"}), data=data, device=CPU)
+    run = make_run(mask_recipe(root, {"optimizer.kind": "sgd"}), data=data, bench=ON_CPU)
     band = lr_find(run, steps=60, sweeps=1)
     assert band.found, band.reason
     assert band.notes == ()
@@ -115,7 +116,7 @@ def test_a_loss_with_an_upper_bound_is_named_as_it_hides_rates_that_are_too_high
     root: Path, data: DataSet
 ) -> None:
     bounded = {"task.loss.cross_entropy": 0.0, "task.loss.lovasz": 1.0}
-    run = make_run(mask_recipe(root, bounded), data=data, device=CPU)
+    run = make_run(mask_recipe(root, bounded), data=data, bench=ON_CPU)
     (note,) = lr_find(run, steps=30, sweeps=1).notes
     assert note.startswith("task.loss: dice and lovasz are at most 1")
     run.close()
@@ -123,7 +124,7 @@ def test_a_loss_with_an_upper_bound_is_named_as_it_hides_rates_that_are_too_high
 
 @pytest.mark.slow("trains for a probe")
 def test_a_run_that_was_probed_trains_as_one_that_was_not(root: Path, data: DataSet, run: Run) -> None:
-    untouched = make_run(mask_recipe(root), data=data, device=CPU)
+    untouched = make_run(mask_recipe(root), data=data, bench=ON_CPU)
     batch_find(run, limit_bytes=PLENTY)
     lr_find(run, steps=30, sweeps=1)
     assert numbers((run.step(),)) == numbers((untouched.step(),))
@@ -161,7 +162,7 @@ def test_each_ending_of_a_segmentation_scores_as_a_run_that_says_so(root: Path, 
     recipe = mask_recipe(root, {"loop.epochs": 1, "data.flips": ["horizontal"]})
     flipping = Recipe.from_tree(recipe.tree()).with_values({AVERAGING: "none", FLIP: True})
     data = mask_data(flipping)
-    run = make_run(flipping, data=data, device=CPU)
+    run = make_run(flipping, data=data, bench=ON_CPU)
     run.step()
     wanted = run.evaluate("validation")
     run.close()
@@ -182,13 +183,13 @@ def test_a_scale_is_of_whole_images_and_needs_no_other_size_of_the_network(root:
             return super().forward(images)
 
     recipe = mask_recipe(root, {"evaluation.scales": [1.0, 1.5], "evaluation.norm_batches": 0})
-    run = make_run(recipe, data=data, model=OneSize(), device=CPU)
+    run = make_run(recipe, data=data, model=OneSize(), bench=ON_CPU)
     assert run.score("validation").images == data.info.validation_images
     run.close()
 
 
 def test_the_iou_of_training_images_is_measured_at_the_end(root: Path, data: DataSet) -> None:
-    run = make_run(mask_recipe(root), data=data, device=CPU)
+    run = make_run(mask_recipe(root), data=data, bench=ON_CPU)
     first, last = run.step(), run.step()
     assert "clean_train_mean_iou" not in first.extra_metrics
     assert 0.0 < last.extra_metrics["clean_train_mean_iou"] <= 1.0

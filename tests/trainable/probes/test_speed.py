@@ -11,6 +11,7 @@ from torch import nn
 from torch.fx import GraphModule
 
 from tests.trainable.small_runs import data_set, small_recipe
+from trainable.bench import Bench
 from trainable.models.small_resnet import SmallResNet
 from trainable.probes.speed import measure_speeds
 from trainable.recipe.network_cost import GPU_IMAGES, Format, Speed, fastest, pays_to_compile, pays_to_time
@@ -121,11 +122,13 @@ def test_memory_that_runs_out_leaves_the_choice_to_the_device() -> None:
 def test_train_writes_the_format_that_it_took() -> None:
     lines: list[str] = []
     outcome = train(
-        small_recipe({"loop.epochs": 1, "precision.kind": "auto"}), data=data_set(), say=lines.append
+        small_recipe({"loop.epochs": 1, "precision.kind": "auto"}),
+        data=data_set(),
+        bench=Bench(say=lines.append),
     )
     assert outcome.recipe.precision.kind in formats_of(CPU)
     assert any(line.startswith(f"precision: {outcome.recipe.precision.kind} ") for line in lines)
-    train(small_recipe({"loop.epochs": 1}), data=data_set(), say=lines.append)
+    train(small_recipe({"loop.epochs": 1}), data=data_set(), bench=Bench(say=lines.append))
     assert sum(line.startswith("precision: ") for line in lines) == 1
 
 
@@ -157,7 +160,7 @@ def test_train_replaces_auto_by_what_compiling_by_blocks_saves(
     values = {"loop.epochs": 1, "loop.compile": "auto", "precision.channels_last": last}
     recipe = small_recipe({**values, "model.depth": 14})
     lines: list[str] = []
-    outcome = train(recipe, data=data_set(), say=lines.append)
+    outcome = train(recipe, data=data_set(), bench=Bench(say=lines.append))
     assert outcome.recipe.loop.compile is False
     assert any(
         line.startswith("loop.compile: false: it does not save twice")
@@ -173,7 +176,11 @@ def test_train_does_not_say_that_it_compared_what_could_not_be_timed(
     monkeypatch.setattr("trainable.train.problem_here", lambda *_, **__: None)
     monkeypatch.setattr("trainable.train.measure_speeds", lambda *_, **__: ())
     lines: list[str] = []
-    train(small_recipe({"loop.epochs": 1, "loop.compile": "auto"}), data=data_set(), say=lines.append)
+    train(
+        small_recipe({"loop.epochs": 1, "loop.compile": "auto"}),
+        data=data_set(),
+        bench=Bench(say=lines.append),
+    )
     assert any(line.startswith("loop.compile: false: steps of the compiled network cannot") for line in lines)
 
 
@@ -181,7 +188,7 @@ def test_train_does_not_compile_a_network_of_your_own_by_choice() -> None:
     lines: list[str] = []
     net = SmallResNet(depth=8, width=4, stem_stride=1, classes=3, channels=1)
     recipe = small_recipe({"loop.epochs": 1, "loop.compile": "auto"})
-    outcome = train(recipe, data=data_set(), model=net, say=lines.append)
+    outcome = train(recipe, data=data_set(), model=net, bench=Bench(say=lines.append))
     assert outcome.recipe.loop.compile is False
     assert "loop.compile: false: steps of a network of your own are not timed" in lines
 

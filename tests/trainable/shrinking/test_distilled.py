@@ -11,6 +11,7 @@ import torch
 
 from tests.trainable.small_runs import SIZE, data_set, small_recipe, write_parts
 from tests.trainable.teachers import taught_recipe, write_teacher
+from trainable.bench import ON_CPU, Bench
 from trainable.bundle.trained import network_in, trained_in
 from trainable.errors import ModelError, UserError
 from trainable.models.weights import file_digest
@@ -38,7 +39,7 @@ def distilled_of(folder: Path, values: dict[str, Any] | None = None) -> Shrunk:
     known = trained_in(folder)
     recipe = fine_tuning(known.recipe)
     taught = taught_by(recipe, folder).with_values(values or {})
-    return shrink(known, recipe, 0.5, seeds=2, taught=taught, device=CPU)
+    return shrink(known, recipe, 0.5, seeds=2, taught=taught, bench=ON_CPU)
 
 
 def test_a_teacher_takes_the_place_of_another_one_and_how_is_learnt_stays() -> None:
@@ -79,7 +80,7 @@ def test_the_distilled_network_is_written_with_a_recipe_that_names_its_teacher(
     assert recipe.provenance.teacher_digest == file_digest(whole / "model.safetensors")
     assert recipe.provenance.teacher_recipe == read_recipe(whole / "recipe.yaml").digest()
     said: list[str] = []
-    outcome = train(recipe, say=said.append)
+    outcome = train(recipe, bench=Bench(say=said.append))
     assert not outcome.diverged
     assert not any("teacher" in line for line in said), "it is the teacher that the provenance names"
 
@@ -129,14 +130,20 @@ def test_what_cannot_teach_is_refused_before_any_training(whole: Path, tmp_path:
     others = write_teacher(tmp_path / "others", data=data_set())
     (others / "model.safetensors").write_bytes(b"")
     with pytest.raises(ModelError, match=r"^distillation\.teacher: "):
-        shrink(known, recipe, 0.5, taught=taught_by(recipe, others), device=CPU, say=said.append)
+        shrink(
+            known,
+            recipe,
+            0.5,
+            taught=taught_by(recipe, others),
+            bench=Bench(device_name="cpu", say=said.append),
+        )
     assert [line.partition(" to ")[0] for line in said] == ["pruned"]
 
 
 @pytest.mark.slow("trains and prunes networks")
 def test_a_network_without_a_teacher_names_none(whole: Path, tmp_path: Path) -> None:
     known = trained_in(whole)
-    found = shrink(known, fine_tuning(known.recipe), 0.5, seeds=2, device=CPU)
+    found = shrink(known, fine_tuning(known.recipe), 0.5, seeds=2, bench=ON_CPU)
     assert (found.kept, DISTILLED in found.scores) == (TUNED, False)
     write_shrunk(found, tmp_path / "small")
     recipe: Recipe = read_recipe(tmp_path / "small" / "recipe.yaml")

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from tests.trainable.small_runs import data_set, small_recipe
+from trainable.bench import ON_CPU, Bench
 from trainable.errors import RecipeError, RunError
 from trainable.recipe.provenance import Provenance
 from trainable.run import make_run
@@ -69,16 +70,17 @@ def test_each_seed_starts_from_what_is_made_for_it_and_is_scored() -> None:
             seeds=(1, 2),
             parts=("validation", "test"),
             metric="val_balanced_accuracy",
-            device=CPU,
             title="tuned",
-            say=said.append,
+            bench=Bench(device_name="cpu", say=said.append),
         )
     )
     assert [each.seed for each in found] == [1, 2]
     assert [line.partition(" 0.")[0] for line in said] == [
         f"tuned, seed {seed}: val_balanced_accuracy" for seed in (1, 2)
     ]
-    run = make_run(recipe.with_values({"loop.seed": 2}), data=data, model=copy.deepcopy(network), device=CPU)
+    run = make_run(
+        recipe.with_values({"loop.seed": 2}), data=data, model=copy.deepcopy(network), bench=ON_CPU
+    )
     run.step()
     assert found[1].scores["test"] == run.score("test")
     assert found[1].scores["test"].answers is not None
@@ -92,8 +94,8 @@ def test_a_network_is_scored_as_it_is() -> None:
     recipe = resolved(small_recipe(), data)
     network = make_network(recipe.model, data.info)
     before = {name: each.clone() for name, each in network.state_dict().items()}
-    first = scores_of(network, recipe, data, ("validation",), CPU)["validation"]
-    assert first == scores_of(network, recipe, data, ("validation",), CPU)["validation"]
+    first = scores_of(network, recipe, data, ("validation",), ON_CPU)["validation"]
+    assert first == scores_of(network, recipe, data, ("validation",), ON_CPU)["validation"]
     assert all(torch.equal(each, before[name]) for name, each in network.state_dict().items())
 
 
@@ -107,9 +109,8 @@ def test_a_run_that_diverges_is_an_error_that_names_the_seed() -> None:
         seeds=(7,),
         parts=("validation",),
         metric="val_accuracy",
-        device=CPU,
         title="tuned",
-        say=print,
+        bench=Bench(device_name="cpu", say=print),
     )
     with pytest.raises(RunError, match=r"^tuned, seed 7: diverged; a lower --lr-factor may help"):
         next(trained)

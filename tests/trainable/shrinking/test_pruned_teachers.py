@@ -9,6 +9,7 @@ import torch
 
 from tests.trainable.shrinking.networks import assert_taught_by
 from tests.trainable.small_runs import SIZE, small_recipe, write_parts
+from trainable.bench import ON_CPU
 from trainable.bundle.trained import trained_in
 from trainable.errors import ModelError
 from trainable.run import make_run
@@ -27,7 +28,7 @@ def test_a_pruned_network_teaches_an_ordinary_recipe(tmp_path: Path) -> None:
         small_recipe({"data.path": str(tmp_path / "images.npz"), "optimizer.lr": 0.5}), out=tmp_path / "whole"
     )
     known = trained_in(tmp_path / "whole")
-    write_shrunk(shrink(known, fine_tuning(known.recipe), 0.5, seeds=2, device=CPU), tmp_path / "small")
+    write_shrunk(shrink(known, fine_tuning(known.recipe), 0.5, seeds=2, bench=ON_CPU), tmp_path / "small")
     values = {"data.path": known.recipe.data.path, "distillation.teacher": str(tmp_path / "small")}
     run = make_run(small_recipe(values))
     assert_taught_by(run, tmp_path / "small", torch.randn(3, 1, SIZE, SIZE))

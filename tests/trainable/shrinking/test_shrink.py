@@ -14,6 +14,7 @@ from torch import nn
 
 from tests.trainable.bundle.trained_networks import untrained
 from tests.trainable.small_runs import SIZE, images, write_parts
+from trainable.bench import ON_CPU
 from trainable.bundle.trained import network_in, trained_in
 from trainable.bundle.weights_alone import uses_of_weights, write_timm_files
 from trainable.bundle.write import write_bundle
@@ -60,7 +61,7 @@ def folder_of(tmp_path: Path, values: dict[str, Any] | None = None) -> Path:
 
 def shrunk_of(folder: Path, share: float = 0.5, **options: Any) -> Shrunk:
     known = trained_in(folder)
-    return shrink(known, fine_tuning(known.recipe), share, seeds=2, device=CPU, **options)
+    return shrink(known, fine_tuning(known.recipe), share, seeds=2, **options, bench=ON_CPU)
 
 
 @pytest.mark.slow("trains and prunes networks")
@@ -86,7 +87,7 @@ def test_a_shrunk_network_is_loaded_scored_and_shrunk_again(tmp_path: Path) -> N
     assert all(torch.equal(each, found.best.weights[name]) for name, each in narrow.state_dict().items())
     noise = torch.randn(3, 1, SIZE, SIZE)
     assert torch.equal(network_in(out)(noise), narrow.eval()(noise))
-    scores = scores_of(narrow, again.recipe, again.data, ("test",), CPU)["test"]
+    scores = scores_of(narrow, again.recipe, again.data, ("test",), ON_CPU)["test"]
     assert scores == found.best.scores["test"]
     known = read_recipe(out / "recipe.yaml").provenance
     assert known is not None
@@ -144,7 +145,7 @@ def test_a_network_of_your_own_is_shrunk_from_python(tmp_path: Path) -> None:
     recipe = Recipe().with_values({**VALUES, **own})
     train(recipe, model=build, data=make, out=tmp_path / "trained")
     known = trained_in(tmp_path / "trained", model=build, data=make)
-    found = shrink(known, fine_tuning(known.recipe), 0.5, seeds=2, scratch=True, device=CPU)
+    found = shrink(known, fine_tuning(known.recipe), 0.5, seeds=2, scratch=True, bench=ON_CPU)
     write_shrunk(found, tmp_path / "small")
     assert trained_in(tmp_path / "small", model=build, data=make).network()[0].out_channels == 8
     assert network_in(tmp_path / "small", model=build)[3].in_features == 8 * 36
@@ -153,7 +154,7 @@ def test_a_network_of_your_own_is_shrunk_from_python(tmp_path: Path) -> None:
 @pytest.mark.slow("trains and prunes networks")
 def test_training_from_scratch_begins_from_other_weights_for_each_seed(tmp_path: Path) -> None:
     known = trained_in(folder_of(tmp_path))
-    found = shrink(known, fine_tuning(known.recipe), 0.5, seeds=1, device=CPU)
+    found = shrink(known, fine_tuning(known.recipe), 0.5, seeds=1, bench=ON_CPU)
     one, same, other = (draw_narrow(known, found.widths, seed).state_dict() for seed in (1, 1, 2))
     assert torch.equal(one["stem.weight"], same["stem.weight"])
     assert not torch.equal(one["stem.weight"], other["stem.weight"])
@@ -217,4 +218,4 @@ def test_a_teacher_that_has_changed_under_its_name_is_refused_before_any_trainin
     )
     tuning = whole.recipe if scratch else fine_tuning(recipe)
     with pytest.raises(UserError, match=r"not the weights of the teacher .* --set distillation\.teacher=DIR"):
-        shrink(replace(whole, recipe=recipe), tuning, 0.5, scratch=scratch, device=CPU)
+        shrink(replace(whole, recipe=recipe), tuning, 0.5, scratch=scratch, bench=ON_CPU)

@@ -10,6 +10,7 @@ import torch
 
 from tests.trainable.shrinking.networks import assert_taught_by
 from tests.trainable.small_segmentations import CLASSES, mask_recipe, write_masks
+from trainable.bench import ON_CPU, Bench
 from trainable.bundle.trained import network_in, trained_in
 from trainable.bundle.write import write_bundle
 from trainable.errors import ModelError
@@ -61,8 +62,7 @@ def found(whole: Path) -> Shrunk:
             taught=taught_by(recipe, whole),
             test=True,
             scratch=True,
-            device=CPU,
-            say=said.append,
+            bench=Bench(device_name="cpu", say=said.append),
         )
     assert said[0].endswith("operations a window")
     assert [line.partition(" 0.")[0] for line in said[1:3]] == [
@@ -89,7 +89,7 @@ def test_it_has_fewer_operations_and_answers_each_pixel(found: Shrunk, tmp_path:
     assert narrow(noise).shape == (2, len(CLASSES), WINDOW, WINDOW)
     again = trained_in(tmp_path / "small")
     assert torch.equal(again.network().eval()(noise), narrow(noise))
-    assert scores_of(narrow, again.recipe, again.data, ("test",), CPU)["test"] == found.best.scores["test"]
+    assert scores_of(narrow, again.recipe, again.data, ("test",), ON_CPU)["test"] == found.best.scores["test"]
     provenance = read_recipe(tmp_path / "small" / "recipe.yaml").provenance
     assert provenance is not None
     assert provenance.metrics["val_mean_iou"] == found.best.scores["validation"].extra["mean_iou"]
@@ -100,7 +100,7 @@ def test_it_teaches_another_network_for_the_same_masks(found: Shrunk, tmp_path: 
     student = fine_tuning(found.trained.recipe).with_values(
         {"model.width": 4, "distillation.teacher": str(tmp_path / "small"), "loop.epochs": 1}
     )
-    run = make_run(student, data=found.trained.data, device=CPU)
+    run = make_run(student, data=found.trained.data, bench=ON_CPU)
     assert_taught_by(run, tmp_path / "small", torch.randn(2, 3, WINDOW, WINDOW))
     assert not run.step().diverged
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import optimizer as torch_optimizer
 
+from trainable.bench import ON_CPU, Bench
 from trainable.errors import UserError
 from trainable.training.debug import ACTIVE, PROFILE_FILE, WAIT, WARMUP, debugging, tools_named
 
@@ -44,7 +45,7 @@ def test_a_tool_that_is_none_here_is_refused_with_those_that_are(name: str, mess
 
 def test_without_tools_nothing_is_on_and_nothing_is_said(tmp_path: Path) -> None:
     said: list[str] = []
-    with debugging((), device=CPU, folder=tmp_path, say=said.append):
+    with debugging((), Bench(device_name="cpu", say=said.append), tmp_path):
         steps(WAIT + WARMUP + ACTIVE)
         assert not torch.is_anomaly_enabled()
         assert not torch_optimizer._global_optimizer_post_hooks
@@ -62,7 +63,7 @@ def test_anomaly_names_the_function_whose_gradient_is_nan_and_is_off_afterwards(
     with (
         pytest.raises(RuntimeError, match="SqrtBackward0"),
         pytest.warns(UserWarning, match="Traceback of forward call"),
-        debugging(("anomaly",), device=CPU, folder=None, say=said.append),
+        debugging(("anomaly",), Bench(device_name="cpu", say=said.append), None),
     ):
         backward()
     assert not torch.is_anomaly_enabled()
@@ -73,14 +74,14 @@ def test_anomaly_names_the_function_whose_gradient_is_nan_and_is_off_afterwards(
 
 def test_anomaly_leaves_a_caller_s_own_detection_on() -> None:
     with torch.autograd.set_detect_anomaly(True):
-        with debugging(("anomaly",), device=CPU, folder=None, say=lambda line: None):
+        with debugging(("anomaly",), ON_CPU, None):
             pass
         assert torch.is_anomaly_enabled()
 
 
 def test_a_profile_records_some_steps_tells_the_costliest_and_leaves_a_trace(tmp_path: Path) -> None:
     said: list[str] = []
-    with debugging(("profile",), device=CPU, folder=tmp_path, say=said.append):
+    with debugging(("profile",), Bench(device_name="cpu", say=said.append), tmp_path):
         steps(3 * (WAIT + WARMUP + ACTIVE))
     assert (
         said[0] == f"debug profile is on: steps {WAIT + WARMUP + 1} to {WAIT + WARMUP + ACTIVE} are recorded"
@@ -107,7 +108,7 @@ def test_a_profile_records_some_steps_tells_the_costliest_and_leaves_a_trace(tmp
 def test_a_profile_without_a_folder_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     said: list[str] = []
-    with debugging(("profile",), device=CPU, folder=None, say=said.append):
+    with debugging(("profile",), Bench(device_name="cpu", say=said.append), None):
         steps(WAIT + WARMUP + ACTIVE)
     assert any("Optimizer.step" in line for line in said)
     assert list(tmp_path.iterdir()) == []
@@ -115,7 +116,7 @@ def test_a_profile_without_a_folder_leaves_no_file(tmp_path: Path, monkeypatch: 
 
 def test_a_run_too_short_to_profile_says_so(tmp_path: Path) -> None:
     said: list[str] = []
-    with debugging(("profile",), device=CPU, folder=tmp_path, say=said.append):
+    with debugging(("profile",), Bench(device_name="cpu", say=said.append), tmp_path):
         steps(WAIT)
     assert "nothing was recorded" in said[-1]
     assert list(tmp_path.iterdir()) == []
@@ -126,7 +127,7 @@ def test_on_a_gpu_the_times_are_the_gpu_s() -> None:
     device, said = torch.device("cuda"), list[str]()
     net = nn.Linear(512, 512, device=device)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    with debugging(("profile",), device=device, folder=None, say=said.append):
+    with debugging(("profile",), Bench(device_name=str(device), say=said.append), None):
         for _ in range(WAIT + WARMUP + ACTIVE):
             net(torch.ones(64, 512, device=device)).square().mean().backward()
             optimizer.step()

@@ -15,6 +15,7 @@ from torch.utils.data import WeightedRandomSampler
 
 from tests.trainable.small_images import write_image
 from tests.trainable.small_runs import HELD, LABELS, SIZE, curve, plain_net, small_recipe, unequal_set
+from trainable.bench import ON_CPU
 from trainable.data import ArrayPart
 from trainable.data.assembly import load
 from trainable.data.loading import ArrayLoader, FileLoader
@@ -260,7 +261,7 @@ def _state_at_the_first_pause(recipe: Recipe) -> dict[str, Any]:
 
 def test_further_showings_of_an_image_are_augmented_anew() -> None:
     recipe = small_recipe({"augmentation.crop.kind": "pad", "augmentation.crop.fraction": 0.5})
-    loader = make_loader(unequal_set(), recipe, CPU)
+    loader = make_loader(unequal_set(), recipe, ON_CPU)
     ((images, labels),) = loader.train([torch.tensor([40, 40 + 48, 40 + 96, 40])], epoch=0)
     assert labels.tolist() == [LABELS[40]] * 4
     assert torch.equal(images[0], images[3])
@@ -276,7 +277,7 @@ def test_files_and_memory_give_the_same_showings(tmp_path: Path) -> None:
     found = []
     for in_memory, kind in ((True, ArrayLoader), (False, FileLoader)):
         data = load(Data(path=str(tmp_path), image_size=SIZE, in_memory=in_memory, cache="off"))
-        loader = make_loader(data, recipe, CPU)
+        loader = make_loader(data, recipe, ON_CPU)
         assert isinstance(loader, kind)
         count = data.info.train_images
         ((images, _),) = loader.train([torch.tensor([0, 1, count, 3 * count + 1])], epoch=1)

@@ -12,6 +12,7 @@ from PIL import Image
 from torch import nn
 
 from tests.trainable.small_runs import data_set, images, numbers, plain_net, small_recipe
+from trainable.bench import ON_CPU
 from trainable.checkpoints import checkpoint
 from trainable.data import DataSet
 from trainable.errors import StateError
@@ -181,7 +182,7 @@ def test_from_files_with_any_number_of_workers(folder_of_images: Path, workers: 
             "loop.epochs": 2,
         }
     )
-    check(recipe, load_for(recipe, CPU), tmp_path)
+    check(recipe, load_for(recipe, ON_CPU), tmp_path)
 
 
 def test_a_diverged_run_is_still_diverged_after_a_resume() -> None:

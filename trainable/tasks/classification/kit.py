@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from trainable.bench import HERE, Bench
 from trainable.data import DataInfo, DataSet, assembly
 from trainable.data.loading import ArrayLoader, FileLoader, Loader, train_side
-from trainable.data.measure import DeviceKind
 from trainable.data.parts import Members
 from trainable.recipe import Recipe
 from trainable.tasks.classification.task import ClassificationTask
@@ -23,28 +23,25 @@ from trainable.training.imbalance import class_terms
 class ClassificationKit(Kit):
     """Cross-entropy of images with one label each."""
 
-    def load(
-        self, recipe: Recipe, *, device_kind: DeviceKind, download: bool, most_bytes: int | None
-    ) -> DataSet:
+    def load(self, recipe: Recipe, bench: Bench, *, most_bytes: int | None = None) -> DataSet:
         return assembly.load(
             recipe.data,
             resize=recipe.evaluation.resize,
-            device_kind=device_kind,
-            download=download,
+            bench=bench,
             most_bytes=most_bytes,
         )
 
-    def stored_parts(self, recipe: Recipe, *, download: bool) -> tuple[Members, tuple[str, ...]]:
-        return assembly.stored_parts(recipe.data, download=download)
+    def stored_parts(self, recipe: Recipe, bench: Bench = HERE) -> tuple[Members, tuple[str, ...]]:
+        return assembly.stored_parts(recipe.data, bench=bench)
 
-    def stored_side(self, recipe: Recipe, *, download: bool) -> int | None:
-        return assembly.stored_side(recipe.data, download=download)
+    def stored_side(self, recipe: Recipe, bench: Bench = HERE) -> int | None:
+        return assembly.stored_side(recipe.data, bench=bench)
 
-    def loader(self, data: DataSet, recipe: Recipe, device: torch.device, gpu_share: float) -> Loader:
+    def loader(self, data: DataSet, recipe: Recipe, bench: Bench) -> Loader:
         views = data.decoded_views()
         if {("train", train_side(data, recipe)), ("validation", data.info.image_size)} <= views.keys():
-            return ArrayLoader(data, recipe, device, gpu_share, views)
-        return FileLoader(data, recipe, device)
+            return ArrayLoader(data, recipe, bench.device, bench.gpu_share, views)
+        return FileLoader(data, recipe, bench.device)
 
     def task(
         self, recipe: Recipe, info: DataInfo, device: torch.device, extra: ExtraMetrics | None = None

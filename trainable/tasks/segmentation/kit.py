@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from trainable.bench import HERE, Bench
 from trainable.data import DataInfo, DataSet
 from trainable.data.loading import Loader, statistics_of
-from trainable.data.measure import DeviceKind
 from trainable.data.parts import Members
 from trainable.recipe import Recipe
 from trainable.recipe.metrics import BoundaryF1
@@ -34,27 +34,24 @@ class SegmentationKit(Kit):
 
     section: Segmentation
 
-    def load(
-        self, recipe: Recipe, *, device_kind: DeviceKind, download: bool, most_bytes: int | None
-    ) -> DataSet:
+    def load(self, recipe: Recipe, bench: Bench, *, most_bytes: int | None = None) -> DataSet:
         return assembly.load(
             recipe.data,
             self.section.masks,
-            device_kind=device_kind,
-            download=download,
+            bench=bench,
             most_bytes=most_bytes,
         )
 
-    def stored_parts(self, recipe: Recipe, *, download: bool) -> tuple[Members, tuple[str, ...]]:
-        return assembly.stored_parts(recipe.data, self.section.masks, download=download)
+    def stored_parts(self, recipe: Recipe, bench: Bench = HERE) -> tuple[Members, tuple[str, ...]]:
+        return assembly.stored_parts(recipe.data, self.section.masks, bench=bench)
 
-    def stored_side(self, recipe: Recipe, *, download: bool) -> int | None:
-        return assembly.stored_side(recipe.data, self.section.masks, download=download)
+    def stored_side(self, recipe: Recipe, bench: Bench = HERE) -> int | None:
+        return assembly.stored_side(recipe.data, self.section.masks, bench=bench)
 
-    def loader(self, data: DataSet, recipe: Recipe, device: torch.device, gpu_share: float) -> Loader:
+    def loader(self, data: DataSet, recipe: Recipe, bench: Bench) -> Loader:
         if isinstance(data.train, MaskedPart):
-            return HeldMasksLoader(data, recipe, device, gpu_share)
-        return FileMasksLoader(data, recipe, device)
+            return HeldMasksLoader(data, recipe, bench.device, bench.gpu_share)
+        return FileMasksLoader(data, recipe, bench.device)
 
     def task(
         self, recipe: Recipe, info: DataInfo, device: torch.device, extra: ExtraMetrics | None = None

@@ -17,6 +17,7 @@ from torch.nn import functional
 
 from tests.trainable.small_runs import CLASSES, curve, data_set, plain_net, small_recipe, unequal_set
 from tests.trainable.teachers import LEARNING, taught_recipe, write_teacher
+from trainable.bench import ON_CPU
 from trainable.bundle.trained import in_fp32
 from trainable.check import make_subject
 from trainable.checkpoints import checkpoint
@@ -332,7 +333,7 @@ def test_students_of_other_kinds_are_taught(teacher: Path, net: Callable[[], nn.
 @pytest.mark.slow("trains for its checks")
 def test_the_checks_of_a_network_and_its_ways_of_use_ask_no_teacher(teacher: Path) -> None:
     recipe, data = taught_recipe(teacher, distillation__weight=1.0), data_set()
-    subject = make_subject(recipe, data, None, torch.device("cpu"), download=False)
+    subject = make_subject(recipe, data, None, ON_CPU)
     assert not isinstance(subject.plain_run(8).task, Distilled)
     assert in_fp32(recipe).distillation is None
     found = list(measure_endings(recipe, data=data))

@@ -78,7 +78,7 @@ def teach(subject: Subject, seconds: float) -> LabelLesson:
     """Train a small net on a sample for at most `seconds`, and measure what it knows."""
     chosen = largest_classes(subject.data, CLASSES)
     sample = in_memory(subject.data, train=TRAIN, validation=VALIDATION, classes=chosen, side=SIDE)
-    run = subject.make_run(_pupil_recipe(subject.recipe, sample), data=sample, device=subject.device)
+    run = subject.make_run(_pupil_recipe(subject.recipe, sample), data=sample, bench=subject.bench)
     with run.probing():
         rate = run.recipe.optimizer.lr
         steps = train(run, steps=EARLY, lr=rate, seconds=seconds / 4)

@@ -77,7 +77,7 @@ def teach_masks(subject: Subject, seconds: float) -> MaskLesson | Finding:
         return unchecked(
             "learning", f"too few validation images have masks that count: {len(sample.validation)}"
         )
-    run = subject.make_run(_pupil_recipe(subject.recipe, sample), data=sample, device=subject.device)
+    run = subject.make_run(_pupil_recipe(subject.recipe, sample), data=sample, bench=subject.bench)
     try:
         with run.probing():
             steps = train(run, steps=STEPS, lr=run.recipe.optimizer.lr, seconds=seconds)

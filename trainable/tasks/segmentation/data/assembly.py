@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from trainable.bench import HERE, ON_CPU, Bench, DeviceKind
 from trainable.data.assembly import copied, shorter_side, with_copy
 from trainable.data.dataset import DataSet
 from trainable.data.decode import raise_broken
@@ -15,7 +16,6 @@ from trainable.data.measure import (
     DIGEST_PIXELS,
     SAMPLE,
     Counts,
-    DeviceKind,
     channels_and_side,
     count_values,
     deep_span,
@@ -48,8 +48,7 @@ def load(
     spec: Data,
     masks: Masks,
     *,
-    device_kind: DeviceKind = "cpu",
-    download: bool = False,
+    bench: Bench = ON_CPU,
     most_bytes: int | None = None,
 ) -> DataSet:
     """Load the images with masks that a recipe's `data` section describes, split, measured and checked.
@@ -57,24 +56,24 @@ def load(
     The rest is as for labelled images (`trainable.data.assembly.load`), except that images keep their size.
     Raises DataError.
     """
-    return assemble(_collection(spec, masks, download), spec, device_kind, most_bytes)
+    return assemble(_collection(spec, masks, bench), spec, bench.kind, most_bytes)
 
 
-def stored_side(spec: Data, masks: Masks, *, download: bool = False) -> int | None:
+def stored_side(spec: Data, masks: Masks, *, bench: Bench = HERE) -> int | None:
     """Return what that of labelled images does, without reading a mask."""
-    source = read_pairs(copied(spec), download, masks).parts["train"].images
+    source = read_pairs(copied(spec), bench, masks).parts["train"].images
     return shorter_side(Selection(source, np.arange(len(source))))
 
 
-def stored_parts(spec: Data, masks: Masks, *, download: bool = False) -> tuple[Members, tuple[str, ...]]:
+def stored_parts(spec: Data, masks: Masks, *, bench: Bench = HERE) -> tuple[Members, tuple[str, ...]]:
     """Return the images of each part as they are stored, in the order of the part, and the classes' names.
     Raises DataError."""
-    collection = _collection(spec, masks, download)
+    collection = _collection(spec, masks, bench)
     return members_of(collection, spec), collection.classes
 
 
-def _collection(spec: Data, masks: Masks, download: bool) -> Collection:
-    return with_copy(spec, lambda here: read(here, download, masks))
+def _collection(spec: Data, masks: Masks, bench: Bench) -> Collection:
+    return with_copy(spec, lambda here: read(here, bench, masks))
 
 
 def assemble(

@@ -212,10 +212,10 @@ KNOWN = {
 
 
 def read_torchvision(
-    name: str | None, root: Path, download: bool, masks: Masks, left_out: Container[Split] = ()
+    name: str | None, root: Path, may_fetch: bool, masks: Masks, left_out: Container[Split] = ()
 ) -> Pairs:
     """Return the data set called `name` under `root`;
-    fetches it only with `download`, and only if it is missing.
+    fetches it only with `may_fetch`, and only if it is missing.
 
     Raises DataError if the name is not known, or lists of its images are missing.
     """
@@ -232,7 +232,7 @@ def read_torchvision(
         "test": known.layout.test,
     }
     parts = {
-        part: _torchvision_pair(open_part(name, root, arguments, download), known, root, masks)
+        part: _torchvision_pair(open_part(name, root, arguments, may_fetch), known, root, masks)
         for part, arguments in asked.items()
         if arguments is not None and part not in left_out
     }

@@ -10,6 +10,7 @@ from typing import Any, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
+from trainable.bench import Bench
 from trainable.data.array_files import arrays_in
 from trainable.data.arrays import Arrays, check_images
 from trainable.data.manifest import files_here, is_manifest, path_of, rows_by_part, rows_of
@@ -34,14 +35,14 @@ from trainable.tasks.segmentation.data.published import (
 from trainable.tasks.segmentation.data.stores import MaskArray, in_bytes
 
 
-def read(spec: Data, download: bool, masks: Masks) -> Collection:
+def read(spec: Data, bench: Bench, masks: Masks) -> Collection:
     """Return the images with masks that a recipe's `data` section names; every mask is read once. Raises
     DataError."""
     with named(spec):
-        return surveyed(read_pairs(spec, download, masks), spec, masks)
+        return surveyed(read_pairs(spec, bench, masks), spec, masks)
 
 
-def read_pairs(spec: Data, download: bool, masks: Masks) -> Pairs:
+def read_pairs(spec: Data, bench: Bench, masks: Masks) -> Pairs:
     """Return the images and masks that a recipe's `data` section names, before a mask is read. Raises
     DataError."""
     if spec.min_images is not None or spec.unscored == "allow":
@@ -53,12 +54,12 @@ def read_pairs(spec: Data, download: bool, masks: Masks) -> Pairs:
     if is_manifest(spec):
         return read_manifest(spec, masks)
     with named(spec) as path:
-        pairs = _pairs(checked_format(spec, path), spec, path, download, masks)
+        pairs = _pairs(checked_format(spec, path), spec, path, bench, masks)
     parts = {part: pair for part, pair in pairs.parts.items() if part not in spec.parts_left_out}
     return replace(pairs, parts=parts)
 
 
-def _pairs(form: Format, spec: Data, path: Path, download: bool, masks: Masks) -> Pairs:
+def _pairs(form: Format, spec: Data, path: Path, bench: Bench, masks: Masks) -> Pairs:
     match form:
         case "folder":
             return _masked_folder(path, spec, masks)
@@ -67,7 +68,7 @@ def _pairs(form: Format, spec: Data, path: Path, download: bool, masks: Masks) -
         case "npz":
             return pairs_of_arrays(str(path), "npz", arrays_in(path, "masks", spec.parts_left_out), masks)
         case "torchvision":
-            return read_torchvision(spec.name, path, download, masks, spec.parts_left_out)
+            return read_torchvision(spec.name, path, bench.may_fetch, masks, spec.parts_left_out)
         case "digits" | "datasets" | "idx":
             raise DataError(
                 f"data.path: {spec.path} has format {form}, which has no masks; a segmentation needs a "

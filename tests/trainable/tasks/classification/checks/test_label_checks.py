@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.trainable.small_runs import CLASSES, data_set, small_recipe
+from trainable.bench import ON_CPU
 from trainable.check import make_subject
 from trainable.checks.subject import Subject
 from trainable.recipe import Recipe
@@ -16,7 +17,7 @@ from trainable.tasks.classification.checks.label_checks import check_initial_los
 
 
 def subject(model: nn.Module | None = None, recipe: Recipe | None = None) -> Subject:
-    return make_subject(recipe or small_recipe(), data_set(), model, torch.device("cpu"), download=False)
+    return make_subject(recipe or small_recipe(), data_set(), model, ON_CPU)
 
 
 @pytest.mark.parametrize(

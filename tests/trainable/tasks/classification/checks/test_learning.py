@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from tests.trainable.small_runs import data_set, small_recipe
+from trainable.bench import ON_CPU
 from trainable.check import make_subject
 from trainable.checks.lessons import train
 from trainable.data import ArrayPart, DataSet
@@ -122,7 +123,7 @@ def test_nets_that_learn_shuffled_labels_gain_less_than_luck(seed: int) -> None:
     data = data_set(240, 120)
     assert isinstance(data.train, ArrayPart)
     mixed = replace(data, train=replace(data.train, labels=shuffled_labels(data.train.labels, seed)))
-    subject = make_subject(small_recipe({"loop.seed": seed}), mixed, None, CPU, download=False)
+    subject = make_subject(small_recipe({"loop.seed": seed}), mixed, None, ON_CPU)
     run = subject.plain_run(32, {"optimizer.kind": "adam", "optimizer.scaling": "none"})
     with run.probing():
         train(run, steps=60, lr=1e-3, seconds=3600.0)
@@ -196,7 +197,7 @@ def test_a_net_that_knows_little_says_nothing_about_flips() -> None:
 @pytest.mark.slow("trains for its checks")
 def test_a_lesson_is_the_same_twice_and_knows_which_classes_a_mirror_swaps() -> None:
     data = data_set(240, 120)
-    subject = make_subject(small_recipe(), data, None, CPU, download=False)
+    subject = make_subject(small_recipe(), data, None, ON_CPU)
     first, second = teach(subject, 1000.0), teach(subject, 1000.0)  # its steps end it, on a busy machine too
     assert first == second
     assert first.validation.accuracy > 0.95
@@ -262,6 +263,6 @@ def test_shuffled_labels_are_checked_with_more_classes_than_sampled_images(
 ) -> None:
     monkeypatch.setattr("trainable.tasks.classification.checks.shuffled_labels.TRAIN", 40)
     data = of_classes([1] * 60, side=8)
-    subject = make_subject(small_recipe(), data, None, CPU, download=False)
+    subject = make_subject(small_recipe(), data, None, ON_CPU)
 
     assert check_shuffled(subject, 60.0).check == "shuffled labels"

@@ -18,6 +18,7 @@ from tests.trainable.tasks.segmentation.checks.mask_sets import (
     swapped,
     with_masks,
 )
+from trainable.bench import ON_CPU
 from trainable.check import check, check_lessons, check_network, make_subject
 from trainable.checks import one_batch
 from trainable.checks.finding import CheckName, Finding
@@ -46,7 +47,7 @@ def data(recipe: Recipe) -> DataSet:
 
 @pytest.mark.slow("trains for its checks")
 def test_a_sound_segmentation_raises_no_alarm(recipe: Recipe, data: DataSet) -> None:
-    found = check(recipe, data=data, seconds=PATIENCE_SECONDS, device=CPU)
+    found = check(recipe, data=data, seconds=PATIENCE_SECONDS, bench=ON_CPU)
     assert alarms(found) == {}
     assert {"learning", "one batch", "shuffled masks", "resolution"} <= {each.check for each in found}
     assert not [each for each in found if each.what.startswith("not checked") and each.check != "parts alike"]
@@ -57,7 +58,7 @@ def test_nothing_is_learnt_from_the_masks_of_other_images(
     recipe: Recipe, data: DataSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mask_teaching, "STEPS", 100)
-    subject = make_subject(recipe, with_masks(data, swapped), None, CPU, download=False)
+    subject = make_subject(recipe, with_masks(data, swapped), None, ON_CPU)
     found = next(check_lessons(subject, PATIENCE_SECONDS))
     assert found.check == "learning"
     assert found.level != "passed"
@@ -67,7 +68,7 @@ def test_too_few_validation_masks_say_nothing(recipe: Recipe, data: DataSet) -> 
     def one_left(masks: list[Array]) -> list[Array]:
         return [masks[0], *(torch.full(each.shape, IGNORED).byte().numpy() for each in masks[1:])]
 
-    subject = make_subject(recipe, with_masks(data, one_left, "validation"), None, CPU, download=False)
+    subject = make_subject(recipe, with_masks(data, one_left, "validation"), None, ON_CPU)
     (found,) = check_lessons(subject, PATIENCE_SECONDS)
     assert found.what == "not checked: too few validation images have masks that count: 1"
 
@@ -119,7 +120,7 @@ def test_faults_of_networks_are_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(one_batch, "STEPS", 50)
-    subject = make_subject(recipe, data, OfUNet(change), CPU, download=False)
+    subject = make_subject(recipe, data, OfUNet(change), ON_CPU)
     found: dict[CheckName, Finding] = {}
     for each in check_network(subject, PATIENCE_SECONDS if found_by == "one batch" else 1.0):
         if each.level in ("error", "warning"):
@@ -146,7 +147,7 @@ def test_a_network_that_knows_the_masks_already_is_found_by_shuffled_ones(
             logits = 8.0 * torch.stack([0.6 - level.abs(), level - 0.6, -level - 0.6], 1)
             return logits + 1e-6 * self.scale[:, None, None]
 
-    subject = make_subject(recipe, data, Knowing(), CPU, download=False)
+    subject = make_subject(recipe, data, Knowing(), ON_CPU)
     found = {each.check: each for each in check_network(subject, 5.0)}
     assert found["shuffled masks"].level == "error"
 
@@ -163,7 +164,7 @@ def test_a_network_with_two_heads_is_checked(recipe: Recipe, data: DataSet) -> N
             logits = self.body(images)
             return (logits, self.other(logits)) if self.training else logits
 
-    subject = make_subject(recipe, data, TwoHeads(), CPU, download=False)
+    subject = make_subject(recipe, data, TwoHeads(), ON_CPU)
     found = set[CheckName]()
     for each in check_network(subject, PATIENCE_SECONDS):
         if each.level == "passed":

@@ -23,6 +23,7 @@ from tests.trainable.tasks.segmentation.checks.mask_sets import (
     with_masks,
     without,
 )
+from trainable.bench import ON_CPU
 from trainable.check import check_data, make_subject
 from trainable.checks.finding import CheckName
 from trainable.checks.images import check_decoding, check_normalisation
@@ -53,7 +54,7 @@ def data(recipe: Recipe) -> DataSet:
 
 
 def test_sound_masks_raise_no_alarm(recipe: Recipe, data: DataSet) -> None:
-    found = list(check_data(make_subject(recipe, data, None, CPU, download=False)))
+    found = list(check_data(make_subject(recipe, data, None, ON_CPU)))
     assert alarms(found) == {}
     names = {finding.check for finding in found}
     assert {"class balance", "ignored pixels", "mask values", "mask position", "window"} <= names
@@ -206,10 +207,10 @@ def test_windows_are_compared_with_images(recipe: Recipe, side: int, level: str,
 
 
 def test_normalisation_is_of_whole_images_of_any_size(recipe: Recipe, data: DataSet) -> None:
-    (found,) = check_normalisation(make_subject(recipe, data, None, CPU, download=False))
+    (found,) = check_normalisation(make_subject(recipe, data, None, ON_CPU))
     assert found.level == "passed"
     darker = replace(data, info=replace(data.info, mean=(0.9,) * 3))
-    (found,) = check_normalisation(make_subject(recipe, darker, None, CPU, download=False))
+    (found,) = check_normalisation(make_subject(recipe, darker, None, ON_CPU))
     assert found.level == "error"
 
 
@@ -219,7 +220,7 @@ def test_an_image_with_two_masks_is_named(tmp_path: Path) -> None:
         twin = (tmp_path / "images" / f"{number:03}.png").read_bytes()
         (tmp_path / "images" / f"{number + 1:03}.png").write_bytes(twin)
     recipe = mask_recipe(tmp_path)
-    subject = make_subject(recipe, mask_data(recipe), None, CPU, download=False)
+    subject = make_subject(recipe, mask_data(recipe), None, ON_CPU)
     (found,) = (each for each in check_data(subject) if each.check == "contradictions")
     assert found.level == "warning"
     assert "40 of 40 images also occur with another mask" in found.what

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from tests.trainable.small_segmentations import mask_data, mask_recipe, write_masks
 from trainable.augmentation.operations import Operation, apply
+from trainable.bench import ON_CPU, Bench
 from trainable.data import DataSet
 from trainable.data.loading import Loader
 from trainable.recipe import Recipe
@@ -35,7 +36,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def loader(recipe: Recipe, data: DataSet | None = None) -> Loader:
-    return make_loader(data or mask_data(recipe), recipe, CPU)
+    return make_loader(data or mask_data(recipe), recipe, ON_CPU)
 
 
 def epoch(recipe: Recipe, size: int = 5, number: int = 1) -> tuple[Tensor, Tensor]:
@@ -87,7 +88,7 @@ def test_portions_are_handed_out_as_the_batches_of_one_at_a_time(root: Path, cro
 @pytest.mark.parametrize(("crop", "portions"), [("none", True), ("pad", True), ("scaled", False)])
 def test_windows_that_are_copied_come_in_portions_from_a_gpu(root: Path, crop: str, portions: bool) -> None:
     recipe = mask_recipe(root, {**AUGMENTED, "augmentation.crop.kind": crop, "data.in_memory": True})
-    made = make_loader(mask_data(recipe), recipe, torch.device("cuda"))
+    made = make_loader(mask_data(recipe), recipe, Bench(device_name="cuda"))
     assert (made.portion_images > 16) is portions
     batches = torch.arange(16).split(3)
     in_slices = list(made.train(batches, 1))

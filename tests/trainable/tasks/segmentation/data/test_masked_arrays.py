@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.trainable.small_masks import bands
+from trainable.bench import HERE
 from trainable.data.source import Collection
 from trainable.errors import DataError
 from trainable.recipe.data import Data
@@ -31,7 +32,7 @@ def test_an_npz_file_has_masks_in_the_place_of_labels(tmp_path: Path) -> None:
     path = tmp_path / "set.npz"
     np.savez(path, train_images=IMAGES, train_masks=MASKS, val_images=IMAGES[:2], val_masks=MASKS[:2])
 
-    found = read(Data(path=str(path)), False, Masks())
+    found = read(Data(path=str(path)), HERE, Masks())
 
     assert (found.format, found.classes) == ("npz", ("0", "1", "2"))
     assert {part: len(source) for part, source in found.parts.items()} == {"train": 6, "validation": 2}
@@ -50,7 +51,7 @@ def test_an_npz_file_without_masks_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(
         DataError, match=r"expected train_images and train_masks .*, found train_images, train"
     ):
-        read(Data(path=str(path)), False, Masks())
+        read(Data(path=str(path)), HERE, Masks())
 
 
 def test_groups_cannot_be_found_in_arrays(tmp_path: Path) -> None:
@@ -58,7 +59,7 @@ def test_groups_cannot_be_found_in_arrays(tmp_path: Path) -> None:
     np.savez(path, train_images=IMAGES, train_masks=MASKS)
 
     with pytest.raises(DataError, match=r"data\.group: .*set\.npz \(format npz\) names no files"):
-        read(Data(path=str(path), group="(.)"), False, Masks())
+        read(Data(path=str(path), group="(.)"), HERE, Masks())
 
 
 def test_classes_of_arrays_may_have_names() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from tests.trainable.small_images import write_image
 from tests.trainable.small_masks import bands, write_mask, write_pairs
+from trainable.bench import HERE
 from trainable.data.members import members_of
 from trainable.data.source import Collection
 from trainable.errors import DataError
@@ -23,7 +24,7 @@ FOUR = {"a": (0, 1), "b": (0, 1), "c": (0, 2), "d": (0,)}
 
 
 def collection(root: Path, data: dict[str, Any] | None = None, **masks: Any) -> Collection:
-    return read(Data(path=str(root), **(data or {})), False, Masks(**masks))
+    return read(Data(path=str(root), **(data or {})), HERE, Masks(**masks))
 
 
 def fault_of(root: Path, data: dict[str, Any] | None = None, **masks: Any) -> str:
@@ -233,7 +234,7 @@ def test_groups_are_found_in_the_paths_below_the_images_folder(tmp_path: Path) -
     write_pairs(tmp_path, {stem: (0, int(stem[-1]) % 2) for stem in stems})
     spec = Data(path=str(tmp_path), group="^(.+)/")
 
-    found = read(spec, False, Masks())
+    found = read(spec, HERE, Masks())
     members = members_of(found, spec)
 
     assert found.groups is not None
@@ -250,7 +251,7 @@ def test_the_rarest_classes_are_in_every_part(tmp_path: Path) -> None:
     masks = {f"{number:02}": (0, 1) if number < 20 else (0, 1, 2) for number in range(24)}
     spec = Data(path=str(write_pairs(tmp_path, masks)))
 
-    found = read(spec, False, Masks())
+    found = read(spec, HERE, Masks())
     members = members_of(found, spec)
 
     assert (found.classes, found.strata) == (("0", "1", "2"), ("2", "1"))
@@ -263,7 +264,7 @@ def test_a_limit_below_the_number_of_strata_draws_from_all_images(tmp_path: Path
     masks = {f"{number:02}": (0, number % 4) for number in range(40)}
     spec = Data(path=str(write_pairs(tmp_path, masks)), train_limit=2)
 
-    found = read(spec, False, Masks())
+    found = read(spec, HERE, Masks())
 
     assert len(found.split_by) > 2
     assert len(members_of(found, spec)["train"].indices) == 2
@@ -283,7 +284,7 @@ def test_what_has_no_masks_is_an_error(tmp_path: Path, values: dict[str, Any], p
     write_pairs(tmp_path, FOUR)
 
     with pytest.raises(DataError, match=problem):
-        read(Data(**{"path": str(tmp_path), **values}), False, Masks())
+        read(Data(**{"path": str(tmp_path), **values}), HERE, Masks())
 
 
 @pytest.mark.parametrize(
@@ -296,7 +297,7 @@ def test_folders_with_the_usual_names_of_published_sets_are_found_and_said(
 ) -> None:
     for folder in (images, masks):
         write_image(tmp_path / folder / part / "a.png", mode="L")
-    found = read_pairs(Data(path=str(tmp_path)), False, Masks())
+    found = read_pairs(Data(path=str(tmp_path)), HERE, Masks())
     assert found.parts["train"].images.name(0) == "/".join(filter(None, [images, part, "a.png"]))
     places = ["/".join(filter(None, [folder, part])) for folder in (images, masks)]
     assert (
@@ -308,7 +309,7 @@ def test_of_two_folders_that_could_have_the_masks_neither_is_taken(tmp_path: Pat
     for folder in ("imgs", "masks", "labels"):
         write_image(tmp_path / folder / "a.png", mode="L")
     with pytest.raises(DataError, match=r"found imgs/, labels/, masks/.*task\.masks\.images and task\.masks"):
-        read_pairs(Data(path=str(tmp_path)), False, Masks())
+        read_pairs(Data(path=str(tmp_path)), HERE, Masks())
 
 
 def test_a_test_part_without_masks_is_refused_with_the_field_that_leaves_it_out(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from tests.s3_server import S3Server
 from tests.trainable.data_forms import write_csv
 from tests.trainable.small_masks import bands, write_mask, write_pairs
+from trainable.bench import HERE
 from trainable.data.manifest import manifest_fingerprint
 from trainable.data.source import Collection
 from trainable.errors import DataError
@@ -37,7 +38,7 @@ def rows(tmp_path: Path) -> list[Row]:
 
 def collection(folder: Path, rows: list[Row], masks: Masks | None = None, **values: Any) -> Collection:
     path = write_csv(folder / "images.csv", rows)
-    return read(Data(path=str(path), **values), False, masks or Masks())
+    return read(Data(path=str(path), **values), HERE, masks or Masks())
 
 
 def fault_of(folder: Path, rows: list[Row], masks: Masks | None = None, **values: Any) -> str:
@@ -93,7 +94,7 @@ def test_parquet_is_read_as_csv_is(tmp_path: Path, rows: list[Row]) -> None:
     table = arrow.table({name: [row[name] for row in rows] for name in rows[0]})
     arrow.parquet.write_table(table, tmp_path / "images.parquet")
 
-    found = read(Data(path=str(tmp_path / "images.parquet")), False, Masks())
+    found = read(Data(path=str(tmp_path / "images.parquet")), HERE, Masks())
 
     assert len(source(found)) == 8
 

@@ -12,6 +12,7 @@ import scipy.io
 
 from tests.trainable.small_images import write_image
 from tests.trainable.small_masks import bands, write_mask
+from trainable.bench import HERE
 from trainable.data.source import Collection
 from trainable.errors import DataError
 from trainable.recipe.data import Data
@@ -22,7 +23,7 @@ from trainable.tasks.segmentation.data.reading import read
 
 
 def collection(root: Path, name: str | None = None, **data: Any) -> Collection:
-    return read(Data(path=str(root), name=name, **data), False, Masks())
+    return read(Data(path=str(root), name=name, **data), HERE, Masks())
 
 
 def sizes(found: Collection) -> dict[str, int]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from trainable.bench import HERE
 from trainable.data.members import members_of
 from trainable.recipe.data import Data
 from trainable.recipe.tasks import Masks
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.data
 def test_numbers_of_nuclei_are_foreground_of_binary_masks(real_images: Path) -> None:
     spec = Data(path=str(real_images / "nuclei"))
 
-    found = read(spec, False, Masks(values="binary"))
+    found = read(spec, HERE, Masks(values="binary"))
 
     source = found.parts["train"]
     assert isinstance(source, MaskedSource)

@@ -15,6 +15,7 @@ from PIL import Image, ImageFilter
 
 from tests.trainable.small_images import write_image
 from tests.trainable.small_masks import bands, write_mask, write_pairs
+from trainable.bench import HERE
 from trainable.data.source import Collection
 from trainable.errors import DataError
 from trainable.recipe.data import Data
@@ -27,7 +28,7 @@ FOUR = {"a": (0, 1), "b": (1, 2), "c": (0, 2), "d": (0,)}
 
 
 def collection(root: Path, **values: Any) -> Collection:
-    return read(Data(path=str(root)), False, Masks(**values))
+    return read(Data(path=str(root)), HERE, Masks(**values))
 
 
 def fault_of(root: Path, **values: Any) -> str:
@@ -384,7 +385,7 @@ def test_a_colour_that_has_other_indices_in_other_masks_is_refused(tmp_path: Pat
         "class as a grey PNG, of mode L; where the indices are right, these are the numbers"
     )
     (tmp_path / "out.csv").write_text("image\nval/images/d.jpg\n")
-    assert read(Data(path=str(tmp_path), exclude=str(tmp_path / "out.csv")), False, Masks()).classes
+    assert read(Data(path=str(tmp_path), exclude=str(tmp_path / "out.csv")), HERE, Masks()).classes
 
 
 def test_two_colours_of_an_index_are_said_where_no_colour_has_two_indices(tmp_path: Path) -> None:
