@@ -115,7 +115,7 @@ def make_run(
         recipe, info, network, images=images, compute=compute, views=views_of(recipe, info)
     )
     if isinstance(task, Distilled):
-        task.remember(Lessons(recipe, info, task.ask, device=device, ranks=ranks, read=images.train))
+        task.remember(Lessons(recipe, info, task.ask, compute, images.train))
     scoring = Scoring(
         recipe,
         info,

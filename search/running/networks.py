@@ -14,7 +14,7 @@ from search.record.trials import recipe_key
 from search.study.first import FirstTrial
 from spaces.domains import Choice, shown
 from spaces.space import Space
-from trainable.bench import Bench
+from trainable.bench import ON_CPU, Bench
 from trainable.data import DataInfo
 from trainable.errors import ModelError
 from trainable.recipe import Recipe
@@ -137,17 +137,14 @@ def teachers_here_alone(teachers: Iterable[str], hardware: Hardware) -> list[str
 
 def _load_teacher(recipe: Recipe, info: DataInfo, build: BuildModel | None, *, download: bool) -> None:
     """Load the teacher of a recipe, if it has one, on this machine's processors. Raises ModelError."""
-    import torch
-
     from trainable.tasks.distilled.teacher import load_teacher
-    from trainable.training import precision
     from trainable.training.pixels import resolved_for
+    from trainable.training.precision import Compute
 
     if recipe.distillation is None:
         return
-    resolved, device = resolved_for(recipe, info, bench=Bench(may_fetch=download)), torch.device("cpu")
-    autocast = precision.autocast("fp32", device)
-    load_teacher(recipe.distillation, resolved, info, device=device, autocast=autocast, build=build)
+    resolved = resolved_for(recipe, info, bench=Bench(may_fetch=download))
+    load_teacher(recipe.distillation, resolved, info, Compute(ON_CPU.device, "fp32"), build)
 
 
 def _models_with_weights(space: Space) -> Iterator[Model]:

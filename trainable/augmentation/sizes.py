@@ -19,13 +19,12 @@ SMALL = 64
 ROUNDING = 1e-9  # a product of floats may differ from a whole number by so much
 
 
-def size_at(spec: Size, side: int, *, seed: int, epoch: int, step: int, steps: int, epochs: int) -> int:
+def size_at(spec: Size, side: int, *, seed: int, done: int, steps: int) -> int:
     """Return the side in pixels of a step's images, `side` being the data's own.
 
-    `step` counts from 0 within the epoch; the run has `epochs` epochs of `steps` steps each. It is a function
-    of its arguments alone: all ranks agree, and a resumed run continues as if it had not stopped.
+    `done` of the run's `steps` steps are done before it. It is a function of its arguments alone: all ranks
+    agree, and a resumed run continues as if it had not stopped.
     """
-    done = epoch * steps + step
     match spec:
         case FixedSize():
             return side
@@ -35,7 +34,7 @@ def size_at(spec: Size, side: int, *, seed: int, epoch: int, step: int, steps: i
             return sizes[int(integers(uniform, len(sizes))[0, 0])]
         case Progressive(until=until):
             *growing, last = _choices(spec, side)
-            passed = done / (epochs * steps * until) + ROUNDING
+            passed = done / (steps * until) + ROUNDING
             return last if passed >= 1.0 else [*growing, last][int(passed * len(growing))]
         case _:
             assert_never(spec)

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 import numpy as np
 
@@ -172,7 +173,7 @@ def rows_of(spec: Data, mask: str | None = None) -> Rows:
     mask_files = [] if mask is None else _located(table.columns[mask], spec)
     paths, seconds = _unescaped(table.columns[columns.path]), _unescaped(table.columns[second])
     left_out = are_excluded(spec, splits, paths)
-    _raise_faults(path, table, spec, second, splits, files, mask_files, left_out)
+    _raise_faults(path, table, spec, _Cells(second, splits, files, mask_files, left_out))
     labels = [each or NO_LABEL for each in table.columns[second]] if mask is None else []
     return Rows(
         paths,
@@ -270,18 +271,25 @@ def _folder_of(path: str) -> str:
     return Store(path).parent.uri if is_uri(path) else str(absolute(path).parent)
 
 
+class _Cells(NamedTuple):
+    """What the rows of a table say, faults and all."""
+
+    second: str  # the column beside the paths: of labels, or of masks
+    splits: Sequence[Split | None]  # None where it is no part's name
+    files: Sequence[str | None]  # None for a row without a path
+    mask_files: Sequence[str | None]  # none of them where images have labels
+    left_out: Sequence[bool]  # by a list
+
+
 def _raise_faults(
     where: Path,
     table: Table,
     spec: Data,
-    second: str,
-    splits: Sequence[Split | None],
-    files: Sequence[str | None],
-    mask_files: Sequence[str | None],
-    left_out: Sequence[bool],
+    cells: _Cells,
 ) -> None:
     """Raises DataError with every kind of fault that rows have, and the numbers of the first ones."""
     columns, values = spec.columns, table.columns
+    second, splits, files, mask_files, left_out = cells
 
     def staying(faulty: Iterable[bool]) -> list[bool]:
         return [each and not out for each, out in zip(faulty, left_out, strict=True)]

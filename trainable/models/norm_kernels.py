@@ -25,7 +25,7 @@ class NormByKernels(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(
+    def forward(  # torch.autograd hands a function its inputs one by one
         ctx: Any,
         features: Tensor,
         weight: Tensor | None,

@@ -61,7 +61,7 @@ def prune(
     cut_out, narrow = copy.deepcopy(whole), copy.deepcopy(whole)
     before = count_flops(whole, shape)
     with _understood(title):
-        promised, cuts = _cut(cut_out, shape, share, before, title=title, ranking=ranking, step=step)
+        promised, cuts = _cut(Dependencies(cut_out, shape, title), share, before, ranking, step)
         widths = widths_between(whole, cut_out)
         make_narrow(narrow, widths)
         narrow.load_state_dict(cut_out.state_dict())
@@ -92,18 +92,10 @@ def _understood(title: str) -> Iterator[None]:
 
 
 def _cut(
-    network: nn.Module,
-    shape: tuple[int, int, int],
-    share: float,
-    flops: Flops,
-    *,
-    title: str,
-    ranking: Ranking,
-    step: int,
+    dependencies: Dependencies, share: float, flops: Flops, ranking: Ranking, step: int
 ) -> tuple[float, list[Cut]]:
-    """Cut channels out of a network, in place; return the share of the operations that is left then, and
-    what was cut, counted in the whole network."""
-    dependencies = Dependencies(network, shape, title)
+    """Cut channels out of the network of these dependencies, in place; return the share of the operations
+    that is left then, and what was cut, counted in the whole network."""
     chosen = choose(dependencies.groups, flops, share, ranking, step)
     units = [
         _least(group.importance.argsort(kind="stable").tolist(), kept)

@@ -32,10 +32,10 @@ from trainable.training.evaluate import Scores
 from trainable.training.extra_metrics import ExtraMetrics
 from trainable.training.frozen_features import FrozenFeatures
 from trainable.training.images import Images
-from trainable.training.metrics import EpochResult
+from trainable.training.metrics import CLEAN_IOU, EpochResult
 from trainable.training.scoring import Scoring, Take
 from trainable.training.seeds import Use
-from trainable.training.totals import Trained, epoch_result
+from trainable.training.totals import Trained
 from trainable.training.trainer import Trainer
 
 PREFIXES: dict[Split, str] = {"train": "train", "validation": "val", "test": "test"}
@@ -235,16 +235,45 @@ class Run:
         if scores is not None and scores.finite and self.epoch + 1 == self.recipe.loop.epochs:
             # training images, shown as validation images are: a diagnosis compares the two
             clean = self._scoring.some(scored_model)
-        return epoch_result(
-            self.epoch + 1,
-            trained,
-            scores,
-            worst=self.extra_metrics.worst_of(self.task.worst()),
-            clean=clean if clean is not None and clean.finite else None,
-            evaluation=time.perf_counter() - trained_at,
-            memory=peak_memory_bytes(self.device),
+        return self._result(trained, scores, clean, time.perf_counter() - trained_at)
+
+    def _result(
+        self, trained: Trained, scores: Scores | None, clean: Scores | None, evaluation: float
+    ) -> EpochResult:
+        """Return an epoch's result: the worst scores where there are none, or where they are not finite.
+
+        `clean` are the scores of training images that are treated as validation images are.
+        """
+        diverged = scores is None or not scores.finite
+        worst = self.extra_metrics.worst_of(self.task.worst())
+        validation = worst if scores is None or not scores.finite else scores
+        clean = clean if clean is not None and clean.finite else None
+        is_first = self.epoch == self._first_epoch
+        extra = {f"val_{name}": value for name, value in validation.extra.items()}
+        if clean is not None and "mean_iou" in clean.extra:  # by which a diagnosis compares the two
+            extra[CLEAN_IOU] = clean.extra["mean_iou"]
+        return EpochResult(
+            epoch=self.epoch + 1,
+            train_loss=worst.loss if diverged else trained.loss,
+            train_accuracy=worst.accuracy if diverged else trained.accuracy,
+            val_loss=validation.loss,
+            val_accuracy=validation.accuracy,
+            val_balanced_accuracy=validation.balanced_accuracy,
+            val_top5_accuracy=validation.top5_accuracy,
+            applied_lr=trained.lr,
+            grad_norm=trained.grad_norm,
+            skipped_steps=trained.skipped_steps,
+            epoch_seconds=trained.seconds + evaluation,
+            data_seconds=trained.data_seconds,
+            evaluation_seconds=evaluation,
+            images_per_second=trained.images / trained.seconds,
+            peak_memory_bytes=peak_memory_bytes(self.device),
+            micro_batch=trained.micro_batch,
+            clean_train_accuracy=None if clean is None else clean.accuracy,
             teacher_seconds=self.task.take_teacher_seconds(),
-            is_first=self.epoch == self._first_epoch,
+            first_step_extra_seconds=trained.first_step_extra_seconds if is_first else None,
+            diverged=diverged,
+            extra_metrics=extra,
         )
 
     def _train(self) -> Trained:

@@ -190,10 +190,8 @@ class Trainer:
             self._recipe.augmentation.size,
             self._image_size,
             seed=self._recipe.loop.seed,
-            epoch=epoch,
-            step=step,
-            steps=self.steps,
-            epochs=self._recipe.loop.epochs,
+            done=epoch * self.steps + step,
+            steps=self._recipe.loop.epochs * self.steps,
         )
 
     # --- what it came to ------------------------------------------------------------------------------

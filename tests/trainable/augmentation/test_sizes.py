@@ -15,7 +15,7 @@ from trainable.recipe.augmentations import FixedSize, MultiScale, Progressive, S
 def curve(spec: Size, side: int, epochs: int = 8, steps: int = 50, seed: int = 0) -> list[int]:
     """Return the size of every step of a run."""
     return [
-        size_at(spec, side, seed=seed, epoch=epoch, step=step, steps=steps, epochs=epochs)
+        size_at(spec, side, seed=seed, done=epoch * steps + step, steps=epochs * steps)
         for epoch in range(epochs)
         for step in range(steps)
     ]

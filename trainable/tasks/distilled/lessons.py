@@ -18,10 +18,10 @@ from trainable.augmentation.draws import moved
 from trainable.data.batch import Batch
 from trainable.data.info import DataInfo
 from trainable.files.host_memory import fits_on_host
-from trainable.ranks import Ranks
 from trainable.recipe import Recipe
 from trainable.training.evaluate import Room, in_parts
 from trainable.training.pixels import augments, views_of
+from trainable.training.precision import Compute
 
 logger = logging.getLogger(__name__)
 
@@ -57,13 +57,11 @@ class Lessons:
         recipe: Recipe,
         info: DataInfo,
         ask: Callable[[Tensor], Tensor],
-        *,
-        device: torch.device,
-        ranks: Ranks,
+        compute: Compute,
         read: Read,
     ) -> None:
-        self._info, self._ask, self._device = info, ask, device
-        self._ranks, self._read, self._room = ranks, read, Room(pads=device.type == "cuda")
+        self._info, self._ask, self._device = info, ask, compute.device
+        self._ranks, self._read, self._room = compute.ranks, read, Room(pads=compute.device.type == "cuda")
         self._block = recipe.evaluation.batch_size
         self._epochs, self._views = _epochs_and_views(recipe, info)
         self._answers: dict[int, Tensor] = {}

@@ -26,9 +26,10 @@ from trainable.tasks.distilled import losses as losses
 from trainable.tasks.distilled.lessons import Lessons, TaughtBatch
 from trainable.tasks.distilled.losses import Learner, alike, with_features
 from trainable.tasks.distilled.teacher import Teacher, load_teacher
-from trainable.training import precision, seeds
+from trainable.training import seeds
 from trainable.training.answers import Rows
 from trainable.training.evaluate import Outputs, Scores, Tally, View, main_output
+from trainable.training.precision import Compute
 from trainable.training.seeds import Use
 from trainable.training.task import Compared, Comparison, Mixing, Task, TrainingBatch, Weight
 
@@ -244,8 +245,7 @@ def distilled(
             "classes, or no `comparison` for them (docs/tasks.md)",
         )
     device, build = next(student.parameters()).device, None if isinstance(given, nn.Module) else given
-    autocast = precision.autocast(number_format, device)
-    teacher = load_teacher(spec, recipe, info, device=device, autocast=autocast, build=build)
+    teacher = load_teacher(spec, recipe, info, Compute(device, number_format), build)
     learner = student
     if isinstance(spec, specs.FeaturesTaught):
         learner = _learner(recipe, student, teacher, info)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import final
 
@@ -29,6 +29,7 @@ from trainable.recipe.models import TimmModel
 from trainable.recipe.trained_files import PRUNED_FILE, TrainedFiles, teacher_files
 from trainable.training.evaluate import full_precision, main_output
 from trainable.training.network import layout_of, make_network
+from trainable.training.precision import Compute
 
 GREY = 1
 # The shares of red, green and blue in a grey image (ITU-R BT.601), as files are decoded as grey
@@ -40,53 +41,44 @@ Statistics = tuple[Sequence[float], Sequence[float]]  # the mean and the deviati
 
 
 @final
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Teacher:
-    """A frozen network in evaluation mode, on the run's device.
+    """A frozen network in evaluation mode, on the run's device."""
 
-    `digest` is that of its file of weights, `recipe_digest` that of its recipe, if one stands beside them.
-    """
-
-    def __init__(
-        self,
-        network: nn.Module,
-        *,
-        as_known: Callable[[Tensor], Tensor],
-        classes: Tensor | None,
-        autocast: torch.autocast,
-        cut: Cut | None,
-        digest: str,
-        recipe_digest: str | None,
-    ) -> None:
-        self.network, self.digest, self.recipe_digest = network, digest, recipe_digest
-        self._as_known, self._classes, self._autocast, self._cut = as_known, classes, autocast, cut
+    network: nn.Module
+    as_known: Callable[[Tensor], Tensor]  # makes the teacher's own images of the student's
+    classes: Tensor | None  # where each class of the student stands among the logits; None: in the same order
+    autocast: torch.autocast
+    cut: Cut | None  # before the head, where the features are what is learnt
+    digest: str  # of the file of weights
+    recipe_digest: str | None  # of the recipe, if one stands beside them
 
     @torch.no_grad()
     def answers(self, inputs: Tensor) -> Tensor:
         """Return the logits [B, K, ...] in the order of the student's classes, or the features before the
         head, for images [B, C, H, W] as the student takes them."""
-        with self._autocast:
-            known = self._as_known(inputs)
-            found = main_output(self.network(known)) if self._cut is None else self._cut.features(known)
+        with self.autocast:
+            known = self.as_known(inputs)
+            found = main_output(self.network(known)) if self.cut is None else self.cut.features(known)
         found = full_precision(found)
-        return found if self._classes is None else found.index_select(1, self._classes)
+        return found if self.classes is None else found.index_select(1, self.classes)
 
 
 def load_teacher(
     spec: Taught,
     student: Recipe,
     info: DataInfo,
-    *,
-    device: torch.device,
-    autocast: torch.autocast,
+    compute: Compute,
     build: BuildModel | None = None,
 ) -> Teacher:
     """Return the teacher of a run of the recipe `student`, whose `data` are resolved, on images of `info`.
 
-    `build` makes a network of a person's own. Raises ModelError where it cannot be found or made, and where
-    its classes are not those of the images, unless features alone are learnt from it.
+    `compute` is what the student computes on and in; `build` makes a network of a person's own. Raises
+    ModelError where it cannot be found or made, and where its classes are not those of the images, unless
+    features alone are learnt from it.
     """
     with _teacher_named(spec):
-        return _load(teacher_files(spec), spec, student, info, device, autocast, build)
+        return _load(teacher_files(spec), spec, student, info, compute, build)
 
 
 def _load(
@@ -94,8 +86,7 @@ def _load(
     spec: Taught,
     student: Recipe,
     info: DataInfo,
-    device: torch.device,
-    autocast: torch.autocast,
+    compute: Compute,
     build: BuildModel | None,
 ) -> Teacher:
     if files.recipe is not None and files.recipe.task.kind != student.task.kind:
@@ -108,15 +99,15 @@ def _load(
     order = None if hints else class_order(own, info.classes, str(files.weights))
     known = _info_of(files, info, own)
     network = _loaded(files, known, build, body_alone=hints and not own)
-    network = network.to(device, memory_format=layout_of(student))  # type: ignore[call-overload]
+    network = network.to(compute.device, memory_format=layout_of(student))  # type: ignore[call-overload]
     network.eval().requires_grad_(False)
     side = known.image_size if student.task.kind == "classification" else None
     theirs, ours = _statistics(files, student, info, known.channels), statistics_of(student.data, info)
     return Teacher(
-        network,
+        network=network,
         as_known=conversion(theirs, ours, side, network),
-        classes=None if order is None else torch.tensor(order).to(device),
-        autocast=autocast,
+        classes=None if order is None else torch.tensor(order).to(compute.device),
+        autocast=compute.autocast(),
         cut=Cut(network, head_layers(network)) if hints else None,
         digest=file_digest(files.weights),
         recipe_digest=None if files.recipe is None else files.recipe.digest(),

@@ -102,7 +102,7 @@ class Constant(nn.Module):
 def known(answers: Tensor) -> Teacher:
     """Return a teacher that always answers so."""
     return Teacher(
-        Constant(answers),
+        network=Constant(answers),
         as_known=lambda images: images,
         classes=None,
         autocast=torch.autocast("cpu", enabled=False),
