@@ -120,7 +120,6 @@ def from_arrays(
     *,
     classes: tuple[str, ...] | None = None,
     spec: Data | None = None,
-    resize: Resize | None = None,
     bench: Bench = ON_CPU,
 ) -> DataSet:
     """Return a person's own arrays as a data set.
@@ -128,14 +127,23 @@ def from_arrays(
     Each part is images uint8 [N, H, W] or [N, H, W, 1 or 3], and integer labels [N]. Parts that are missing
     are split off as `spec` says; its path is only a name here. Raises DataError.
     """
-    spec = spec or Data(path="arrays")
-    refuse_excluded(spec, "a set of arrays")
     parts: dict[Split, Arrays | None] = {"train": train, "validation": validation, "test": test}
-    found = {
-        part: arrays
-        for part, arrays in parts.items()
-        if arrays is not None and part not in spec.parts_left_out
-    }
+    given = {part: arrays for part, arrays in parts.items() if arrays is not None}
+    return of_parts(given, spec or Data(path="arrays"), classes=classes, bench=bench)
+
+
+def of_parts(
+    parts: Mapping[Split, Arrays],
+    spec: Data,
+    *,
+    classes: tuple[str, ...] | None = None,
+    resize: Resize | None = None,
+    bench: Bench = ON_CPU,
+) -> DataSet:
+    """Return the arrays of these parts as a data set, as `from_arrays` does, made square by `resize`
+    (stretching by default). Raises DataError."""
+    refuse_excluded(spec, "a set of arrays")
+    found = {part: arrays for part, arrays in parts.items() if part not in spec.parts_left_out}
     collection = kept(with_groups(collect(spec.path, spec.format, found, classes), spec), spec)
     return _assemble(collection, spec, resize or Stretch(), bench)
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from trainable.bench import ON_CPU, Bench
-from trainable.data.assembly import from_arrays
+from trainable.data.assembly import of_parts
 from trainable.data.dataset import DataSet
 from trainable.data.decode import Resize
 from trainable.errors import DataError, code_named
@@ -37,7 +37,7 @@ def make_own(spec: Data, make: MakeData, *, resize: Resize | None = None, bench:
     match made:
         case (images, labels):
             arrays = np.asarray(images), np.asarray(labels)
-            return from_arrays(arrays, spec=spec, resize=resize, bench=bench)
+            return of_parts({"train": arrays}, spec, resize=resize, bench=bench)
         case _:
             raise DataError(
                 f"data={spec.path}: expected a DataSet, or images and labels as two arrays, got "

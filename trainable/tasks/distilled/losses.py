@@ -18,6 +18,7 @@ from trainable.errors import ModelError
 from trainable.models.cut import head_layers
 from trainable.recipe.distillation import SECTION
 from trainable.training.evaluate import Outputs
+from trainable.training.task import Compared
 
 CLASSES = 1  # the dimension of logits that holds a number for each class
 # A hint's squared length counts as at least so much, or a teacher that is silent would divide by zero
@@ -36,22 +37,14 @@ def softened_divergence(
     return temperature**2 * _over_pixels(_divergence(theirs, ours), counted)
 
 
-def decoupled_divergence(
-    student: Tensor,
-    teacher: Tensor,
-    truth: Tensor,
-    temperature: float,
-    alpha: float,
-    beta: float,
-    counted: Tensor | None = None,
-) -> Tensor:
+def decoupled_divergence(compared: Compared, temperature: float, alpha: float, beta: float) -> Tensor:
     """Return T^2 * (alpha * TCKD + beta * NCKD) at the temperature T, [B] (Zhao et al., arXiv 2203.08679,
     equation 8).
 
-    `truth` are the true classes, int64 [B] or [B, h, w]; those of pixels that do not count may be any number.
     TCKD compares how probable the true class is (true or not, two classes), NCKD the probabilities of the
     other classes among themselves. With one other class alone NCKD is 0.
     """
+    student, teacher, truth, counted = compared
     if counted is not None:
         truth = truth.where(counted, 0)
     target = torch.zeros_like(student, dtype=torch.bool).scatter_(CLASSES, truth.unsqueeze(CLASSES), True)

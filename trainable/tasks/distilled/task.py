@@ -118,9 +118,8 @@ class Distilled(Task):
                 ours, theirs, _, counted = self._compared(outputs, batch.targets, batch.answers)
                 return outputs, losses.softened_divergence(ours, theirs, temperature, counted)
             case specs.DecoupledTaught(temperature=temperature, alpha=alpha, beta=beta):
-                ours, theirs, truth, counted = self._compared(outputs, batch.targets, batch.answers)
-                found = losses.decoupled_divergence(ours, theirs, truth, temperature, alpha, beta, counted)
-                return outputs, found
+                compared = self._compared(outputs, batch.targets, batch.answers)
+                return outputs, losses.decoupled_divergence(compared, temperature, alpha, beta)
             case specs.FeaturesTaught():
                 assert isinstance(outputs, tuple)
                 *own, hint = outputs

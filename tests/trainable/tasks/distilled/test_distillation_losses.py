@@ -16,6 +16,7 @@ from trainable.tasks.distilled.losses import (
     hint_distance,
     softened_divergence,
 )
+from trainable.training.task import Compared
 
 TEMPERATURES = (1.0, 4.0)
 
@@ -61,15 +62,15 @@ def test_decoupled_divergence_equals_a_loop_over_images_and_classes(temperature:
     for ours, theirs, true in zip(student.tolist(), teacher.tolist(), truth.tolist(), strict=True):
         target, others = decoupled(softmax(theirs, temperature), softmax(ours, temperature), true)
         expected.append(temperature**2 * (0.5 * target + 8.0 * others))
-    found = decoupled_divergence(student, teacher, truth, temperature, alpha=0.5, beta=8.0)
+    found = decoupled_divergence(Compared(student, teacher, truth), temperature, alpha=0.5, beta=8.0)
     torch.testing.assert_close(found, torch.tensor(expected).double())
 
 
 def test_the_divergence_is_that_of_the_target_and_the_teachers_doubt_times_that_of_the_others() -> None:
     """This is equation 7 of arXiv 2203.08679."""
     student, teacher, truth = logits(50, 7), logits(50, 7, seed=1), torch.arange(50) % 7
-    target = decoupled_divergence(student, teacher, truth, 3.0, alpha=1.0, beta=0.0)
-    others = decoupled_divergence(student, teacher, truth, 3.0, alpha=0.0, beta=1.0)
+    target = decoupled_divergence(Compared(student, teacher, truth), 3.0, alpha=1.0, beta=0.0)
+    others = decoupled_divergence(Compared(student, teacher, truth), 3.0, alpha=0.0, beta=1.0)
     doubt = 1.0 - (teacher / 3.0).softmax(1).gather(1, truth[:, None])[:, 0]
     torch.testing.assert_close(target + doubt * others, softened_divergence(student, teacher, 3.0))
 
@@ -79,10 +80,10 @@ def test_maps_have_the_sum_over_the_pixels_that_count_divided_by_all() -> None:
     counted = torch.tensor([[[True, False, True, True], [False, True, True, False]], [[False] * 4] * 2])
     truth = torch.where(counted, logits(2, 2, 4, seed=2).abs().long() % 3, 255)
     soft = softened_divergence(student, teacher, 2.0, counted)
-    parted = decoupled_divergence(student, teacher, truth, 2.0, 1.0, 8.0, counted)
+    parted = decoupled_divergence(Compared(student, teacher, truth, counted), 2.0, 1.0, 8.0)
     ours, theirs = (each.movedim(1, -1)[counted] for each in (student, teacher))
     torch.testing.assert_close(soft[0], softened_divergence(ours, theirs, 2.0).sum() / 8)
-    expected = decoupled_divergence(ours, theirs, truth[counted], 2.0, 1.0, 8.0).sum() / 8
+    expected = decoupled_divergence(Compared(ours, theirs, truth[counted]), 2.0, 1.0, 8.0).sum() / 8
     torch.testing.assert_close(parted[0], expected)
     assert soft[1] == parted[1] == 0.0, "an image of which no pixel counts teaches nothing"
     whole = softened_divergence(student, teacher, 2.0)
@@ -98,10 +99,12 @@ def test_a_student_like_its_teacher_loses_nothing_and_any_other_something(
     nothing = torch.zeros(3, dtype=torch.float64)
     same = teacher + 5.0  # the softmax is the same
     torch.testing.assert_close(softened_divergence(same, teacher, temperature), nothing)
-    torch.testing.assert_close(decoupled_divergence(same, teacher, truth, temperature, 1.0, 8.0), nothing)
+    torch.testing.assert_close(
+        decoupled_divergence(Compared(same, teacher, truth), temperature, 1.0, 8.0), nothing
+    )
     torch.testing.assert_close(hint_distance(teacher, teacher), nothing)
     assert (softened_divergence(other, teacher, temperature) > 0.0).all()
-    assert (decoupled_divergence(other, teacher, truth, temperature, 1.0, 8.0) > 0.0).all()
+    assert (decoupled_divergence(Compared(other, teacher, truth), temperature, 1.0, 8.0) > 0.0).all()
 
 
 def test_the_gradient_is_t_times_the_difference_of_probabilities() -> None:
@@ -127,11 +130,11 @@ def test_gradients_are_right_and_finite_also_where_the_teacher_is_sure(scale: fl
     teacher, truth = scale * logits(3, 4), torch.tensor([0, 1, 2])
     student = logits(3, 4, seed=1).requires_grad_()
     assert torch.autograd.gradcheck(
-        lambda each: decoupled_divergence(each, teacher, truth, 4.0, 1.0, 8.0), student
+        lambda each: decoupled_divergence(Compared(each, teacher, truth), 4.0, 1.0, 8.0), student
     )
     assert torch.autograd.gradcheck(lambda each: softened_divergence(each, teacher, 4.0), student)
     single = (scale * student).float().detach().requires_grad_()
-    decoupled_divergence(single, teacher.float(), truth, 1.0, 1.0, 8.0).sum().backward()
+    decoupled_divergence(Compared(single, teacher.float(), truth), 1.0, 1.0, 8.0).sum().backward()
     assert single.grad is not None
     assert single.grad.isfinite().all()
 
@@ -157,7 +160,7 @@ def test_who_guesses_loses_at_most_what_a_kind_says(classes: int, temperature: f
     assert softened_divergence(guess, sure, temperature).max().item() == pytest.approx(most)
     assert softened_divergence(guess, logits(50, classes, seed=1), temperature).max().item() < most
     decoupled_most = DecoupledTaught(teacher="large", temperature=temperature, beta=2.0).guessing(of_label)
-    found = decoupled_divergence(guess, sure, truth, temperature, 1.0, 2.0)
+    found = decoupled_divergence(Compared(guess, sure, truth), temperature, 1.0, 2.0)
     assert 0.3 * decoupled_most < found.max().item() <= decoupled_most
 
 
