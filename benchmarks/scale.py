@@ -49,7 +49,7 @@ from search.followers.consumer import Consumer
 from search.followers.following import tracker_of
 from search.followers.mirror import Mirror
 from search.record.journal import Journal, TrialEnd
-from search.reporting.terminal import LiveView
+from search.reporting.live_view import LiveView
 from search.running.cluster import local_ray
 from search.running.prepare import Prepared
 from search.running.raytune import run_trials

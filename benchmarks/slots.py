@@ -49,7 +49,7 @@ from search.facts.hardware import Hardware, Node
 from search.followers.following import Following
 from search.record.cursor import read_cursor
 from search.record.journal import Journal
-from search.reporting.terminal import LiveView
+from search.reporting.live_view import LiveView
 from search.running import raytune
 from search.running.cluster import local_ray
 from search.running.driver import make_ledger

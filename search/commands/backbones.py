@@ -1,16 +1,15 @@
-"""Implements `tunebook backbones`: which pretrained network suits these images, and what it costs."""
+"""`tunebook backbones`: which pretrained network suits these images, and what it costs."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from search.commands.inputs import named_input
 from search.commands.options import BackbonesOptions
 from search.facts.backbones import Candidate, candidates, compare, pins_of, priors
 from search.facts.measured import silent
-from search.reporting.tables import Rows
+from search.reporting.tables import TextTable
 from search.reporting.terminal import console, say
 from search.study import WEIGHTS, Study, weights_path
 from spaces.rules.backbones import SIZES, Size
@@ -47,9 +46,20 @@ def run_backbones(options: BackbonesOptions) -> None:
     tell = silent if options.as_json else say
     found = compare(study, chosen, device, weights=weights, download=options.download, say=tell)
     if options.as_json:
-        tell_json(json.dumps({"schema": SCHEMA, "backbones": [_tree(each) for each in found]}, indent=2))
+        backbones = [
+            {
+                "name": each.name,
+                "accuracy": each.score.accuracy,
+                "interval": interval(each),
+                "chance_to_be_best": each.chance,
+                "validation_images": len(each.score.right),
+                **each.costs._asdict(),
+            }
+            for each in found
+        ]
+        tell_json(json.dumps({"schema": SCHEMA, "backbones": backbones}, indent=2))
     else:
-        console().print(Rows("", COLUMNS, tuple(_row(each) for each in found), whole={"network"}))
+        console().print(TextTable("", COLUMNS, tuple(_row(each) for each in found), whole={"network"}))
         say("accuracy of a linear head on frozen features; costs are those of training all layers")
         if study.objective.counts_classes_alike:
             say(
@@ -112,17 +122,6 @@ def interval(found: Candidate) -> tuple[float, float]:
     from trainable.training.bootstrap import wilson_interval
 
     return wilson_interval(int(found.score.right.sum()), len(found.score.right))
-
-
-def _tree(found: Candidate) -> dict[str, Any]:
-    return {
-        "name": found.name,
-        "accuracy": found.score.accuracy,
-        "interval": interval(found),
-        "chance_to_be_best": found.chance,
-        "validation_images": len(found.score.right),
-        **found.costs._asdict(),
-    }
 
 
 def _size(text: str | None) -> Size | None:

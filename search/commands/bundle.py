@@ -1,13 +1,51 @@
-"""Writes the bundle of a search's trial, or of a recipe that was trained alone: `tunebook bundle`."""
+"""`tunebook bundle`: a trained network, a search's or one that `train --out` left, ready to ship."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 
-from search.commands.trained_input import find_trained
+from search.learning.search import Search
+from search.results.trained_trial import trained_trial
+from search.study import STUDY_FILE
+from trainable.bundle.trained import Trained, trained_in
 from trainable.bundle.write import write_bundle
+from trainable.errors import UserError
 from trainable.new_folder import check_new
+from trainable.recipe.trained_files import MODEL_FILE, RECIPE_FILE
 from trainable.terminal import tell
+
+
+def find_trained(folder: Path, trial: int | None) -> Trained:
+    """Return a trained network; of a search that of a trial, by default the best. Raises UserError for
+    anything else."""
+    if (folder / STUDY_FILE).exists():
+        return trained_trial(Search(folder), trial)
+    if not (folder / RECIPE_FILE).exists():
+        raise UserError(f"{folder}: {_expected(folder)}")
+    if trial is not None:
+        raise UserError(f"--trial {trial}: {folder} holds one trained recipe, and no search")
+    return trained_in(folder)
+
+
+def _expected(path: Path) -> str:
+    """Return in words what a path is that holds nothing trained, and what to do."""
+    if path.is_file() and path.name in (MODEL_FILE, RECIPE_FILE):
+        return f"is one file of several; give its folder, {quote(str(path.parent))}"
+    if path.is_file():
+        name = quote(str(path))
+        return (
+            "is a file, and a bundle is made of trained weights; for a recipe `tunebook train "
+            f"{name} --out DIR`, then `tunebook bundle DIR -o OUT`"
+        )
+    wanted = (
+        f"expected a search's folder (with {STUDY_FILE}), or one that `tunebook train --out` left (with "
+        f"{RECIPE_FILE})"
+    )
+    if not path.exists():
+        return f"no such folder; {wanted}"
+    searches = sorted(each.name for each in path.iterdir() if (each / STUDY_FILE).exists())
+    return f"{wanted}; in it are the searches {', '.join(searches)}" if searches else wanted
 
 
 def run_bundle(folder: Path, out: Path, trial: int | None) -> None:

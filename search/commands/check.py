@@ -1,4 +1,4 @@
-"""Implements `tunebook check`: checks of data, a study or a recipe before a search, as a table or as JSON."""
+"""`tunebook check`: checks of data, a study or a recipe before a search, as a table or as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Implements `tunebook explain`: it gives every range or value a reason and a source."""
+"""`tunebook explain`: every range or value with a reason and a source."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from search.facts.measured import Measured, cached_or_measured, with_networks, w
 from search.facts.start import Start, find_start
 from search.learning.learned_space import space_of
 from search.learning.search import Search
-from search.reporting.search_tables import full_table
+from search.reporting.tables import full_table
 from search.reporting.terminal import console, rows_table, say
 from search.results.teachers import first_of, teacher_path
 from search.study import Resources, Study

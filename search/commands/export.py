@@ -1,4 +1,4 @@
-"""Writes the best recipe of a search, and trains it again first if that is asked for: `tunebook export`."""
+"""`tunebook export`: the best recipe of a search, which is trained again first if that is asked for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""This module shows facts to a person: each with its unit in words, its meaning and its origin."""
+"""Facts for a person: each with its unit in words, its meaning and its origin."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import Any, NamedTuple
 
 from search.facts.measured import Measured
 from search.facts.packing import why_shared
-from search.reporting.tables import Rows
+from search.reporting.tables import TextTable
 from search.study import FACT_OF_PROBE, Study
 from spaces.domains import counted
-from spaces.facts import Backbone, Facts, NetworkFacts
+from spaces.facts import Facts, NetworkFacts
 from trainable.recipe.data import Data
-from trainable.recipe.network_cost import Speed
 from trainable.recipe.tasks import LARGEST_WINDOW
 
 GIB = 2**30
@@ -37,9 +36,9 @@ class FactText(NamedTuple):
     origin: str
 
 
-def facts_table(rows: Sequence[FactRow]) -> Rows:
+def facts_table(rows: Sequence[FactRow]) -> TextTable:
     """Return a table with one row for each fact."""
-    return Rows(
+    return TextTable(
         "facts", ("fact", "value", "what it is", "from"), tuple(rows), head=2, whole={"fact", "value"}
     )
 
@@ -107,41 +106,15 @@ def _probe_origin(name: str, measured: Measured, study: Study | None) -> str:
     return f"{probe} found none" if measured.recorded else f"{probe} will measure it when the search begins"
 
 
+def _each_network(networks: tuple[NetworkFacts, ...]) -> str:
+    lines = (
+        f"{each.name}: {each.parameters:,} parameters{', attention' * each.attention}" for each in networks
+    )
+    return "\n".join(lines) or NONE
+
+
 def _yes_or_no(value: bool) -> str:
     return "yes" if value else "no"
-
-
-def _channels(channels: int) -> str:
-    return "1, grey" if channels == 1 else f"{channels}, colour"
-
-
-def _flips(flips: tuple[str, ...]) -> str:
-    return ", ".join(flips) or "none"
-
-
-def _gigabytes(size: int) -> str:
-    return f"{size / GIB:.1f} GiB"
-
-
-def _backbone(found: Backbone) -> str:
-    return f"{found.name} from {found.weights}"
-
-
-def _networks(found: tuple[NetworkFacts, ...]) -> str:
-    return (
-        "\n".join(
-            f"{each.name}: {each.parameters:,} parameters{', attention' * each.attention}" for each in found
-        )
-        or NONE
-    )
-
-
-def _speeds(speeds: tuple[Speed, ...]) -> str:
-    return "\n".join(map(str, speeds)) or NONE
-
-
-def _band(band: tuple[float, float]) -> str:
-    return f"{band[0]:.3g} to {band[1]:.3g} at 256"
 
 
 FACT_TEXTS: dict[str, FactText] = {
@@ -150,28 +123,32 @@ FACT_TEXTS: dict[str, FactText] = {
     "classes": FactText(partial(counted, noun="class", nouns="classes"), "counted"),
     "class_balance": FactText("{:.2f}".format, "counted"),
     "classes_count_alike": FactText(_yes_or_no, "objective.metric"),
-    "channels": FactText(_channels, "as in most images"),
+    "channels": FactText(
+        lambda channels: "1, grey" if channels == 1 else f"{channels}, colour", "as in most images"
+    ),
     "image_size": FactText("{} px".format, "as in most images"),
-    "flips": FactText(_flips, "known for these data, or none"),
+    "flips": FactText(lambda flips: ", ".join(flips) or "none", "known for these data, or none"),
     "parameters": FactText("{:,}".format, "counted on the model"),
     "epochs": FactText(partial(counted, noun="epoch"), "budget.epochs"),
     "trials": FactText(partial(counted, noun="trial"), "budget.trials"),
     "cpus": FactText(partial(counted, noun="CPU"), "resources.cpus"),
     "gpus": FactText(partial(counted, noun="GPU"), "resources.gpus"),
     "workers": FactText(partial(counted, noun="worker"), "resources.workers"),
-    "gpu_memory_bytes": FactText(_gigabytes, "measured"),
+    "gpu_memory_bytes": FactText(lambda size: f"{size / GIB:.1f} GiB", "measured"),
     "stored_side": FactText("{} px".format, "the median of a sample"),
     "longer_side": FactText("{} px".format, "the median"),
-    "backbone": FactText(_backbone, "weights at hand, or --download"),
+    "backbone": FactText(
+        lambda backbone: f"{backbone.name} from {backbone.weights}", "weights at hand, or --download"
+    ),
     "pretrained": FactText(_yes_or_no, "base.model.weights"),
     "attention": FactText(_yes_or_no, "found in the model"),
     "batch_norm": FactText(_yes_or_no, "found in the model"),
-    "networks": FactText(_networks, "counted on each"),
+    "networks": FactText(_each_network, "counted on each"),
     "largest_micro_batch": FactText(partial(counted, noun="image"), "batch-find"),
-    "speeds": FactText(_speeds, "timed"),
+    "speeds": FactText(lambda speeds: "\n".join(map(str, speeds)) or NONE, "timed"),
     "teacher_parameters": FactText("{:,}".format, "counted in its weights"),
     "footprint": FactText(str, "measured where resources.pack asks for it"),
-    "lr_band": FactText(_band, "lr-find"),
+    "lr_band": FactText(lambda band: f"{band[0]:.3g} to {band[1]:.3g} at 256", "lr-find"),
     "lr_band_kind": FactText(str, "lr-find"),
 }
 # the probe that measures a fact, where one does

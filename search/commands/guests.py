@@ -11,7 +11,7 @@ from pathlib import Path
 from shlex import quote
 
 from search.followers import following
-from search.followers.experiment import deleted_experiment
+from search.followers.database import deleted_experiment
 from search.followers.uri import resolve_tracking_uri
 from search.learning.learned_space import learning_space
 from search.learning.search import Search
@@ -20,8 +20,9 @@ from search.record.home import BEST_FILE, PICTURE_FILE
 from search.record.storage import driving
 from search.reporting import terminal
 from search.reporting.gather import report_of
+from search.reporting.live_view import LiveView
+from search.reporting.page import write_report
 from search.reporting.picture import draw
-from search.reporting.write import write_report
 from search.results.export import export_recipe
 from search.results.teachers import teacher_path, with_teacher
 from search.running.driver import Driver
@@ -118,7 +119,7 @@ ALL = Guests(
     remarks=remarks,
     refusal=deleted_experiment,
     followers=partial(following.Deliveries, say=terminal.say),
-    view=terminal.LiveView,
+    view=LiveView,
     results=write_results,
     conclusion=conclude,
     sync=partial(following.sync, say=terminal.say),

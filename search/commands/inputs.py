@@ -1,4 +1,4 @@
-"""Finds what a person named to a command (a recipe, a study, a search, or data alone), and loads its images.
+"""What a person named to a command (a recipe, a study, a search, or data alone), with its images.
 
 It imports torch only to load: `explain` answers without it from what an earlier command measured.
 """

@@ -1,4 +1,4 @@
-"""Prints what a search of a study does, as a table, in the order in which it is decided."""
+"""What a search of a study does, as a table, in the order in which it is decided."""
 
 from __future__ import annotations
 
@@ -58,6 +58,8 @@ def plan_table(
     """
     budget, objective = study.budget, study.objective
     length = [] if facts is None else [("length", _length(facts))]
+    gain = None if facts is None else gain_to_expect(facts)
+    teacher = [] if gain is None else [("teacher", f"{gain.reason} ({gain.source})")]
     hours = f", {budget.hours:g} hours at most" if budget.hours is not None else ""
     limits = str(objective.constraints)
     better = "highest" if objective.direction == "max" else "lowest"
@@ -68,7 +70,7 @@ def plan_table(
         *_start(space, start),
         ("budget", f"{budget.trials} trials of {budget.epochs} epochs at most{hours}"),
         *length,
-        *_teacher(facts),
+        *teacher,
         ("first trial", first_trial(study, space, begun=facts is None)),
         *((f"trial {at}", str(each)) for at, each in enumerate(first, start=1)),
         *(("learned from", each) for each in learned),
@@ -93,24 +95,17 @@ def _start(space: Space, start: Start | None) -> Iterator[tuple[str, str]]:
         yield "network", start.hint
 
 
-def _teacher(facts: Facts | None) -> Iterator[tuple[str, str]]:
-    """Yield the row that says what is to be expected of a teacher, if there is one."""
-    found = None if facts is None else gain_to_expect(facts)
-    if found is not None:
-        yield "teacher", f"{found.reason} ({found.source})"
-
-
 def first_trial(study: Study, space: Space, *, begun: bool) -> str:
     """Return which recipe the first trial has: the documented one, with what differs from the documents.
 
     Only a sweep and a study's options make it differ.
     """
     rules = space.values_by_rule(scalars_of(space.base))
-    changes = [
-        f"{path} {shown(value)} instead of {shown(_named(rule))}: {_why(value, rule)}"
-        for path, value in space.own.items()
-        if (rule := rules.get(path)) is not None and value != _named(rule)
-    ]
+    changes = []
+    for path, value in space.own.items():
+        if (rule := rules.get(path)) is not None and value != _named(rule):
+            why = "as a sweep recommends" if value == rule.value else "the first of the study's options"
+            changes.append(f"{path} {shown(value)} instead of {shown(_named(rule))}: {why}")
     if changes:
         return f"{OWN}, with {'; '.join(changes)}"
     sweeps = "lr-find" in study.space.probes and not begun and "optimizer.lr" in space.own
@@ -127,10 +122,6 @@ def _length(facts: Facts) -> str:
 def _named(rule: RuleValue) -> Value:
     """Return the value that the documents name."""
     return rule.value if rule.unswept is None else rule.unswept
-
-
-def _why(value: Value, rule: RuleValue) -> str:
-    return "as a sweep recommends" if value == rule.value else "the first of the study's options"
 
 
 def _drawn(study: Study, space: Space) -> str:

@@ -1,19 +1,21 @@
-"""Implements `tunebook lr-find` and `tunebook batch-find`, and prints what the two probes say of a recipe."""
+"""`tunebook lr-find` and `tunebook batch-find`: what the two probes say of a recipe, with a picture."""
 
 from __future__ import annotations
 
+import base64
 import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
 from search.commands.inputs import Target, load_target
-from search.commands.lr_picture import READINGS, page, picture
 from search.commands.options import BatchFindOptions, LrFindOptions
+from search.reporting.picture import new_figure, png
 from search.reporting.terminal import console, say
 from spaces.domains import counted
 from trainable.bench import Bench
@@ -27,6 +29,30 @@ from trainable.terminal import tell, tell_json
 from trainable.training.devices import threads
 from trainable.training.run import Run
 
+if TYPE_CHECKING:  # 0.6 s to import
+    from matplotlib.axes import Axes
+
+CURVES = ("#2166ac", "#4393c3", "#92c5de")
+READINGS = {"minimum_tenth": "minimum / 10", "steepest": "steepest", "valley": "valley"}
+COLOURS = {"minimum_tenth": "#d73027", "steepest": "#c51b7d", "valley": "#1b7837"}
+# the space above the first loss, as a part of the fall: a loss that explodes leaves the picture. Otherwise it
+# would flatten the rest
+HEADROOM = 0.25
+PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+<style>
+body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }}
+img {{ max-width: 100%; }}
+table {{ border-collapse: collapse; }}
+td, th {{ padding: .2rem .8rem; text-align: right; border-bottom: 1px solid #ddd; }}
+td:first-child, th:first-child {{ text-align: left; }}
+</style></head>
+<body><h1>{title}</h1>
+<img alt="the smoothed loss by learning rate" src="data:image/png;base64,{picture}">
+{table}
+{text}
+</body></html>
+"""
 MIB, GIB = 2**20, 2**30
 ENDINGS = (".png", ".html", ".json")
 SCHEMA = 1
@@ -36,6 +62,60 @@ ADVICE = (
     "The band is where a search begins, not its answer: it says which rates work in a run's first steps, "
     "not which one is best at its end."
 )
+
+
+def picture(band: LrBand, title: str, own_lr: float) -> bytes:
+    """Return a PNG of the sweeps' losses by `optimizer.lr`, with the suggestions, the band and `own_lr`."""
+    figure, (axes,) = new_figure()
+    for number, sweep in enumerate(band.sweeps):
+        rates = [rate * band.at_256 for rate in sweep.rates]
+        colour = CURVES[number % len(CURVES)]
+        axes.plot(rates, sweep.losses, ".", color=colour, markersize=3, alpha=0.35)
+        axes.plot(rates, sweep.smoothed, color=colour, label=None if number else "smoothed loss of a sweep")
+    _mark(axes, band, own_lr)
+    _frame(axes, band, title)
+    return png(figure)
+
+
+def page(image: bytes, title: str, rows: Sequence[Sequence[str]], text: Sequence[str]) -> bytes:
+    """Return a page of HTML that needs no other file: picture, table with its head as row one, and text."""
+    head, *body = rows
+    lines = ["<table>", _row(head, "th"), *(_row(row, "td") for row in body), "</table>"]
+    return PAGE.format(
+        title=escape(title),
+        picture=base64.b64encode(image).decode(),
+        table="\n".join(lines),
+        text="\n".join(f"<p>{escape(line)}</p>" for line in text),
+    ).encode()
+
+
+def _mark(axes: Axes, band: LrBand, own_lr: float) -> None:
+    if band.band_at_256 is not None:
+        axes.axvspan(*band.band_at_256, color="black", alpha=0.08, linewidth=0, label="band")
+    for name, label in READINGS.items():
+        if band.suggestions is not None:
+            rate = getattr(band.suggestions, name) * band.at_256
+            axes.axvline(rate, color=COLOURS[name], linewidth=1.4, label=f"{label}: {rate:.2g}")
+    axes.axvline(
+        own_lr, color="black", linestyle="--", linewidth=1.0, label=f"the recipe's own: {own_lr:.2g}"
+    )
+
+
+def _frame(axes: Axes, band: LrBand, title: str) -> None:
+    axes.set_xscale("log")
+    axes.set_xlabel("optimizer.lr, at batch 256")
+    axes.set_ylabel("training loss")
+    axes.set_title(title)
+    curves = [sweep for sweep in band.sweeps if sweep.losses]
+    if curves:
+        least, start = min(min(each.losses) for each in curves), max(each.losses[0] for each in curves)
+        margin = HEADROOM * (start - least) or 1.0
+        axes.set_ylim(least - margin / 2, start + margin)
+    axes.legend(frameon=False, fontsize="small", loc="lower left")
+
+
+def _row(cells: Sequence[str], tag: str) -> str:
+    return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
 
 
 def run_lr_find(options: LrFindOptions) -> bool:
@@ -118,20 +198,17 @@ def _band_conclusion(band: LrBand, run: Run) -> Iterator[str]:
         yield f"no band: {band.reason}"
         return
     low, high = band.band_at_256
+    own = run.recipe.optimizer.lr
+    where = "below it" if own < low else "above it" if own > high else "in it"
     yield (
         f"band: optimizer.lr {_rate(low)} to {_rate(high)} at batch 256 ({_rate(band.band[0])} to "
         f"{_rate(band.band[1])} as applied to a batch of {run.recipe.loop.batch_size}); "
-        f"{_position(run.recipe.optimizer.lr, low, high)}"
+        f"the recipe's own {_rate(own)} is {where}"
     )
     yield ADVICE
     kind = f"--set facts.lr_band_kind={run.recipe.optimizer.kind}"
     yield f"a search around it:  --set 'facts.lr_band=[{low:.2g}, {high:.2g}]' {kind}"
     yield f"a search within it:  --set space.overrides.optimizer.lr='{{log: [{low:.2g}, {high:.2g}]}}'"
-
-
-def _position(own: float, low: float, high: float) -> str:
-    where = "below it" if own < low else "above it" if own > high else "in it"
-    return f"the recipe's own {_rate(own)} is {where}"
 
 
 def _write_band(out: Path, band: LrBand, run: Run, tree: dict[str, Any]) -> None:

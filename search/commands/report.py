@@ -1,4 +1,4 @@
-"""Implements `tunebook report`: the page of a search, its data, and the page that follows its journal."""
+"""`tunebook report`: the page of a search, its data, and the page that follows its journal."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from search.learning.search import Search
 from search.reporting.content import Report
 from search.reporting.gather import report_of
 from search.reporting.live import serve
-from search.reporting.page import live_page
+from search.reporting.page import live_page, write_as, write_report
 from search.reporting.terminal import say
-from search.reporting.write import write_as, write_report
 from trainable.errors import UserError
 from trainable.terminal import tell_json
 

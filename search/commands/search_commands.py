@@ -1,4 +1,4 @@
-"""Defines the commands for a search that exists: shown, compared, exported, refined."""
+"""The commands for a search that exists: shown, compared, exported, refined."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def refine(
     json: Json = False,
 ) -> None:
     """Audit a search that has ended, and write the next study, with a reason for each change."""
-    from search.reporting.refined import run_refine
+    from search.reporting.terminal import run_refine
 
     run_refine(folder, out, as_json=json)
 

@@ -1,4 +1,4 @@
-"""Prunes a trained network, fine-tunes it and says what it lost and spared: `tunebook shrink`."""
+"""`tunebook shrink`: a trained network, pruned and fine-tuned, and what it lost and spared."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
+from search.commands.bundle import find_trained
 from search.commands.inputs import YAML_ENDINGS
 from search.commands.options import ShrinkOptions
-from search.commands.trained_input import find_trained
 from search.facts.measured import silent
 from search.reporting.terminal import console
 from search.results.teachers import recipe_with_teacher, teacher_folder
@@ -67,14 +67,29 @@ def run_shrink(options: ShrinkOptions) -> None:
     if out is not None:
         check_new(out, "the pruned network")
     _check_settings(options)
-    _check_teacher_stays(options, out)
+    if out is not None and options.distillation and _is_recipe(options.source):
+        name = quote(str(options.source))
+        raise UserError(
+            f"--distillation -o {out}: the network that {options.source} gives would teach, and is not kept: "
+            f"no recipe could name it; `tunebook train {name} --out DIR`, then `tunebook shrink DIR "
+            f"--distillation -o {quote(str(out))}`"
+        )
     say = silent if options.as_json else tell
     try:
         with _trained(options, say) as (trained, folder):
             if trained.whole_training is None:
-                say(_of_fine_tuning(folder, trained))
+                say(
+                    f"{folder}: was pruned before, and has no {TRAINING_FILE}, the recipe that trained the "
+                    f"whole network: epochs and rate are taken from the fine-tuning in {RECIPE_FILE}, of "
+                    f"{counted(trained.epochs, 'epoch')}; --epochs and --lr-factor change them"
+                )
             recipe = _recipe(options, trained.whole_training or trained.recipe)
-            taught = _taught(options, recipe, _teacher(options, folder)) if options.distillation else None
+            taught = None
+            if options.distillation:
+                # the unpruned network; that of a trial is written into its search's folder
+                in_search = (folder / STUDY_FILE).exists()
+                teacher = teacher_folder(str(folder), options.trial) if in_search else folder.absolute()
+                taught = _taught(options, recipe, teacher)
             say(_effort(options, recipe, trained))
             shrunk = shrink(
                 trained,
@@ -102,7 +117,7 @@ def _values(options: ShrinkOptions) -> dict[str, Any]:
 
 
 def _is_of_teaching(options: ShrinkOptions, path: str) -> bool:
-    """Return whether a setting is of the second fine-tuning alone, which learns from the unpruned network."""
+    """Say whether a setting is of the second fine-tuning alone, which learns from the unpruned network."""
     return options.distillation and path.startswith(f"{SECTION}.")
 
 
@@ -156,7 +171,7 @@ def _is_recipe(source: Path) -> bool:
 
 
 def _check_numbers(options: ShrinkOptions) -> None:
-    """Raises UserError for numbers that no pruning and no fine-tuning can have, before anything is loaded."""
+    """Raise UserError for numbers that no pruning and no fine-tuning can have, before anything is loaded."""
     if not 0.0 < options.flops < 1.0:
         raise UserError(f"--flops {options.flops:g}: expected a share of the operations above 0 and below 1")
     factor = LR_FACTOR if options.lr_factor is None else options.lr_factor
@@ -176,17 +191,6 @@ def _check_settings(options: ShrinkOptions) -> None:
                 f"--set {path}: --distillation says that the teacher is the unpruned network; set "
                 f"{SECTION}.weight, for example, or leave --distillation out"
             )
-
-
-def _check_teacher_stays(options: ShrinkOptions, out: Path | None) -> None:
-    """Raises UserError where the recipe that is to be written would name a teacher that is gone by then."""
-    if out is not None and options.distillation and _is_recipe(options.source):
-        name = quote(str(options.source))
-        raise UserError(
-            f"--distillation -o {out}: the network that {options.source} gives would teach, and is not kept: "
-            f"no recipe could name it; `tunebook train {name} --out DIR`, then `tunebook shrink DIR "
-            f"--distillation -o {quote(str(out))}`"
-        )
 
 
 def _recipe(options: ShrinkOptions, training: Recipe) -> Recipe:
@@ -212,23 +216,6 @@ def _taught(options: ShrinkOptions, recipe: Recipe, teacher: Path) -> Recipe:
     """Return the recipe of the fine-tuning that learns from a teacher, too. Raises RecipeError."""
     values = {path: value for path, value in _values(options).items() if _is_of_teaching(options, path)}
     return taught_by(recipe, teacher).with_values(values)
-
-
-def _teacher(options: ShrinkOptions, folder: Path) -> Path:
-    """Return the folder that the unpruned network teaches from: that of a trial is written into its search's
-    folder."""
-    if (folder / STUDY_FILE).exists():
-        return teacher_folder(str(folder), options.trial)
-    return folder.absolute()
-
-
-def _of_fine_tuning(folder: Path, trained: Trained) -> str:
-    """Return in words what is made of a pruned network whose folder does not say what trained it."""
-    return (
-        f"{folder}: was pruned before, and has no {TRAINING_FILE}, the recipe that trained the whole "
-        f"network: epochs and rate are taken from the fine-tuning in {RECIPE_FILE}, of "
-        f"{counted(trained.epochs, 'epoch')}; --epochs and --lr-factor change them"
-    )
 
 
 def _effort(options: ShrinkOptions, recipe: Recipe, trained: Trained) -> str:

@@ -1,4 +1,4 @@
-"""Serves MLflow's pages of a search on this machine: `tunebook ui`."""
+"""`tunebook ui`: MLflow's pages of a search, served on this machine."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from search.followers.attachments import VIEW
-from search.followers.database import refuse_foreign, refuse_half_made
-from search.followers.quiet import ENVIRONMENT
+from search.followers.database import ENVIRONMENT, refuse_foreign, refuse_half_made
 from search.followers.saved_view import run_page, view_page
 from search.followers.uri import database_file, without_password
 from search.record.cursor import read_cursor

@@ -1,4 +1,4 @@
-"""Sends what belongs to a search's runs in MLflow beside its events: data set, view, files, note, model."""
+"""What belongs to a search's runs in MLflow beside its events: data set, view, files, note, model."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Attachments:
 
     def _send_data(self, store: RunStore, run: RunOwner) -> None:
         if (info := self._info) is not None:
-            from search.followers.data_input import data_input
+            from search.followers.logged_model import data_input
 
             store.log_data(run, lambda: data_input(info()))
 

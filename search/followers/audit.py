@@ -1,4 +1,4 @@
-"""Compares what a search has written in several places: the journal, MLflow, Optuna's copy, checkpoints.
+"""A comparison of what a search has written: the journal, MLflow, Optuna's copy, checkpoints.
 
 The journal is the truth. Each difference from it is one line; `tunebook audit` prints them.
 """
@@ -12,10 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from search.followers.consumer import error_line
-from search.followers.database import refuse_damaged, refuse_foreign, refuse_half_made
-from search.followers.experiment import refuse_deleted
+from search.followers.database import (
+    quiet_mlflow,
+    refuse_damaged,
+    refuse_deleted,
+    refuse_foreign,
+    refuse_half_made,
+)
 from search.followers.mirror import OTHER_MIRROR
-from search.followers.quiet import quiet_mlflow
 from search.followers.run_updates import SEARCH_ID, TRIAL, status_of
 from search.followers.uri import database_file
 from search.learning.search import Search
@@ -26,7 +30,6 @@ from trainable.checkpoints.checkpoint_store import CheckpointStore
 from trainable.errors import StateError, UserError
 from trainable.files.regular import check_regular
 from trainable.files.store import StoreError
-from trainable.training.metrics import EpochResult
 
 EpochScores = Mapping[int, float]  # the objective by epoch
 
@@ -76,12 +79,8 @@ def history_differences(
             yield f"{where}: epoch {epoch} is not in the journal"
         elif counts[epoch] > 1:
             yield f"{where}: epoch {epoch} is there {counts[epoch]} times"
-        elif (found := dict(points)[epoch]) != journal[epoch]:
-            yield f"{where}: epoch {epoch} has the score {found:g}, the journal {journal[epoch]:g}"
-
-
-def _scores(results: Sequence[EpochResult], metric: str) -> dict[int, float]:
-    return {each.epoch: score for each in results if (score := each.metrics().get(metric)) is not None}
+        elif (score := dict(points)[epoch]) != journal[epoch]:
+            yield f"{where}: epoch {epoch} has the score {score:g}, the journal {journal[epoch]:g}"
 
 
 # --- MLflow
@@ -124,17 +123,17 @@ def _runs(search: Search) -> tuple[Any, list[Any]]:
 
 
 def _run_differences(search: Search, client: Any, runs: Sequence[Any]) -> Iterator[str]:
-    found: dict[str | None, list[Any]] = {}
+    by_trial: dict[str | None, list[Any]] = {}
     for run in runs:
-        found.setdefault(run.data.tags.get(TRIAL), []).append(run)
-    yield from _wrong_count("MLflow: the search's own run", len(found.pop(None, [])))
+        by_trial.setdefault(run.data.tags.get(TRIAL), []).append(run)
+    yield from _wrong_count("MLflow: the search's own run", len(by_trial.pop(None, [])))
     metric = search.progress.objective
     for trial in search.progress.all_trials:
-        mine = found.pop(str(trial.id), [])
+        mine = by_trial.pop(str(trial.id), [])
         yield from _wrong_count(f"MLflow: the run of trial {trial.id}", len(mine))
         if len(mine) == 1:
             yield from _run_difference(client, mine[0], trial, metric)
-    for number in found:
+    for number in by_trial:
         yield f"MLflow: trial {number} is not in the journal"
 
 
@@ -142,7 +141,9 @@ def _run_difference(client: Any, run: Any, trial: Trial, metric: str) -> Iterato
     where = f"MLflow: trial {trial.id}"
     history = client.get_metric_history(run.info.run_id, metric)
     points = [(point.step, point.value) for point in history]
-    yield from history_differences(where, _scores(trial.results, metric), points)
+    scored = ((each.epoch, each.metrics().get(metric)) for each in trial.results)
+    journal = {epoch: score for epoch, score in scored if score is not None}
+    yield from history_differences(where, journal, points)
     wanted = status_of(trial.end) if trial.end is not None else "KILLED"
     if run.info.status != wanted:
         yield f"{where}: its status is {run.info.status}, expected {wanted}"
@@ -189,10 +190,10 @@ def _copied(file: Path, study: str) -> dict[int, list[list[tuple[int, float]]]]:
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    found: dict[int, list[list[tuple[int, float]]]] = {}
+    copies: dict[int, list[list[tuple[int, float]]]] = {}
     for trial in optuna.load_study(study_name=study, storage=f"sqlite:///{file.absolute()}").get_trials():
-        found.setdefault(int(trial.user_attrs[TRIAL]), []).append(list(trial.intermediate_values.items()))
-    return found
+        copies.setdefault(int(trial.user_attrs[TRIAL]), []).append(list(trial.intermediate_values.items()))
+    return copies
 
 
 # --- checkpoints

@@ -1,4 +1,4 @@
-"""Writes what people read in MLflow of a search: its note, and what it has found when it is over."""
+"""What people read in MLflow of a search: its note, and what it has found when it is over."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from shlex import quote
 from typing import NamedTuple
 
 from search.followers.saved_view import AGAIN, view_page
-from search.learning.verdict_words import markdown, mlflow_table
+from search.learning.verdicts import markdown, mlflow_table
 from search.record.clock import duration
 from search.record.summary import Summary
 from search.record.verdicts import Verdicts
@@ -31,9 +31,11 @@ def conclusion(summary: Summary, final: str = "") -> Conclusion:
     verdicts = summary.verdicts or Verdicts()
     rules = markdown(verdicts) if verdicts.rules else ""
     again = f"**Trained again**: {plain(final)}" if final else ""
-    work = [_spent(summary), _where_the_time_went(summary), _machines(summary)]
-    found = [_best(summary), again, *work, _values(summary)]
-    answer = "\n\n".join(filter(None, found))
+    times = summary.turnaround
+    time_used = "" if times is None else f"**Where the time went** ({times.whole}): {times.figures}"
+    work = [_spent(summary), time_used, _machines(summary)]
+    parts = [_best(summary), again, *work, _values(summary)]
+    answer = "\n\n".join(filter(None, parts))
     return Conclusion(answer, rules, mlflow_table(verdicts))
 
 
@@ -42,12 +44,11 @@ def _best(summary: Summary) -> str:
     if best is None:
         return "No trial has finished."
     winner = summary.finals.winner if summary.finals is not None else None
-    own = next((trial for trial in summary.trials if trial.own and trial.id != best.id), None)
-    name = plain(metric)
+    own, name = summary.documented, plain(metric)
     score = f"{name} {best.metrics[metric]:.4f} after {best.epochs} epochs"
     if winner is not None and (known := winner.estimate) is not None:
         score = f"{name} {known.value:.4f} with fresh seeds, {winner.score:.4f} in the search"
-    if own is None or metric not in own.metrics:
+    if own is None or own.id == best.id or metric not in own.metrics:
         return f"**Best**: trial {best.id}, {score}"
     return f"**Best**: trial {best.id}, {score}; the documented recipe {own.metrics[metric]:.4f}"
 
@@ -58,12 +59,6 @@ def _spent(summary: Summary) -> str:
     if not summary.saved:
         return spent
     return f"{spent}; stopping weak trials early saved {summary.saved:.0%} of {summary.epochs_if_unpruned}"
-
-
-def _where_the_time_went(summary: Summary) -> str:
-    if (spent := summary.turnaround) is None:
-        return ""
-    return f"**Where the time went** ({spent.whole}): {spent.figures}"
 
 
 def _machines(summary: Summary) -> str:

@@ -1,4 +1,4 @@
-"""Follows a journal and delivers it to others in the background, without delaying the search.
+"""A journal, delivered to others in the background, without delaying the search.
 
 The journal is the queue. Events that could not be delivered are read again by the next process, so a delivery
 must be safe to repeat.
@@ -143,7 +143,10 @@ class Consumer(ABC):
     def _follow(self) -> None:
         failures, took = 0, 0.0
         while True:
-            self._wake.wait(_pause(failures, took))
+            # a second, doubled by each failure in a row, or longer if the last delivery took longer: ten
+            # results of a trial are one request to MLflow, as one result is
+            pause = max(took, POLL_SECONDS * 2.0 ** min(failures, 16))
+            self._wake.wait(min(pause, LONGEST_PAUSE_SECONDS))
             self._wake.clear()
             if self._closing:
                 break
@@ -202,11 +205,3 @@ def error_line(error: BaseException) -> str:
     """Return an error's message, or its kind where it has none, cut to what a terminal shows."""
     text = without_password(" ".join(str(error).split())) or type(error).__name__
     return text if len(text) <= MESSAGE_LENGTH else f"{text[: MESSAGE_LENGTH - 3]}..."
-
-
-def _pause(failures: int, took: float) -> float:
-    """Return a second, doubled by each failure in a row, or longer if the last delivery took longer.
-
-    Ten results of a trial are one request to MLflow, as one result is.
-    """
-    return min(max(took, POLL_SECONDS * 2.0 ** min(failures, 16)), LONGEST_PAUSE_SECONDS)

@@ -1,4 +1,4 @@
-"""Makes MLflow's SQLite file whole or not at all, and knows one that was left half made.
+"""MLflow's SQLite file: made whole or not at all, and what is wrong with it, said before a search.
 
 MLflow makes its tables by some fifty migrations, each for itself. Where one cannot be written, MLflow fails
 on that file for ever: it begins again, and finds tables that are there already.
@@ -7,8 +7,10 @@ on that file for ever: it begins again, and finds tables that are there already.
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -17,11 +19,22 @@ from pathlib import Path
 from shlex import quote
 from typing import Literal
 
-from search.followers.quiet import quiet_mlflow
-from search.followers.uri import refuse_link
+from search.followers.uri import database_file, refuse_link
+from search.study import Study
 from trainable.errors import UserError
 from trainable.files.temporary import temporary_folder
 
+ENVIRONMENT = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    # If the client repeats a request, it may create a run twice; we look for the run before we repeat one.
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
+}
+# A request to a server that hangs is abandoned after so long; MLflow's own default is 120 s. A person's
+# MLFLOW_HTTP_REQUEST_TIMEOUT overrides it.
+REQUEST_SECONDS = "20"
+ANSWER_SECONDS = 10.0  # so long the start of a search waits for what MLflow says of its experiment
 PREFIX = ".tunebook-mlflow-"
 # Endings of the files in which SQLite keeps what is not in the database yet
 SIDE_FILES = ("-journal", "-wal", "-shm")
@@ -33,6 +46,70 @@ OTHER_DATABASE = (
 )
 ALEMBIC = "alembic_version"
 FROM_MIGRATIONS = frozenset({"workspaces"})  # tables in which MLflow's migrations themselves put a row
+
+
+def quiet_mlflow() -> None:
+    """Import MLflow with the variables that it reads then, and have it log nothing."""
+    os.environ.update(ENVIRONMENT)
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", REQUEST_SECONDS)
+    import mlflow  # noqa: F401  # it sets its loggers' levels
+
+    for name in ("mlflow", "alembic"):
+        # they log every table that they create, and errors that they raise as well
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
+def refuse_deleted(name: str, experiment: str, stage: str) -> None:
+    """Raise UserError for an experiment that a person has deleted: MLflow takes no runs for it.
+
+    `experiment` is its id, `stage` what MLflow calls its lifecycle stage.
+    """
+    if stage == "deleted":
+        raise UserError(
+            f"MLflow's experiment {name!r} is deleted: restore it (`mlflow experiments restore -x "
+            f"{experiment}`, with MLFLOW_TRACKING_URI set), or search with another, "
+            "--experiment OTHER of `tunebook search` (tracking.experiment)"
+        )
+
+
+def deleted_experiment(study: Study) -> str | None:
+    """Return in words that a person has deleted the study's experiment, or that its database is not MLflow's,
+    and what to do.
+
+    None: it is there or not made yet, or MLflow does not answer in ANSWER_SECONDS; a search goes on without.
+    """
+    uri, name = str(study.tracking.uri), study.tracking.experiment
+    try:
+        if (file := database_file(uri)) is None:
+            experiment = _asked(uri, name)
+        elif not file.exists():
+            return None  # nothing is created before the search
+        else:
+            refuse_foreign(file)
+            experiment = None if is_half_made(file) else experiment_in(file, name)
+        if experiment is not None:
+            refuse_deleted(name, *experiment)
+    except UserError as error:
+        return str(error)
+    return None
+
+
+def _asked(uri: str, name: str) -> tuple[str, str] | None:
+    """Ask a server for the id and the stage of an experiment; None where it has none, or does not answer."""
+    quiet_mlflow()
+    from mlflow import MlflowClient
+
+    answers: list[tuple[str, str]] = []
+
+    def ask() -> None:
+        with suppress(Exception):  # what is wrong is said when the search is sent
+            if (experiment := MlflowClient(tracking_uri=uri).get_experiment_by_name(name)) is not None:
+                answers.append((str(experiment.experiment_id), str(experiment.lifecycle_stage)))
+
+    thread = threading.Thread(target=ask, name="MLflow's experiment", daemon=True)
+    thread.start()
+    thread.join(ANSWER_SECONDS)
+    return next(iter(answers), None)
 
 
 def make_database(file: Path) -> None:
@@ -59,7 +136,7 @@ def make_database(file: Path) -> None:
 
 
 def is_half_made(file: Path) -> bool:
-    """Return whether a file is a database of MLflow's whose making was broken off, and which holds nothing.
+    """Say whether a file is a database of MLflow's whose making was broken off, and which holds nothing.
 
     Only such a file may be made anew: one of an older MLflow lacks tables too, and holds somebody's runs.
     """
@@ -97,9 +174,9 @@ def experiment_in(file: Path, name: str) -> tuple[str, str] | None:
     """Return the id and the lifecycle stage of an experiment; None where there is none, or the file cannot be
     read now. MLflow, which takes seconds to import, is not asked."""
     with suppress(sqlite3.Error), _opened(file, "ro") as database:
-        asked = "SELECT experiment_id, lifecycle_stage FROM experiments WHERE name = ? ORDER BY 2"
-        found = database.execute(asked, (name,)).fetchone()  # an active one comes before a deleted one
-        return None if found is None else (str(found[0]), str(found[1]))
+        query = "SELECT experiment_id, lifecycle_stage FROM experiments WHERE name = ? ORDER BY 2"
+        row = database.execute(query, (name,)).fetchone()  # an active one comes before a deleted one
+        return None if row is None else (str(row[0]), str(row[1]))
     return None
 
 
@@ -124,7 +201,7 @@ def _is_half_made(file: Path) -> bool:
 
 
 def _lacks_tables(database: sqlite3.Connection) -> bool:
-    """Return whether there are tables of MLflow's alone, without a row, and not all as they should be."""
+    """Say whether there are tables of MLflow's alone, without a row, and not all as they should be."""
     tables = _tables_of(database)
     if "experiments" in tables and _has_rows(database, "experiments"):
         return False  # as nearly always; MLflow takes seconds to import
@@ -162,7 +239,7 @@ def _tables_of_mlflow() -> set[str]:
 
 
 def _has_rows(database: sqlite3.Connection, table: str) -> bool:
-    """Return whether a table of MLflow's, whose names need no escapes, has a row."""
+    """Say whether a table of MLflow's, whose names need no escapes, has a row."""
     return database.execute(f'SELECT 1 FROM "{table}" LIMIT 1').fetchone() is not None
 
 

@@ -1,4 +1,4 @@
-"""Sends a search to MLflow and to optuna-dashboard's database, from a process of its own.
+"""The process that sends a search to MLflow and to optuna-dashboard's database.
 
 What is sent is read from the journal, so the driver has no part in it: MLflow takes a processor at 30
 to 60 results a second, and in the driver's process each decision would wait for it.
@@ -31,7 +31,7 @@ from search.learning.search import Search
 from search.record.folder import read_search
 from search.record.home import LOG_FILE, MIRROR_FILE, Home
 from search.record.lease import Lease
-from search.reporting.search_tables import winner_line
+from search.reporting.tables import winner_line
 from search.results.export import recipe_text
 from search.running.guests import Followed
 from search.running.log_file import logging_to

@@ -1,4 +1,4 @@
-"""Copies a search's folder to its object store.
+"""The copy of a search's folder in its object store.
 
 The store has a trial's event before that trial starts; everything else is copied within a second.
 """

@@ -1,4 +1,7 @@
-"""Stores the best trial's network in MLflow as a model that anybody can load, serve and register."""
+"""The images of a search as a data set of MLflow's, and the best trial's network as a model there.
+
+Anybody can load, serve and register the model.
+"""
 
 from __future__ import annotations
 
@@ -6,31 +9,66 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import metadata
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, assert_never
 
 import mlflow
 import numpy as np
-from mlflow.entities import Dataset, LoggedModelOutput, LoggedModelStatus, Metric
+from mlflow.entities import Dataset, DatasetInput, InputTag, LoggedModelOutput, LoggedModelStatus, Metric
 from mlflow.exceptions import MlflowException
 from mlflow.models import Model, ModelSignature
 from mlflow.types import ColSpec, DataType, Schema, TensorSpec
 from mlflow.types.schema import Array
 
-from search.followers.data_input import data_input
 from search.followers.mlflow_runs import RunStore
 from search.followers.run_updates import SEARCH_ID, TRIAL, milliseconds, written
 from search.record.trials import Trial
 from trainable.data import DataInfo
+from trainable.files.store import is_uri
 from trainable.files.temporary import temporary_folder
 from trainable.recipe.tasks import Classification, Segmentation
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from torch.export import ExportedProgram
 
+CONTEXT = InputTag("mlflow.data.context", "training")  # MLflow shows it beside a data set
 PACKAGES = ("mlflow", "numpy", "pandas", "torch")  # what the model needs where it is loaded
 # the tag by which MLflow's pages know a model's versions in the registry; only its server sets it itself
 VERSIONS = "mlflow.modelVersions"
+
+
+def data_input(info: DataInfo) -> DatasetInput:
+    """Return the images as an input of a run. The digest is that of `best.yaml` and `tunebook show`."""
+    profile = {
+        "images": {
+            "train": info.train_images,
+            "validation": info.validation_images,
+            "test": info.test_images,
+        },
+        "classes": len(info.classes),
+        "train_images_of_a_class": {"least": min(info.class_counts), "most": max(info.class_counts)},
+    }
+    dataset = Dataset(
+        name=PurePosixPath(info.path).name,
+        digest=info.digest,
+        source_type="uri" if is_uri(info.path) else "local",
+        source=json.dumps({"uri": info.path}),
+        schema=json.dumps({"mlflow_tensorspec": _schema(info)}),
+        profile=json.dumps(profile),
+    )
+    return DatasetInput(dataset, [CONTEXT])
+
+
+def _schema(info: DataInfo) -> dict[str, str]:
+    """Return the form of the images, [N, height, width, channels], and of their labels, [N], or of their
+    masks, [N, height, width], in which 255 counts nowhere; these may be of any size."""
+    side = -1 if info.task.windowed else info.image_size
+    images = TensorSpec(np.dtype("uint8"), (-1, side, side, info.channels))
+    labels = TensorSpec(np.dtype("int64"), (-1,) if info.task.labelled == "image" else (-1, -1, -1))
+    return {
+        "features": json.dumps(Schema([images]).to_dict()),
+        "targets": json.dumps(Schema([labels]).to_dict()),
+    }
 
 
 @dataclass(frozen=True)
@@ -65,7 +103,7 @@ def served(info: DataInfo) -> Served:
 
 
 class LoggedWinner:
-    """Stores, finds and registers the model of a search's best trial.
+    """The model of a search's best trial in MLflow: stored, found, registered.
 
     `name` is the search's, `scores` are the network's, as the trial's run has them at its last epoch.
     """
@@ -177,10 +215,6 @@ def save_model(
             model_config=dict(about),
             signature=ModelSignature(Schema([images]), how.answers),
             input_example=np.zeros((1, info.image_size, info.image_size, info.channels), np.uint8),
-            pip_requirements=[f"{name}=={_version(name)}" for name in PACKAGES],
+            # as package indexes know versions, without a local part such as `+cu132`
+            pip_requirements=[f"{name}=={metadata.version(name).partition('+')[0]}" for name in PACKAGES],
         )
-
-
-def _version(package: str) -> str:
-    """Return an installed version as package indexes know it, without a local part such as `+cu132`."""
-    return metadata.version(package).partition("+")[0]

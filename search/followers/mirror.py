@@ -1,4 +1,4 @@
-"""Copies the search for optuna-dashboard: `optuna.db`, written in the background and never read back.
+"""A copy of the search for optuna-dashboard: `optuna.db`, written in the background and never read back.
 
 It holds the trials that have ended. Losing it, or failing to write it, changes nothing in the search.
 """

@@ -1,4 +1,4 @@
-"""Finds or creates one search's runs in MLflow, never twice, and sends their changes in few requests.
+"""The runs of one search in MLflow, found or created, never twice; their changes, sent in few requests.
 
 Only MlflowClient is used, so MLflow's global state, which a person may use, does not change. MLflow takes 2 s
 to import: only the tracker's background thread imports this module.
@@ -15,21 +15,22 @@ from typing import Any, TypeVar
 from mlflow import MlflowClient
 from mlflow.entities import DatasetInput, Metric, Param, RunTag, ViewType
 from mlflow.exceptions import MlflowException
+from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
 from requests import HTTPError
 
 from search.followers.consumer import error_line
-from search.followers.database import make_database, refuse_foreign
-from search.followers.experiment import refuse_deleted
+from search.followers.database import make_database, refuse_deleted, refuse_foreign
 from search.followers.run_updates import SEARCH_ID, TRIAL, RunOwner, RunUpdate
 from search.followers.uri import database_file
 from trainable.errors import UserError
 
+# the time between two samples, MLflow's own default; MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL changes it
+SAMPLE_SECONDS = 10.0
 PARENT = "mlflow.parentRunId"
 METRICS_IN_A_BATCH = 800
 # MLflow accepts 1,000 metrics, 100 params and 100 tags at once, but no more than 1,000 in all
 TAGS_IN_A_BATCH = 100
 RUNS_IN_A_PAGE = 1000
-
 # what a server answers to a request that it will never accept; all other errors may pass, a wrong password
 # too
 REFUSALS = (
@@ -40,11 +41,8 @@ REFUSALS = (
     "RESOURCE_DOES_NOT_EXIST",
 )
 MAY_PASS = (401, 403, 408, 429)  # HTTP's client errors that are not about what was sent
-
 Item = Metric | Param | RunTag
 Some = TypeVar("Some")
-
-
 # without this tag MLflow's pages open on traces of language models, of which there are none
 EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
 
@@ -137,27 +135,27 @@ class RunStore:
         )
 
     def _find_experiment(self, name: str, artifacts: str | None) -> str:
-        found = self.client.get_experiment_by_name(name)
-        if found is None:
+        experiment = self.client.get_experiment_by_name(name)
+        if experiment is None:
             try:
                 return str(self.client.create_experiment(name, artifacts, EXPERIMENT_TAGS))
             except MlflowException as error:
                 if error.error_code != "RESOURCE_ALREADY_EXISTS":
                     raise
-                found = self.client.get_experiment_by_name(name)  # another search has just created it
-        if found is None:
+                experiment = self.client.get_experiment_by_name(name)  # another search has just created it
+        if experiment is None:
             raise UserError(f"MLflow's experiment {name!r} can be neither created nor found")
-        refuse_deleted(name, found.experiment_id, found.lifecycle_stage)
-        return str(found.experiment_id)
+        refuse_deleted(name, experiment.experiment_id, experiment.lifecycle_stage)
+        return str(experiment.experiment_id)
 
     def _find_runs(self) -> dict[RunOwner, str]:
         """Return the runs by trial, deleted ones too: what a person deleted is not created again."""
-        found: dict[RunOwner, str] = {}
+        runs: dict[RunOwner, str] = {}
         for run in sorted(self._pages(), key=lambda run: run.info.lifecycle_stage == "deleted"):
             trial, run_id = run.data.tags.get(TRIAL), str(run.info.run_id)
-            found.setdefault(None if trial is None else int(trial), run_id)
+            runs.setdefault(None if trial is None else int(trial), run_id)
             self._steps[run_id] = {metric.key: metric.step for metric in run.data.to_proto().metrics}
-        return found
+        return runs
 
     def _pages(self) -> Iterator[Any]:
         token: str | None = None
@@ -186,7 +184,8 @@ class RunStore:
             if not is_refusal(error):
                 raise
             if len(items) == 1:
-                self._refuse(f"{_called(run)}: {_described(items[0])}", error_line(error))
+                item = f"{type(items[0]).__name__.lower()} {items[0].key}"
+                self._refuse(f"{_called(run)}: {item}", error_line(error))
             elif self._is_gone(run_id):
                 self._refuse(f"{_called(run)}: everything", "the run is deleted")
             else:
@@ -225,6 +224,32 @@ class RunStore:
             self._refuse(what, error_line(error))
 
 
+class SystemMetrics:
+    """Samples of processors, memory, disk, network and GPUs of the driver's machine, while its run goes on.
+
+    MLflow's own monitor takes them. They are not in the journal, so they are sent once or never: those of a
+    time without a server are lost.
+    """
+
+    def __init__(self, uri: str, run_id: str) -> None:
+        self._uri, self._run_id = uri, run_id
+        self._monitor: SystemMetricsMonitor | None = None
+
+    def ensure(self) -> None:
+        """Start the monitor, or again where it ended since the server did not answer."""
+        thread = self._monitor._process if self._monitor is not None else None
+        if thread is None or not thread.is_alive():
+            self._monitor = SystemMetricsMonitor(
+                self._run_id, SAMPLE_SECONDS, resume_logging=True, tracking_uri=self._uri
+            )
+            self._monitor.start()
+
+    def close(self) -> None:
+        """Stop the monitor, and send what it has measured."""
+        if self._monitor is not None:
+            self._monitor.finish()
+
+
 def is_refusal(error: Exception) -> bool:
     """Say whether the server has understood a request and will never accept it."""
     if isinstance(error, MlflowException):
@@ -249,7 +274,3 @@ def _chunks(items: list[Some], size: int) -> list[list[Some]]:
 
 def _called(run: RunOwner) -> str:
     return "the search" if run is None else f"trial {run}"
-
-
-def _described(item: Item) -> str:
-    return f"{type(item).__name__.lower()} {item.key}"

@@ -1,4 +1,4 @@
-"""Turns a journal's events into changes of MLflow's runs, without using MLflow, files or a clock."""
+"""A journal's events as changes of MLflow's runs, without using MLflow, files or a clock."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, assert_never
 
-from search.followers.repeat_runs import final_numbers, purpose_tags
+from search.record.finals import Finals
 from search.record.home import EVENTS_FILE
 from search.record.journal import (
     CostEvent,
@@ -27,17 +27,22 @@ from search.record.journal import (
     TrialEvent,
 )
 from search.record.record import Record
+from search.record.repeats import Repeat
 from search.record.summary import Summary, summarise
 from search.record.trials import Trial
 from search.record.turnaround import IN_WORDS
 from spaces.domains import Value, listed
 from trainable.recipe.metrics import Mode
-from trainable.training.metrics import OBJECTIVES
+from trainable.training.metrics import OBJECTIVES, sign_of
 from trainable.tune.place import Place, in_full
 
+PURPOSE = "tunebook.purpose"  # `search`, or what a trial's recipe is trained again for: `finalist`, `pruning`
+REPEAT_OF, SEED, SPLIT = "tunebook.repeat_of", "tunebook.seed", "tunebook.split"
+ESTIMATE = "final_estimate"
+# what a finalist has come to, as metrics of its run: one point for each final
+FINAL_NUMBERS = (ESTIMATE, "final_low", "final_high", "final_mean", "final_deviation")
 RunOwner = int | None  # a trial's number; None is the search's own run, the parent of all
 Status = Literal["RUNNING", "FINISHED", "KILLED", "FAILED"]
-
 SEARCH_ID = "tunebook.search_id"
 TRIAL = "tunebook.trial"
 STATE = "tunebook.state"
@@ -53,6 +58,43 @@ LONGEST_TAG = 5000
 LONGEST_PARAM = 6000
 # the numbers of an epoch that MLflow gets beside the objective, unless `tracking.metrics` is `all`
 FEW_METRICS = ("val_accuracy", "val_loss", "train_loss", "applied_lr", "epoch_seconds")
+
+
+def run_name(trial: Trial) -> str:
+    """Return the name of a trial's run; in alphabetical order its repeats follow it."""
+    repeat = trial.repeat
+    if repeat is None:
+        return f"trial-{trial.id:04d}"
+    if repeat.purpose == "pruning":
+        return f"trial-{repeat.of:04d} to its end"
+    split = "" if repeat.split is None else f" split {repeat.split}"
+    return f"trial-{repeat.of:04d} seed {repeat.seed}{split}"
+
+
+def purpose_tags(repeat: Repeat | None) -> dict[str, str]:
+    """Return the tags that tell the search's own trials from those that train their recipes again."""
+    if repeat is None:
+        return {PURPOSE: "search"}
+    seeds = {SEED: repeat.seed, SPLIT: repeat.split}
+    named = {tag: str(seed) for tag, seed in seeds.items() if seed is not None}
+    return {PURPOSE: repeat.purpose, REPEAT_OF: str(repeat.of), **named}
+
+
+def final_numbers(finals: Finals | None) -> dict[int, dict[str, float]]:
+    """Return metrics of what the finalists have come to, by trial; none as long as their runs go on."""
+    if finals is None or finals.winner is None:
+        return {}
+    estimates = {each.trial: each.estimate for each in finals.finalists if each.estimate is not None}
+    return {
+        trial: {
+            name: number
+            for name, number in zip(
+                FINAL_NUMBERS, (known.value, *known.bounds, known.mean, known.deviation), strict=True
+            )
+            if number is not None
+        }
+        for trial, known in estimates.items()
+    }
 
 
 class Point(NamedTuple):
@@ -207,16 +249,16 @@ class Outbox:
         self._tag(event.trial, {STATE: event.state, OUTCOME: event.state, REASON: event.reason})
         trial = self.record.trials[event.trial]
         if trial.repeat is None:
-            self._compare(trial, milliseconds(event.time))
+            if trial.end == "finished" and (
+                self._leader is None
+                or sign_of(self.mode) * (self._score(trial) - self._score(self._leader)) > 0.0
+            ):
+                self._leader = trial
+            if self._leader is not None:
+                at = milliseconds(event.time)
+                best = Point(f"best_{self._objective}", self._score(self._leader), at, self._epochs_trained)
+                self._update(None).points.append(best)
         self.record.forget_epochs(event.trial)
-
-    def _compare(self, ended: Trial, at: int) -> None:
-        """Compare a trial of the search itself with the best one before it; send the best so far."""
-        if ended.end == "finished" and (self._leader is None or self._is_better(ended, self._leader)):
-            self._leader = ended
-        if self._leader is not None:
-            best = Point(f"best_{self._objective}", self._score(self._leader), at, self._epochs_trained)
-            self._update(None).points.append(best)
 
     def scores(self, trial: Trial) -> dict[str, float]:
         """Return how good a finished trial's network is: its last numbers of validation, and what the final
@@ -240,10 +282,6 @@ class Outbox:
         settled = self.record.settled
         return (settled.mode if settled is not None else None) or OBJECTIVES[self._objective]
 
-    def _is_better(self, one: Trial, other: Trial) -> bool:
-        mine, others = self._score(one), self._score(other)
-        return mine > others if self.mode == "max" else mine < others
-
     def _score(self, finished: Trial) -> float:
         return finished.metrics[self._objective]
 
@@ -258,7 +296,13 @@ class Outbox:
             Point(key, float(value), at, summary.epochs_trained) for key, value in totals
         )
         for finalist, numbers in final_numbers(summary.finals).items():
-            self._send_final(self.record.trials[finalist], numbers)
+            # at the finalist's last epoch: sent again, it is the same point; the final of an extended search,
+            # which may have other finalists, says it one step later
+            trial = self.record.trials[finalist]
+            of_final, step = milliseconds(trial.history[-1].time), trial.epochs + self.record.extensions
+            self._update(finalist).points.extend(
+                Point(key, value, of_final, step) for key, value in numbers.items()
+            )
         self._tag(None, {STATE: state, REASON: reason})
         for trial in self._open_trials():
             self._update(trial.id).status = ("KILLED", at)
@@ -267,14 +311,6 @@ class Outbox:
     def _reopen(self, run: RunOwner, state: str) -> None:
         self._update(run).status = ("RUNNING", milliseconds(self.record.latest))
         self._tag(run, {STATE: state})
-
-    def _send_final(self, trial: Trial, numbers: Mapping[str, float]) -> None:
-        """Give a finalist's run what the final says of it, at its last epoch: sent again, it is the same.
-
-        The final of an extended search, which may have other finalists, says it one step later.
-        """
-        at, step = milliseconds(trial.history[-1].time), trial.epochs + self.record.extensions
-        self._update(trial.id).points.extend(Point(key, value, at, step) for key, value in numbers.items())
 
     def _summarised(self) -> Summary:
         record = self.record

@@ -1,4 +1,4 @@
-"""Describes how MLflow's pages show a search: sorted, with the columns and charts that matter.
+"""The view in which MLflow's pages show a search: sorted, with the columns and charts that matter.
 
 MLflow keeps a view that a person saves as a tag of the experiment, and its pages open in that view where the
 address names it. The tag is what the button "Save as new view" of MLflow 3.17 writes; it is not documented,
@@ -13,8 +13,16 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from search.followers.repeat_runs import ESTIMATE, FINAL_NUMBERS, PURPOSE, REPEAT_OF, SEED, SPLIT
-from search.followers.run_updates import SEARCH_ID, STATE
+from search.followers.run_updates import (
+    ESTIMATE,
+    FINAL_NUMBERS,
+    PURPOSE,
+    REPEAT_OF,
+    SEARCH_ID,
+    SEED,
+    SPLIT,
+    STATE,
+)
 from search.record.record import Record
 from trainable.recipe.metrics import Mode
 from trainable.recipe.network_cost import NetworkCost
@@ -43,11 +51,14 @@ def saved_view(record: Record, objective: str, mode: Mode) -> str:
     final = [_id("metrics", ESTIMATE)] if settled is not None and settled.finalists is not None else []
     columns = [_id("tags", STATE), _id("metrics", objective), *final, _id("tags", EPOCHS)]
     columns += [_id("params", path) for path in record.fields]
+    # MLflow draws no line of a trial that lacks a path, and a chart of every metric that nobody has removed
+    in_all = [path for path, trials in record.fields.items() if trials == len(record.trials)]
+    removed = [{**_line(metric), "isGenerated": True, "deleted": True} for metric in SINGLE_POINTS]
     state = {
         **_table(record, f"tags.`{PURPOSE}` = 'search'", columns),
         "orderByKey": _id("metrics", objective),
         "orderByAsc": mode == "min",
-        **_shown_charts([*_charts(objective, _in_all(record)), *map(_removed, SINGLE_POINTS)]),
+        **_shown_charts([*_charts(objective, in_all[:MOST_AXES]), *removed]),
     }
     return _tag(record, record.name, state)
 
@@ -110,11 +121,6 @@ def _shown_charts(charts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"compareRunCharts": charts, "compareRunSections": [section]}
 
 
-def _in_all(record: Record) -> list[str]:
-    """Return the paths that every trial has: MLflow draws no line of a trial that lacks one."""
-    return [path for path, trials in record.fields.items() if trials == len(record.trials)][:MOST_AXES]
-
-
 def _charts(objective: str, axes: Sequence[str]) -> list[dict[str, Any]]:
     """Return the charts in their order: the objective, what was searched, then the other curves."""
     parallel = {"selectedParams": axes, "selectedMetrics": [objective], "showAllRuns": True}
@@ -132,11 +138,6 @@ def _line(metric: str) -> dict[str, Any]:
     return _chart(
         "LINE", metric, **shown, **axes, scaleType="linear", xAxisScaleType="linear", xAxisKey="step"
     )
-
-
-def _removed(metric: str) -> dict[str, Any]:
-    """Return a chart as it is when a person has removed it: else MLflow draws one of every metric."""
-    return {**_line(metric), "isGenerated": True, "deleted": True}
 
 
 def _chart(kind: str, name: str, **more: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Sends the search to MLflow in the background: a parent run, and a run below it for each trial.
+"""A search in MLflow, sent in the background: a parent run, and a run below it for each trial.
 
 The journal is the queue and `mlflow.json` the cursor into it: the cursor has not passed an event that could
 not be sent. Every message may be sent twice: runs are found by their tags before any is created, and a metric
@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 from search.followers.attachments import Attachments
 from search.followers.conclusions import Conclusion
 from search.followers.consumer import Backlog, Consumer
-from search.followers.quiet import quiet_mlflow
-from search.followers.repeat_runs import run_name
+from search.followers.database import quiet_mlflow
 from search.followers.run_updates import (
     LONGEST_PARAM,
     NOTE,
     Outbox,
     RunOwner,
     clip,
+    run_name,
     written,
 )
 from search.followers.uri import artifact_location, readable, without_password
@@ -39,8 +39,7 @@ from trainable.recipe.trees import leaves
 if TYPE_CHECKING:  # MLflow and torch take 2 s each to import
     from torch.export import ExportedProgram
 
-    from search.followers.mlflow_runs import RunStore
-    from search.followers.system_metrics import SystemMetrics
+    from search.followers.mlflow_runs import RunStore, SystemMetrics
 
 
 class Tracker(Consumer):
@@ -170,7 +169,7 @@ class Tracker(Consumer):
         if not self._study.tracking.system_metrics or self._closes_orphans or self._outbox.is_over:
             return
         if self._system is None:
-            from search.followers.system_metrics import SystemMetrics
+            from search.followers.mlflow_runs import SystemMetrics
 
             self._system = SystemMetrics(str(self._study.tracking.uri), store.runs[None])
         self._system.ensure()
@@ -201,11 +200,16 @@ class Tracker(Consumer):
 
     def _empty(self) -> Outbox:
         study = self._study
+        fields = leaves(readable(study).model_dump(mode="json"))
         return Outbox(
             study.objective.metric,
             study.budget.epochs,
             where=str(self._journal),
-            params=_params(study),
+            params={
+                path: clip(written(value), LONGEST_PARAM)
+                for path, value in fields
+                if value not in (None, [], "")
+            },
             every_metric=study.tracking.metrics == "all",
         )
 
@@ -230,14 +234,6 @@ def open_store(study: Study, search_id: str, refuse: Callable[[str, str], None])
 
     uri = str(study.tracking.uri)
     return RunStore(uri, study.tracking.experiment, artifact_location(uri, study.storage), search_id, refuse)
-
-
-def _params(study: Study) -> dict[str, str]:
-    """Return the fields of a study that have a value, by dotted path."""
-    fields = leaves(readable(study).model_dump(mode="json"))
-    return {
-        path: clip(written(value), LONGEST_PARAM) for path, value in fields if value not in (None, [], "")
-    }
 
 
 def _source_tags() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Resolves where MLflow stores the runs: a URI is made absolute once, or refused with advice."""
+"""Where MLflow stores the runs: a URI, made absolute once, or refused with advice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Defines the commands for searches that run as jobs of a Ray cluster."""
+"""The commands for searches that run as jobs of a Ray cluster."""
 
 from __future__ import annotations
 

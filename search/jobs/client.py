@@ -1,4 +1,4 @@
-"""Talks to a cluster's jobs: Ray's Jobs API at http://HEAD:8265. Its refusals become one line each."""
+"""A cluster's jobs, by Ray's Jobs API at http://HEAD:8265. Its refusals become one line each."""
 
 from __future__ import annotations
 
@@ -120,13 +120,10 @@ class Jobs:
             raise UserError(f"--address {self.address}: no Ray dashboard answers there: {reason}") from None
         except RuntimeError as error:
             if name is not None and "status code 404" in str(error):
-                raise UserError(self._unknown(name)) from None
+                names = ", ".join(job.submission_id for job in self.all()) or "none"
+                raise UserError(f"{name}: the cluster has no such job; known: {names}") from None
             reason = " ".join(str(error).split())
             raise UserError(f"--address {self.address}: {reason}") from None
-
-    def _unknown(self, name: str) -> str:
-        known = [job.submission_id for job in self.all()]
-        return f"{name}: the cluster has no such job; known: {', '.join(known) or 'none'}"
 
 
 def _quieten(package: str) -> None:

@@ -1,4 +1,4 @@
-"""Implements `tunebook submit`, `status`, `stop`, `logs` and `fetch`: a laptop's view of a cluster's job."""
+"""`tunebook submit`, `status`, `stop`, `logs` and `fetch`: a laptop's view of a cluster's job."""
 
 from __future__ import annotations
 
@@ -104,26 +104,28 @@ def status(address: str, name: str | None = None) -> None:
     For one job also its last line, and what `tunebook show` prints there: trials and machines.
     """
     jobs = Jobs(address)
-    found = jobs.all() if name is None else [jobs.one(name)]
-    if not found:
+    listed = jobs.all() if name is None else [jobs.one(name)]
+    if not listed:
         terminal.say(f"{address}: no search has been submitted to this cluster")
         return
     table = Table(
         "job", "search", "state", "began", "took", "folder on the cluster", box=None, pad_edge=False
     )
-    for job in found:
-        metadata = job.metadata or {}
+    for job in listed:
+        metadata, began = job.metadata or {}, ""
+        if job.start_time is not None:
+            began = time.strftime("%Y-%m-%d %H:%M", time.localtime(job.start_time / 1e3))
         table.add_row(
             job.submission_id,
             metadata.get(SEARCH, ""),
             str(job.status).lower(),
-            _clock(job.start_time),
+            began,
             _took(job),
             metadata.get(FOLDER, ""),
         )
     terminal.console().print(table)
     if name is not None:
-        (job,) = found
+        (job,) = listed
         for line in _without_rays(jobs.log(name))[-1:] or [job.message or ""]:
             terminal.say(line)
         if (there := (job.metadata or {}).get(FOLDER)) is not None:
@@ -208,12 +210,6 @@ def _without_rays(log: str) -> list[str]:
     """Return the lines of a job's log that are not Ray's own, nor empty at the beginning or the end."""
     own = [line for line in log.splitlines() if not RAYS_OWN.match(line)]
     return "\n".join(own).strip("\n").splitlines()
-
-
-def _clock(milliseconds: int | None) -> str:
-    if milliseconds is None:
-        return ""
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(milliseconds / 1e3))
 
 
 def _took(job: Any) -> str:

@@ -1,4 +1,4 @@
-"""Packs what is sent to a cluster: the study and, from a checkout, the project."""
+"""What is sent to a cluster: the study and, from a checkout, the project."""
 
 from __future__ import annotations
 
@@ -25,11 +25,18 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def check_for_cluster(study: Study) -> None:
-    """Raises StudyError where something in the study refers to this machine.
+    """Raise StudyError where something in the study refers to this machine.
 
     Nothing is looked up here: data, weights and storage are the cluster's.
     """
-    faults = [*_paths(study), *_tracking(study)]
+    faults = [*_paths(study)]
+    uri = study.tracking.uri
+    if uri is not None and without_password(uri) != uri:
+        why = "a job's files and log can be read on the cluster: pass it by --env MLFLOW_TRACKING_URI instead"
+        faults.append(Fault("tracking.uri", f"holds a password, and {why}"))
+    elif uri is not None and uri.startswith("sqlite") and not re.match(r"^sqlite(\+\w+)?:////", uri):
+        why = "write sqlite:////ABSOLUTE/PATH, or a server's address"
+        faults.append(Fault("tracking.uri", f"{uri!r} is a path on this machine; {why}"))
     try:
         named(study.space.name or "document")
     except SpaceError as error:
@@ -65,13 +72,13 @@ def variables(texts: Sequence[str], environment: dict[str, str]) -> dict[str, st
 
     Raises UserError for a name that is not set here.
     """
-    found = {}
+    values = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals and name not in environment:
             raise UserError(f"--env {name}: is not set here; expected NAME or NAME=VALUE")
-        found[name] = value if equals else environment[name]
-    return found
+        values[name] = value if equals else environment[name]
+    return values
 
 
 def _paths(study: Study) -> Iterator[Fault]:
@@ -107,15 +114,3 @@ def _paths(study: Study) -> Iterator[Fault]:
                 f"{path!r} is a path on this machine; write the absolute path on the cluster's machines, "
                 "such as /shared/...",
             )
-
-
-def _tracking(study: Study) -> Iterator[Fault]:
-    uri = study.tracking.uri
-    if uri is not None and without_password(uri) != uri:
-        why = "a job's files and log can be read on the cluster: pass it by --env MLFLOW_TRACKING_URI instead"
-        yield Fault("tracking.uri", f"holds a password, and {why}")
-    elif uri is not None and uri.startswith("sqlite") and not re.match(r"^sqlite(\+\w+)?:////", uri):
-        yield Fault(
-            "tracking.uri",
-            f"{uri!r} is a path on this machine; write sqlite:////ABSOLUTE/PATH, or a server's address",
-        )

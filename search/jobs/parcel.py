@@ -1,4 +1,4 @@
-"""Sends a search's folder without its checkpoints through a job's log, the only way out of the dashboard.
+"""A search's folder without its checkpoints, sent through a job's log, the only way out of the dashboard.
 
 On the cluster `python -m search.jobs.parcel FOLDER` prints it; `unpacked` extracts it from what was printed.
 """

@@ -1,4 +1,4 @@
-"""Estimates what each rule is worth, by regression over all rules: a slope, its error and a test each.
+"""What each rule is worth, by regression over all rules: a slope, its error and a test each.
 
 It is a linear mixed model: the rule asked about is a fixed effect, every other one a random effect, so that
 there may be more rules than trials. Genomes are searched like this, one marker at a time (Kang et al., 2010,
@@ -99,8 +99,8 @@ def risk_for(chances: Sequence[float], share: float) -> float:
     100).
     """
     count = len(chances)
-    found = [rank for rank, chance in enumerate(sorted(chances), start=1) if chance <= share * rank / count]
-    return share * max(found, default=1) / count
+    passing = [rank for rank, chance in enumerate(sorted(chances), start=1) if chance <= share * rank / count]
+    return share * max(passing, default=1) / count
 
 
 def _fit(
@@ -137,8 +137,8 @@ def _averaged(estimates: Sequence[AgreementGain], misfits: Vector) -> AgreementG
 
 def _centred(values: Vector) -> Vector:
     """Return the values around their mean, 0 where one is absent."""
-    there = ~np.isnan(values)
-    return np.where(there, values - values[there].mean(), 0.0) if there.any() else np.zeros(len(values))
+    present = ~np.isnan(values)
+    return np.where(present, values - values[present].mean(), 0.0) if present.any() else np.zeros(len(values))
 
 
 def _standard(values: Vector) -> Vector:

@@ -1,4 +1,4 @@
-"""Defines what an audit examines, and what it says: findings with proposals, and what is left as it is."""
+"""What an audit examines, and what it says: findings with proposals, and what is left as it is."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 from search.learning.search import Search, diagnosis_of
-from search.learning.standings import has_result
-from search.learning.trends import Trends
+from search.learning.standings import Trends, has_result
 from search.record.summary import Summary
 from search.record.trials import Trial
 from spaces.catalog.overrides import OVERRIDES
@@ -106,8 +105,8 @@ class Evidence:
     @cached_property
     def curves(self) -> tuple[DiagnosedTrial, ...]:
         """What the curves of the `top` trials say, where the journal has all that a diagnosis needs."""
-        found = ((trial, diagnosis_of(trial, self.search.info)) for trial in self.top)
-        return tuple(DiagnosedTrial(trial, diagnosis) for trial, diagnosis in found if diagnosis is not None)
+        pairs = ((trial, diagnosis_of(trial, self.search.info)) for trial in self.top)
+        return tuple(DiagnosedTrial(trial, diagnosis) for trial, diagnosis in pairs if diagnosis is not None)
 
     def best_value(self, dimension: Dimension) -> Value:
         """Return the best trial's value; None where it does not have the dimension."""

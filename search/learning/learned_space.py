@@ -1,27 +1,144 @@
-"""Builds the space of a study, with what earlier searches teach as beliefs in it."""
+"""The space of a study, with what the earlier searches that it names teach as beliefs in it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
-from search.learning.earlier import Earlier, earlier_searches
-from search.learning.lessons import Lesson, with_lessons
-from search.learning.likeness import Likeness, likeness
-from search.learning.standings import LEAST_TRIALS
-from search.study import Study
+from search.learning.lessons import LEARN_FROM, Lesson, Likeness, likeness, with_lessons
+from search.learning.standings import LEAST_TRIALS, positions
+from search.record.folder import read_facts, read_record, read_search
+from search.record.home import Home
+from search.record.record import Record
+from search.record.storage import local_folder
+from search.study import Study, StudyError
+from search.study.address import absolute
 from search.study.space import LearnedSpace, SpaceBuilder, build_space
 from spaces.catalog.overrides import OVERRIDES
 from spaces.conditions import holds, kind_of, options_of, scalars_of, value_of
-from spaces.domains import Value, counted
+from spaces.domains import Value, Values, counted
 from spaces.facts import Facts
 from spaces.priors import Normal
 from spaces.rules.rules import RULES
 from spaces.space import NOTHING_BELIEVED, Dimension, Space
 from trainable.data import DataInfo
+from trainable.errors import Fault, UserError
+from trainable.files.paths import without_tilde
+from trainable.files.store import is_uri
 from trainable.recipe import LEARNING_RATES
+from trainable.recipe.metrics import Mode
 from trainable.recipe.models import MODEL_NAME
+
+if TYPE_CHECKING:  # SciPy takes a second to import
+    from search.deciding.observations import Observation
+    from search.learning.optimum import Optimum
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """An earlier search: its facts, its settled space and its record."""
+
+    address: str
+    facts: Facts
+    space: Space
+    record: Record
+    metric: str
+    mode: Mode
+
+    @property
+    def name(self) -> str:
+        """The search's name."""
+        return self.record.name
+
+    @cached_property
+    def observed(self) -> list[Observation]:
+        """Its trials that are points of its space and have a result: a score, or an end that says as much
+        (diverged, infeasible)."""
+        from search.deciding.cube import Cube
+        from search.deciding.observations import Observations
+
+        observations = Observations(Cube(self.space), self.mode)
+        for trial in self.record.trials:
+            if trial.is_repeat or positions(self.space, trial) is None:
+                continue
+            observations.add(trial.id, trial.values)
+            excesses = self.record.excesses(trial.id)
+            observations.tell(trial.id, trial.end or "stopped", trial.scores(self.metric), excesses)
+        return observations.observed
+
+    @cached_property
+    def optima(self) -> Mapping[str, Optimum]:
+        """Where the best value of each dimension may lie, by its name; empty after too few trials, and where
+        nothing varies."""
+        from search.learning.optimum import optima
+
+        teaches = self.space.dimensions and len(self.observed) >= LEAST_TRIALS
+        return optima(self.space, self.observed) if teaches else {}
+
+    def best_values(self, dimension: Dimension) -> Values | None:
+        """Return the values of the best trial that has a dimension; None where none has."""
+        for each in sorted(self.observed, key=lambda observed: observed.rank):
+            values = self.record.trials[each.trial].values
+            if dimension.name in self.space.named(values):
+                return values
+        return None
+
+
+def earlier_searches(study: Study) -> tuple[Earlier, ...]:
+    """Return the searches that a study learns from, in its order; a search in a store is copied first.
+
+    Raises StudyError with every fault: a folder that is no search, a journal that is damaged or has another
+    format, a search without an ended trial or with another objective, the search itself, and one that is
+    named twice.
+    """
+    own = absolute(Home.of(study).address) if study.name is not None else None
+    opened: dict[str, Earlier] = {}
+    faults: list[Fault] = []
+    for at, address in enumerate(study.space.learn_from):
+        where = f"{LEARN_FROM}.{at}"
+        if absolute(address) == own:
+            faults.append(Fault(where, f"{address}: is this search itself; leave it out"))
+            continue
+        try:
+            earlier = _opened(address)
+        except UserError as error:
+            faults.append(Fault(where, str(error)))
+            continue
+        if fault := _objective_fault(earlier, study):
+            faults.append(Fault(where, f"{address}: {fault}"))
+        if (twice := opened.setdefault(str(earlier.record.search_id), earlier)) is not earlier:
+            faults.append(Fault(where, f"{address}: is the search {twice.address} again; leave it out"))
+    if faults:
+        raise StudyError(faults)
+    return tuple(opened.values())
+
+
+def _opened(address: str) -> Earlier:
+    """Return a search. Raises UserError where there is none, and where no trial of it has ended."""
+    folder = local_folder(address) if is_uri(address) else without_tilde(address)
+    if folder.is_file():
+        raise UserError(f"{address}: is a file; give a search's folder, or write a recipe in first")
+    if not folder.is_dir():
+        raise UserError(f"{address}: no such folder")
+    study, record = read_search(folder), read_record(folder)
+    facts, _ = read_facts(folder)
+    space, settled = record.space(), record.settled
+    if space is None or settled is None or not any(each.ended for each in record.trials):
+        raise UserError(f"{address}: no trial of this search has ended, so there is nothing to learn")
+    metric = settled.objective
+    return Earlier(address, facts, space, record, metric, settled.mode or study.objective.direction)
+
+
+def _objective_fault(earlier: Earlier, study: Study) -> str | None:
+    ours, theirs = (
+        f"{study.objective.metric} ({study.objective.direction})",
+        f"{earlier.metric} ({earlier.mode})",
+    )
+    if ours == theirs:
+        return None
+    return f"its objective is {theirs}, that of this study is {ours}: its trials say nothing of that"
 
 
 def space_of(study: Study, facts: Facts, info: DataInfo) -> LearnedSpace:
@@ -49,7 +166,8 @@ def learned_space(
     lessons = {
         dimension.name: [_lesson(each, likes, space, dimension, facts) for each, likes in pairs]
         for dimension in space.dimensions
-        if not _is_persons(dimension)
+        # what a person wrote to believe of a field is left as it is
+        if dimension.beliefs == NOTHING_BELIEVED or not dimension.source.startswith(OVERRIDES)
     }
     learned = tuple(
         with_lessons(each, [lesson for lesson in lessons.get(each.name, ()) if lesson is not None])
@@ -60,11 +178,6 @@ def learned_space(
         for at, (each, likes) in enumerate(pairs)
     )
     return LearnedSpace(replace(space, dimensions=learned), lines)
-
-
-def _is_persons(dimension: Dimension) -> bool:
-    """Say whether a person wrote what to believe of a field: that is left as it is."""
-    return dimension.source.startswith(OVERRIDES) and dimension.beliefs != NOTHING_BELIEVED
 
 
 def _lesson(
@@ -112,8 +225,8 @@ def _rule_value(earlier: Earlier, dimension: Dimension, facts: Facts) -> float |
     recipe = earlier.space.recipe(values)
     scalars = scalars_of(recipe)
     network = earlier.facts.of_network(scalars.get(MODEL_NAME))
-    found = [rule.of(network, scalars) for rule in rules if holds(rule.when, recipe)]
-    priors = [each.prior for each in found if each is not None]
+    rulings = [rule.of(network, scalars) for rule in rules if holds(rule.when, recipe)]
+    priors = [each.prior for each in rulings if each is not None]
     return next((each.centre for each in priors if isinstance(each, Normal)), None)
 
 

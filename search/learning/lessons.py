@@ -1,9 +1,14 @@
-"""Turns what earlier searches say of one dimension into what this search believes of it.
+"""What earlier searches say of one dimension, and what this search believes of it, therefore.
 
 A number's lesson is a shift: how far its best value lay from what the rule says for that search's facts, on
 the scale of this search's range. It is added to what the rule says here. Where either search has no rule, the
 lesson is the value itself. Of options the odds are learned. No belief is surer than the variance of all
 sources together allows.
+
+Tasks with similar facts have similar good values (meta-features: Vanschoren, arXiv 1810.03548, section 3).
+The variance between the best values of two tasks grows with their distance as an exponential variogram, which
+geostatistics uses for points on a map (Cressie 1993, Statistics for Spatial Data, section 2.3.1): one part is
+there for equal facts too, the other one rises from 0 with the distance, up to a limit.
 """
 
 from __future__ import annotations
@@ -14,8 +19,8 @@ from dataclasses import dataclass, replace
 from operator import mul
 from typing import TYPE_CHECKING, assert_never
 
-from search.learning.likeness import Likeness
 from spaces.domains import Choice, Domain, Float, Integer, fraction_of, index_of, is_number, shown
+from spaces.facts import Facts
 from spaces.priors import ODDS, SPREADS, Confidence, Normal, Prior, Uniform, Weights
 from spaces.space import Believed, Dimension
 from spaces.tables import mapped
@@ -23,6 +28,17 @@ from spaces.tables import mapped
 if TYPE_CHECKING:  # SciPy takes a second to import
     from search.learning.optimum import Optimum
 
+# how far the best value of a search lies from where the model of another search of the same task is sure that
+# it lies: a standard deviation, as a share of the range (docs/decisions/0039)
+SAME_FACTS = 0.2
+# the standard deviation whose square is added between tasks that have nothing in common: so far apart are the
+# best values of the tables in docs/decisions/0039
+OTHER_FACTS = 0.25
+# for each factor of ten in one of these facts, the distance grows by 1
+COUNTS = ("train_images", "classes", "class_balance", "image_size", "parameters", "epochs")
+# for each of these facts that differs, the distance grows by 1
+KINDS = ("task", "channels", "pretrained", "attention", "batch_norm")
+CLEAR = 0.05  # a fact that adds less to the distance is not named
 LEARN_FROM = "space.learn_from"  # the field of a study that names earlier searches
 # the variance of even draws, in squared shares of their range: what is known without a search
 EVEN_VARIANCE = 1.0 / 12.0
@@ -30,6 +46,46 @@ EVEN_VARIANCE = 1.0 / 12.0
 LEAST_KNOWN = 0.1
 MOST_ODDS = ODDS["high"]  # one search changes the odds of two options by this factor at most
 LEAST_CHANGE = 1.1  # odds that change by less are left as they are; our choice
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """How alike two searches are, by the distance of their facts, at least 0."""
+
+    distance: float
+    # the facts that differ, the largest difference first: `train_images 1,257, here 60,000`
+    words: tuple[str, ...] = ()
+
+    @property
+    def variance(self) -> float:
+        """The variance between the best values of the two, in squared shares of a range."""
+        return SAME_FACTS**2 + OTHER_FACTS**2 * -math.expm1(-self.distance)
+
+    @property
+    def share(self) -> float:
+        """The weight that the distance leaves to an earlier search, in (0, 1]; 1 where facts are equal."""
+        return SAME_FACTS**2 / self.variance
+
+
+def likeness(earlier: Facts, now: Facts) -> Likeness:
+    """Return how alike an earlier search is to this one."""
+    apart = sorted(_differences(earlier, now), key=lambda each: -each[1])
+    words = tuple(
+        f"{name} {_fact(earlier, name)}, here {_fact(now, name)}" for name, far in apart if far >= CLEAR
+    )
+    return Likeness(sum(far for _, far in apart), words)
+
+
+def _differences(earlier: Facts, now: Facts) -> Iterator[tuple[str, float]]:
+    for name in COUNTS:
+        yield name, abs(math.log10(getattr(earlier, name) / getattr(now, name)))
+    for name in KINDS:
+        yield name, float(getattr(earlier, name) != getattr(now, name))
+
+
+def _fact(facts: Facts, name: str) -> str:
+    value = getattr(facts, name)
+    return f"{value:,}" if type(value) is int else shown(value)
 
 
 @dataclass(frozen=True)
@@ -47,10 +103,10 @@ def with_lessons(dimension: Dimension, lessons: Sequence[Lesson]) -> Dimension:
     """Return a dimension whose beliefs heed the lessons; the dimension itself where they change nothing."""
 
     def learned(own: Believed) -> Believed:
-        found = _learned(dimension.domain, own.prior, lessons)
-        if found is None:
+        changed = _learned(dimension.domain, own.prior, lessons)
+        if changed is None:
             return own
-        prior, words = found
+        prior, words = changed
         whose = "the range" if isinstance(own.prior, Uniform) else "the rule"
         reason = own.reason if own.reason is not None else dimension.reason
         return Believed(prior, f"{words}; {whose}: {reason}")
@@ -81,15 +137,15 @@ def _learned_number(
     domain: Float | Integer, own: Uniform | Normal, lessons: Sequence[Lesson]
 ) -> tuple[Prior, str] | None:
     """Return the belief around the mean of the rule's value and those of the searches."""
-    found = [(each, said) for each in lessons if (said := _estimate(domain, own, each)) is not None]
-    if not found:
+    estimated = [(each, said) for each in lessons if (said := _estimate(domain, own, each)) is not None]
+    if not estimated:
         return None
-    estimates = [said for _, said in found]
+    estimates = [said for _, said in estimated]
     if isinstance(own, Normal):
         estimates.append(SourceEstimate(fraction_of(domain, own.centre), own.spread**2))
     together = pooled(estimates)
     confidence = confidence_in(together.variance)
-    words = _number_words(domain, own, found, together)
+    words = _number_words(domain, own, estimated, together)
     if confidence is None:
         return None if isinstance(own, Uniform) else (Uniform(), f"{words}, which leaves no belief")
     return Normal(_number_at(domain, together.value), confidence), words
@@ -115,12 +171,12 @@ def _estimate(domain: Float | Integer, own: Uniform | Normal, lesson: Lesson) ->
     variance = sum(map(mul, lesson.optimum.shares, ((each - mean) ** 2 for each in positions)))
     length = _position(domain, lesson.domain.high) - _position(domain, lesson.domain.low)
     even = EVEN_VARIANCE * length**2
-    known = even / max(variance, 1e-6 * even) - 1.0
-    if known < LEAST_KNOWN:
+    precision = even / max(variance, 1e-6 * even) - 1.0
+    if precision < LEAST_KNOWN:
         return None
     if isinstance(own, Normal) and lesson.rule is not None and not (domain.log and lesson.rule <= 0):
         mean += fraction_of(domain, own.centre) - _position(domain, lesson.rule)
-    return SourceEstimate(mean, even / known + lesson.likeness.variance)
+    return SourceEstimate(mean, even / precision + lesson.likeness.variance)
 
 
 def _position(domain: Float | Integer, value: float) -> float:
@@ -134,8 +190,8 @@ def _position(domain: Float | Integer, value: float) -> float:
 def _number_at(domain: Float | Integer, position: float) -> float:
     """Return the number at a position of a range; for a position outside the range, the nearer end."""
     low, high = _ends(domain)
-    found = low * (high / low) ** position if domain.log else low + (high - low) * position
-    return min(max(found, float(domain.low)), float(domain.high))
+    number = low * (high / low) ** position if domain.log else low + (high - low) * position
+    return min(max(number, float(domain.low)), float(domain.high))
 
 
 def _ends(domain: Float | Integer) -> tuple[float, float]:
@@ -190,11 +246,11 @@ def _odds(domain: Choice, lesson: Lesson) -> dict[int, float]:
     Their geometric mean is 1, and the largest is at most `MOST_ODDS` times the least. Empty where the earlier
     search says nothing of these options.
     """
-    there = Choice(lesson.optimum.values)
+    theirs = Choice(lesson.optimum.values)
     shares = {
-        at: lesson.optimum.shares[index_of(there, option)]
+        at: lesson.optimum.shares[index_of(theirs, option)]
         for at, option in enumerate(domain.options)
-        if option in there
+        if option in theirs
     }
     if not shares or max(shares.values()) == 0.0:
         return {}

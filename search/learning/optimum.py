@@ -1,4 +1,4 @@
-"""Says where in each range of a search its best value may lie, and how sure its trials make that.
+"""Where in each range of a search its best value may lie, and how sure its trials make that.
 
 The answer comes from the model that proposes trials (`search.deciding.surrogate`): a Gaussian process over
 all trials and levels. A dimension's effect is the process along that dimension, averaged over the best
@@ -21,7 +21,7 @@ from search.deciding.cube import Cube, CubeRows
 from search.deciding.gaussian_process import JITTER, GaussianProcess, fitted
 from search.deciding.observations import Observation, seen
 from search.deciding.surrogate import MOST_FITTED, MOST_SCORES, scored
-from spaces.domains import Choice, Domain, Value, fraction_of, value_at
+from spaces.domains import Choice, Value, fraction_of, value_at
 from spaces.space import Space
 
 POINTS = 33  # an effect is computed at so many values of a range
@@ -50,20 +50,26 @@ def optima(space: Space, observed: Sequence[Observation]) -> Mapping[str, Optimu
     A dimension that no trial has is left out. Nothing is returned where the model cannot foresee a trial's
     score from other trials: then luck explains the scores as well as their values do.
     """
-    cube, found = Cube(space), seen(observed)
+    cube, scores = Cube(space), seen(observed)
     if _chance(cube, observed) >= CHANCE:
         return {}
-    parameters = fitted(scored(cube, found, found.normal_scores, MOST_FITTED))
-    process = GaussianProcess(scored(cube, found, found.normal_scores, MOST_SCORES), parameters)
-    rows = np.array(found.trials)
+    parameters = fitted(scored(cube, scores, scores.normal_scores, MOST_FITTED))
+    process = GaussianProcess(scored(cube, scores, scores.normal_scores, MOST_SCORES), parameters)
+    rows = np.array(scores.trials)
     means, _ = process.predict(cube.features(rows), 1.0)
     best_first = rows[np.argsort(-means, kind="stable")]
     optima: dict[str, Optimum] = {}
     for at, dimension in enumerate(space.dimensions):
         among = best_first[~np.isnan(best_first[:, at])][:AMONG]
-        values = _looked_at(dimension.domain)
+        domain = dimension.domain
+        spread = ((number + 0.5) / POINTS for number in range(POINTS))
+        values = (
+            domain.options
+            if isinstance(domain, Choice)
+            else tuple(dict.fromkeys(value_at(domain, each) for each in spread))
+        )
         if len(among) and len(values) > 1:
-            positions = [fraction_of(dimension.domain, each) for each in values]
+            positions = [fraction_of(domain, each) for each in values]
             optima[dimension.name] = Optimum(values, _shares(cube, process, at, positions, among))
     return optima
 
@@ -75,11 +81,11 @@ def _chance(cube: Cube, observed: Sequence[Observation]) -> float:
     alone (cross-validation). Scores and forecasts count by their distance from the mean of their level. The
     probability is that of so high a correlation between the two.
     """
-    found = seen(observed)
-    last = np.array([np.flatnonzero(found.places == at)[-1] for at in range(len(observed))])
-    actual, foreseen = found.normal_scores[last], _foreseen(cube, observed, found.epochs[last])
-    for epoch in np.unique(found.epochs[last]):
-        at = found.epochs[last] == epoch
+    scores = seen(observed)
+    last = np.array([np.flatnonzero(scores.places == at)[-1] for at in range(len(observed))])
+    actual, foreseen = scores.normal_scores[last], _foreseen(cube, observed, scores.epochs[last])
+    for epoch in np.unique(scores.epochs[last]):
+        at = scores.epochs[last] == epoch
         actual[at] -= actual[at].mean()
         foreseen[at] -= foreseen[at].mean()
     if not actual.any() or not foreseen.any():
@@ -96,19 +102,12 @@ def _foreseen(
     for part in range(PARTS):
         out = np.arange(len(observed)) % PARTS == part
         others = seen([each for each, is_out in zip(observed, out, strict=True) if not is_out])
-        known = scored(cube, others, others.normal_scores, MOST_FITTED)
-        process = GaussianProcess(known, fitted(known))
+        training = scored(cube, others, others.normal_scores, MOST_FITTED)
+        process = GaussianProcess(training, fitted(training))
         for epoch in np.unique(epochs[out]):
             at = out & (epochs == epoch)
             foreseen[at], _ = process.predict(cube.features(rows[at]), float(others.times_of(epoch)))
     return foreseen
-
-
-def _looked_at(domain: Domain) -> tuple[Value, ...]:
-    """Return the values at which the effect is computed: all options, or values spread over a range."""
-    if isinstance(domain, Choice):
-        return domain.options
-    return tuple(dict.fromkeys(value_at(domain, (each + 0.5) / POINTS) for each in range(POINTS)))
 
 
 def _shares(

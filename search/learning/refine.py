@@ -1,29 +1,136 @@
-"""Implements `tunebook refine`: a search's audit, and the next study with a reason for each change."""
+"""`tunebook refine`: what a search that is over says about the next one, and the study that follows.
+
+The questions are those of Google's Deep Learning Tuning Playbook, "Extracting insight from experimental
+results": is the search space large enough, what part of the trials diverged, what do the best trials' curves
+say, and ("Determining whether to adopt a training pipeline change") is the winner known? Where the playbook
+has no number, the number is ours, and is marked so.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from search.deciding.pruning import choose_pruning
 from search.facts.start import Start
-from search.learning.audit import audit
-from search.learning.draft import Draft, content_at
+from search.learning.best_trials import of_curves, of_noise
 from search.learning.evidence import Evidence, LeftAlone, ProposedEdit, SearchFinding
+from search.learning.ranges import of_ranges
 from search.learning.search import Search
-from search.learning.verdict_words import effect
+from search.learning.standings import LEAST_TRIALS
+from search.learning.verdicts import effect
 from search.record.home import names_below
 from search.record.summary import Summary
 from search.record.verdicts import Verdicts
 from search.study import Study
-from spaces.catalog.overrides import OVERRIDES
+from search.study.space import build_space, check_trials
+from spaces.catalog.overrides import OVERRIDES, Varying, WrittenPrior, parse, path_of
+from spaces.conditions import has
+from spaces.domains import shown
+from spaces.facts import Facts
+from spaces.priors import describe
+from spaces.space import Dimension, Space
+from trainable.data import DataInfo
 from trainable.errors import FaultyInput, UserError
+from trainable.recipe.trees import value_at
 from trainable.recipe.yamlfile import to_yaml, write_whole
 
 NUMBERED = re.compile(r"(.*)-(\d+)")
 LONGEST_NAME = 100
+
+
+def audit(evidence: Evidence) -> Iterator[SearchFinding | LeftAlone]:
+    """Yield the findings, and what was examined and left alone, in the order of the questions.
+
+    Yield nothing where fewer than `LEAST_TRIALS` trials say something.
+    """
+    if len(evidence.compared_trials) < LEAST_TRIALS:
+        return
+    changed: set[str] = set()
+    for question in (of_ranges, of_curves, of_noise):
+        for each in question(evidence, frozenset(changed)):
+            yield each
+            if isinstance(each, SearchFinding):
+                changed |= {proposed.path for proposed in each.proposed_edits}
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A study with what was measured for it."""
+
+    study: Study
+    facts: Facts
+    info: DataInfo
+
+    @cached_property
+    def space(self) -> Space:
+        """The ranges that the next search would draw from, with the beliefs of rules and of a person, without
+        those that `space.learn_from` teaches. Raises UserError where the search could not start."""
+        epochs = self.study.budget.epochs
+        facts = self.facts.model_copy(update={"epochs": epochs})
+        space = build_space(self.study, facts, self.info)
+        check_trials(self.study, space, facts)
+        choose_pruning(self.study, space)
+        return space
+
+    def changed(self, path: str, to: Any) -> Draft:
+        """Return a draft with plain data at a path; `space.overrides.NAME` replaces the old override.
+
+        Raises UserError where that makes no valid search.
+        """
+        name = path.removeprefix(f"{OVERRIDES}.")
+        study = self._overridden(name, to) if name != path else self.study.with_values({path: to})
+        draft = Draft(study, self.facts, self.info)
+        _ = draft.space
+        return draft
+
+    def _overridden(self, name: str, to: Any) -> Study:
+        """Return the study with an override: of a field by path, or of its variants by name, never both."""
+        path = path_of(name)
+        old = self.study.space.overrides
+        beside = {} if name == path else self._variants_beside(name, old)
+        mine = {name: to, **beside}
+        placed = [
+            each
+            for key in old
+            for each in (mine if path_of(key) == path and key not in mine else [key])  # at its first position
+        ]
+        overrides = {each: mine.get(each, old.get(each)) for each in (*placed, *mine)}
+        space = self.study.space.model_copy(update={"overrides": overrides})
+        return Study.from_tree(self.study.model_copy(update={"space": space}).model_dump(mode="json"))
+
+    def _variants_beside(self, name: str, old: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the overrides of the field's other variants; one of the whole field is copied to each."""
+        path = path_of(name)
+        if path not in old:
+            return {each: old[each] for each in old if path_of(each) == path and each != name}
+        others = [each for each in self.space.dimensions if each.path == path and each.name != name]
+        return {each.name: old[path] for each in others if _fits(old[path], each)}
+
+
+def content_at(path: str, study: Study, space: Space) -> str:
+    """Return in words what a path of a study holds: a range with the belief in it, or a value."""
+    name = path.removeprefix(f"{OVERRIDES}.")
+    if name == path:
+        return shown(value_at(study.model_dump(mode="json"), path))
+    for dimension in space.dimensions:
+        if dimension.name == name:
+            return describe(dimension.domain, dimension.prior(space.own))
+    base = space.base
+    return shown(base.get(path_of(name))) if has(base, path_of(name)) else "not there"
+
+
+def _fits(written: Any, dimension: Dimension) -> bool:
+    """Say whether an override for all variants of a field fits this one: its rule, or a belief in it."""
+    override = parse(written)
+    if override == Varying(None):
+        return True
+    believed = override.prior if isinstance(override, Varying) else None
+    return isinstance(believed, WrittenPrior) and believed.value in dimension.domain
 
 
 @dataclass(frozen=True)
@@ -92,13 +199,19 @@ def refine(search: Search) -> Refined:
         applied, refusals, draft = _apply_edits(each.proposed_edits, evidence, draft)
         left_alone += refusals
         for edit in applied:
-            edits[edit.path] = _merged(edits.get(edit.path), edit)
+            if (before := edits.get(edit.path)) is not None:
+                edit = replace(edit, before=before.before, why=f"{before.why}; {edit.why}")
+            edits[edit.path] = edit
         if applied or each.advice or not each.proposed_edits:
             findings.append(each)
     changed = tuple(edits.values())
     verdicts = search.verdicts or Verdicts()
     left = tuple(_with_contradicted(verdicts, left_alone, {each.field for each in changed}))
-    following = _next(evidence, draft.study)
+    name = next_name(
+        draft.study.name or evidence.summary.search or "search", names_below(draft.study.storage)
+    )
+    # the old seed would repeat the first draws
+    following = draft.study.model_copy(update={"name": name, "seed": (draft.study.seed + 1) % 2**32})
     return Refined(evidence.summary, len(evidence.compared_trials), tuple(findings), left, changed, following)
 
 
@@ -151,14 +264,14 @@ def _apply_edits(
     """
     edits, refusals = [], []
     for proposed in proposed_edits:
-        found, refusal = _first_valid(proposed, draft)
-        if found is None:
+        valid, refusal = _first_valid(proposed, draft)
+        if valid is None:
             refusals.append(LeftAlone(proposed.path.removeprefix(f"{OVERRIDES}."), refusal))
             continue
         path = proposed.path
         before = content_at(path, evidence.search.study, evidence.space)
-        edits.append(Edit(path, before, content_at(path, found.study, found.space), proposed.why))
-        draft = found
+        edits.append(Edit(path, before, content_at(path, valid.study, valid.space), proposed.why))
+        draft = valid
     return edits, refusals, draft
 
 
@@ -173,16 +286,6 @@ def _first_valid(proposed: ProposedEdit, draft: Draft) -> tuple[Draft | None, st
         except UserError as error:
             refusal = f"{proposed.why}, but {_shown(to)} is refused: {error}"
     return None, refusal
-
-
-def _merged(before: Edit | None, edit: Edit) -> Edit:
-    return edit if before is None else replace(edit, before=before.before, why=f"{before.why}; {edit.why}")
-
-
-def _next(evidence: Evidence, study: Study) -> Study:
-    """Return the study with a free name and a new seed; the old seed would repeat the first draws."""
-    name = next_name(study.name or evidence.summary.search or "search", names_below(study.storage))
-    return study.model_copy(update={"name": name, "seed": (study.seed + 1) % 2**32})
 
 
 def _shown(to: Any) -> str:

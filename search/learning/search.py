@@ -1,4 +1,4 @@
-"""Opens a search that exists with all that it says: what its folder has, what it decided, what it teaches.
+"""A search that exists, with all that it says: what its folder has, what it decided, what it teaches.
 
 In a notebook:
 
@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
+from shlex import quote
 
 from search.deciding.finalists import Final, settled_final
 from search.deciding.pruning import Pruning, settled_pruning
-from search.learning.judging import verdicts_of
 from search.learning.learned_space import space_of
 from search.learning.pruning_audit import PruningAudit, audit_of
+from search.learning.verdicts import verdicts_of
 from search.record.chain import JournalError
 from search.record.search import StoredSearch
 from search.record.summary import Summary
@@ -25,6 +27,7 @@ from search.record.verdicts import Verdicts
 from spaces.space import Space
 from trainable.data import DataInfo
 from trainable.diagnosis import Diagnosis, diagnose
+from trainable.terminal import command
 
 
 class Search(StoredSearch):
@@ -68,6 +71,11 @@ class Search(StoredSearch):
         if not any(trial.ended for trial in self.trials):
             return None
         return verdicts_of(self.progress, self.space)
+
+    def train_command(self, file: Path) -> str:
+        """Return the command that trains a recipe of this search, without functions of a person's own."""
+        test = " --test" if self.info.test_images else ""
+        return f"{command()} train {quote(str(file))} --out {quote(self.progress.search)}-model{test}"
 
     @cached_property
     def pruning_audit(self) -> PruningAudit | None:

@@ -101,3 +101,9 @@ def extend_call(address: str, trials: int, study: Study, code: CodeRecord | None
     """Return the call in Python that extends a search; empty if it has no functions of a person's own."""
     own = functions_of(study, code)
     return f"extend({address!r}, {trials}, {own})" if own else ""
+
+
+def train_call(file: Path, study: Study, code: CodeRecord | None) -> str:
+    """Return the call in Python that trains a recipe of a search; empty if no function is a person's own."""
+    own = functions_of(study, code)
+    return f"train(read_recipe({str(file)!r}), {own})" if own else ""

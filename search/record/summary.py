@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from search.record.cursor import Cursor, lacking_seconds
-from search.record.finals import Finals, best_first, finalists_of, finals_of, missing_runs
+from search.record.finals import Estimate, Finals, best_first, finalists_of, finals_of, missing_runs
 from search.record.journal import EpochEvent
 from search.record.machines import LeftOut, Machine
 from search.record.record import Record
@@ -41,7 +41,7 @@ class Summary:
     # what the best trial's curves say of it, where `search.learning.search` has been run
     diagnosis: Diagnosis | None = None
     constraints: Constraints = NO_CONSTRAINTS  # what the network of a trial may cost at most
-    # what the trials say of the space's rules, where `search.learning.judging` has been run
+    # what the trials say of the space's rules, where `search.learning.verdicts` has been run
     verdicts: Verdicts | None = None
     # the direction of an objective that is a function of the caller's; the others' is known
     mode: Mode | None = None
@@ -67,6 +67,17 @@ class Summary:
         if self.finals is not None and self.finals.winner is not None:
             return self.trial(self.finals.winner.trial)
         return next(iter(self.best_first), None)
+
+    @property
+    def documented(self) -> Trial | None:
+        """The trial of the documented recipe; None before it is drawn."""
+        return next((trial for trial in self.trials if trial.own), None)
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """What the winner's recipe is worth over fresh seeds; None where it was not trained again."""
+        winner = self.finals.winner if self.finals is not None else None
+        return winner.estimate if winner is not None else None
 
     @cached_property
     def all_trials(self) -> tuple[Trial, ...]:

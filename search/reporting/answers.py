@@ -1,4 +1,4 @@
-"""Scores the best trial's weights on the validation part: each class, the confusion, and what is worst.
+"""What the best trial's weights answer on the validation part: each class, the confusion, what is worst.
 
 It takes one pass over the part, whose result is kept in the search's folder.
 """
@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from search.learning.search import Search
 from search.record.trials import Trial
-from search.reporting.answered import ClassScore, Mistake, ReportedLabels, ReportedMasks
+from search.reporting.content import ClassScore, Mistake, ReportedLabels, ReportedMasks
 from trainable.errors import UserError
 from trainable.files.regular import read_regular
 from trainable.recipe.tasks import Classification, Segmentation
@@ -25,7 +25,6 @@ from trainable.recipe.yamlfile import write_whole
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from trainable.data import DataSet
-    from trainable.data.parts import Part
     from trainable.data.source import Integers, Pixels
     from trainable.training.evaluate import Scores
     from trainable.training.run import Run
@@ -51,10 +50,10 @@ def answers_of(search: Search) -> ReportedLabels | ReportedMasks:
     file = search.folder / ANSWERS_FILE
     if (kept := _kept(file, best)) is not None:
         return kept
-    found = _computed(search, best)
+    computed = _computed(search, best)
     with suppress(OSError):  # a folder that cannot be written to is scored again next time
-        write_whole(file, found.model_dump_json().encode())
-    return found
+        write_whole(file, computed.model_dump_json().encode())
+    return computed
 
 
 def _kept(file: Path, best: Trial) -> ReportedLabels | ReportedMasks | None:
@@ -135,31 +134,31 @@ def _in_words(trial: int, data: DataSet, scores: Scores) -> ReportedLabels:
 def class_scores(classes: Sequence[str], labels: Integers, predicted: Integers) -> tuple[ClassScore, ...]:
     """Return the scores of each class, from the true and the predicted class of each image; None where they
     would be a division by 0."""
-    counts = (
+    right, true, answered = (
         np.bincount(each, minlength=len(classes)).tolist()
         for each in (labels[labels == predicted], labels, predicted)
     )
-    return tuple(map(_class_score, classes, *counts))
-
-
-def _class_score(name: str, right: int, images: int, predicted: int) -> ClassScore:
-    return ClassScore(
-        name=name,
-        images=images,
-        recall=right / images if images else None,
-        precision=right / predicted if predicted else None,
-        f1=2.0 * right / (images + predicted) if images + predicted else None,
+    return tuple(
+        ClassScore(
+            name=name,
+            images=true[at],
+            recall=right[at] / true[at] if true[at] else None,
+            precision=right[at] / answered[at] if answered[at] else None,
+            f1=2.0 * right[at] / (true[at] + answered[at]) if true[at] + answered[at] else None,
+        )
+        for at, name in enumerate(classes)
     )
 
 
 def _mistakes(data: DataSet, scores: Scores) -> tuple[Mistake, ...]:
     """Return the wrong answers whose true class had the least probability, the worst first."""
+    from trainable.checks.sampling import pixels
+
     assert scores.answers is not None
     labels, predicted = scores.answers.labels.numpy(), scores.answers.predicted.numpy()
     losses, sureness = scores.answers.losses.numpy(), scores.answers.sureness.numpy()
     wrong = np.flatnonzero(predicted != labels)
     worst = wrong[np.argsort(-losses[wrong], kind="stable")][:WORST]
-    pixels = _pixels(data, data.validation, worst)
     return tuple(
         Mistake(
             true=data.info.classes[labels[at]],
@@ -168,15 +167,8 @@ def _mistakes(data: DataSet, scores: Scores) -> tuple[Mistake, ...]:
             probability_true=float(np.exp(-losses[at])),
             thumbnail=thumbnail(image),
         )
-        for at, image in zip(worst, pixels, strict=True)
+        for at, image in zip(worst, pixels(data, data.validation, worst), strict=True)
     )
-
-
-def _pixels(data: DataSet, part: Part, positions: Integers) -> Pixels:
-    """Return some images of a part, uint8 [n, C, side, side], as the network saw them."""
-    from trainable.checks.sampling import pixels
-
-    return pixels(data, part, positions)
 
 
 def thumbnail(pixels: Pixels) -> str:

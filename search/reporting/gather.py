@@ -1,4 +1,4 @@
-"""Gathers the report of a search."""
+"""The report of a search, gathered from its folder."""
 
 from __future__ import annotations
 
@@ -12,33 +12,29 @@ from search.learning.pruning_audit import PruningAudit
 from search.learning.refine import refine
 from search.learning.search import Search
 from search.learning.standings import standings
-from search.learning.verdict_words import counts, promise
-from search.record.code import functions_of
-from search.record.finals import Estimate
+from search.learning.verdicts import counts, promise
+from search.record.code import train_call
 from search.record.home import BEST_FILE, EVENTS_FILE
 from search.record.journal import Event, SearchEvent, read
-from search.record.summary import Summary
 from search.record.verdicts import Verdicts
-from search.reporting.answered import ReportedLabels, ReportedMasks
 from search.reporting.answers import answers_of
-from search.reporting.beliefs import beliefs_of
 from search.reporting.content import (
     ComparedSearch,
     FinalistRow,
     Head,
     Importances,
-    NextRound,
     RecipeLine,
     Report,
+    ReportedLabels,
+    ReportedMasks,
     SearchAnswer,
 )
-from search.reporting.drivers import Timeline, timeline
-from search.reporting.progress import SECONDS_PER_HOUR, progress_of
-from search.reporting.rows import finalist_rows, next_round, recipe_lines, repeat_rows, trial_rows
+from search.reporting.rows import beliefs_of, finalist_rows, next_round, recipe_lines, repeat_rows, trial_rows
+from search.reporting.timeline import SECONDS_PER_HOUR, Timeline, progress_of, timeline
 from trainable.errors import UserError
 from trainable.terminal import command
 
-Found = TypeVar("Found")
+PartOfReport = TypeVar("PartOfReport")
 SLOW = "left out while the search goes on"
 
 
@@ -71,9 +67,9 @@ def report_of(search: Search, compared: Sequence[Search] = ()) -> Report:
         answers=answers if isinstance(answers, ReportedLabels) else None,
         masks=answers if isinstance(answers, ReportedMasks) else None,
         recipe=optional.part("recipe", lambda: _recipe(search)) or (),
-        next_round=optional.part("next_round", lambda: _next_round(search)),
+        next_round=optional.part("next_round", lambda: next_round(refine(search), search.home.address)),
         compared=tuple(map(_compared, compared)),
-        left_out={**optional.left_out, **_costs_left_out(search), **_turnaround_left_out(summary)},
+        left_out={**optional.left_out, **_not_measured(search)},
     )
 
 
@@ -83,7 +79,7 @@ class _Optional:
 
     left_out: dict[str, str] = field(default_factory=dict)
 
-    def part(self, name: str, make: Callable[[], Found]) -> Found | None:
+    def part(self, name: str, make: Callable[[], PartOfReport]) -> PartOfReport | None:
         try:
             return make()
         except UserError as error:
@@ -132,18 +128,20 @@ def _head(search: Search, events: Sequence[Event]) -> Head:
 def _answer(search: Search, times: Timeline) -> SearchAnswer:
     summary, facts = search.progress, search.facts
     best, metric = summary.best, summary.objective
-    own = next((each.metrics.get(metric) for each in summary.trials if each.own), None)
+    own = summary.documented.metrics.get(metric) if summary.documented is not None else None
     score = best.metrics[metric] if best is not None else None
-    estimate = _estimate(summary)
+    estimate = summary.estimate
     value = estimate.value if estimate is not None else score
     best_is_own = best is not None and best.own
+    goes_on = search.state in ("running", "interrupted")
+    why_none = "no trial has finished yet" if goes_on else summary.why_none_finished
     hours = sum(each.end - each.start for each in times.attempts) * facts.workers / SECONDS_PER_HOUR
     return SearchAnswer(
         best=best.id if best is not None else None,
         score=score,
         own_score=own,
         gain=None if value is None or own is None or best_is_own else summary.sign * (value - own),
-        why_none=None if best is not None else _why_none(search),
+        why_none=None if best is not None else why_none,
         verified=(verified := search.verified),
         verified_changed=verified is not None and best is not None and verified.recipe != best.digest,
         diagnosis=tuple(search.diagnosis.lines()) if search.diagnosis is not None else (),
@@ -158,18 +156,6 @@ def _answer(search: Search, times: Timeline) -> SearchAnswer:
     )
 
 
-def _estimate(summary: Summary) -> Estimate | None:
-    """Return the estimate of the best trial over fresh seeds; None where it was not trained again."""
-    winner = summary.finals.winner if summary.finals is not None else None
-    return winner.estimate if winner is not None else None
-
-
-def _why_none(search: Search) -> str:
-    if search.state in ("running", "interrupted"):
-        return "no trial has finished yet"
-    return search.progress.why_none_finished
-
-
 def _commands(search: Search) -> Sequence[str]:
     """Return the commands that use the answer; where the search has not ended, the one that goes on."""
     address, program = quote(search.home.address), command()
@@ -177,16 +163,11 @@ def _commands(search: Search) -> Sequence[str]:
     going_on = [again] if search.state == "interrupted" else []
     if search.best is None:
         return going_on
-    best_file = quote(str(search.folder / BEST_FILE))
-    if own := functions_of(search.study, search.code):
-        return [*going_on, f"train(read_recipe({str(search.folder / BEST_FILE)!r}), {own})  # in Python"]
-    test = " --test" if search.info.test_images else ""
-    train = f"{program} train {best_file} --out {quote(search.progress.search)}-model{test}"
-    return [
-        *going_on,
-        *([] if (search.folder / BEST_FILE).exists() else [f"{program} export {address} -o {best_file}"]),
-        train,
-    ]
+    best_file = search.folder / BEST_FILE
+    if call := train_call(best_file, search.study, search.code):
+        return [*going_on, f"{call}  # in Python"]
+    export = [] if best_file.exists() else [f"{program} export {address} -o {quote(str(best_file))}"]
+    return [*going_on, *export, search.train_command(best_file)]
 
 
 def _importances(search: Search, places: Mapping[int, float]) -> Importances:
@@ -196,47 +177,42 @@ def _importances(search: Search, places: Mapping[int, float]) -> Importances:
 
 
 def _finalists(search: Search) -> tuple[FinalistRow, ...]:
-    if found := finalist_rows(search.progress.finals, search.progress.objective):
-        return found
+    if rows := finalist_rows(search.progress.finals, search.progress.objective):
+        return rows
     raise UserError(search.final.words)
 
 
 def _pruning_audit(search: Search) -> PruningAudit:
-    if (found := search.pruning_audit) is not None:
-        return found
+    if (audit := search.pruning_audit) is not None:
+        return audit
     if not any(trial.end == "stopped" for trial in search.trials):
         raise UserError("no trial was stopped at a rung")
     asks = f"{command()} audit-pruning {quote(search.home.address)}"
     raise UserError(f"`{asks}` trains some of the stopped trials to their end, to see")
 
 
-def _costs_left_out(search: Search) -> dict[str, str]:
-    """Return how to get accuracy against cost, as an entry of `left_out`; none where costs were measured."""
-    if any(trial.costs and trial.end == "finished" for trial in search.trials):
-        return {}
-    if search.record.measures_costs:
-        return {"costs": "no trial has finished"}
-    asks = "`objective: {constraints: {latency_ms: {max: 1000}}}`"
-    measured = "each network's latency, parameters and memory"
-    return {"costs": f"a study that chooses between networks, or that has {asks}, measures {measured}"}
-
-
-def _turnaround_left_out(summary: Summary) -> dict[str, str]:
-    if summary.turnaround is not None or summary.search_id is None:
-        return {}
-    return {
-        "turnaround": "an earlier version of tunebook drove this search, and did not write down these times"
-    }
+def _not_measured(search: Search) -> dict[str, str]:
+    """Return entries of `left_out`: how to get accuracy against cost, and why times are not known."""
+    left_out: dict[str, str] = {}
+    if not any(trial.costs and trial.end == "finished" for trial in search.trials):
+        asks = "`objective: {constraints: {latency_ms: {max: 1000}}}`"
+        measured = "each network's latency, parameters and memory"
+        left_out["costs"] = (
+            "no trial has finished"
+            if search.record.measures_costs
+            else f"a study that chooses between networks, or that has {asks}, measures {measured}"
+        )
+    if search.progress.turnaround is None and search.progress.search_id is not None:
+        left_out["turnaround"] = (
+            "an earlier version of tunebook drove this search, and did not write down these times"
+        )
+    return left_out
 
 
 def _recipe(search: Search) -> tuple[RecipeLine, ...]:
     if search.best is None:
         raise UserError("no trial has finished")
     return recipe_lines(search.best, search.space)
-
-
-def _next_round(search: Search) -> NextRound:
-    return next_round(refine(search), search.home.address)
 
 
 def _verdicts_in_words(verdicts: Verdicts | None) -> str:
@@ -247,7 +223,7 @@ def _verdicts_in_words(verdicts: Verdicts | None) -> str:
 
 def _compared(search: Search) -> ComparedSearch:
     summary, events = search.progress, _events(search)
-    answer, estimate = _answer(search, timeline(events, None)), _estimate(summary)
+    answer, estimate = _answer(search, timeline(events, None)), summary.estimate
     return ComparedSearch(
         name=summary.search or search.folder.name,
         address=search.home.address,

@@ -1,4 +1,4 @@
-"""Says which dimensions decide how good a trial is: PED-ANOVA on places, with intervals.
+"""Which dimensions decide how good a trial is: PED-ANOVA on places, with intervals.
 
 Import this module only where importances are computed: Optuna and scikit-learn take a second.
 """
@@ -60,14 +60,13 @@ def importances(
         top=_top(len(points)),
         explained=_explained(names, points, worth, seed),
         fields=tuple(
-            _importance(names[at], shares[at], low[at], high[at]) for at in np.argsort(-shares, kind="stable")
+            # an interval holds the share, too, where a few halves decide that
+            Importance(
+                name=names[at], share=shares[at], low=min(low[at], shares[at]), high=max(high[at], shares[at])
+            )
+            for at in np.argsort(-shares, kind="stable")
         ),
     )
-
-
-def _importance(name: str, share: float, low: float, high: float) -> Importance:
-    """Return a dimension's share; its interval holds the share, too, where a few halves decide that."""
-    return Importance(name=name, share=share, low=min(low, share), high=max(high, share))
 
 
 def _top(trials: int) -> float:
@@ -82,16 +81,16 @@ def _study(space: Space, trials: Sequence[Trial]) -> optuna.Study:
     """
     domains = {each.name: each.domain for each in space.dimensions}
     shared = {name: distribution(domain) for name, domain in domains.items()}
-    found = [
+    copies = [
         optuna_trial(
             number, space.named(each.values), domains, "finished", {1: 0.0}, outside="ignore the trial"
         )
         for number, each in enumerate(trials)
     ]
-    for trial in found:
+    for trial in copies:
         trial.distributions = {name: shared[name] for name in trial.params}
     optuna.logging.set_verbosity(optuna.logging.WARNING)  # it announces every study that it creates
-    return optuna.create_study(storage=SharedTrials(found))
+    return optuna.create_study(storage=SharedTrials(copies))
 
 
 def _halves(study: optuna.Study, names: Sequence[str], worth: Numbers, luck: np.random.Generator) -> Numbers:
@@ -102,8 +101,8 @@ def _halves(study: optuna.Study, names: Sequence[str], worth: Numbers, luck: np.
     chance = np.mean(
         [_measured(study, names, np.where(each, luck.permutation(worth), np.nan)) for each in kept], axis=0
     )
-    found = np.array([_measured(study, names, np.where(each, worth, np.nan)) for each in kept])
-    above = np.maximum(found - chance, 0.0)
+    measured = np.array([_measured(study, names, np.where(each, worth, np.nan)) for each in kept])
+    above = np.maximum(measured - chance, 0.0)
     shares: Numbers = above / np.maximum(above.sum(axis=1, keepdims=True), TINY)
     return shares
 
@@ -121,16 +120,18 @@ def _untied(worth: Numbers, luck: np.random.Generator) -> Numbers:
 
 def _measured(study: optuna.Study, names: Sequence[str], worth: Numbers) -> Numbers:
     """Return PED-ANOVA of the dimensions; trials whose worth is nan are left out."""
-    there = ~np.isnan(worth)
-    evaluator = PedAnovaImportanceEvaluator(target_quantile=_top(int(there.sum())))
+    present = ~np.isnan(worth)
+    evaluator = PedAnovaImportanceEvaluator(target_quantile=_top(int(present.sum())))
     trials = study.get_trials(deepcopy=False)
-    known = {name for trial in trials if there[trial.number] for name in trial.params}
+    varied = {name for trial in trials if present[trial.number] for name in trial.params}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # that lower is better, and that some values are rare
-        found = evaluator.evaluate(
-            study, [name for name in names if name in known], target=lambda trial: -float(worth[trial.number])
+        by_name = evaluator.evaluate(
+            study,
+            [name for name in names if name in varied],
+            target=lambda trial: -float(worth[trial.number]),
         )
-    return np.array([found.get(name, 0.0) for name in names], np.float64)
+    return np.array([by_name.get(name, 0.0) for name in names], np.float64)
 
 
 def _explained(

@@ -1,4 +1,4 @@
-"""Serves the report of a search on this machine, anew whenever its journal grows (`report --watch`)."""
+"""The report of a search, served on this machine, anew whenever its journal grows (`report --watch`)."""
 
 from __future__ import annotations
 
@@ -62,12 +62,13 @@ class Live:
         return response
 
     async def _tell(self, response: web.StreamResponse) -> None:
-        told = self._written_at
+        announced = self._written_at
         while True:
             moment = self._moment()
-            line = f"data: {moment}" if moment != told else ": nothing new"  # a comment finds who has left
+            # a comment finds who has left
+            line = f"data: {moment}" if moment != announced else ": nothing new"
             await response.write(f"{line}\n\n".encode())
-            told = moment
+            announced = moment
             await asyncio.sleep(POLL_SECONDS)
 
 

@@ -1,4 +1,4 @@
-"""Writes the report as one page of HTML that needs no network, and no script to be read."""
+"""The report as one page of HTML that needs no network, and no script to be read, and its files."""
 
 from __future__ import annotations
 
@@ -6,21 +6,40 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from shlex import quote
 from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from search.learning.search import Search
+from search.learning.verdicts import in_places
 from search.record.clock import duration
-from search.reporting.answered import ReportedLabels, ReportedMasks
-from search.reporting.charts import cost_plots, other_look, progress_plots
-from search.reporting.content import Belief, ComparedSearch, FinalistRow, Report, TrialRow
-from search.reporting.curves import MOST_CLOSER, closer_curves, curves
-from search.reporting.search_tables import RANK_ALIKE, audit_lines
+from search.record.home import REPORT_DATA_FILE, REPORT_FILE
+from search.reporting.charts import (
+    MOST_CLOSER,
+    closer_curves,
+    cost_plots,
+    curves,
+    other_look,
+    progress_plots,
+    troubles,
+    workers,
+)
+from search.reporting.content import (
+    ComparedSearch,
+    FinalistRow,
+    Report,
+    ReportedLabels,
+    ReportedMasks,
+    TrialRow,
+)
+from search.reporting.tables import RANK_ALIKE, audit_lines
 from search.reporting.values import side_by_side, tiles
-from search.reporting.workers import troubles, workers
-from spaces.domains import Value, shown
+from spaces.domains import shown
+from trainable.errors import UserError
 from trainable.recipe.provenance import AGREE
+from trainable.recipe.yamlfile import write_whole
 from trainable.terminal import command, visible_lines
 from trainable.training.metrics import sign_of
 
@@ -35,7 +54,7 @@ LEGEND = (
     ("running", "running"),
     ("paused", "paused"),
 )
-MOST_CLASSES = 20  # of more classes the most frequent confusions are listed, instead of a matrix
+MOST_CLASSES = 20  # with more, list the most frequent confusions; a matrix would not fit
 MOST_PAIRS = 30
 DIGITS = 4  # so many significant digits of numbers are written for the cards of trials
 
@@ -83,9 +102,10 @@ def _charts(report: Report) -> dict[str, Any]:
 
 
 def _tables(report: Report) -> dict[str, Any]:
-    answers = report.answers
+    answers, best = report.answers, report.answer.best
+    looks = {"best" if each.id == best else "own" if each.own else each.state for each in report.trials}
     return {
-        "legend": [(look, says) for look, says in LEGEND if look in _looks(report)],
+        "legend": [(look, says) for look, says in LEGEND if look in looks],
         "ranked": ranked(report),
         "rivals": _rivals(report),
         "differing": list(_differing(report)),
@@ -98,7 +118,7 @@ def _tables(report: Report) -> dict[str, Any]:
         "winner": _winner(report),
         "agree": AGREE,
         "no_spread": RANK_ALIKE,
-        "best_is_own": any(each.own for each in report.trials if each.id == report.answer.best),
+        "best_is_own": any(each.own for each in report.trials if each.id == best),
         "resumed": sum(each.what == "resumed" for each in report.later_drivers),
         "pairs": _pairs(answers)[:MOST_PAIRS] if answers else [],
         **_mask_tables(report.masks),
@@ -132,11 +152,6 @@ def _contents(report: Report, charts: Mapping[str, Any]) -> Iterator[tuple[str, 
     yield from (("next", "Next round"), ("trials", "Trials"))
 
 
-def _looks(report: Report) -> set[str]:
-    best = report.answer.best
-    return {"best" if each.id == best else "own" if each.own else each.state for each in report.trials}
-
-
 def ranked(report: Report) -> list[TrialRow]:
     """Return the trials in a person's order: the finished ones first, then by places."""
     sign = sign_of(report.search.mode)
@@ -157,14 +172,8 @@ def _rivals(report: Report) -> list[tuple[str, ComparedSearch]]:
     """Return this search and then the others, each with the class of its line."""
     if not report.compared:
         return []
-    others = [(other_look(number), each) for number, each in enumerate(report.compared)]
-    return [("best", _itself(report)), *others]
-
-
-def _itself(report: Report) -> ComparedSearch:
-    """Return the report's own search in the form of those that it is compared with."""
     search, answer, winner = report.search, report.answer, _winner(report)
-    return ComparedSearch(
+    itself = ComparedSearch(
         name=search.name,
         address=search.address,
         state=search.state,
@@ -179,6 +188,8 @@ def _itself(report: Report) -> ComparedSearch:
         progress=report.progress,
         recipe={each.path: each.value for each in report.recipe},
     )
+    others = [(other_look(number), each) for number, each in enumerate(report.compared)]
+    return [("best", itself), *others]
 
 
 def _winner(report: Report) -> FinalistRow | None:
@@ -218,13 +229,13 @@ def _pairs(answers: ReportedLabels | ReportedMasks) -> list[tuple[str, str, int]
     if isinstance(answers, ReportedLabels) and not answers.confusion:
         return list(answers.confused)
     names = [each.name for each in answers.classes]
-    found = [
+    pairs = [
         (names[true], names[predicted], count)
         for true, row in enumerate(answers.confusion)
         for predicted, count in enumerate(row)
         if count and true != predicted
     ]
-    return sorted(found, key=lambda each: -each[2])
+    return sorted(pairs, key=lambda each: -each[2])
 
 
 # --- the data for the cards of trials
@@ -244,7 +255,12 @@ def data_of(report: Report) -> dict[str, Any]:
 
 
 def _card(trial: TrialRow, paths: Sequence[str]) -> list[Any]:
-    values = [_short(trial.values[path]) if path in trial.values else "" for path in paths]
+    values = [
+        "" if path not in trial.values
+        else f"{value:.{DIGITS}g}" if isinstance(value := trial.values[path], float)
+        else shown(value)
+        for path in paths
+    ]  # fmt: skip
     curves = [
         [_rounded(by_epoch.get(epoch)) for epoch in range(1, trial.epochs + 1)]
         for by_epoch in (trial.scores, trial.train_loss, trial.val_loss)
@@ -261,17 +277,7 @@ def _rounded(number: float | None) -> float | None:
     return None if number is None else float(f"{number:.{DIGITS}g}")
 
 
-def _short(value: Value) -> str:
-    return f"{value:.{DIGITS}g}" if isinstance(value, float) else shown(value)
-
-
 # --- words
-
-
-def _effect(belief: Belief) -> str:
-    if belief.effect is None or belief.low is None or belief.high is None:
-        return ""
-    return f"{belief.effect:+.0f} ({belief.low:.0f} to {belief.high:.0f})"
 
 
 def _number(pattern: str) -> Any:
@@ -318,7 +324,7 @@ def templates() -> Environment:
         "percent": lambda share: f"{100.0 * share:.4g}%",
         "hours": lambda hours: duration(3600.0 * hours),
         "duration": duration,
-        "effect": _effect,
+        "effect": lambda belief: in_places(belief.effect, belief.low, belief.high),
         "sentence": _sentence,
         "date": lambda time: datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M UTC"),
     }
@@ -328,3 +334,24 @@ def templates() -> Environment:
 def file_text(name: str) -> str:
     """Return a file beside the templates, such as page.css."""
     return (files("search.reporting") / "templates" / name).read_text(encoding="utf-8")
+
+
+def write_report(search: Search, report: Report) -> Path:
+    """Write `report.html` and `report.json` to a search's folder; return the page's file.
+
+    Raises UserError where they cannot be written.
+    """
+    write_as(search.folder / REPORT_DATA_FILE, report)
+    return write_as(search.folder / REPORT_FILE, report)
+
+
+def write_as(file: Path, report: Report) -> Path:
+    """Write a report as a page or, where the name ends in .json, as data; return the file.
+
+    Raises UserError where it cannot be written.
+    """
+    try:
+        write_whole(file, (report.model_dump_json() if file.suffix == ".json" else page(report)).encode())
+    except OSError as error:
+        raise UserError(f"{file}: cannot be written: {error.strerror}; -o FILE names another one") from None
+    return file

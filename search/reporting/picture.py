@@ -1,4 +1,4 @@
-"""Draws the search in one picture: every trial's score by epoch, coloured by how it ended."""
+"""The search in one picture: every trial's score by epoch, coloured by how it ended."""
 
 from __future__ import annotations
 

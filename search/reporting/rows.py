@@ -1,15 +1,20 @@
-"""Turns trials, the best recipe and the next study into rows of the report."""
+"""Rows of the report: trials and runs, what each rule believes, the best recipe and the next study."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from shlex import quote
 
 from search.learning.refine import Refined
+from search.learning.standings import positions
 from search.record.finals import Finalist, Finals
 from search.record.summary import Summary
 from search.record.trials import Trial
+from search.record.verdicts import Verdict, Verdicts
 from search.reporting.content import (
+    Belief,
+    BeliefCurve,
     FinalistRow,
     NextChange,
     NextFinding,
@@ -19,10 +24,15 @@ from search.reporting.content import (
     TrialRow,
 )
 from spaces.catalog.explain import recipe_rows
-from spaces.space import Space
+from spaces.domains import Choice, Domain, Values, domain_tree, value_at
+from spaces.priors import Prior, density, describe
+from spaces.space import Dimension, Space
 from trainable.recipe.base import with_guide_names
 from trainable.terminal import command
 from trainable.tune.place import in_full
+
+POINTS = 64  # a belief over a range is drawn through so many points
+MOST_CURVES = 3  # beliefs may follow from other values; at most so many are drawn, those of the most trials
 
 
 def trial_rows(summary: Summary, places: Mapping[int, float]) -> tuple[TrialRow, ...]:
@@ -84,17 +94,17 @@ def finalist_rows(finals: Finals | None, metric: str) -> tuple[FinalistRow, ...]
 
 
 def _finalist(each: Finalist, finals: Finals, metric: str) -> FinalistRow:
-    known = each.estimate
+    estimate = each.estimate
     return FinalistRow(
         trial=each.trial,
         winner=each == finals.winner,
         search_score=each.score,
         scores=tuple(run.metrics[metric] if run.end == "finished" else None for run in each.runs),
-        mean=known.mean if known is not None else None,
-        deviation=known.deviation if known is not None else None,
-        estimate=known.value if known is not None else None,
-        low=known.bounds[0] if known is not None else None,
-        high=known.bounds[1] if known is not None else None,
+        mean=estimate.mean if estimate is not None else None,
+        deviation=estimate.deviation if estimate is not None else None,
+        estimate=estimate.value if estimate is not None else None,
+        low=estimate.bounds[0] if estimate is not None else None,
+        high=estimate.bounds[1] if estimate is not None else None,
         gap=each.gap,
     )
 
@@ -121,14 +131,66 @@ def recipe_lines(trial: Trial, space: Space) -> tuple[RecipeLine, ...]:
     )
 
 
-def next_round(found: Refined, address: str) -> NextRound:
+def next_round(refined: Refined, address: str) -> NextRound:
     """Return what an audit says of the next search."""
     return NextRound(
-        findings=tuple(NextFinding.model_validate(each.json()) for each in found.findings),
+        findings=tuple(NextFinding.model_validate(each.json()) for each in refined.findings),
         changes=tuple(
             NextChange(field=each.field, before=each.before, after=each.after, why=each.why)
-            for each in found.edits
+            for each in refined.edits
         ),
-        left_alone=tuple((each.about, each.why) for each in found.left_alone),
-        command=f"{command()} refine {quote(address)} -o {found.following.name}.yaml",
+        left_alone=tuple((each.about, each.why) for each in refined.left_alone),
+        command=f"{command()} refine {quote(address)} -o {refined.following.name}.yaml",
+    )
+
+
+def beliefs_of(space: Space, trials: Sequence[Trial], verdicts: Verdicts | None) -> tuple[Belief, ...]:
+    """Return the beliefs in the space's order; trials that are no points of the space have no values."""
+    by_rule = {each.rule: each for each in verdicts.rules} if verdicts is not None else {}
+    places = {trial.id: at for trial in trials if (at := positions(space, trial)) is not None}
+    priors = {trial.id: space.priors(trial.values) for trial in trials if trial.id in places}
+    return tuple(
+        _belief(each, space.own, places, priors, by_rule.get(each.name)) for each in space.dimensions
+    )
+
+
+def _belief(
+    dimension: Dimension,
+    own: Values,
+    places: Mapping[int, Mapping[str, float]],
+    priors: Mapping[int, Mapping[str, Prior]],
+    verdict: Verdict | None,
+) -> Belief:
+    name = dimension.name
+    having = [trial for trial in places if name in places[trial]]
+    drawn_from = Counter(priors[trial][name] for trial in having) or Counter([dimension.prior(own)])
+    low, high = verdict.interval if verdict is not None and verdict.interval is not None else (None, None)
+    return Belief(
+        name=name,
+        path=dimension.path,
+        domain=domain_tree(dimension.domain),
+        when=None if dimension.when is None else str(dimension.when),
+        reason=dimension.reason_for(own),
+        source=with_guide_names([dimension.source])[0],  # each rule, since they are not read in order
+        curves=tuple(_curve(dimension.domain, prior, n) for prior, n in drawn_from.most_common(MOST_CURVES)),
+        verdict=verdict.word if verdict is not None else None,
+        effect=verdict.effect if verdict is not None else None,
+        low=low,
+        high=high,
+        why=verdict.why if verdict is not None else None,
+        trials=tuple(having),
+        positions=tuple(round(places[trial][name], 5) for trial in having),
+    )
+
+
+def _curve(domain: Domain, prior: Prior, trials: int) -> BeliefCurve:
+    """Return a belief over its domain; `trials` counts those that drew from it."""
+    if isinstance(domain, Choice):
+        values = list(domain.options)
+    else:
+        values = [value_at(domain, min(at / (POINTS - 1), 1.0 - 1e-9)) for at in range(POINTS)]
+    return BeliefCurve(
+        says=describe(domain, prior),
+        trials=trials,
+        density=tuple(round(density(domain, prior, value), 5) for value in values),
     )

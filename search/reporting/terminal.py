@@ -1,61 +1,54 @@
-"""Prints a search for a person: the plan, the live table, the table of trials, an explanation."""
+"""What a person reads on a terminal: the plan of a search, its trials, what they say, the next study."""
 
 from __future__ import annotations
 
 import json
 import logging
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from shlex import quote
-from typing import Any, Self
+from typing import Any
 
-from rich.console import Console, ConsoleOptions, Group, RenderableType
-from rich.live import Live
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
 from search.deciding.finalists import Final
 from search.deciding.pruning import Pruning
+from search.learning.evidence import SearchFinding
 from search.learning.pruning_audit import PruningAudit
+from search.learning.refine import Refined, refine, write_next
 from search.learning.search import Search
 from search.learning.standings import LEAST_TRIALS, has_result
-from search.learning.verdict_words import counts, promise
-from search.record.chain import START
+from search.learning.verdicts import counts, promise
 from search.record.clock import duration
-from search.record.code import functions_of
-from search.record.home import EVENTS_FILE
-from search.record.journal import EndEvent, EpochEvent, RetryEvent, read_from
-from search.record.record import Record
-from search.record.summary import Summary, summarise
+from search.record.code import extend_call, functions_of, train_call
+from search.record.folder import read_code
+from search.record.summary import Summary
 from search.record.trials import Trial
-from search.reporting.search_tables import (
+from search.reporting.tables import (
+    TextTable,
     audit_lines,
     brief_table,
     finals_table,
     frontier_table,
     graces_table,
     rungs_table,
+    trials_table,
     winner_line,
 )
-from search.reporting.tables import Rows
-from search.reporting.trials_table import trials_table
 from search.study import Study
 from spaces.catalog.explain import Row
 from spaces.domains import counted
+from trainable.errors import UserError
 from trainable.recipe.base import with_guide_names
 from trainable.terminal import command, encodable, tell_json, visible_lines
-from trainable.tune.place import in_words
 
-REFRESH_SECONDS = 0.5
+NOTHING_WRITTEN = 1  # the exit code where a study was asked for and there is none
 USUAL_LAG_SECONDS = 5.0  # MLflow is sent what is new once a second
-PAUSE_SECONDS = 10.0  # the view is updated some times a second; after so long without, the driver was halted
-MOST_SHARE = 0.05  # drawing takes at most this share of the driver's time: it looks at every trial
 ACCURACY = "val_accuracy"
-# the lines of a live table beside its rows: the headline, the heading, the notes below, and the prompt
-LINES_BESIDE_ROWS = 8
 logger = logging.getLogger(__name__)
 
 
@@ -92,15 +85,15 @@ def plan(study: Study, pruning: Pruning, final: Final, concurrent: int) -> str:
 def budget(study: Study) -> str:
     """Return how many trials a study asks for, how long they are, and how many are a person's own."""
     trials, epochs = counted(study.budget.trials, "trial"), counted(study.budget.epochs, "epoch")
-    asked = f", with {counted(len(study.first), 'first trial')} of the study" if study.first else ""
-    return f"{trials} x {epochs} at most{asked}"
+    own = f", with {counted(len(study.first), 'first trial')} of the study" if study.first else ""
+    return f"{trials} x {epochs} at most{own}"
 
 
 def headline(summary: Summary) -> str:
     """Return the search in one line, while and after it runs: best so far, trials by state, epochs saved."""
     metric, states = summary.objective, Counter(trial.state for trial in summary.trials)
     parts = [f"{count} {state}" for state, count in sorted(states.items())]
-    best, own = summary.best, next((trial for trial in summary.trials if trial.own), None)
+    best, own = summary.best, summary.documented
     if best is not None:
         line = f"best {metric} {best.metrics[metric]:.4f} (trial {best.id})"
         if own is not None and own.id != best.id and metric in own.metrics:
@@ -124,147 +117,6 @@ def ranked(summary: Summary) -> list[Trial]:
     return sorted(summary.trials, key=key, reverse=True)
 
 
-class LiveView:
-    """The running search, shown as a table on a terminal, otherwise one plain line for each trial that ends.
-
-    It reads the journal like any other reader; `update` may be called as often as one likes.
-    """
-
-    def __init__(self, study: Study, pruning: Pruning, final: Final, concurrent: int, folder: Path) -> None:
-        self._study = study
-        self._metric = study.objective.metric
-        self._path = folder / EVENTS_FILE
-        self._position = START
-        self._record = Record(where=str(self._path))
-        self._reported: set[int] = set()
-        self._retries: list[str] = []  # lines on attempts that failed, which are not said yet
-        self._slow: set[str] = set()  # the machines that were said to be slow
-        self._next = 0.0  # when it may be drawn again, on the monotonic clock
-        self._console = console()
-        self._live: Live | None = None
-        self._final_epochs = final.epochs(study)
-        self.has_trained = False  # whether an epoch of a trial, or its end, has come since the view was made
-        self._read()
-        self.has_trained = False
-        self._retries.clear()
-        summary = self._summary()
-        self._slow.update(each.name for each in summary.machines if each.is_slow)
-        self._running_seconds, self._counted = summary.wall_seconds, time.monotonic()
-        self._plan = "" if summary.is_being_audited else plan(study, pruning, final, concurrent)
-        self._reported.update(trial.id for trial in summary.all_trials if trial.ended)
-
-    def __enter__(self) -> Self:
-        if self._plan:
-            self._console.print(self._plan, soft_wrap=True)
-        if self._console.is_terminal:
-            self._live = Live(console=self._console, auto_refresh=False, transient=True)
-            self._live.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._read()
-        self._report_ends()
-        if self._live is not None:
-            self._live.stop()
-
-    def update(self) -> None:
-        """Draw what is new, at most twice a second, and in a search of many trials less often."""
-        began = time.monotonic()
-        self._running_seconds += min(began - self._counted, PAUSE_SECONDS)
-        self._counted = began
-        if began < self._next:
-            return
-        if self._read():
-            if self._live is not None:
-                self._live.update(self._picture(), refresh=True)
-            self._report_ends()
-        took = time.monotonic() - began
-        self._next = began + max(REFRESH_SECONDS, took / MOST_SHARE)
-
-    def _read(self) -> bool:
-        if not self._path.exists():
-            return False
-        events, self._position = read_from(self._path, self._position)
-        for event in events:
-            if isinstance(event, RetryEvent):
-                self._retries.append(self._retry_line(event))
-            self._record.apply(event)
-            self.has_trained |= isinstance(event, EpochEvent | EndEvent)
-            if isinstance(event, EndEvent):
-                self._record.forget_epochs(event.trial)
-        return bool(events) or self._live is not None
-
-    def _summary(self) -> Summary:
-        epochs = self._study.budget.epochs
-        return summarise(self._record, time.time(), objective=self._metric, epochs=epochs, locked=True)
-
-    def _picture(self) -> Group:
-        summary = self._summary()
-        rows = [trial for trial in summary.all_trials if trial.state == "running"]
-        ended = [trial for trial in ranked(summary) if trial.ended]
-        rows += ended[: max(0, self._console.height - LINES_BESIDE_ROWS - len(rows))]
-        left = self._time_left(summary)
-        head = Text(headline(summary) + (f", {left}" if left else ""))
-        return Group(head, trials_table(summary, rows, self._console.width))
-
-    def _report_ends(self) -> None:
-        summary = self._summary()
-        self._report_troubles(summary)
-        left = self._time_left(summary)
-        done = sum(each.id in self._reported and each.end != "infeasible" for each in summary.trials)
-        for trial in summary.all_trials:
-            if not trial.ended or trial.id in self._reported:
-                continue
-            self._reported.add(trial.id)
-            done += trial.repeat is None and trial.end != "infeasible"
-            value = trial.metrics.get(self._metric)
-            score = "" if value is None else f", {self._metric} {value:.4f}"
-            reason = f" ({trial.outcome_reason})" if trial.outcome_reason else ""
-            epochs = counted(trial.epochs, "epoch")
-            line = f"{self._place(trial, done)} {trial.state} after {epochs}{score}{reason}"
-            logger.info(line)
-            if self._live is None:
-                say(f"{line}; {left}" if left else line)
-
-    def _retry_line(self, event: RetryEvent) -> str:
-        trial = self._record.trials[event.trial]
-        # an attempt whose process did not start has no place: the last one is that of the attempt before
-        where = in_words(trial.places[-1]) if trial.places and trial.trains else ""
-        return (
-            f"trial {event.trial} failed{f' on {where}' if where else ''} and is tried again: {event.reason}"
-        )
-
-    def _report_troubles(self, summary: Summary) -> None:
-        """Say which trials failed and are tried again, where and why, and which machines are slow."""
-        slow = [each for each in summary.machines if each.is_slow and each.name not in self._slow]
-        self._slow.update(each.name for each in slow)
-        for line in (*self._retries, *(each.why_slow for each in slow)):
-            if self._live is None:
-                say(line)
-            else:  # above the table
-                self._console.print(Text(visible_lines(line)), soft_wrap=True)
-        self._retries.clear()
-
-    def _place(self, trial: Trial, done: int) -> str:
-        """Return which trial it is, and how many of its kind are `done`: infeasible ones cost no budget."""
-        if trial.repeat is None:
-            return f"[{done}/{self._study.budget.trials}] trial {trial.id}"
-        return f"[{trial.repeat.purpose}] trial {trial.id}, {trial.repeat},"
-
-    def _time_left(self, summary: Summary) -> str:
-        """Return in words how long the remaining epochs take at the pace so far, under all drivers; empty if
-        unknown. Time in which no driver ran, or this one was halted, does not count."""
-        ended = [trial for trial in summary.trials if trial.ended and trial.end != "infeasible"]
-        if not ended or not self.has_trained or not summary.epochs_trained:
-            return ""
-        each = sum(trial.epochs for trial in ended) / len(ended)
-        to_come = each * (self._study.budget.trials - len(ended))
-        to_come -= sum(trial.epochs for trial in summary.trials if not trial.ended)
-        to_come += self._final_epochs - sum(trial.epochs for trial in summary.repeats)
-        seconds = to_come * self._running_seconds / summary.epochs_trained
-        return f"about {duration(seconds)} left" if to_come > 0.0 else ""
-
-
 def closing(search: Search, best_file: Path, fault: str | None = None) -> None:
     """Print the end of a search: its trials, what they say of the best and the rules, and how to go on.
 
@@ -272,19 +124,15 @@ def closing(search: Search, best_file: Path, fault: str | None = None) -> None:
     state is then still `running`, as this process is.
     """
     summary, address = search.summary, quote(search.home.address)
-    _print(search)
+    _print_search(search)
     match summary.state:
         case "finished":
             if summary.outcome_reason:
                 say(f"\n{summary.outcome_reason}")
             say(f"\nbest recipe: {best_file}")
             say(f"  {command()} ui {address}")
-            test = " --test" if search.info.test_images else ""
-            if own := functions_of(search.study, search.code):
-                say(f"  in Python: train(read_recipe({str(best_file)!r}), {own})")
-            else:
-                model = quote(f"{summary.search}-model")
-                say(f"  {command()} train {quote(str(best_file))} --out {model}{test}")
+            call = train_call(best_file, search.study, search.code)
+            say(f"  in Python: {call}" if call else f"  {search.train_command(best_file)}")
         case "interrupted" | "running":
             say(f"\n{fault}" if fault else "")
             words = f"interrupted; {search.how_to_go_on}"
@@ -303,13 +151,13 @@ def show(search: Search, *, as_json: bool) -> None:
     why = f": {summary.outcome_reason}" if summary.outcome_reason else ""
     line = f"{summary.search}: {summary.state}, {duration(summary.wall_seconds)}{why}"
     console().print(line, soft_wrap=True)
-    _print(search)
+    _print_search(search)
     if behind := mlflow_lags(summary):
         sync = f"; `{command()} sync {quote(search.home.address)}` sends it"
         say(behind if summary.state == "running" else f"{behind}{sync}")
 
 
-def _print(search: Search) -> None:
+def _print_search(search: Search) -> None:
     """Print the trials, the best first, and what they say of the best and the rules."""
     summary, out = search.summary, console()
     out.print(trials_table(summary, ranked(summary), out.width))
@@ -320,14 +168,29 @@ def _print(search: Search) -> None:
         say(f"  {machine}")
     for left_out in summary.left_out:
         say(f"  {left_out}")
-    _print_finals(summary)
+    if summary.finals is not None:
+        say("\nthe best trials, trained again:")
+        out.print(finals_table(summary.finals, summary.objective))
+        say(winner_line(summary.finals, summary.objective))
     if search.pruning_audit is not None:
         print_audit(search.pruning_audit, search.pruning.rungs)
-    _print_frontier(summary)
-    _print_diagnosis(summary)
+    if summary.frontier:
+        limits = f"; {summary.constraints}" if summary.constraints.limits else ""
+        say(f"\n{summary.objective} against latency, none quicker and better{limits}:")
+        out.print(frontier_table(summary))
+    if summary.best is not None and summary.diagnosis is not None:
+        first, *others = summary.diagnosis.lines()
+        for line in (f"\ntrial {summary.best.id} is {first}", *others):
+            say(line)
+    address = quote(search.home.address)
     if line := since_when_nothing_was_gained(summary):
-        say(f"\n{line}; `{command()} refine {quote(search.home.address)}` says what may gain more")
-    _print_verdicts(summary, quote(search.home.address))
+        say(f"\n{line}; `{command()} refine {address}` says what may gain more")
+    verdicts = summary.verdicts
+    if verdicts is not None and verdicts.beliefs:
+        say(f"\nrules: {counts(verdicts)}; `{command()} explain {address}` lists them all")
+        if verdicts.clear:
+            out.print(brief_table(verdicts))
+            say(promise(verdicts))
 
 
 def mlflow_lags(summary: Summary) -> str:
@@ -337,19 +200,11 @@ def mlflow_lags(summary: Summary) -> str:
     return f"MLflow lacks the last {duration(max(lacks, 1.0))} of the search" if lacks > usual else ""
 
 
-def rows_table(title: str, rows: Sequence[Row]) -> Rows:
+def rows_table(title: str, rows: Sequence[Row]) -> TextTable:
     """Return an explanation with one row for each field: what it is, why, and the source."""
     sources = with_guide_names(row.source for row in rows)
     cells = tuple((row.path, row.what, row.reason, source) for row, source in zip(rows, sources, strict=True))
-    return Rows(title, ("field", "range or value", "why", "source"), cells, head=2, whole={"field"})
-
-
-def _print_finals(summary: Summary) -> None:
-    """Print what the best trials came to with fresh seeds."""
-    if summary.finals is not None:
-        say("\nthe best trials, trained again:")
-        console().print(finals_table(summary.finals, summary.objective))
-        say(winner_line(summary.finals, summary.objective))
+    return TextTable(title, ("field", "range or value", "why", "source"), cells, head=2, whole={"field"})
 
 
 def print_audit(audit: PruningAudit, rungs: tuple[int, ...]) -> None:
@@ -359,23 +214,6 @@ def print_audit(audit: PruningAudit, rungs: tuple[int, ...]) -> None:
         if table.rows:
             console().print(table)
     for line in audit_lines(audit, rungs):
-        say(line)
-
-
-def _print_frontier(summary: Summary) -> None:
-    """Print the trials between which a person chooses by latency, where it was measured."""
-    if summary.frontier:
-        limits = f"; {summary.constraints}" if summary.constraints.limits else ""
-        say(f"\n{summary.objective} against latency, none quicker and better{limits}:")
-        console().print(frontier_table(summary))
-
-
-def _print_diagnosis(summary: Summary) -> None:
-    if summary.best is None or summary.diagnosis is None:
-        return
-    first, *others = summary.diagnosis.lines()
-    say(f"\ntrial {summary.best.id} is {first}")
-    for line in others:
         say(line)
 
 
@@ -403,12 +241,70 @@ def since_when_nothing_was_gained(summary: Summary) -> str:
     return f"trial {first} {as_good}: {after}"
 
 
-def _print_verdicts(summary: Summary, address: str) -> None:
-    """Print the rules that the trials support or contradict, and where to read of the others."""
-    verdicts = summary.verdicts
-    if verdicts is None or not verdicts.beliefs:
+def run_refine(folder: Path, out: Path | None, *, as_json: bool) -> None:
+    """Print the audit and, where it asks for changes, write the next study to `out`.
+
+    Ends the program with exit code 1 where `out` is asked for and nothing is to be changed: a script's next
+    command would find no study. Raises UserError, before anything is written, where the folder holds no
+    search that is over, or `out` exists.
+    """
+    if out is not None and out.exists():
+        raise UserError(f"{out}: exists; give the next study another name, or remove it first")
+    refined = refine(Search(folder.absolute()))
+    if out is not None:
+        write_next(refined, out)
+    if as_json:
+        where = str(out) if out is not None and refined.study is not None else None
+        tell_json(json.dumps({**refined.json(), "out": where}, indent=2, allow_nan=False))
+    else:
+        _print_refined(refined, folder, out)
+    if out is not None and refined.study is None:
+        raise SystemExit(NOTHING_WRITTEN)
+
+
+def _print_refined(refined: Refined, folder: Path, out: Path | None) -> None:
+    name = refined.summary.search
+    if refined.study is None:
+        say("nothing to change: no study was written")
+    if refined.compared_trials < LEAST_TRIALS:
+        ended = f"{refined.compared_trials} trials ended with a score or diverged"
+        say(f"{name}: too early to say: {ended}, {LEAST_TRIALS} are needed")
         return
-    say(f"\nrules: {counts(verdicts)}; `{command()} explain {address}` lists them all")
-    if verdicts.clear:
-        console().print(brief_table(verdicts))
-        say(promise(verdicts))
+    say(f"{name}: {refined.compared_trials} trials, {counted(len(refined.findings), 'finding')}")
+    for finding in refined.findings:
+        _print_finding(finding)
+    if refined.edits:
+        edits = tuple((each.field, each.before, each.after, each.why) for each in refined.edits)
+        console().print(TextTable("\nchanged", ("field", "before", "after", "why"), edits, whole={"field"}))
+    if refined.left_alone:
+        left_alone = tuple((each.about, each.why) for each in refined.left_alone)
+        console().print(TextTable("\nleft alone", ("field", "why"), left_alone, whole={"field"}))
+    say(_after_refining(refined, folder, out))
+
+
+def _print_finding(finding: SearchFinding) -> None:
+    say(f"\n{finding.kind}, {finding.about}: {finding.seen}")
+    (source,) = with_guide_names([finding.source])
+    say(f"  rule: {finding.rule} ({source})")
+    for line in finding.advice:
+        say(f"  {line}")
+
+
+def _after_refining(refined: Refined, folder: Path, out: Path | None) -> str:
+    if refined.study is None:
+        return f"\nmore trials of the same kind:\n  {_more(refined, folder)}"
+    if out is None:
+        return "\nnothing is written; -o FILE writes the next study"
+    written = f"\nnext study, {refined.study.name}: {out}\n"
+    if own := functions_of(refined.study, read_code(folder)):
+        return f"{written}  in Python: search({str(out)!r}, {own})"
+    file = quote(str(out))
+    return f"{written}  {command()} explain {file}\n  {command()} search {file}"
+
+
+def _more(refined: Refined, folder: Path) -> str:
+    """Return the command that draws as many trials again, in the same search."""
+    trials = refined.following.budget.trials
+    if call := extend_call(str(folder), trials, refined.following, read_code(folder)):
+        return f"in Python: {call}"
+    return f"{command()} extend {quote(str(folder))} --trials {trials}"

@@ -1,14 +1,13 @@
-"""Draws the trials' values: each rule's belief over them, and all of them side by side."""
+"""The trials' values, drawn: each rule's belief over them, and all of them side by side."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from search.reporting.axes import Axis, domain_axis, numbered_axis
 from search.reporting.charts import in_order, look_of, points_of
 from search.reporting.content import Belief, BeliefCurve, Report, TrialRow
-from search.reporting.plots import Area, Label, Plot, PlotLine, Spot
+from search.reporting.plots import Area, Axis, Label, Plot, PlotLine, Spot, domain_axis, numbered_axis
 from spaces.catalog.overrides import Fixed, parse
 from spaces.domains import Choice, Domain, SpaceError, fraction_of, hull
 
@@ -36,10 +35,10 @@ def tiles(report: Report) -> list[Tile]:
 
 def domain_of(belief: Belief) -> Domain:
     """Return the domain of a dimension."""
-    found = parse(belief.domain)
-    assert not isinstance(found, Fixed)
-    assert found.domain is not None
-    return found.domain
+    parsed = parse(belief.domain)
+    assert not isinstance(parsed, Fixed)
+    assert parsed.domain is not None
+    return parsed.domain
 
 
 def _tile(belief: Belief, trials: Mapping[int, TrialRow], best: int | None) -> Plot:
@@ -130,9 +129,9 @@ def _fields(report: Report) -> list[_Field]:
 
 def _look(trial: TrialRow, best: int | None) -> str:
     assert trial.place is not None
-    known = look_of(trial, best)
-    if known == "best" or trial.own:
-        return known
+    look = look_of(trial, best)
+    if look == "best" or trial.own:
+        return look
     return f"{'top' if trial.place >= TOP else 'faint'} {trial.state}"
 
 

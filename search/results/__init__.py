@@ -1,4 +1,4 @@
-"""Opens, shows and exports a search that exists."""
+"""What a search has found: exported, verified, made simpler, finalized."""
 
 from search.learning.search import Search
 

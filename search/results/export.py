@@ -1,4 +1,4 @@
-"""Writes `best.yaml` from a search folder: a trial's whole recipe, with reasons and its origin."""
+"""`best.yaml` of a search: a trial's whole recipe, with reasons and its origin."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def export_recipe(search: Search, out: Path, trial: int | None = None) -> str:
 
     Raises UserError where the search has no such trial, or no finished one yet.
     """
-    found = exported(search, trial)
-    found.write(out)
-    return found.words
+    chosen = exported(search, trial)
+    chosen.write(out)
+    return chosen.words
 
 
 def exported(search: Search, trial: int | None = None) -> Exported:
@@ -62,7 +62,12 @@ def exported(search: Search, trial: int | None = None) -> Exported:
 def exported_file(file: Path) -> Exported:
     """Return the recipe of a file, with what this machine measures of its data. Raises UserError."""
     recipe = read_recipe(file)
-    _refuse_pruned(file, recipe)
+    if (pruned := of_pruned_network(file, recipe)) is not None:
+        raise UserError(
+            f"{pruned}. An export of it would train another network than the one that it describes; "
+            "`tunebook bundle DIR -o OUT` writes the pruned network, of the folder DIR that `tunebook "
+            "shrink` left"
+        )
     measured = cached_or_measured(recipe, per_trial(Resources(), local_hardware()))
     facts, provenance = measured.facts, recipe.provenance
     if provenance is not None and provenance.device is not None:
@@ -72,18 +77,10 @@ def exported_file(file: Path) -> Exported:
     return Exported(recipe, reasons(recipe, facts=facts), words, measured.info, facts)
 
 
-def _refuse_pruned(file: Path, recipe: Recipe) -> None:
-    """Raises UserError for a recipe whose network was pruned: exported, it would train another one."""
-    if (words := of_pruned_network(file, recipe)) is not None:
-        raise UserError(
-            f"{words}. An export of it would train another network than the one that it describes; `tunebook "
-            "bundle DIR -o OUT` writes the pruned network, of the folder DIR that `tunebook shrink` left"
-        )
-
-
 def recipe_of(search: Search, chosen: Trial) -> Recipe:
     """Return a trial's whole recipe, with its provenance. Raises JournalError as `Trial.whole_recipe`."""
     recipe, info, facts = chosen.whole_recipe, search.info, search.facts
+    micro_batch = chosen.metrics.get("micro_batch")  # what fitted into memory in the last epoch
     provenance = Provenance(
         search=search.record.name,
         trial=chosen.id,
@@ -102,7 +99,7 @@ def recipe_of(search: Search, chosen: Trial) -> Recipe:
         class_names=info.classes,
         threads=facts.cpus,
         device="cuda" if facts.gpus else "cpu",
-        micro_batch=_micro_batch(chosen),
+        micro_batch=None if micro_batch is None else int(micro_batch),
         versions=dict(chosen.versions),
         git_commit=chosen.git_commit,
         code=search.code.digests if search.code is not None else {},
@@ -120,21 +117,21 @@ def _metrics(chosen: Trial) -> dict[str, float]:
 def _fresh_runs(search: Search, trial: Trial) -> FreshRuns | None:
     """Return what the trial's recipe came to in the final; None for a trial that has no estimate."""
     finals, settled = search.progress.finals, search.record.settled
-    found = [each for each in finals.finalists if each.trial == trial.id] if finals is not None else []
-    if not found or settled is None or settled.finalists is None:
+    mine = [each for each in finals.finalists if each.trial == trial.id] if finals is not None else []
+    if not mine or settled is None or settled.finalists is None:
         return None
-    known, gap = found[0].estimate, found[0].gap
-    if known is None or gap is None:
+    estimate, gap = mine[0].estimate, mine[0].gap
+    if estimate is None or gap is None:
         return None
     return FreshRuns(
         metric=search.progress.objective,
-        seeds=known.seeds,
-        scores=known.scores,
-        mean=known.mean,
-        deviation=known.deviation,
-        estimate=known.value,
-        low=known.bounds[0],
-        high=known.bounds[1],
+        seeds=estimate.seeds,
+        scores=estimate.scores,
+        mean=estimate.mean,
+        deviation=estimate.deviation,
+        estimate=estimate.value,
+        low=estimate.bounds[0],
+        high=estimate.bounds[1],
         gap=gap,
         fresh_splits=settled.finalists.splits == "fresh",
     )
@@ -143,8 +140,8 @@ def _fresh_runs(search: Search, trial: Trial) -> FreshRuns | None:
 def _verification(search: Search, trial: Trial, recipe: Recipe) -> Verification | None:
     """Return what an earlier `--verify` has found of this very recipe; None where it was not asked."""
     kept = read_verification(search.folder)
-    known = kept is not None and (kept.trial, kept.recipe) == (trial.id, recipe.digest())
-    return kept.found if kept is not None and known else None
+    is_same = kept is not None and (kept.trial, kept.recipe) == (trial.id, recipe.digest())
+    return kept.found if kept is not None and is_same else None
 
 
 def chosen_trial(search: Search, trial: int | None) -> Trial:
@@ -156,14 +153,8 @@ def chosen_trial(search: Search, trial: int | None) -> Trial:
     for candidate in search.trials:
         if candidate.id == trial:
             return candidate
-    known = f"0 to {search.trials[-1].id}" if search.trials else "none yet"
-    raise UserError(f"--trial {trial}: this search has no such trial; known: {known}")
-
-
-def _micro_batch(trial: Trial) -> int | None:
-    """Return the micro-batch that fitted into memory in the trial's last epoch; None before its first."""
-    found = trial.metrics.get("micro_batch")
-    return None if found is None else int(found)
+    numbers = f"0 to {search.trials[-1].id}" if search.trials else "none yet"
+    raise UserError(f"--trial {trial}: this search has no such trial; known: {numbers}")
 
 
 def _in_words(trial: Trial, study: Study, recipe: Recipe) -> str:

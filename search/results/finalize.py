@@ -1,4 +1,4 @@
-"""Decides how a trained network is used: with raw or averaged weights, with one view of an image or several.
+"""How a trained network is used: with raw or averaged weights, with one view of an image or several.
 
 A recipe is trained with several seeds, and each network is scored on the validation part in every way. The
 recipe's own way stays, unless another one is better by more than the interval of the paired difference
@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from search.record.finals import LEVEL
-from search.reporting.tables import Rows
-from search.retraining.paired import half_width
+from search.reporting.tables import TextTable
+from search.retraining.luck import half_width
 from search.retraining.runs import Retraining, effort
 from spaces.domains import shown
 from trainable.bench import HERE, Bench
@@ -56,7 +56,7 @@ class ScoringWays:
     noise: float  # a way must gain more than this to be chosen in place of the recipe's own
     metric: str
 
-    def table(self) -> Rows:
+    def table(self) -> TextTable:
         """Return a row for each way."""
         rows = tuple(
             (
@@ -70,7 +70,7 @@ class ScoringWays:
         )
         luck = f"a difference of {self.noise:.4f} may be luck" if self.noise > NO_SPREAD else AGREE
         caption = f"{luck}; the first way is the recipe's own"
-        return Rows("", ("way", self.metric, "difference", "latency_ms", ""), rows, caption=caption)
+        return TextTable("", ("way", self.metric, "difference", "latency_ms", ""), rows, caption=caption)
 
 
 def finalize(recipe: Recipe, metric: str, seeds: Sequence[int], again: Retraining) -> ScoringWays:
@@ -79,27 +79,27 @@ def finalize(recipe: Recipe, metric: str, seeds: Sequence[int], again: Retrainin
     Raises UserError where the recipe does not finish with each seed, and OriginsChanged as `Retraining.work`
     does.
     """
-    asked = f"the recipe with {len(seeds)} new seeds, each scored in several ways"
-    again.say(f"{effort(recipe, len(seeds))}: {asked}")
-    found: dict[str, list[dict[str, Any]]] = {}
+    what = f"the recipe with {len(seeds)} new seeds, each scored in several ways"
+    again.say(f"{effort(recipe, len(seeds))}: {what}")
+    by_values: dict[str, list[dict[str, Any]]] = {}
     recipes = [recipe.with_values({"loop.seed": seed}) for seed in seeds]
     with closing(again.work(_measured, recipes)) as runs:
         for done in runs:
             if done.fault is not None:
                 raise UserError(f"--finalize: seed {done.recipe.loop.seed}: {done.fault}")
             endings, lines = done.result
-            for line in lines if not found else ():  # they are the same for each seed
+            for line in lines if not by_values else ():  # they are the same for each seed
                 again.say(line)
             again.say(f"seed {done.recipe.loop.seed}: scored in {len(endings)} ways")
             for ending in endings:
-                found.setdefault(json.dumps(ending["values"], sort_keys=True), []).append(ending)
+                by_values.setdefault(json.dumps(ending["values"], sort_keys=True), []).append(ending)
     ways = [
         ScoringWay(
             same[0]["values"],
             tuple(each["scores"][metric] for each in same),
             median(each["latency_ms"] for each in same),
         )
-        for same in found.values()
+        for same in by_values.values()
     ]
     return chosen_of(recipe, ways, metric)
 

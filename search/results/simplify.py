@@ -1,4 +1,4 @@
-"""Leaves out of a recipe what it does not need: each technique is switched off in turn, with shared seeds.
+"""A recipe without what it does not need: each technique is switched off in turn, with shared seeds.
 
 A technique's effect is the mean over seeds of the score with it minus the score without it, in which the luck
 of a seed cancels out. Its 95 % interval has Student's t and the deviation of these differences, pooled over
@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from search.record.finals import Interval, RunScores
-from search.reporting.tables import Rows
-from search.retraining.paired import half_width
+from search.reporting.tables import TextTable
+from search.retraining.luck import half_width
 from search.retraining.runs import Retraining, effort
 from spaces.domains import counted, shown
 from trainable.errors import RecipeError, UserError
@@ -57,7 +57,7 @@ class Simpler:
     effects: tuple[Effect, ...]
     record: Simplified
 
-    def table(self) -> Rows:
+    def table(self) -> TextTable:
         """Return a row for each technique, the largest effect first."""
         dropped = {each.field for each in self.record.dropped}
         rows = tuple(
@@ -70,7 +70,7 @@ class Simpler:
             )
             for each in sorted(self.effects, key=lambda each: -each.gain)
         )
-        return Rows("", ("technique", "in the recipe", "effect", "95 % interval", ""), rows, head=2)
+        return TextTable("", ("technique", "in the recipe", "effect", "95 % interval", ""), rows, head=2)
 
 
 def simplify(recipe: Recipe, metric: str, seeds: Sequence[int], again: Retraining) -> Simpler:
@@ -95,10 +95,10 @@ def simplify(recipe: Recipe, metric: str, seeds: Sequence[int], again: Retrainin
 
 def simpler_by(train: Train, recipe: Recipe, metric: str, seeds: Sequence[int]) -> Simpler:
     """Return what `simplify` does, with the scores that `train` returns."""
-    found = dict(train({WHOLE: recipe, **dict(techniques_of(recipe))}))
-    if (whole := found.pop(WHOLE)) is None:
+    by_name = dict(train({WHOLE: recipe, **dict(techniques_of(recipe))}))
+    if (whole := by_name.pop(WHOLE)) is None:
         raise UserError("--simplify: the recipe itself does not finish with each seed")
-    gains = {path: whole - scores for path, scores in found.items() if scores is not None}
+    gains = {path: whole - scores for path, scores in by_name.items() if scores is not None}
     noise = half_width(list(gains.values()))
     effects = tuple(_effect(recipe, path, gain, noise) for path, gain in gains.items())
     dropped, simpler, scores = _dropped(recipe, whole, effects, noise, train)
@@ -140,14 +140,16 @@ def _scores(
 ) -> dict[str, RunScores | None]:
     """Return the scores of each variant by seed, higher for better; None where a run comes to nothing."""
     recipes = [each.with_values({"loop.seed": seed}) for each in variants.values() for seed in seeds]
-    found: dict[str, RunScores | None] = {}
+    by_name: dict[str, RunScores | None] = {}
     with closing(again.train(recipes)) as runs:
         for name in variants:
             of_variant = list(islice(runs, len(seeds)))
             scores = [run.score(metric) for run in of_variant]
-            known = [score for score in scores if score is not None]
+            finished = [score for score in scores if score is not None]
             faults = [run.fault for run in of_variant if run.fault is not None]
-            words = faults[0] if faults else ", ".join(f"{score:.4f}" for score in known)
+            words = faults[0] if faults else ", ".join(f"{score:.4f}" for score in finished)
             again.say(f"{name if name == WHOLE else f'without {name}'}: {words}")
-            found[name] = sign_of(OBJECTIVES[metric]) * np.array(known) if len(known) == len(seeds) else None
-    return found
+            by_name[name] = (
+                sign_of(OBJECTIVES[metric]) * np.array(finished) if len(finished) == len(seeds) else None
+            )
+    return by_name

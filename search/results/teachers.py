@@ -1,4 +1,4 @@
-"""Turns a trial of an earlier search into a teacher: a folder such as `tunebook train --out` leaves."""
+"""A trial of an earlier search as a teacher: a folder such as `tunebook train --out` leaves."""
 
 from __future__ import annotations
 
@@ -86,11 +86,11 @@ def first_of(search: Search) -> tuple[FirstTrial, ...]:
 def _trial_named(named: str) -> tuple[str, int | None] | None:
     """Return the search, and the number of the trial or None for the best one; None for any other
     path, also of a folder whose own name ends so."""
-    found = _TRIAL.fullmatch(named)
-    if found and (is_uri(named) or not without_tilde(named).exists()):
-        if not _is_search(found["search"]):
-            raise UserError(f"{TEACHER}: {named}: {found['search']} is not the folder of a search")
-        return found["search"], int(found["trial"])
+    match = _TRIAL.fullmatch(named)
+    if match and (is_uri(named) or not without_tilde(named).exists()):
+        if not _is_search(match["search"]):
+            raise UserError(f"{TEACHER}: {named}: {match['search']} is not the folder of a search")
+        return match["search"], int(match["trial"])
     return (named, None) if _is_search(named) else None
 
 

@@ -1,4 +1,4 @@
-"""Takes a trial's weights from its checkpoints: to ship them, or as a program that answers images."""
+"""A trial's weights, from its checkpoints: to ship them, or as a program that answers images."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Says whether a recipe's figure holds: it is trained again with new seeds and scored on the test part."""
+"""Whether a recipe's figure holds: it is trained again with new seeds and scored on the test part."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from search.record.finals import LEAST_RUNS, error_of_sum, student
 from search.record.repeats import SEEDS
-from search.retraining.parts_differ import error_of_images, parts_differ
+from search.retraining.luck import error_of_images, parts_differ
 from search.retraining.runs import Fresh, Retraining, effort
 from trainable.data import DataInfo
 from trainable.errors import UserError
@@ -55,31 +55,31 @@ def verify(recipe: Recipe, runs: int, again: Retraining, info: DataInfo) -> Veri
 
 def claim_of(recipe: Recipe) -> tuple[str, float]:
     """Return the metric of a recipe's search, and the score that the recipe claims. Raises UserError."""
-    known = recipe.provenance
-    metric = known.objective if known is not None else None
-    if known is None or metric is None:
+    provenance = recipe.provenance
+    metric = provenance.objective if provenance is not None else None
+    if provenance is None or metric is None:
         raise UserError("the recipe does not say what it scored (provenance.objective and .metrics)")
     if metric not in OBJECTIVES:
         raise UserError(f"{metric} is a function of your own, which the recipe's file does not hold")
-    if known.final is not None:
-        return metric, known.final.estimate
-    if metric not in known.metrics:
+    if provenance.final is not None:
+        return metric, provenance.final.estimate
+    if metric not in provenance.metrics:
         raise UserError(f"the recipe does not say what it scored (provenance.metrics.{metric})")
-    return metric, known.metrics[metric]
+    return metric, provenance.metrics[metric]
 
 
 def new_seeds(recipe: Recipe, count: int) -> list[int]:
     """Return seeds with which neither the search nor its final has trained this recipe, and that did not
     decide what is left out of it or how its network is used."""
-    used, known = {recipe.loop.seed}, recipe.provenance or Provenance()
-    for runs in (known.final, known.simplified, known.finalized):
+    used, provenance = {recipe.loop.seed}, recipe.provenance or Provenance()
+    for runs in (provenance.final, provenance.simplified, provenance.finalized):
         used |= set(runs.seeds) if runs is not None else set()
     candidates = ((recipe.loop.seed + k) % SEEDS for k in range(1, SEEDS))
-    found: list[int] = []
-    while len(found) < count:
+    seeds: list[int] = []
+    while len(seeds) < count:
         if (seed := next(candidates)) not in used:
-            found.append(seed)
-    return found
+            seeds.append(seed)
+    return seeds
 
 
 def verification_of(
@@ -88,29 +88,31 @@ def verification_of(
     """Return what the runs say of the claimed score, of so many images at least; `RULE` says how."""
     name = metric.removeprefix("val_")
     scores = [run.score(f"test_{name}" if has_test else metric) for run in runs]
-    known = [score for score in scores if score is not None]
+    finished = [score for score in scores if score is not None]
     common: dict[str, Any] = {
         "metric": metric,
         "part": "test" if has_test else "validation",
         "seeds": tuple(run.seed for run in runs),
-        "scores": tuple(known),
+        "scores": tuple(finished),
         "validation_scores": tuple(score for run in runs if (score := run.score(metric)) is not None),
         "claimed": claimed,
         "faults": tuple(f"seed {run.seed}: {run.fault}" for run in runs if run.fault is not None),
         "rule": RULE,
     }
-    if len(known) < LEAST_RUNS:
+    if len(finished) < LEAST_RUNS:
         return Verification(verified=False, **common)
     of_images = error_of_images(name, [run for run in runs if run.fault is None]) ** 2, math.inf
-    error, freedom = error_of_sum(*_variances_of_seeds(recipe, known, common["validation_scores"]), of_images)
+    error, freedom = error_of_sum(
+        *_variances_of_seeds(recipe, finished, common["validation_scores"]), of_images
+    )
     allowed = student(freedom) * error
     if error <= NO_SPREAD and metric in SHARES:
         allowed = wilson_interval(0, images)[1]
-    short = sign_of(OBJECTIVES[metric]) * (claimed - fmean(known))
+    short = sign_of(OBJECTIVES[metric]) * (claimed - fmean(finished))
     return Verification(
         verified=short <= allowed + NO_SPREAD and not common["faults"],
-        mean=fmean(known),
-        deviation=stdev(known),
+        mean=fmean(finished),
+        deviation=stdev(finished),
         short=short,
         allowed=allowed,
         parts_differ=parts_differ(metric, runs),
@@ -128,15 +130,17 @@ def _variances_of_seeds(
     do: the figure of a search is one run, that of a recipe that was made simpler or finalized the mean over
     the seeds of that step. Then both deviations are of the same runs, and count as one estimate.
     """
-    known = recipe.provenance or Provenance()
+    provenance = recipe.provenance or Provenance()
     of_mean, freedom = variance(scores) / len(scores), len(scores) - 1
-    if known.final is None:
-        return [(of_mean + variance(on_validation) / _runs_of_claim(known), freedom)]
-    claims = known.final.scores
+    if provenance.final is None:
+        return [(of_mean + variance(on_validation) / _runs_of_claim(provenance), freedom)]
+    claims = provenance.final.scores
     return [(of_mean, freedom), (variance(claims) / len(claims), len(claims) - 1)]
 
 
-def _runs_of_claim(known: Provenance) -> int:
-    claimed = known.metrics.values()
-    steps = [each for each in (known.simplified, known.finalized) if each is not None and each.changed]
+def _runs_of_claim(provenance: Provenance) -> int:
+    claimed = provenance.metrics.values()
+    steps = [
+        each for each in (provenance.simplified, provenance.finalized) if each is not None and each.changed
+    ]
     return next((len(each.seeds) for each in steps if each.after in claimed), 1)

@@ -1,1 +1,1 @@
-"""Trains a recipe again, with other seeds or without a technique, and says what holds of it."""
+"""A recipe trained again, with other seeds or without a technique, and what holds of it."""

@@ -1,4 +1,4 @@
-"""Says what pruning a network lost, how sure that is, and what it spared: as data, as tables, in sentences.
+"""What pruning a network lost, how sure that is, and what it spared: as data, as tables, in sentences.
 
 A difference between two networks has an interval of 95 %: Student's t with Satterthwaite's degrees of
 freedom, over the deviation between the seeds of the fine-tuning and that of the images. The latter is of a
@@ -20,11 +20,11 @@ from typing import Any, Literal
 import numpy as np
 
 from search.record.finals import LEVEL, error_of_sum, student
-from search.reporting.tables import Rows
+from search.reporting.tables import TextTable
 from trainable.data import Split
 from trainable.recipe.metrics import NO_SPREAD
 from trainable.shrinking.latency import Ratio, ratio_of
-from trainable.shrinking.shrink import DISTILLED, PRUNED, SCRATCH, TUNED, UNPRUNED, Cost, Shrunk
+from trainable.shrinking.shrink import DISTILLED, PRUNED, SCRATCH, TUNED, UNPRUNED, Shrunk
 from trainable.training.bootstrap import RESAMPLES, Array, resampled_scores, wilson_interval
 from trainable.training.evaluate import Scores
 from trainable.training.extra_metrics import ExtraMetrics, make_extra_metrics
@@ -90,8 +90,8 @@ def difference(
 def _resampled(side: Sequence[Scores], metric: str, extra: ExtraMetrics, seed: int) -> Array | None:
     """Return a metric of resamples of the images, [seeds, resamples], the same images for each seed; None
     without their answers."""
-    found = [resampled_scores(each, extra, seed) for each in side]
-    values = [each.metrics[metric] for each in found if each is not None and metric in each.metrics]
+    resampled = [resampled_scores(each, extra, seed) for each in side]
+    values = [each.metrics[metric] for each in resampled if each is not None and metric in each.metrics]
     return np.stack(values) if len(values) == len(side) else None
 
 
@@ -148,13 +148,14 @@ class ShrunkComparison:
     def words(self) -> str:
         """Return in sentences whether the pruned network lost, what teaching gained, and what it spares."""
         kept, name = self.shrunk.kept, self._named(self.of_part)
-        found = self.differences[kept, self.of_part]
+        from_unpruned = self.differences[kept, self.of_part]
         before, after = self.shrunk.costs[UNPRUNED], self.shrunk.costs[PRUNED]
         times = ", ".join(f"{each} of it for {batch}" for batch, each in self.latency_ratios.items())
         shown = "windows" if self.shrunk.trained.data.info.task.windowed else "images"
         lines = [
             f"With {self.shrunk.pruned.share:.1%} of the operations, {len(self.shrunk.tuned)} seeds: "
-            f"{self._judged('it', found)}: {name} differs by {found} from the unpruned network's.",
+            f"{self._judged('it', from_unpruned)}: {name} differs by {from_unpruned} from the unpruned "
+            "network's.",
             f"Parameters {after.parameters / before.parameters:.1%}, latency {times} {shown} at once.",
         ]
         if (other := self.without_teacher.get(self.of_part)) is not None:
@@ -175,7 +176,7 @@ class ShrunkComparison:
     def _named(self, part: Split) -> str:
         return f"{PREFIXES[part]}_{self.metric.removeprefix('val_')}"
 
-    def scores_table(self) -> Rows:
+    def scores_table(self) -> TextTable:
         """Return a row for each network: its mean scores, and how they differ from the unpruned one's."""
         parts = self.shrunk.parts
         heads = [head for part in parts for head in (self._named(part), f"{PREFIXES[part]} difference")]
@@ -185,14 +186,14 @@ class ShrunkComparison:
             "fine-tuning's seeds and of the images is in them, that of the one training before is not; "
             f"{PRUNED}: as it was cut, with the BatchNorm statistics of the unpruned network"
         )
-        return Rows("", ("network", *heads), rows, whole=set(heads), caption=caption)
+        return TextTable("", ("network", *heads), rows, whole=set(heads), caption=caption)
 
     def _scores(self, name: str) -> Iterator[str]:
         for part in self.shrunk.parts:
             yield f"{fmean(_values(self.shrunk, name, part, self.metric)):.4f}"
             yield str(self.differences[name, part]) if name != UNPRUNED else ""
 
-    def costs_table(self) -> Rows:
+    def costs_table(self) -> TextTable:
         """Return a row for the unpruned network, and one for the pruned, which costs the same fine-tuned."""
         batches = [
             head
@@ -205,7 +206,7 @@ class ShrunkComparison:
             "latencies: median of passes taken in turns (5 to 95 % of them); ratios: of the medians, with "
             f"{LEVEL:.0%} intervals of the turns"
         )
-        return Rows("", ("network", *heads), rows, whole=set(heads), caption=caption)
+        return TextTable("", ("network", *heads), rows, whole=set(heads), caption=caption)
 
     def _costs(self, name: str) -> Iterator[str]:
         """Yield what a network costs, as cells of a table."""
@@ -242,8 +243,9 @@ class ShrunkComparison:
         }
 
     def _network(self, name: str) -> dict[str, Any]:
-        shrunk, cost = self.shrunk, _cost_of(self.shrunk, name)
-        found = {part: self.differences.get((name, part)) for part in shrunk.parts}
+        shrunk = self.shrunk
+        cost = shrunk.costs[UNPRUNED if name == UNPRUNED else PRUNED]
+        from_unpruned = {part: self.differences.get((name, part)) for part in shrunk.parts}
         return {
             "scores": {
                 f"{PREFIXES[part]}_{metric}": _values(shrunk, name, part, metric)
@@ -251,7 +253,7 @@ class ShrunkComparison:
                 for metric in shrunk.scores[name][0][part].by_name()
             },
             "differences": {
-                self._named(part): each.tree() for part, each in found.items() if each is not None
+                self._named(part): each.tree() for part, each in from_unpruned.items() if each is not None
             },
             "parameters": cost.parameters,
             "flops": cost.flops,
@@ -274,18 +276,14 @@ def compared(shrunk: Shrunk, asked: float) -> ShrunkComparison:
         return difference(sides[0], sides[1], kind, extra, recipe.loop.seed)
 
     others = [name for name in scores if name != UNPRUNED]
-    found = {(name, part): between(name, UNPRUNED, part) for name in others for part in shrunk.parts}
+    differences = {(name, part): between(name, UNPRUNED, part) for name in others for part in shrunk.parts}
     untaught = {part: between(DISTILLED, TUNED, part) for part in shrunk.parts if DISTILLED in scores}
     anew = {part: between(shrunk.kept, SCRATCH, part) for part in shrunk.parts if SCRATCH in scores}
     ours, theirs = (shrunk.costs[name].latencies for name in (PRUNED, UNPRUNED))
     ratios = {batch: ratio_of(each, theirs[batch]) for batch, each in ours.items()}
-    return ShrunkComparison(shrunk, asked, found, untaught, anew, ratios)
+    return ShrunkComparison(shrunk, asked, differences, untaught, anew, ratios)
 
 
 def _values(shrunk: Shrunk, name: str, part: Split, metric: str) -> list[float]:
     kind = metric.removeprefix("val_")
     return [each[part].by_name()[kind] for each in shrunk.scores[name]]
-
-
-def _cost_of(shrunk: Shrunk, name: str) -> Cost:
-    return shrunk.costs[UNPRUNED if name == UNPRUNED else PRUNED]

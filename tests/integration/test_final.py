@@ -15,7 +15,7 @@ from search.learning.search import Search
 from search.record.cursor import read_cursor
 from search.record.home import VERIFICATION_FILE
 from search.record.trials import Trial
-from search.reporting.search_tables import winner_line
+from search.reporting.tables import winner_line
 from tests.integration.small_searches import digits_study
 from trainable.errors import UserError
 from trainable.recipe.provenance import FreshRuns

@@ -17,7 +17,7 @@ from search.commands.guests import resolved_study
 from search.facts.hardware import Hardware, Node, PerTrial
 from search.record.home import Home
 from search.record.journal import EndEvent, Journal, StartEvent
-from search.reporting.drivers import timeline
+from search.reporting.timeline import timeline
 from search.running.driver import make_ledger
 from search.running.prepare import prepare
 from search.running.raytune import run_trials

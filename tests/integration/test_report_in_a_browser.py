@@ -10,8 +10,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
+from search.reporting.charts import MOST_CLOSER
 from search.reporting.content import Report, TrialRow
-from search.reporting.curves import MOST_CLOSER
 from search.reporting.page import page as page_of
 from tests.integration.browser import PAINTED, chromium, opened
 from tests.search.learning.landscapes import RATE

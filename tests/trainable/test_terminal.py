@@ -10,7 +10,7 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
-from search.reporting.tables import Rows
+from search.reporting.tables import TextTable
 from search.reporting.terminal import console, say
 from trainable.errors import UserError, visible
 from trainable.terminal import show_what_can_be_shown, tell, tell_json
@@ -37,7 +37,7 @@ def test_what_a_terminal_would_obey_is_an_escape_wherever_it_is_printed(
     tell(f"class {text}")
     tell(text, sys.stderr)
     say(text)
-    console().print(Rows(text, ("name", text), ((text, Text(text)),), caption=text))
+    console().print(TextTable(text, ("name", text), ((text, Text(text)),), caption=text))
     out, err = capsys.readouterr()
     for line in (*out.split("\n"), *err.split("\n"), *str(UserError(text)).split("\n")):
         assert visible(line) == line
@@ -55,7 +55,7 @@ def test_a_cell_is_as_wide_as_what_is_shown_of_it(capsys: pytest.CaptureFixture[
 def test_what_people_write_is_printed_as_it_is(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     tell(text)
     say(text)
-    console().print(Rows("", ("name",), ((text,),)))
+    console().print(TextTable("", ("name",), ((text,),)))
     out, _ = capsys.readouterr()
     assert [line.strip() for line in out.splitlines()] == [text, text, "name", text]
 
@@ -70,7 +70,7 @@ def test_an_encoding_that_has_not_a_letter_shows_another(
     if by_a_command:
         show_what_can_be_shown()
     tell("苹果 é")
-    console().print(Rows("", ("name",), (("苹果",),)))
+    console().print(TextTable("", ("name",), (("苹果",),)))
     sys.stdout.flush()
     shown = written.getvalue().decode(encoding)
     assert ("苹果" if encoding == "utf-8" else r"\u82f9\u679c") in shown

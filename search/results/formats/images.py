@@ -38,9 +38,12 @@ def write_parts(parts: Mapping[Split, Selection], classes: tuple[str, ...], fold
     """
     folder = without_tilde(str(folder)).absolute()
     refuse_filled(folder, digest)
-    if bad := [name for name in classes if not _can_be_a_folder(name)]:
+    for name in classes:
+        is_path = re.search(r"[/\t\r\n\0]", name) is not None or name in (".", "..")
+        if not is_path and len(os.fsencode(name)) <= LONGEST_NAME:
+            continue
         raise UserError(
-            f"--images: class {quoted(bad[0])} cannot be the name of a folder in a list of images; rename it "
+            f"--images: class {quoted(name)} cannot be the name of a folder in a list of images; rename it "
             "in the data, or leave --images out"
         )
     if not (folder / DIGEST_FILE).exists():
@@ -62,17 +65,14 @@ def refuse_filled(folder: Path, digest: str) -> None:
         raise UserError(f"--images {folder}: has not these parts, and is not empty; give a new folder")
 
 
-def _can_be_a_folder(name: str) -> bool:
-    is_path = re.search(r"[/\t\r\n\0]", name) is not None or name in (".", "..")
-    return not is_path and len(os.fsencode(name)) <= LONGEST_NAME
-
-
 def _write_part(selection: Selection, classes: tuple[str, ...], folder: Path, part: str) -> None:
     digits, lines = len(str(len(selection.indices))), []
     for name in classes:
         (folder / part / name).mkdir(parents=True)
     for position, (index, label) in enumerate(zip(selection.indices.tolist(), selection.labels, strict=True)):
-        name = f"{position:0{digits}}-{_plain_name(selection, index)}"
+        # letters, digits and underscores, so that no file's name can break a list
+        plain = re.sub(r"\W+", "_", Path(selection.source.name(index)).stem)[:LONGEST_STEM]
+        name = f"{position:0{digits}}-{plain}"
         try:
             ending = _write_image(selection, index, folder / part / classes[label], name)
         except Exception as error:  # Pillow's plug-ins raise nearly anything
@@ -82,11 +82,6 @@ def _write_part(selection: Selection, classes: tuple[str, ...], folder: Path, pa
         lines.append(f"{part}/{classes[label]}/{name}{ending}\t{label}\n")
     text = "".join(lines).encode("utf-8", "surrogateescape")  # names of folders need not be UTF-8
     (folder / f"{part}_list.txt").write_bytes(text)
-
-
-def _plain_name(selection: Selection, index: int) -> str:
-    # letters, digits and underscores, so that no file's name can break a list
-    return re.sub(r"\W+", "_", Path(selection.source.name(index)).stem)[:LONGEST_STEM]
 
 
 def _write_image(selection: Selection, index: int, folder: Path, name: str) -> str:
@@ -106,7 +101,7 @@ def _write_image(selection: Selection, index: int, folder: Path, name: str) -> s
 
 
 def _seen_alike(image: Image.Image) -> bool:
-    """Return whether other programs show a file as it is seen here: most do not turn it as EXIF says, drop
+    """Say whether other programs show a file as it is seen here: most do not turn it as EXIF says, drop
     what is transparent, and cut the levels of 16 bits off."""
     turned = image.getexif().get(Base.Orientation, 1) != 1
     deep = image.mode.startswith("I")

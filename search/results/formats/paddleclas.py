@@ -14,7 +14,7 @@ from search.results.formats.table import (
     PARTS_AT_ONCE,
     UNTOUCHED,
     WHOLE_SIZE,
-    Row,
+    FieldRow,
     colours,
     filled,
     folder,
@@ -217,7 +217,7 @@ def _mixed(operator: str) -> Any:
     return operators
 
 
-TABLE: tuple[Row, ...] = (
+TABLE: tuple[FieldRow, ...] = (
     says("data.path", _lists),
     says("data", _classes),
     says(

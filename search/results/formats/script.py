@@ -14,7 +14,7 @@ from search.results.formats.sheet import Sheet
 from search.results.formats.table import (
     LABELS_ALONE,
     OF_MASKS,
-    Row,
+    FieldRow,
     compiles_whole,
     filled,
     folder,
@@ -38,9 +38,7 @@ from trainable.training.optim import applied_lr
 from trainable.training.schedule import leg_momenta, leg_rates, legs
 
 NOT_HERE = "the script leaves it out"
-FILE_WORKERS = (
-    4  # processes that read images that do not fit into memory, if the recipe does not say how many
-)
+FILE_WORKERS = 4  # they read images that do not fit into memory, if the recipe does not say how many
 
 
 def script_sheet(winner: Winner) -> Sheet:
@@ -138,12 +136,13 @@ def short(rates: Mapping[str, float]) -> dict[str, float]:
     for name, rate in rates.items():
         names = name.split(".")
         starts = [".".join(names[:end]) for end in range(1, len(names) + 1)]
-        shortest[next(start for start in starts if _all_below(rates, start) == {rate})] = rate
+        shared = next(
+            start
+            for start in starts
+            if all(other == rate for below, other in rates.items() if f"{below}.".startswith(f"{start}."))
+        )
+        shortest[shared] = rate
     return shortest
-
-
-def _all_below(rates: Mapping[str, float], start: str) -> set[float]:
-    return {rate for name, rate in rates.items() if f"{name}.".startswith(f"{start}.")}
 
 
 # --- how it is trained -----------------------------------------------------------------------------------
@@ -223,7 +222,7 @@ def _views(_: object, winner: Winner) -> list[tuple[int, bool]]:
     return [(view.size or side, view.mirrored) for view in make_views(winner.recipe.evaluation, side)]
 
 
-TABLE: tuple[Row, ...] = (
+TABLE: tuple[FieldRow, ...] = (
     says("model", _network),
     says("data.path", {"folder": folder}),
     says("data", _images),

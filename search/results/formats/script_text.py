@@ -68,13 +68,9 @@ def script_text(winner: Winner, sheet: Sheet, out: Path) -> str:
         packages=", ".join(packages),
         notes=_notes(winner, sheet),
     )
-    return "".join([_quoted(head), *_imports(body), "\n", body])
-
-
-def _quoted(text: str) -> str:
-    """Return a text between three quotes, in which nothing that somebody wrote can end them."""
-    inner = text.replace("\\", "\\\\").replace('"""', "'''")
-    return f'"""{inner}"""\n'
+    # nothing that somebody wrote can end the three quotes
+    quoted = head.replace("\\", "\\\\").replace('"""', "'''")
+    return "".join([f'"""{quoted}"""\n', *_imports(body), "\n", body])
 
 
 @functools.cache

@@ -19,12 +19,12 @@ from trainable.recipe import Recipe
 from trainable.recipe.augmentations import SCALED_NEEDS_MASKS
 from trainable.training.optim import applied_lr
 
-Value = Callable[[Any, Winner], Any]  # of a field's or a section's own value
+ValueOf = Callable[[Any, Winner], Any]  # of a field's or a section's own value
 Condition = Callable[[Winner], bool]
 OTHER_KIND = object()
 # A name, which takes the field's value; values by name, or functions of the field's; or a function that
 # returns these. What a dot and a `+` in a name do, `Sheet.say` says.
-Arguments = str | Mapping[str, Any] | Value
+Arguments = str | Mapping[str, Any] | ValueOf
 
 
 def never(*_: object) -> bool:
@@ -38,7 +38,7 @@ def always(_: Winner) -> bool:
 
 
 @dataclass(frozen=True)
-class Row:
+class FieldRow:
     """A field or a section of a recipe, in the words of a program.
 
     `path` is dotted. A section in it may name the kinds that the row is of: `optimizer[sgd|lars].momentum`.
@@ -46,27 +46,27 @@ class Row:
 
     path: str
     arguments: tuple[Arguments, ...] = ()
-    why: str | Value = ""  # the program cannot say it; empty: it can
-    unless: Value = never  # it can say these values
+    why: str | ValueOf = ""  # the program cannot say it; empty: it can
+    unless: ValueOf = never  # it can say these values
     condition: Condition = always
 
 
-def says(path: str, *arguments: Arguments, but: str | Value = "", unless: Value = never) -> Row:
+def says(path: str, *arguments: Arguments, but: str | ValueOf = "", unless: ValueOf = never) -> FieldRow:
     """Return a row of what a program says, but for a difference; without arguments it does so by itself."""
-    return Row(path, arguments, but, unless)
+    return FieldRow(path, arguments, but, unless)
 
 
-def lost(path: str, why: str | Value, *, unless: Value = never) -> Row:
+def lost(path: str, why: str | ValueOf, *, unless: ValueOf = never) -> FieldRow:
     """Return a row of what a program cannot say."""
-    return Row(path, why=why, unless=unless)
+    return FieldRow(path, why=why, unless=unless)
 
 
-def only(path: str, value: Any, why: str) -> Row:
+def only(path: str, value: Any, why: str) -> FieldRow:
     """Return a row of a field of which the program can say one value alone."""
     return lost(path, why, unless=lambda given, _: given == value)
 
 
-def only_each(section: str, why: str | Callable[[Any], str], **values: Any) -> tuple[Row, ...]:
+def only_each(section: str, why: str | Callable[[Any], str], **values: Any) -> tuple[FieldRow, ...]:
     """Return rows of fields of which the program can say one value each, with a reason that may name it."""
     return tuple(
         only(f"{section}.{name}", value, why if isinstance(why, str) else why(value))
@@ -74,12 +74,12 @@ def only_each(section: str, why: str | Callable[[Any], str], **values: Any) -> t
     )
 
 
-def where(condition: Condition, *rows: Row) -> tuple[Row, ...]:
+def where(condition: Condition, *rows: FieldRow) -> tuple[FieldRow, ...]:
     """Return rows that count under a condition."""
     return tuple(replace(row, condition=condition) for row in rows)
 
 
-def filled(table: Sequence[Row], winner: Winner, skeleton: Mapping[str, Any] | None = None) -> Sheet:
+def filled(table: Sequence[FieldRow], winner: Winner, skeleton: Mapping[str, Any] | None = None) -> Sheet:
     """Return a program's arguments for a recipe, filled into a skeleton, and what they cannot say."""
     sheet = Sheet(winner.recipe)
     sheet.say(deepcopy(dict(skeleton or {})))
@@ -146,17 +146,17 @@ def rate(_: object, winner: Winner) -> float:
     return applied_lr(winner.recipe.optimizer, winner.cut.batch)
 
 
-def parts(why: str) -> Row:
+def parts(why: str) -> FieldRow:
     """Return the row of the fields that decide on the parts: a program takes parts as they are."""
     return lost("data", why, unless=lambda _, winner: winner.images is not None)
 
 
-def colours(why: str) -> Row:
+def colours(why: str) -> FieldRow:
     """Return the row of the channels, for a program that reads colour images."""
     return lost("data.channels", why, unless=lambda _, winner: winner.info.channels == RGB)
 
 
-def measured_norms(why: str) -> Row:
+def measured_norms(why: str) -> FieldRow:
     """Return the row of the batches that measure norms; frozen norms are not measured."""
     return lost(
         "evaluation.norm_batches",
@@ -165,7 +165,7 @@ def measured_norms(why: str) -> Row:
     )
 
 
-def compiles_whole(program: str) -> Row:
+def compiles_whole(program: str) -> FieldRow:
     """Return the row of `loop.compile` for a program that compiles whole networks."""
     reasons = {
         "blocks": f"{program} compiles the whole network",

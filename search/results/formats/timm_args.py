@@ -19,7 +19,7 @@ from search.results.formats.table import (
     NEUTRAL,
     OF_MASKS,
     PARTS_AT_ONCE,
-    Row,
+    FieldRow,
     compiles_whole,
     filled,
     folder,
@@ -56,17 +56,12 @@ def timm_sheet(winner: Winner) -> Sheet:
     """Return timm's arguments for a recipe, and what they cannot say."""
     network = winner.network
     sheet = filled(TABLE, winner)
-    _compare_rates(sheet, winner)
-    _compare_groups(sheet, winner, network)
-    return sheet
-
-
-def _compare_rates(sheet: Sheet, winner: Winner) -> None:
-    """List how far timm's rates are from the recipe's, where both take as many steps."""
     if updates(winner) == winner.steps:
         apart = largest_distance(sheet.arguments, winner)
         if apart.share > ROUNDING:
             sheet.cannot("schedule", f"{why(winner.recipe.schedule)}; {apart}")
+    _compare_groups(sheet, winner, network)
+    return sheet
 
 
 def _compare_groups(sheet: Sheet, winner: Winner, network: Network) -> None:
@@ -82,21 +77,19 @@ def _compare_groups(sheet: Sheet, winner: Winner, network: Network) -> None:
     theirs = [{"rate_factor": group.get("lr_scale", 1.0), **group} for group in made.param_groups]
     names = {parameter: name for name, parameter in network.model.named_parameters()}
     for key, path in (("weight_decay", "optimizer.weight_decay"), ("rate_factor", "model.layer_rates")):
-        if apart := _differing(names, _by_parameter(ours, key), _by_parameter(theirs, key)):
+        our_values, their_values = _by_parameter(ours, key), _by_parameter(theirs, key)
+        apart = [
+            name
+            for parameter, name in names.items()
+            if not math.isclose(our_values[parameter], their_values.get(parameter, 0.0), rel_tol=1e-6)
+        ]
+        if apart:
             some = ", ".join(apart[:3])
             sheet.cannot(path, f"timm treats {len(apart)} parameters in another way, such as {some}")
 
 
 def _by_parameter(groups: Sequence[Mapping[str, Any]], key: str) -> dict[Any, float]:
     return {parameter: group[key] for group in groups for parameter in group["params"]}
-
-
-def _differing(names: Mapping[Any, str], ours: Mapping[Any, float], theirs: Mapping[Any, float]) -> list[str]:
-    return [
-        name
-        for parameter, name in names.items()
-        if not math.isclose(ours[parameter], theirs.get(parameter, 0.0), rel_tol=1e-6)
-    ]
 
 
 def _images(_: object, winner: Winner) -> dict[str, Any]:
@@ -156,7 +149,7 @@ def _flip(name: str) -> Any:
     return lambda probability, winner: probability if name in (winner.recipe.data.flips or ()) else 0.0
 
 
-TABLE: tuple[Row, ...] = (
+TABLE: tuple[FieldRow, ...] = (
     says("data.path", {"data_dir": folder, "train_split": "train", "val_split": "validation"}),
     says("data", _images),
     parts("timm takes folders of class folders as they are; --images DIR writes these parts so, upright"),

@@ -67,7 +67,15 @@ def _shape(spec: schedules.Schedule, epochs: int, steps: int, lr: float) -> dict
         case schedules.Exponential(gamma=gamma):
             return {"sched": "step", "decay_epochs": 1.0 / steps, "decay_rate": gamma ** (1.0 / steps)}
         case schedules.SGDR(final_factor=final) if spec.cycle_epochs == int(spec.cycle_epochs):
-            return _cycles(spec, epochs) | {"sched": "cosine", "min_lr": final * lr}
+            return {
+                "epochs": int(spec.cycle_epochs),
+                "lr_cycle_mul": spec.growth,
+                # as many whole cycles as cover the run: timm trains to the end of the last one
+                "lr_cycle_limit": max(1, len(cycle_ends(spec, epochs))),
+                "lr_cycle_decay": 1.0,
+                "sched": "cosine",
+                "min_lr": final * lr,
+            }
         case schedules.OneCycle(anneal="linear"):
             return {"sched": "poly", "decay_rate": 1.0, "min_lr": lr / spec.div / spec.final_div}
         case schedules.OneCycle():
@@ -76,17 +84,6 @@ def _shape(spec: schedules.Schedule, epochs: int, steps: int, lr: float) -> dict
             return {"sched": "cosine", "min_lr": 0.0}
         case _:
             assert_never(spec)
-
-
-def _cycles(spec: schedules.SGDR, epochs: int) -> dict[str, Any]:
-    """Return as many whole cycles as cover the run: timm trains to the end of the last one."""
-    whole = max(1, len(cycle_ends(spec, epochs)))
-    return {
-        "epochs": int(spec.cycle_epochs),
-        "lr_cycle_mul": spec.growth,
-        "lr_cycle_limit": whole,
-        "lr_cycle_decay": 1.0,
-    }
 
 
 def _warmup(spec: schedules.Schedule, epochs: int, steps: int, lr: float) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from search.results.formats.table import (
     OF_MASKS,
     UNTOUCHED,
     WHOLE_SIZE,
-    Row,
+    FieldRow,
     colours,
     filled,
     folder,
@@ -108,7 +108,7 @@ def _steps(winner: Winner) -> int:
     return math.ceil(math.ceil(winner.info.train_images / winner.gpus) / _share(winner))
 
 
-TABLE: tuple[Row, ...] = (
+TABLE: tuple[FieldRow, ...] = (
     says("data.path", {"data_path": folder}),
     says("data.interpolation", {"interpolation": interpolation}),
     says("data.image_size", {"train_crop_size": side, "val_crop_size": side}),

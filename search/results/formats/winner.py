@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from search.results.formats.network import Network
 
 
-class Cut(NamedTuple):
+class BatchCut(NamedTuple):
     """An effective batch, cut: `gpus` devices, each with `parts` turns of `at_once` images."""
 
     gpus: int
@@ -70,7 +70,7 @@ class Winner:
         return "cuda" if self.facts.gpus or self.gpus > 1 else "cpu"
 
     @property
-    def cut(self) -> Cut:
+    def cut(self) -> BatchCut:
         """How the batch is cut: in as few equal parts as memory allows, where that is known."""
         share = math.ceil(self.recipe.loop.batch_size / self.gpus)
         provenance = self.recipe.provenance
@@ -78,7 +78,7 @@ class Winner:
         parts = next(
             count for count in range(1, share + 1) if share % count == 0 and share // count <= fitted
         )
-        return Cut(self.gpus, parts, share // parts)
+        return BatchCut(self.gpus, parts, share // parts)
 
     @property
     def steps(self) -> int:

@@ -12,9 +12,7 @@ from search.results.formats.images import write_parts
 from search.results.formats.sheet import Sheet, header, on_one_line, shown
 from search.results.formats.winner import Winner, no_segmentation
 from spaces.conditions import scalars_of
-from spaces.domains import Value
 from spaces.rules import batches
-from spaces.rules.rulings import Ruling
 from trainable.data import DataInfo
 from trainable.data.assembly import stored_parts
 from trainable.data.measure import membership_digest, stored_files
@@ -26,13 +24,13 @@ from trainable.recipe.tasks import AnyTask, Classification, Segmentation
 from trainable.recipe.yamlfile import to_yaml, write_whole
 from trainable.terminal import tell
 
-Format = Literal["tunebook", "timm", "torchvision", "paddleclas", "script"]
+ProgramFormat = Literal["tunebook", "timm", "torchvision", "paddleclas", "script"]
 
 
 def export_as(
     exported: Exported,
     out: Path,
-    form: Format,
+    form: ProgramFormat,
     *,
     gpus: int | None = None,
     batch: int | None = None,
@@ -59,7 +57,7 @@ def export_as(
     return winner.title
 
 
-def _check_task(task: AnyTask, form: Format, images: Path | None) -> None:
+def _check_task(task: AnyTask, form: ProgramFormat, images: Path | None) -> None:
     match task:
         case Classification():
             return
@@ -124,23 +122,22 @@ def retargeted(winner: Winner, *, gpus: int | None, batch: int | None) -> Winner
         path: f"{ruling.reason} ({source})"
         for (path, ruling), source in zip(changed.items(), sources, strict=True)
     }
+    changes = []
+    for path, ruling in changed.items():
+        before_and_after = dict.fromkeys((shown(values.get(path)), shown(ruling.what)))
+        changes.append(f"{path}: {' -> '.join(before_and_after)}: {why[path]}")
+    where = "1 device" if devices == 1 else f"{devices} GPUs"
     moved = facts if gpus is None else facts.model_copy(update={"gpus": 1.0})
     return replace(
         winner,
         recipe=new,
         facts=moved,
-        title=f"{winner.title}, moved to a batch of {batch:,} on {_devices(devices)}",
+        title=f"{winner.title}, moved to a batch of {batch:,} on {where}",
         reasons={**winner.reasons, **why},
-        changes=tuple(_change(path, values.get(path), new, why[path]) for path, new in changed.items()),
+        changes=tuple(changes),
         warnings=tuple(batches.warnings(facts, values, batch)),
         gpus=devices,
     )
-
-
-def _change(path: str, old: Value | None, new: Ruling[Value], why: str) -> str:
-    """Return in a line what a field was and is now, and why."""
-    values = list(dict.fromkeys((shown(old), shown(new.what))))
-    return f"{path}: {' -> '.join(values)}: {why}"
 
 
 def refuse_batch(batch: int, devices: int, info: DataInfo) -> None:
@@ -163,10 +160,6 @@ def _limit(winner: Winner) -> int | None:
     return loop.micro_batch or (used if was_cut else None) or winner.facts.largest_micro_batch
 
 
-def _devices(count: int) -> str:
-    return "1 device" if count == 1 else f"{count} GPUs"
-
-
 def _with_images(winner: Winner, folder: Path) -> Winner:
     from trainable.origins import Origins
 
@@ -182,7 +175,7 @@ def _with_images(winner: Winner, folder: Path) -> Winner:
     return replace(winner, images=str(absolute))
 
 
-def _written(winner: Winner, out: Path, form: Format) -> tuple[str, Sheet]:
+def _written(winner: Winner, out: Path, form: ProgramFormat) -> tuple[str, Sheet]:
     match form:
         case "tunebook":
             sheet = Sheet(winner.recipe)
@@ -217,7 +210,7 @@ def _as_yaml(winner: Winner, sheet: Sheet, usage: str) -> tuple[str, Sheet]:
     return header(winner.title, sheet, usage, winner.notes) + to_yaml(sheet.arguments, {}), sheet
 
 
-def _tell(winner: Winner, sheet: Sheet, form: Format) -> None:
+def _tell(winner: Winner, sheet: Sheet, form: ProgramFormat) -> None:
     """Print, to standard error, what was changed, what was not seen, and what the format cannot say."""
     for change in winner.changes:
         tell(f"moved: {change}", sys.stderr)

@@ -17,7 +17,7 @@ from search.record.journal import read
 from search.record.record import Record
 from search.record.summary import summarise
 from search.record.trials import Trial
-from search.reporting.trials_table import trials_table
+from search.reporting.tables import trials_table
 from search.study import SamplerKind
 from search.study.finalists import Finalists
 from search.study.first import First, FirstTrial

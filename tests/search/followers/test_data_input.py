@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from search.followers.data_input import data_input
+from search.followers.logged_model import data_input
 from tests.search.reporting.test_terminal import INFO
 
 

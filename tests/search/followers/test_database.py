@@ -14,8 +14,7 @@ import pytest
 
 from search.commands.ui import serve
 from search.followers.audit import audit
-from search.followers.database import MAKING_SECONDS, is_half_made, make_database
-from search.followers.experiment import deleted_experiment
+from search.followers.database import MAKING_SECONDS, deleted_experiment, is_half_made, make_database
 from search.learning.search import Search
 from tests.full_disk import files_of_at_most
 from tests.search.followers.small_tracking import (

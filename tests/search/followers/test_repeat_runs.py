@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from search.followers.repeat_runs import final_numbers, purpose_tags, run_name
-from search.followers.run_updates import Outbox
+from search.followers.run_updates import Outbox, final_numbers, purpose_tags, run_name
 from search.record.finals import finals_of
 from search.record.journal import Event
 from search.record.repeats import Repeat

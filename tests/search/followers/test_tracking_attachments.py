@@ -114,7 +114,7 @@ def test_the_study_is_the_searchs_params_without_its_password(client: MlflowClie
 def test_the_drivers_machine_is_measured_only_on_demand(
     client: MlflowClient, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("search.followers.system_metrics.SECONDS", 0.05)
+    monkeypatch.setattr("search.followers.mlflow_runs.SAMPLE_SECONDS", 0.05)
 
     def measured(on: bool) -> dict[str, float]:
         tracker = tracker_of(folder, study_in(folder.parent, system_metrics=on))

@@ -14,7 +14,7 @@ from search.followers.conclusions import Conclusion
 from search.followers.consumer import Backlog
 from search.followers.run_updates import LONGEST_TAG
 from search.followers.tracker import Tracker
-from search.learning.verdict_words import mlflow_table
+from search.learning.verdicts import mlflow_table
 from search.record.home import CURSOR_FILE, REPORT_FILE, Home
 from search.record.journal import EndEvent, Event, Journal, StartEvent
 from search.record.verdicts import Verdict, Verdicts

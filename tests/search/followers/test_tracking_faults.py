@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from search.followers.experiment import deleted_experiment
+from search.followers.database import deleted_experiment
 from search.record.cursor import read_cursor
 from search.record.home import CURSOR_FILE, EVENTS_FILE, SYNCED_FILE
 from search.record.journal import EndEvent, Journal

@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from search.learning.better_stopped import Stratum, chance_of_better
+from search.learning.pruning_audit import Stratum, chance_of_better
 
 RUNG = 1
 
@@ -23,7 +23,7 @@ def searched(correlation: float, trials: int, random: np.random.Generator) -> tu
 def test_the_chance_is_how_often_a_better_trial_was_stopped(
     correlation: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("search.learning.better_stopped.RESAMPLES", 10)
+    monkeypatch.setattr("search.learning.pruning_audit.CORRELATIONS", 10)
     random = np.random.default_rng(0)
     truths: list[bool] = []
     chances: list[float] = []

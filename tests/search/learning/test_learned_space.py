@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from search.learning.earlier import earlier_searches
-from search.learning.learned_space import learned_space, space_of
+from search.learning.learned_space import earlier_searches, learned_space, space_of
 from search.record.home import EVENTS_FILE, FACTS_FILE
 from search.study import Study, StudyError
 from search.study.space import LearnedSpace, build_space

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from search.learning.lessons import Lesson, confidence_in, with_lessons
-from search.learning.likeness import Likeness
+from search.learning.lessons import Lesson, Likeness, confidence_in, with_lessons
 from search.learning.optimum import Optimum
 from spaces.domains import Choice, Domain, Float, Integer, Value, value_at
 from spaces.priors import SPREADS, Normal, Prior, Uniform, Weights

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from search.learning.likeness import SAME_FACTS, Likeness, likeness
+from search.learning.lessons import SAME_FACTS, Likeness, likeness
 from tests.spaces.small_facts import digits_facts, imagenet_facts, masks_facts
 
 

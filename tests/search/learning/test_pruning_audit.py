@@ -11,13 +11,12 @@ from scipy.stats import spearmanr
 from epoch_results import epoch_result
 from search.deciding.audited import sampled
 from search.deciding.pruning import Pruning
-from search.learning.better_stopped import Stratum
-from search.learning.pruning_audit import audit_of, rank_correlations
+from search.learning.pruning_audit import Stratum, audit_of, rank_correlations
 from search.record.journal import EpochEvent, TrialEnd
 from search.record.repeats import Repeat
 from search.record.summary import Summary
 from search.record.trials import HOURS_SPENT, Trial
-from search.reporting.search_tables import audit_lines
+from search.reporting.tables import audit_lines
 
 EPOCHS, RUNG = 4, 1
 PRUNING = Pruning((RUNG,), 3, "")

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from search.learning.draft import Draft
-from search.learning.refine import next_name, refine
+from search.learning.refine import Draft, next_name, refine
 from search.learning.search import Search
 from search.record.folder import read_facts
 from search.record.lock import locked

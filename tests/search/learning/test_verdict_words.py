@@ -8,9 +8,9 @@ import json
 import pandas as pd
 from rich.console import Console, RenderableType
 
-from search.learning.verdict_words import counts, fixed, markdown, mlflow_table, promise
+from search.learning.verdicts import counts, fixed, markdown, mlflow_table, promise
 from search.record.verdicts import Verdict, Verdicts
-from search.reporting.search_tables import brief_table, full_table
+from search.reporting.tables import brief_table, full_table
 
 RATES = "around 0.5 (high confidence) within 0.1 to 2, log"
 RATE = Verdict("optimizer.lr[sgd]", "supported", RATES, "003:23", 30, 12, 31.4, (18.2, 44.1))

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from search.learning.judging import (
+from search.learning.verdicts import (
     BORDER,
     CLEARLY_LESS,
     LEAST_ON_A_SIDE,

@@ -15,7 +15,7 @@ from search.record.journal import (
     StartEvent,
 )
 from search.record.machines import Machine, MachineAccount
-from search.reporting.drivers import DriverClock
+from search.reporting.timeline import DriverClock
 from tests.search.small_events import place, session
 from trainable.tune.place import Place
 

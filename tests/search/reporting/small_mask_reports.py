@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from search.reporting.answered import MaskClass, ReportedMasks, WorstMask
-from search.reporting.content import Report
-from search.reporting.overlays import class_colours, in_hexadecimal, panels
+from search.reporting.content import MaskClass, Report, ReportedMasks, WorstMask
+from search.reporting.mask_answers import class_colours, in_hexadecimal, panels
 from trainable.recipe.tasks import IGNORED
 
 NAMES = ("road", "car", "sky")

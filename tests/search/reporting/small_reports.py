@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 from search.learning.pruning_audit import Grace, PruningAudit, Rung
 from search.learning.search import Search
 from search.record.verification import Verified
-from search.reporting.answered import Mistake, ReportedLabels
 from search.reporting.answers import class_scores, thumbnail
 from search.reporting.content import (
     AttemptRow,
     FinalistRow,
+    Mistake,
     RepeatRow,
     Report,
+    ReportedLabels,
     TrialRow,
 )
 from search.reporting.gather import report_of

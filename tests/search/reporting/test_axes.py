@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from search.reporting.axes import Axis, axis_over, domain_axis, numbered_axis
+from search.reporting.plots import Axis, axis_over, domain_axis, numbered_axis
 from spaces.domains import Choice, Domain, Float, Integer, fraction_of, shown
 
 NUMBERS = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=20)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from search.reporting.charts import progress_plots
+from search.reporting.charts import closer_curves, curves, progress_plots
 from search.reporting.content import Report
-from search.reporting.curves import closer_curves, curves
 from search.reporting.page import page
 
 

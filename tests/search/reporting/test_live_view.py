@@ -19,7 +19,7 @@ from search.record.journal import (
     StartEvent,
     TrialEvent,
 )
-from search.reporting.terminal import LiveView
+from search.reporting.live_view import LiveView
 from search.study import Study
 from tests.search.small_events import begun, place, session
 from trainable.tune.place import Place
@@ -39,8 +39,8 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr("search.reporting.terminal.time.monotonic", made)
-    monkeypatch.setattr("search.reporting.terminal.time.time", made)
+    monkeypatch.setattr("search.reporting.live_view.time.monotonic", made)
+    monkeypatch.setattr("search.reporting.live_view.time.time", made)
     return made
 
 

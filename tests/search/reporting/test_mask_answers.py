@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from search.learning.search import Search
-from search.reporting.answered import ReportedMasks
 from search.reporting.answers import ANSWERS_FILE, answers_of
+from search.reporting.content import ReportedMasks
 from search.reporting.gather import report_of
 from search.reporting.mask_answers import WORST, mask_answers
 from search.reporting.page import page

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from search.reporting.overlays import (
+from search.reporting.mask_answers import (
     BRIGHT,
     COVER,
     DARK,

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from search.record.machines import Machine
-from search.reporting.answered import ReportedLabels
-from search.reporting.content import ComparedSearch, Report
+from search.reporting.content import ComparedSearch, Report, ReportedLabels
 from search.reporting.page import data_of, live_page, page, ranked, templates
 from tests.search.reporting.small_mask_reports import mask_report
 from tests.search.reporting.small_reports import planted_report

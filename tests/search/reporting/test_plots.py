@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from search.reporting.axes import Axis
-from search.reporting.plots import CROWDED, SIDE, Area, Plot, PlotLine, Points, Spot, spots_on
+from search.reporting.plots import CROWDED, SIDE, Area, Axis, Plot, PlotLine, Points, Spot, spots_on
 
 SHARE = st.floats(0.0, 1.0)
 SPOTS = st.lists(st.tuples(SHARE, SHARE), min_size=1, max_size=30)

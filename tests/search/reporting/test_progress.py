@@ -8,7 +8,7 @@ import pytest
 
 from search.record.journal import EndEvent, Event, ExtendEvent, TrialEnd, TrialEvent
 from search.record.repeats import Repeat
-from search.reporting.progress import progress_of
+from search.reporting.timeline import progress_of
 from tests.search.small_events import NO_FIELDS, OBJECTIVE, begun, epoch, session
 
 TRIALS: Sequence[tuple[float, TrialEnd]] = [

@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from search.reporting.tables import STACKED_BELOW, Rows
+from search.reporting.tables import STACKED_BELOW, TextTable
 from search.reporting.terminal import rows_table
 from spaces.catalog.explain import Row
 from spaces.domains import counted
@@ -16,7 +16,7 @@ RATE = Row("optimizer.lr[sgd]", "around 0.3 within 0.03 to 3, log", "higher in s
 FLAG = Row("loop.batch_size", "128", "a rule", "")
 
 
-def printed(rows: Rows, width: int) -> list[str]:
+def printed(rows: TextTable, width: int) -> list[str]:
     out = Console(file=io.StringIO(), width=width, highlight=False)
     out.print(rows)
     assert isinstance(out.file, io.StringIO)
@@ -45,14 +45,14 @@ def test_a_narrow_screen_gets_a_block_each_with_whole_words() -> None:
 
 
 def test_the_first_line_of_a_block_goes_on_below_indented() -> None:
-    lines = printed(Rows("", ("field", "range"), (("a.b", "one of " + "option, " * 20),), head=2), 60)
+    lines = printed(TextTable("", ("field", "range"), (("a.b", "one of " + "option, " * 20),), head=2), 60)
     assert len(lines) == 4
     assert lines[0].startswith("a.b  one of option")
     assert all(line.startswith("    option") for line in lines[1:])
 
 
 def test_a_column_without_content_is_left_out() -> None:
-    rows = Rows("", ("field", "why", "source"), (("a", "", "s"), ("b", "", "s")))
+    rows = TextTable("", ("field", "why", "source"), (("a", "", "s"), ("b", "", "s")))
     assert printed(rows, 120)[0].split() == ["field", "source"]
 
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from search.record.machines import Machine
 from search.record.summary import Summary
 from search.record.trials import Trial
-from search.reporting.trials_table import trials_table
+from search.reporting.tables import trials_table
 from spaces.domains import Value
 from tests.search.small_events import epoch, place
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from search.record.repeats import RepeatPurpose
+from search.reporting.charts import troubles, workers
 from search.reporting.content import RepeatRow, Report
-from search.reporting.workers import troubles, workers
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import torch
 from scipy import stats
 
 from search.results.finalize import ScoringWay, _measured, chosen_of
-from search.retraining.paired import half_width
+from search.retraining.luck import half_width
 from trainable.origins import Origins
 from trainable.recipe import Recipe
 from trainable.recipe.provenance import AGREE, Provenance

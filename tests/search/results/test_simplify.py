@@ -8,7 +8,7 @@ from scipy import stats
 
 from search.record.finals import RunScores
 from search.results.simplify import simpler_by
-from search.retraining.paired import half_width
+from search.retraining.luck import half_width
 from trainable.errors import UserError
 from trainable.recipe import Recipe
 from trainable.recipe.provenance import AGREE

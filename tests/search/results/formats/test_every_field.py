@@ -14,7 +14,7 @@ from search.results.formats.paddleclas import paddleclas_sheet
 from search.results.formats.script import script_sheet
 from search.results.formats.script_text import script_text
 from search.results.formats.sheet import NO_RESULT
-from search.results.formats.table import OTHER_KIND, Row, value_at, without_kinds
+from search.results.formats.table import OTHER_KIND, FieldRow, value_at, without_kinds
 from search.results.formats.timm_args import timm_sheet
 from search.results.formats.torchvision_args import torchvision_sheet
 from search.results.formats.winner import Winner
@@ -44,7 +44,7 @@ FORMATS: dict[str, Callable[[Winner], str]] = {
     "script": _script,
 }
 
-TABLES: dict[str, tuple[Row, ...]] = {
+TABLES: dict[str, tuple[FieldRow, ...]] = {
     "timm": timm_args.TABLE,
     "torchvision": torchvision_args.TABLE,
     "paddleclas": paddleclas.TABLE,
@@ -174,7 +174,7 @@ def _is_section(each: Any) -> bool:
     return isinstance(each, type) and issubclass(each, Spec)
 
 
-def names_kind(row: Row, section: str, kind: str) -> bool:
+def names_kind(row: FieldRow, section: str, kind: str) -> bool:
     """Return whether a row names a kind, or is of the section whatever its kind."""
     if row.path in (section, f"{section}.kind"):
         return bool(row.why) or any(map(_looks_at_the_value, row.arguments))

@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from search.results.formats.table import Row, filled, lost, only, only_each, says, where
+from search.results.formats.table import FieldRow, filled, lost, only, only_each, says, where
 from tests.search.results.formats.winners import recipe_of, winner_of
 
 SGD = winner_of(recipe_of(optimizer__kind="sgd", optimizer__momentum=0.8))
 ADAMW = winner_of(recipe_of(optimizer__kind="adamw"))
 
 
-def said(*table: Row, skeleton: dict[str, Any] | None = None) -> dict[str, Any]:
+def said(*table: FieldRow, skeleton: dict[str, Any] | None = None) -> dict[str, Any]:
     return filled(table, SGD, skeleton).arguments
 
 
-def listed(*table: Row) -> list[str]:
+def listed(*table: FieldRow) -> list[str]:
     return list(filled(table, SGD).lines())
 
 

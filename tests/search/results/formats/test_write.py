@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from search.results.export import Exported
-from search.results.formats.write import Format, export_as
+from search.results.formats.write import ProgramFormat, export_as
 from tests.search.results.formats.winners import recipe_of, winner_of
 from tests.trainable.small_images import write_classes
 from trainable.data.assembly import load
@@ -187,7 +187,7 @@ def test_images_whose_class_has_another_name_since_are_not_written(tmp_path: Pat
 
 @pytest.mark.parametrize("form", ["timm", "torchvision", "paddleclas", "script"])
 def test_a_recipe_for_segmentation_is_refused_in_a_format_that_classifies(
-    tmp_path: Path, form: Format
+    tmp_path: Path, form: ProgramFormat
 ) -> None:
     winner = winner_of(recipe_of(task__kind="segmentation", model__kind="unet_small"))
     found = Exported(winner.recipe, {}, "a recipe", winner.info, winner.facts)
@@ -198,7 +198,7 @@ def test_a_recipe_for_segmentation_is_refused_in_a_format_that_classifies(
 
 @pytest.mark.parametrize("form", ["timm", "script"])
 def test_an_option_that_the_optimizer_has_not_is_refused_before_a_file_is_written(
-    tmp_path: Path, form: Format
+    tmp_path: Path, form: ProgramFormat
 ) -> None:
     options = {"optimizer.kind": "timm", "optimizer.name": "nadamw", "optimizer.options": {"system": 1.0}}
     winner = winner_of(recipe_of(**options))

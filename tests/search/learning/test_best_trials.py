@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from search.learning.best_trials import of_noise
 from search.learning.evidence import Evidence, LeftAlone, SearchFinding
-from search.learning.noise import of_noise
 from search.learning.refine import refine
 from search.learning.search import Search
 from search.record.home import FACTS_FILE

@@ -17,7 +17,7 @@ from search.record.journal import (
     TrialEvent,
 )
 from search.record.repeats import Repeat
-from search.reporting.drivers import STALL_SECONDS, Timeline, timeline
+from search.reporting.timeline import STALL_SECONDS, Timeline, timeline
 from tests.search.small_events import NO_FIELDS, begun, epoch, session
 
 

@@ -1,4 +1,6 @@
-"""Turns a journal's times into seconds under a driver, and into the attempts at trials, each in a lane."""
+"""What happened when: a journal's times as seconds under a driver, the attempts at trials, each in a lane,
+and how the best score rose with the work that was done.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from search.record.journal import (
     TrialEvent,
 )
 from search.record.trials import UnderWay
-from search.reporting.content import AttemptRow, LaterDriver
+from search.reporting.content import AttemptRow, BestSoFar, LaterDriver, Progress
 from trainable.tune.place import in_words
 
 STALL_SECONDS = 30.0
@@ -28,6 +30,7 @@ STALL_SECONDS = 30.0
 # the epoch itself took; our choice
 STALL_FACTOR = 3.0
 PREEMPTED = re.compile(r"preempt|taken back|drain", re.IGNORECASE)
+SECONDS_PER_HOUR = 3600.0
 
 
 @dataclass
@@ -186,3 +189,41 @@ def _in_lanes(attempts: Sequence[AttemptRow]) -> tuple[AttemptRow, ...]:
         free[lane : lane + 1] = [each.end]
         placed.append(each.model_copy(update={"lane": lane}))
     return tuple(placed)
+
+
+def progress_of(events: Iterable[Event], metric: str, sign: float) -> Progress:
+    """Return each finished trial that was better than all before it, by the epochs that all trials had
+    trained then, the hours under a driver and the trials that had ended.
+
+    `sign` is -1 where lower is better. Runs that train a trial again are not part of this: they come after
+    the search's own trials, and hours are not counted from the first of them until the search is extended.
+    """
+    clock, last, repeats = DriverClock(), dict[int, float](), set[int]()
+    steps: list[BestSoFar] = []
+    epochs = trials = 0
+    hours = aside = 0.0
+    since: float | None = None
+    for event in events:
+        seconds = clock.read(event)
+        if isinstance(event, TrialEvent) and event.repeat is not None:
+            repeats.add(event.trial)
+            since = seconds if since is None else since
+        if getattr(event, "trial", None) in repeats:
+            continue
+        if since is None:
+            hours = (seconds - aside) / SECONDS_PER_HOUR
+        match event:
+            case ExtendEvent() if since is not None:
+                aside, since = aside + seconds - since, None
+            case EpochEvent():
+                epochs += 1
+                last[event.trial] = event.result.metrics().get(metric, 0.0)
+            case EndEvent(trial=trial, state=state):
+                trials += 1
+                if state == "finished" and (not steps or sign * last[trial] > sign * steps[-1].score):
+                    steps.append(
+                        BestSoFar(trial=trial, score=last[trial], epochs=epochs, hours=hours, trials=trials)
+                    )
+            case _:
+                pass
+    return Progress(steps=tuple(steps), epochs=epochs, hours=hours, trials=trials)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from search.retraining.parts_differ import parts_differ
+from search.retraining.luck import parts_differ
 from search.retraining.runs import Fresh
 from tests.search.retraining.fresh_runs import fresh_run
 from trainable.recipe import Recipe

@@ -1,4 +1,4 @@
-"""Says whether the test scores of several runs of one recipe differ from their validation scores."""
+"""What luck leaves of a difference: between runs that share seeds, and between test and validation scores."""
 
 from __future__ import annotations
 
@@ -7,10 +7,25 @@ from collections.abc import Mapping, Sequence
 from statistics import NormalDist, fmean, variance
 from typing import Any
 
-from search.record.finals import LEAST_RUNS, error_of_sum, student
+from search.record.finals import LEAST_RUNS, LEVEL, RunScores, error_of_sum, student
 from search.retraining.runs import Fresh
 from trainable.recipe.metrics import NO_SPREAD
-from trainable.training.score_gap import LEVEL, ScoreGap, words_of
+from trainable.training.score_gap import LEVEL as GAP_LEVEL
+from trainable.training.score_gap import ScoreGap, words_of
+
+
+def half_width(gains: Sequence[RunScores], level: float = LEVEL) -> float:
+    """Return the half width of the interval of a mean gain, from the gains of several changes by seed.
+
+    A gain is the score of one run minus that of another with the same seed. Their deviation is pooled over
+    the changes, since a few seeds of one alone would say little; the interval is Student's. It is 0 without
+    any change.
+    """
+    if not gains:
+        return 0.0
+    freedom, runs = sum(len(each) - 1 for each in gains), len(gains[0])
+    pooled = sum(float(((each - each.mean()) ** 2).sum()) for each in gains) / freedom
+    return student(freedom, level) * math.sqrt(pooled / runs)
 
 
 def parts_differ(metric: str, runs: Sequence[Fresh]) -> str | None:
@@ -36,7 +51,7 @@ def parts_differ(metric: str, runs: Sequence[Fresh]) -> str | None:
     error, freedom = error_of_sum(of_seeds, (error_of_images(name, both) ** 2, math.inf))
     if error <= NO_SPREAD:
         return None
-    mean, half = fmean(differences), student(freedom, LEVEL) * error
+    mean, half = fmean(differences), student(freedom, GAP_LEVEL) * error
     gap = ScoreGap(name, fmean(validation), fmean(test), mean - half, mean + half)
     return f"means over {len(both)} runs: {words_of([gap])}" if gap.differ else None
 

@@ -1,4 +1,4 @@
-"""Computes verdicts on a search's rules from its trials, without side effects, whenever somebody asks.
+"""Verdicts on a search's rules: computed from its trials, without side effects, and written for a person.
 
 A rule is a belief in the space. Trials that follow it are compared with those that depart from it, by their
 standings among all trials (`search.learning.standings`), all other rules being equal
@@ -7,20 +7,22 @@ standings among all trials (`search.learning.standings`), all other rules being 
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import fmean
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 from search.learning.standings import positions, standings
 from search.record.summary import Summary
-from search.record.verdicts import FALSE_SHARE, Verdict, Verdicts, VerdictWord
+from search.record.verdicts import FALSE_SHARE, WORDS, Verdict, Verdicts, VerdictWord
 from spaces.conditions import scalars_of
 from spaces.domains import Choice, Domain, Value, Values, fraction_of, listed, shown
 from spaces.priors import Normal, Prior, Uniform, Weights, density, describe, quantile_value
 from spaces.space import Dimension, RuleValue, Space
+from trainable.markdown import plain, table
 
 if TYPE_CHECKING:  # NumPy and SciPy, which a search without trials need not wait for
     from search.learning.effects import AgreementGain, Column
@@ -87,10 +89,8 @@ class RuleAgreement:
         if few >= LEAST_ON_A_SIDE:
             return None
         count = f"{few} of {follow + depart} trials {do}, at least {LEAST_ON_A_SIDE} needed"
-        return self._untestable(count) if self.tied else count
-
-    def _untestable(self, count: str) -> str:
-        """Return why the rule cannot be tested: no value departs from options of nearly one weight."""
+        if not self.tied:  # otherwise no value departs from options of nearly one weight
+            return count
         if self.dimension.domain.extremes() == self.tied:
             return "prefers none of its options"
         return f"prefers none of {listed(map(shown, self.tied))}; {count}"
@@ -154,13 +154,41 @@ def judge(space: Space, summary: Summary, fixed: Mapping[str, RuleValue] | None 
     standing = standings(summary)
     others = [each for each in summary.trials if each.id in standing and not each.own]
     points = [each for each in others if positions(space, each) is not None]
-    beliefs = _beliefs(space, [each.values for each in points])
+    beliefs = _agreements(space, [each.values for each in points])
     found, level = _tested_rules(
         beliefs, [standing[each.id] for each in points], [each.id for each in points]
     )
     paths = {each.path for each in space.dimensions}
-    rest = [_fixed(path, each) for path, each in (fixed or {}).items() if path not in paths]
+    rest = [
+        Verdict(path, "untested", shown(rule.value), rule.source, why="fixed, never varied", fixed=True)
+        for path, rule in (fixed or {}).items()
+        if path not in paths
+    ]
     return Verdicts((*found, *rest), len(standing), level)
+
+
+def _agreements(space: Space, trials: Sequence[Values]) -> list[RuleAgreement]:
+    """Return each dimension over the trials, by the priors that it had beside each trial's other values."""
+    by_trial = [(space.priors(values), space.named(values)) for values in trials]
+    agreements = []
+    for dimension in space.dimensions:
+        domain = dimension.domain
+        pairs = [(priors.get(dimension.name), at.get(dimension.name)) for priors, at in by_trial]
+        agreements.append(
+            RuleAgreement(
+                dimension,
+                dimension.prior(space.own),
+                [
+                    math.nan
+                    if prior is None or isinstance(prior, Uniform)
+                    else agreement(domain, prior, value)
+                    for prior, value in pairs
+                ],
+                [math.nan if prior is None else fraction_of(domain, value) for prior, value in pairs],
+                [prior is not None and departs(domain, prior, value) for prior, value in pairs],
+            )
+        )
+    return agreements
 
 
 def _tested_rules(
@@ -221,33 +249,61 @@ def _tested(belief: RuleAgreement, estimate: AgreementGain, risk: float) -> Verd
     return replace(plain, effect=gap * estimate.slope, interval=(low, high))
 
 
-def _fixed(path: str, rule: RuleValue) -> Verdict:
-    return Verdict(path, "untested", shown(rule.value), rule.source, why="fixed, never varied", fixed=True)
+def counts(verdicts: Verdicts) -> str:
+    """Return how many beliefs got which verdict, in one line."""
+    return ", ".join(f"{len(verdicts.of(word))} {word}" for word in WORDS)
 
 
-def _beliefs(space: Space, trials: Sequence[Values]) -> list[RuleAgreement]:
-    by_trial = [(space.priors(values), space.named(values)) for values in trials]
-    return [
-        _belief(
-            each,
-            each.prior(space.own),
-            [(prior.get(each.name), at.get(each.name)) for prior, at in by_trial],
-        )
-        for each in space.dimensions
-    ]
+def promise(verdicts: Verdicts) -> str:
+    """Return what the figures mean, and how far they can be trusted."""
+    meaning = "places: how many more of 100 other trials a trial beats by following the rule, all else equal"
+    if verdicts.level is None:
+        return meaning
+    level = f"{verdicts.level:.1%}".replace(".0%", "%")
+    share = f"at most 1 verdict in {1 / FALSE_SHARE:.0f} is expected to be false"
+    return f"{meaning}; intervals at {level}: {share}"
 
 
-def _belief(
-    dimension: Dimension, example: Prior, pairs: Sequence[tuple[Prior | None, Value]]
-) -> RuleAgreement:
-    domain = dimension.domain
-    return RuleAgreement(
-        dimension,
-        example,
-        [
-            math.nan if prior is None or isinstance(prior, Uniform) else agreement(domain, prior, value)
-            for prior, value in pairs
-        ],
-        [math.nan if prior is None else fraction_of(domain, value) for prior, value in pairs],
-        [prior is not None and departs(domain, prior, value) for prior, value in pairs],
-    )
+def fixed(verdicts: Verdicts) -> str:
+    """Return the rules that gave a value and no belief, in one line; empty where there is none."""
+    if not (rules := verdicts.fixed):
+        return ""
+    values = ", ".join(f"{each.rule} {each.says}" for each in rules)
+    text = "more rule fixed a value" if len(rules) == 1 else "more rules fixed a value"
+    return f"{len(rules)} {text}, which no trial varied: {values}"
+
+
+def markdown(verdicts: Verdicts) -> str:
+    """Return a table of the rules that the trials support or contradict; the others are counted."""
+    lines = [f"**Rules**: {counts(verdicts)}, from {verdicts.trials} trials."]
+    if verdicts.clear:
+        rows = [(plain(each.rule), each.word, effect(each), plain(each.says)) for each in verdicts.clear]
+        lines += [
+            "",
+            table(("rule", "verdict", "places of 100", "the rule says"), rows),
+            "",
+            promise(verdicts),
+        ]
+    return "\n".join(lines)
+
+
+def mlflow_table(verdicts: Verdicts) -> str:
+    """Return every rule in the JSON of MLflow's `log_table`, which MLflow shows as a table.
+
+    `log_table` itself is not called, because it would append to the table.
+    """
+    rows: list[dict[str, Any]] = [each.json() for each in verdicts.rules]
+    columns = list(Verdict("", "untested", "", "").json())
+    return json.dumps({"columns": columns, "data": [[row[name] for name in columns] for row in rows]})
+
+
+def effect(verdict: Verdict) -> str:
+    """Return the effect with its interval, as in +31 (18 to 44)."""
+    return in_places(verdict.effect, *(verdict.interval or (None, None)))
+
+
+def in_places(effect: float | None, low: float | None, high: float | None) -> str:
+    """Return an effect with its interval; empty where it is not known."""
+    if effect is None or low is None or high is None:
+        return ""
+    return f"{effect:+.0f} ({low:.0f} to {high:.0f})"

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from search.learning.draft import Draft
-from search.learning.ranges import below, wider, written
-from search.learning.refine import refine
+from search.learning.proposals import below, wider, written
+from search.learning.refine import Draft, refine
 from search.learning.search import Search
 from search.record.folder import read_facts
 from search.record.home import EVENTS_FILE
