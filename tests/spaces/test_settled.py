@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -93,79 +93,40 @@ def test_a_rule_that_changes_later_changes_nothing_in_a_space_that_was_written(
     ]
 
 
-def changed_at(*path: str | int, to: Any) -> Callable[[Any], None]:
-    def change(tree: Any) -> None:
-        for part in path[:-1]:
-            tree = tree[part]
-        tree[path[-1]] = to
-
-    return change
+FIRST, PRIOR = "dimensions/0", "dimensions/0/beliefs/prior"
 
 
 @pytest.mark.parametrize(
-    ("damage", "message"),
+    ("path", "to", "message"),
     [
-        (changed_at("base", to=[]), "base: expected a mapping, got []"),
-        (changed_at("base", "loop", "epochs", to=0), "base.loop.epochs: expected"),
-        (changed_at("odd", to=1), "expected the fields base, pins, dimensions, own, rule_values, got base,"),
-        (changed_at("pins", to=[1]), "pins.0: expected a text, got 1"),
-        (changed_at("own", "optimizer.kind", to=[1]), "own.optimizer.kind: expected numbers, words"),
-        (changed_at("own", "loop.seed", to=1), "loop.seed: is no dimension here"),
-        (changed_at("dimensions", to={}), "dimensions: expected a list, got {}"),
-        (
-            changed_at("dimensions", 0, "domain", to={"choice": 1}),
-            "dimensions.0.domain.choice: expected a list",
-        ),
-        (
-            changed_at("dimensions", 0, "domain", to={"log": [2, 1]}),
-            "dimensions.0.domain.log: expected low < high",
-        ),
-        (
-            changed_at("dimensions", 0, "domain", to={"int": [1]}),
-            "dimensions.0.domain.int: expected [low, high]",
-        ),
-        (
-            changed_at("dimensions", 0, "domain", to={"odd": 1}),
-            "dimensions.0.domain: expected one of uniform",
-        ),
-        (
-            changed_at("dimensions", 0, "when", to={}),
-            "dimensions.0.when: expected the fields path, values, got none",
-        ),
-        (
-            changed_at("dimensions", 0, "beliefs", to=None),
-            "dimensions.0.beliefs: expected a mapping, got None",
-        ),
-        (
-            changed_at("dimensions", 0, "beliefs", "prior", to={"centre": "1", "confidence": "low"}),
-            "dimensions.0.beliefs.prior.centre: expected a number, got '1'",
-        ),
-        (
-            changed_at("dimensions", 0, "beliefs", "prior", to={"centre": 1, "confidence": "odd"}),
-            "dimensions.0.beliefs.prior.confidence: expected one of low, medium, high, got 'odd'",
-        ),
-        (
-            changed_at("dimensions", 0, "beliefs", "prior", to={"weights": [0]}),
-            "dimensions.0.beliefs.prior.weights: expected weights above 0, got 0",
-        ),
-        (
-            changed_at("dimensions", 0, "beliefs", "prior", to={"weights": [1.0]}),
-            "optimizer.kind: expected a weight for each of the 4 options, got 1",
-        ),
-        (
-            changed_at("dimensions", 0, "beliefs", "prior", to={"weights": [10**400]}),
-            "dimensions.0.beliefs.prior.weights.0: expected a number of 64 bits at most",
-        ),
-        (changed_at("rule_values", 0, "reason", to=None), "rule_values.0.reason: expected a text, got None"),
-        (
-            changed_at("rule_values", 0, "path", to="adaptive"),
-            "rule_values.0.path: expected a field of a recipe, got 'adaptive'",
-        ),
+        ("base", [], "base: expected a mapping, got []"),
+        ("base/loop/epochs", 0, "base.loop.epochs: expected"),
+        ("odd", 1, "expected the fields base, pins, dimensions, own, rule_values, got base,"),
+        ("pins", [1], "pins.0: expected a text, got 1"),
+        ("own/optimizer.kind", [1], "own.optimizer.kind: expected numbers, words"),
+        ("own/loop.seed", 1, "loop.seed: is no dimension here"),
+        ("dimensions", {}, "dimensions: expected a list, got {}"),
+        (f"{FIRST}/domain", {"choice": 1}, "dimensions.0.domain.choice: expected a list"),
+        (f"{FIRST}/domain", {"log": [2, 1]}, "dimensions.0.domain.log: expected low < high"),
+        (f"{FIRST}/domain", {"int": [1]}, "dimensions.0.domain.int: expected [low, high]"),
+        (f"{FIRST}/domain", {"odd": 1}, "dimensions.0.domain: expected one of uniform"),
+        (f"{FIRST}/when", {}, "dimensions.0.when: expected the fields path, values, got none"),
+        (f"{FIRST}/beliefs", None, "dimensions.0.beliefs: expected a mapping, got None"),
+        (PRIOR, {"centre": "1", "confidence": "low"}, "prior.centre: expected a number, got '1'"),
+        (PRIOR, {"centre": 1, "confidence": "odd"}, "prior.confidence: expected one of low, medium, high"),
+        (PRIOR, {"weights": [0]}, "dimensions.0.beliefs.prior.weights: expected weights above 0, got 0"),
+        (PRIOR, {"weights": [1.0]}, "optimizer.kind: expected a weight for each of the 4 options, got 1"),
+        (PRIOR, {"weights": [10**400]}, "prior.weights.0: expected a number of 64 bits at most"),
+        ("rule_values/0/reason", None, "rule_values.0.reason: expected a text, got None"),
+        ("rule_values/0/path", "adaptive", "rule_values.0.path: expected a field of a recipe, got"),
     ],
 )
-def test_damage_is_reported_with_its_path(damage: Callable[[Any], None], message: str) -> None:
+def test_damage_is_reported_with_its_path(path: str, to: Any, message: str) -> None:
     tree = json.loads(json.dumps(tree_of(space_of("document", imagenet_facts(), {}))))
-    damage(tree)
+    section, *keys = tree, *path.split("/")
+    for key in keys[:-1]:
+        section = section[int(key) if isinstance(section, list) else key]
+    section[keys[-1]] = to
     with pytest.raises(SpaceError) as caught:
         space_from(tree, "space.json")
     assert str(caught.value).startswith("space.json: 1 fault")

@@ -44,11 +44,7 @@ def test_equal_answers_are_written_once() -> None:
         (
             Case(
                 ("sgd",),
-                ByValue(
-                    BATCH,
-                    32,
-                    (Case(tuple(range(8, 16)), "small"), Case((*range(16, 21), 32), "large")),
-                ),
+                ByValue(BATCH, 32, (Case(tuple(range(8, 16)), "small"), Case((*range(16, 21), 32), "large"))),
             ),
             Case(("adamw", "lamb"), "any"),
         ),

@@ -20,12 +20,7 @@ def of(overrides: dict[str, Any]) -> Space:
     ("path", "written", "message", "choice"),
     [
         ("model.depth", {"int": [8, 20]}, "from 8 to 20", "8, 14, 20"),
-        (
-            "model.depth",
-            {"int_log": [14, 32]},
-            "from 14 to 32",
-            "14, 20, 32",
-        ),
+        ("model.depth", {"int_log": [14, 32]}, "from 14 to 32", "14, 20, 32"),
         ("model.depth", {"uniform": [8, 20]}, "from 8 to 20", "8, 14, 20"),
         ("model.stem_stride", {"uniform": [1, 2]}, "from 1 to 2", "1, 2"),
     ],

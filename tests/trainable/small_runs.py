@@ -97,6 +97,13 @@ def plain_net(seed: int = 0, dropout: float = 0.0) -> nn.Module:
     return nn.Sequential(*layers).double()
 
 
+def finished(run: Run) -> Run:
+    """Train a run to its end."""
+    while not run.finished:
+        run.step()
+    return run
+
+
 def curve(history: tuple[EpochResult, ...]) -> list[dict[str, Any]]:
     """Return what a run measured, without the size of its micro-batches and what it did not measure."""
     return [

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from tests.trainable.alarms import alarms
 from tests.trainable.small_images import truncate, write_noise_jpeg
-from tests.trainable.small_runs import CLASSES, data_set, plain_net, small_recipe
+from tests.trainable.small_runs import CLASSES, data_set, finished, plain_net, small_recipe
 from trainable.bench import ON_CPU
 from trainable.check import check, check_data, check_lessons, check_network, make_subject
 from trainable.checks.finding import CheckName, Finding, guarded, passed, unchecked
@@ -250,8 +250,7 @@ def knowing() -> nn.Module:
     """Return a net that was trained on these images, and is now to be trained on them again."""
     net = plain_net().float()
     run = make_run(small_recipe({"optimizer.lr": 0.02, "loop.epochs": 3}), data=sound_data(), model=net)
-    while not run.finished:
-        run.step()
+    finished(run)
     return net
 
 

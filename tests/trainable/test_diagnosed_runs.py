@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.trainable.small_runs import finished
 from trainable.bench import ON_CPU
 from trainable.diagnosis import Diagnosis
 from trainable.recipe import Recipe
@@ -21,8 +22,7 @@ def trained(values: dict[str, Any]) -> Diagnosis:
         "model.width": 8,
     }
     run = make_run(Recipe().with_values({**plain, **values}), bench=ON_CPU)
-    while not run.finished:
-        run.step()
+    finished(run)
     return diagnosed(run)
 
 

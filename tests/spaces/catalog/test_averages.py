@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from spaces.catalog.catalog import make_space
-from spaces.domains import Choice, Float, SpaceError
+from spaces.domains import Choice, Float
 from spaces.facts import Facts
 from spaces.priors import likeliest
 from spaces.space import Space
@@ -75,13 +75,6 @@ def test_a_decay_that_is_fixed_stays() -> None:
     space = of({AVERAGING: {"fixed": "ema"}, DECAY: {"fixed": 0.97}})
     assert space.base.regularisation.averaging == ExponentialAveraging(decay=0.97)
     assert DECAY not in {each.path for each in space.dimensions}
-
-
-def test_a_decay_that_cannot_be_is_refused_where_it_is_written() -> None:
-    with pytest.raises(
-        SpaceError, match=r"space\.overrides\.regularisation\.averaging\.decay: 2 .*expected less than 1"
-    ):
-        of({AVERAGING: {"fixed": "ema"}, DECAY: {"uniform": [2, 3]}})
 
 
 def test_without_averages_there_is_no_decay() -> None:

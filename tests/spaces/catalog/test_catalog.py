@@ -106,11 +106,9 @@ def test_the_schedules_shape_is_drawn_only_where_a_person_asks_and_then_as_the_r
     assert not {"schedule.kind", "schedule.gamma"} & alone
 
 
-def test_a_rule_is_asked_for_alone_and_must_be_there() -> None:
+def test_a_rule_is_asked_for_alone() -> None:
     with pytest.raises(SpaceError, match=r"expected \{rule: true\} alone"):
         document(imagenet_facts(), overrides={"schedule.kind": {"rule": True, "prior": "step"}})
-    with pytest.raises(SpaceError, match=r"loop\.workers: no rule gives this field a range"):
-        document(imagenet_facts(), overrides={"loop.workers": {"rule": True}})
 
 
 def test_a_decay_of_averages_is_drawn_only_where_there_are_averages() -> None:
@@ -160,10 +158,7 @@ def test_a_pinned_kind_drops_its_dimension_and_those_of_the_other_kinds(kind: Op
     facts = imagenet_facts()
     space = document(facts, optimizer__kind=kind)
     optimizer = [name for name in names(space) if name.startswith("optimizer")]
-    own = {
-        "sgd": ["optimizer.momentum"],
-        "adam_then_sgd": ["optimizer.sgd_lr", "optimizer.sgd_weight_decay"],
-    }
+    own = {"sgd": ["optimizer.momentum"], "adam_then_sgd": ["optimizer.sgd_lr", "optimizer.sgd_weight_decay"]}
     first = ["optimizer.name"] if kind == "timm" else []
     assert optimizer == [*first, "optimizer.lr", "optimizer.weight_decay", *own.get(kind, [])]
     assert all(of(space, name).when is None for name in optimizer)

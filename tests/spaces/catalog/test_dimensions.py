@@ -168,99 +168,30 @@ def test_a_fixed_variant_of_another_kind_leaves_the_first_trial_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("overrides", "path", "message"),
+    ("overrides", "message"),
     [
-        (
-            {"optimizer.lr[lion]": {"prior": 0.1}},
-            "optimizer.lr[lion]",
-            "no such variant of optimizer.lr; known: optimizer.lr[sgd], optimizer.lr[rmsprop]",
-        ),
-        (
-            {"optimizer.momentum[sgd]": {"log": [0.1, 0.9]}},
-            "optimizer.momentum[sgd]",
-            "no such variant of optimizer.momentum; known: none",
-        ),
-        (
-            {"optimizer.lr[lars]": {"prior": 0.3}},
-            "optimizer.lr[lars]",
-            "exists when optimizer.kind is lars, which no trial of this space has",
-        ),
-        (
-            {"optimizer.lr[lars]": {"log": [0.1, 1.0]}},
-            "optimizer.lr[lars]",
-            "exists when optimizer.kind is lars, which no trial of this space has",
-        ),
-        (
-            {"optimizer.sgd_lr": {"prior": 0.1}},
-            "optimizer.sgd_lr",
-            "exists when optimizer.kind is adam_then_sgd, which no trial of this space has",
-        ),
-        (
-            {"optimizer.eps": {"prior": 1e-8}},
-            "optimizer.eps",
-            "no rule gives this field a range; write a range beside the prior: {log: [low, high], "
-            "prior: 1e-08}",
-        ),
-        ({"optimizer.epsilon": {"prior": 1e-8}}, "optimizer.epsilon", "no field 'epsilon' in optimizer"),
-        ({"optimizer": {"prior": 1}}, "optimizer", "is a section; name one of its fields: optimizer.kind"),
-        (
-            {"optimizer.kind": {"prior": "lion"}},
-            "optimizer.kind",
-            "expected a prior within one of sgd, adamw, lamb, timm; got lion",
-        ),
-        (
-            {"schedule.gamma": {"log": [0.1, 0.9]}},
-            "schedule.gamma",
-            "exists when schedule.kind is step or exp or cyclic, which no trial of this space has",
-        ),
-        (
-            {"schedule.power": {"prior": 1.0}},
-            "schedule.power",
-            "exists when schedule.kind is poly, which no trial of this space has",
-        ),
-        (
-            {"schedule.gamma": {"fixed": 0.9}},
-            "schedule.gamma",
-            "exists when schedule.kind is step or exp or cyclic: fix schedule.kind too, or write "
-            "{choice: [0.9]}",
-        ),
-        (
-            {"schedule.gamma": {"fixed": 0.9}, "schedule.kind": {"fixed": "poly"}},
-            "schedule.gamma",
-            "exists when schedule.kind is step or exp or cyclic, but schedule.kind is fixed to poly",
-        ),
-        (
-            {"model.depth": {"rule": True}},
-            "model.depth",
-            "no rule gives this field a range; write a range: {choice: [8, 14, 20, 32, 44, 56]}",
-        ),
-        (
-            {"model.depth": {"prior": 14}},
-            "model.depth",
-            "no rule gives this field a range; write a range beside the prior: "
-            "{choice: [8, 14, 20, 32, 44, 56], prior: 14}",
-        ),
-        (
-            {"loop.workers": {"rule": True}},
-            "loop.workers",
-            "no rule gives this field a range; write a range: {int: [low, high]} or {int_log: [low, ",
-        ),
-        (
-            {"evaluation.scales": {"rule": True}},
-            "evaluation.scales",
-            "no rule gives this field a range; it is a list, and cannot vary: write it under base",
-        ),
-        (
-            {"model.freeze_norm": {"rule": True}},
-            "model.freeze_norm",
-            "for a model without pretrained weights or without BatchNorm, or with attention; "
-            "write a range: {choice: [false, true]}",
-        ),
+        ({"optimizer.lr[lion]": {"prior": 0.1}}, "no such variant of optimizer.lr; known: "),
+        ({"optimizer.momentum[sgd]": {"log": [0.1, 0.9]}}, "known: none"),
+        ({"optimizer.lr[lars]": {"prior": 0.3}}, "exists when optimizer.kind is lars"),
+        ({"optimizer.lr[lars]": {"log": [0.1, 1]}}, "exists when optimizer.kind is lars"),
+        ({"optimizer.sgd_lr": {"prior": 0.1}}, "is adam_then_sgd, which no trial of this"),
+        ({"optimizer.eps": {"prior": 1e-8}}, "beside the prior: {log: [low, high], prior: 1e-08}"),
+        ({"optimizer": {"prior": 1}}, "is a section; name one of its fields: optimizer.kind"),
+        ({"optimizer.kind": {"prior": "lion"}}, "within one of sgd, adamw, lamb, timm; got lion"),
+        ({"schedule.gamma": {"log": [0.1, 0.9]}}, "is step or exp or cyclic, which no trial"),
+        ({"schedule.gamma": {"fixed": 0.9}}, "fix schedule.kind too, or write {choice: [0.9]}"),
+        ({"schedule.gamma": {"fixed": 0.9}, "schedule.kind": {"fixed": "poly"}}, "fixed to poly"),
+        ({"model.depth": {"rule": True}}, "write a range: {choice: [8, 14, 20, 32, 44, 56]}"),
+        ({"model.depth": {"prior": 14}}, "beside the prior: {choice: [8, 14, 20, 32, 44, 56], prior"),
+        ({"loop.workers": {"rule": True}}, "write a range: {int: [low, high]} or {int_log: [low, "),
+        ({"evaluation.scales": {"rule": True}}, "it is a list, and cannot vary: write it under"),
+        ({"model.freeze_norm": {"rule": True}}, "without BatchNorm, or with attention; write"),
     ],
 )
 def test_what_cannot_be_placed_is_refused_where_it_is_written(
-    overrides: dict[str, Any], path: str, message: str
+    overrides: dict[str, Any], message: str
 ) -> None:
+    path = next(iter(overrides))
     found, says = fault(overrides, **({"optimizer__kind": "adamw"} if "eps" in path else {}))
     assert found == f"space.overrides.{path}"
     assert message in says
@@ -271,16 +202,6 @@ def test_a_rule_that_is_silent_says_why_and_which_options_there_are() -> None:
     assert path == "space.overrides.augmentation.policy.kind"
     assert "in runs of under 10 epochs, and under 24 px" in message
     assert message.endswith("{choice: [none, randaugment, trivialaugment, autoaugment]}")
-
-
-@pytest.mark.parametrize("form", [{"prior": 1e-9}, {"log": [1e-9, 1e-8]}])
-def test_all_faults_of_what_is_written_come_at_once(form: dict[str, Any]) -> None:
-    with pytest.raises(SpaceError) as caught:
-        written({"optimizer.momentumm": form, "augmentation.mixng.alpha": form})
-    assert [each.path for each in caught.value.faults] == [
-        "space.overrides.optimizer.momentumm",
-        "space.overrides.augmentation.mixng.alpha",
-    ]
 
 
 def test_a_range_of_ones_own_takes_a_belief_where_no_rule_speaks() -> None:

@@ -102,46 +102,25 @@ def test_a_fixed_override_is_a_pin() -> None:
 
 
 @pytest.mark.parametrize(
-    ("overrides", "path", "message"),
+    ("overrides", "message"),
     [
-        (
-            {"optimizer.weight_decay": {"log": [0.1, 0.01]}},
-            "optimizer.weight_decay",
-            "expected low < high, got",
-        ),
-        (
-            {"optimizer.weight_decay": {"uniform": [-1, 1]}},
-            "optimizer.weight_decay",
-            "-1 is refused by the recipe",
-        ),
-        ({"optimizer.lrr": RATE}, "optimizer.lrr", "no field 'lrr' in optimizer; known: kind, lr, scaling"),
-        ({"optimiser.lr": RATE}, "optimiser.lr", "no field 'optimiser' in the recipe; known: version, task"),
-        (
-            {"optimizer": RATE},
-            "optimizer",
-            "is a section; name one of its fields: optimizer.kind, optimizer.lr",
-        ),
-        (
-            {"schedule.lowest": RATE},
-            "schedule.lowest",
-            "exists when schedule.kind is cyclic, which no trial of this space has",
-        ),
-        ({"optimizer.gamma": {"fixed": 1}}, "optimizer.gamma", "no field 'gamma' in optimizer; known: kind"),
-        ({"optimizer.kind": {"choice": ["lion"]}}, "optimizer.kind", "expected one of 'sgd', 'rmsprop'"),
-        ({"optimizer.kind": {"choice": ["sgd", "lion"]}}, "optimizer.kind", "lion is refused by the recipe"),
-        ({"model.weights": {"choice": ["a.safetensors", None]}}, "model.weights", "write it under base"),
-        ({"schedule.warmup_epochs": {"uniform": [0, 120]}}, "schedule.warmup_epochs", "120 is refused"),
-        ({"loop.epochs": {"int": [1, 9]}}, "loop.epochs", "can never vary"),
+        ({"optimizer.weight_decay": {"uniform": [-1, 1]}}, "-1 is refused by the recipe"),
+        ({"optimizer.lrr": RATE}, "no field 'lrr' in optimizer; known: kind, lr, scaling"),
+        ({"optimizer.gamma": {"fixed": 1}}, "no field 'gamma' in optimizer; known: kind"),
+        ({"optimizer.kind": {"choice": ["lion"]}}, "expected one of 'sgd', 'rmsprop'"),
+        ({"optimizer.kind": {"choice": ["sgd", "lion"]}}, "lion is refused by the recipe"),
+        ({"model.weights": {"choice": ["a.safetensors", None]}}, "write it under base"),
+        ({"schedule.warmup_epochs": {"uniform": [0, 120]}}, "120 is refused"),
     ],
 )
 def test_an_override_that_cannot_be_is_refused_at_its_path_in_the_study(
-    overrides: dict[str, Any], path: str, message: str
+    overrides: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(SpaceError) as caught:
         document(imagenet_facts(), overrides=overrides)
-    (written_at,) = faults(caught)
-    assert written_at == f"space.overrides.{path}"
-    assert message in faults(caught)[written_at]
+    ((written_at, says),) = faults(caught).items()
+    assert written_at == f"space.overrides.{next(iter(overrides))}"
+    assert message in says
 
 
 def test_an_override_of_a_pin_is_refused() -> None:

@@ -86,10 +86,7 @@ def test_whole_numbers_become_real_ones_in_a_real_range() -> None:
         ({"confidence": "high"}, "confidence needs a prior"),
         ({"prior": 0.1, "confidence": "sure"}, "confidence to be one of low, medium, high, got 'sure'"),
         ({"prior": 0.1, "confidence": ["high"]}, "to be one of low, medium, high, got ['high']"),
-        (
-            {"lg": [0.1, 1.0]},
-            "expected {uniform|log|int|int_log: [low, high]}, {choice: [option",
-        ),
+        ({"lg": [0.1, 1.0]}, "expected {uniform|log|int|int_log: [low, high]}, {choice: [option"),
         ({"lg": [0.1, 1.0]}, "got 'lg'; did you mean log?"),
         ({"chioce": ["a"]}, "got 'chioce'; did you mean choice?"),
         ({"prior": [0.1]}, "expected numbers, words, true, false or null as options, got [0.1]"),

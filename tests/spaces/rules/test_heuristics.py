@@ -2,6 +2,7 @@
 
 import pytest
 
+from spaces.facts import Facts
 from spaces.forms import types_of
 from spaces.rules import heuristics, loops, rates, schedules
 from spaces.rules.rulings import log_log_interpolated, number_at, rounded, share_between
@@ -70,11 +71,19 @@ def test_what_rises_by_itself_or_has_cycles_gets_no_warm_up(kind: str) -> None:
     assert values["schedule.warmup_epochs"] == 0.0
 
 
-def test_erasing_where_it_is_pinned_takes_half_of_the_images() -> None:
-    facts = digits_facts()
-    base = base_recipe(facts, augmentation__masking__kind="erasing")
-    values = heuristics.fixed_by_rule(facts, base, {"augmentation.masking.kind"})
-    assert values["augmentation.masking.probability"] == 0.5
+@pytest.mark.parametrize(
+    ("facts", "pinned", "path", "value"),
+    [
+        (digits_facts(), {"masking": "erasing"}, "augmentation.masking.probability", 0.5),
+        (imagenet_facts(), {"policy": "randaugment"}, "optimizer.weight_decay", 7e-5),
+    ],
+    ids=["half of the images are erased", "strong augmentation lightens the decay"],
+)
+def test_the_rules_follow_a_pinned_augmentation(
+    facts: Facts, pinned: dict[str, str], path: str, value: float
+) -> None:
+    values = {f"augmentation.{section}.kind": kind for section, kind in pinned.items()}
+    assert heuristics.fixed_by_rule(facts, base_recipe(facts).with_values(values), set(values))[path] == value
 
 
 def test_rules_leave_pins_alone_and_the_kind_of_a_section_that_holds_one() -> None:
@@ -84,13 +93,6 @@ def test_rules_leave_pins_alone_and_the_kind_of_a_section_that_holds_one() -> No
     values = heuristics.fixed_by_rule(facts, base, pins)
     assert not values.keys() & (pins | {"augmentation.crop.kind", "augmentation.crop.scale_min"})
     assert values["schedule.warmup_epochs"] == 5.0  # by the pinned batch
-
-
-def test_pinned_strong_augmentation_lightens_the_weight_decay() -> None:
-    facts = imagenet_facts()
-    base = base_recipe(facts, augmentation__policy__kind="randaugment")
-    values = heuristics.fixed_by_rule(facts, base, {"augmentation.policy.kind"})
-    assert values["optimizer.weight_decay"] == 7e-5
 
 
 def test_rules_applied_twice_change_nothing() -> None:

@@ -21,11 +21,7 @@ def short_facts(**changes: Any) -> Facts:
 
 def test_short_runs_of_convolutional_nets_from_scratch_often_take_an_optimizer_of_timms() -> None:
     assert shares(asked("optimizer.kind", short_facts()))["timm"] == 0.4
-    for facts in (
-        imagenet_facts(),
-        short_facts(attention=True),
-        short_facts(pretrained=True),
-    ):
+    for facts in (imagenet_facts(), short_facts(attention=True), short_facts(pretrained=True)):
         found = shares(asked("optimizer.kind", facts))
         assert found["timm"] == pytest.approx(0.125)
         assert min(found.values()) > 0.0

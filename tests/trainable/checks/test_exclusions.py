@@ -76,9 +76,7 @@ def test_test_images_stay_before_validation_images_and_these_before_training_ima
     assert levels(without) == ["passed", "passed"]
 
 
-def test_of_copies_in_what_is_split_here_one_stays_so_that_no_split_has_them(
-    tmp_path: Path,
-) -> None:
+def test_of_copies_in_what_is_split_here_one_stays_so_that_no_split_has_them(tmp_path: Path) -> None:
     images = scenes(COUNT, 0)
     images[30:40], images[40:45] = images[:10], images[10:15]
     images[45] = brighter(images[20])

@@ -8,16 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.trainable.small_runs import CLASSES, SIZE, data_set, small_recipe
-from trainable.bench import ON_CPU
-from trainable.check import make_subject
+from tests.trainable.small_runs import CLASSES, SIZE, small_recipe
+from tests.trainable.small_subjects import small_subject
 from trainable.checks.gradients import check_gradients, check_model_gradients
-from trainable.checks.subject import Subject
-from trainable.recipe import Recipe
-
-
-def subject(model: nn.Module | None = None, recipe: Recipe | None = None) -> Subject:
-    return make_subject(recipe or small_recipe(), data_set(), model, ON_CPU)
 
 
 class Doubled(torch.autograd.Function):
@@ -62,7 +55,7 @@ def test_a_layer_that_cannot_compute_in_fp64_is_a_note() -> None:
 @pytest.mark.parametrize("slope", [2.0, 2.5])
 def test_a_wrong_layer_inside_a_network_is_named(slope: float) -> None:
     body = nn.Sequential(nn.Flatten(), Doubling(slope), nn.Linear(SIZE * SIZE, CLASSES))
-    findings = list(check_model_gradients(subject(body)))
+    findings = list(check_model_gradients(small_subject(model=body)))
     assert len(findings) == 2  # the layer, and the whole
     assert {each.level for each in findings} == ({"passed"} if slope == 2.0 else {"error"})
     assert findings[0].what.startswith("1 (Doubling)")
@@ -71,8 +64,8 @@ def test_a_wrong_layer_inside_a_network_is_named(slope: float) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_kinks_of_relu_and_pooling_raise_no_alarm(seed: int) -> None:
     recipe = small_recipe({"loop.seed": seed, "model.width": 8})
-    assert {each.level for each in check_model_gradients(subject(recipe=recipe))} == {"passed"}
+    assert {each.level for each in check_model_gradients(small_subject(recipe))} == {"passed"}
     pooled = nn.Sequential(
         nn.Conv2d(1, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, CLASSES)
     )
-    assert {each.level for each in check_model_gradients(subject(pooled))} == {"passed"}
+    assert {each.level for each in check_model_gradients(small_subject(model=pooled))} == {"passed"}

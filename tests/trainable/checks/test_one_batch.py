@@ -4,31 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from tests.trainable.small_runs import data_set, small_recipe
-from trainable.bench import ON_CPU
-from trainable.check import make_subject
+from tests.trainable.small_runs import small_recipe
+from tests.trainable.small_subjects import small_subject
 from trainable.checks.one_batch import BatchAttempt, check_one_batch, finding_after_failure
-from trainable.checks.subject import Subject
-from trainable.recipe import Recipe
 from trainable.tasks.classification.checks.label_checks import LabelChecks
 
 OPTIMIZERS = ["sgd", "rmsprop", "adam", "adamw", "adadelta", "lars", "lamb", "adam_then_sgd"]
 
 
-def subject(recipe: Recipe) -> Subject:
-    return make_subject(recipe, data_set(), None, ON_CPU)
-
-
 @pytest.mark.parametrize("kind", OPTIMIZERS)
 def test_every_optimizer_learns_one_batch_at_its_usual_rate(kind: str) -> None:
     recipe = small_recipe({"optimizer.kind": kind, "model.dropout": 0.5, "augmentation.crop.kind": "pad"})
-    found = check_one_batch(subject(recipe), 16, 3600.0)
+    found = check_one_batch(small_subject(recipe), 16, 3600.0)
     assert found.level == "passed", found
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.01])
 def test_no_time_makes_no_error(seconds: float) -> None:
-    found = check_one_batch(subject(small_recipe()), 16, seconds)
+    found = check_one_batch(small_subject(small_recipe()), 16, seconds)
     assert found.level == "note"
     assert "not checked" in found.what
 

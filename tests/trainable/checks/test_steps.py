@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from tests.trainable.small_runs import data_set, plain_net, small_recipe
+from tests.trainable.small_subjects import small_subject
 from trainable.bench import ON_CPU
-from trainable.check import make_subject
 from trainable.checks.steps import (
     FirstSteps,
     check_first_steps,
@@ -19,36 +19,26 @@ from trainable.checks.steps import (
     waited_share,
     wanted_workers,
 )
-from trainable.checks.subject import Subject
-from trainable.recipe import Recipe
 from trainable.run import make_run
 
 OPTIMIZERS = ["sgd", "rmsprop", "adam", "adamw", "adadelta", "lars", "lamb", "adam_then_sgd"]
-
-
-def subject(recipe: Recipe) -> Subject:
-    return make_subject(recipe, data_set(), None, ON_CPU)
 
 
 def steps(*losses: float) -> FirstSteps:
     return FirstSteps(losses, 0.001, 0.1)
 
 
-@pytest.mark.parametrize("kind", OPTIMIZERS)
-def test_a_step_of_every_optimizer_is_a_step(kind: str) -> None:
-    run = subject(small_recipe({"optimizer.kind": kind})).plain_run(16)
-    with run.probing():
-        assert [each.level for each in check_step(run)] == ["passed"]
-
-
-def test_a_step_at_a_tiny_rate_is_a_step_still() -> None:
-    run = subject(small_recipe({"optimizer.lr": 1e-12})).plain_run(16)
+@pytest.mark.parametrize(
+    "values", [*({"optimizer.kind": kind} for kind in OPTIMIZERS), {"optimizer.lr": 1e-12}]
+)
+def test_a_step_of_every_optimizer_and_at_a_tiny_rate_is_a_step(values: dict[str, object]) -> None:
+    run = small_subject(small_recipe(values)).plain_run(16)
     with run.probing():
         assert [each.level for each in check_step(run)] == ["passed"]
 
 
 def test_a_run_is_afterwards_as_it_was() -> None:
-    run = subject(small_recipe()).plain_run(16)
+    run = small_subject(small_recipe()).plain_run(16)
     before = {name: value.clone() for name, value in run.model.state_dict().items()}
     with run.probing():
         list(check_step(run))

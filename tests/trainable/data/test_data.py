@@ -4,9 +4,11 @@ import json
 import pickle
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 from sklearn.datasets import load_digits
 
 from tests.trainable.small_images import truncate, write_classes, write_image, write_noise_jpeg
@@ -84,10 +86,6 @@ def test_what_is_missing_is_split_off_and_a_test_part_only_from_one_tree(
     assert sizes(data) == expected
     assert data.info.test_images == expected[2]
     assert (data.test is None) == (expected[2] == 0)
-
-
-def test_no_test_part_is_split_off_at_fraction_zero() -> None:
-    assert load(Data(test_fraction=0.0)).test is None
 
 
 def test_the_parts_of_a_tree_have_no_image_in_common(tmp_path: Path) -> None:
@@ -206,13 +204,6 @@ def test_a_file_where_a_folder_is_expected_is_an_error(tmp_path: Path) -> None:
         load(Data(path=str(tmp_path / "notes.txt"), format="folder"))
 
 
-def test_a_class_too_small_to_split_is_an_error(tmp_path: Path) -> None:
-    write_classes(tmp_path, {"cat": 20, "dog": 2})
-
-    with pytest.raises(DataError, match="class 'dog' has 2; 3 are needed"):
-        load(Data(path=str(tmp_path)))
-
-
 def test_a_resolved_section_has_everything_written_in_and_gives_the_same_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -283,7 +274,48 @@ def test_a_pickled_set_keeps_its_pixels_in_buffers_and_is_read_only_without_a_wa
     assert labels.tolist() == data.train.labels.tolist()
 
 
-def test_the_info_is_plain_data_and_survives_json() -> None:
-    info = load(Data()).info
+INFO = DataInfo(
+    path="digits",
+    format="digits",
+    classes=tuple("0123456789"),
+    channels=1,
+    image_size=8,
+    train_images=7_000,
+    validation_images=1_500,
+    test_images=1_500,
+    class_counts=(700,) * 10,
+    mean=(0.3,),
+    std=(0.3,),
+    flips=(),
+    digest="0" * 12,
+    in_memory=True,
+)
+TREE = INFO.tree()
 
+
+def test_what_was_written_as_json_is_read() -> None:
+    info = load(Data()).info
     assert DataInfo.from_tree(json.loads(json.dumps(info.tree()))) == info
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"classes": ["one"], "class_counts": [7000]},
+        {"class_counts": TREE["class_counts"][1:]},
+        {"class_counts": [0, *TREE["class_counts"][1:]]},
+        {"class_counts": [-1, *TREE["class_counts"][1:]]},
+        {"classes": [], "class_counts": []},
+        {"train_images": 0},
+        {"validation_images": -5},
+        {"test_images": -1},
+        {"image_size": 0},
+        {"mean": []},
+        {"channels": 3},
+        {"std": [0.0]},
+        {"std": [-1.0]},
+    ],
+)
+def test_what_no_data_set_is_is_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match="expected"):
+        DataInfo.from_tree({**TREE, **change})

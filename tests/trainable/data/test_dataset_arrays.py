@@ -63,10 +63,7 @@ def test_unpacked_and_gzipped_twins_are_one_file(tmp_path: Path) -> None:
         (lambda content: content[:-3], r"117 bytes of data where its header says \[6, 5, 4\]"),
         (lambda content: content + b"x", "more than 120 bytes of data"),
         (lambda content: content[:9], "ends after 9 bytes, before any data"),
-        (
-            lambda content: b"\x89PNG" + content[4:],
-            "not an IDX file of unsigned bytes; it begins with 89 50 4e 47",
-        ),
+        (lambda content: b"\x89PNG" + content[4:], "not an IDX file of unsigned bytes; it begins with 89"),
         (lambda content: content[:2] + b"\x0d" + content[3:], "not an IDX file of unsigned bytes"),
         (lambda content: b"", "not an IDX file"),
     ],
@@ -100,9 +97,7 @@ def test_missing_idx_files_are_an_error_that_says_which(tmp_path: Path) -> None:
         read_idx(tmp_path)
 
 
-def test_idx_files_of_a_test_part_that_do_not_fit_are_refused_with_what_leaves_it_out(
-    tmp_path: Path,
-) -> None:
+def test_idx_files_of_a_test_part_that_do_not_fit_are_refused_with_what_leaves_it_out(tmp_path: Path) -> None:
     write_idx(tmp_path, "train", False, "-")
     write_idx(tmp_path, "t10k", False, "-")
     (tmp_path / "t10k-labels-idx1-ubyte").write_bytes(idx_bytes(LABELS[:4].astype(np.uint8)))

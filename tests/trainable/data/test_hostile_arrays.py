@@ -127,10 +127,7 @@ def test_an_npz_file_with_true_headers_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("images", "message"),
     [
-        (
-            npy(IMAGES, shape=(HUGE, 5, 4)),
-            r"160 bytes where its header says \[17592186044416, 5, 4\] of uint8",
-        ),
+        (npy(IMAGES, shape=(HUGE, 5, 4)), r"160 bytes where its header says \[17592186044416, 5, 4\]"),
         (npy(IMAGES, shape=(7, 5, 4)), "160 bytes where its header says"),
         (npy(IMAGES, descr="|O"), "holds Python objects, which are never loaded"),
         (npy(IMAGES, descr=f"|V{HUGE}"), "cannot be read as an .npz file|where its header says"),

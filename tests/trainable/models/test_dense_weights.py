@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import huggingface_hub.constants
 import pytest
 import timm
 import torch
@@ -97,13 +96,6 @@ def test_a_file_of_another_backbone_is_named_with_what_does_not_fit(tmp_path: Pa
     assert "for the backbone of torchvision's fcn_resnet50 does not fit the network" in message
     assert "backbone.layer1.0.conv3.weight" in message
     assert "classifier" not in message
-
-
-@pytest.fixture
-def caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    return tmp_path
 
 
 def in_torchs_cache(caches: Path, spec: specs.TorchvisionModel, state: Mapping[str, Tensor]) -> None:

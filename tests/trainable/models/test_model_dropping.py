@@ -85,10 +85,7 @@ def test_copies_and_pickles_of_a_net_drop_too() -> None:
 
 @pytest.mark.parametrize(
     ("spec", "norms"),
-    [
-        (specs.ResNetSmall(width=8, depth=14, zero_init_residual=False), "second_norm"),
-        (RESNET, "bn2"),
-    ],
+    [(specs.ResNetSmall(width=8, depth=14, zero_init_residual=False), "second_norm"), (RESNET, "bn2")],
     ids=["ours", "resnet18"],
 )
 def test_branches_survive_with_a_probability_that_falls_from_block_to_block(

@@ -99,12 +99,7 @@ def test_groups_of_a_resnet_are_its_stem_its_blocks_and_its_head() -> None:
 @pytest.mark.slow("builds large networks")
 def test_positions_and_class_tokens_belong_to_the_stem() -> None:
     groups = layer_groups(make(specs.TorchvisionModel(name="vit_b_32")))
-    assert set(groups[0]) == {
-        "class_token",
-        "encoder.pos_embedding",
-        "conv_proj.weight",
-        "conv_proj.bias",
-    }
+    assert set(groups[0]) == {"class_token", "encoder.pos_embedding", "conv_proj.weight", "conv_proj.bias"}
 
 
 @pytest.mark.parametrize("spec", [SMALL, RESNET, VIT], ids=["ours", "resnet18", "vit"])

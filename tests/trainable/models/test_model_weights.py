@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import huggingface_hub.constants
 import pytest
 import timm
 import torch
@@ -84,13 +83,6 @@ def test_wrappers_around_a_state_are_taken_off(tmp_path: Path, key: str, prefix:
     assert all(torch.equal(read[name], state[name]) for name in state)
 
 
-def test_everything_is_loaded_but_the_head() -> None:
-    model, state = make(SMALL), {name: each + 1 for name, each in state_of(SMALL).items()}
-    load_weights(model, state, source="test")
-    loaded = {name for name, each in model.state_dict().items() if torch.equal(each, state[name])}
-    assert state.keys() - loaded == {"head.weight", "head.bias"}
-
-
 def test_the_head_of_a_loaded_model_takes_the_initialisation(tmp_path: Path) -> None:
     path = saved(state_of(SMALL), tmp_path / "weights.pth")
     spec = SMALL.model_copy(update={"weights": path, "initialisation": "orthogonal"})
@@ -161,25 +153,18 @@ def test_a_missing_or_broken_file_is_refused_with_its_path(tmp_path: Path, name:
         make(SMALL.model_copy(update={"weights": str(tmp_path / name)}))
 
 
-@pytest.fixture
-def empty_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    return tmp_path
-
-
 @pytest.mark.parametrize("spec", [MOBILE, TINY], ids=["torchvision", "timm"])
 def test_published_weights_are_not_fetched_unasked(
-    empty_caches: Path, monkeypatch: pytest.MonkeyPatch, spec: specs.Model
+    caches: Path, monkeypatch: pytest.MonkeyPatch, spec: specs.Model
 ) -> None:
     with pytest.raises(ModelError, match=r"--download"):
         make(spec)
-    assert list(empty_caches.iterdir()) == []
+    assert list(caches.iterdir()) == []
 
 
-def test_published_weights_in_torchs_cache_need_no_leave(empty_caches: Path) -> None:
+def test_published_weights_in_torchs_cache_need_no_leave(caches: Path) -> None:
     state = state_of(MOBILE, classes=1000)
-    cache = empty_caches / "torch" / "hub" / "checkpoints"
+    cache = caches / "torch" / "hub" / "checkpoints"
     cache.mkdir(parents=True)
     saved(state, cache / "mobilenet_v3_small-047dcff4.pth")
     model = make(MOBILE)
@@ -189,9 +174,9 @@ def test_published_weights_in_torchs_cache_need_no_leave(empty_caches: Path) -> 
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_published_weights_in_timms_cache_need_no_leave(empty_caches: Path, channels: int) -> None:
+def test_published_weights_in_timms_cache_need_no_leave(caches: Path, channels: int) -> None:
     state = state_of(TINY, classes=1000, image_size=160)
-    folder = empty_caches / "hub" / "models--timm--test_vit.r160_in1k"
+    folder = caches / "hub" / "models--timm--test_vit.r160_in1k"
     (folder / "snapshots" / "abc").mkdir(parents=True)
     (folder / "refs").mkdir()
     (folder / "refs" / "main").write_text("abc")
@@ -256,9 +241,7 @@ def test_weights_that_are_replaced_while_a_run_trains_are_named_as_it_began_from
     assert tuned.recipe.provenance.weights_digest == before
 
 
-def test_a_network_that_is_given_has_no_digest_of_the_recipes_weights(
-    tmp_path: Path, empty_caches: Path
-) -> None:
+def test_a_network_that_is_given_has_no_digest_of_the_recipes_weights(tmp_path: Path, caches: Path) -> None:
     hub = {"model.kind": "timm", "model.name": "hf-hub:me/mine", "model.weights": "default"}
     recipe = small_recipe({"loop.epochs": 1}).with_values(hub)
     network = make_model(small_recipe().model, classes=3, channels=1, image_size=8)

@@ -78,11 +78,7 @@ def test_a_net_without_batch_norm_is_not_shown_an_image() -> None:
 
 @pytest.mark.parametrize("averaging", ["none", "ema"])
 def test_a_run_scores_with_the_statistics_of_its_weights(averaging: str) -> None:
-    values = {
-        "evaluation.norm_batches": 2,
-        "regularisation.averaging.kind": averaging,
-        "optimizer.lr": 0.5,
-    }
+    values = {"evaluation.norm_batches": 2, "regularisation.averaging.kind": averaging, "optimizer.lr": 0.5}
     run = make_run(small_recipe(values), data=data_set())
     result = run.step()
     again = run.score("validation")

@@ -134,11 +134,7 @@ def fails_later(classes: int) -> nn.Module:
         (lambda: 3, {}, "expected it to return a torch.nn.Module, got int"),
         (fails, {}, "model=mine: KeyError: 'sad' (test_own.py, line "),
         (fails_later, {}, "model=mine: TypeError: not this image (test_own.py, line "),
-        (
-            lambda: perceptron(5, 8),
-            {},
-            "your mine: expected logits of shape (1, 4) for one image, got",
-        ),
+        (lambda: perceptron(5, 8), {}, "your mine: expected logits of shape (1, 4) for one image, got"),
         (lambda: perceptron(4, 9), {}, "model=mine: RuntimeError: "),
     ],
 )

@@ -89,10 +89,7 @@ def test_names_of_weights_are_smps() -> None:
         (spec_of("unet", "resnet18.none"), r"model\.encoder: timm's resnet18 has no weights 'none'; it has "),
         (spec_of("fpn", "test_vit"), r"model\.encoder: test_vit does not fit below fpn: .*such as resnet18"),
         (spec_of("deeplabv3plus", "swin_tiny_patch4_window7_224"), "cannot be dilated, which deepl"),
-        (
-            spec_of("unet", "vgg11_bn", stochastic_depth=0.1),
-            r"model\.stochastic_depth: smp's unet over",
-        ),
+        (spec_of("unet", "vgg11_bn", stochastic_depth=0.1), r"model\.stochastic_depth: smp's unet over"),
     ],
     ids=["unknown", "tag", "levels", "dilation", "depth"],
 )

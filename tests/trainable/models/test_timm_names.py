@@ -38,12 +38,10 @@ def saved(folder: Path, *, weights: bool = True, seed: int = 3) -> dict[str, tor
 
 
 @pytest.fixture
-def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def hub(caches: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return an empty cache of the Hub, in a process that may not ask it."""
-    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-    return tmp_path / "hub"
+    return caches / "hub"
 
 
 def cached(hub: Path, repository: str, revision: str = "main") -> Path:
@@ -132,16 +130,19 @@ def test_a_folder_that_holds_no_network_is_one_message(
         body_of(f"local-dir:{tmp_path}")
 
 
-def test_a_folder_without_weights_says_which_files_it_lacks(tmp_path: Path) -> None:
-    saved(tmp_path / "mine", weights=False)
-    with pytest.raises(ModelError, match=r"expected one of model\.safetensors, .* in .*mine, found none"):
-        body_of(f"local-dir:{tmp_path / 'mine'}")
-
-
-def test_a_copy_of_the_hubs_without_weights_says_how_they_are_fetched(tmp_path: Path) -> None:
-    saved(tmp_path / "snapshots" / "abc", weights=False)
-    with pytest.raises(ModelError, match="found none; pass --download to fetch one"):
-        body_of(f"local-dir:{tmp_path / 'snapshots' / 'abc'}")
+@pytest.mark.parametrize(
+    ("folder", "fault"),
+    [
+        ("mine", r"expected one of model\.safetensors, .* in .*mine, found none"),
+        ("snapshots/abc", "found none; pass --download to fetch one"),
+    ],
+)
+def test_a_folder_or_a_copy_of_the_hubs_without_weights_says_what_it_lacks(
+    tmp_path: Path, folder: str, fault: str
+) -> None:
+    saved(tmp_path / folder, weights=False)
+    with pytest.raises(ModelError, match=fault):
+        body_of(f"local-dir:{tmp_path / folder}")
 
 
 def test_the_weights_of_a_folder_have_a_digest_which_follows_the_file(tmp_path: Path) -> None:

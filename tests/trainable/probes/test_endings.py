@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.trainable.small_runs import finished
 from trainable.bench import ON_CPU, Bench
 from trainable.probes.endings import AVERAGING, FLIP, SCALES, endings_of, measure_endings
 from trainable.recipe import Recipe
@@ -22,8 +23,7 @@ def test_each_ending_scores_as_a_run_of_a_recipe_that_says_so(averaging: str) ->
     assert set(found) == {("none", False), ("none", True), ("ema", False), ("ema", True)}
     for flip in (False, True):
         run = make_run(SMALL.with_values({AVERAGING: averaging, FLIP: flip}))
-        while not run.finished:
-            run.step()
+        finished(run)
         wanted = run.evaluate("validation")
         run.close()
         ending = found[averaging, flip]

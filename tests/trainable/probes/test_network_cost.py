@@ -1,15 +1,19 @@
-"""Tests what a network is measured to cost: parameters exactly, time and memory by how they grow."""
+"""Tests what a network costs: parameters and operations exactly, time and memory by how they grow."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
 from tests.trainable.small_runs import data_set, numbers, small_recipe
 from trainable.bench import ON_CPU
 from trainable.probes import network_cost
 from trainable.probes.batch_find import step_bytes
+from trainable.probes.flops import count_flops
+from trainable.probes.footprint import covered
 from trainable.probes.network_cost import key_of_cost, measure_cost, share_of_rank
 from trainable.run import make_run
 from trainable.training.run import Run
@@ -89,3 +93,38 @@ def test_networks_are_measured_again_only_where_something_can_cost_more(
     values: dict[str, Any], same: bool
 ) -> None:
     assert (key_of_cost(small_recipe(values)) == key_of_cost(small_recipe())) is same
+
+
+def test_convolutions_and_products_count_twice_their_multiplications() -> None:
+    network = nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(8, 8, 3, padding=1, groups=8),
+        nn.Flatten(),
+        nn.Linear(8 * 16, 5),
+    )
+    found = count_flops(network, (3, 4, 4))
+    assert found.layers == {"0": 2 * 16 * 8 * 3 * 9, "2": 2 * 16 * 8 * 9, "4": 2 * 8 * 16 * 5}
+    assert found.total == sum(found.layers.values())
+
+
+def test_the_network_stays_as_it_was() -> None:
+    network = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4)).train()
+    before = {name: each.clone() for name, each in network.state_dict().items()}
+    count_flops(network, (1, 8, 8))
+    assert network.training
+    assert all(torch.equal(each, before[name]) for name, each in network.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    ("spans", "whole"),
+    [
+        ([], 0.0),
+        ([(0.0, 2.0), (5.0, 6.0)], 3.0),
+        ([(5.0, 6.0), (0.0, 2.0)], 3.0),
+        ([(0.0, 4.0), (1.0, 2.0), (3.0, 5.0)], 5.0),
+        ([(1.0, 2.0), (1.0, 2.0)], 1.0),
+    ],
+)
+def test_kernels_at_the_same_time_count_once(spans: list[tuple[float, float]], whole: float) -> None:
+    assert covered(spans) == whole

@@ -170,9 +170,7 @@ def test_train_replaces_auto_by_what_compiling_by_blocks_saves(
     assert not any(line.startswith("precision: ") for line in lines)
 
 
-def test_train_does_not_say_that_it_compared_what_could_not_be_timed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_train_does_not_say_that_it_compared_what_could_not_be_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainable.train.problem_here", lambda *_, **__: None)
     monkeypatch.setattr("trainable.train.measure_speeds", lambda *_, **__: ())
     lines: list[str] = []

@@ -47,10 +47,7 @@ def test_a_network_has_one_name(values: dict[str, Any], name: str) -> None:
         ({**SMP, "model.name": "pspnet"}, r"model\.name: .*'unet', 'unetplusplus', 'fpn'"),
         ({**SMP, "model.encoder": "tu-resnet18"}, r"expected a bare name of timm, such as resnet18, got"),
         ({**SMP, "model.encoder": "hf-hub:me/mine"}, r"model\.encoder: expected a bare name"),
-        (
-            {**SMP, "model.output_stride": 8},
-            "output_stride: unet has none, got 8: leave it out, or name",
-        ),
+        ({**SMP, "model.output_stride": 8}, "output_stride: unet has none, got 8: leave it out, or name"),
         ({**SMP, "model.name": "deeplabv3plus", "model.output_stride": 32}, r"model\.output_stride: .*8"),
         ({"model.layer_rates": {"kind": "backbone", "factor": 0.0}}, r"model\.layer_rates\.factor: "),
     ],

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.trainable.small_runs import data_set, small_recipe
+from tests.trainable.small_runs import data_set, finished, small_recipe
 from trainable.errors import RecipeError
 from trainable.recipe import Recipe
 from trainable.recipe.trees import leaves
@@ -65,8 +65,7 @@ def test_a_recipe_of_version_1_trains_to_the_losses_that_it_had(name: str) -> No
     recipe, small = read_recipe(EXPORTED / f"{name}.yaml"), small_recipe({"loop.epochs": 2, **THEN})
     sections = {each: getattr(small, each) for each in ("data", "model", "precision", "loop")}
     run = make_run(recipe.model_copy(update=sections), data=data_set())
-    while not run.finished:
-        run.step()
+    finished(run)
     losses = [[each.train_loss, each.val_loss] for each in run.history]
     assert losses == [pytest.approx(each, rel=1e-4) for each in LOSSES[f"{name}.yaml"]]
 
@@ -89,16 +88,10 @@ def test_what_is_not_of_version_1_stays_as_it_is(tree: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("sections", "message"),
     [
-        (
-            {"regularisation": {"clip_norm": 1.0, "clip_factor": 0.01}},
-            "clip_norm or by clip_factor, not both",
-        ),
+        ({"regularisation": {"clip_norm": 1.0, "clip_factor": 0.01}}, "or by clip_factor, not both"),
         ({"evaluation": {"weights": "ema"}}, "regularisation.ema_decay must be a number"),
         ({"evaluation": {"weights": "mean"}}, "evaluation.weights: expected 'raw' or 'ema', got 'mean'"),
-        (
-            {"regularisation": {"clip_norm": -1.0}},
-            "regularisation.clip_norm: expected greater than 0",
-        ),
+        ({"regularisation": {"clip_norm": -1.0}}, "regularisation.clip_norm: expected greater than 0"),
         ({"regularisation": {"ema_decay": "abc"}}, "regularisation.ema_decay: expected"),
         (
             {"regularisation": {"ema_decay": 9.0}, "evaluation": {"weights": "ema"}},

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.trainable.shrinking.networks import assert_taught_by
 from tests.trainable.small_runs import SIZE, data_set, small_recipe, write_parts
 from tests.trainable.teachers import taught_recipe, write_teacher
 from trainable.bench import ON_CPU, Bench
@@ -17,6 +18,7 @@ from trainable.errors import ModelError, UserError
 from trainable.models.weights import file_digest
 from trainable.recipe import Recipe
 from trainable.recipe.yamlfile import read_recipe
+from trainable.run import make_run
 from trainable.shrinking.fine_tuning import fine_tuning, taught_by
 from trainable.shrinking.shrink import DISTILLED, PRUNED, TUNED, UNPRUNED, Shrunk, shrink, write_shrunk
 from trainable.train import train
@@ -150,3 +152,25 @@ def test_a_network_without_a_teacher_names_none(whole: Path, tmp_path: Path) -> 
     assert recipe.distillation is None
     assert recipe.provenance is not None
     assert recipe.provenance.teacher_digest is None
+
+
+@pytest.mark.slow("trains and prunes networks")
+@pytest.mark.usefixtures("few_rounds")
+def test_a_pruned_network_teaches_an_ordinary_recipe(tmp_path: Path) -> None:
+    write_parts(tmp_path / "images.npz", other_kind=False)
+    train(
+        small_recipe({"data.path": str(tmp_path / "images.npz"), "optimizer.lr": 0.5}), out=tmp_path / "whole"
+    )
+    known = trained_in(tmp_path / "whole")
+    write_shrunk(shrink(known, fine_tuning(known.recipe), 0.5, seeds=2, bench=ON_CPU), tmp_path / "small")
+    values = {"data.path": known.recipe.data.path, "distillation.teacher": str(tmp_path / "small")}
+    run = make_run(small_recipe(values))
+    assert_taught_by(run, tmp_path / "small", torch.randn(3, 1, SIZE, SIZE))
+    assert not run.step().diverged
+    hints = make_run(small_recipe({**values, "distillation.kind": "features"}))
+    assert not hints.step().diverged
+    alone = {"distillation.teacher": str(tmp_path / "small" / "model.safetensors"), "distillation.model": {}}
+    with pytest.raises(
+        ModelError, match=r"pruned\.json stands beside these weights: .* without distillation"
+    ):
+        make_run(small_recipe({**values, **alone}))

@@ -120,10 +120,7 @@ def test_a_function_that_fails_on_a_resample_has_no_interval() -> None:
 
     found = Answers.of_logits(torch.eye(3, dtype=torch.float64), torch.tensor([0, 1, 2]))
     extra = ExtraMetrics((), {"picky": Metric(picky), "mine": Metric(accuracy)}, NAMES)
-    assert set(intervals(found, extra, 0).bounds) == {
-        "accuracy",
-        "balanced_accuracy",
-    }
+    assert set(intervals(found, extra, 0).bounds) == {"accuracy", "balanced_accuracy"}
 
 
 @pytest.mark.parametrize("level", [0.5, 0.95, 0.999])

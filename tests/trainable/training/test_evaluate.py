@@ -75,11 +75,7 @@ def test_ten_classes_have_no_top5_and_confusion_is_only_made_on_request() -> Non
     got = score(torch.eye(10), torch.arange(10), 10, confusion=False)
     assert got.top5_accuracy is None
     assert got.confusion is None
-    assert got.metrics("val") == {
-        "val_loss": got.loss,
-        "val_accuracy": 1.0,
-        "val_balanced_accuracy": 1.0,
-    }
+    assert got.metrics("val") == {"val_loss": got.loss, "val_accuracy": 1.0, "val_balanced_accuracy": 1.0}
 
 
 def test_a_model_is_scored_in_evaluation_mode_without_gradients() -> None:

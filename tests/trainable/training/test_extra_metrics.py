@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import metrics as library
-from torch import Tensor, nn
+from torch import Tensor
 
+from epoch_results import epoch_result
 from tests.trainable.small_runs import CLASSES, data_set, numbers, plain_net, small_recipe
 from tests.trainable.training.small_metrics import EVERY, NAMES, accuracy, answers, specs
 from trainable.errors import RecipeError, UserError
@@ -23,7 +25,7 @@ from trainable.recipe.tasks import Classification
 from trainable.run import make_run
 from trainable.training.answers import Answers
 from trainable.training.extra_metrics import Metric, Own, make_extra_metrics, measured
-from trainable.training.metrics import OBJECTIVES
+from trainable.training.metrics import ALWAYS, OBJECTIVES, EpochResult, worst
 
 KINDS = Classification.metrics
 
@@ -191,26 +193,11 @@ def test_metrics_change_nothing_else_in_a_run() -> None:
         assert {name: theirs[name] for name in theirs.keys() - names} == ours
 
 
-class Lost(nn.Module):
-    """Answers with numbers in training, and with none in evaluation."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.net = plain_net()
-
-    def forward(self, images: Tensor) -> Tensor:
-        logits: Tensor = self.net(images)
-        return logits if self.training else logits * math.nan
-
-
 def test_a_run_that_diverged_has_the_worst_value_of_each_metric() -> None:
     own: Own = {"gain": lambda p, y: 1.0, "error": Metric(lambda p, y: 0.5, mode="min", worst=9.0)}
-    run = make_run(
-        small_recipe({"evaluation.metrics": EVERY}),
-        data=data_set(),
-        model=Lost(),
-        metrics=own,
-    )
+    net = plain_net()
+    net.register_forward_hook(lambda net, _, logits: logits if net.training else logits * math.nan)
+    run = make_run(small_recipe({"evaluation.metrics": EVERY}), data=data_set(), model=net, metrics=own)
     assert run.step().extra_metrics == {
         "val_macro_f1": 0.0,
         "val_auroc": 0.0,
@@ -289,3 +276,30 @@ def test_a_metric_that_is_better_when_lower_says_its_worst_value() -> None:
         Metric(accuracy, mode="min")
     with pytest.raises(ValueError, match="worst must be finite, got inf"):
         Metric(accuracy, worst=math.inf)
+
+
+RESULT = epoch_result(epoch=3, accuracy=0.75)
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf])
+def test_a_result_holds_finite_numbers_only(number: float) -> None:
+    with pytest.raises(ValueError, match="val_loss must be finite"):
+        replace(RESULT, val_loss=number)
+
+
+def test_metrics_leave_out_what_is_not_measured_and_what_is_no_metric() -> None:
+    metrics = RESULT.metrics()
+    assert metrics["val_accuracy"] == 0.75
+    assert not {"epoch", "diverged", "val_top5_accuracy"} & set(metrics)
+
+
+def test_a_result_survives_plain_data() -> None:
+    assert EpochResult.from_tree(RESULT.tree()) == RESULT
+
+
+def test_the_worst_value_ranks_behind_guessing_and_is_finite() -> None:
+    for metric, mode in ALWAYS.items():
+        value = worst(metric, 10)
+        guessing = 0.1 if mode == "max" else math.log(10)
+        assert math.isfinite(value)
+        assert value < guessing if mode == "max" else value > guessing

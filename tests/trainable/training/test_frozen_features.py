@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.trainable.small_runs import CLASSES, SIZE, curve, data_set, small_recipe, unequal_set
+from tests.trainable.small_runs import CLASSES, SIZE, curve, data_set, finished, small_recipe, unequal_set
 from trainable.data import DataSet
 from trainable.files import host_memory
 from trainable.run import make_run
@@ -59,12 +59,6 @@ def net() -> nn.Sequential:
 
 def run_of(values: dict[str, Any], model: nn.Module, data: DataSet | None = None) -> Run:
     return make_run(small_recipe({**FROZEN, **values}), data=data or data_set(), model=model)
-
-
-def finished(run: Run) -> Run:
-    while not run.finished:
-        run.step()
-    return run
 
 
 def assert_alike(ours: Run, theirs: Run, tolerance: float = 1e-9) -> None:

@@ -60,10 +60,7 @@ def some_logits() -> tuple[Tensor, Tensor]:
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize(
     ("values", "weights"),
-    [
-        (INVERSE, [1 / held for held in HELD]),
-        (EFFECTIVE, [0.1 / (1 - 0.9**held) for held in HELD]),
-    ],
+    [(INVERSE, [1 / held for held in HELD]), (EFFECTIVE, [0.1 / (1 - 0.9**held) for held in HELD])],
     ids=["inverse", "effective number"],
 )
 def test_the_weighted_loss_is_torchs_with_the_papers_weights(

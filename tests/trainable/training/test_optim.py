@@ -114,11 +114,7 @@ class TestGroups:
             (0.1, 1.0, ["head.weight", "frozen.weight"]),
             (0.0, 0.1, ["convolution.bias"]),
             (0.0, 0.3, ["norm.weight"]),
-            (
-                0.0,
-                1.0,
-                ["norm.bias", "plane_norm.weight", "plane_norm.bias", "head.bias", "frozen.bias"],
-            ),
+            (0.0, 1.0, ["norm.bias", "plane_norm.weight", "plane_norm.bias", "head.bias", "frozen.bias"]),
         ]
 
     def test_a_factor_of_no_parameter_is_an_error(self) -> None:
@@ -324,11 +320,7 @@ def lars_by_hand(model: Net, momenta: dict[str, Tensor], spec: optimizers.LARS, 
 
 
 def lamb_by_hand(
-    model: Net,
-    moments: dict[str, tuple[Tensor, Tensor]],
-    spec: optimizers.LAMB,
-    lr: float,
-    count: int,
+    model: Net, moments: dict[str, tuple[Tensor, Tensor]], spec: optimizers.LAMB, lr: float, count: int
 ) -> None:
     """Follow arXiv 1904.00962, algorithm 2, with the whole gradient clipped to a norm of 1 before."""
     found = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]

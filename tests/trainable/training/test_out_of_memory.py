@@ -13,13 +13,12 @@ from torch import Tensor, distributed, nn
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from tests.trainable.small_images import write_classes
-from tests.trainable.small_runs import CLASSES, SIZE, curve, data_set, plain_net, small_recipe
+from tests.trainable.small_runs import CLASSES, SIZE, curve, data_set, finished, plain_net, small_recipe
 from tests.trainable.tune.planted_memory import Limited
 from trainable.errors import RunError
 from trainable.ranks import Ranks, RankSilent, of_process_group
 from trainable.run import make_run
 from trainable.train import train
-from trainable.training.run import Run
 
 VALUES: dict[str, Any] = {
     "loop.batch_size": 16,
@@ -30,12 +29,6 @@ VALUES: dict[str, Any] = {
     "regularisation.averaging.kind": "ema",
     "regularisation.averaging.decay": 0.9,
 }
-
-
-def finished(run: Run) -> Run:
-    while not run.finished:
-        run.step()
-    return run
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["forward", "backward"])

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.missing import stop_without
-from tests.trainable.small_runs import CLASSES, SIZE, data_set, numbers, plain_net, small_recipe
+from tests.trainable.small_runs import CLASSES, SIZE, data_set, finished, numbers, plain_net, small_recipe
 from trainable.errors import DataError, ModelError, RecipeError, RunError
 from trainable.ranks import Ranks
 from trainable.recipe.training import Compiling
@@ -21,12 +21,6 @@ from trainable.run import make_run
 from trainable.training import seeds, trainer
 from trainable.training.metrics import worst
 from trainable.training.run import Run
-
-
-def finished(run: Run) -> Run:
-    while not run.finished:
-        run.step()
-    return run
 
 
 def test_a_run_learns_what_can_be_learnt() -> None:
@@ -67,19 +61,15 @@ def test_an_epoch_that_another_run_began_took_the_time_of_both(monkeypatch: pyte
 def test_the_first_epoch_of_a_run_says_how_much_longer_its_first_step_took() -> None:
     """A first step may compile code, or try kernels."""
 
-    class SlowAtFirst(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.net, self.called = plain_net(), False
+    net, called = plain_net(), list[bool]()
 
-        def forward(self, images: Tensor) -> Tensor:
-            if self.training and not self.called:
-                self.called = True
-                time.sleep(0.5)
-            answers: Tensor = self.net(images)
-            return answers
+    def wait(net: nn.Module, inputs: Any) -> None:
+        if net.training and not called:
+            called.append(True)
+            time.sleep(0.5)
 
-    run = make_run(small_recipe(), data=data_set(), model=SlowAtFirst())
+    net.register_forward_pre_hook(wait)
+    run = make_run(small_recipe(), data=data_set(), model=net)
     first, second = run.step(), run.step()
     assert first.first_step_extra_seconds is not None
     assert 0.3 < first.first_step_extra_seconds < first.epoch_seconds
@@ -194,17 +184,13 @@ def test_a_validation_loss_that_is_not_finite_is_divergence_too() -> None:
     assert run.evaluate("test")["test_loss"] == worst("val_loss", CLASSES)
 
 
-class Crashing(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.zeros(1))
-
-    def forward(self, images: Tensor) -> Tensor:
+def test_a_crash_is_raised_with_the_digest_of_the_recipe_and_its_cause() -> None:
+    def crash(net: nn.Module, inputs: Any) -> None:
         raise KeyError("no such layer")
 
-
-def test_a_crash_is_raised_with_the_digest_of_the_recipe_and_its_cause() -> None:
-    run = make_run(small_recipe(), data=data_set(), model=Crashing())
+    net = plain_net()
+    net.register_forward_pre_hook(crash)
+    run = make_run(small_recipe(), data=data_set(), model=net)
     with pytest.raises(RunError, match=f"recipe {run.recipe.digest()}, epoch 1: KeyError") as caught:
         run.step()
     assert isinstance(caught.value.__cause__, KeyError)
@@ -218,19 +204,9 @@ def test_a_batch_above_the_training_part_names_both() -> None:
 
 def test_the_last_short_batch_of_training_is_dropped() -> None:
     seen: list[int] = []
-
-    class Counting(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.net = plain_net()
-
-        def forward(self, images: Tensor) -> Tensor:
-            if self.training:
-                seen.append(len(images))
-            logits: Tensor = self.net(images)
-            return logits
-
-    make_run(small_recipe({"loop.batch_size": 20}), data=data_set(train=48), model=Counting()).step()
+    net = plain_net()
+    net.register_forward_pre_hook(lambda net, inputs: seen.append(len(inputs[0])) if net.training else None)
+    make_run(small_recipe({"loop.batch_size": 20}), data=data_set(train=48), model=net).step()
     assert seen == [20, 20]
 
 
@@ -343,21 +319,15 @@ def test_views_are_averaged_in_a_runs_scores() -> None:
 def test_memory_that_runs_out_in_scoring_is_remembered_from_epoch_to_epoch() -> None:
     refused: list[int] = []
 
-    class Small(nn.Module):
-        """Has no memory for more than 10 images without gradients."""
+    def refuse(net: nn.Module, inputs: tuple[Tensor]) -> None:
+        """Have no memory for more than 10 images without gradients."""
+        if not torch.is_grad_enabled() and len(inputs[0]) > 10:
+            refused.append(len(inputs[0]))
+            raise torch.OutOfMemoryError("planted")
 
-        def __init__(self) -> None:
-            super().__init__()
-            self.net = plain_net().float()
-
-        def forward(self, images: Tensor) -> Tensor:
-            if not torch.is_grad_enabled() and len(images) > 10:
-                refused.append(len(images))
-                raise torch.OutOfMemoryError("planted")
-            answers: Tensor = self.net(images)
-            return answers
-
-    run = finished(make_run(small_recipe(), data=data_set(validation=20), model=Small()))
+    net = plain_net().float()
+    net.register_forward_pre_hook(refuse)
+    run = finished(make_run(small_recipe(), data=data_set(validation=20), model=net))
     assert len(run.history) == 3
     assert refused == [20]
 

@@ -16,7 +16,16 @@ from torch.futures import Future
 from torch.multiprocessing.spawn import spawn
 
 from tests.trainable.data_forms import labelled, write_csv
-from tests.trainable.small_runs import CLASSES, SIZE, curve, data_set, plain_net, small_recipe, unequal_set
+from tests.trainable.small_runs import (
+    CLASSES,
+    SIZE,
+    curve,
+    data_set,
+    finished,
+    plain_net,
+    small_recipe,
+    unequal_set,
+)
 from tests.trainable.training.small_metrics import EVERY
 from tests.trainable.tune.planted_memory import Limited
 from trainable.checkpoints import checkpoint
@@ -80,8 +89,7 @@ def _history(values: dict[str, Any], ranks: Ranks, model: nn.Module | None = Non
     of_any_size = nn.Sequential(nn.AdaptiveAvgPool2d(8), plain_net(seed=ranks.rank))
     data = unequal_set() if "loop.sampling" in values else data_set()
     run = make_run(small_recipe(values), data=data, model=model or of_any_size, ranks=ranks)
-    while not run.finished:
-        run.step()
+    finished(run)
     return curve(run.history)
 
 
@@ -104,8 +112,7 @@ def _cut(ranks: Ranks, phase: str, rank: int, step: int) -> tuple[int, list[dict
     run = make_run(small_recipe(TIGHT), data=data_set(), model=model, ranks=ranks)
     if ranks.rank == rank:
         _tighten(run, model, phase, step)
-    while not run.finished:
-        run.step()
+    finished(run)
     return run.micro_batch, curve(run.history)
 
 
@@ -145,8 +152,7 @@ def _cut_with_unused(ranks: Ranks, phase: str, rank: int) -> tuple[int, list[dic
     run.step()
     if ranks.rank == rank:
         model.room = 2
-    while not run.finished:
-        run.step()
+    finished(run)
     return run.micro_batch, curve(run.history)
 
 
@@ -266,11 +272,9 @@ def _resumed(ranks: Ranks, recipe: Recipe, net: Callable[[], nn.Module | None]) 
 
     whole = make_run(recipe, data=data_set(), model=net(), ranks=ranks, on_pause=save)
     part = make_run(recipe, data=data_set(), model=net(), ranks=ranks)
-    while not whole.finished:
-        whole.step()
+    finished(whole)
     part.load_state_dict(checkpoint.from_bytes(states[2]))
-    while not part.finished:
-        part.step()
+    finished(part)
     return [curve(whole.history), curve(part.history)]
 
 
@@ -313,8 +317,7 @@ def from_manifest(ranks: Ranks, manifest: Path) -> list[dict[str, Any]]:
         "data.image_size": SIZE,
     }
     run = make_run(small_recipe(listed), model=plain_net(), ranks=ranks)
-    while not run.finished:
-        run.step()
+    finished(run)
     return curve(run.history)
 
 

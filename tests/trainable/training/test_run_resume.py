@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from tests.trainable.small_runs import data_set, images, numbers, plain_net, small_recipe
+from tests.trainable.small_runs import data_set, finished, images, numbers, plain_net, small_recipe
 from trainable.bench import ON_CPU
 from trainable.checkpoints import checkpoint
 from trainable.data import DataSet
@@ -69,9 +69,7 @@ CASES: dict[str, dict[str, Any]] = {
         "augmentation.size.kind": "progressive",
         "augmentation.masking.kind": "gridmask",
     },
-    "extra metrics": {
-        "evaluation.metrics": ["macro_f1", "auroc", "average_precision", "calibration_error"],
-    },
+    "extra metrics": {"evaluation.metrics": ["macro_f1", "auroc", "average_precision", "calibration_error"]},
     "thawing": {
         "model.freeze_epochs": 2,
         "model.layer_rates.kind": "decayed",
@@ -105,8 +103,7 @@ def check(recipe: Recipe, data: DataSet, folder: Path, model: nn.Module | None =
         )
 
     whole = make()
-    while not whole.finished:
-        whole.step()
+    finished(whole)
     whole.close()
     for _ in range(recipe.loop.epochs):
         part = make()
@@ -141,15 +138,13 @@ def test_in_the_midst_of_an_epoch(case: str, monkeypatch: pytest.MonkeyPatch) ->
         states.append((whole.epoch, whole.steps_into_epoch, checkpoint.to_bytes(whole.state_dict())))
 
     whole = make_run(recipe, data=data_set(), on_pause=save)
-    while not whole.finished:
-        whole.step()
+    finished(whole)
     assert [(epoch, step) for epoch, step, _ in states] == [(e, s) for e in range(3) for s in (2, 4)]
     for epoch, _, state in (states[0], states[3]):
         part = make_run(recipe, data=data_set())
         part.load_state_dict(checkpoint.from_bytes(state))
         assert part.epoch == epoch
-        while not part.finished:
-            part.step()
+        finished(part)
         assert numbers(part.history) == numbers(whole.history)
         for name, tensor in whole.weights().items():
             assert torch.equal(part.weights()[name], tensor), name

@@ -77,10 +77,7 @@ class TestEveryShapeEqualsTorchs:
     def test_cosine(self, warmup: int, final: float) -> None:
         spec = schedules.Cosine(warmup_epochs=float(warmup), final_factor=final)
         reference = torchs(
-            lr_scheduler.CosineAnnealingLR,
-            warmup * STEPS,
-            T_max=(EPOCHS - warmup) * STEPS,
-            eta_min=final,
+            lr_scheduler.CosineAnnealingLR, warmup * STEPS, T_max=(EPOCHS - warmup) * STEPS, eta_min=final
         )
         assert ours(spec) == pytest.approx(reference, abs=1e-12)
 

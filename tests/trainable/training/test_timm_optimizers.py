@@ -10,7 +10,7 @@ import torch
 from timm.optim import create_optimizer_v2, get_optimizer_class
 from torch import nn
 
-from tests.trainable.small_runs import curve, data_set, small_recipe
+from tests.trainable.small_runs import curve, data_set, finished, small_recipe
 from tests.trainable.training.test_optim import STEPS, assert_equal, net, walk
 from trainable.checkpoints import checkpoint
 from trainable.errors import RecipeError
@@ -103,8 +103,7 @@ def _walk(model: nn.Module, phase: Phase, first: int, last: int) -> None:
 def test_a_run_stopped_after_each_epoch_is_the_run_that_never_stopped(values: dict[str, Any]) -> None:
     recipe = small_recipe({"optimizer.kind": "timm", "optimizer.lr": 0.01, **values})
     whole = make_run(recipe, data=data_set())
-    while not whole.finished:
-        whole.step()
+    finished(whole)
     state: dict[str, Any] | None = None
     for _ in range(recipe.loop.epochs):
         part = make_run(recipe, data=data_set())

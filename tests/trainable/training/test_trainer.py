@@ -11,7 +11,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tests.trainable.small_runs import CLASSES, SIZE, curve, data_set, numbers, plain_net, small_recipe
+from tests.trainable.small_runs import (
+    CLASSES,
+    SIZE,
+    curve,
+    data_set,
+    finished,
+    numbers,
+    plain_net,
+    small_recipe,
+)
 from trainable.augmentation.mixing import make_mixing
 from trainable.augmentation.sizes import size_at
 from trainable.data import ArrayPart
@@ -23,16 +32,13 @@ from trainable.training.run import Run
 from trainable.training.seeds import Use
 
 TRAIN = 48
+ONE_STEP = {"loop.batch_size": TRAIN, "loop.epochs": 1}
+# A step is the rate times the gradient
+FROM_REST = {"optimizer.momentum": 0.0, "optimizer.nesterov": False, "optimizer.weight_decay": 0.0}
 
 
 def run_of(values: dict[str, Any], model: nn.Module | None = None) -> Run:
     return make_run(small_recipe(values), data=data_set(TRAIN), model=model or plain_net())
-
-
-def finished(run: Run) -> Run:
-    while not run.finished:
-        run.step()
-    return run
 
 
 def weights(run: Run) -> Tensor:
@@ -59,9 +65,7 @@ def plain_loop(run: Run, model: nn.Module, recipe: Recipe) -> list[float]:
             progress = epoch + step / 3
             optimizer.param_groups[0]["lr"] = rate * schedule.factor(recipe.schedule, progress, 3, 1 / 3)
             loss = functional.cross_entropy(
-                model(images[chosen]),
-                labels[chosen],
-                label_smoothing=recipe.regularisation.label_smoothing,
+                model(images[chosen]), labels[chosen], label_smoothing=recipe.regularisation.label_smoothing
             )
             optimizer.zero_grad()
             loss.backward()
@@ -128,14 +132,11 @@ def test_micro_batches_are_as_few_and_as_equal_as_the_cap_allows() -> None:
 def test_the_gradient_is_clipped_once_a_window(micro_batch: int | None) -> None:
     """One step from rest with momentum off moves the weights by exactly rate x norm."""
     values = {
-        "optimizer.momentum": 0.0,
-        "optimizer.nesterov": False,
-        "optimizer.weight_decay": 0.0,
+        **FROM_REST,
         "optimizer.lr": 0.5,
         "regularisation.clipping.kind": "norm",
         "regularisation.clipping.max_norm": 1e-3,
-        "loop.batch_size": TRAIN,
-        "loop.epochs": 1,
+        **ONE_STEP,
         "loop.micro_batch": micro_batch,
     }
     run = run_of(values)
@@ -235,13 +236,10 @@ def test_a_skipped_step_moves_nothing_but_time(kind: str) -> None:
 def test_fp16_clips_the_unscaled_gradient() -> None:
     values = {
         "precision.kind": "fp16",
-        "optimizer.momentum": 0.0,
-        "optimizer.nesterov": False,
-        "optimizer.weight_decay": 0.0,
+        **FROM_REST,
         "regularisation.clipping.kind": "norm",
         "regularisation.clipping.max_norm": 1e-2,
-        "loop.batch_size": TRAIN,
-        "loop.epochs": 1,
+        **ONE_STEP,
     }
     run = run_of(values, Scaled(1.0))
     before = weights(run)
@@ -311,12 +309,9 @@ def test_layers_below_the_head_move_at_their_own_rates() -> None:
     values = {
         "model.layer_rates.kind": "geometric",
         "model.layer_rates.lowest": 0.01,
-        "optimizer.momentum": 0.0,
-        "optimizer.nesterov": False,
-        "optimizer.weight_decay": 0.0,
+        **FROM_REST,
         "schedule.kind": "constant",
-        "loop.batch_size": TRAIN,
-        "loop.epochs": 1,
+        **ONE_STEP,
     }
     slow, even = (
         run_of(values, two_layers()),
@@ -367,14 +362,7 @@ def test_one_cycle_moves_momentum_against_the_rate() -> None:
 
 def test_adaptive_clipping_leaves_the_head_alone() -> None:
     clipping = {"regularisation.clipping.kind": "adaptive", "regularisation.clipping.factor": 1e-4}
-    values = {
-        "optimizer.momentum": 0.0,
-        "optimizer.nesterov": False,
-        "optimizer.weight_decay": 0.0,
-        "schedule.kind": "constant",
-        "loop.batch_size": TRAIN,
-        "loop.epochs": 1,
-    }
+    values = {**FROM_REST, "schedule.kind": "constant", **ONE_STEP}
     run, free = run_of({**values, **clipping}, two_layers()), run_of(values, two_layers())
     before = copy.deepcopy(run.model.state_dict())
     run.step()

@@ -11,11 +11,7 @@ from hypothesis import strategies as some
 from torch import Tensor
 
 from trainable.recipe.distillation import DecoupledTaught, FeaturesTaught, LogitsTaught
-from trainable.tasks.distilled.losses import (
-    decoupled_divergence,
-    hint_distance,
-    softened_divergence,
-)
+from trainable.tasks.distilled.losses import decoupled_divergence, hint_distance, softened_divergence
 from trainable.training.task import Compared
 
 TEMPERATURES = (1.0, 4.0)

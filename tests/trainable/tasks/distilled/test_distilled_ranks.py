@@ -11,7 +11,7 @@ import torch
 from torch import distributed
 from torch.multiprocessing.spawn import spawn
 
-from tests.trainable.small_runs import curve, data_set, plain_net
+from tests.trainable.small_runs import curve, data_set, finished, plain_net
 from tests.trainable.teachers import taught_recipe, write_teacher
 from trainable.checkpoints import checkpoint
 from trainable.ranks import ALONE, Ranks, of_process_group
@@ -47,12 +47,10 @@ def _history(teacher: Path, values: dict[str, Any], ranks: Ranks) -> list[dict[s
         states.append(ranks.bytes_from_first(content))
 
     run = make_run(recipe, data=data_set(), model=plain_net(seed=ranks.rank), ranks=ranks, on_pause=save)
-    while not run.finished:
-        run.step()
+    finished(run)
     part = make_run(recipe, data=data_set(), model=plain_net(), ranks=ranks)
     part.load_state_dict(checkpoint.from_bytes(states[1]))
-    while not part.finished:
-        part.step()
+    finished(part)
     assert curve(part.history) == curve(run.history), "resumed in the midst of an epoch, bit for bit"
     return curve(run.history)
 

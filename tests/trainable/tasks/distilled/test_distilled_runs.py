@@ -200,10 +200,7 @@ CASES: dict[str, tuple[dict[str, Any], list[int]]] = {
     "mixed": (MIXUP, [IMAGES] * 3),
     "sizes": ({"augmentation__size__kind": "progressive"}, [IMAGES] * 3),
     "one epoch": ({"loop__epochs": 1}, [IMAGES]),
-    "frozen views": (
-        {**PAD, "model__freeze_epochs": 2, "model__frozen_views": 1},
-        [IMAGES + 1, 0, IMAGES],
-    ),
+    "frozen views": ({**PAD, "model__freeze_epochs": 2, "model__frozen_views": 1}, [IMAGES + 1, 0, IMAGES]),
 }
 
 
@@ -231,10 +228,7 @@ REMEMBERED: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("values", REMEMBERED.values(), ids=REMEMBERED)
 def test_a_run_without_memory_for_answers_is_the_same_and_says_so(
-    teacher: Path,
-    values: dict[str, Any],
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    teacher: Path, values: dict[str, Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Kernels may round answers to 48 images otherwise than answers to 16."""
     data = unequal_set() if "loop__sampling" in values else data_set()
@@ -302,10 +296,7 @@ def test_a_resumed_run_is_the_one_that_never_stopped(
         assert all(map(torch.equal, part.weights().values(), whole.weights().values()))
 
 
-OTHERS: dict[str, Callable[[], nn.Module]] = {
-    "fp64": plain_net,
-    "two heads": lambda: TwoHeads(),
-}
+OTHERS: dict[str, Callable[[], nn.Module]] = {"fp64": plain_net, "two heads": lambda: TwoHeads()}
 
 
 class TwoHeads(nn.Module):

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 from torch import Tensor
 
-from tests.trainable.small_runs import data_set, small_recipe
+from tests.trainable.small_runs import data_set, finished, small_recipe
 from tests.trainable.small_segmentations import drawn, mask_data, mask_recipe, write_masks
 from trainable.__main__ import main
 from trainable.errors import UserError
@@ -42,8 +42,7 @@ def test_masks_are_those_of_the_trained_weights_at_the_images_own_sizes(tmp_path
     folder = trained(root)
     recipe = mask_recipe(root)
     run, shown = make_run(recipe, data=mask_data(recipe)), dict[int, Tensor]()
-    while not run.finished:
-        run.step()
+    finished(run)
     run.score("test", take=lambda at, outputs: shown.update(zip(at.tolist(), outputs.argmax(1), strict=True)))
     part = run.parts["test"]
     assert isinstance(part, MaskedPart)

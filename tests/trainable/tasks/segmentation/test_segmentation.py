@@ -15,7 +15,7 @@ from torch import Tensor, distributed, nn
 from torch.multiprocessing.spawn import spawn
 from torch.nn import functional
 
-from tests.trainable.small_runs import curve
+from tests.trainable.small_runs import curve, finished
 from tests.trainable.small_segmentations import CLASSES, mask_recipe, write_masks
 from trainable.errors import RecipeError
 from trainable.ranks import ALONE, Ranks, of_process_group
@@ -211,8 +211,7 @@ def test_a_segmentation_has_the_small_u_net_by_default() -> None:
 
 
 def trained(run: Run) -> list[dict[str, Any]]:
-    while not run.finished:
-        run.step()
+    finished(run)
     return curve(run.history)
 
 

