@@ -65,7 +65,6 @@ class Driver:
             self.process.join(PATIENCE_SECONDS)
 
     def send_to_all(self, number: int) -> None:
-        """Send a signal to the driver and to all that it started."""
         os.killpg(self.pid, number)
 
     def trial_processes(self) -> list[int]:

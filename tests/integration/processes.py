@@ -44,7 +44,6 @@ def is_below(pid: int, ancestor: int) -> bool:
 
 
 def children(pid: int) -> list[int]:
-    """Return the processes that a process has started and that still run."""
     return [each for each in everyone() if _parent(each) == pid]
 
 

@@ -51,7 +51,6 @@ def events_in(folder: Path) -> list[Event]:
 
 
 def epochs_by_trial(events: list[Event]) -> dict[int, list[int]]:
-    """Return the epochs in a journal, by trial, in order."""
     epochs: dict[int, list[int]] = {}
     for event in events:
         if isinstance(event, EpochEvent):

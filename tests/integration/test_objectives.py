@@ -74,22 +74,8 @@ def assert_exported_recipe_measures_it(search: Search, metric: str, out: Path) -
     assert again.score(metric) == search.best.metrics[metric]
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        (
-            {"objective": {"metric": "val_cost", "costs": [[0.0, 1.0], [1.0, 0.0]]}},
-            r"objective\.costs: cost: 2 rows of costs, the data have 10 classes: 0, 1, 2",
-        ),
-        (
-            {"objective": {"metric": "val_gain", "own": True, "mode": "max"}},
-            r"objective\.metric: val_gain is a function of yours, which a search is given in Python",
-        ),
-    ],
-)
-def test_what_no_trial_could_measure_is_refused_before_any(
-    values: dict[str, Any], message: str, tmp_path: Path
-) -> None:
-    with pytest.raises(StudyError, match=message):
-        driver().search(resolved_study(digits_study(tmp_path, name="small").with_values(values)))
+def test_what_no_trial_could_measure_is_refused_before_any(tmp_path: Path) -> None:
+    costs = {"objective": {"metric": "val_cost", "costs": [[0.0, 1.0], [1.0, 0.0]]}}
+    with pytest.raises(StudyError, match=r"cost: 2 rows of costs, the data have 10 classes: 0, 1, 2"):
+        driver().search(resolved_study(digits_study(tmp_path, name="small").with_values(costs)))
     assert not (tmp_path / "small" / "events.jsonl").exists()

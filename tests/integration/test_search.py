@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import json
-import time
 from pathlib import Path
 
 import pytest
@@ -29,7 +28,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_session")]
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory, ray_session: None) -> Path:
-    """The folder of a small search that ran to its end."""
     storage = tmp_path_factory.mktemp("storage")
     assert driver().search(resolved_study(digits_study(storage, name="small"))) == "finished"
     return storage / "small"
@@ -259,9 +257,3 @@ def test_the_hours_of_the_budget_end_a_search_with_what_it_has(
     assert 0 < len(summary.trials) < 500
     assert all(trial.ended for trial in summary.trials)
     assert (folder / "best.yaml").exists()
-
-
-def test_a_switch_is_out_of_time_past_its_deadline_only() -> None:
-    assert StopSwitch(deadline=time.monotonic() - 1).out_of_time
-    assert not StopSwitch(deadline=time.monotonic() + 60).out_of_time
-    assert not StopSwitch(deadline=None).out_of_time

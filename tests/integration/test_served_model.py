@@ -9,8 +9,9 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -19,10 +20,18 @@ from search.followers.following import tracker_of
 from search.record.home import Home
 from search.study import read_study
 from tests.integration.clusters import free_port
+from tests.search.results.trained_masks import trained_mask_search
 from tests.search.results.trained_search import trained_search
 from tests.trainable.small_runs import probabilities
 from tests.waiting import wait_until
 from trainable.data.parts import ArrayPart
+from trainable.tasks.segmentation.data.parts import MaskedPart, image_planes
+from trainable.tasks.segmentation.predicted import KeptMasks
+from trainable.training.run import Run
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import LoggedModel
 
 pytestmark = pytest.mark.integration
 
@@ -30,18 +39,46 @@ ALONE = """
 import json, sys
 import mlflow, numpy
 model = mlflow.pyfunc.load_model(sys.argv[1])
-answers = model.predict(numpy.array(json.load(sys.stdin), numpy.uint8))
-assert len(model.predict(numpy.zeros((1, 12, 9, 1), numpy.uint8))) == 1, "images have any size"
+answers = [model.predict(numpy.array([each], numpy.uint8)) for each in json.load(sys.stdin)]
 assert not {"search", "spaces", "trainable", "ray", "optuna"} & set(sys.modules)
-print(json.dumps(answers.to_dict("records")))
+print(json.dumps([each[0].tolist() if masks else each.to_dict("records")[0] for each in answers]))
 """
+
+
+def alone(address: str, images: list[Any], folder: Path, *, masks: bool = False) -> list[Any]:
+    """What a stored model answers to images, one after the other, where nothing of tunebook is."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"masks = {masks}{ALONE}", address],
+        input=json.dumps(images),
+        cwd=folder,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return list(json.loads(done.stdout))
+
+
+def sent(
+    folder: Path, searched: Callable[[Path, dict[str, str]], Run]
+) -> tuple[MlflowClient, LoggedModel, Run]:
+    """Make a search of one trial, and send it with its model to a database beside its folder."""
+    from mlflow import MlflowClient
+
+    client = MlflowClient(tracking_uri=f"sqlite:///{folder.parent}/mlflow.db")
+    run = searched(folder, {"uri": client.tracking_uri})
+    backlog = tracker_of(Home(folder), read_study(folder / "study.yaml")).sync()
+    assert (backlog.complete, backlog.refusal) == (True, None)
+    (model,) = client.search_logged_models(["1"])
+    return client, model, run
 
 
 class Stored(NamedTuple):
     """The folder of a model, images [20, 8, 8, 1], and its run's labels and probabilities for them."""
 
     address: str
-    images: list[object]
+    images: list[Any]
     labels: list[str]
     probabilities: list[list[float]]
 
@@ -49,15 +86,9 @@ class Stored(NamedTuple):
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Stored:
     """Return the folder of a model in MLflow, some images for it, and what its run answers."""
-    from mlflow import MlflowClient
-
-    storage = tmp_path_factory.mktemp("searches")
-    folder, uri = storage / "one", f"sqlite:///{storage}/mlflow.db"
+    folder = tmp_path_factory.mktemp("searches") / "one"
     folder.mkdir()
-    run = trained_search(folder, {"uri": uri})
-    backlog = tracker_of(Home(folder), read_study(folder / "study.yaml")).sync()
-    assert (backlog.complete, backlog.refusal) == (True, None)
-    (model,) = MlflowClient(tracking_uri=uri).search_logged_models(["1"])
+    _, model, run = sent(folder, trained_search)
     expected = probabilities(run, "validation")[:20]
     part = run.parts["validation"]
     assert isinstance(part, ArrayPart)
@@ -67,18 +98,26 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Stored:
 
 
 def test_the_model_is_loaded_where_nothing_of_tunebook_is(stored: Stored, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", ALONE, stored.address],
-        input=json.dumps(stored.images),
-        cwd=tmp_path,
-        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    found = json.loads(done.stdout)
+    other_size = np.zeros((12, 9, 1), np.uint8).tolist()
+    *found, _ = alone(stored.address, [*stored.images, other_size], tmp_path)
     assert [each["label"] for each in found] == stored.labels
     assert np.allclose([each["probabilities"] for each in found], stored.probabilities, atol=1e-5)
+
+
+def test_masks_of_images_of_any_size_are_those_of_the_run(tmp_path: Path) -> None:
+    folder = tmp_path / "searches" / "masks"
+    folder.mkdir(parents=True)
+    client, model, run = sent(folder, trained_mask_search)
+    assert model.model_type == "image segmentation"
+    runs = client.search_runs(["1"], "tags.`mlflow.runName` LIKE '%'")
+    assert any("val_mean_iou" in each.data.metrics for each in runs)
+    kept, part = KeptMasks(), run.parts["validation"]
+    run.score("validation", take=kept.take)
+    assert isinstance(part, MaskedPart)
+    planes = image_planes(part, np.arange(len(part)), run.info.channels)
+    images = [np.moveaxis(each[:-1], 0, -1).tolist() for each in planes]
+    for position, mask in enumerate(alone(model.artifact_location, images, tmp_path, masks=True)):
+        assert np.mean(np.array(mask) == kept.mask(position)) > 0.999
 
 
 def test_a_served_model_answers_over_http(stored: Stored, tmp_path: Path) -> None:

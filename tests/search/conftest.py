@@ -1,19 +1,18 @@
 """Holds what the tests of the search share."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from search.__main__ import main
 from spaces.space import Space
+from tests.search.command_line import Refusal, Tunebook
 from tests.search.small_spaces import conditional_space
 from trainable.imports import SAFE_PATH
 
 
 @pytest.fixture
 def small_space() -> Space:
-    """Return a space that is built anew for each test."""
     return conditional_space()
 
 
@@ -24,10 +23,8 @@ def refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def tunebook(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., tuple[int, str, str]]:
-    """Call the command line in an empty folder; return exit code, standard output and standard error."""
+def tunebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Tunebook:
+    """Call the command line in an empty folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(SAFE_PATH, "1")  # the command sets it, for a process of its own
     monkeypatch.setattr("trainable.terminal.TOLD_AFTER", 1e6)  # a busy machine prints no line more
@@ -38,5 +35,17 @@ def tunebook(
             main()
         out, err = capsys.readouterr()
         return int(left.value.code or 0), out, err
+
+    return run
+
+
+@pytest.fixture
+def refusal(tunebook: Tunebook) -> Refusal:
+    """Call the command line with what it refuses as wrong usage, in one message and no traceback."""
+
+    def run(*arguments: str | Path) -> str:
+        code, _, err = tunebook(*arguments)
+        assert (code, "Traceback" in err) == (2, False), err
+        return err
 
     return run

@@ -44,7 +44,6 @@ _WARMUPS = Float(0.0, 1.8)
 
 
 def nothing(values: Values) -> float:
-    """Return 0: no rule matters."""
     return 0.0
 
 

@@ -52,8 +52,6 @@ Landscape = Callable[[Mapping[str, float], random.Random], Run]
 
 @dataclass(frozen=True)
 class Images:
-    """The sizes of the parts."""
-
     train: int = 7_000
     validation: int = 1_500
     test: int = 1_500

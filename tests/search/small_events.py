@@ -33,14 +33,12 @@ TURNAROUND = Turnaround(
 
 
 def place(machine: str = "h1", gpu: str = "", process: int = 7) -> Place:
-    """Return a place on a machine, with one GPU or none."""
     gpus = (Gpu(number=gpu, name="NVIDIA H200"),) if gpu else ()
     address = f"10.0.0.{machine.removeprefix('h')}"
     return Place(machine=machine, address=address, node=f"node of {machine}", process=process, gpus=gpus)
 
 
 def session(state: SearchState, reason: str | None = None, name: str = "digits") -> SearchEvent:
-    """Return the event of a search that begins, goes on or ends."""
     return SearchEvent(state=state, search_id="0a1b", name=name, reason=reason)
 
 
@@ -84,7 +82,6 @@ def drawn(space: Space, number: int, values: Values) -> TrialEvent:
 def epoch(
     trial: int, number: int, accuracy: float = 0.5, rung: int | None = None, **changes: Any
 ) -> EpochEvent:
-    """Return an epoch of a trial with its validation accuracy."""
     result = epoch_result(number, accuracy, **changes)
     return EpochEvent(trial=trial, result=result, rung=rung)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,10 @@ from safetensors.torch import save_file
 
 from search.study import read_study
 from spaces.rules.backbones import BACKBONES, SIZES
+from tests.search.command_line import Refusal, Tunebook
 from tests.trainable.small_images import write_classes
 from tests.trainable.small_segmentations import write_masks
 
-Tunebook = Callable[..., tuple[int, str, str]]
 PERMISSIVE = ("apache-2.0", "mit", "bsd-3-clause")
 
 
@@ -87,7 +86,7 @@ def test_networks_in_a_folder_are_ranked_and_become_the_next_studys_choices(
 
 @pytest.mark.slow("trains networks")
 def test_the_next_study_keeps_what_is_pinned_of_any_network_and_leaves_out_what_is_too_large(
-    tunebook: Tunebook, weights: Path, images: Path, tmp_path: Path
+    tunebook: Tunebook, refusal: Refusal, weights: Path, images: Path, tmp_path: Path
 ) -> None:
     out, limit = tmp_path / "next.yaml", "objective.constraints.parameters.max"
     small, large = sorted(map(parameters, ("test_resnet", "test_efficientnet")))
@@ -100,22 +99,11 @@ def test_the_next_study_keeps_what_is_pinned_of_any_network_and_leaves_out_what_
     assert parameters(model.pop("name")) == small
     rates = {"kind": "decayed"}
     assert model == {"freeze_epochs": 1, "layer_rates": rates, "kind": "timm", "weights": str(weights)}
-    code, _, err = tunebook(
-        "backbones",
-        images,
-        "--weights",
-        weights,
-        "--set",
-        f"{limit}={small - 1}",
-        "-o",
-        tmp_path / "none.yaml",
-    )
-    assert code == 2
-    assert "no study can be written" in err
+    none = ("--weights", weights, "--set", f"{limit}={small - 1}", "-o", tmp_path / "none.yaml")
+    assert "no study can be written" in refusal("backbones", images, *none)
 
 
 def parameters(name: str) -> int:
-    """Return how many numbers a network for two classes has."""
     return sum(each.numel() for each in timm.create_model(name, num_classes=2).parameters())
 
 
@@ -130,23 +118,14 @@ def test_a_network_that_cannot_take_what_is_pinned_is_left_out(
 
 
 def test_a_group_in_two_parts_is_refused(
-    tunebook: Tunebook, weights: Path, images: Path, tmp_path: Path
+    refusal: Refusal, weights: Path, images: Path, tmp_path: Path
 ) -> None:
     files = sorted(images.rglob("*.png"))
     parts = ["train", "train", "validation", "test"]
     lines = [f"{each},{each.parent.name},{parts[row % 4]},same" for row, each in enumerate(files)]
     (tmp_path / "list.csv").write_text("\n".join(["path,label,split,group", *lines]))
-    code, _, err = tunebook("backbones", tmp_path / "list.csv", "--weights", weights)
-    assert code == 2
+    err = refusal("backbones", tmp_path / "list.csv", "--weights", weights)
     assert "scores would reward memory" in " ".join(err.split())
-
-
-def test_weights_that_are_no_folder_are_refused(tunebook: Tunebook, images: Path, tmp_path: Path) -> None:
-    (tmp_path / "file.safetensors").touch()
-    for weights in ("nowhere", "file.safetensors"):
-        code, _, err = tunebook("backbones", images, "--weights", tmp_path / weights)
-        assert (code, "Traceback" in err) == (2, False)
-        assert f"{weights}: expected a folder with NAME.safetensors" in err
 
 
 @pytest.mark.slow("trains networks")
@@ -190,19 +169,18 @@ def test_what_is_not_at_hand_is_said(tunebook: Tunebook, weights: Path, images: 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--size", "huge"), "--size: expected one of small, medium, large, got 'huge'"),
+        (("--weights", "nowhere"), "nowhere: expected a folder with NAME.safetensors"),
+        (("--weights", "there.yaml"), "there.yaml: expected a folder with NAME.safetensors"),
         (("--weights", "empty"), "expected files such as NAME.safetensors, found none"),
         (("-o", "there.yaml"), "exists already"),
     ],
 )
 def test_a_mistake_is_one_message(
-    tunebook: Tunebook, images: Path, arguments: tuple[str, str], message: str
+    refusal: Refusal, images: Path, arguments: tuple[str, str], message: str
 ) -> None:
     Path("empty").mkdir()
     Path("there.yaml").touch()
-    code, _, err = tunebook("backbones", images, *arguments)
-    assert code == 2
-    assert message in err
+    assert message in refusal("backbones", images, *arguments)
 
 
 def test_backbones_of_images_with_masks_are_refused_in_one_sentence(tunebook: Tunebook) -> None:

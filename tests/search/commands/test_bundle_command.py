@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from search.learning.search import Search
 from search.record.home import FACTS_FILE
 from search.record.verification import keep_verification
 from search.results.export import recipe_of
+from tests.search.command_line import Tunebook
 from tests.search.planted_searches import Run as PlantedRun
 from tests.search.planted_searches import planted
 from trainable.checkpoints import checkpoint
@@ -27,7 +27,6 @@ from trainable.recipe.yamlfile import read_recipe
 from trainable.run import make_run
 from trainable.training.run import Run
 
-Tunebook = Callable[..., tuple[int, str, str]]
 BASE = {"model.width": 8, "precision.kind": "fp32", "regularisation.averaging": {"kind": "ema", "decay": 0.9}}
 
 

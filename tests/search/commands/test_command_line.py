@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-Run = Callable[..., tuple[int, str, str]]
+from tests.search.command_line import Refusal, Tunebook
 
 
 def images(folder: Path, classes: tuple[str, ...] = ("cat", "dog"), each: int = 8) -> Path:
-    """Return a folder of small random photographs in class folders."""
     generator = np.random.default_rng(0)
     for name in classes:
         (folder / name).mkdir(parents=True)
@@ -52,51 +51,41 @@ def wrapped(folder: Path) -> Path:
     ],
 )
 def test_a_folder_that_cannot_be_used_is_refused_by_name(
-    tunebook: Run, tmp_path: Path, make: Callable[[Path], Path], wanted: list[str]
+    refusal: Refusal, tmp_path: Path, make: Callable[[Path], Path], wanted: list[str]
 ) -> None:
     folder = make(tmp_path / "pets")
-    code, _, err = tunebook("search", "--data", folder, "--name", "mine")
-    assert code == 2, err
-    assert "Traceback" not in err
-    for words in [str(folder), *wanted]:
-        assert words in err
+    err = refusal("search", "--data", folder, "--name", "mine")
+    assert [words for words in [str(folder), *wanted] if words not in err] == []
     assert not (tmp_path / "searches").exists()
 
 
 @pytest.mark.parametrize(
     ("study", "wanted"),
     [
-        ("data: {path: digits}\nbudgit: {trials: 3}\n", ["budgit", "did you mean 'budget'"]),
         ("data: {path: digits}\nbudget: {trails: 3}\n", ["budget.trails", "did you mean 'trials'"]),
-        ("data: {pth: digits}\n", ["data.pth", "did you mean 'path'"]),
-        ("data: {path: digits}\nbase: {optimizer: {lr: 1e-3, momentun: 1}}\n", ["base.optimizer.momentun"]),
         ("data: {path: digits}\nspace: {name: documents}\n", ["documents", "document"]),
         (
             "data: {path: digits}\nspace: {overrides: {optimizer.weight_decay: {log: [1e-2, 1e-5]}}}\n",
             ["space.overrides.optimizer.weight_decay", "low < high"],
         ),
-        (
-            "data: {path: digits}\nspace: {overrides: {optimizer.weigth_decay: {log: [1e-5, 1e-2]}}}\n",
-            ["space.overrides.optimizer.weigth_decay"],
-        ),
         ("data: {path: digits}\ndata: {path: digits}\n", ["line 2", "write each key once"]),
         ("data: {path: digits}\nobjective: {metric: val_top5_accuracy}\n", ["more than ten classes"]),
         ("data: {path: digits}\nresources: {cpus: 4000}\n", ["resources.cpus", "4000"]),
         ("data: {path: digits}\nbase: {loop.batch_size: 5000}\n", ["loop.batch_size", "5000"]),
-        ("data: {path: digits}\nbase: {precision.kind: tf32}\n", ["tf32"]),
+        (
+            "data: {path: digits}\nbase: {precision.kind: tf32}\n",
+            ["precision.kind: tf32 is a format of CUDA"],
+        ),
         ("data: {path: digits}\nstorage: nonsuch://bucket\n", ["SQLite cannot be used", "an object store"]),
         ("data: {path: digits}\ntracking: {uri: mlruns}\n", ["tracking.uri"]),
     ],
 )
 def test_a_fault_in_a_study_is_reported_with_its_path(
-    tunebook: Run, tmp_path: Path, study: str, wanted: list[str]
+    refusal: Refusal, tmp_path: Path, study: str, wanted: list[str]
 ) -> None:
     (tmp_path / "study.yaml").write_text(study)
-    code, _, err = tunebook("search", "study.yaml", "--name", "mine")
-    assert code == 2, err
-    assert "Traceback" not in err
-    for words in wanted:
-        assert words in err
+    err = refusal("search", "study.yaml", "--name", "mine")
+    assert [words for words in wanted if words not in err] == []
     assert not (tmp_path / "searches").exists()
 
 
@@ -110,12 +99,6 @@ def test_a_fault_in_a_study_is_reported_with_its_path(
         (["search", "--data", "digits", "--set", "budget.trials"], ["PATH=VALUE"]),
         (["search", "--data", "digits", "--set", "budget.trials=many"], ["budget.trials", "many"]),
         (["search", "--data", "digits", "--trials", "0"], ["budget.trials"]),
-        (["search", "--data", "digits", "--name", "../up"], ["name"]),
-        (
-            ["search", "--data", "digits", "--set", "base.model.weights=gone.pt"],
-            ["base.model.weights", "no such file", "gone.pt"],
-        ),
-        (["search", "--data", "digits", "--set", "base.evaluation.flip=true"], ["base.evaluation.flip"]),
         (["resume", "nowhere"], ["nowhere", "not a search folder"]),
         (["show", "nowhere"], ["nowhere", "not a search folder"]),
         (["export", "nowhere", "-o", "x.yaml"], ["nowhere", "not a search folder"]),
@@ -123,32 +106,52 @@ def test_a_fault_in_a_study_is_reported_with_its_path(
         (["train", "none.yaml"], ["none.yaml", "no such file"]),
         (["explain", "none.yaml"], ["none.yaml", "no such file"]),
         (["explian"], ["explian"]),
+        (["lr-find"], ["--data PATH"]),
+        (["batch-find"], ["--data PATH"]),
+        (["lr-find", "none.yaml"], ["none.yaml", "no such file"]),
+        (["lr-find", "nowhere"], ["nowhere", "does not exist"]),
+        (["lr-find", "nowhere", "--data", "digits"], ["nowhere", "--data digits"]),
+        (["lr-find", "--data", "digits", "--out", "band.pdf"], ["band.pdf", ".png, .html, .json"]),
+        (["lr-find", "--data", "digits", "--steps", "3"], ["steps", "at least 30"]),
+        (["lr-find", "--data", "digits", "--sweeps", "0"], ["sweeps", "at least 1"]),
+        (["lr-find", "--data", "digits", "--set", "optimizer.lr"], ["PATH=VALUE"]),
+        (["lr-find", "--data", "digits", "--set", "optimizer.rate=1"], ["optimizer.rate"]),
+        (["batch-find", "--data", "digits", "--limit-gib", "0"], ["--limit-gib", "above 0"]),
+        (["batch-find", "--data", "digits", "--limit-gib", "nan"], ["--limit-gib", "above 0"]),
+        (["check", "nowhere"], ["nowhere does not exist"]),
+        (["check", "digits", "--debug", "gradients"], ["gradcheck"]),
+        (["check", "digits", "--debug", "profile"], ["tunebook train"]),
+        (["check", "digits", "--set", "budgit.trials=3"], ["budgit", "did you mean 'budget'"]),
+        (["check", "digits", "--set", "base.loop.batch_size=5000"], ["loop.batch_size"]),
+        (
+            ["check", "digits", "--set", "first=[{model: {kind: timm, name: no_such_net}}]"],
+            ["first.0 of the study: model.name: timm has no classification model 'no_such_net'"],
+        ),
+        (
+            ["backbones", "digits", "--size", "huge"],
+            ["--size: expected one of small, medium", "got 'huge'"],
+        ),
+        (["extend", "nothing", "--trials", "2"], ["nothing"]),
+        (["refine", ".", "-o", "study2.yaml"], ["not a search folder"]),
     ],
 )
-def test_wrong_usage_is_refused_with_exit_code_2(
-    tunebook: Run, tmp_path: Path, arguments: list[str], wanted: list[str]
+def test_wrong_usage_is_refused_with_exit_code_2_and_nothing_is_written(
+    refusal: Refusal, tmp_path: Path, arguments: list[str], wanted: list[str]
 ) -> None:
-    code, _, err = tunebook(*arguments)
-    assert code == 2, err
-    assert "Traceback" not in err
-    for words in wanted:
-        assert words in err
-    assert not (tmp_path / "searches").exists()
+    err = refusal(*arguments)
+    assert [words for words in wanted if words not in err] == []
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_gpu_that_is_not_there_is_refused_before_anything_starts(
-    tunebook: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    refusal: Refusal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import torch
-
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    code, _, err = tunebook("search", "--data", "digits", "--gpus", "1")
-    assert code == 2
-    assert "resources.gpus: a trial asks for 1" in err
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
+    assert "resources.gpus: a trial asks for 1" in refusal("search", "--data", "digits", "--gpus", "1")
     assert not (tmp_path / "searches").exists()
 
 
-def test_explain_says_every_range_with_its_source(tunebook: Run, tmp_path: Path) -> None:
+def test_explain_says_every_range_with_its_source(tunebook: Tunebook, tmp_path: Path) -> None:
     (tmp_path / "study.yaml").write_text("data: {path: digits}\n")
     code, out, _ = tunebook("explain", "study.yaml", "--all")
     assert code == 0
@@ -157,7 +160,7 @@ def test_explain_says_every_range_with_its_source(tunebook: Run, tmp_path: Path)
 
 
 @pytest.mark.slow("trains networks")
-def test_a_recipe_is_trained_scored_and_left_in_three_files(tunebook: Run, tmp_path: Path) -> None:
+def test_a_recipe_is_trained_scored_and_left_in_three_files(tunebook: Tunebook, tmp_path: Path) -> None:
     (tmp_path / "recipe.yaml").write_text("model: {width: 8}\nloop: {epochs: 1, batch_size: 64}\n")
     code, out, err = tunebook("train", "recipe.yaml", "--out", "here", "--test", "--json")
     assert code == 0, err
@@ -171,10 +174,7 @@ def test_a_recipe_is_trained_scored_and_left_in_three_files(tunebook: Run, tmp_p
     }
 
 
-def test_an_unreadable_recipe_lists_every_fault(tunebook: Run, tmp_path: Path) -> None:
+def test_an_unreadable_recipe_lists_every_fault(refusal: Refusal, tmp_path: Path) -> None:
     (tmp_path / "recipe.yaml").write_text("loop: {epochs: 0}\noptimizer: {lr: fast}\n")
-    code, _, err = tunebook("train", "recipe.yaml")
-    assert code == 2
-    assert "2 faults" in err
-    assert "loop.epochs" in err
-    assert "optimizer.lr" in err
+    err = refusal("train", "recipe.yaml")
+    assert [words for words in ("2 faults", "loop.epochs", "optimizer.lr") if words not in err] == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +19,7 @@ from search.running.prepare import prepare, write_facts
 from search.study import Study
 from spaces.facts import Facts
 from tests.golden_pages import assert_page
+from tests.search.command_line import Refusal, Tunebook
 from tests.search.learning.landscapes import towards
 from tests.search.planted_searches import planted
 from tests.spaces.small_facts import digits_facts, imagenet_facts, masks_facts
@@ -31,7 +31,6 @@ from trainable.recipe.data import Data
 from trainable.recipe.network_cost import Footprint
 from trainable.recipe.yamlfile import read_tree, write_recipe
 
-Tunebook = Callable[..., tuple[int, str, str]]
 MACHINE = Hardware((Node(cpus=2, gpus=0),))
 INFO = DataInfo(*("digits", "digits", ("0", "1"), 1, 8, 8, 2, 2, (4, 4), (0.5,), (0.1,), (), "0" * 16, True))
 
@@ -49,7 +48,6 @@ def a_study(text: str = "") -> Path:
 
 
 def images(folder: Path) -> None:
-    """Write sixteen small photographs into two class folders."""
     pixels = np.random.default_rng(0).integers(0, 256, (2, 8, 12, 12, 3), dtype=np.uint8)
     for name, photographs in zip(("cat", "dog"), pixels, strict=True):
         (folder / name).mkdir(parents=True)
@@ -200,7 +198,9 @@ def test_what_a_person_wrote_stands_beside_what_was_measured(tunebook: Tunebook)
 
 
 @pytest.mark.slow("measures networks")
-def test_a_search_is_explained_by_the_facts_that_it_began_with(tunebook: Tunebook, tmp_path: Path) -> None:
+def test_a_search_is_explained_by_the_facts_that_it_began_with(
+    tunebook: Tunebook, refusal: Refusal, tmp_path: Path
+) -> None:
     """The file holds facts that no measurement would give, so they can only come from there."""
     study = Study.from_tree(
         {"data": {"path": "digits"}, "base": {"model.width": 4}, "space": {"probes": ["lr-find"]}}
@@ -223,9 +223,7 @@ def test_a_search_is_explained_by_the_facts_that_it_began_with(tunebook: Tuneboo
     assert row(out, "lr_band").startswith("lr_band 0.5 to 0.7 at 256 ")
     assert "optimizer.lr 0.5 instead of 0.1" in row(out, "first trial")
     assert "(cached)" not in out
-    code, _, err = tunebook("explain", folder, "--set", "space.name=quick")
-    assert code == 2
-    assert "give its study.yaml" in err
+    assert "give its study.yaml" in refusal("explain", folder, "--set", "space.name=quick")
 
 
 def test_a_recipe_is_explained_with_the_facts_of_its_data(tunebook: Tunebook) -> None:
@@ -366,7 +364,7 @@ def test_a_manifest_is_explained_checked_and_trained_as_the_folder_that_it_lists
 
 @pytest.mark.slow("measures networks")
 def test_the_plan_says_what_earlier_searches_taught_and_the_field_by_which_of_them(
-    tunebook: Tunebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tunebook: Tunebook, refusal: Refusal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "300")
     base = {"optimizer.kind": "sgd"}
@@ -393,6 +391,4 @@ def test_the_plan_says_what_earlier_searches_taught_and_the_field_by_which_of_th
     for line in prepared.learned:
         assert f"learned from {line}" in " ".join(of_search.split())
     Path("new.yaml").write_text("data: {path: digits}\nspace: {learn_from: [nowhere]}\n")
-    code, _, err = tunebook("explain", "new.yaml")
-    assert code == 2
-    assert "space.learn_from.0: nowhere: no such folder" in err
+    assert "space.learn_from.0: nowhere: no such folder" in refusal("explain", "new.yaml")

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from search.learning.search import Search
+from tests.search.command_line import Tunebook
 from tests.search.planted_searches import Run, planted
-
-Tunebook = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(scope="module")

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from search.record.home import EVENTS_FILE
 from search.record.lock import locked
+from tests.search.command_line import Refusal
 from tests.search.planted_searches import Run, planted
-
-Tunebook = Callable[..., tuple[int, str, str]]
 
 pytestmark = pytest.mark.usefixtures("refused_at_once")
 
@@ -22,48 +20,25 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("trials", "message"),
+    ("asked", "message"),
     [
-        ("0", "--trials"),
-        ("many", "--trials"),
-        ("999999", "--trials 999999: expected at most 1,000,000 in all, got 1,000,002"),
+        ((), "Missing option '--trials'"),
+        (("--trials", "0"), "--trials"),
+        (("--trials", "many"), "--trials"),
+        (("--trials", "999999"), "--trials 999999: expected at most 1,000,000 in all, got 1,000,002"),
+        (("--trials", "2"), "start a new search"),  # its images have changed
     ],
 )
-def test_a_number_of_trials_that_no_search_can_have_is_refused(
-    tunebook: Tunebook, folder: Path, trials: str, message: str
+def test_what_cannot_be_extended_is_refused_and_stays_as_it_is(
+    refusal: Refusal, folder: Path, asked: tuple[str, ...], message: str
 ) -> None:
     before = (folder / EVENTS_FILE).read_bytes()
-    code, _, err = tunebook("extend", folder, "--trials", trials)
-    assert code == 2, err
-    assert message in err
+    assert message in refusal("extend", folder, *asked)
     assert (folder / EVENTS_FILE).read_bytes() == before
 
 
-def test_the_number_of_trials_must_be_given(tunebook: Tunebook, folder: Path) -> None:
-    code, _, err = tunebook("extend", folder)
-    assert code == 2
-    assert "Missing option '--trials'" in err
-
-
-def test_a_folder_that_holds_no_search_is_refused(tunebook: Tunebook, tmp_path: Path) -> None:
-    code, _, err = tunebook("extend", tmp_path / "nothing", "--trials", "2")
-    assert code == 2
-    assert "nothing" in err
-    assert "Traceback" not in err
-
-
-def test_a_search_that_another_driver_is_at_work_on_is_refused(tunebook: Tunebook, folder: Path) -> None:
+def test_a_search_that_another_driver_is_at_work_on_is_refused(refusal: Refusal, folder: Path) -> None:
     before = (folder / EVENTS_FILE).read_bytes()
     with locked(folder):
-        code, _, err = tunebook("extend", folder, "--trials", "2")
-    assert code == 2, err
-    assert "another" in err
-    assert (folder / EVENTS_FILE).read_bytes() == before
-
-
-def test_a_search_whose_images_have_changed_is_refused(tunebook: Tunebook, folder: Path) -> None:
-    before = (folder / EVENTS_FILE).read_bytes()
-    code, _, err = tunebook("extend", folder, "--trials", "2")
-    assert code == 2, err
-    assert "start a new search" in err
+        assert "another" in refusal("extend", folder, "--trials", "2")
     assert (folder / EVENTS_FILE).read_bytes() == before

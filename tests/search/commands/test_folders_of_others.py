@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from search.record.lock import locked
 from search.running.log_file import logging_to
+from tests.search.command_line import Refusal, Tunebook
 from tests.search.planted_searches import planted
 from tests.search.reporting.small_reports import BELIEVED, hill
 from trainable.errors import UserError
-
-Call = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
@@ -47,22 +45,19 @@ WRITTEN = {
 
 @pytest.mark.parametrize(("name", "command"), WRITTEN.items())
 def test_a_link_in_the_place_of_a_file_is_named_and_not_followed(
-    tunebook: Call, folder: Path, precious: Path, name: str, command: str
+    refusal: Refusal, folder: Path, precious: Path, name: str, command: str
 ) -> None:
     replaced_by_a_link(folder / name, precious)
-    code, _, err = tunebook(command, folder)
-    assert code == 2, err
-    assert f"{folder / name}: " in err
-    assert "a link" in err
+    err = refusal(command, folder)
+    assert (f"{folder / name}: " in err, "a link" in err) == (True, True)
     assert (precious / "file").read_text() == "mine"
 
 
 def test_a_link_in_the_place_of_a_folder_is_named_and_not_followed(
-    tunebook: Call, folder: Path, precious: Path
+    refusal: Refusal, folder: Path, precious: Path
 ) -> None:
     (folder / "trials").symlink_to(precious)
-    code, _, err = tunebook("extend", folder, "--trials", "1")
-    assert (code, "trials: is a link" in err) == (2, True), err
+    assert "trials: is a link" in refusal("extend", folder, "--trials", "1")
     assert [each.name for each in precious.iterdir()] == ["file"]
 
 
@@ -79,7 +74,7 @@ def test_a_folder_that_is_reached_by_a_link_is_locked_as_ever(folder: Path, tmp_
 
 
 @pytest.mark.parametrize("name", ["answers.json", "verification.json", "report.json", "mlflow.json", ".lock"])
-def test_a_report_waits_for_no_named_pipe(tunebook: Call, folder: Path, name: str) -> None:
+def test_a_report_waits_for_no_named_pipe(tunebook: Tunebook, folder: Path, name: str) -> None:
     (folder / name).unlink(missing_ok=True)
     os.mkfifo(folder / name)
     code, out, err = tunebook("report", folder, "-o", "page.html")
@@ -89,7 +84,7 @@ def test_a_report_waits_for_no_named_pipe(tunebook: Call, folder: Path, name: st
 @pytest.mark.parametrize("name", ["events.jsonl", "study.yaml"])
 @pytest.mark.parametrize("command", ["report", "show", "audit", "sync", "resume"])
 def test_a_named_pipe_in_the_place_of_what_is_needed_is_one_message(
-    tunebook: Call, folder: Path, name: str, command: str
+    tunebook: Tunebook, folder: Path, name: str, command: str
 ) -> None:
     (folder / name).unlink(missing_ok=True)
     os.mkfifo(folder / name)
@@ -99,6 +94,5 @@ def test_a_named_pipe_in_the_place_of_what_is_needed_is_one_message(
     assert "named pipe" in err
 
 
-def test_a_study_that_does_not_say_where_its_runs_are_is_one_message(tunebook: Call, folder: Path) -> None:
-    code, _, err = tunebook("sync", folder)
-    assert (code, "study.yaml: tracking.uri: expected where the runs are" in err) == (2, True), err
+def test_a_study_that_does_not_say_where_its_runs_are_is_one_message(refusal: Refusal, folder: Path) -> None:
+    assert "study.yaml: tracking.uri: expected where the runs are" in refusal("sync", folder)

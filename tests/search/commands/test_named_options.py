@@ -22,7 +22,6 @@ OF_EVERY_COMMAND = ("search/followers/", "search/record/", "trainable/data/", "t
 
 
 def options() -> Mapping[str, frozenset[str]]:
-    """Return the options of each command, by its name."""
     group = typer.main.get_command(app)
     assert isinstance(group, typer.core.TyperGroup)
     return {

@@ -12,13 +12,8 @@ from search.deciding.pruning import choose_pruning
 from search.study import Study
 from spaces.catalog.catalog import NAMES, make_space
 from spaces.facts import Facts
+from tests.search.small_studies import study_of
 from tests.spaces.small_facts import digits_facts, imagenet_facts
-
-
-def study_of(**values: Any) -> Study:
-    """Return a study of digits, with values by dotted path (`__` for the dot)."""
-    written = {path.replace("__", "."): value for path, value in values.items()}
-    return Study.from_tree({"data": {"path": "digits"}}).with_values(written)
 
 
 def first_of(study: Study, facts: Facts, *, begun: bool = False) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,12 +13,11 @@ from PIL import Image
 from search.commands.inputs import load_target
 from search.study import study_from
 from spaces.facts import OPTIMIZERS
+from tests.search.command_line import Tunebook
 from tests.trainable.small_segmentations import mask_recipe, write_masks
-from trainable.errors import UserError
 from trainable.recipe import Recipe
 from trainable.recipe.yamlfile import parse_setting, write_recipe
 
-Tunebook = Callable[..., tuple[int, str, str]]
 # They make the curve the same everywhere: `auto` is bf16 on some CPUs, and would sweep another one
 FP32 = ("--set", "precision.kind=fp32")
 LITTLE = ("--set", "data.train_limit=200", "--set", "loop.batch_size=32", *FP32)
@@ -167,38 +165,6 @@ def test_other_data_replace_a_recipes_own(tmp_path: Path) -> None:
     written = tmp_path / "recipe.yaml"
     write_recipe(written, Recipe().with_values({"data.path": "/nowhere", "data.format": "folder"}))
     assert load_target(written, "digits").recipe.data.path == "digits"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "wanted"),
-    [
-        (["lr-find"], ["--data PATH"]),
-        (["batch-find"], ["--data PATH"]),
-        (["lr-find", "none.yaml"], ["none.yaml", "no such file"]),
-        (["lr-find", "nowhere"], ["nowhere", "does not exist"]),
-        (["lr-find", "nowhere", "--data", "digits"], ["nowhere", "--data digits"]),
-        (["lr-find", "--data", "digits", "--out", "band.pdf"], ["band.pdf", ".png, .html, .json"]),
-        (["lr-find", "--data", "digits", "--steps", "3"], ["steps", "at least 30"]),
-        (["lr-find", "--data", "digits", "--sweeps", "0"], ["sweeps", "at least 1"]),
-        (["lr-find", "--data", "digits", "--set", "optimizer.lr"], ["PATH=VALUE"]),
-        (["lr-find", "--data", "digits", "--set", "optimizer.rate=1"], ["optimizer.rate"]),
-        (["batch-find", "--data", "digits", "--limit-gib", "0"], ["--limit-gib", "above 0"]),
-        (["batch-find", "--data", "digits", "--limit-gib", "nan"], ["--limit-gib", "above 0"]),
-    ],
-)
-def test_wrong_usage_is_refused_with_exit_code_2(
-    tunebook: Tunebook, arguments: list[str], wanted: list[str]
-) -> None:
-    code, _, err = tunebook(*arguments)
-    assert code == 2, err
-    assert "Traceback" not in err
-    for words in wanted:
-        assert words in err
-
-
-def test_a_target_is_needed() -> None:
-    with pytest.raises(UserError, match="--data PATH"):
-        load_target(None, None)
 
 
 # --- masks ----------------------------------------------------------------------------------------------

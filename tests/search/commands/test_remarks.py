@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +12,10 @@ from search.facts.hardware import local_hardware
 from search.record.home import Home
 from search.running.prepare import prepare
 from search.study import study_from
+from tests.search.command_line import Tunebook
 from trainable.recipe import Recipe
 from trainable.recipe.yamlfile import write_recipe
 
-Tunebook = Callable[..., tuple[int, str, str]]
 WITHOUT = "left out by data.min_images"
 
 

@@ -18,7 +18,6 @@ from trainable.errors import UserError
 
 
 def folder_of(tmp_path: Path, uri: str) -> Path:
-    """Return the folder of a search whose runs are in this database or on this server."""
     folder = tmp_path / "mine"
     folder.mkdir()
     study_in(tmp_path, uri).write(folder)

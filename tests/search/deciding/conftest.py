@@ -19,7 +19,10 @@ from tests.search.deciding.small_ledgers import EPOCHS, TRIALS, Open
 
 @pytest.fixture
 def open_ledger(tmp_path: Path, small_space: Space) -> Iterator[Open]:
-    """Open a ledger over a folder's journal, as each driver does; close the one before, as a kill would."""
+    """Open a ledger over a folder's journal, as each driver does; close the one before, as a kill would.
+
+    The folder is made if it is not there.
+    """
     journals: list[Journal] = []
 
     def open_one(
@@ -37,6 +40,7 @@ def open_ledger(tmp_path: Path, small_space: Space) -> Iterator[Open]:
     ) -> Ledger:
         for journal in journals:
             journal.close()
+        folder.mkdir(exist_ok=True)
         journals.append(Journal(folder))
         ledger = Ledger(
             journals[-1],

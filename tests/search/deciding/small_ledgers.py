@@ -1,7 +1,7 @@
 """Makes ledgers over small searches, and says how their trials would go."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from epoch_results import epoch_result
@@ -20,6 +20,7 @@ from search.record.journal import (
 from search.study.constraints import Constraints
 from spaces.domains import Integer, Value
 from spaces.space import Dimension, Space
+from tests.search.small_events import replace_journal
 from trainable.recipe.network_cost import NetworkCost
 from trainable.training.metrics import EpochResult, worst
 
@@ -83,6 +84,19 @@ def essence(folder: Path) -> list[Event]:
         for event in read(folder / EVENTS_FILE)
         if isinstance(event, TrialEvent | CostEvent | EpochEvent | PromotionEvent | EndEvent)
     ]
+
+
+def try_kills(whole: Path, cuts: Iterable[int], drive_one: Callable[[Path], None]) -> None:
+    """Fail unless a search comes to the same whose driver was killed in these lines of the journal.
+
+    The line itself is torn; `drive_one` opens a ledger over a folder and trains to the end.
+    """
+    lines, part = (whole / EVENTS_FILE).read_bytes().splitlines(keepends=True), whole.with_name("killed")
+    part.mkdir()
+    for cut in cuts:
+        replace_journal(part, b"".join(lines[:cut]) + lines[cut][: len(lines[cut]) // 2])
+        drive_one(part)
+        assert essence(part) == essence(whole), f"killed in line {cut + 1}: {lines[cut].decode()}"
 
 
 def ends(folder: Path) -> dict[int, str]:

@@ -20,12 +20,10 @@ CUBE = Cube(SPACE)
 
 
 def ends(**counts: int) -> list[TrialEnd]:
-    """Return so many of each end."""
     return [outcome for outcome in get_args(TrialEnd) for _ in range(counts.get(outcome, 0))]
 
 
 def after(trials: list[TrialEnd], direction: Mode = "max") -> tuple[Acquisition, Observations]:
-    """Return the acquisition after trials with these ends."""
     observations, rng = Observations(CUBE, direction), np.random.default_rng(0)
     for number, outcome in enumerate(trials):
         row = CUBE.exact(rng.random((1, len(CUBE))))[0]

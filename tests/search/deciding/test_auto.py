@@ -46,7 +46,6 @@ def plain(prior: Prior | None = None) -> Space:
 
 
 def power(values: Values, path: str) -> float:
-    """Return the logarithm of a value to the base 10."""
     value = values[path]
     assert isinstance(value, float)
     return math.log10(value)

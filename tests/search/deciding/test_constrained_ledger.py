@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,7 @@ from search.record.journal import CostEvent, read
 from search.study.constraints import Constraints
 from spaces.domains import Choice, Float
 from spaces.space import Dimension, Space
-from tests.search.deciding.small_ledgers import SMALL, TRIALS, Open, drive, ends, essence, result
-from tests.search.small_events import replace_journal
+from tests.search.deciding.small_ledgers import SMALL, TRIALS, Open, drive, ends, result, try_kills
 from trainable.recipe.network_cost import NetworkCost
 
 ABOVE = NetworkCost(parameters=100, latency_ms=12.0, memory_gib=1.0)
@@ -80,15 +80,9 @@ def test_a_search_that_nothing_can_meet_ends(open_ledger: Open, tmp_path: Path) 
 def test_killed_after_any_line_a_constrained_search_goes_on_as_if_it_had_not_stopped(
     open_ledger: Open, tmp_path: Path
 ) -> None:
-    whole, part = tmp_path / "whole", tmp_path / "part"
-    whole.mkdir()
-    part.mkdir()
-    drive(open_ledger(whole, "tpe", begun=False, constraints=SMALL))
-    lines = (whole / EVENTS_FILE).read_bytes().splitlines(keepends=True)
-    for cut in range(0, len(lines), 23):
-        replace_journal(part, b"".join(lines[:cut]))
-        drive(open_ledger(part, "tpe", begun=False, constraints=SMALL))
-        assert essence(part) == essence(whole), f"killed in line {cut + 1}: {lines[cut].decode()}"
+    open_one = partial(open_ledger, kind="tpe", begun=False, constraints=SMALL)
+    drive(open_one(whole := tmp_path / "whole"))
+    try_kills(whole, range(0, len(read(whole / EVENTS_FILE)), 23), lambda part: drive(open_one(part)))
 
 
 def test_other_constraints_than_the_journal_s_are_another_search(open_ledger: Open) -> None:

@@ -14,8 +14,7 @@ from search.record.summary import Summary, summarise
 from search.record.trials import Trial
 from search.study import SamplerKind
 from search.study.finalists import Finalists
-from tests.search.deciding.small_ledgers import SMALL, TRIALS, Open, cost, drive, essence, result
-from tests.search.small_events import replace_journal
+from tests.search.deciding.small_ledgers import SMALL, TRIALS, Open, cost, drive, essence, result, try_kills
 
 TWO_TWICE = Finalists(top=2, seeds=2)
 MORE = TRIALS + 8
@@ -65,8 +64,6 @@ def test_the_new_trials_are_those_of_a_search_that_had_the_budget_from_the_start
     open_ledger: Open, tmp_path: Path, kind: SamplerKind
 ) -> None:
     once, twice = tmp_path / "once", tmp_path / "twice"
-    once.mkdir()
-    twice.mkdir()
     drive_on(open_ledger(once, kind, begun=False))
     finish(open_ledger(twice, kind, begun=False, finalists=TWO_TWICE))
     drive_on(open_ledger(twice, kind, finalists=TWO_TWICE))
@@ -80,7 +77,6 @@ def test_the_new_trials_depend_on_no_run_of_a_finalist(
 ) -> None:
     with_final, without = tmp_path / "with", tmp_path / "without"
     for folder, finalists in ((with_final, TWO_TWICE), (without, None)):
-        folder.mkdir()
         finish(open_ledger(folder, kind, begun=False, finalists=finalists))
         drive_on(open_ledger(folder, kind, finalists=finalists))
     assert unnumbered(essence(with_final)) == unnumbered(essence(without))
@@ -92,22 +88,20 @@ def test_the_new_trials_depend_on_no_run_of_a_finalist(
 def test_killed_after_any_line_an_extension_goes_on_as_if_it_had_never_stopped(
     open_ledger: Open, tmp_path: Path, kind: SamplerKind
 ) -> None:
-    whole, part = tmp_path / "whole", tmp_path / "part"
-    whole.mkdir()
-    part.mkdir()
+
+    def drive_one(folder: Path) -> None:
+        ledger = open_ledger(folder, kind, finalists=TWO_TWICE)
+        assert ledger.budget == MORE
+        drive(ledger)
+
+    whole = tmp_path / "whole"
     finish(open_ledger(whole, kind, begun=False, finalists=TWO_TWICE))
     before = len(read(whole / EVENTS_FILE))
     drive_on(open_ledger(whole, kind, finalists=TWO_TWICE))
     lines = (whole / EVENTS_FILE).read_bytes().splitlines(keepends=True)
     extension = before + 1
     assert b'"extend"' in lines[extension]
-    for cut in range(extension + 1, len(lines), 4):
-        torn = lines[cut][: len(lines[cut]) // 2]
-        replace_journal(part, b"".join(lines[:cut]) + torn)
-        ledger = open_ledger(part, kind, finalists=TWO_TWICE)
-        assert ledger.budget == MORE
-        drive(ledger)
-        assert essence(part) == essence(whole), f"killed in line {cut + 1}: {lines[cut].decode()}"
+    try_kills(whole, range(extension + 1, len(lines), 4), drive_one)
 
 
 def test_finalists_are_chosen_anew_and_only_their_missing_runs_are_trained(

@@ -1,5 +1,6 @@
 """Tests how the best trials are trained again: which, when, with which seeds, and what learns from it."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from search.record.repeats import Repeat
 from search.record.summary import summarise
 from search.record.trials import Trial
 from search.running.driver import why_out_of_time
-from search.study import SamplerKind, Study
+from search.study import SamplerKind
 from search.study.finalists import Finalists
 from tests.search.deciding.small_ledgers import (
     EPOCHS,
@@ -26,8 +27,9 @@ from tests.search.deciding.small_ledgers import (
     essence,
     result,
     trained,
+    try_kills,
 )
-from tests.search.small_events import replace_journal
+from tests.search.small_studies import study_of
 from trainable.training.metrics import worst
 
 TWO_TWICE = Finalists(top=2, seeds=2)
@@ -76,8 +78,6 @@ def test_the_sampler_and_the_scheduler_learn_nothing_from_finalists(
     open_ledger: Open, tmp_path: Path, kind: SamplerKind
 ) -> None:
     with_final, without = tmp_path / "with", tmp_path / "without"
-    with_final.mkdir()
-    without.mkdir()
     drive(open_ledger(with_final, kind, finalists=TWO_TWICE, begun=False))
     drive(open_ledger(without, kind, begun=False))
     assert essence(with_final)[: len(essence(without))] == essence(without)
@@ -86,16 +86,11 @@ def test_the_sampler_and_the_scheduler_learn_nothing_from_finalists(
 def test_killed_after_any_line_the_final_goes_on_as_if_it_had_never_stopped(
     open_ledger: Open, tmp_path: Path
 ) -> None:
-    whole, part = tmp_path / "whole", tmp_path / "part"
-    whole.mkdir()
-    part.mkdir()
-    drive(open_ledger(whole, finalists=TWO_TWICE, begun=False))
-    lines = (whole / EVENTS_FILE).read_bytes().splitlines(keepends=True)
-    first_run = next(at for at, line in enumerate(lines) if b'"purpose":"finalist"' in line)
-    for cut in range(first_run, len(lines)):
-        replace_journal(part, b"".join(lines[:cut]))
-        drive(open_ledger(part, finalists=TWO_TWICE, begun=False))
-        assert essence(part) == essence(whole), f"killed in line {cut + 1}"
+    open_one = partial(open_ledger, finalists=TWO_TWICE, begun=False)
+    drive(open_one(whole := tmp_path / "whole"))
+    events = read(whole / EVENTS_FILE)
+    first_run = next(at for at, event in enumerate(events) if getattr(event, "repeat", None))
+    try_kills(whole, range(first_run, len(events)), lambda part: drive(open_one(part)))
 
 
 def test_nothing_is_proposed_while_trials_of_the_search_train(open_ledger: Open) -> None:
@@ -136,12 +131,6 @@ def test_finalists_that_the_search_did_not_begin_with_are_refused(open_ledger: O
     drive(open_ledger(finalists=TWO_TWICE, begun=False))
     with pytest.raises(JournalError, match=r"finalists\.top is 2 in the journal and 3"):
         open_ledger(finalists=Finalists(top=3, seeds=2))
-
-
-def study_of(**values: object) -> Study:
-    return Study.from_tree({"data": {"path": "digits"}}).with_values(
-        {path.replace("__", "."): value for path, value in values.items()}
-    )
 
 
 @pytest.mark.parametrize(

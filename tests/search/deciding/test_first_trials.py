@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,7 @@ from search.study.first import First, FirstTrial
 from spaces.domains import Float
 from spaces.priors import Normal
 from spaces.space import Believed, Dimension, Space
-from tests.search.deciding.small_ledgers import TRIALS, Open, drive, essence, trained
-from tests.search.small_events import replace_journal
+from tests.search.deciding.small_ledgers import TRIALS, Open, drive, trained, try_kills
 from trainable.recipe import Recipe
 
 
@@ -84,22 +84,14 @@ def test_a_first_trial_is_stopped_at_a_rung_as_others_are(
 def test_killed_after_any_line_a_search_with_first_trials_goes_on_as_if_it_had_never_stopped(
     open_ledger: Open, tmp_path: Path, inside: FirstTrial, outside: FirstTrial, kind: SamplerKind
 ) -> None:
-    whole, part = tmp_path / "whole", tmp_path / "part"
-    whole.mkdir()
-    part.mkdir()
-    given: dict[str, Any] = {
-        "first": (inside, outside),
-        "finalists": Finalists(top=2, seeds=2),
-        "begun": False,
-    }
-    drive(open_ledger(whole, kind, **given))
-    lines = (whole / EVENTS_FILE).read_bytes().splitlines(keepends=True)
+    final = Finalists(top=2, seeds=2)
+    open_one = partial(open_ledger, kind=kind, first=(inside, outside), finalists=final, begun=False)
+    drive(open_one(whole := tmp_path / "whole"))
     repeated = [each for each in trials_of(whole) if each.repeat is not None]
     assert any(each.first is not None for each in repeated), "a first trial is among the finalists"
-    for cut in (*range(0, 12), *range(12, len(lines), 11), len(lines) - 1):
-        replace_journal(part, b"".join(lines[:cut]) + lines[cut][: len(lines[cut]) // 2])
-        drive(open_ledger(part, kind, **given))
-        assert essence(part) == essence(whole), f"killed in line {cut + 1}: {lines[cut].decode()}"
+    count = len(read(whole / EVENTS_FILE))
+    cuts = (*range(0, 12), *range(12, count, 11), count - 1)
+    try_kills(whole, cuts, lambda part: drive(open_one(part)))
 
 
 def test_a_first_trial_that_is_trained_again_has_its_own_recipe_with_another_seed(
@@ -121,7 +113,6 @@ def test_nothing_learns_from_a_first_trial_outside_the_space(
 ) -> None:
     with_first, without = tmp_path / "with", tmp_path / "without"
     for folder, first in ((with_first, (outside,)), (without, ())):
-        folder.mkdir()
         drive_one_by_one(open_ledger(folder, kind, (), first=first, begun=False))
     drawn = [
         [each.values for each in trials_of(folder) if not each.first] for folder in (with_first, without)
@@ -162,7 +153,6 @@ def test_a_first_trial_inside_the_space_is_learnt_from(
 ) -> None:
     with_first, without = tmp_path / "with", tmp_path / "without"
     for folder, first in ((with_first, (inside,)), (without, ())):
-        folder.mkdir()
         drive_one_by_one(open_ledger(folder, "tpe", (), first=first, begun=False))
     drawn = [
         [each.values for each in trials_of(folder) if not each.first] for folder in (with_first, without)

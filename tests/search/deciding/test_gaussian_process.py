@@ -1,4 +1,4 @@
-"""Tests the Gaussian process against scikit-learn's, and its gradient against differences."""
+"""Tests the Gaussian process against scikit-learn's and its bent axes against PyTorch's, and every slope."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from scipy.optimize import approx_fprime
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 from threadpoolctl import ThreadpoolController
+from torch.distributions import Kumaraswamy
 
 from search.deciding import gaussian_process
 from search.deciding.gaussian_process import (
@@ -24,7 +26,9 @@ from search.deciding.gaussian_process import (
     ScoredRows,
     _loss,
     fitted,
+    slopes,
     usual,
+    warped,
 )
 
 GROUPS = np.array([0, 1, 2, 2])
@@ -131,3 +135,34 @@ def test_no_process_is_fitted_or_asked_in_several_threads(monkeypatch: pytest.Mo
         assert threads_of_blas() == before
     assert len(used) > 3
     assert all(each == {1} for each in used)
+
+
+BENDS = np.array([True, True, False])
+SHAPES = np.log([[0.4, 3.0, 9.0], [2.0, 0.5, 9.0]])
+FEATURES = np.random.default_rng(0).uniform(0.02, 0.98, (50, 3))
+
+
+@pytest.mark.parametrize("column", [0, 1])
+def test_a_position_is_bent_as_pytorch_does(column: int) -> None:
+    a, b = torch.tensor(np.exp(SHAPES[:, column]))
+    wanted = Kumaraswamy(a, b).cdf(torch.tensor(FEATURES[:, column]))
+    np.testing.assert_allclose(warped(FEATURES, SHAPES, BENDS)[:, column], wanted.numpy(), atol=1e-9)
+
+
+def test_options_stay_and_numbers_of_1_bend_nothing() -> None:
+    np.testing.assert_array_equal(warped(FEATURES, SHAPES, BENDS)[:, 2], FEATURES[:, 2])
+    np.testing.assert_allclose(warped(FEATURES, np.zeros((2, 3)), BENDS), FEATURES, atol=1e-12)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_slopes_are_those_of_differences(which: int) -> None:
+    step = np.zeros((2, 3))
+    step[which] = 1e-6
+    wanted = (warped(FEATURES, SHAPES + step, BENDS) - warped(FEATURES, SHAPES - step, BENDS)) / 2e-6
+    np.testing.assert_allclose(slopes(FEATURES, SHAPES, BENDS)[which], wanted, atol=1e-6)
+
+
+def test_the_ends_of_a_range_have_finite_slopes() -> None:
+    ends = np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 1.0]])
+    assert np.isfinite(slopes(ends, SHAPES, BENDS)).all()
+    assert np.isfinite(warped(ends, SHAPES, BENDS)).all()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +19,7 @@ from search.record.home import EVENTS_FILE
 from search.record.journal import EndEvent, read
 from spaces.domains import Choice, Float, Values
 from spaces.space import Dimension, Space
-from tests.search.deciding.small_ledgers import Open, essence, trained
-from tests.search.small_events import replace_journal
+from tests.search.deciding.small_ledgers import Open, trained, try_kills
 from trainable.recipe import Recipe
 from trainable.recipe.metrics import Mode
 
@@ -151,14 +151,8 @@ def one_by_one(ledger: Ledger) -> None:
 def test_killed_after_any_line_it_forecasts_what_it_would_have_forecast(
     open_ledger: Open, tmp_path: Path
 ) -> None:
-    whole, part = tmp_path / "whole", tmp_path / "part"
-    whole.mkdir()
-    part.mkdir()
-    one_by_one(open_ledger(whole, scheduler="model", begun=False))
+    open_one = partial(open_ledger, scheduler="model", begun=False)
+    one_by_one(open_one(whole := tmp_path / "whole"))
     reasons = [each.reason or "" for each in read(whole / EVENTS_FILE) if isinstance(each, EndEvent)]
     assert any("by the model" in reason for reason in reasons)
-    lines = (whole / EVENTS_FILE).read_bytes().splitlines(keepends=True)
-    for cut in range(0, len(lines), 5):
-        replace_journal(part, b"".join(lines[:cut]))
-        one_by_one(open_ledger(part, scheduler="model", begun=False))
-        assert essence(part) == essence(whole), f"killed in line {cut + 1}: {lines[cut].decode()}"
+    try_kills(whole, range(0, len(read(whole / EVENTS_FILE)), 5), lambda part: one_by_one(open_one(part)))

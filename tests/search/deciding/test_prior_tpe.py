@@ -33,7 +33,6 @@ def believing(space: Space, **believed: Prior) -> Space:
 
 
 def one_rate() -> Space:
-    """Return a space of one rate, which is believed to lie around 1."""
     dimension = Dimension(RATE, RATES, "for the test", "none", beliefs=Believed(Normal(1.0, "high")))
     return Space(Recipe(), (dimension,), own={RATE: 0.01})
 

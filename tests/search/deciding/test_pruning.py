@@ -20,16 +20,11 @@ from search.deciding.scheduler import Asha, PromotionAsha, Scheduler
 from search.study import Study, StudyError
 from spaces.catalog.catalog import make_space
 from spaces.space import Space
+from tests.search.small_studies import study_of
 from tests.spaces.small_facts import digits_facts
 from trainable.recipe import Recipe
 
 ALIKE = 3.0
-
-
-def study_of(**values: Any) -> Study:
-    """Return a study of digits, with values by dotted path (`__` for the dot)."""
-    written = {path.replace("__", "."): value for path, value in values.items()}
-    return Study.from_tree({"data": {"path": "digits"}}).with_values(written)
 
 
 def space_of(study: Study, **known: Any) -> Space:

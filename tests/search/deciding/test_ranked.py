@@ -1,11 +1,15 @@
-"""Tests ranks that are kept in order, against sorting and counting anew."""
+"""Tests scores by rank: against sorting, and in pairs at the last level that both trials have reached."""
+
+from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from search.deciding.pairwise import wins
 from search.deciding.ranked import RankedValues
 from search.deciding.scheduler import PromotionAsha
 from trainable.recipe.metrics import Mode
@@ -88,7 +92,7 @@ class Counted(float):
 
     __hash__ = float.__hash__
 
-    def __mul__(self, other: float) -> "Counted":
+    def __mul__(self, other: float) -> Counted:
         return Counted(float(self) * other)
 
     __rmul__ = __mul__
@@ -109,3 +113,26 @@ def ranked(values: tuple[float, ...] | list[float], mode: Mode) -> RankedValues:
     for trial, value in enumerate(values):
         kept.add(trial, value)
     return kept
+
+
+LEVELS = 3
+TRIALS = st.lists(st.lists(st.integers(0, 4), max_size=LEVELS), min_size=1, max_size=12)
+
+
+def padded(trials: list[list[int]]) -> np.ndarray:
+    """Return the scores of trials that have reached so many levels each, as `wins` takes them."""
+    return np.array([[*map(float, each), *[np.nan] * (LEVELS - len(each))] for each in trials])
+
+
+def sign(one: list[int], other: list[int]) -> int:
+    """Return 1 where one trial is above another, -1 where it is below it, by the definition."""
+    if not one or not other:
+        return bool(one) - bool(other)
+    last = min(len(one), len(other)) - 1
+    return (one[last] > other[last]) - (one[last] < other[last])
+
+
+@given(TRIALS)
+def test_each_pair_is_compared_at_the_last_level_of_both(trials: list[list[int]]) -> None:
+    expected = [sum(sign(one, other) for other in trials) for one in trials]
+    assert wins(padded(trials)).tolist() == expected

@@ -11,7 +11,17 @@ from search.record.home import EVENTS_FILE
 from search.record.journal import EpochEvent, RetryEvent, SearchEvent, StartEvent, read
 from search.study import SamplerKind, SchedulerKind
 from spaces.space import Space
-from tests.search.deciding.small_ledgers import SLOTS, Open, drive, ends, essence, result, trained, with_holes
+from tests.search.deciding.small_ledgers import (
+    SLOTS,
+    Open,
+    drive,
+    ends,
+    essence,
+    result,
+    trained,
+    try_kills,
+    with_holes,
+)
 from tests.search.small_events import replace_journal
 from trainable.training.metrics import EpochResult
 
@@ -34,17 +44,10 @@ def test_killed_after_any_line_a_search_goes_on_as_if_it_had_never_stopped(
     open_ledger: Open, tmp_path: Path, kind: SamplerKind, every: int, scheduler: SchedulerKind, by_time: bool
 ) -> None:
     open_one = partial(open_ledger, kind=kind, begun=False, scheduler=scheduler, by_time=by_time)
-    whole, part = tmp_path / "whole", tmp_path / "part"
-    whole.mkdir()
-    part.mkdir()
-    drive(open_one(whole))
-    lines = (whole / EVENTS_FILE).read_bytes().splitlines(keepends=True)
-    assert len(lines) > 60
-    for cut in range(0, len(lines), every):
-        torn = lines[cut][: len(lines[cut]) // 2]
-        replace_journal(part, b"".join(lines[:cut]) + torn)
-        drive(open_one(part))
-        assert essence(part) == essence(whole), f"killed in line {cut + 1}: {lines[cut].decode()}"
+    drive(open_one(whole := tmp_path / "whole"))
+    count = len(read(whole / EVENTS_FILE))
+    assert count > 60
+    try_kills(whole, range(0, count, every), lambda part: drive(open_one(part)))
 
 
 @pytest.mark.slow("replays a search after each line")
@@ -53,8 +56,6 @@ def test_killed_after_every_single_epoch_a_search_still_comes_to_the_same_end(
     open_ledger: Open, tmp_path: Path, scheduler: SchedulerKind
 ) -> None:
     whole, part = tmp_path / "whole", tmp_path / "part"
-    whole.mkdir()
-    part.mkdir()
     drive(open_ledger(whole, scheduler=scheduler))
     size = 0
     while size < len(essence(whole)):

@@ -12,16 +12,20 @@ import numpy as np
 import pytest
 import torch
 
+from search.facts.backbones import _cache_file
 from search.facts.cache import cache_file, cache_folder, read_cached, speeds_file, write_cached
 from search.facts.hardware import PerTrial
 from search.facts.measured import cached_or_measured, measured_anew
 from tests.spaces.small_facts import digits_facts
 from tests.trainable.data_forms import saved_by_path, write_csv
-from tests.trainable.small_images import write_image
+from tests.trainable.small_images import write_classes, write_image
 from tests.trainable.small_masks import bands, write_mask, write_pairs
 from tests.trainable.small_runs import data_set
 from tests.trainable.small_segmentations import mask_recipe
+from trainable.data import DataSet
+from trainable.data.assembly import load
 from trainable.recipe import Recipe
+from trainable.recipe.data import Data
 from trainable.recipe.network_cost import Speed
 
 CPU = PerTrial(cpus=1, gpus=0.0)
@@ -300,3 +304,21 @@ def test_what_is_stored_comes_back(images: Path) -> None:
     assert read_cached(file) is None
     write_cached(file, digits_facts(), found.info)
     assert read_cached(file) == (digits_facts(), found.info)
+
+
+@pytest.mark.parametrize("limit", [0, 2**32])
+def test_features_of_a_set_that_is_not_hashed_whole_depend_on_the_times_of_all_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    monkeypatch.setattr("trainable.data.measure.DIGEST_BYTES", limit)
+    folder = write_classes(tmp_path / "images", {"cat": 8, "dog": 8})
+
+    def stored(data: DataSet) -> Path:
+        return _cache_file(Recipe(), data, torch.device("cpu"))
+
+    before = load(Data(path=str(folder)))
+    os.utime(folder / "cat" / "003.png", ns=(0, 10**18))
+    after = load(Data(path=str(folder)))
+
+    assert before.info.digest == after.info.digest
+    assert (stored(before) == stored(after)) == (limit > 0)

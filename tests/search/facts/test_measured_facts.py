@@ -12,17 +12,12 @@ from search.facts.hardware import PerTrial
 from search.facts.measured import load_data, measure_facts, run_probes, with_written_facts
 from search.study import Study
 from spaces.facts import Facts
+from tests.search.small_studies import study_of
 from tests.spaces.small_facts import digits_facts
 from tests.trainable.small_segmentations import write_masks
 from trainable.errors import UserError
 
 CPU = PerTrial(cpus=2, gpus=0.0)
-
-
-def study_of(**values: Any) -> Study:
-    """Return a study of digits, with values by dotted path (`__` for the dot)."""
-    written = {path.replace("__", "."): value for path, value in values.items()}
-    return Study.from_tree({"data": {"path": "digits"}}).with_values(written)
 
 
 def measured(study: Study) -> Facts:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +19,11 @@ from search.study import Study, StudyError
 from search.study.space import space_name
 from spaces.facts import Backbone
 from spaces.rules.backbones import candidates
+from tests.search.command_line import Tunebook
 from tests.trainable.small_images import write_image
 from tests.trainable.small_segmentations import write_masks
 from trainable.recipe.models import SmpModel
 
-Tunebook = Callable[..., tuple[int, str, str]]
 LITE0, EFFICIENTNET = "tf_efficientnet_lite0.in1k", "efficientnet_b0.ra_in1k"
 MACHINE = Hardware((Node(cpus=2, gpus=0),))
 
@@ -38,7 +37,6 @@ def photographs(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return an empty cache of the Hub."""
     import huggingface_hub
 
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
@@ -48,7 +46,6 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def weights(tmp_path: Path) -> Path:
-    """Return a folder with the weights of one of timm's networks."""
     (tmp_path / "weights").mkdir()
     save_file(timm.create_model("test_resnet").state_dict(), tmp_path / "weights" / "test_resnet.safetensors")
     return tmp_path / "weights"

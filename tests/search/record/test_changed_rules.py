@@ -32,13 +32,13 @@ from search.study import STUDY_FILE, Study
 from search.study.space import build_space
 from spaces.rules import augmentations
 from spaces.rules.rulings import Ruling
+from tests.search.command_line import Tunebook
 from tests.search.running.test_prepare import MACHINE
 from tests.search.small_events import replace_journal
 from trainable.recipe import Recipe, digest_of
 from trainable.recipe.yamlfile import read_recipe
 
 FLIP = "augmentation.flip_probability"
-Tunebook = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(scope="module")

@@ -42,7 +42,6 @@ def end(at: float, trial: int, state: str = "finished") -> At:
 
 
 def machines(*events: At, work: str = "resnet", until: float | None = None) -> dict[str, Machine]:
-    """Return what is said of each machine by its host's name."""
     account, clock = MachineAccount(), DriverClock()
     for time, event in sorted(events, key=lambda each: each[0]):
         timed = event.model_copy(update={"time": time})

@@ -18,14 +18,13 @@ from search.running import driver as driving
 from search.running.prepare import prepare, write_facts
 from search.running.taken_names import is_same_study, refuse_existing
 from search.study import STUDY_FILE, Study
+from tests.search.command_line import Tunebook
 from tests.search.followers.small_tracking import client_of, storage_with_database
 from tests.search.planted_searches import Images
 from tests.spaces.small_facts import digits_facts
 from trainable.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("refused_at_once")
-
-Tunebook = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture

@@ -88,7 +88,6 @@ class Search:
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process answers at once."""
     monkeypatch.setattr(ray, "get", lambda answer, timeout: answer)
 
 

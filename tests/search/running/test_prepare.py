@@ -24,6 +24,7 @@ from spaces.catalog.catalog import make_space
 from spaces.domains import Choice
 from spaces.facts import Facts
 from spaces.space import Space
+from tests.search.small_studies import study_of
 from tests.spaces.small_facts import digits_facts
 from tests.trainable.small_images import write_classes, write_image, write_noise_jpeg
 from tests.trainable.small_runs import data_set
@@ -36,12 +37,6 @@ from trainable.recipe.data import Data
 
 MACHINE = Hardware((Node(cpus=2, gpus=0),))
 MACHINE8 = Hardware((Node(cpus=8, gpus=0),))
-
-
-def study_of(**values: Any) -> Study:
-    """Return a study of digits, with values by dotted path (`__` for the dot)."""
-    written = {path.replace("__", "."): value for path, value in values.items()}
-    return Study.from_tree({"data": {"path": "digits"}}).with_values(written)
 
 
 def space_of(study: Study, facts: Facts | None = None) -> Space:
@@ -105,8 +100,15 @@ def test_mirror_images_are_scored_only_where_labels_survive(
     check_trials(study, space_of(study, allowed), allowed)
 
 
+def said_before(study: Study, folder: Path) -> list[str]:
+    """Prepare a search; return what a person is told before its first trial."""
+    said: list[str] = []
+    prepare(study, Home(folder), MACHINE, say=said.append, guests=ALL)
+    return said
+
+
 def again(study: Study, folder: Path) -> Prepared:
-    """Prepares a resumed search in a folder that holds this study."""
+    """Prepare a resumed search in a folder that holds this study."""
     study.write(folder)
     return prepare_again(study, Home(folder), Search(folder), MACHINE)
 
@@ -185,9 +187,7 @@ def test_a_written_range_of_rates_that_misses_the_sweep_s_is_reported(
 
 def test_a_search_reports_such_a_range_before_it_begins(tmp_path: Path) -> None:
     written = {"facts__lr_band": [0.2, 0.4], "space__overrides": {"optimizer.lr": {"log": [1.0, 3.0]}}}
-    said: list[str] = []
-    prepare(study_of(**written), Home(tmp_path), MACHINE, say=said.append, guests=ALL)
-    (line,) = said
+    (line,) = said_before(study_of(**written), tmp_path)
     assert "optimizer.lr: 1 to 3, log lies outside of the 0.2 to 0.4 that a sweep recommends for sgd" in line
 
 
@@ -203,8 +203,7 @@ def test_a_search_says_that_nothing_is_known_of_how_its_weights_saw_images(
     study = study_of(
         base={**base, "model.weights": str(tmp_path / "mine.safetensors")}, data__normalisation=normalisation
     )
-    said: list[str] = []
-    prepare(study, Home(tmp_path), MACHINE, say=said.append, guests=ALL)
+    said = said_before(study, tmp_path)
     assert [line.startswith("data.normalisation: nothing says how") for line in said] == [True] * lines
 
 
@@ -235,10 +234,8 @@ def test_a_search_says_before_it_begins_that_images_of_two_parts_are_nearly_the_
         write_noise_jpeg(tmp_path / part / ("cat", "dog")[number % 2] / f"{number}.jpg", number)
     with Image.open(tmp_path / "train" / "cat" / "10.jpg") as original:
         original.point(lambda value: 0.9 * value).save(tmp_path / "val" / "cat" / "copy.png")
-    said: list[str] = []
     study = study_of(data__path=str(tmp_path), base={"precision.kind": "fp32"})
-    prepare(study, Home(tmp_path), MACHINE, say=said.append, guests=ALL)
-    (line,) = (each for each in said if "nearly" in each)
+    (line,) = (each for each in said_before(study, tmp_path) if "nearly" in each)
     assert "1 validation images (11.1%) are nearly the same as one of train" in line
     assert "data.group" in line
 
@@ -277,13 +274,13 @@ def test_a_search_says_before_it_begins_that_its_test_images_are_of_another_kind
         assert isinstance(part, ArrayPart)
         images, labels = part.tensors()
         arrays |= {f"{key}_images": images[:, 0].numpy(), f"{key}_labels": labels.numpy()}
-    said: dict[str, list[str]] = {"same": [], "other": []}
-    for kind, lines in said.items():
+    said: dict[str, list[str]] = {}
+    for kind in ("same", "other"):
         if kind == "other":
             arrays["test_images"] = (255 - arrays["test_images"]).astype(np.uint8)
         np.savez(tmp_path / f"{kind}.npz", **arrays)
         study = study_of(data__path=str(tmp_path / f"{kind}.npz"), base={"precision.kind": "fp32"})
-        prepare(study, Home(tmp_path), MACHINE, say=lines.append, guests=ALL)
+        said[kind] = said_before(study, tmp_path)
     (line,) = (each for each in said["other"] if "told apart" in each)
     assert line.startswith("test against training and validation: images are told apart with AUC 1.00")
     assert "take validation images from the test's kind" in line

@@ -1,9 +1,14 @@
-"""Tests what Ray is told of a driver, and when its start fails; no Ray is started."""
+"""Tests what Ray is told of a driver, when its start fails, and how it is left; no Ray is started."""
 
 from __future__ import annotations
 
-import pytest
+import gc
+import weakref
 
+import pytest
+import ray
+
+from search.running.leaving import leave_ray
 from search.running.private_ray import RayNotStarted, driver_settings, failing_with_its_processes
 from trainable.imports import SAFE_PATH
 
@@ -28,3 +33,41 @@ def test_a_start_fails_as_soon_as_a_process_that_it_needs_has_ended(kind: str) -
         for ask in (services.get_node, internal_kv._internal_kv_get):
             with pytest.raises(RayNotStarted, match=f"^its process {kind} has ended$"):
                 ask("127.0.0.1:1", "a node")
+
+
+class Reference:
+    """In a cycle, as references in frames of errors are: only a collection finds it."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_no_reference_is_collected_while_ray_shuts_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    collected: list[str] = []
+    seen_in_shutdown: list[list[str]] = []
+
+    def drop(name: str) -> None:
+        weakref.finalize(Reference(), collected.append, name)
+
+    def shutdown() -> None:
+        drop("late")
+        _ = [[each] for each in range(10 * gc.get_threshold()[0])]  # another thread's work
+        seen_in_shutdown.append([*collected])
+
+    monkeypatch.setattr(ray, "shutdown", shutdown)
+    drop("early")
+    leave_ray()
+    assert seen_in_shutdown == [["early"]]
+    assert gc.isenabled()
+    gc.collect()
+    assert collected == ["early", "late"]
+
+
+def test_who_has_disabled_the_collector_finds_it_disabled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
+    gc.disable()
+    try:
+        leave_ray()
+        assert not gc.isenabled()
+    finally:
+        gc.enable()

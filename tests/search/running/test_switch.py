@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import time
 
 import pytest
 
@@ -80,3 +81,9 @@ def test_a_search_that_was_started_with_nohup_outlives_its_terminal() -> None:
     finally:
         signal.signal(signal.SIGHUP, before)
     assert not switch.stops
+
+
+def test_a_switch_is_out_of_time_past_its_deadline_only() -> None:
+    assert StopSwitch(deadline=time.monotonic() - 1).out_of_time
+    assert not StopSwitch(deadline=time.monotonic() + 60).out_of_time
+    assert not StopSwitch(deadline=None).out_of_time

@@ -14,8 +14,8 @@ from search.study.code import Code, check_code, study_with_code
 from search.study.space import build_space
 from spaces.domains import Choice, Float, Integer
 from spaces.settled import space_from, tree_of
+from tests.search.planted_searches import Images
 from tests.spaces.small_facts import digits_facts
-from trainable.data import DataInfo
 from trainable.errors import UserError
 from trainable.models.own import source_digest
 
@@ -71,32 +71,13 @@ def test_the_first_trial_has_the_default_where_the_range_holds_it_else_the_likel
 
 def test_arguments_are_dimensions_as_others_are() -> None:
     study = study_of({DEPTH: Choice((1, 2)), WIDTH: Integer(4, 9, log=True)})
-    space = build_space(study, digits_facts(epochs=study.budget.epochs), data_info())
+    space = build_space(study, digits_facts(epochs=study.budget.epochs), Images().info)
     assert {DEPTH, WIDTH, "optimizer.lr"} <= {each.path for each in space.dimensions}
     assert (space.own[DEPTH], space.own[WIDTH]) == (2, 6)
     drawn = space.sample(lambda dimension: 0.01)
     assert space.recipe(drawn).get(WIDTH) == 4
     assert space_from(tree_of(space)) == space
     assert not space.networks_differ, "what an argument changes is not known"
-
-
-def data_info() -> DataInfo:
-    return DataInfo(
-        path="digits",
-        format="digits",
-        classes=tuple("0123456789"),
-        channels=1,
-        image_size=8,
-        train_images=1259,
-        validation_images=269,
-        test_images=269,
-        class_counts=(125,) * 10,
-        mean=(0.5,),
-        std=(0.5,),
-        flips=(),
-        digest="x",
-        in_memory=True,
-    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Tests the Study as data: defaults, refusals, values set by path, paths resolved once."""
+"""Tests the Study as data: defaults, refusals, values by path, paths resolved once, what rules settle."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 
 from search.study import Study, StudyError, model_named, read_study, study_from
+from search.study.space import build_space
+from tests.search.planted_searches import Images
+from tests.spaces.small_facts import digits_facts
 from trainable.errors import UserError
+from trainable.recipe.network_cost import Speed
 
 DIGITS = {"data": {"path": "digits"}}
 
@@ -96,8 +100,8 @@ def test_facts_that_cannot_be_written_are_refused_at_their_path(
     assert wanted in message
 
 
-def test_written_facts_and_probes_read_back(tmp_path: Path) -> None:
-    study = Study.from_tree(DIGITS).with_values(
+def test_a_written_study_reads_back_with_its_facts_and_probes(tmp_path: Path) -> None:
+    study = Study.from_tree({**DIGITS, "base": {"optimizer.lr": 1e-3}, "seed": 7}).with_values(
         {"facts.lr_band": [0.1, 0.3], "facts.attention": False, "space.probes": ["batch-find"]}
     )
     study.resolved("mine").write(tmp_path)
@@ -138,10 +142,6 @@ def test_a_pin_of_version_1_is_refused_with_what_to_write_now(pin: dict[str, Any
 def test_a_choice_to_compile_that_is_left_to_the_rule_is_no_pin(base: dict[str, Any]) -> None:
     assert "loop.compile" not in Study.from_tree({**DIGITS, "base": base}).pinned
     assert "loop.compile" in Study.from_tree({**DIGITS, "base": {"loop.compile": "blocks"}}).pinned
-
-
-def test_the_budget_sets_the_length_of_a_run() -> None:
-    assert Study.from_tree({**DIGITS, "budget": {"epochs": 7}}).base_recipe().loop.epochs == 7
 
 
 @pytest.mark.parametrize("pinned", [{"model": {"kind": "resnet_small", "width": 8}}, {"model.width": 8}])
@@ -201,20 +201,12 @@ def test_weights_that_are_no_file_are_refused(tmp_path: Path) -> None:
         Study.from_tree({**DIGITS, "base": {"model.weights": missing}}).resolved("mine")
 
 
-@pytest.mark.parametrize("weights", ["default", None])
+@pytest.mark.parametrize("weights", ["default", None, "IMAGENET1K_V2", "ResNet18_Weights.IMAGENET1K_V1"])
 def test_published_weights_are_a_name_and_no_path(weights: str | None) -> None:
     model = {"kind": "torchvision", "name": "resnet18", "weights": weights}
     study = Study.from_tree({**DIGITS, "base": {"model": model}})
     assert study.resolved("mine").pinned == study.pinned
-
-
-@pytest.mark.parametrize("weights", ["IMAGENET1K_V2", "ResNet18_Weights.IMAGENET1K_V1"])
-def test_torchvisions_names_of_weights_are_no_paths(weights: str) -> None:
-    model = {"kind": "torchvision", "name": "resnet18", "weights": weights}
-    assert (
-        Study.from_tree({**DIGITS, "base": {"model": model}}).resolved("mine").pinned["model.weights"]
-        == weights
-    )
+    assert study.pinned["model.weights"] == weights
 
 
 def test_a_folder_in_a_models_name_means_the_same_from_any_folder(
@@ -231,20 +223,11 @@ def test_a_folder_in_a_models_name_means_the_same_from_any_folder(
     assert study.space.overrides["model.name"]["weights"] == [1, 2]
 
 
-def test_the_bundled_digits_are_a_name_and_no_path() -> None:
-    assert Study.from_tree(DIGITS).resolved("mine").data.path == "digits"
-
-
-def test_uris_mean_the_same_anywhere_and_stay_as_they_are() -> None:
-    there = {"data": {"path": "s3://bucket/flowers"}, "storage": "s3://bucket/searches?region=eu-central-1"}
-    resolved = Study.from_tree(there).resolved("mine")
-    assert (resolved.data.path, resolved.storage) == (there["data"]["path"], there["storage"])
-
-
-def test_a_written_study_reads_back(tmp_path: Path) -> None:
-    study = Study.from_tree({**DIGITS, "base": {"optimizer.lr": 1e-3}, "seed": 7}).resolved("mine")
-    study.write(tmp_path)
-    assert read_study(tmp_path / "study.yaml") == study
+@pytest.mark.parametrize("path", ["digits", "s3://bucket/flowers"])
+def test_the_bundled_digits_and_uris_mean_the_same_anywhere_and_stay_as_they_are(path: str) -> None:
+    storage = "s3://bucket/searches?region=eu-central-1"
+    resolved = Study.from_tree({"data": {"path": path}, "storage": storage}).resolved("mine")
+    assert (resolved.data.path, resolved.storage) == (path, storage)
 
 
 def test_a_study_needs_a_file_or_data() -> None:
@@ -254,9 +237,9 @@ def test_a_study_needs_a_file_or_data() -> None:
 
 def test_flags_win_over_the_file(tmp_path: Path) -> None:
     path = tmp_path / "study.yaml"
-    path.write_text("data: {path: digits}\nbudget: {trials: 4}\n")
+    path.write_text("data: {path: digits}\nbudget: {trials: 4, epochs: 7}\n")
     study = study_from(path, {"budget.trials": 5, "base.model": "timm/resnet10t"})
-    assert study.budget.trials == 5
+    assert (study.budget.trials, study.base_recipe().loop.epochs) == (5, 7)
     assert study.base_recipe().get("model.name") == "resnet10t"
 
 
@@ -299,3 +282,26 @@ def test_names_to_choose_between_need_the_library_that_has_them() -> None:
     with pytest.raises(StudyError, match=r"write base\.model\.name for one network alone"):
         study({"fixed": "resnet18"}, kind="timm", name="resnet34")
     assert study(choice, kind="timm").networks == ("resnet18", "resnet34")
+
+
+USUAL = Speed(number_format="fp32", channels_last=True, images_per_second=100.0)
+COMPILED = USUAL.model_copy(
+    update={"images_per_second": 300.0, "compile_seconds": 9.0, "again_seconds": 1.0, "by_blocks": True}
+)
+
+
+def a_study(**sections: Any) -> Study:
+    return Study.from_tree({"data": {"path": "digits"}, **sections})
+
+
+@pytest.mark.parametrize(("speeds", "value"), [((), False), ((USUAL, COMPILED), "blocks")])
+def test_a_choice_to_compile_is_settled_before_any_trial(speeds: tuple[Speed, ...], value: object) -> None:
+    study = a_study(base={"loop": {"compile": "auto"}})
+    space = build_space(study, digits_facts(speeds=speeds, trials=16), Images().info)
+    assert space.recipe(space.own).loop.compile == value
+
+
+def test_a_trial_does_not_choose_whether_to_compile() -> None:
+    study = a_study(space={"overrides": {"loop.compile": {"choice": [False, "auto"]}}})
+    with pytest.raises(StudyError, match=r"overrides\.loop\.compile: .* expected false, true or blocks"):
+        build_space(study, digits_facts(), Images().info)
