@@ -111,7 +111,7 @@ def _begin(job: Job, options: argparse.Namespace) -> None:
     }
     study = Study.from_tree({"data": {"path": str(job.images)}}).with_values(written).resolved("table")
     machine = Hardware((Node(options.threads, int(job.device == "cuda")),))
-    space = prepare(study, Home.of(study), machine, download=True).space
+    space = prepare(study, Home.of(study), machine, bench=Bench(may_fetch=True)).space
     anywhere = space.base.with_values({"data.path": job.data, "model.weights": "default"})
     with job.table.open("w") as table:
         table.write(json.dumps({"space": tree_of(replace(space, base=anywhere))}) + "\n")

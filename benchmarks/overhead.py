@@ -86,7 +86,7 @@ def tunebook(case: Case, trials: int, folder: Path) -> float:
     from search.record.journal import Journal
     from search.running.cluster import local_ray
     from search.running.driver import make_ledger
-    from search.running.raytune import run_trials
+    from search.running.raytune import Hooks, Pool, run_trials
     from search.running.switch import StopSwitch
 
     prepared, hardware = prepared_search(folder, trials, case.reports)
@@ -97,7 +97,7 @@ def tunebook(case: Case, trials: int, folder: Path) -> float:
         began = time.perf_counter()
         tracker.start()
         trial = NoopTrial.with_checkpoints(CHECKPOINT_BYTES if case.checkpoint else 0)
-        run_trials(prepared, ledger, StopSwitch(), lambda: None, lambda parked: prepared.concurrent, trial)
+        run_trials(prepared, ledger, StopSwitch(), Pool(lambda parked: prepared.concurrent), Hooks(), trial)
         ledger.close("finished")
         backlog = tracker.close(120.0)
         seconds = time.perf_counter() - began

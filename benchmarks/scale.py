@@ -52,7 +52,7 @@ from search.record.journal import Journal, TrialEnd
 from search.reporting.live_view import LiveView
 from search.running.cluster import local_ray
 from search.running.prepare import Prepared
-from search.running.raytune import run_trials
+from search.running.raytune import Hooks, Pool, run_trials
 from search.running.switch import StopSwitch
 from spaces.domains import Value
 from trainable.training.metrics import EpochResult
@@ -273,7 +273,8 @@ def run_on_ray(prepared: Prepared, hardware: Hardware, ledger: Ledger, costs: Co
     view = LiveView(prepared.study, prepared.pruning, prepared.final, 2, prepared.home.folder)
     update = costs.timed("view", view.update)
     with local_ray(hardware, StopSwitch()):
-        run_trials(prepared, ledger, StopSwitch(), update, lambda parked: prepared.concurrent, NoopTrial)
+        pool, hooks = Pool(lambda parked: prepared.concurrent), Hooks(on_progress=update)
+        run_trials(prepared, ledger, StopSwitch(), pool, hooks, NoopTrial)
 
 
 def driver_seconds() -> dict[str, float]:

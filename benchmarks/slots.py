@@ -249,7 +249,8 @@ def measured(slots: int, trials: int, folder: Path) -> dict[str, Any]:
             local_ray(Hardware((Node(slots, 0),)), StopSwitch()),
             lag_watched(home.folder, times, lambda: began < math.inf, lags),
         ):
-            raytune.run_trials(prepared, ledger, StopSwitch(), progress, FixedSlots(slots, slots))
+            pool, hooks = raytune.Pool(FixedSlots(slots, slots)), raytune.Hooks(on_progress=progress)
+            raytune.run_trials(prepared, ledger, StopSwitch(), pool, hooks)
             wall = time.monotonic() - began
             used = {name: each - spent[name] for name, each in seconds_spent(following).items()}
         ended, at_the_end = time.monotonic(), lag(home.folder, times)

@@ -63,7 +63,7 @@ def search(options: SearchOptions) -> None:
     study = study_asked(options.study, options.flags, options.settings or ())
     if options.again and study.name is None:
         raise UserError("--resume: needs the search's name; give --name NAME")
-    drives = driver(address=options.address, download=options.download)
+    drives = driver(address=options.address, may_fetch=options.download)
     exit_with(drives.search(resolved_study(study), again=options.again))
 
 
@@ -77,7 +77,7 @@ def resume(
     with stage(IMPORTS), paused():
         from search.commands.guests import driver
 
-    exit_with(driver(address=address, download=download).resume(folder))
+    exit_with(driver(address=address, may_fetch=download).resume(folder))
 
 
 @app.command()
@@ -91,7 +91,7 @@ def extend(
     with stage(IMPORTS), paused():
         from search.commands.guests import driver
 
-    exit_with(driver(address=address, download=download).extend(folder, trials))
+    exit_with(driver(address=address, may_fetch=download).extend(folder, trials))
 
 
 search_commands.add_to(app)

@@ -34,7 +34,7 @@ class SearchFailed(Exception):
         self.search = search
 
 
-def search(
+def search(  # noqa: PLR0913 - a person types these by name
     study: Study | Mapping[str, Any] | str | Path,
     *,
     model: BuildModel | None = None,
@@ -77,11 +77,11 @@ def search(
         from search.record.home import Home
 
     asked = resolved_study(asked)
-    ended = driver(address=address, download=download, code=code).search(asked, again=resume)
+    ended = driver(address=address, may_fetch=download, code=code).search(asked, again=resume)
     return _returned(ended, Home.of(asked).address)
 
 
-def extend(
+def extend(  # noqa: PLR0913 - a person types these by name
     folder: str | Path,
     trials: int,
     *,
@@ -107,7 +107,7 @@ def extend(
         from search.commands.guests import driver
         from search.record.storage import local_folder
 
-    ended = driver(address=address, download=download, code=code).extend(local_folder(str(folder)), trials)
+    ended = driver(address=address, may_fetch=download, code=code).extend(local_folder(str(folder)), trials)
     return _returned(ended, str(folder))
 
 

@@ -32,7 +32,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from search.running.leaving import leave_ray
+from search.running.private_ray import leave_ray
 from tests import session
 from tests.groups import Groups
 from tests.s3_server import S3Server, s3_server

@@ -8,12 +8,11 @@ from collections.abc import Mapping, Sequence
 from search.commands.inputs import named_input
 from search.commands.options import BackbonesOptions
 from search.facts.backbones import Candidate, candidates, compare, pins_of, priors
-from search.facts.measured import silent
 from search.reporting.tables import TextTable
 from search.reporting.terminal import console, say
 from search.study import WEIGHTS, Study, weights_path
 from spaces.rules.backbones import SIZES, Size
-from trainable.bench import HERE
+from trainable.bench import Bench, silent
 from trainable.errors import UserError
 from trainable.recipe.models import MODEL_NAME, OWN_WEIGHTS
 from trainable.recipe.tasks import Segmentation
@@ -40,11 +39,10 @@ def run_backbones(options: BackbonesOptions) -> None:
         )
     if out is not None and out.exists():
         raise UserError(f"--out {out}: exists already")
-    device = HERE.device
+    bench = Bench(may_fetch=options.download, say=silent if options.as_json else say)
     names = [each.strip() for each in options.models.split(",")] if options.models else None
-    chosen = candidates(names, weights, _size(options.size), gpu=device.type == "cuda")
-    tell = silent if options.as_json else say
-    found = compare(study, chosen, device, weights=weights, download=options.download, say=tell)
+    chosen = candidates(names, weights, _size(options.size), gpu=bench.kind == "cuda")
+    found = compare(study, chosen, bench, weights=weights)
     if options.as_json:
         backbones = [
             {

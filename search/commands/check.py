@@ -54,7 +54,7 @@ def run_check(options: CheckOptions) -> bool:
     if options.write_exclusions is not None:
         check_new_list(options.write_exclusions)
         _check_lists_all(options.target, settings)
-    target = load_target(options.target, None, settings, download=options.download)
+    target = load_target(options.target, None, settings, bench=Bench(may_fetch=options.download))
     tree: dict[str, object] = {"schema": SCHEMA, "target": options.target}
     if options.write_exclusions is not None:
         tree["exclusions"] = _list_copies(target, options.write_exclusions, options)
@@ -82,7 +82,7 @@ def check_cluster(options: CheckOptions, address: str) -> bool:
     from search.running.machines import asked, may_compile
     from search.running.prepare import most_bytes
 
-    file, download = options.target, options.download
+    file, bench = options.target, Bench(may_fetch=options.download)
     given = named_input(file, None, with_weights(options.settings, options.weights))
     match given:
         case Recipe():
@@ -97,8 +97,9 @@ def check_cluster(options: CheckOptions, address: str) -> bool:
     began = time.monotonic()
     with joined(address) as hardware, asked(study, hardware, storage, facts=facts) as machines:
         trial, most = machines.trial, most_bytes(study, hardware)
-        base = find_start(study, gpu=trial.gpus > 0, cluster=True, download=download).recipe(study)
-        machines.send_sample(load_data(base, trial, download=download, most_bytes=most), refuse=False)
+        on = trial.bench(bench)
+        base = find_start(study, on, cluster=True).recipe(study)
+        machines.send_sample(load_data(base, on, most_bytes=most), refuse=False)
         seen, too_small = machines.answers(trial, compiles=compiles), machines.too_small()
     took = time.monotonic() - began
     if options.as_json:
@@ -163,11 +164,11 @@ def _findings(target: Target, options: CheckOptions, tools: Sequence[CheckTool])
         return check(
             target.recipe,
             data=target.data,
+            bench=target.bench,
             full=options.full,
             debug=tools,
             seconds=SECONDS if options.seconds is None else options.seconds,
-            cpus=target.cpus,
-            bench=Bench(device_name=str(target.device), may_fetch=options.download),
+            cpus=target.bench.threads,
         )
 
 
@@ -186,9 +187,7 @@ def _check_lists_all(file: str, settings: Sequence[str]) -> None:
 def _list_copies(target: Target, path: Path, options: CheckOptions) -> dict[str, object]:
     """Write which images are to be left out, as they are copies of others, and print how many of which part;
     return the same as a tree. Raises UserError."""
-    members, _ = kit_of(target.recipe.task).stored_parts(
-        target.recipe, bench=Bench(may_fetch=options.download)
-    )
+    members, _ = kit_of(target.recipe.task).stored_parts(target.recipe, bench=target.bench)
     with threads(target.threads):
         found = exclusions(target.data, members, full=options.full)
     near, parts = len(found.rows) - found.equal, Counter(each.part for each in found.rows)

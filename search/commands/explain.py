@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from rich.console import RenderableType
@@ -11,24 +11,22 @@ from rich.text import Text
 from search.commands.facts_table import fact_rows, facts_table
 from search.commands.inputs import Input, named_input
 from search.commands.options import ExplainOptions, with_weights
-from search.commands.plan import plan_table
-from search.deciding.finalists import Final, choose_final
-from search.deciding.pruning import Pruning, choose_pruning
+from search.commands.plan import Plan, plan_table
+from search.deciding.finalists import choose_final
+from search.deciding.pruning import choose_pruning
 from search.facts.hardware import local_hardware, per_trial
 from search.facts.measured import Measured, cached_or_measured, with_networks, with_written_facts
-from search.facts.start import Start, find_start
+from search.facts.start import find_start
 from search.learning.learned_space import space_of
 from search.learning.search import Search
 from search.reporting.tables import full_table
 from search.reporting.terminal import console, rows_table, say
 from search.results.teachers import first_of, teacher_path
 from search.study import Resources, Study
-from search.study.first import First
 from search.study.first_trials import first_trials
 from search.study.space import check_trials, far_rates, space_name
 from spaces.catalog.explain import evidence, recipe_rows, space_rows
-from spaces.facts import Facts
-from spaces.space import Space
+from trainable.bench import Bench
 from trainable.errors import UserError
 from trainable.recipe import Recipe
 
@@ -45,17 +43,17 @@ def run_explain(options: ExplainOptions) -> None:
     """
     named = named_input(options.file, options.data, with_weights(options.settings, options.weights))
     out = console()
-    for part in _parts(named, options.everything, options.download):
+    for part in _parts(named, options.everything, Bench(may_fetch=options.download)):
         out.print(part)
         out.print()
 
 
-def _parts(named: Input, everything: bool, download: bool) -> Iterator[RenderableType]:
+def _parts(named: Input, everything: bool, bench: Bench) -> Iterator[RenderableType]:
     match named:
         case Recipe() as recipe:
-            yield from _of_recipe(recipe, download)
+            yield from _of_recipe(recipe, bench)
         case Study() as study:
-            yield from _of_study(study, everything, download)
+            yield from _of_study(study, everything, bench)
         case Path() as folder:
             yield from _of_search(folder, everything)
 
@@ -65,61 +63,55 @@ def _of_search(folder: Path, everything: bool) -> Iterator[RenderableType]:
     search = Search(folder)
     study, measured = search.study, Measured(search.facts, search.info, recorded=True)
     facts = with_written_facts(measured.facts, study)
-    yield from _of_space(
-        study,
-        search.space,
-        search.pruning,
-        search.final,
-        facts,
-        measured,
-        everything,
+    plan = Plan(
+        study=study,
+        space=search.space,
+        pruning=search.pruning,
+        final=search.final,
+        facts=facts,
+        has_begun=True,
         first=first_of(search),
         learned=search.learned,
     )
+    yield from _of_space(plan, measured, everything)
     if search.verdicts:
         yield full_table(search.verdicts)
 
 
-def _of_study(study: Study, everything: bool, download: bool) -> Iterator[RenderableType]:
+def _of_study(study: Study, everything: bool, bench: Bench) -> Iterator[RenderableType]:
     trial = per_trial(study.resources, local_hardware())
-    start = find_start(study, gpu=trial.gpus > 0, download=download)
-    measured = cached_or_measured(start.recipe(study), trial, trials=study.budget.trials, download=download)
+    start = find_start(study, trial.bench(bench))
+    measured = cached_or_measured(start.recipe(study), trial, trials=study.budget.trials, bench=bench)
     facts = start.known_in(with_written_facts(measured.facts, study))
-    facts = with_networks(facts, study, measured.info, download=download)
+    facts = with_networks(facts, study, measured.info, may_fetch=bench.may_fetch)
     learned = space_of(study, facts, measured.info)
     space = learned.space
     check_trials(study, space, facts)
     pruning = choose_pruning(study, space)
-    final = choose_final(study, pruning)
-    first = first_trials(study, space, measured.info, teacher_path)
-    yield from _of_space(
-        study, space, pruning, final, facts, measured, everything, start, first, learned.lines
+    plan = Plan(
+        study=study,
+        space=space,
+        pruning=pruning,
+        final=choose_final(study, pruning),
+        facts=facts,
+        start=start,
+        first=first_trials(study, space, measured.info, teacher_path),
+        learned=learned.lines,
     )
+    yield from _of_space(plan, measured, everything)
 
 
-def _of_space(
-    study: Study,
-    space: Space,
-    pruning: Pruning,
-    final: Final,
-    facts: Facts,
-    measured: Measured,
-    everything: bool,
-    start: Start | None = None,
-    first: Sequence[First] = (),
-    learned: Sequence[str] = (),
-) -> Iterator[RenderableType]:
+def _of_space(plan: Plan, measured: Measured, everything: bool) -> Iterator[RenderableType]:
+    study, space, facts = plan.study, plan.space, plan.facts
     yield facts_table(fact_rows(facts, measured, study.data, study))
     yield from map(Text, measured.info.remarks)
-    yield plan_table(
-        study, space, pruning, final, None if measured.recorded else facts, start, first, learned
-    )
-    if not measured.recorded and (warning := far_rates(study, space, facts)):
+    yield plan_table(plan)
+    if not plan.has_begun and (warning := far_rates(study, space, facts)):
         yield Text(warning)
     rows = space_rows(space)
     varying, fixed = rows[: len(space.dimensions)], rows[len(space.dimensions) :]
     yield rows_table(f"space {space_name(study, facts)}: what varies", varying)
-    if not measured.recorded and (pages := evidence(space)):  # a search may have begun with other rules
+    if not plan.has_begun and (pages := evidence(space)):  # a search may have begun with other rules
         yield Text(f"what these rules rest on, in tunebook's repository: {', '.join(pages)}")
     if everything:
         yield rows_table("fixed", fixed)
@@ -127,10 +119,10 @@ def _of_space(
         yield Text(f"{len(fixed)} fields are fixed: --all lists them with reason and source")
 
 
-def _of_recipe(recipe: Recipe, download: bool) -> Iterator[RenderableType]:
+def _of_recipe(recipe: Recipe, bench: Bench) -> Iterator[RenderableType]:
     facts = None
     try:
-        measured = cached_or_measured(recipe, per_trial(Resources(), local_hardware()), download=download)
+        measured = cached_or_measured(recipe, per_trial(Resources(), local_hardware()), bench=bench)
     except UserError as error:
         say(f"(explained without the facts of its data: {error})")
     else:

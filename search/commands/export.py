@@ -15,6 +15,7 @@ from search.learning.search import Search
 from search.record.verification import keep_verification
 from search.reporting import terminal
 from search.results.export import Exported, chosen_trial, exported, exported_file
+from trainable.bench import Bench
 from trainable.errors import UserError
 from trainable.files.paths import without_tilde
 from trainable.recipe import Recipe
@@ -50,7 +51,7 @@ def run_export(options: ExportOptions) -> None:
     if options.trains:
         from search.retraining.runs import retraining
 
-        with retraining(found.recipe, download=options.download, say=terminal.say) as again:
+        with retraining(found.recipe, Bench(may_fetch=options.download, say=terminal.say)) as again:
             found = _improved(found, options, again)
             if verified is not None:
                 found = _verified(found, verified, again)

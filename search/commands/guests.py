@@ -29,6 +29,7 @@ from search.running.driver import Driver
 from search.running.guests import EndState, Guests
 from search.study import Study, default_name
 from search.study.code import NO_CODE, Code
+from trainable.bench import Bench
 from trainable.data import DataSet
 from trainable.data.info import LOST_DETAIL
 from trainable.stages import stage
@@ -38,13 +39,13 @@ COMPARED = 10_000  # a search compares the parts of its data if they have at mos
 logger = logging.getLogger(__name__)
 
 
-def driver(*, address: str | None = None, download: bool = False, code: Code = NO_CODE) -> Driver:
+def driver(*, address: str | None = None, may_fetch: bool = False, code: Code = NO_CODE) -> Driver:
     """Return a driver with all its guests, for a cluster at `address` or this machine alone.
 
-    With `download` published weights and data sets may be fetched; `code` is what a study uses of a person's
+    With `may_fetch` published weights and data sets may be fetched; `code` is what a study uses of a person's
     own.
     """
-    return Driver(ALL, terminal.say, address, download, code)
+    return Driver(Bench(may_fetch=may_fetch, say=terminal.say), ALL, address, code)
 
 
 def resolved_study(study: Study) -> Study:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from search.facts.hardware import PerTrial, local_hardware, per_trial
+from search.facts.hardware import local_hardware, per_trial
 from search.facts.measured import load_data, measured_anew, with_networks, with_written_facts
 from search.facts.start import Start, find_start
 from search.learning.learned_space import space_of
@@ -29,9 +29,6 @@ from trainable.recipe import Recipe
 from trainable.recipe.trained_files import of_pruned_network
 from trainable.recipe.yamlfile import read_recipe, read_tree
 
-if TYPE_CHECKING:  # torch takes seconds to import
-    import torch
-
 YAML_ENDINGS = (".yaml", ".yml")
 TargetKind = Literal["recipe", "study", "data"]
 
@@ -40,7 +37,7 @@ Input = Recipe | Study | Path  # a path is a search's folder
 
 @dataclass(frozen=True)
 class Target:
-    """One recipe with its images and the device.
+    """One recipe with its images and the bench that it trains on.
 
     `recipe` is resolved for the data, except where a recipe's file was named: Run resolves it.
     """
@@ -48,9 +45,8 @@ class Target:
     recipe: Recipe
     data: DataSet
     kind: TargetKind
-    device: torch.device
-    # the processors of a trial of the study; None for a recipe, which trains with all that the machine has
-    cpus: int | None = None
+    # that of a trial of the study; a recipe trains with all that the machine has, and no number of threads
+    bench: Bench
     study: Study | None = None  # the study whose first trial it is; None for a recipe
     # a line for each search that a study learns from: what it taught, or why nothing
     learned: tuple[str, ...] = ()
@@ -63,7 +59,7 @@ class Target:
     def threads(self) -> int | None:
         """Torch's threads as a trial has them, or as the recipe was trained; None for torch's own choice."""
         provenance = self.recipe.provenance
-        return self.cpus or (provenance.threads if provenance is not None else None)
+        return self.bench.threads or (provenance.threads if provenance is not None else None)
 
 
 def named_input(file: str | Path | None, data: str | None, settings: Sequence[str] = ()) -> Input:
@@ -96,22 +92,22 @@ def named_input(file: str | Path | None, data: str | None, settings: Sequence[st
 
 
 def load_target(
-    file: str | Path | None, data: str | None, settings: Sequence[str] = (), *, download: bool = False
+    file: str | Path | None, data: str | None, settings: Sequence[str] = (), *, bench: Bench = HERE
 ) -> Target:
     """Return the recipe that a command is to look at, with its images loaded.
 
-    `file`, `data` and `settings` have the meaning that `named_input` documents; `download` says whether
+    `file`, `data` and `settings` have the meaning that `named_input` documents; `bench` says whether
     torchvision may fetch the data set. A study stands for its first trial, the documented recipe. Raises
     UserError.
     """
     match named_input(file, data, settings):
         case Recipe() as recipe:
-            return replace(_recipe_target(recipe, download), pruned=_of_pruned_network(file))
+            return replace(_recipe_target(recipe, bench), pruned=_of_pruned_network(file))
         case Study() as study:
             kind: TargetKind = "study" if file is not None and is_file_or_search(file) else "data"
-            return _study_target(study, kind, download)
+            return _study_target(study, kind, bench)
         case Path() as folder:
-            return _search_target(folder)
+            return _search_target(folder, bench)
 
 
 def is_file_or_search(file: str | Path) -> bool:
@@ -144,45 +140,37 @@ def _study_values(settings: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _recipe_target(recipe: Recipe, download: bool) -> Target:
+def _recipe_target(recipe: Recipe, bench: Bench) -> Target:
     from trainable.tasks.kits import load_for
 
-    bench = Bench(may_fetch=download)
-    return Target(recipe, load_for(recipe, bench), "recipe", bench.device)
+    return Target(recipe, load_for(recipe, bench), "recipe", bench)
 
 
-def _study_target(study: Study, kind: TargetKind, download: bool) -> Target:
+def _study_target(study: Study, kind: TargetKind, bench: Bench) -> Target:
     trial = per_trial(study.resources, local_hardware())
-    start = find_start(study, gpu=trial.gpus > 0, download=download)
+    on = trial.bench(bench)
+    start = find_start(study, on)
     base = start.recipe(study)
-    data = load_data(base, trial, download=download)
-    facts = measured_anew(base, data.info, trial, trials=study.budget.trials, download=download)
+    data = load_data(base, on)
+    facts = measured_anew(base, data.info, trial, trials=study.budget.trials, bench=bench)
     facts = with_written_facts(start.known_in(facts), study)
-    facts = with_networks(facts, study, data.info, download=download)
+    facts = with_networks(facts, study, data.info, may_fetch=on.may_fetch)
     learned = space_of(study, facts, data.info)
     space = learned.space
     first = first_trials(study, space, data.info, teacher_path)  # it refuses what `search` would refuse
-    check_first_networks(first, data.info, download=download)
+    check_first_networks(first, data.info, bench=on)
     recipe = space.recipe(space.own)
     taught = gain_to_expect(facts)
     teacher = None if taught is None else f"{taught.reason} ({taught.source})"
-    return Target(
-        recipe, data, kind, _device(trial), trial.cpus, study, learned=learned.lines, teacher=teacher
-    )
+    return Target(recipe, data, kind, on, study, learned=learned.lines, teacher=teacher)
 
 
-def _search_target(folder: Path) -> Target:
+def _search_target(folder: Path, bench: Bench) -> Target:
     """Return the first trial of a search that has begun, with its facts as they were measured."""
     search = Search(folder)
     study, space = search.study, search.space
     trial = per_trial(study.resources, local_hardware(), gpus=search.facts.gpus)
     base = Start.of(search.facts).recipe(study)
     base = base.model_copy(update={"data": resolve(study.data, search.info)})
-    images, recipe = load_data(base, trial), space.recipe(space.own)
-    return Target(recipe, images, "study", _device(trial), trial.cpus, study)
-
-
-def _device(trial: PerTrial) -> torch.device:
-    import torch
-
-    return HERE.device if trial.gpus else torch.device("cpu")
+    images, recipe = load_data(base, trial.bench(HERE)), space.recipe(space.own)
+    return Target(recipe, images, "study", trial.bench(bench), study)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from rich.table import Table
 
@@ -41,21 +42,24 @@ DRAWN_WITHOUT_PRIORS = {
 }
 
 
-def plan_table(
-    study: Study,
-    space: Space,
-    pruning: Pruning,
-    final: Final,
-    facts: Facts | None,
-    start: Start | None = None,
-    first: Sequence[First] = (),
-    learned: Sequence[str] = (),
-) -> Table:
-    """Return the plan. Without facts the search has begun, and no rule is asked again.
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a search of a study does, as it is decided before the first trial."""
 
-    `first` are the first trials of the study, `start` is what was found for a study that names no network,
-    `learned` says for each earlier search what it taught.
-    """
+    study: Study
+    space: Space
+    pruning: Pruning
+    final: Final
+    facts: Facts
+    has_begun: bool = False  # then the facts are recorded ones, and no rule is asked again
+    start: Start | None = None  # what was found for a study that names no network
+    first: Sequence[First] = ()  # the first trials of the study
+    learned: Sequence[str] = ()  # for each earlier search what it taught
+
+
+def plan_table(plan: Plan) -> Table:
+    """Return the plan as a table."""
+    study, space, facts = plan.study, plan.space, None if plan.has_begun else plan.facts
     budget, objective = study.budget, study.objective
     length = [] if facts is None else [("length", _length(facts))]
     gain = None if facts is None else gain_to_expect(facts)
@@ -67,18 +71,18 @@ def plan_table(
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for name, text in (
-        *_start(space, start),
+        *_start(space, plan.start),
         ("budget", f"{budget.trials} trials of {budget.epochs} epochs at most{hours}"),
         *length,
         *teacher,
-        ("first trial", first_trial(study, space, begun=facts is None)),
-        *((f"trial {at}", str(each)) for at, each in enumerate(first, start=1)),
-        *(("learned from", each) for each in learned),
+        ("first trial", first_trial(study, space, begun=plan.has_begun)),
+        *((f"trial {at}", str(each)) for at, each in enumerate(plan.first, start=1)),
+        *(("learned from", each) for each in plan.learned),
         ("sampler", f"{study.sampler.kind}, seed {study.seed}: {_drawn(study, space)}"),
         ("objective", f"{objective.metric}, the {better} after a finished trial's last epoch is best"),
         *([("constraints", f"{limits}; what breaks one is not trained")] if limits else []),
-        ("pruning", pruning.describe(budget.epochs)),
-        ("finalists", final.words),
+        ("pruning", plan.pruning.describe(budget.epochs)),
+        ("finalists", plan.final.words),
     ):
         table.add_row(name, text)
     return table

@@ -121,11 +121,12 @@ def _row(cells: Sequence[str], tag: str) -> str:
 def run_lr_find(options: LrFindOptions) -> bool:
     """Print the band of learning rates of a recipe, and write it where that is asked for, to a name that ends
     with .png, .html or .json; return whether there is one. Raises UserError."""
-    target = load_target(options.file, options.data, options.settings or (), download=options.download)
+    bench = Bench(may_fetch=options.download)
+    target = load_target(options.file, options.data, options.settings or (), bench=bench)
     out, as_json = options.out, options.as_json
     _check_out(out)
     _say_remarks(target, as_json)
-    with _run(target, options.download) as (run, count):
+    with _run(target) as (run, count):
         band = lr_find(run, steps=options.steps, sweeps=options.sweeps)
     tree = {**_described(run), "threads": count, **band.tree()}
     if as_json:
@@ -141,11 +142,12 @@ def run_lr_find(options: LrFindOptions) -> bool:
 
 def run_batch_find(options: BatchFindOptions) -> bool:
     """Print the micro-batch sizes that fit, and which to use; return whether any fits. Raises UserError."""
-    target = load_target(options.file, options.data, options.settings or (), download=options.download)
+    bench = Bench(may_fetch=options.download)
+    target = load_target(options.file, options.data, options.settings or (), bench=bench)
     if (gib := options.limit_gib) is not None and not 0.0 < gib < float("inf"):
         raise UserError(f"--limit-gib: expected a number above 0, got {gib:g}")
     _say_remarks(target, options.as_json)
-    with _run(target, options.download) as (run, count):
+    with _run(target) as (run, count):
         found = batch_find(run, limit_bytes=round(gib * GIB) if gib is not None else None)
     if options.as_json:
         tree = {**_described(run), "threads": count, **found.tree()}
@@ -303,12 +305,11 @@ def _memory(amount: int) -> str:
 
 
 @contextmanager
-def _run(target: Target, download: bool) -> Iterator[tuple[Run, int]]:
+def _run(target: Target) -> Iterator[tuple[Run, int]]:
     """Give the block the target's run and its number of threads, which is a trial's."""
     with threads(target.threads) as count:
-        run = make_run(
-            target.recipe, data=target.data, bench=Bench(device_name=str(target.device), may_fetch=download)
-        )
+        bench = target.bench
+        run = make_run(target.recipe, data=target.data, bench=bench)
         try:
             yield run, count
         finally:

@@ -80,7 +80,7 @@ def audit_pruning(
     with stage(IMPORTS), paused():
         from search.commands.guests import driver
 
-    exit_with(driver(address=address, download=download).audit_pruning(folder, share))
+    exit_with(driver(address=address, may_fetch=download).audit_pruning(folder, share))
 
 
 def export(options: ExportOptions) -> None:

@@ -13,13 +13,12 @@ from typing import Any
 from search.commands.bundle import find_trained
 from search.commands.inputs import YAML_ENDINGS
 from search.commands.options import ShrinkOptions
-from search.facts.measured import silent
 from search.reporting.terminal import console
 from search.results.teachers import recipe_with_teacher, teacher_folder
 from search.retraining.shrunk import ShrunkComparison, compared
 from search.study import STUDY_FILE
 from spaces.domains import counted
-from trainable.bench import Bench, Say
+from trainable.bench import Bench, silent
 from trainable.bundle.trained import Trained, trained_in
 from trainable.data import DataSet
 from trainable.errors import RunError, UserError
@@ -74,11 +73,11 @@ def run_shrink(options: ShrinkOptions) -> None:
             f"no recipe could name it; `tunebook train {name} --out DIR`, then `tunebook shrink DIR "
             f"--distillation -o {quote(str(out))}`"
         )
-    say = silent if options.as_json else tell
+    bench = Bench(may_fetch=options.download, say=silent if options.as_json else tell)
     try:
-        with _trained(options, say) as (trained, folder):
+        with _trained(options, bench) as (trained, folder):
             if trained.whole_training is None:
-                say(
+                bench.say(
                     f"{folder}: was pruned before, and has no {TRAINING_FILE}, the recipe that trained the "
                     f"whole network: epochs and rate are taken from the fine-tuning in {RECIPE_FILE}, of "
                     f"{counted(trained.epochs, 'epoch')}; --epochs and --lr-factor change them"
@@ -90,7 +89,7 @@ def run_shrink(options: ShrinkOptions) -> None:
                 in_search = (folder / STUDY_FILE).exists()
                 teacher = teacher_folder(str(folder), options.trial) if in_search else folder.absolute()
                 taught = _taught(options, recipe, teacher)
-            say(_effort(options, recipe, trained))
+            bench.say(_effort(options, recipe, trained))
             shrunk = shrink(
                 trained,
                 recipe,
@@ -99,7 +98,7 @@ def run_shrink(options: ShrinkOptions) -> None:
                 seeds=options.seeds,
                 test=options.test,
                 scratch=options.scratch,
-                bench=Bench(say=say),
+                bench=bench,
             )
             found = compared(shrunk, options.flops)
     except RunError as error:
@@ -108,7 +107,7 @@ def run_shrink(options: ShrinkOptions) -> None:
         _write(shrunk, found, out)
     _show(found, as_json=options.as_json)
     if out is not None:
-        say(f"the pruned network of seed {shrunk.best.seed}, the best on the validation part -> {out}")
+        bench.say(f"the pruned network of seed {shrunk.best.seed}, the best on the validation part -> {out}")
 
 
 def _values(options: ShrinkOptions) -> dict[str, Any]:
@@ -122,7 +121,7 @@ def _is_of_teaching(options: ShrinkOptions, path: str) -> bool:
 
 
 @contextmanager
-def _trained(options: ShrinkOptions, say: Say) -> Iterator[tuple[Trained, Path]]:
+def _trained(options: ShrinkOptions, bench: Bench) -> Iterator[tuple[Trained, Path]]:
     """Yield the trained network that was named, and the folder that it is in; of a recipe, after it is
     trained."""
     source = options.source
@@ -135,32 +134,30 @@ def _trained(options: ShrinkOptions, say: Say) -> Iterator[tuple[Trained, Path]]
         raise UserError(f"--trial {options.trial}: {source} is one recipe, and no search")
     recipe = recipe_with_teacher(read_recipe(source))
     if (words := of_pruned_network(source, recipe)) is not None:
-        say(words)
+        bench.say(words)
     tuning = _recipe(options, recipe)
     if options.distillation:
         _taught(options, tuning, source)
-    data = _check_prunable(recipe, options.flops, options.download)
-    say(
+    data = _check_prunable(recipe, options.flops, bench)
+    bench.say(
         f"{source}: a recipe, which is trained first ({counted(recipe.loop.epochs, 'epoch')}), for this "
         "comparison alone; `tunebook train RECIPE --out DIR`, then `tunebook shrink DIR`, keeps the whole "
         "network"
     )
     with temporary_folder() as folder:
-        if train(recipe, data=data, out=folder, bench=Bench(may_fetch=options.download, say=say)).diverged:
+        if train(recipe, data=data, out=folder, bench=bench).diverged:
             raise ShrinkFailed(f"{source}: the training diverged: there is nothing to prune")
         yield trained_in(folder), folder
 
 
-def _check_prunable(recipe: Recipe, share: float, download: bool) -> DataSet:
+def _check_prunable(recipe: Recipe, share: float, bench: Bench) -> DataSet:
     """Prune the untrained network of a recipe, so that no training is in vain; return the recipe's images.
 
     Raises ModelError.
     """
-    data = images_of(recipe, None, Bench(may_fetch=download), own_model=False)
+    data = images_of(recipe, None, bench, own_model=False)
     info = data.info
-    network = make_network(
-        recipe.model.model_copy(update={"weights": None}), info, bench=Bench(may_fetch=download)
-    )
+    network = make_network(recipe.model.model_copy(update={"weights": None}), info, bench=bench)
     shape = (info.channels, info.image_size, info.image_size)
     prune(network, shape, share, title=title_of(recipe.model))
     return data

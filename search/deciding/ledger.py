@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from importlib.metadata import version
 from typing import Literal, assert_never
 
 from search.deciding.budget import TrialBudget
 from search.deciding.draws import SamplerBridge
 from search.deciding.finalists import missing_repeats
-from search.deciding.new_events import new_trial, recipe_of, repeated_trial, settled_search
+from search.deciding.new_events import new_trial, recipe_of, repeated_trial
 from search.deciding.proposal import Decision, Proposal
 from search.deciding.replay_check import check_event
 from search.deciding.sampler import Sampler
@@ -44,10 +45,11 @@ from search.record.trials import HOURS_SPENT
 from search.study.constraints import NO_CONSTRAINTS, Constraints
 from search.study.finalists import Finalists
 from search.study.first import FirstTrial
+from spaces.settled import tree_of
 from spaces.space import Space
 from trainable.errors import FaultyInput
 from trainable.recipe.network_cost import NetworkCost
-from trainable.training.metrics import EpochResult
+from trainable.training.metrics import OBJECTIVES, EpochResult
 from trainable.tune.place import Place
 
 
@@ -61,7 +63,7 @@ class Ledger:
     contradict each other, the space or the study.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a search settles, by name: a journal is replayed without its study
         self,
         journal: Journal,
         space: Space,
@@ -85,7 +87,21 @@ class Ledger:
         self._draws = SamplerBridge(sampler, scheduler, self._record, metric)
         # how trials end, and why, whose end is not journaled yet
         self._decided_ends: dict[int, tuple[TrialEnd, str | None]] = {}
-        self._settled = settled_search(space, scheduler, epochs, metric, why, constraints, first, finalists)
+        self._settled = SettledEvent(
+            space=tree_of(space),
+            rungs=scheduler.rungs,
+            factor=scheduler.factor,
+            scheduler=scheduler.kind,
+            why=why,
+            objective=metric,
+            mode=None if metric in OBJECTIVES else scheduler.direction,
+            epochs=epochs,
+            constraints=constraints,
+            networks_differ=space.networks_differ,
+            first=tuple(first),
+            finalists=finalists,
+            version=version("tunebook"),
+        )
         self._paused: dict[int, int] = {}  # the rung at which each paused trial waits
         for event in journal.events:
             began = event if isinstance(event, SettledEvent) else self._record.settled or self._settled

@@ -1,51 +1,17 @@
-"""Makes the events that a ledger writes for a settled search, and for new trials with their whole recipes."""
+"""Makes the events that a ledger writes for new trials, with their whole recipes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import version
 
-from search.deciding.scheduler import Scheduler
-from search.record.journal import SettledEvent, TrialEvent
+from search.record.journal import TrialEvent
 from search.record.repeats import Repeat
 from search.record.trials import Trial
-from search.study.constraints import Constraints
-from search.study.finalists import Finalists
 from search.study.first import FirstTrial
 from spaces.domains import Value
-from spaces.settled import tree_of
 from spaces.space import Space
 from trainable.errors import FaultyInput
 from trainable.recipe import Recipe, digest_of
-from trainable.training.metrics import OBJECTIVES
-
-
-def settled_search(
-    space: Space,
-    scheduler: Scheduler,
-    epochs: int,
-    metric: str,
-    why: str,
-    constraints: Constraints,
-    first: Sequence[FirstTrial],
-    finalists: Finalists | None,
-) -> SettledEvent:
-    """Return the event of what a search decides before its first trial; `why` gives the reason for rungs."""
-    return SettledEvent(
-        space=tree_of(space),
-        rungs=scheduler.rungs,
-        factor=scheduler.factor,
-        scheduler=scheduler.kind,
-        why=why,
-        objective=metric,
-        mode=None if metric in OBJECTIVES else scheduler.direction,
-        epochs=epochs,
-        constraints=constraints,
-        networks_differ=space.networks_differ,
-        first=tuple(first),
-        finalists=finalists,
-        version=version("tunebook"),
-    )
 
 
 def new_trial(

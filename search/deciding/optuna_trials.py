@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, assert_never
 
@@ -34,18 +35,25 @@ CONSTRAINT = "constraints:"
 Outside = Literal["ignore the trial", "widen the range"]
 
 
+@dataclass(frozen=True, kw_only=True)
+class TrialOutcome:
+    """What has become of a trial, as far as Optuna keeps it."""
+
+    end: TrialEnd | None  # None while the trial has not ended
+    scores: Mapping[int, float]  # the objective by epoch
+    excesses: Mapping[str, float] | None = None  # by what share of its limit each cost is above it
+    started: float = 0.0  # seconds since 1970, which TPE does not use
+    ended: float = 0.0
+    attributes: Mapping[str, Any] | None = None  # Optuna's user attributes
+
+
 def optuna_trial(
     number: int,
     values: Mapping[str, Value],
     domains: Mapping[str, Domain],
-    outcome: TrialEnd | None,
-    scores: Mapping[int, float],
+    outcome: TrialOutcome,
     *,
     outside: Outside,
-    started: float = 0.0,
-    ended: float = 0.0,
-    attributes: Mapping[str, Any] | None = None,
-    excesses: Mapping[str, float] | None = None,
 ) -> FrozenTrial:
     """Return a trial as Optuna's record, which must not be changed.
 
@@ -54,14 +62,10 @@ def optuna_trial(
         values: by dimension name. A value that no range can be widened to hold becomes the attribute
             `outside.NAME`.
         domains: by dimension name, of all dimensions.
-        outcome: None while the trial has not ended.
-        scores: the objective by epoch.
+        outcome: what has become of the trial.
         outside: what becomes of a trial with a value outside its domain.
-        started, ended: seconds since 1970. TPE does not use them.
-        attributes: Optuna's user attributes.
-        excesses: by what share of its limit each cost is above it, by name.
     """
-    state = _state(outcome)
+    state, scores = _state(outcome.end), outcome.scores
     if outside == "ignore the trial" and any(value not in domains[name] for name, value in values.items()):
         values, state = {}, TrialState.FAIL
     ranges = {name: widened(domains[name], value) for name, value in values.items()}
@@ -72,13 +76,13 @@ def optuna_trial(
         trial_id=number,
         state=state,
         value=scores[max(scores)] if state == TrialState.COMPLETE else None,
-        datetime_start=datetime.fromtimestamp(started),
-        datetime_complete=datetime.fromtimestamp(ended) if state.is_finished() else None,
+        datetime_start=datetime.fromtimestamp(outcome.started),
+        datetime_complete=datetime.fromtimestamp(outcome.ended) if state.is_finished() else None,
         params={name: values[name] for name in held},
         distributions={name: distribution(domain) for name, domain in held.items()},
-        user_attrs={**(attributes or {}), **left_out},
-        system_attrs={f"{CONSTRAINT}{name}": share for name, share in (excesses or {}).items()},
-        intermediate_values={} if outcome == "diverged" else dict(scores),
+        user_attrs={**(outcome.attributes or {}), **left_out},
+        system_attrs={f"{CONSTRAINT}{name}": share for name, share in (outcome.excesses or {}).items()},
+        intermediate_values={} if outcome.end == "diverged" else dict(scores),
     )
 
 

@@ -10,7 +10,7 @@ from optuna.samplers import BaseSampler, TPESampler
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial
 
-from search.deciding.optuna_trials import SharedTrials, distribution, optuna_trial
+from search.deciding.optuna_trials import SharedTrials, TrialOutcome, distribution, optuna_trial
 from search.deciding.sampler import Sampler, seed_of_trial
 from search.record.journal import TrialEnd
 from spaces.domains import Choice, Value
@@ -84,9 +84,8 @@ class TpeSampler(Sampler):
         scores: Mapping[int, float],
         excesses: Mapping[str, float] | None = None,
     ) -> FrozenTrial:
-        return optuna_trial(
-            number, named, self._domains, outcome, scores, outside="ignore the trial", excesses=excesses
-        )
+        found = TrialOutcome(end=outcome, scores=scores, excesses=excesses)
+        return optuna_trial(number, named, self._domains, found, outside="ignore the trial")
 
 
 class _Draw:

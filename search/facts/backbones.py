@@ -15,10 +15,9 @@ import torch
 from torch import nn
 
 from search.facts.cache import name_by
-from search.facts.measured import Say
 from search.study import WEIGHTS, Study
 from spaces.rules.backbones import BACKBONES, SIZES, Size
-from trainable.bench import Bench
+from trainable.bench import Bench, DeviceKind
 from trainable.data import DataSet
 from trainable.errors import ModelError, UserError
 from trainable.files.cache import cache_root
@@ -89,11 +88,9 @@ def candidates(names: Sequence[str] | None, weights: str | None, size: Size | No
 def compare(
     study: Study,
     names: Sequence[str],
-    device: torch.device,
+    bench: Bench,
     *,
     weights: str | None = None,
-    download: bool = False,
-    say: Say,
 ) -> list[Candidate]:
     """Return what is measured of each network, the best first; say a line for each that is not at hand.
 
@@ -104,17 +101,17 @@ def compare(
     remarks: set[str] = set()
     for name in names:
         try:
-            recipe, data = _seen_by(study, name, device, weights or OWN_WEIGHTS, download=download)
+            recipe, data = _seen_by(study, name, weights or OWN_WEIGHTS, bench)
             for line in data.info.remarks:
                 if line not in remarks:
-                    say(line)
+                    bench.say(line)
             remarks |= set(data.info.remarks)
-            features, costs[name] = _measured(recipe, data, device, download=download)
+            features, costs[name] = _measured(recipe, data, bench)
         except ModelError as error:
-            say(f"{name}: left out: {error}")
+            bench.say(f"{name}: left out: {error}")
             continue
         scores[name] = best_head(features)
-        say(f"{name}: {scores[name].accuracy:.1%} of {len(scores[name].right):,} validation images")
+        bench.say(f"{name}: {scores[name].accuracy:.1%} of {len(scores[name].right):,} validation images")
     if not scores:
         raise UserError("no network can be compared: pass --download to fetch weights, or --weights DIR")
     chances = chances_to_be_best([each.right for each in scores.values()])
@@ -137,16 +134,14 @@ def priors(found: Sequence[Candidate]) -> dict[str, float]:
     }
 
 
-def _seen_by(
-    study: Study, name: str, device: torch.device, weights: str, *, download: bool
-) -> tuple[Recipe, DataSet]:
+def _seen_by(study: Study, name: str, weights: str, bench: Bench) -> tuple[Recipe, DataSet]:
     """Return a recipe with this network, and the images as its weights know them."""
     base = study.base_recipe()
     recipe = base.with_values({"model": {"kind": "timm", "name": name, "weights": weights}, **pins_of(study)})
-    data = load_for(recipe, Bench(device_name=str(device), may_fetch=download))
+    data = load_for(recipe, bench)
     data.refuse_leaks(study.data)
     data.be_here()
-    return resolved(recipe, data, bench=Bench(may_fetch=download)), data
+    return resolved(recipe, data, bench=bench), data
 
 
 def pins_of(study: Study) -> dict[str, Any]:
@@ -155,16 +150,14 @@ def pins_of(study: Study) -> dict[str, Any]:
     return {path: value for path, value in study.pinned.items() if ".".join(path.split(".")[:2]) in fields}
 
 
-def _measured(
-    recipe: Recipe, data: DataSet, device: torch.device, *, download: bool
-) -> tuple[HeadFeatures, Costs]:
+def _measured(recipe: Recipe, data: DataSet, bench: Bench) -> tuple[HeadFeatures, Costs]:
     """Return a network's features of the images and its costs, from the person's cache if they are there."""
-    file = _cache_file(recipe, data, device)
+    file = _cache_file(recipe, data, bench.kind)
     if (known := _read(file)) is not None:
         return known
-    network = make_network(recipe.model, data.info, bench=Bench(may_fetch=download))
-    found = features_of(network, data, recipe, Bench(device_name=str(device)))
-    costs = _costs(network, data, device)
+    network = make_network(recipe.model, data.info, bench=bench)
+    found = features_of(network, data, recipe, bench)
+    costs = _costs(network, data, bench.device)
     content = io.BytesIO()
     np.savez(content, **vars(found), costs=np.array(costs, np.float64))
     with suppress(UserError, OSError):  # only time is lost
@@ -172,7 +165,7 @@ def _measured(
     return found, costs
 
 
-def _cache_file(recipe: Recipe, data: DataSet, device: torch.device) -> Path:
+def _cache_file(recipe: Recipe, data: DataSet, device: DeviceKind) -> Path:
     follows_from = {
         "model": recipe.tree()["model"],
         "weights": weights_digest(recipe.model),
@@ -181,7 +174,7 @@ def _cache_file(recipe: Recipe, data: DataSet, device: torch.device) -> Path:
         "files": data.files,
         "training images": "of each class",  # before, those of a class of few could be missing
         "resize": data.resize.model_dump(),
-        "device": device.type,
+        "device": device,
         "versions": versions(),
     }
     return cache_root() / "features" / f"{name_by(follows_from)}.npz"

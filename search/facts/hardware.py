@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from search.study import Resources, StudyError
 from spaces.domains import counted
+from trainable.bench import Bench
 from trainable.errors import Fault
 
 # The most that a trial gets by itself: even where each decodes and augments only 190 images a second, so many
@@ -24,6 +25,10 @@ class PerTrial:
     workers: int = 1
     # All workers must be on one machine: where one holds them all, they should not be spread
     together: bool = False
+
+    def bench(self, bench: Bench) -> Bench:
+        """Return the bench that a worker trains on, which may fetch what `bench` may, and says it there."""
+        return replace(bench, device_name="cuda" if self.gpus else "cpu", threads=self.cpus)
 
     @property
     def worker_in_words(self) -> str:

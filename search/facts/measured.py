@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, assert_never
 
@@ -10,7 +10,7 @@ from search.facts.cache import cache_file, read_cached, read_speeds, speeds_file
 from search.facts.hardware import PerTrial
 from search.study import FACT_OF_PROBE, Probe, Study
 from spaces.facts import Facts, NetworkFacts
-from trainable.bench import HERE, Bench, DeviceKind
+from trainable.bench import HERE, Bench, Say
 from trainable.data import DataInfo, DataSet
 from trainable.data.own import MakeData, make_own
 from trainable.errors import UserError
@@ -27,8 +27,6 @@ if TYPE_CHECKING:  # torch takes seconds to import
     from trainable.models.own import BuildModel
     from trainable.training.run import Run
 
-Say = Callable[[str], None]
-
 
 @dataclass(frozen=True)
 class Measured:
@@ -42,27 +40,23 @@ class Measured:
 
 def load_data(
     base: Recipe,
-    trial: PerTrial,
+    bench: Bench,
     *,
-    download: bool = False,
     most_bytes: int | None = None,
     make: MakeData | None = None,
 ) -> DataSet:
-    """Return the images of a recipe, for the kind of device that a trial gets; those of a person's own if
-    `make` makes them.
+    """Return the images of a recipe for a bench's kind of device; those of a person's own if `make` makes
+    them.
 
     They are held in memory only if they take at most `most_bytes`.
     """
     from trainable.tasks.kits import kit_of
     from trainable.training.pixels import as_weights_know
 
-    kind = _device_kind(trial)
-    asked = as_weights_know(base, Bench(device_name=kind, may_fetch=download))
+    asked = as_weights_know(base, bench)
     if make is not None:
-        return make_own(asked.data, make, resize=asked.evaluation.resize, bench=Bench(device_name=kind))
-    return kit_of(asked.task).load(
-        asked, most_bytes=most_bytes, bench=Bench(device_name=kind, may_fetch=download)
-    )
+        return make_own(asked.data, make, resize=asked.evaluation.resize, bench=bench)
+    return kit_of(asked.task).load(asked, bench=bench, most_bytes=most_bytes)
 
 
 def measure_facts(
@@ -71,16 +65,16 @@ def measure_facts(
     trial: PerTrial,
     build: BuildModel | None = None,
     *,
-    download: bool = False,
+    may_fetch: bool = False,
 ) -> Facts:
     """Return the facts that the heuristics need: of the data, the base recipe's model and the machine.
 
     The model is built without its weights, because none of these facts depends on them.
     """
-    return _facts_of(without_weights(base, info, build, download=download), base, info, trial)
+    return _facts_of(without_weights(base, info, build, may_fetch=may_fetch), base, info, trial)
 
 
-def with_networks(facts: Facts, study: Study, info: DataInfo, *, download: bool = False) -> Facts:
+def with_networks(facts: Facts, study: Study, info: DataInfo, *, may_fetch: bool = False) -> Facts:
     """Return the facts with those of each network that the study chooses between, unless it says them in its
     section `facts`. Raises ModelError for one that cannot be made."""
     base, found = study.base_recipe(), []
@@ -88,19 +82,19 @@ def with_networks(facts: Facts, study: Study, info: DataInfo, *, download: bool 
         counted = facts.model_dump(include=NetworkFacts.model_fields.keys() - {"name"})
         if name != base.get(MODEL_NAME):
             other = base.with_values({MODEL_NAME: name})
-            counted = _counted(without_weights(other, info, None, download=download))
+            counted = _counted(without_weights(other, info, None, may_fetch=may_fetch))
         written = {each: value for each, value in study.facts.values().items() if each in counted}
         found.append(NetworkFacts(name=name, **{**counted, **written}))
     return facts.model_copy(update={"networks": tuple(found)})
 
 
 @stage("building the network")
-def without_weights(base: Recipe, info: DataInfo, build: BuildModel | None, *, download: bool) -> nn.Module:
+def without_weights(base: Recipe, info: DataInfo, build: BuildModel | None, *, may_fetch: bool) -> nn.Module:
     """Build a recipe's network, with new weights."""
     from trainable.training.network import make_network
 
     spec = base.model.model_copy(update={"weights": None})
-    return make_network(spec, info, build=build, bench=Bench(may_fetch=download))
+    return make_network(spec, info, build=build, bench=Bench(may_fetch=may_fetch))
 
 
 def _facts_of(model: nn.Module, base: Recipe, info: DataInfo, trial: PerTrial) -> Facts:
@@ -131,18 +125,19 @@ def _counted(model: nn.Module) -> dict[str, Any]:
     }
 
 
-def cached_or_measured(base: Recipe, trial: PerTrial, *, trials: int = 1, download: bool = False) -> Measured:
+def cached_or_measured(base: Recipe, trial: PerTrial, *, trials: int = 1, bench: Bench = HERE) -> Measured:
     """Return the facts of a recipe from the cache, or else measures them: for commands that need no image.
 
     Raises UserError (DataError, ModelError).
     """
-    if (cached := read_cached(cache_file(base, _device_kind(trial), trial.cpus))) is not None:
+    on = trial.bench(bench)
+    if (cached := read_cached(cache_file(base, on.kind, trial.cpus))) is not None:
         facts, info = cached
         if facts.speeds or not _is_timed(base, info, trial, trials):
             known = {**_facts_of_study(base, trial), "trials": trials}
             return Measured(facts.model_copy(update=known), info, cached=True)
-    info = load_data(base, trial, download=download).info
-    return Measured(measured_anew(base, info, trial, trials=trials, download=download), info)
+    info = load_data(base, on).info
+    return Measured(measured_anew(base, info, trial, trials=trials, bench=bench), info)
 
 
 def measured_anew(
@@ -152,7 +147,7 @@ def measured_anew(
     build: BuildModel | None = None,
     *,
     trials: int = 1,
-    download: bool = False,
+    bench: Bench = HERE,
 ) -> Facts:
     """Return what `measure_facts` measures, and how fast the network trains, and store it in the cache.
 
@@ -160,19 +155,19 @@ def measured_anew(
     are measured for a recipe that names its number format, and where that takes longer than the search can
     win by it. Facts of a person's own code are not stored: nothing says when the code is another one.
     """
-    model = without_weights(base, info, build, download=download)
-    facts, kind = _facts_of(model, base, info, trial), _device_kind(trial)
+    model = without_weights(base, info, build, may_fetch=bench.may_fetch)
+    facts, on = _facts_of(model, base, info, trial), trial.bench(bench)
     facts = facts.model_copy(update={"trials": trials})
     if base.awaits_timing:
-        file = speeds_file(base, info, kind, trial.cpus) if build is None else None
+        file = speeds_file(base, info, on.kind, trial.cpus) if build is None else None
         speeds = read_speeds(file) if file is not None else ()
         if not speeds and _is_timed(base, info, trial, trials):
-            speeds = _speeds(model, base, info, trial)
+            speeds = _speeds(model, base, info, on)
             if file is not None:
                 write_speeds(file, speeds)
         facts = facts.model_copy(update={"speeds": speeds})
     if build is None and not base.data.own:
-        write_cached(cache_file(base, kind, trial.cpus), facts, info)
+        write_cached(cache_file(base, on.kind, trial.cpus), facts, info)
     return facts
 
 
@@ -183,28 +178,25 @@ def _is_timed(base: Recipe, info: DataInfo, trial: PerTrial, trials: int) -> boo
 
     images = trials * base.loop.epochs * info.train_images
     is_here = not trial.gpus or torch.cuda.is_available()
-    return base.awaits_timing and is_here and pays_to_time(_device_kind(trial), images)
+    return base.awaits_timing and is_here and pays_to_time(trial.bench(HERE).kind, images)
 
 
-def _speeds(model: nn.Module, base: Recipe, info: DataInfo, trial: PerTrial) -> tuple[Speed, ...]:
-    """Return how fast a network trains on a trial's device; it is of no use afterwards.
+def _speeds(model: nn.Module, base: Recipe, info: DataInfo, bench: Bench) -> tuple[Speed, ...]:
+    """Return how fast a network trains on a trial's bench; it is of no use afterwards.
 
     Compiled it is timed where that is open: by blocks if a person asks for `auto`, and else as a whole on a
     GPU. By blocks is no default as long as no GPU has shown what it saves (docs/decisions/0056).
     """
-    import torch
-
     from trainable.probes.speed import measure_speeds
     from trainable.training.devices import problem_here, threads
 
-    device = HERE.device if trial.gpus else torch.device("cpu")
     asked = base.loop.compile
     compiling: Compiling = False
-    with threads(trial.cpus):
-        if asked == "auto" or (asked is False and device.type == "cuda"):
-            able = problem_here(device.type, may_compile=True) is None
+    with threads(bench.threads):
+        if asked == "auto" or (asked is False and bench.kind == "cuda"):
+            able = problem_here(bench.kind, may_compile=True) is None
             compiling = able and ("blocks" if asked == "auto" else True)
-        return measure_speeds(model, info, device, base.precision, compiling=compiling)
+        return measure_speeds(model, info, bench.device, base.precision, compiling=compiling)
 
 
 def with_written_facts(facts: Facts, study: Study) -> Facts:
@@ -216,18 +208,13 @@ def with_written_facts(facts: Facts, study: Study) -> Facts:
     return facts.model_copy(update=written)
 
 
-def silent(line: str) -> None:
-    """Say nothing."""
-
-
 def run_probes(
     study: Study,
     facts: Facts,
     recipe: Recipe,
     data: DataSet,
     *,
-    download: bool = False,
-    say: Say = silent,
+    bench: Bench = HERE,
     build: BuildModel | None = None,
 ) -> Facts:
     """Return the facts with what the study's probes measure on a recipe; each probe says one line.
@@ -247,14 +234,12 @@ def run_probes(
             f"space.probes: trials run on a GPU, and there is none here to measure on; run "
             f"`tunebook {study.space.probes[0]}` where there is one, and write what it says under facts"
         )
-    with threads(facts.cpus):
-        device = HERE.device if facts.gpus else torch.device("cpu")
-        run = make_run(
-            recipe, data=data, model=build, bench=Bench(device_name=str(device), may_fetch=download)
-        )
+    on = PerTrial(facts.cpus, facts.gpus).bench(bench)
+    with threads(on.threads):
+        run = make_run(recipe, data=data, model=build, bench=on)
         try:
             probes = dict.fromkeys(study.space.probes)
-            found = {FACT_OF_PROBE[probe]: _measured_by(probe, run, say) for probe in probes}
+            found = {FACT_OF_PROBE[probe]: _measured_by(probe, run, on.say) for probe in probes}
         finally:
             run.close()
     if found.get("lr_band") is not None:
@@ -324,10 +309,6 @@ def teacher_parameters(base: Recipe) -> int | None:
 
     state = read_weights(weights)
     return sum(each.numel() for name, each in state.items() if not name.endswith(STATISTICS_OF_NORMS))
-
-
-def _device_kind(trial: PerTrial) -> DeviceKind:
-    return "cuda" if trial.gpus else "cpu"
 
 
 def _gpu_memory() -> int | None:

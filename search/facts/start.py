@@ -54,9 +54,9 @@ class Start:
         return facts.model_copy(update={"stored_side": self.stored_side, "backbone": self.backbone})
 
 
-def find_start(study: Study, *, gpu: bool, cluster: bool = False, download: bool = False) -> Start:
-    """Return the network that the study's trials may start from: with `download` the default one, else the
-    first of the default ones whose weights are on this machine.
+def find_start(study: Study, bench: Bench, *, cluster: bool = False) -> Start:
+    """Return the network that the study's trials may start from on a bench: if that may fetch weights the
+    default one, else the first of the default ones whose weights are on this machine.
 
     It looks at the sizes of some images, and only where the study names no network; a person's own function
     that makes images is not called for that. On a `cluster` each machine needs the weights, so there it must
@@ -66,7 +66,7 @@ def find_start(study: Study, *, gpu: bool, cluster: bool = False, download: bool
         return Start()
     base = study.base_recipe()
     task = base.task.kind
-    names = candidates(gpu, task)
+    names = candidates(bench.kind == "cuda", task)
     if (weights := study.pinned.get(WEIGHTS)) is not None:
         named = _of_weights(str(weights), names)
         hint = "" if named is not None else _unknown(str(weights), task)
@@ -75,11 +75,11 @@ def find_start(study: Study, *, gpu: bool, cluster: bool = False, download: bool
         return Start()
     from trainable.tasks.kits import kit_of  # it imports torch, which takes seconds
 
-    side = kit_of(base.task).stored_side(base, bench=Bench(may_fetch=download))
+    side = kit_of(base.task).stored_side(base, bench=bench)
     seen = study.data.image_size or side  # by the network; None: nobody has looked
     if not suits(side, task) or seen is None or seen < LEAST_SIDE:
         return Start(side, task=task)
-    if download:
+    if bench.may_fetch:
         return Start(side, Backbone(name=names[0]), task=task)
     if not cluster and (found := _first_at_hand(names)) is not None:
         return Start(side, Backbone(name=found), task=task)

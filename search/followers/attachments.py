@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from search.followers import conclusions
@@ -30,12 +31,21 @@ DATA, VIEW, VIEW_OF_REPEATS, MODEL = "data set", "view", "view of repeats", "mod
 Sent = dict[str, str]  # what MLflow has, by the names of files and the four above: mostly digests
 
 
+@dataclass(frozen=True)
+class Contents:
+    """What the attachments are made from, when they are sent; None: nothing of the kind is sent."""
+
+    recipe_text: Callable[[Trial], str]  # a trial's whole recipe as YAML
+    conclude: Callable[[], Conclusion] | None = None  # the conclusion of a search that is over
+    info: Callable[[], DataInfo] | None = None  # what is known of the images
+    program: Callable[[], ExportedProgram] | None = None  # the best trial's network
+
+
 class Attachments:
     """The files of runs in MLflow; what is new or has changed is sent, once.
 
-    `recipe_text` returns a trial's whole recipe as YAML, `conclude` the conclusion of a search that is over,
-    `info` what is known of its images, `program` the best trial's network. All are called in the thread that
-    sends; what fails in them is refused by `refuse(item, why)`, since another attempt would fail too.
+    The functions of `contents` are called in the thread that sends; what fails in them is refused by
+    `refuse(item, why)`, since another attempt would fail too.
     """
 
     def __init__(
@@ -43,13 +53,9 @@ class Attachments:
         home: Home,
         study: Study,
         refuse: Callable[[str, str], None],
-        recipe_text: Callable[[Trial], str],
-        conclude: Callable[[], Conclusion] | None,
-        info: Callable[[], DataInfo] | None,
-        program: Callable[[], ExportedProgram] | None,
+        contents: Contents,
     ) -> None:
-        self._home, self._study, self._refuse = home, study, refuse
-        self._recipe_text, self._conclude, self._info, self._program = recipe_text, conclude, info, program
+        self._home, self._study, self._refuse, self._contents = home, study, refuse, contents
 
     def first_note(self, experiment_id: str, search_id: str) -> str:
         """Return the note of a search that has just begun."""
@@ -59,7 +65,7 @@ class Attachments:
     def send_of_trial(self, store: RunStore, trial: Trial) -> None:
         """Send a new trial's recipe and data set."""
         try:
-            text = self._recipe_text(trial)
+            text = self._contents.recipe_text(trial)
         except Exception as error:
             self._refuse(f"trial {trial.id}: {RECIPE_FILE}", error_line(error))
             return
@@ -74,13 +80,14 @@ class Attachments:
             sent[DATA] = "sent"
         self._send_view(store, outbox, sent)
         self._send_files(store, sent)
-        if self._conclude is not None and outbox.is_over:
-            self._send_conclusion(store, outbox, sent, self._conclude)
-        if self._program is not None and outbox.record.state == "finished" and outbox.best is not None:
-            self._send_model(store, outbox, sent, outbox.best, self._program)
+        conclude, program = self._contents.conclude, self._contents.program
+        if conclude is not None and outbox.is_over:
+            self._send_conclusion(store, outbox, sent, conclude)
+        if program is not None and outbox.record.state == "finished" and outbox.best is not None:
+            self._send_model(store, outbox, sent, outbox.best, program)
 
     def _send_data(self, store: RunStore, run: RunOwner) -> None:
-        if (info := self._info) is not None:
+        if (info := self._contents.info) is not None:
             from search.followers.logged_model import data_input
 
             store.log_data(run, lambda: data_input(info()))
@@ -155,8 +162,8 @@ class Attachments:
         winner = LoggedWinner(store, str(record.search_id), record.name, best, outbox.scores(best))
 
         def give() -> None:
-            assert self._info is not None, "it is given with the program"
-            model_id = winner.stored() or winner.store(program(), self._info())
+            assert self._contents.info is not None, "it is given with the program"
+            model_id = winner.stored() or winner.store(program(), self._contents.info())
             if name is not None:
                 winner.register(model_id, name)
             sent[MODEL] = wanted

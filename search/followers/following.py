@@ -21,7 +21,6 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from search.facts.measured import Say
 from search.followers.conclusions import Conclusion, conclusion
 from search.followers.consumer import Backlog
 from search.followers.in_store import InStore
@@ -38,6 +37,7 @@ from search.running.log_file import logging_to
 from search.running.switch import StopSwitch
 from search.study import Study
 from search.study.code import NO_CODE, Code
+from trainable.bench import Say
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from torch.export import ExportedProgram

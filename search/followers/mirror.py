@@ -98,18 +98,20 @@ class Mirror(Consumer):
             del self._ended[number]
 
     def _frozen(self, trial: Trial, end: EndEvent) -> FrozenTrial:
-        from search.deciding.optuna_trials import optuna_trial
+        from search.deciding.optuna_trials import TrialOutcome, optuna_trial
 
         attributes = {TRIAL: end.trial, OUTCOME: end.state, REASON: end.reason}
         return optuna_trial(
             end.trial,
             self._space.named(trial.values),
             self._domains,
-            end.state,
-            trial.scores(self._study.objective.metric),
+            TrialOutcome(
+                end=end.state,
+                scores=trial.scores(self._study.objective.metric),
+                excesses=self._record.excesses(end.trial),
+                started=trial.started or trial.queued,
+                ended=end.time,
+                attributes={key: value for key, value in attributes.items() if value is not None},
+            ),
             outside="widen the range",
-            started=trial.started or trial.queued,
-            ended=end.time,
-            attributes={key: value for key, value in attributes.items() if value is not None},
-            excesses=self._record.excesses(end.trial),
         )

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from search.followers.attachments import Attachments
+from search.followers.attachments import Attachments, Contents
 from search.followers.conclusions import Conclusion
 from search.followers.consumer import Backlog, Consumer
 from search.followers.database import quiet_mlflow
@@ -46,8 +46,8 @@ class Tracker(Consumer):
     """The consumer that sends a search to MLflow.
 
     `study` is the resolved one, with an absolute `tracking.uri`. `recipe_text`, `conclude`, `info` and
-    `program` are what `Attachments` needs; they are called in the background thread. One process at a time
-    sends: another one's delivery fails and says so.
+    `program` are the `Contents` of its attachments; they are called in the background thread. One process at
+    a time sends: another one's delivery fails and says so.
     """
 
     receiver, is_paced = "MLflow", True
@@ -69,7 +69,9 @@ class Tracker(Consumer):
             )
         self._home, self._folder = home, home.folder
         self._study = study
-        self._attachments = Attachments(home, study, self._refuse, recipe_text, conclude, info, program)
+        self._attachments = Attachments(
+            home, study, self._refuse, Contents(recipe_text, conclude, info, program)
+        )
         address = without_password(study.tracking.uri)
         self._fresh = Cursor(uri=address, experiment=study.tracking.experiment)
         self._cursor = self._saved = self._fresh

@@ -53,7 +53,7 @@ def submit(options: SubmitOptions) -> None:
 
     flags = {"name": options.name, "storage": options.storage, "tracking.uri": options.tracking_uri}
     asked, address = study_asked(options.study, flags, options.settings or ()), options.address
-    job = commands.submit(asked, address, environment=options.env or (), download=options.download)
+    job = commands.submit(asked, address, environment=options.env or (), may_fetch=options.download)
     if not options.detach:
         raise typer.Exit(EXIT_CODES.get(commands.follow(address, job), FAILED))
 

@@ -34,7 +34,7 @@ FETCH_SECONDS, STATUS_SECONDS = 300.0, 60.0
 RAYS_OWN = re.compile(r"\d{4}-\d\d-\d\d [\d:,]+\s+[A-Z]+ \w+\.py:\d+ -- ")
 
 
-def submit(study: Study, address: str, *, environment: Sequence[str] = (), download: bool = False) -> str:
+def submit(study: Study, address: str, *, environment: Sequence[str] = (), may_fetch: bool = False) -> str:
     """Start a search as a job of the cluster and return the job's name.
 
     Submitted again, the same study goes on where it stopped. Raises UserError, before anything is sent, where
@@ -45,7 +45,7 @@ def submit(study: Study, address: str, *, environment: Sequence[str] = (), downl
     variables_there = {**STOP, **variables(environment, dict(os.environ))}
     jobs = Jobs(address)
     name, folder = f"{study.name}-{secrets.token_hex(3)}", Home.of(study).address
-    flags = ["--address", "auto", "--resume", *(["--download"] if download else [])]
+    flags = ["--address", "auto", "--resume", *(["--download"] if may_fetch else [])]
     with temporary_folder() as folder_sent:
         pack(folder_sent)
         study.write(folder_sent)

@@ -13,7 +13,7 @@ import optuna
 from numpy.typing import NDArray
 from optuna.importance import PedAnovaImportanceEvaluator
 
-from search.deciding.optuna_trials import SharedTrials, distribution, optuna_trial
+from search.deciding.optuna_trials import SharedTrials, TrialOutcome, distribution, optuna_trial
 from search.learning.standings import positions
 from search.record.trials import Trial
 from search.reporting.content import Importance, Importances
@@ -81,10 +81,9 @@ def _study(space: Space, trials: Sequence[Trial]) -> optuna.Study:
     """
     domains = {each.name: each.domain for each in space.dimensions}
     shared = {name: distribution(domain) for name, domain in domains.items()}
+    outcome = TrialOutcome(end="finished", scores={1: 0.0})
     copies = [
-        optuna_trial(
-            number, space.named(each.values), domains, "finished", {1: 0.0}, outside="ignore the trial"
-        )
+        optuna_trial(number, space.named(each.values), domains, outcome, outside="ignore the trial")
         for number, each in enumerate(trials)
     ]
     for trial in copies:

@@ -80,7 +80,7 @@ def finalize(recipe: Recipe, metric: str, seeds: Sequence[int], again: Retrainin
     does.
     """
     what = f"the recipe with {len(seeds)} new seeds, each scored in several ways"
-    again.say(f"{effort(recipe, len(seeds))}: {what}")
+    again.bench.say(f"{effort(recipe, len(seeds))}: {what}")
     by_values: dict[str, list[dict[str, Any]]] = {}
     recipes = [recipe.with_values({"loop.seed": seed}) for seed in seeds]
     with closing(again.work(_measured, recipes)) as runs:
@@ -89,8 +89,8 @@ def finalize(recipe: Recipe, metric: str, seeds: Sequence[int], again: Retrainin
                 raise UserError(f"--finalize: seed {done.recipe.loop.seed}: {done.fault}")
             endings, lines = done.result
             for line in lines if not by_values else ():  # they are the same for each seed
-                again.say(line)
-            again.say(f"seed {done.recipe.loop.seed}: scored in {len(endings)} ways")
+                again.bench.say(line)
+            again.bench.say(f"seed {done.recipe.loop.seed}: scored in {len(endings)} ways")
             for ending in endings:
                 by_values.setdefault(json.dumps(ending["values"], sort_keys=True), []).append(ending)
     ways = [
@@ -117,7 +117,7 @@ def chosen_of(recipe: Recipe, ways: Sequence[ScoringWay], metric: str) -> Scorin
 
 
 def _measured(
-    recipe: Recipe, test: bool, download: bool
+    recipe: Recipe, test: bool, may_fetch: bool
 ) -> tuple[tuple[list[dict[str, Any]], list[str]], Origins]:
     from trainable.origins import Origins
     from trainable.probes.endings import measure_endings
@@ -126,9 +126,9 @@ def _measured(
 
     lines: list[str] = []
     with threads_of(recipe.provenance, HERE):
-        data = load_for(recipe, Bench(may_fetch=download))
+        data = load_for(recipe, Bench(may_fetch=may_fetch))
         data.refuse_leaks(recipe.data)
         data.be_here()
         origins = Origins.of_files(recipe, data.info)
-        endings = measure_endings(recipe, data=data, bench=Bench(may_fetch=download, say=lines.append))
+        endings = measure_endings(recipe, data=data, bench=Bench(may_fetch=may_fetch, say=lines.append))
         return ([vars(each) for each in endings], lines), origins

@@ -81,7 +81,7 @@ def simplify(recipe: Recipe, metric: str, seeds: Sequence[int], again: Retrainin
     itself does not finish with each seed, and OriginsChanged as `Retraining.work` does.
     """
     techniques = len(dict(techniques_of(recipe)))
-    again.say(
+    again.bench.say(
         f"{effort(recipe, (techniques + 1) * len(seeds))}: {WHOLE}, and without each of "
         f"{counted(techniques, 'technique')}, with {len(seeds)} new seeds; then {len(seeds)} more for each "
         "set of techniques that is left out together"
@@ -148,7 +148,7 @@ def _scores(
             finished = [score for score in scores if score is not None]
             faults = [run.fault for run in of_variant if run.fault is not None]
             words = faults[0] if faults else ", ".join(f"{score:.4f}" for score in finished)
-            again.say(f"{name if name == WHOLE else f'without {name}'}: {words}")
+            again.bench.say(f"{name if name == WHOLE else f'without {name}'}: {words}")
             by_name[name] = (
                 sign_of(OBJECTIVES[metric]) * np.array(finished) if len(finished) == len(seeds) else None
             )

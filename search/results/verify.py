@@ -41,14 +41,14 @@ def verify(recipe: Recipe, runs: int, again: Retraining, info: DataInfo) -> Veri
     has_test = info.test_images > 0
     recipes = [recipe.with_values({"loop.seed": seed}) for seed in new_seeds(recipe, runs)]
     part = "test" if has_test else "validation"
-    again.say(f"{effort(recipe, runs)}: the recipe with {runs} new seeds, scored on the {part} part")
+    again.bench.say(f"{effort(recipe, runs)}: the recipe with {runs} new seeds, scored on the {part} part")
     fresh = []
     with closing(again.train(recipes, test=has_test)) as runs_made:
         for run in runs_made:
             fresh.append(run)
             scores = ((name, run.score(name)) for name in (metric, f"test_{metric.removeprefix('val_')}"))
             words = ", ".join(f"{name} {score:.4f}" for name, score in scores if score is not None)
-            again.say(f"seed {run.seed}: {run.fault or words}")
+            again.bench.say(f"seed {run.seed}: {run.fault or words}")
     images = min(info.validation_images, info.test_images) if has_test else info.validation_images
     return verification_of(recipe, metric, claimed, fresh, has_test=has_test, images=images)
 

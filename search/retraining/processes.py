@@ -46,7 +46,7 @@ def refuse_own_code(recipe: Recipe) -> None:
 
 
 def in_processes(
-    work: Work, recipes: Sequence[Recipe], *, test: bool = False, download: bool = False
+    work: Work, recipes: Sequence[Recipe], *, test: bool = False, may_fetch: bool = False
 ) -> Generator[Done]:
     """Do the work on each recipe, read from its YAML in a process of its own; yield them in their order.
 
@@ -54,7 +54,7 @@ def in_processes(
     The processes that still work when this is closed, or interrupted, are ended; they end with this process,
     however it ends.
     """
-    asked = [(work, to_yaml(recipe.tree(), {}), test, download) for recipe in recipes]
+    asked = [(work, to_yaml(recipe.tree(), {}), test, may_fetch) for recipe in recipes]
     for recipe, found in zip(recipes, _in_order(asked, _at_once(recipes)), strict=True):
         yield Done(recipe, *found)
 
@@ -119,13 +119,13 @@ def _received(answer: Connection, process: SpawnProcess) -> tuple[Any, str | Non
     return found
 
 
-def _answer(to_answer: Connection, work: Work, recipe: str, test: bool, download: bool) -> None:
+def _answer(to_answer: Connection, work: Work, recipe: str, test: bool, may_fetch: bool) -> None:
     end_with_parent()
-    to_answer.send(_done(work, recipe, test, download))
+    to_answer.send(_done(work, recipe, test, may_fetch))
 
 
-def _done(work: Work, recipe: str, test: bool, download: bool) -> tuple[Any, str | None]:
+def _done(work: Work, recipe: str, test: bool, may_fetch: bool) -> tuple[Any, str | None]:
     try:
-        return work(Recipe.from_tree(parse_tree(recipe, "the recipe")), test, download), None
+        return work(Recipe.from_tree(parse_tree(recipe, "the recipe")), test, may_fetch), None
     except Exception as error:  # whatever ends a run; in this process there is nobody else to say it
         return None, f"{type(error).__name__}: {error}"

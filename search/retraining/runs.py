@@ -7,10 +7,9 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from search.facts.measured import Say, silent
 from search.retraining.processes import Done, Work, in_processes, refuse_own_code
 from spaces.domains import counted
-from trainable.bench import Bench
+from trainable.bench import HERE, Bench
 from trainable.errors import UserError
 from trainable.recipe import Recipe
 
@@ -50,8 +49,7 @@ class Retraining:
     """A way to train variants of one recipe, all with the same images, weights and teacher."""
 
     origins: Origins
-    download: bool = False
-    say: Say = silent
+    bench: Bench = HERE
 
     def train(self, recipes: Sequence[Recipe], *, test: bool = False) -> Generator[Fresh]:
         """Train recipes and yield what each came to, in their order; `test` asks for the test scores too.
@@ -69,7 +67,7 @@ class Retraining:
         The work returns its result and the Origins of that. Raises OriginsChanged where a run has used other
         images, weights or another teacher.
         """
-        with closing(in_processes(work, recipes, test=test, download=self.download)) as found:
+        with closing(in_processes(work, recipes, test=test, may_fetch=self.bench.may_fetch)) as found:
             for done in found:
                 result, origins = done.result or (None, self.origins)
                 _refuse(self.origins, origins, done.recipe, f"seed {done.recipe.loop.seed}: ")
@@ -77,7 +75,7 @@ class Retraining:
 
 
 @contextmanager
-def retraining(recipe: Recipe, *, download: bool = False, say: Say = silent) -> Iterator[Retraining]:
+def retraining(recipe: Recipe, bench: Bench = HERE) -> Iterator[Retraining]:
     """Yield what trains a recipe again, if all that its figures rest on is what it was found with.
 
     It is compared before the block and after it: a run reads the images of the test part last. Raises
@@ -87,11 +85,11 @@ def retraining(recipe: Recipe, *, download: bool = False, say: Say = silent) -> 
     from trainable.origins import Origins
 
     refuse_own_code(recipe)
-    known, before = Origins.of(recipe.provenance), _origins_now(recipe, download)
+    known, before = Origins.of(recipe.provenance), _origins_now(recipe, bench)
     if changes := list(known.changes(before, recipe)):
         raise UserError(f"{'; '.join(changes)}; {REMEDY if known.comparable(before) else OLDER}")
-    yield Retraining(before, download, say)
-    _refuse(before, _origins_now(recipe, download), recipe)
+    yield Retraining(before, bench)
+    _refuse(before, _origins_now(recipe, bench), recipe)
 
 
 def _refuse(before: Origins, now: Origins, recipe: Recipe, where: str = "") -> None:
@@ -99,12 +97,12 @@ def _refuse(before: Origins, now: Origins, recipe: Recipe, where: str = "") -> N
         raise OriginsChanged(f"{where}while the runs trained: {'; '.join(changes)}; {REMEDY}")
 
 
-def _origins_now(recipe: Recipe, download: bool) -> Origins:
+def _origins_now(recipe: Recipe, bench: Bench) -> Origins:
     """Return what a run of the recipe would use now: its images are looked for and read anew."""
     from trainable.origins import Origins
     from trainable.tasks.kits import load_for
 
-    return Origins.of_files(recipe, load_for(recipe, Bench(may_fetch=download)).info)
+    return Origins.of_files(recipe, load_for(recipe, bench).info)
 
 
 def effort(recipe: Recipe, runs: int) -> str:
@@ -112,9 +110,9 @@ def effort(recipe: Recipe, runs: int) -> str:
     return f"{counted(runs, 'run')} of {counted(recipe.loop.epochs, 'epoch')}"
 
 
-def _trained(recipe: Recipe, test: bool, download: bool) -> tuple[tuple[dict[str, Any], bool], Origins]:
+def _trained(recipe: Recipe, test: bool, may_fetch: bool) -> tuple[tuple[dict[str, Any], bool], Origins]:
     from trainable.origins import Origins
     from trainable.train import train
 
-    outcome = train(recipe, test=test, bench=Bench(may_fetch=download))
+    outcome = train(recipe, test=test, bench=Bench(may_fetch=may_fetch))
     return (outcome.tree(), outcome.diverged), Origins.of(outcome.recipe.provenance)

@@ -20,8 +20,7 @@ from search.running.cluster_token import (
     token_to_send,
     why_refused,
 )
-from search.running.leaving import leave_ray
-from search.running.private_ray import driver_settings, private_ray
+from search.running.private_ray import driver_settings, leave_ray, private_ray
 from search.running.switch import StopSwitch
 from trainable.errors import UserError
 from trainable.stages import stage

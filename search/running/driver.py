@@ -8,7 +8,6 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import Literal, NamedTuple
@@ -20,7 +19,6 @@ from search.deciding.ledger import Ledger
 from search.deciding.make import make_sampler, make_scheduler
 from search.facts.hardware import Hardware, local_hardware
 from search.facts.installed import git_commit, versions
-from search.facts.measured import Say
 from search.record.code import extend_call
 from search.record.folder import home_to_write, read_search
 from search.record.home import LOG_FILE, Home
@@ -34,9 +32,9 @@ from search.running.guests import NO_GUESTS, Display, EndState, Followed, Follow
 from search.running.log_file import logging_to
 from search.running.machines import Machines, asked, fit_to_train
 from search.running.networks import what_is_compiled
-from search.running.prepare import Prepared, carried_code, prepare, prepare_again, write_facts
+from search.running.prepare import Prepared, decide, load, pickled, prepare_again, write_facts
 from search.running.private_ray import RayNotStarted
-from search.running.raytune import run_trials
+from search.running.raytune import Hooks, Pool, run_trials
 from search.running.slots import ClusterSlots, FixedSlots, Slots
 from search.running.switch import StopSwitch
 from search.running.taken_names import is_same_study, refuse_existing
@@ -46,11 +44,11 @@ from search.study.code import NO_CODE, Code
 from search.study.study import MOST_TRIALS, MachinesChoice
 from spaces.domains import listed
 from spaces.facts import Facts
+from trainable.bench import Bench
 from trainable.data import DataSet
 from trainable.errors import UserError
 from trainable.files.store import ATTEMPTS
 from trainable.stages import stage, waited_for, waited_seconds
-from trainable.terminal import tell
 
 # How a driver ends. Three of the words are for a search that is interrupted, by SIGTERM, by the end of its
 # terminal (SIGHUP) or by a fault.
@@ -92,10 +90,9 @@ class Driver:
     work on the search; nothing has been written then.
     """
 
+    bench: Bench
     guests: Guests = NO_GUESTS
-    say: Say = tell
     address: str | None = None  # of a Ray cluster; None: this machine
-    download: bool = False  # published weights and data sets may be fetched
     code: Code = field(default=NO_CODE)  # what the study uses of a person's own
 
     @waited_for()
@@ -106,22 +103,16 @@ class Driver:
         searches may start one again without knowing how far it came.
         """
         home = Home.of(study)
-        with driving(home, self.say) as lease:
+        with driving(home, self.bench.say) as lease:
             if again and is_same_study(home, study):
                 return self._go_on(home, lease, choice=study.machines)
             refuse_existing(home, study)
             with self._fleet(study, home) as fleet:
-                prepared = prepare(
-                    study,
-                    home,
-                    fleet.hardware,
-                    download=self.download,
-                    say=self.say,
-                    code=self.code,
-                    guests=self.guests,
-                    on_data=partial(fleet.send_sample, refuse=study.machines.unfit == "refuse"),
+                loaded = load(
+                    study, home, fleet.hardware, bench=self.bench, code=self.code, guests=self.guests
                 )
-                prepared = fit_to_train(prepared, fleet.machines, self.say)
+                fleet.send_sample(loaded.data, refuse=study.machines.unfit == "refuse")
+                prepared = fit_to_train(decide(loaded), fleet.machines)
                 if (words := self.guests.refusal(study)) is not None:
                     raise UserError(words)
                 write_facts(prepared)
@@ -132,7 +123,7 @@ class Driver:
     def resume(self, folder: Path) -> Closing:
         """Go on with the search in a folder, unless it is finished."""
         home = home_to_write(folder.absolute())
-        with driving(home, self.say) as lease:
+        with driving(home, self.bench.say) as lease:
             return self._go_on(home, lease)
 
     @waited_for()
@@ -144,7 +135,7 @@ class Driver:
         one that has nothing left to train.
         """
         home = home_to_write(folder.absolute())
-        with driving(home, self.say) as lease:
+        with driving(home, self.bench.say) as lease:
             search = StoredSearch(home.folder)
             if search.state != "finished":
                 raise UserError(
@@ -156,7 +147,7 @@ class Driver:
                     f"{home.address}: no stopped trial is left to train to its end at --share {share:g}"
                 )
             epochs = search.study.budget.epochs
-            self.say(f"{len(chosen)} of the stopped trials are trained to epoch {epochs}")
+            self.bench.say(f"{len(chosen)} of the stopped trials are trained to epoch {epochs}")
             return self._go_on(home, lease, Errand(audited=chosen))
 
     @waited_for()
@@ -167,7 +158,7 @@ class Driver:
         function is missing that the search was begun with.
         """
         home = home_to_write(folder.absolute())
-        with driving(home, self.say) as lease:
+        with driving(home, self.bench.say) as lease:
             search = StoredSearch(home.folder)
             budget = extended(search.record, search.study.budget.trials, trials)
             if budget > MOST_TRIALS:
@@ -188,7 +179,7 @@ class Driver:
             if not hardware.cluster:
                 yield Fleet(hardware, None)
                 return
-            with asked(study, hardware, home.storage, carried_code(self.code), facts) as machines:
+            with asked(study, hardware, home.storage, pickled(self.code), facts) as machines:
                 yield Fleet(hardware, machines)
 
     def _go_on(
@@ -205,10 +196,10 @@ class Driver:
         """
         search = StoredSearch(home.folder)
         for change in search.code.changes(self.code) if search.code is not None else ():
-            self.say(change)
+            self.bench.say(change)
         if search.state == "finished" and task == NOTHING_MORE:
             shows = f"`tunebook show {quote(home.address)}` shows it"
-            self.say(f"{home.address}: this search is finished; {shows}")
+            self.bench.say(f"{home.address}: this search is finished; {shows}")
             self.guests.sync(home, lease)
             return "finished"
         study = read_search(home.folder)
@@ -216,19 +207,14 @@ class Driver:
             study = study.model_copy(update={"machines": choice})
         with self._fleet(study, home, search.facts) as fleet:
             prepared = prepare_again(
-                study,
-                home,
-                search,
-                fleet.hardware,
-                download=self.download,
-                say=self.say,
-                code=self.code,
-                guests=self.guests,
+                study, search, fleet.hardware, bench=self.bench, code=self.code, guests=self.guests
             )
             fleet.send_sample(prepared.data, refuse=False)
-            prepared = fit_to_train(prepared, fleet.machines, self.say)
+            prepared = fit_to_train(prepared, fleet.machines)
             if (words := self.guests.refusal(study)) is not None:
-                self.say(f"warning: {words}; until then the search goes on, and MLflow lacks what is new")
+                self.bench.say(
+                    f"warning: {words}; until then the search goes on, and MLflow lacks what is new"
+                )
             is_audit = task.audited or (search.progress.is_being_audited and task.extended_to is None)
             spent = search.record.seconds_of_budget if task.extended_to is None else 0.0
             deadline = None if is_audit else _deadline(study, spent)
@@ -249,14 +235,14 @@ class Driver:
         once.
         """
         study, home, folder = prepared.study, prepared.home, prepared.home.folder
-        followed = Followed(home, study, prepared.space, prepared.carried.model)
+        followed = Followed(home, study, prepared.space, prepared.pickled_code.model)
         followers = self.guests.followers(followed, lease)  # their faults are told before anything begins
         switch = StopSwitch(deadline, lease)
         if switch.lost:
             raise UserError(f"{lease}: another driver has taken this search over")
         build, info = prepared.code.model, prepared.data.info
-        for line in what_is_compiled(prepared.space, info, build, download=prepared.download):
-            self.say(line)
+        for line in what_is_compiled(prepared.space, info, build, prepared.bench):
+            self.bench.say(line)
         with Journal(folder) as journal, logging_to(folder / LOG_FILE):
             ledger = make_ledger(prepared, journal)
             installed, trial = versions(), prepared.per_trial
@@ -275,7 +261,7 @@ class Driver:
                 with view:
                     self._train(prepared, fleet, ledger, switch, view, followers)
                 if switch.lost:  # this driver may write nothing of the search any more
-                    self.say(f"{lease}: another driver has taken this search over, and goes on with it")
+                    self.bench.say(f"{lease}: another driver has taken this search over, and goes on with it")
                     return "interrupted"
                 state = self._close(prepared, ledger, switch, followers)
                 self.guests.conclusion(folder, state, switch.fault)
@@ -312,17 +298,8 @@ class Driver:
             ):
                 if not switch.stops:
                     with _first_epoch_awaited(view) as progress:
-                        run_trials(
-                            prepared,
-                            ledger,
-                            switch,
-                            progress,
-                            slots,
-                            is_stored=followers.has_stored,
-                            died=died,
-                            say=self.say,
-                            machines=fleet.machines,
-                        )
+                        hooks = Hooks(on_progress=progress, is_stored=followers.has_stored, died=died)
+                        run_trials(prepared, ledger, switch, Pool(slots, fleet.machines), hooks)
         except RayNotStarted as error:
             switch.break_off(str(error))
 

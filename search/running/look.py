@@ -15,7 +15,7 @@ from trainable.errors import UserError, first_line
 from trainable.files.cache import cache_root, free_bytes
 from trainable.files.host_memory import available_bytes
 from trainable.files.store import Store, StoreError, is_uri
-from trainable.tune.carried import NOTHING, OURS, PROJECT, CarriedCode
+from trainable.tune.carried import NOTHING, OURS, PROJECT, PickledCode
 
 TOKEN = "token"  # the file that the head has written
 SHARED_MEMORY = Path("/dev/shm")
@@ -29,7 +29,7 @@ class Question:
     shared: str  # below it, with a token that the head has written; a folder is locked by the head
     token: str
     device: str  # "cpu" or "cuda"
-    code: CarriedCode = NOTHING
+    code: PickledCode = NOTHING
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def _wrong_with_shared(question: Question, node: str) -> str:
     return "" if seen == question.token.encode() else "it has another token there"
 
 
-def _wrong_with_code(code: CarriedCode) -> str:
+def _wrong_with_code(code: PickledCode) -> str:
     try:
         for each in (code.model, *code.metrics.values()):
             if each is not None:

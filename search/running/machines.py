@@ -14,7 +14,6 @@ from statistics import median
 from typing import Any
 
 from search.facts.hardware import Hardware, PerTrial, concurrent_trials, per_trial
-from search.facts.measured import Say
 from search.record.lock import is_locked, locked
 from search.record.machines import LeftOut
 from search.running.cluster import alive_nodes, hardware_of, machine_of
@@ -24,13 +23,14 @@ from search.study import Study, StudyError
 from spaces.domains import counted
 from spaces.facts import Facts
 from spaces.space import Space
+from trainable.bench import Say
 from trainable.data import DataSet
 from trainable.data.sample import DataSample, ReadThere
 from trainable.errors import UserError, first_line
 from trainable.files.store import Store, StoreError, is_uri
 from trainable.recipe.training import COMPILED
 from trainable.stages import stage
-from trainable.tune.carried import NOTHING, CarriedCode
+from trainable.tune.carried import NOTHING, PickledCode
 from trainable.tune.place import on_machine
 
 # importing PyTorch takes a machine seconds, and minutes where its packages come over a slow network
@@ -83,7 +83,7 @@ class CheckedMachine:
         return "; ".join(self.faults)
 
 
-def fit_to_train(prepared: Prepared, machines: Machines | None, say: Say) -> Prepared:
+def fit_to_train(prepared: Prepared, machines: Machines | None) -> Prepared:
     """Return what was prepared for the machines that can train: this one, or those of a cluster that do.
 
     Raises UserError where none can, and for a machine of a cluster that cannot, unless the study has such
@@ -91,7 +91,7 @@ def fit_to_train(prepared: Prepared, machines: Machines | None, say: Say) -> Pre
     """
     trial, study = prepared.per_trial, prepared.study
     if machines is None:
-        _check_this_machine(trial, prepared.space, say)
+        _check_this_machine(trial, prepared.space, prepared.bench.say)
         return prepared
     seen = machines.answers(trial, compiles=may_compile(prepared.space))
     none_can = all(each.faults for each in seen)
@@ -346,7 +346,7 @@ def asked(
     study: Study,
     hardware: Hardware,
     storage: str,
-    code: CarriedCode = NOTHING,
+    code: PickledCode = NOTHING,
     facts: Facts | None = None,
 ) -> Iterator[Machines]:
     """Ask the machines of the cluster that was joined, for the block.

@@ -14,7 +14,7 @@ from search.record.trials import recipe_key
 from search.study.first import FirstTrial
 from spaces.domains import Choice, shown
 from spaces.space import Space
-from trainable.bench import ON_CPU, Bench
+from trainable.bench import HERE, ON_CPU, Bench
 from trainable.data import DataInfo
 from trainable.errors import ModelError
 from trainable.recipe import Recipe
@@ -28,33 +28,33 @@ if TYPE_CHECKING:  # torch takes seconds to import
 
 
 def check_networks(
-    space: Space, info: DataInfo, build: BuildModel | None = None, *, download: bool = False
+    space: Space, info: DataInfo, build: BuildModel | None = None, bench: Bench = HERE
 ) -> None:
     """Make the networks that a fault of weights or of a person's own function would fail in trials.
 
-    Weights are loaded once for each model that the space may choose; with `download`, published ones are
-    fetched. A person's own function is called for the first trial, and for each end of each range of the
-    model: it may fail at one of them alone. Raises ModelError.
+    Weights are loaded once for each model that the space may choose; published ones are fetched if the bench
+    may. A person's own function is called for the first trial, and for each end of each range of the model:
+    it may fail at one of them alone. Raises ModelError.
     """
     from trainable.models.groups import head_parameters, rate_factors
     from trainable.training.network import make_network
 
     if build is None:
         for spec in _models_with_weights(space):
-            make_network(spec, info, bench=Bench(may_fetch=download))
+            make_network(spec, info, bench=bench)
         return
     tried: list[Model] = []
     for spec in _own_models(space):
         if spec not in tried:
             tried.append(spec)
-            network = make_network(spec, info, build=build, bench=Bench(may_fetch=download))
+            network = make_network(spec, info, build=build, bench=bench)
             rate_factors(spec.layer_rates, network)
             if spec.freeze_epochs:
                 head_parameters(network)
 
 
 def what_is_compiled(
-    space: Space, info: DataInfo, build: BuildModel | None = None, *, download: bool = False
+    space: Space, info: DataInfo, build: BuildModel | None = None, bench: Bench = HERE
 ) -> Iterator[str]:
     """Yield in a line what trials compile, by the example of the documented recipe's network."""
     from trainable.training.compiling import compiled_parts
@@ -62,7 +62,7 @@ def what_is_compiled(
     chosen = [each for each in COMPILED if space.may_have("loop.compile", each)]
     if not chosen:
         return
-    network = without_weights(space.recipe(space.own), info, build, download=download)
+    network = without_weights(space.recipe(space.own), info, build, may_fetch=bench.may_fetch)
     for compiling in chosen:
         yield (
             f"loop.compile {shown(compiling)}: the first step of a trial compiles "
@@ -72,7 +72,7 @@ def what_is_compiled(
 
 
 def check_first_networks(
-    first: Sequence[FirstTrial], info: DataInfo, build: BuildModel | None = None, *, download: bool = False
+    first: Sequence[FirstTrial], info: DataInfo, build: BuildModel | None = None, bench: Bench = HERE
 ) -> None:
     """Make the networks that only a person's first trials have, and load the teachers that only they have.
 
@@ -84,16 +84,14 @@ def check_first_networks(
         recipe = Recipe.from_tree(each.recipe)
         try:
             if any(path.startswith("model.") for path in each.outside):
-                make_network(recipe.model, info, build=build, bench=Bench(may_fetch=download))
+                make_network(recipe.model, info, build=build, bench=bench)
             if any(path.startswith(f"{SECTION}.") for path in each.outside):
-                _load_teacher(recipe, info, build, download=download)
+                _load_teacher(recipe, info, build, may_fetch=bench.may_fetch)
         except ModelError as error:
             raise ModelError(f"{each.source}: {error}") from None
 
 
-def check_teacher(
-    space: Space, info: DataInfo, build: BuildModel | None = None, *, download: bool = False
-) -> None:
+def check_teacher(space: Space, info: DataInfo, build: BuildModel | None = None, bench: Bench = HERE) -> None:
     """Load the teacher as each kind of distillation that a trial may have asks for it, on this machine's
     processors. Raises ModelError."""
     if space.base.distillation is None:
@@ -101,7 +99,7 @@ def check_teacher(
     path = f"{SECTION}.kind"
     kinds = [each.domain.options for each in space.dimensions if each.path == path]  # type: ignore[union-attr]
     for kind in dict.fromkeys((*chain(*kinds), space.base.distillation.kind)):
-        _load_teacher(space.base.with_values({path: kind}), info, build, download=download)
+        _load_teacher(space.base.with_values({path: kind}), info, build, may_fetch=bench.may_fetch)
 
 
 def weights_of(space: Space, first: Sequence[FirstTrial] = ()) -> dict[str, str]:
@@ -135,7 +133,7 @@ def teachers_here_alone(teachers: Iterable[str], hardware: Hardware) -> list[str
     return [each for each in teachers if Path(each).is_relative_to(copies_of_stored())]
 
 
-def _load_teacher(recipe: Recipe, info: DataInfo, build: BuildModel | None, *, download: bool) -> None:
+def _load_teacher(recipe: Recipe, info: DataInfo, build: BuildModel | None, *, may_fetch: bool) -> None:
     """Load the teacher of a recipe, if it has one, on this machine's processors. Raises ModelError."""
     from trainable.tasks.distilled.teacher import load_teacher
     from trainable.training.pixels import resolved_for
@@ -143,7 +141,7 @@ def _load_teacher(recipe: Recipe, info: DataInfo, build: BuildModel | None, *, d
 
     if recipe.distillation is None:
         return
-    resolved = resolved_for(recipe, info, bench=Bench(may_fetch=download))
+    resolved = resolved_for(recipe, info, bench=Bench(may_fetch=may_fetch))
     load_teacher(recipe.distillation, resolved, info, Compute(ON_CPU.device, "fp32"), build)
 
 

@@ -13,11 +13,9 @@ from search.deciding.finalists import Final, choose_final, settled_final
 from search.deciding.pruning import Pruning, choose_pruning, compared_early, settled_pruning
 from search.facts.hardware import Hardware, PerTrial, concurrent_trials, per_trial
 from search.facts.measured import (
-    Say,
     load_data,
     measured_anew,
     run_probes,
-    silent,
     with_networks,
     with_written_facts,
 )
@@ -46,6 +44,7 @@ from search.study.space import SpaceBuilder, check_trials, far_rates
 from spaces.facts import Facts
 from spaces.rules.distillation import gain_to_expect
 from spaces.space import Space
+from trainable.bench import HERE, Bench, Say
 from trainable.data import DataInfo, DataSet, resolve
 from trainable.data.measure import comparable
 from trainable.errors import DataError, UserError
@@ -55,10 +54,9 @@ from trainable.recipe.distillation import TEACHER
 from trainable.recipe.metrics import Kind
 from trainable.recipe.yamlfile import write_whole
 from trainable.stages import stage
-from trainable.tune.carried import NOTHING, Carried, CarriedCode, CarriedMetric
+from trainable.tune.carried import NOTHING, Carried, CarriedMetric, PickledCode
 
 if TYPE_CHECKING:  # torch takes seconds to import
-    from trainable.models.own import BuildModel
     from trainable.training.extra_metrics import Own
 
 CROP = "augmentation.crop.kind"
@@ -78,16 +76,92 @@ class Prepared:
     pruning: Pruning
     final: Final  # how the best trials are trained again
     first: tuple[FirstTrial, ...] = ()  # what the study asks for, after the documented recipe
-    learned: tuple[
-        str, ...
-    ] = ()  # for each search that the study learns from: what it taught, or why nothing
-    download: bool = False  # trials may fetch published weights, which each machine needs
+    # for each search that the study learns from: what it taught, or why nothing
+    learned: tuple[str, ...] = ()
+    bench: Bench = HERE  # trials may fetch published weights if it may, since each machine needs them
     code: Code = NO_CODE  # a person's own functions, for this process
-    carried: CarriedCode = NOTHING  # their model and metrics, pickled for the processes that train
+    pickled_code: PickledCode = NOTHING  # their model and metrics, pickled for the processes that train
     # digests of the files of weights that trials begin from, by the names of networks, and of those of their
     # teachers, by `distillation.teacher`
     weights: Mapping[str, str] = field(default_factory=dict)
     splits: Mapping[int, DataSet] = field(default_factory=dict)  # of the finalists, by `data.validation_seed`
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loaded:
+    """A new search with its images: all that is measured and decided for it follows from this."""
+
+    study: Study
+    home: Home
+    hardware: Hardware
+    bench: Bench
+    code: Code
+    guests: Guests
+    build: SpaceBuilder  # the guests', which have opened the searches that the study learns from
+    images: Callable[[Recipe], DataSet]  # loads those of a recipe with another split
+    per_trial: PerTrial
+    packs: bool  # it is measured how many trials share a GPU
+    start: Start
+    base: Recipe
+    data: DataSet
+
+
+def load(
+    study: Study,
+    home: Home,
+    hardware: Hardware,
+    *,
+    bench: Bench = HERE,
+    code: Code = NO_CODE,
+    guests: Guests = NO_GUESTS,
+) -> Loaded:
+    """Load the images of a new search, and find the network that its trials start from.
+
+    Raises UserError (StudyError, DataError) naming what to mend.
+    """
+    check_code(study, code)
+    build = guests.space(study)
+    trial = per_trial(study.resources, hardware)
+    packs = shares_gpus(study, trial, hardware)
+    start = find_start(study, trial.bench(bench), cluster=hardware.cluster)
+    if start.hint:
+        bench.say(start.hint)
+    base = start.recipe(study)
+    images = partial(
+        load_data, bench=trial.bench(bench), most_bytes=most_bytes(study, hardware), make=code.data
+    )
+    data = images(base)
+    data.refuse_leaks(study.data)
+    return Loaded(
+        study=study,
+        home=home,
+        hardware=hardware,
+        bench=bench,
+        code=code,
+        guests=guests,
+        build=build,
+        images=images,
+        per_trial=trial,
+        packs=packs,
+        start=start,
+        base=base,
+        data=data,
+    )
+
+
+def decide(loaded: Loaded) -> Prepared:
+    """Measure the facts of a new search, and decide and check all that follows from them.
+
+    It says what the study's probes find, and warns where a written range lies far from it. Nothing is
+    written but the measured facts, to the cache. Raises UserError (StudyError, DataError, ModelError,
+    SpaceError) naming what to mend.
+    """
+    prepared = _measured(loaded)
+    prepared = _probed(prepared, loaded)
+    prepared = _packed(prepared, loaded)
+    _check(prepared, loaded.hardware)
+    prepared = replace(prepared, weights=weights_of(prepared.space, prepared.first))
+    return _with_images(prepared, loaded.hardware, loaded.base, loaded.images)
 
 
 def prepare(
@@ -95,91 +169,20 @@ def prepare(
     home: Home,
     hardware: Hardware,
     *,
-    download: bool = False,
-    say: Say = silent,
+    bench: Bench = HERE,
     code: Code = NO_CODE,
     guests: Guests = NO_GUESTS,
-    on_data: Callable[[DataSet], None] = lambda data: None,
 ) -> Prepared:
-    """Load the data, measure the facts and build the space of a new search.
-
-    `on_data` gets the data as soon as they are loaded.
-
-    Raises UserError (StudyError, DataError, ModelError, SpaceError) naming what to mend. Nothing is written
-    but the measured facts, to the cache. It says what the study's probes find, and warns where a written
-    range lies far from it.
-    """
-    check_code(study, code)
-    build = guests.space(study)
-    trial = per_trial(study.resources, hardware)
-    is_shared = shares_gpus(study, trial, hardware)
-    start = find_start(study, gpu=trial.gpus > 0, cluster=hardware.cluster, download=download)
-    if start.hint:
-        say(start.hint)
-    base = start.recipe(study)
-    limit = most_bytes(study, hardware)
-    load = partial(load_data, trial=trial, download=download, most_bytes=limit, make=code.data)
-    data = load(base)
-    data.refuse_leaks(study.data)
-    on_data(data)
-    for line in data.info.remarks:
-        say(line)
-    with stage("comparing the parts of the images"):
-        for line in guests.remarks(data):
-            say(line)
-    _say_unknown_statistics(base, say, download=download)
-    check_metrics(base.evaluation.metrics, code.metrics, data)
-    facts = measured_anew(base, data.info, trial, code.model, trials=study.budget.trials, download=download)
-    facts = with_networks(
-        start.known_in(with_written_facts(facts, study)), study, data.info, download=download
-    )
-    prepared = _assemble(study, home, data, facts, trial, hardware, build, guests, download=download)
-    with stage("building the networks"):
-        check_networks(prepared.space, data.info, code.model, download=download)
-    check_teacher(prepared.space, data.info, code.model, download=download)
-    if (teacher := gain_to_expect(facts)) is not None and not teacher.what:
-        say(f"distillation: {teacher.reason} ({teacher.source})")
-    carried = carried_code(code)
-    if study.space.probes:
-        space = prepared.space
-        own = space.recipe(space.own)
-        with stage("finding what the study's probes ask for"):
-            facts = run_probes(study, facts, own, data, download=download, say=say, build=code.model)
-        prepared = _assemble(study, home, data, facts, trial, hardware, build, guests, download=download)
-    if is_shared:
-        space = prepared.space
-        with stage("measuring what a trial takes of a GPU"):
-            took = footprint(space.recipe(space.own), data, carried.model)
-        share = gpu_share(took, study, hardware)
-        say(f"resources.pack: {why_shared(took, share)}")
-        trial = per_trial(study.resources, hardware, gpus=share)
-        facts = facts.model_copy(update={"gpus": share, "cpus": trial.cpus, "footprint": took})
-        prepared = _assemble(study, home, data, facts, trial, hardware, build, guests, download=download)
-    if warning := far_rates(study, prepared.space, facts):
-        say(warning)
-    for line in prepared.learned:
-        say(f"space.learn_from: {line}")
-    _check_first(prepared, code.model, say, download=download)
-    for path in teachers_here_alone(teachers_of(prepared.space, prepared.first), hardware):
-        say(
-            f"warning: {TEACHER}: {path} is a copy of a search in an object store on this machine, and "
-            "trials on others fail unless they see it there; copy it to a folder that all machines see, and "
-            "name that"
-        )
-    splits = fresh_splits(prepared.final, base, data.info, load)
-    weights = weights_of(prepared.space, prepared.first)
-    prepared = replace(prepared, code=code, carried=carried, weights=weights, splits=splits)
-    return _with_images_here(prepared, hardware, say)
+    """Load the images of a new search, measure its facts and build its space: `load`, then `decide`."""
+    return decide(load(study, home, hardware, bench=bench, code=code, guests=guests))
 
 
 def prepare_again(
     study: Study,
-    home: Home,
     search: StoredSearch,
     hardware: Hardware,
     *,
-    download: bool = False,
-    say: Say = silent,
+    bench: Bench = HERE,
     code: Code = NO_CODE,
     guests: Guests = NO_GUESTS,
 ) -> Prepared:
@@ -193,9 +196,8 @@ def prepare_again(
     facts, info = search.facts, search.info
     trial = per_trial(study.resources, hardware, gpus=facts.gpus, cpus=facts.cpus)
     base = Start.of(facts).recipe(study)
-    resolved = base.model_copy(update={"data": resolve(study.data, info)})
-    load = partial(load_data, trial=trial, download=download, make=code.data)
-    data = load(resolved)
+    images = partial(load_data, bench=trial.bench(bench), make=code.data)
+    data = images(base.model_copy(update={"data": resolve(study.data, info)}))
     check_unchanged(study.data.path, info, data.info)
     data.refuse_leaks(study.data)
     # a driver may have been killed before it wrote what it had decided
@@ -205,14 +207,14 @@ def prepare_again(
     final = settled_final(settled, asked, pruning)
     check_trials(study, space, facts)
     with stage("building the networks"):
-        check_networks(space, data.info, code.model, download=download)
+        check_networks(space, data.info, code.model, bench)
     first = settled.first if settled is not None else first_trials(asked, space, info, guests.teacher)
     weights = weights_of(space, first)
-    _check_weights(search, teachers_of(space, first), weights, say)
-    check_teacher(space, data.info, code.model, download=download)
+    _check_weights(search, teachers_of(space, first), weights, bench.say)
+    check_teacher(space, data.info, code.model, bench)
     prepared = Prepared(
         study=study,
-        home=home,
+        home=search.home,
         data=data,
         facts=facts,
         space=space,
@@ -221,21 +223,89 @@ def prepare_again(
         pruning=pruning,
         first=first,
         final=final,
-        download=download,
+        bench=bench,
         code=code,
-        carried=carried_code(code),
+        pickled_code=pickled(code),
         weights=weights,
-        splits=fresh_splits(final, base, info, load),
     )
-    return _with_images_here(prepared, hardware, say)
+    return _with_images(prepared, hardware, base, images)
 
 
-def _say_unknown_statistics(base: Recipe, say: Say, *, download: bool) -> None:
+def _measured(loaded: Loaded) -> Prepared:
+    """Measure the facts of the images, the network and the machine, and make each network once."""
+    study, data, bench, build = loaded.study, loaded.data, loaded.bench, loaded.code.model
+    for line in data.info.remarks:
+        bench.say(line)
+    with stage("comparing the parts of the images"):
+        for line in loaded.guests.remarks(data):
+            bench.say(line)
+    _say_unknown_statistics(loaded.base, bench)
+    check_metrics(loaded.base.evaluation.metrics, loaded.code.metrics, data)
+    trial, trials = loaded.per_trial, study.budget.trials
+    facts = measured_anew(loaded.base, data.info, trial, build, trials=trials, bench=bench)
+    facts = loaded.start.known_in(with_written_facts(facts, study))
+    facts = with_networks(facts, study, data.info, may_fetch=bench.may_fetch)
+    prepared = _with_rules(loaded, facts, trial)
+    with stage("building the networks"):
+        check_networks(prepared.space, data.info, build, bench)
+    check_teacher(prepared.space, data.info, build, bench)
+    if (teacher := gain_to_expect(facts)) is not None and not teacher.what:
+        bench.say(f"distillation: {teacher.reason} ({teacher.source})")
+    return replace(prepared, pickled_code=pickled(loaded.code))
+
+
+def _probed(prepared: Prepared, loaded: Loaded) -> Prepared:
+    """Run the study's probes on the documented recipe, and ask the rules again with what they find."""
+    study, space = prepared.study, prepared.space
+    if not study.space.probes:
+        return prepared
+    recipe, build = space.recipe(space.own), prepared.code.model
+    with stage("finding what the study's probes ask for"):
+        facts = run_probes(study, prepared.facts, recipe, prepared.data, bench=prepared.bench, build=build)
+    return _with_rules(loaded, facts, prepared.per_trial, prepared.pickled_code)
+
+
+def _packed(prepared: Prepared, loaded: Loaded) -> Prepared:
+    """Measure what a trial takes of a GPU, and give each trial its share, where the study has them share."""
+    if not loaded.packs:
+        return prepared
+    study, space, hardware = prepared.study, prepared.space, loaded.hardware
+    with stage("measuring what a trial takes of a GPU"):
+        took = footprint(space.recipe(space.own), prepared.data, prepared.pickled_code.model)
+    share = gpu_share(took, study, hardware)
+    prepared.bench.say(f"resources.pack: {why_shared(took, share)}")
+    trial = per_trial(study.resources, hardware, gpus=share)
+    facts = prepared.facts.model_copy(update={"gpus": share, "cpus": trial.cpus, "footprint": took})
+    return _with_rules(loaded, facts, trial, prepared.pickled_code)
+
+
+def _check(prepared: Prepared, hardware: Hardware) -> None:
+    """Say what a person should know of the ranges, the first trials and the teachers. Raises ModelError."""
+    bench = prepared.bench
+    if warning := far_rates(prepared.study, prepared.space, prepared.facts):
+        bench.say(warning)
+    for line in prepared.learned:
+        bench.say(f"space.learn_from: {line}")
+    for at, first in enumerate(prepared.first, start=1):
+        if first.outside:  # the sampler ignores it
+            bench.say(f"trial {at}: {first.mark}")
+        if why := compared_early(Recipe.from_tree(first.recipe), prepared.pruning):
+            bench.say(f"trial {at}: {why}")
+    check_first_networks(prepared.first, prepared.data.info, prepared.code.model, bench)
+    for path in teachers_here_alone(teachers_of(prepared.space, prepared.first), hardware):
+        bench.say(
+            f"warning: {TEACHER}: {path} is a copy of a search in an object store on this machine, and "
+            "trials on others fail unless they see it there; copy it to a folder that all machines see, and "
+            "name that"
+        )
+
+
+def _say_unknown_statistics(base: Recipe, bench: Bench) -> None:
     from trainable.models.pretrained_input import pretrained_input
 
     is_open = base.model.weights is not None and base.data.normalisation is None
-    if is_open and pretrained_input(base.model, may_fetch=download) is None:
-        say(
+    if is_open and pretrained_input(base.model, may_fetch=bench.may_fetch) is None:
+        bench.say(
             "data.normalisation: nothing says how images looked to these weights, so they are normalised by "
             "their own statistics; write the mean and std of pretraining if you know them"
         )
@@ -261,23 +331,26 @@ def check_unchanged(path: str, before: DataInfo, now: DataInfo) -> None:
     )
 
 
-def _with_images_here(prepared: Prepared, hardware: Hardware, say: Say) -> Prepared:
-    """Decode the images into this machine's cache if trials run here: then every fault is named before
-    they start. In a cluster the first trial on each machine does it."""
+def _with_images(
+    prepared: Prepared, hardware: Hardware, base: Recipe, images: Callable[[Recipe], DataSet]
+) -> Prepared:
+    """Load the fresh splits of the finalists, and decode the images into this machine's cache if trials run
+    here: then every fault is named before they start. In a cluster the first trial on a machine does it."""
+    splits = fresh_splits(prepared.final, base, prepared.data.info, images)
     data = replace(prepared.data, crops=prepared.space.may_have(CROP, "resized"))
     data.idle_readers.end()  # those of the probes: the trials have their own
     if not hardware.cluster:
         with stage("decoding the images"):
-            data.be_here(say)
+            data.be_here(prepared.bench.say)
     elif data.cache is not None:  # nothing that a trial says there arrives here
-        say("each machine decodes its images once, before the first trial there trains")
-    return replace(prepared, data=data)
+        prepared.bench.say("each machine decodes its images once, before the first trial there trains")
+    return replace(prepared, data=data, splits=splits)
 
 
-def carried_code(code: Code) -> CarriedCode:
+def pickled(code: Code) -> PickledCode:
     """Return the functions as they travel. Raises UserError where one cannot be copied."""
     model = Carried.of(code.model) if code.model is not None else None
-    return CarriedCode(model, {name: CarriedMetric.of(name, each) for name, each in code.metrics.items()})
+    return PickledCode(model, {name: CarriedMetric.of(name, each) for name, each in code.metrics.items()})
 
 
 def write_facts(prepared: Prepared) -> None:
@@ -312,19 +385,6 @@ def check_metrics(specs: Sequence[Kind], metrics: Own, data: DataSet) -> None:
     make_extra_metrics((), metrics, data.info.classes).measure(Answers.of_logits(logits, labels))
 
 
-def _check_first(prepared: Prepared, build: BuildModel | None, say: Say, *, download: bool) -> None:
-    """Say which first trials the sampler ignores, and which are compared early; make their networks.
-
-    Raises ModelError.
-    """
-    for at, first in enumerate(prepared.first, start=1):
-        if first.outside:
-            say(f"trial {at}: {first.mark}")
-        if why := compared_early(Recipe.from_tree(first.recipe), prepared.pruning):
-            say(f"trial {at}: {why}")
-    check_first_networks(prepared.first, prepared.data.info, build, download=download)
-
-
 def _check_weights(
     search: StoredSearch, teachers_named: Iterable[str], weights: Mapping[str, str], say: Say
 ) -> None:
@@ -350,36 +410,30 @@ def _check_weights(
         say(f"the file of weights of {name} has changed since the search began")
 
 
-def _assemble(
-    study: Study,
-    home: Home,
-    data: DataSet,
-    facts: Facts,
-    trial: PerTrial,
-    hardware: Hardware,
-    build: SpaceBuilder,
-    guests: Guests,
-    *,
-    download: bool = False,
+def _with_rules(
+    loaded: Loaded, facts: Facts, trial: PerTrial, pickled_code: PickledCode = NOTHING
 ) -> Prepared:
     """Return what is ready to run, with the space and the rungs that the rules give for these facts."""
-    learned = build(facts, data.info)
+    study, info = loaded.study, loaded.data.info
+    learned = loaded.build(facts, info)
     space = learned.space
     check_trials(study, space, facts)
     pruning = choose_pruning(study, space)
     return Prepared(
         study=study,
-        home=home,
-        data=data,
+        home=loaded.home,
+        data=loaded.data,
         facts=facts,
         space=space,
         learned=learned.lines,
         per_trial=trial,
-        concurrent=concurrent_trials(study.concurrent, trial, hardware),
+        concurrent=concurrent_trials(study.concurrent, trial, loaded.hardware),
         pruning=pruning,
-        first=first_trials(study, space, data.info, guests.teacher),
+        first=first_trials(study, space, info, loaded.guests.teacher),
         final=choose_final(study, pruning),
-        download=download,
+        bench=loaded.bench,
+        code=loaded.code,
+        pickled_code=pickled_code,
     )
 
 

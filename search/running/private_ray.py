@@ -7,6 +7,7 @@ no file holds. Its processes and its folder go with the driver, also where that 
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import os
 import secrets
@@ -20,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 from search.facts.hardware import Hardware
 from search.running import reaper
 from search.running.cluster_token import MODE, TOKEN
-from search.running.leaving import leave_ray
 from search.running.marked import marked_folder
 from search.running.switch import StopSwitch
+from trainable.collector import paused
 from trainable.errors import first_line
 from trainable.imports import imports_installed_alone
 from trainable.stages import stage
@@ -303,3 +304,17 @@ def _root() -> Path:
     room = LONGEST_FOLDER - len(PREFIX) - len("/12345678/r")
     short = (Path(each) for each in asked if each and Path(each).is_dir() and len(each) <= room)
     return next(short, Path("/tmp"))
+
+
+def leave_ray() -> None:
+    """Shut Ray down in this process, while Python collects no garbage in cycles; the process goes on.
+
+    Ray ends the process, with all that it had to say, where a reference of Ray's is collected while Ray shuts
+    down (ray-project/ray, src/ray/core_worker/core_worker_process.cc, `GetCoreWorker`). Ray Tune leaves
+    references in cycles, and another thread may collect them at any time.
+    """
+    import ray
+
+    gc.collect()
+    with paused():
+        ray.shutdown()  # noqa: TID251 - this is the place

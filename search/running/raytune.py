@@ -10,6 +10,7 @@ import logging
 import shutil
 import time
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import Any, assert_never
 
 from ray import tune
@@ -23,7 +24,6 @@ from ray.tune.search import Searcher
 from search.deciding.ledger import Ledger
 from search.deciding.proposal import Decision, Proposal
 from search.facts.hardware import PerTrial
-from search.facts.measured import Say, silent
 from search.record.machines import LeftOut
 from search.running.failures import Retries, failure
 from search.running.machines import Machines
@@ -50,25 +50,40 @@ NODE_LABEL = "ray.io/node-id"  # Ray gives each machine this label
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class Pool:
+    """What trials train on: how many there may be at once, now, and the machines of a cluster."""
+
+    slots: Slots
+    machines: Machines | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hooks:
+    """What whoever has trials trained hears of them meanwhile, and says to that."""
+
+    on_progress: Callable[[], None] = lambda: None
+    is_stored: Callable[[int], bool] | None = (
+        None  # whether a trial may start: its record is where it must be
+    )
+    died: Callable[[], str | None] = lambda: None  # says in words that Ray has died
+
+
 def run_trials(
     prepared: Prepared,
     ledger: Ledger,
     switch: StopSwitch,
-    on_progress: Callable[[], None],
-    slots: Slots,
+    pool: Pool,
+    hooks: Hooks,
     trainable: type[TrialTrainable] = TrialTrainable,
-    is_stored: Callable[[int], bool] | None = None,
-    died: Callable[[], str | None] = lambda: None,
-    say: Say = silent,
-    machines: Machines | None = None,
 ) -> None:
     """Train every trial that the ledger proposes, on the Ray that is running.
 
-    `slots` says how many trials there may be at once, now. A trial starts when `is_stored` says that its
-    record is where it must be. `say` is told which GPUs and machines are left out; `machines` are those of a
-    cluster. Return when all have ended, or soon after the switch says stop; the journal then say what is
-    left. Raises RayDied as soon as `died` says in words that Ray has.
+    The bench of what is prepared is told which GPUs and machines are left out. Return when all have ended, or
+    soon after the switch says stop; the journal then says what is left. Raises RayDied as soon as
+    `hooks.died` says in words that Ray has.
     """
+    machines, say = pool.machines, prepared.bench.say
 
     def leave_out(each: LeftOut) -> None:
         logger.error("%s", each)
@@ -79,8 +94,8 @@ def run_trials(
 
     parking = Parking(leave_out, say, machines, prepared.per_trial.workers)
     parking.tell()
-    searcher = LedgerSearcher(ledger, prepared, switch, slots, parking, is_stored)
-    callback = LedgerCallback(ledger, prepared, switch, on_progress, searcher, parking)
+    searcher = LedgerSearcher(ledger, prepared, switch, pool.slots, parking, hooks.is_stored)
+    callback = LedgerCallback(ledger, prepared, switch, hooks.on_progress, searcher, parking)
     tuner = tune.Tuner(
         tune.with_resources(
             tune.with_parameters(trainable, seat=seat_of(prepared)),
@@ -98,7 +113,7 @@ def run_trials(
             failure_config=tune.FailureConfig(max_failures=0),  # a failed trial is proposed again instead
             checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
             callbacks=[callback],
-            stop=SwitchStopper(switch, died, searcher, str(ledger.search_id)),
+            stop=SwitchStopper(switch, hooks.died, searcher, str(ledger.search_id)),
             verbose=0,
         ),
     )
@@ -131,8 +146,8 @@ def seat_of(prepared: Prepared) -> Seat:
         step_seconds=prepared.study.limits.step_seconds,
         gpu_share=trial.gpus or 1.0,
         workers=trial.workers,
-        may_fetch=prepared.download,
-        code=prepared.carried,
+        may_fetch=prepared.bench.may_fetch,
+        code=prepared.pickled_code,
         splits={seed: Shared.put(data) for seed, data in prepared.splits.items()},
     )
 

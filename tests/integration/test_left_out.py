@@ -20,11 +20,12 @@ from search.record.journal import EndEvent, Journal, StartEvent
 from search.reporting.timeline import timeline
 from search.running.driver import make_ledger
 from search.running.prepare import prepare
-from search.running.raytune import run_trials
+from search.running.raytune import Hooks, Pool, run_trials
 from search.running.slots import FixedSlots
 from search.running.switch import StopSwitch
 from tests.integration.small_searches import digits_study, events_in
 from tests.waiting import wait_until
+from trainable.bench import Bench
 from trainable.tune.place import Place
 from trainable.tune.seat import Seat
 from trainable.tune.trial import TrialTrainable
@@ -103,14 +104,14 @@ def run(folder: Path, trials: int, trainable: type[TrialTrainable], per_trial: P
     study = digits_study(folder, name="mine", budget__trials=trials, budget__epochs=1, limits__retries=0)
     study = resolved_study(study.with_values({"scheduler.kind": "none"}))
     (folder / "mine").mkdir()
-    prepared = replace(prepare(study, Home.of(study), Hardware((Node(2, 0),))), per_trial=per_trial)
-    fits = Node(2, GPUS).fits(per_trial) or 1
     said: list[str] = []
+    prepared = prepare(study, Home.of(study), Hardware((Node(2, 0),)))
+    prepared = replace(prepared, per_trial=per_trial, bench=Bench(say=said.append))
+    fits = Node(2, GPUS).fits(per_trial) or 1
     with Journal(prepared.home.folder) as journal:
         ledger, switch = make_ledger(prepared, journal), StopSwitch()
         ledger.begin("mine")
-        slots = FixedSlots(fits, fits)
-        run_trials(prepared, ledger, switch, lambda: None, slots, trainable, say=said.append)
+        run_trials(prepared, ledger, switch, Pool(FixedSlots(fits, fits)), Hooks(), trainable)
     events = events_in(prepared.home.folder)
     ends = {each.trial: each.state for each in events if isinstance(each, EndEvent)}
     started = {each.trial for each in events if isinstance(each, StartEvent)}

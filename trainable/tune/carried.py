@@ -92,14 +92,14 @@ class CarriedMetric:
 
 
 @dataclass(frozen=True)
-class CarriedCode:
+class PickledCode:
     """A person's own functions that every trial needs: what builds the network, and metrics by name."""
 
     model: Carried | None = None
     metrics: Mapping[str, CarriedMetric] = field(default_factory=dict)
 
 
-NOTHING = CarriedCode()
+NOTHING = PickledCode()
 
 
 class CarriedModules(MetaPathFinder, ExecutionLoader):

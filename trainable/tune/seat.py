@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 import ray
 
 from trainable.data import DataSet
-from trainable.tune.carried import NOTHING, CarriedCode
+from trainable.tune.carried import NOTHING, PickledCode
 
 Value = TypeVar("Value")
 
@@ -42,6 +42,6 @@ class Seat:
     gpu_share: float = 1.0  # the share of the GPU's memory, in (0, 1]
     workers: int = 1  # a trial has so many ranks
     may_fetch: bool = False  # says whether torchvision and timm may fetch published weights, once a machine
-    code: CarriedCode = NOTHING  # a person's own functions: what builds the network, and metrics
+    code: PickledCode = NOTHING  # a person's own functions: what builds the network, and metrics
     # The same images with training and validation drawn anew, by the `data.validation_seed`
     splits: Mapping[int, Shared[DataSet]] = field(default_factory=dict)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from search.commands.plan import OWN, first_trial, plan_table
+from search.commands.plan import OWN, Plan, first_trial, plan_table
 from search.deciding.finalists import choose_final
 from search.deciding.pruning import choose_pruning
 from search.study import Study
@@ -37,7 +37,8 @@ def rows_of(study: Study) -> dict[str, str]:
         study.space.overrides,
     )
     pruning = choose_pruning(study, space)
-    table = plan_table(study, space, pruning, choose_final(study, pruning), facts)
+    final = choose_final(study, pruning)
+    table = plan_table(Plan(study=study, space=space, pruning=pruning, final=final, facts=facts))
     names, wanted = ([str(cell) for cell in column.cells] for column in table.columns)
     return dict(zip(names, wanted, strict=True))
 

@@ -139,7 +139,7 @@ def test_batch_find_leaves_with_1_where_nothing_fits(tunebook: Tunebook) -> None
 def test_a_recipe_is_used_as_it_is_written_with_settings(tmp_path: Path) -> None:
     written = a_recipe(tmp_path / "recipe.yaml")
     looked = load_target(written, None, ["optimizer.momentum=0.8"])
-    assert (looked.kind, looked.cpus) == ("recipe", None)
+    assert (looked.kind, looked.bench.threads) == ("recipe", None)
     assert (looked.recipe.optimizer.lr, looked.recipe.get("optimizer.momentum")) == (0.07, 0.8)
     assert looked.data.info.train_images == 200
 
@@ -149,7 +149,7 @@ def test_a_study_stands_for_its_first_trial(tmp_path: Path) -> None:
     study = tmp_path / "study.yaml"
     study.write_text("data: {path: digits, train_limit: 200}\nbudget: {epochs: 7}\nresources: {cpus: 1}\n")
     looked = load_target(study, None, ["optimizer.lr=0.03", "resources.gpus=0"])
-    assert (looked.kind, looked.cpus, looked.device) == ("study", 1, torch.device("cpu"))
+    assert (looked.kind, looked.bench.threads, looked.bench.kind) == ("study", 1, "cpu")
     assert (looked.recipe.loop.epochs, looked.recipe.optimizer.lr) == (7, 0.03)
     assert looked.recipe.loop.batch_size <= 200 / 8  # fixed by rule, not the default
 

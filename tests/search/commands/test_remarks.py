@@ -13,6 +13,7 @@ from search.record.home import Home
 from search.running.prepare import prepare
 from search.study import study_from
 from tests.search.command_line import Tunebook
+from trainable.bench import Bench
 from trainable.recipe import Recipe
 from trainable.recipe.yamlfile import write_recipe
 
@@ -54,5 +55,5 @@ def test_a_search_says_each_remark_once_before_its_trials(recipe: Path, tmp_path
     data = {"data.path": "data.npz", "data.min_images": 10, "data.validation_fraction": 0.2}
     study = study_from(None, {**data, "base.model": "resnet_small", "name": "told"})
     said: list[str] = []
-    prepare(study, Home(tmp_path), local_hardware(), say=said.append, guests=ALL)
+    prepare(study, Home(tmp_path), local_hardware(), bench=Bench(say=said.append), guests=ALL)
     assert [sum(words in line for line in said) for words in (WITHOUT, "levels of 256")] == [1, 1]

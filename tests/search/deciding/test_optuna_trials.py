@@ -10,7 +10,7 @@ import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import FrozenTrial, TrialState
 
-from search.deciding.optuna_trials import Outside, distribution, optuna_trial, widened
+from search.deciding.optuna_trials import Outside, TrialOutcome, distribution, optuna_trial, widened
 from search.record.journal import TrialEnd
 from spaces.domains import Choice, Domain, Float, Integer, Value
 
@@ -25,7 +25,8 @@ def record(
     values: Mapping[str, Value] = INSIDE,
     outside: Outside = "ignore the trial",
 ) -> FrozenTrial:
-    return optuna_trial(3, values, DOMAINS, outcome, scores, outside=outside, started=10.0, ended=20.0)
+    found = TrialOutcome(end=outcome, scores=scores, started=10.0, ended=20.0)
+    return optuna_trial(3, values, DOMAINS, found, outside=outside)
 
 
 @pytest.mark.parametrize("outside", OUTSIDES)
@@ -55,7 +56,8 @@ def test_each_outcome_has_a_state_of_its_own(
 
 def test_optuna_reads_excesses_as_its_constraints() -> None:
     excesses = {"latency_ms": 0.25, "parameters": -0.5}
-    trial = optuna_trial(3, INSIDE, DOMAINS, "infeasible", {}, outside="ignore the trial", excesses=excesses)
+    found = TrialOutcome(end="infeasible", scores={}, excesses=excesses)
+    trial = optuna_trial(3, INSIDE, DOMAINS, found, outside="ignore the trial")
     assert trial.constraints == excesses
     assert record("finished", {1: 0.5}).constraints == {}
 

@@ -314,7 +314,7 @@ def test_features_of_a_set_that_is_not_hashed_whole_depend_on_the_times_of_all_i
     folder = write_classes(tmp_path / "images", {"cat": 8, "dog": 8})
 
     def stored(data: DataSet) -> Path:
-        return _cache_file(Recipe(), data, torch.device("cpu"))
+        return _cache_file(Recipe(), data, "cpu")
 
     before = load(Data(path=str(folder)))
     os.utime(folder / "cat" / "003.png", ns=(0, 10**18))

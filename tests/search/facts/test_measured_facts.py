@@ -15,6 +15,7 @@ from spaces.facts import Facts
 from tests.search.small_studies import study_of
 from tests.spaces.small_facts import digits_facts
 from tests.trainable.small_segmentations import write_masks
+from trainable.bench import ON_CPU, Bench
 from trainable.errors import UserError
 
 CPU = PerTrial(cpus=2, gpus=0.0)
@@ -22,7 +23,7 @@ CPU = PerTrial(cpus=2, gpus=0.0)
 
 def measured(study: Study) -> Facts:
     base = study.base_recipe()
-    return measure_facts(base, load_data(base, CPU).info, CPU)
+    return measure_facts(base, load_data(base, ON_CPU).info, CPU)
 
 
 def test_facts_are_those_of_the_data_the_model_and_the_budget() -> None:
@@ -39,7 +40,7 @@ def test_facts_of_masks_count_pixels_and_say_how_large_the_images_are(tmp_path: 
     masks = {"kind": "segmentation", "masks": {"classes": str(root / "classes.txt")}}
     study = Study.from_tree({"data": {"path": str(root)}, "base": {"task": masks}})
     base = study.base_recipe()
-    info = load_data(base, CPU).info
+    info = load_data(base, ON_CPU).info
     facts = measure_facts(base, info, CPU)
     assert (facts.task, facts.classes) == ("segmentation", 3)
     assert facts.class_balance == min(info.pixel_counts) / max(info.pixel_counts) < 0.2
@@ -101,7 +102,7 @@ def test_a_written_band_is_of_the_optimizer_that_is_written_or_pinned(
 def test_a_study_without_probes_runs_none() -> None:
     study = study_of()
     base = study.base_recipe()
-    data = load_data(base, CPU)
+    data = load_data(base, ON_CPU)
     assert run_probes(study, digits_facts(), base, data) == digits_facts()
 
 
@@ -110,7 +111,7 @@ def test_probes_of_a_gpu_need_one(monkeypatch: pytest.MonkeyPatch) -> None:
     study = study_of(space__probes=["batch-find"])
     base = study.base_recipe()
     with pytest.raises(UserError, match=r"space\.probes: trials run on a GPU.*tunebook batch-find"):
-        run_probes(study, digits_facts(gpus=1.0), base, load_data(base, CPU))
+        run_probes(study, digits_facts(gpus=1.0), base, load_data(base, ON_CPU))
 
 
 @pytest.mark.slow("measures networks")
@@ -119,6 +120,6 @@ def test_a_sweep_without_a_band_is_said_and_leaves_the_fact_open() -> None:
     written = {"loop.batch_size": 4, "precision.kind": "fp32"}
     study = study_of(space__probes=["lr-find"], base=written, data__train_limit=10)
     base, said = study.base_recipe(), list[str]()
-    facts = run_probes(study, digits_facts(), base, load_data(base, CPU), say=said.append)
+    facts = run_probes(study, digits_facts(), base, load_data(base, ON_CPU), bench=Bench(say=said.append))
     assert facts == digits_facts()
     assert said[0].startswith("lr-find: no band: ")

@@ -22,6 +22,7 @@ from spaces.rules.backbones import candidates
 from tests.search.command_line import Tunebook
 from tests.trainable.small_images import write_image
 from tests.trainable.small_segmentations import write_masks
+from trainable.bench import ON_CPU, Bench
 from trainable.recipe.models import SmpModel
 
 LITE0, EFFICIENTNET = "tf_efficientnet_lite0.in1k", "efficientnet_b0.ra_in1k"
@@ -68,9 +69,9 @@ def study_of(data: Path | str, **values: Any) -> Study:
 def test_photographs_start_from_the_first_network_at_hand(hub: Path, photographs: Path) -> None:
     study = study_of(photographs)
     put(hub, EFFICIENTNET)
-    assert find_start(study, gpu=False) == Start(70, Backbone(name=EFFICIENTNET))
+    assert find_start(study, ON_CPU) == Start(70, Backbone(name=EFFICIENTNET))
     put(hub, LITE0)
-    found = find_start(study, gpu=False)
+    found = find_start(study, ON_CPU)
     assert found == Start(70, Backbone(name=LITE0))
     model = found.recipe(study).model
     assert (model.kind, model.weights) == ("timm", "default")
@@ -82,14 +83,16 @@ def test_without_weights_trials_start_from_scratch_and_a_line_says_what_would_he
     hub: Path, photographs: Path
 ) -> None:
     study = study_of(photographs)
-    found = find_start(study, gpu=False)
+    found = find_start(study, ON_CPU)
     assert found.backbone is None
     assert f"{photographs} --download` fetches those of {LITE0}" in found.hint
     assert found.recipe(study) == study.base_recipe()
-    assert find_start(study, gpu=False, download=True).backbone == Backbone(name=LITE0)
-    assert find_start(study, gpu=True, download=True).backbone == Backbone(name="convnext_tiny.in12k_ft_in1k")
+    assert find_start(study, Bench(device_name="cpu", may_fetch=True)).backbone == Backbone(name=LITE0)
+    assert find_start(study, Bench(device_name="cuda", may_fetch=True)).backbone == Backbone(
+        name="convnext_tiny.in12k_ft_in1k"
+    )
     put(hub, LITE0)
-    assert "every machine" in find_start(study, gpu=False, cluster=True).hint
+    assert "every machine" in find_start(study, ON_CPU, cluster=True).hint
 
 
 @pytest.mark.parametrize(
@@ -105,14 +108,14 @@ def test_a_study_that_names_its_network_or_no_weights_is_left_alone(
     hub: Path, photographs: Path, named: dict[str, Any]
 ) -> None:
     put(hub, LITE0)
-    assert find_start(study_of(photographs, **named), gpu=False) == Start()
+    assert find_start(study_of(photographs, **named), ON_CPU) == Start()
 
 
 @pytest.mark.parametrize("size", [None, 32])
 def test_small_images_start_from_scratch(hub: Path, photographs: Path, size: int | None) -> None:
     put(hub, LITE0)
     study = study_of("digits") if size is None else study_of(photographs, data__image_size=size)
-    found = find_start(study, gpu=False)
+    found = find_start(study, ON_CPU)
     assert (found.backbone, found.hint) == (None, "")
     assert found.stored_side == (8 if size is None else 70)
 
@@ -120,7 +123,7 @@ def test_small_images_start_from_scratch(hub: Path, photographs: Path, size: int
 def test_weights_that_are_not_there_are_refused(photographs: Path, tmp_path: Path) -> None:
     study = study_of(photographs, base__model={"weights": str(tmp_path / "mine.safetensors")})
     with pytest.raises(StudyError, match=r"no such file or folder: .*null .* trains from scratch"):
-        find_start(study, gpu=False)
+        find_start(study, ON_CPU)
 
 
 def test_weights_called_after_no_network_are_those_of_the_study_s_own(
@@ -129,7 +132,7 @@ def test_weights_called_after_no_network_are_those_of_the_study_s_own(
     for name, said in (("mine", True), ("model", False)):
         (tmp_path / f"{name}.safetensors").touch()
         study = study_of(photographs, base__model={"weights": str(tmp_path / f"{name}.safetensors")})
-        found = find_start(study, gpu=False)
+        found = find_start(study, ON_CPU)
         assert found.recipe(study) == study.base_recipe()
         assert ("mine.safetensors is called after no network of timm's" in found.hint) == said
 
@@ -137,7 +140,7 @@ def test_weights_called_after_no_network_are_those_of_the_study_s_own(
 def test_other_fields_of_the_model_leave_its_network_open(hub: Path, photographs: Path) -> None:
     put(hub, LITE0)
     study = study_of(photographs, base__model={"dropout": 0.1})
-    recipe = find_start(study, gpu=False).recipe(study)
+    recipe = find_start(study, ON_CPU).recipe(study)
     assert (recipe.get("model.name"), recipe.model.dropout) == (LITE0, 0.1)
 
 
@@ -158,7 +161,7 @@ def test_a_search_and_its_resume_start_from_weights_in_a_folder(
     assert (rule.value, rule.reason) == ("test_resnet", "your weights")
     write_facts(first)
     study.write(home.folder)
-    again = prepare_again(study, home, Search(home.folder), MACHINE)
+    again = prepare_again(study, Search(home.folder), MACHINE)
     assert again.data.info == first.data.info
 
 
@@ -192,12 +195,12 @@ def test_large_images_with_masks_start_from_a_decoder_above_an_encoder_at_hand(
     hub: Path, masks: Path
 ) -> None:
     study = masks_study(masks)
-    scratch = find_start(study, gpu=False)
+    scratch = find_start(study, ON_CPU)
     assert (scratch.stored_side, scratch.backbone) == (150, None)
     assert "`tunebook search STUDY.yaml --download` fetches those of" in scratch.hint
     assert scratch.recipe(study).model.kind == "unet_small"
     put(hub, LITE0)
-    found = find_start(study, gpu=False)
+    found = find_start(study, ON_CPU)
     assert found.backbone == Backbone(name=LITE0)
     model = found.recipe(study).model
     assert isinstance(model, SmpModel)
@@ -213,7 +216,7 @@ def test_small_images_or_windows_with_masks_are_learnt_from_scratch(
 ) -> None:
     put(hub, LITE0)
     size = (200, 200) if values else (128, 128)
-    found = find_start(masks_study(write_masks(tmp_path, sizes=(size,)), **values), gpu=False)
+    found = find_start(masks_study(write_masks(tmp_path, sizes=(size,)), **values), ON_CPU)
     assert (found.stored_side, found.backbone, found.hint) == (size[0], None, "")
 
 
@@ -221,7 +224,7 @@ def test_no_mask_is_read_for_the_start(masks: Path) -> None:
     """All are read when the data set is loaded, a moment later."""
     for mask in (masks / "masks").iterdir():
         mask.write_bytes(b"no picture")
-    assert find_start(masks_study(masks), gpu=False).stored_side == 150
+    assert find_start(masks_study(masks), ON_CPU).stored_side == 150
 
 
 def test_no_decoder_is_put_above_a_network_without_features_of_several_sizes() -> None:
@@ -231,6 +234,6 @@ def test_no_decoder_is_put_above_a_network_without_features_of_several_sizes() -
 
 def test_weights_in_a_folder_are_those_of_an_encoder(masks: Path, weights: Path) -> None:
     study = masks_study(masks, base__model={"weights": str(weights)})
-    model = find_start(study, gpu=False).recipe(study).model
+    model = find_start(study, ON_CPU).recipe(study).model
     assert isinstance(model, SmpModel)
     assert (model.encoder, model.weights) == ("test_resnet", str(weights))

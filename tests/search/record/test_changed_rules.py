@@ -143,9 +143,7 @@ def test_export_writes_the_recipe_that_was_trained_with_its_reasons(
 
 def test_the_versions_and_the_commit_in_a_recipe_are_those_of_its_trials_driver(folder: Path) -> None:
     with Journal(folder) as journal:
-        ledger = make_ledger(
-            prepare_again(read_search(folder), Home(folder), Search(folder), MACHINE), journal
-        )
+        ledger = make_ledger(prepare_again(read_search(folder), Search(folder), MACHINE), journal)
         ledger.begin("digits-1", {"torch": "3.0"}, "f00d")
         train(ledger, 1)
     for trial, versions, commit in ((3, {"torch": "2.15"}, "cafe"), (6, {"torch": "3.0"}, "f00d")):
@@ -157,7 +155,7 @@ def test_the_versions_and_the_commit_in_a_recipe_are_those_of_its_trials_driver(
 
 def resumed(folder: Path, trials: int) -> list[Event]:
     """Go on with the search, without Ray: what the next trials are, and what the journal then holds."""
-    prepared: Prepared = prepare_again(read_search(folder), Home(folder), Search(folder), MACHINE)
+    prepared: Prepared = prepare_again(read_search(folder), Search(folder), MACHINE)
     known = len(read(folder / EVENTS_FILE))
     with Journal(folder) as journal:
         ledger = make_ledger(prepared, journal)

@@ -72,7 +72,11 @@ def write_other(teacher: Path, folder: Path) -> Path:
 def prepared(study: Study, folder: Path, said: list[str] | None = None) -> Prepared:
     lines: list[str] = [] if said is None else said
     return prepare(
-        with_teacher(study).resolved("taught"), Home(folder), MACHINE, say=lines.append, guests=ALL
+        with_teacher(study).resolved("taught"),
+        Home(folder),
+        MACHINE,
+        bench=Bench(say=lines.append),
+        guests=ALL,
     )
 
 
@@ -313,7 +317,7 @@ def test_a_search_does_not_go_on_with_another_teacher(searched: tuple[Path, Run]
         ledger.start(proposal.trial, 0)
 
     def again() -> Prepared:
-        return prepare_again(study, Home(folder), Search(folder), MACHINE)
+        return prepare_again(study, Search(folder), MACHINE)
 
     assert again().weights == first.weights
     own = read_recipe(teacher / "recipe.yaml")

@@ -88,7 +88,7 @@ def test_the_lock_is_held_while_a_search_is_prepared(study: Study, monkeypatch: 
         seen.append((is_locked(folder), [each.name for each in folder.iterdir()]))
         raise UserError("enough")
 
-    monkeypatch.setattr(driving, "prepare", look)
+    monkeypatch.setattr(driving, "load", look)
     with pytest.raises(UserError, match="enough"):
         driver().search(resolved_study(study))
     assert seen == [(True, [LOCK_FILE])]

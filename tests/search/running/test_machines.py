@@ -24,7 +24,7 @@ from search.running.machines import (
     refuse_unfit,
 )
 from trainable.errors import UserError
-from trainable.tune.carried import Carried, CarriedCode
+from trainable.tune.carried import Carried, PickledCode
 
 GIB = 2**30
 
@@ -126,7 +126,7 @@ def test_a_compiler_counts_where_trials_are_compiled(question: Question) -> None
 
 
 def test_a_function_that_cannot_be_used_there_is_named(question: Question) -> None:
-    carried = CarriedCode(Carried("my_network", b"no pickle", {}))
+    carried = PickledCode(Carried("my_network", b"no pickle", {}))
     (said,) = faults(look(replace(question, code=carried), "node-1"), question)
     assert said.startswith("my_network: cannot be used on ")
 

@@ -28,6 +28,7 @@ from tests.search.small_studies import study_of
 from tests.spaces.small_facts import digits_facts
 from tests.trainable.small_images import write_classes, write_image, write_noise_jpeg
 from tests.trainable.small_runs import data_set
+from trainable.bench import Bench
 from trainable.data import ArrayPart, DataSet
 from trainable.data.assembly import load
 from trainable.data.measure import DIGEST_FORM
@@ -103,14 +104,14 @@ def test_mirror_images_are_scored_only_where_labels_survive(
 def said_before(study: Study, folder: Path) -> list[str]:
     """Prepare a search; return what a person is told before its first trial."""
     said: list[str] = []
-    prepare(study, Home(folder), MACHINE, say=said.append, guests=ALL)
+    prepare(study, Home(folder), MACHINE, bench=Bench(say=said.append), guests=ALL)
     return said
 
 
 def again(study: Study, folder: Path) -> Prepared:
     """Prepare a resumed search in a folder that holds this study."""
     study.write(folder)
-    return prepare_again(study, Home(folder), Search(folder), MACHINE)
+    return prepare_again(study, Search(folder), MACHINE)
 
 
 @pytest.mark.slow("measures networks")
@@ -149,7 +150,7 @@ def test_probes_measure_once_as_the_search_begins(tmp_path: Path) -> None:
     base = {"model.width": 8, "precision.kind": "fp32"}
     study = study_of(data__train_limit=200, space__probes=["lr-find", "batch-find"], base=base)
     said: list[str] = []
-    prepared = prepare(study, Home(tmp_path), MACHINE, say=said.append, guests=ALL)
+    prepared = prepare(study, Home(tmp_path), MACHINE, bench=Bench(say=said.append), guests=ALL)
     band = prepared.facts.lr_band
     assert band is not None
     assert 1e-4 < band[0] < band[1] < 100
@@ -314,12 +315,14 @@ def test_images_are_decoded_before_the_first_trial_here_and_in_a_cluster_by_the_
     )
     said: list[str] = []
 
-    elsewhere = prepare(study, Home(tmp_path), Hardware((Node(8, 0, 2**30),), cluster=True), say=said.append)
+    elsewhere = prepare(
+        study, Home(tmp_path), Hardware((Node(8, 0, 2**30),), cluster=True), bench=Bench(say=said.append)
+    )
     assert elsewhere.data.decoded_views() == {}
     remarks = [*elsewhere.data.info.remarks]  # the images of this test have few levels
     assert said == [*remarks, "each machine decodes its images once, before the first trial there trains"]
     said.clear()
-    here = prepare(study, Home(tmp_path), MACHINE8, say=said.append)
+    here = prepare(study, Home(tmp_path), MACHINE8, bench=Bench(say=said.append))
     assert len(here.data.decoded_views()) == 2
     assert "decoding 20 images once" in said[len(remarks)]
 

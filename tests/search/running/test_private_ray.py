@@ -8,8 +8,7 @@ import weakref
 import pytest
 import ray
 
-from search.running.leaving import leave_ray
-from search.running.private_ray import RayNotStarted, driver_settings, failing_with_its_processes
+from search.running.private_ray import RayNotStarted, driver_settings, failing_with_its_processes, leave_ray
 from trainable.imports import SAFE_PATH
 
 
