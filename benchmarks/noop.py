@@ -12,8 +12,8 @@ from search.facts.hardware import Hardware, Node
 from search.record.home import TRIALS_FOLDER, Home
 from search.running.prepare import Prepared, prepare, write_facts
 from search.study import Study
-from trainable.tune.seat import Seat
 from trainable.tune.trial import TrialTrainable
+from trainable.tune.worker_setup import WorkerSetup
 
 
 class NoopTrial(TrialTrainable):
@@ -25,7 +25,7 @@ class NoopTrial(TrialTrainable):
     def with_checkpoints(cls, size: int) -> type[NoopTrial]:
         return type("NoopTrial", (cls,), {"checkpoint_bytes": size})
 
-    def setup(self, config: dict[str, str], seat: Seat) -> None:
+    def setup(self, config: dict[str, str], setup: WorkerSetup) -> None:
         self.reset_config(config)
 
     def reset_config(self, new_config: dict[str, str]) -> bool:

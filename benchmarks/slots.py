@@ -222,7 +222,7 @@ def measured(slots: int, trials: int, folder: Path) -> dict[str, Any]:
     prepared, _ = prepared_search(folder, trials, EPOCHS, **study)
     home = prepared.home
     waits, times, lags = Waits(), list[float](), list[float]()
-    vars(raytune).update(seat_of=lambda prepared: None, LedgerScheduler=waits.scheduler())
+    vars(raytune).update(worker_setup=lambda prepared: None, LedgerScheduler=waits.scheduler())
     vars(tune_controller).update(RayActorManager=starts(slots, made_up_slots(epoch_result().tree())))
     with Journal(home.folder) as journal:
         append = journal.append

@@ -15,7 +15,7 @@ from trainable.recipe.network_cost import Footprint
 
 if TYPE_CHECKING:  # Ray takes seconds to import
     from trainable.tune.carried import Carried
-    from trainable.tune.seat import Shared
+    from trainable.tune.worker_setup import Shared
 
 HEADROOM = 1.25  # others may need more memory than the first: an optimizer with more state, averaged weights
 FILLED = 0.8  # a GPU that works so much of the time is full: one more would mostly slow the others down
@@ -82,7 +82,7 @@ def footprint(recipe: Recipe, data: DataSet, model: Carried | None = None) -> Fo
         return _footprint_here(recipe, data, model)
     import ray
 
-    from trainable.tune.seat import Shared
+    from trainable.tune.worker_setup import Shared
 
     remote = ray.remote(num_cpus=1, num_gpus=1)(_footprint_of_shared)
     found: Footprint = ray.get(remote.remote(recipe, Shared.put(data), model))

@@ -38,11 +38,11 @@ from trainable.recipe.network_cost import NetworkCost
 from trainable.training.metrics import EpochResult
 from trainable.tune.causes import cause_of
 from trainable.tune.place import Place
-from trainable.tune.seat import Seat, Shared
 from trainable.tune.stop_request import ask_to_stop, withdraw
 from trainable.tune.trial import MemoryLeak, TrialTrainable
 from trainable.tune.watchdog import pop_reason
 from trainable.tune.worker import TrialAssignment
+from trainable.tune.worker_setup import Shared, WorkerSetup
 
 SCRATCH = ".ray"
 NODE_LABEL = "ray.io/node-id"  # Ray gives each machine this label
@@ -98,7 +98,7 @@ def run_trials(
     callback = LedgerCallback(ledger, prepared, switch, hooks.on_progress, searcher, parking)
     tuner = tune.Tuner(
         tune.with_resources(
-            tune.with_parameters(trainable, seat=seat_of(prepared)),
+            tune.with_parameters(trainable, setup=worker_setup(prepared)),
             placement(prepared.per_trial, () if machines is None else machines.excluded),
         ),
         tune_config=tune.TuneConfig(
@@ -136,10 +136,10 @@ def _count_killed_as_dead() -> None:
         module.RayActorError = (RayActorError, OutOfMemoryError)
 
 
-def seat_of(prepared: Prepared) -> Seat:
+def worker_setup(prepared: Prepared) -> WorkerSetup:
     """Return what every trial of the search works with."""
     trial = prepared.per_trial
-    return Seat(
+    return WorkerSetup(
         data=Shared.put(prepared.data),
         device="cuda" if trial.gpus else "cpu",
         threads=trial.cpus,

@@ -23,9 +23,9 @@ from tests.trainable.small_runs import data_set, small_recipe
 from tests.waiting import PATIENCE_SECONDS, wait_until
 from trainable.checkpoints import checkpoint
 from trainable.tune.place import Place
-from trainable.tune.seat import Seat, Shared
 from trainable.tune.trial import TrialTrainable
 from trainable.tune.worker import TrialAssignment
+from trainable.tune.worker_setup import Shared, WorkerSetup
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_session")]
 
@@ -64,8 +64,8 @@ def tuner(
     assignments: list[TrialAssignment], recorder: Recorder, folder: Path, **settings: Any
 ) -> tune.Tuner:
     step_seconds = settings.pop("step_seconds", PATIENCE_SECONDS)
-    seat = Seat(Shared.put(data_set()), "cpu", threads=1, step_seconds=step_seconds, workers=WORKERS)
-    trainable = tune.with_parameters(TrialTrainable, seat=seat)
+    setup = WorkerSetup(Shared.put(data_set()), "cpu", threads=1, step_seconds=step_seconds, workers=WORKERS)
+    trainable = tune.with_parameters(TrialTrainable, setup=setup)
     return tune.Tuner(
         tune.with_resources(trainable, placement(TWO)),
         tune_config=tune.TuneConfig(

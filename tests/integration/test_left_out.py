@@ -27,8 +27,8 @@ from tests.integration.small_searches import digits_study, events_in
 from tests.waiting import wait_until
 from trainable.bench import Bench
 from trainable.tune.place import Place
-from trainable.tune.seat import Seat
 from trainable.tune.trial import TrialTrainable
+from trainable.tune.worker_setup import WorkerSetup
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_session")]
 
@@ -38,8 +38,8 @@ GPUS = 2  # as many as `ray_session` says that there are
 class OnTheCpu(TrialTrainable):
     """Trains on the CPU, whatever GPU it has; it crashes before the first step if `is_bad` says so."""
 
-    def setup(self, config: dict[str, Any], seat: Seat) -> None:
-        super().setup(config, replace(seat, device="cpu"))
+    def setup(self, config: dict[str, Any], setup: WorkerSetup) -> None:
+        super().setup(config, replace(setup, device="cpu"))
         self.searched = Path(config["checkpoints"]).parents[1]
 
     def is_bad(self) -> bool:

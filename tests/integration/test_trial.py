@@ -22,10 +22,10 @@ from trainable.data.assembly import load
 from trainable.errors import DataError, RecipeError
 from trainable.recipe.data import Data
 from trainable.run import make_run
-from trainable.tune.seat import Seat, Shared
 from trainable.tune.team import Rank, interface_of
 from trainable.tune.trial import TrialTrainable
 from trainable.tune.worker import TrialAssignment
+from trainable.tune.worker_setup import Shared, WorkerSetup
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("ray_session")]
 
@@ -44,9 +44,9 @@ def test_one_actor_serves_trials_in_turn_and_a_trial_that_fails_to_begin_is_retr
         TrialAssignment(small_recipe(), tmp_path / "half-done"),
         TrialAssignment(small_recipe({"precision.kind": "tf32"}), tmp_path / "faulty"),
     ]
-    seat = Seat(Shared.put(data_set()), "cpu", threads=1, step_seconds=60.0)
+    setup = WorkerSetup(Shared.put(data_set()), "cpu", threads=1, step_seconds=60.0)
     results = tune.Tuner(
-        tune.with_parameters(TrialTrainable, seat=seat),
+        tune.with_parameters(TrialTrainable, setup=setup),
         tune_config=tune.TuneConfig(
             search_alg=Listed(assignments), num_samples=-1, max_concurrent_trials=1, reuse_actors=True
         ),
@@ -72,8 +72,8 @@ def test_ranks_talk_over_the_interface_of_their_machine_s_address(monkeypatch: p
     for name in INTERFACES:
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
-    seat = Seat(Shared.put(data_set()), "cpu", threads=1, step_seconds=60.0)
-    rank = Rank(0, seat)
+    setup = WorkerSetup(Shared.put(data_set()), "cpu", threads=1, step_seconds=60.0)
+    rank = Rank(0, setup)
     rank.join(rank.open())
     try:
         found = interface_of(ray.util.get_node_ip_address())

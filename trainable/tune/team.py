@@ -29,8 +29,8 @@ with paused():
     from trainable.training.metrics import EpochResult
     from trainable.tune.causes import refusals_named
     from trainable.tune.place import Place, this_process
-    from trainable.tune.seat import Seat
     from trainable.tune.worker import TrialAssignment, Worker
+    from trainable.tune.worker_setup import WorkerSetup
 
 # The backends of the collectives, by device. What ranks agree on is on the host, also on GPUs.
 BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}
@@ -54,13 +54,13 @@ class RankLost(RuntimeError):
 class Rank:
     """Runs one rank in its own process; it can work after `join`."""
 
-    def __init__(self, rank: int, seat: Seat) -> None:
-        self._rank, self._seat = rank, seat
+    def __init__(self, rank: int, setup: WorkerSetup) -> None:
+        self._rank, self._setup = rank, setup
 
     def open(self) -> tuple[str, int]:
         """Open the address where the ranks meet, on rank 0: its host, and a port."""
         host = ray.util.get_node_ip_address()
-        self._store = open_store(host, self._seat.workers)
+        self._store = open_store(host, self._setup.workers)
         return host, self._store.port
 
     def place(self) -> Place:
@@ -69,29 +69,29 @@ class Rank:
 
     def copy_data(self) -> None:
         """Make sure that the images are on this machine, however long copying and decoding take."""
-        self._seat.data.get().be_here()
+        self._setup.data.get().be_here()
 
     def join(self, address: tuple[str, int]) -> None:
         """Meets the other ranks.
 
-        No collective may take twice the seat's `step_seconds`. Before that, a rank's watchdog ends it: the
+        No collective may take twice the setup's `step_seconds`. Before that, a rank's watchdog ends it: the
         one that gave no sign first, which is the one that the others wait for.
         """
-        seat = self._seat
+        setup = self._setup
         interface = interface_of(ray.util.get_node_ip_address())
         if interface is not None:  # else gloo takes the address of the host's name, often 127.0.1.1
             os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
             os.environ.setdefault("NCCL_SOCKET_IFNAME", interface)
         if self._rank != 0:
-            self._store = _store(*address, seat.workers, is_master=False)
+            self._store = _store(*address, setup.workers, is_master=False)
         distributed.init_process_group(
-            BACKENDS[seat.device],
+            BACKENDS[setup.device],
             store=self._store,
             rank=self._rank,
-            world_size=seat.workers,
-            timeout=timedelta(seconds=2 * seat.step_seconds),
+            world_size=setup.workers,
+            timeout=timedelta(seconds=2 * setup.step_seconds),
         )
-        self._worker = Worker(seat, of_process_group())
+        self._worker = Worker(setup, of_process_group())
 
     @refusals_named()  # here: what led to an error does not reach other processes
     def step(self, config: dict[str, str]) -> tuple[EpochResult, ...] | None:
@@ -112,27 +112,27 @@ class Rank:
 
 
 class Team:
-    """Runs the seat's `workers` ranks in the bundles of this actor's placement group;
+    """Runs the setup's `workers` ranks in the bundles of this actor's placement group;
     after `join` it is used like a `Worker`.
 
-    Raises RankLost if a rank cannot be started within the seat's `step_seconds`.
+    Raises RankLost if a rank cannot be started within the setup's `step_seconds`.
     """
 
-    def __init__(self, seat: Seat) -> None:
+    def __init__(self, setup: WorkerSetup) -> None:
         group = ray.util.get_current_placement_group()
         actor = ray.remote(Rank)
         self._ranks = [
             actor.options(
-                num_cpus=seat.threads,
-                num_gpus=seat.gpu_share if seat.device == "cuda" else 0,
+                num_cpus=setup.threads,
+                num_gpus=setup.gpu_share if setup.device == "cuda" else 0,
                 scheduling_strategy=PlacementGroupSchedulingStrategy(
                     group, placement_group_bundle_index=rank
                 ),
-            ).remote(rank, seat)
-            for rank in range(seat.workers)
+            ).remote(rank, setup)
+            for rank in range(setup.workers)
         ]
-        self._step_seconds, self.has_joined = seat.step_seconds, False
-        started = self._answers([rank.place.remote() for rank in self._ranks], seat.step_seconds)
+        self._step_seconds, self.has_joined = setup.step_seconds, False
+        started = self._answers([rank.place.remote() for rank in self._ranks], setup.step_seconds)
         self.places: tuple[Place, ...] = tuple(started)
 
     def join(self) -> None:

@@ -22,10 +22,10 @@ with paused():
     from trainable.training.metrics import EpochResult
     from trainable.tune.causes import refusals_named
     from trainable.tune.place import Place
-    from trainable.tune.seat import Seat
     from trainable.tune.team import Team, ray_place
     from trainable.tune.watchdog import Watchdog
     from trainable.tune.worker import TrialAssignment, Worker
+    from trainable.tune.worker_setup import WorkerSetup
 
 
 HOLD_SECONDS = 1.0  # a process that holds its GPU answers so often; it ends as soon after it is told to
@@ -58,9 +58,9 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # ray ships no type
     one raises MemoryLeak, and it is tried again in new processes, at the cost of one of its retries.
     """
 
-    def setup(self, config: dict[str, str], seat: Seat) -> None:
+    def setup(self, config: dict[str, str], setup: WorkerSetup) -> None:
         """Take the first assignment; `config` is `TrialAssignment.config()`."""
-        self._seat = seat
+        self._worker_setup = setup
         self._crew: Crew | None = None
         self._crew_seconds = 0.0  # what it took to start, until a result says so
         self._leak = ""
@@ -92,7 +92,7 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # ray ships no type
         if self._crew is not None and not self._leak:
             with self._deadline(new_config):
                 problem = self._crew.free()
-            if problem and self._seat.workers > 1:
+            if problem and self._worker_setup.workers > 1:
                 # ranks are replaced without this process, and that costs no retry
                 self._crew.close()
                 self._crew = None
@@ -153,15 +153,15 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # ray ships no type
 
         Ray would wait for ever. A team has deadlines of its own.
         """
-        if self._seat.workers > 1:
+        if self._worker_setup.workers > 1:
             return nullcontext()
         assignment = TrialAssignment.from_config(new_config)
-        return Watchdog(self._seat.step_seconds, assignment.checkpoint_store.folder)
+        return Watchdog(self._worker_setup.step_seconds, assignment.checkpoint_store.folder)
 
     def _make_crew(self, folder: Path) -> Crew:
         """Start what trains. All of it has a deadline, except bringing the images here."""
-        if self._seat.workers > 1:
-            return Team(self._seat)
-        self._seat.data.get().be_here()
-        with Watchdog(self._seat.step_seconds, folder):
-            return Worker(self._seat)
+        if self._worker_setup.workers > 1:
+            return Team(self._worker_setup)
+        self._worker_setup.data.get().be_here()
+        with Watchdog(self._worker_setup.step_seconds, folder):
+            return Worker(self._worker_setup)

@@ -33,9 +33,9 @@ from trainable.run import make_run
 from trainable.training.devices import Baseline, held_bytes, memory_fraction
 from trainable.training.metrics import EpochResult
 from trainable.training.run import Run
-from trainable.tune.seat import Seat
 from trainable.tune.stop_request import Stopped, is_asked_to_stop
 from trainable.tune.watchdog import Watchdog
+from trainable.tune.worker_setup import WorkerSetup
 
 # In an epoch that takes longer, checkpoints are written at least so far apart: a crash costs little more
 SAVE_SECONDS = 60.0
@@ -77,29 +77,29 @@ class TrialAssignment:
 class Worker:
     """Trains assignments as one of `ranks`, one after the other, in one process.
 
-    The seat's data must be on this machine (`DataSet.be_here`).
+    The setup's data must be on this machine (`DataSet.be_here`).
     """
 
-    def __init__(self, seat: Seat, ranks: Ranks = ALONE) -> None:
-        torch.set_num_threads(seat.threads)
+    def __init__(self, setup: WorkerSetup, ranks: Ranks = ALONE) -> None:
+        torch.set_num_threads(setup.threads)
         if (
-            seat.device == "cuda" and seat.gpu_share < 1.0
+            setup.device == "cuda" and setup.gpu_share < 1.0
         ):  # beyond its share a trial runs out of memory alone
             total = torch.cuda.get_device_properties(torch.device("cuda")).total_memory
-            torch.cuda.set_per_process_memory_fraction(memory_fraction(seat.gpu_share, total))
+            torch.cuda.set_per_process_memory_fraction(memory_fraction(setup.gpu_share, total))
         _import_and_freeze()
         if "TORCHINDUCTOR_COMPILE_THREADS" not in os.environ:  # torch takes all processors of the machine
-            torch._inductor.config.compile_threads = seat.threads
-        self._seat = seat
-        self._data = seat.data.get()
-        self._build = seat.code.model.load() if seat.code.model is not None else None
-        self._metrics = {name: each.load() for name, each in seat.code.metrics.items()}
-        self._device = torch.device(seat.device)
+            torch._inductor.config.compile_threads = setup.threads
+        self._setup = setup
+        self._data = setup.data.get()
+        self._build = setup.code.model.load() if setup.code.model is not None else None
+        self._metrics = {name: each.load() for name, each in setup.code.metrics.items()}
+        self._device = torch.device(setup.device)
         self._bench = Bench(
-            device_name=seat.device,
-            gpu_share=seat.gpu_share,
-            threads=seat.threads,
-            may_fetch=seat.may_fetch,
+            device_name=setup.device,
+            gpu_share=setup.gpu_share,
+            threads=setup.threads,
+            may_fetch=setup.may_fetch,
         )
         self._ranks = ranks
         self._folder_lock: FolderLock | None = None
@@ -117,12 +117,12 @@ class Worker:
         """Return what the network of an assignment costs on this device, as one rank of the trial.
 
         Networks that must cost the same are measured once. Nothing of it touches the trial's own run. Raises
-        what making a run raises. Ends the process after the seat's `step_seconds` without a sign.
+        what making a run raises. Ends the process after the setup's `step_seconds` without a sign.
         """
         key = key_of_cost(assignment.recipe)
         if key not in self._costs:
-            recipe = share_of_rank(assignment.recipe, self._seat.workers)
-            with Watchdog(self._seat.step_seconds, assignment.checkpoint_store.folder) as self._watchdog:
+            recipe = share_of_rank(assignment.recipe, self._setup.workers)
+            with Watchdog(self._setup.step_seconds, assignment.checkpoint_store.folder) as self._watchdog:
                 run = self._make_run(recipe, ALONE)
                 try:
                     self._costs[key] = measure_cost(run)
@@ -138,10 +138,10 @@ class Worker:
 
         Raises FolderInUse while another process writes the trial's checkpoints on this machine, StoreError if
         a store cannot be asked for them, RunError after Stopped, and what making a run and `Run.step` raise.
-        Ends the process if no batch is done for the seat's `step_seconds`.
+        Ends the process if no batch is done for the setup's `step_seconds`.
         """
         folder, self._search = assignment.checkpoint_store.folder, assignment.search
-        with Watchdog(self._seat.step_seconds, folder, self._ranks.rank) as self._watchdog:
+        with Watchdog(self._setup.step_seconds, folder, self._ranks.rank) as self._watchdog:
             return self._step(assignment)
 
     def _step(self, assignment: TrialAssignment) -> tuple[EpochResult, ...]:
@@ -229,7 +229,7 @@ class Worker:
 
     def _data_of(self, recipe: Recipe) -> DataSet:
         """Return the images of a recipe: those of a split of its own, or else the search's."""
-        shared = self._seat.splits.get(recipe.data.validation_seed or 0)
+        shared = self._setup.splits.get(recipe.data.validation_seed or 0)
         if shared is None:
             return self._data
         data = shared.get()

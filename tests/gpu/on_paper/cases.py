@@ -34,8 +34,8 @@ from trainable.recipe import Recipe
 from trainable.recipe.data import Data
 from trainable.recipe.training import Precision
 from trainable.run import make_run
-from trainable.tune.seat import Seat
 from trainable.tune.worker import Worker
+from trainable.tune.worker_setup import WorkerSetup
 
 CHANNELS_LAST = torch.channels_last
 STEPS = 2  # a case takes so many steps after its first, in which optimizers make their state
@@ -275,7 +275,7 @@ def _shares() -> dict[str, float]:
     fractions = {}
     for share in (0.5, 0.25):
         with on_paper() as paper:
-            Worker(Seat(InProcess(data_set()), "cuda", threads=1, step_seconds=60.0, gpu_share=share))
+            Worker(WorkerSetup(InProcess(data_set()), "cuda", threads=1, step_seconds=60.0, gpu_share=share))
             fractions[str(share)] = paper.memory_fraction
     return fractions
 

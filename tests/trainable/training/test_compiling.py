@@ -29,8 +29,8 @@ from trainable.training.compiling import (
     while_training,
 )
 from trainable.training.run import Run
-from trainable.tune.seat import Seat
 from trainable.tune.worker import TrialAssignment, Worker
+from trainable.tune.worker_setup import WorkerSetup
 
 # torch compiles a function 8 times in a process: each of these once for training, once for scoring was too
 # often
@@ -55,7 +55,9 @@ def test_every_trial_of_a_worker_is_compiled_and_compiles_what_it_trains(
         return graph.forward
 
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=backend))
-    worker = Worker(Seat(InProcess(data_set(train=64, validation=23)), "cpu", threads=1, step_seconds=60.0))
+    worker = Worker(
+        WorkerSetup(InProcess(data_set(train=64, validation=23)), "cpu", threads=1, step_seconds=60.0)
+    )
     compiled = []
     for trial in range(TRIALS):
         values = {**variant, "loop.compile": True, "model.width": 4 + 4 * (trial % 3)}
@@ -77,7 +79,7 @@ def test_compiling_takes_the_processors_of_the_trial(monkeypatch: pytest.MonkeyP
     threads, compiling = torch.get_num_threads(), inductor.compile_threads
     other = len(os.sched_getaffinity(0)) + 1
     try:
-        Worker(Seat(InProcess(data_set()), "cpu", threads=other, step_seconds=60.0))
+        Worker(WorkerSetup(InProcess(data_set()), "cpu", threads=other, step_seconds=60.0))
         assert inductor.compile_threads == other
     finally:
         torch.set_num_threads(threads)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from trainable.data import DataSet
-from trainable.tune.seat import Shared
+from trainable.tune.worker_setup import Shared
 
 
 class InProcess(Shared[DataSet]):

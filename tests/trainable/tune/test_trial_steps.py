@@ -25,10 +25,10 @@ from trainable.run import make_run
 from trainable.training import trainer
 from trainable.training.metrics import EpochResult
 from trainable.tune import watchdog, worker
-from trainable.tune.seat import Seat
 from trainable.tune.trial import MemoryLeak, TrialTrainable
 from trainable.tune.watchdog import NOTE, TRACE, pop_reason
 from trainable.tune.worker import TrialAssignment
+from trainable.tune.worker_setup import WorkerSetup
 
 LOCK_FOLDER = (
     "import sys, pathlib, trainable.files.folder_lock as c; c.FolderLock(pathlib.Path(sys.argv[1]), 0.0)"
@@ -44,7 +44,7 @@ def config(folder: Path, **values: Any) -> dict[str, str]:
 def trial(assigned: dict[str, str], device: str = "cpu") -> TrialTrainable:
     """Set a trial up as Ray does, but without Ray's own attributes, which need its folders."""
     made = TrialTrainable.__new__(TrialTrainable)
-    made.setup(assigned, Seat(InProcess(data_set()), device, threads=1, step_seconds=60.0))
+    made.setup(assigned, WorkerSetup(InProcess(data_set()), device, threads=1, step_seconds=60.0))
     return made
 
 
@@ -291,7 +291,7 @@ one, two = (Path(sys.argv[1], name) for name in ("one", "two"))
 actor = trial(config(one))
 actor.step()
 actor._crew._run.images.loader.close = lambda: time.sleep(600)
-actor._seat = replace(actor._seat, step_seconds=0.2)
+actor._worker_setup = replace(actor._worker_setup, step_seconds=0.2)
 actor.reset_config(config(two))
 """
 

@@ -30,7 +30,7 @@ class Shared(Generic[Value]):
 
 
 @dataclass(frozen=True)
-class Seat:
+class WorkerSetup:
     """What every trial of a search works with; each of its ranks has `threads` and `gpu_share`."""
 
     data: Shared[DataSet]  # all ranks and trials share one copy on each machine
