@@ -40,9 +40,8 @@ from typing import Any, NamedTuple
 from epoch_results import epoch_result
 from noop import NoopTrial, prepared_search
 from report import ONE_THREAD, described, flatness, in_own_process, measure_missing
-from search.deciding.ledger import Ledger
+from search.deciding.ledger import Decision, Ledger, Proposal
 from search.deciding.make import make_sampler, make_scheduler
-from search.deciding.proposal import Decision, Proposal
 from search.deciding.sampler import RandomSampler, Sampler
 from search.facts.hardware import Hardware
 from search.followers.consumer import Consumer

@@ -12,7 +12,7 @@ from trainable.errors import Fault, FaultyInput, faults_of
 from trainable.recipe.base import Spec
 from trainable.recipe.models import OWN_WEIGHTS
 from trainable.recipe.network_cost import Footprint, Speed
-from trainable.recipe.optimizers import Optimizer
+from trainable.recipe.optimizers import Optimizer, Positive
 from trainable.recipe.tasks import TaskKind
 
 OPTIMIZERS: tuple[str, ...] = tuple(
@@ -36,8 +36,7 @@ def known_optimizer(kind: str) -> str:
 
 Count = Annotated[int, Field(ge=1)]
 Bytes = Annotated[int, Field(ge=0)]
-Rate = Annotated[float, Field(gt=0.0)]
-Band = Annotated[tuple[Rate, Rate], AfterValidator(rising)]
+Band = Annotated[tuple[Positive, Positive], AfterValidator(rising)]
 OptimizerName = Annotated[str, AfterValidator(known_optimizer)]
 
 # Facts that a person cannot overwrite, since a search would contradict them: why, or which field to write

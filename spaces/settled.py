@@ -40,7 +40,7 @@ def space_from(tree: Any, where: str = "") -> Space:
     """
     try:
         as_json(tree)  # nothing in it is too large or too deep for what follows
-        return _space(_Node(tree))
+        return _space(_Branch(tree))
     except NotPlain as error:
         raise SpaceError([Fault(error.path, str(error))], where) from None
     except SpaceError as error:
@@ -85,25 +85,25 @@ def _prior_tree(prior: Prior) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class _Node:
+class _Branch:
     """A part of a tree, and its dotted path in it."""
 
     content: Any
     path: str = ""
 
-    def fields(self, *names: str) -> list[_Node]:
+    def fields(self, *names: str) -> list[_Branch]:
         """Return the parts with these names. Raises SpaceError unless these are the names of all parts."""
         found = self.entries()
         if found.keys() != set(names):
             raise self.expected(f"the fields {', '.join(names)}", f"{', '.join(found) or 'none'}")
         return [found[name] for name in names]
 
-    def entries(self) -> dict[str, _Node]:
+    def entries(self) -> dict[str, _Branch]:
         if not isinstance(self.content, Mapping):
             raise self.expected("a mapping")
         return {str(name): self._part(name, each) for name, each in self.content.items()}
 
-    def items(self) -> tuple[_Node, ...]:
+    def items(self) -> tuple[_Branch, ...]:
         if not isinstance(self.content, list | tuple):
             raise self.expected("a list")
         return tuple(self._part(number, each) for number, each in enumerate(self.content))
@@ -138,16 +138,18 @@ class _Node:
     def expected(self, what: str, got: str | None = None) -> SpaceError:
         return SpaceError.at(self.path, f"expected {what}, got {got or repr(self.content)}")
 
-    def _part(self, name: object, content: Any) -> _Node:
-        return _Node(content, _joined(self.path, str(name)))
+    def _part(self, name: object, content: Any) -> _Branch:
+        return _Branch(content, _joined(self.path, str(name)))
 
 
 def _joined(path: str, name: str) -> str:
     return ".".join(filter(None, (path, name)))
 
 
-def _space(node: _Node) -> Space:
-    base, pins, dimensions, own, rule_values = node.fields("base", "pins", "dimensions", "own", "rule_values")
+def _space(branch: _Branch) -> Space:
+    base, pins, dimensions, own, rule_values = branch.fields(
+        "base", "pins", "dimensions", "own", "rule_values"
+    )
     return Space(
         base.built(lambda: Recipe.from_tree({name: each.content for name, each in base.entries().items()})),
         tuple(map(_dimension, dimensions.items())),
@@ -157,8 +159,8 @@ def _space(node: _Node) -> Space:
     )
 
 
-def _dimension(node: _Node) -> Dimension:
-    path, variant, domain, when, reason, source, beliefs = node.fields(
+def _dimension(branch: _Branch) -> Dimension:
+    path, variant, domain, when, reason, source, beliefs = branch.fields(
         "path", "variant", "domain", "when", "reason", "source", "beliefs"
     )
     return Dimension(
@@ -172,8 +174,8 @@ def _dimension(node: _Node) -> Dimension:
     )
 
 
-def _rule_value(node: _Node) -> RuleValue:
-    path, value, reason, source, when, unswept = node.fields(
+def _rule_value(branch: _Branch) -> RuleValue:
+    path, value, reason, source, when, unswept = branch.fields(
         "path", "value", "reason", "source", "when", "unswept"
     )
     if not types_of(path.text()):
@@ -182,13 +184,13 @@ def _rule_value(node: _Node) -> RuleValue:
     return RuleValue(path.text(), value.value(), reason.text(), source.text(), conditions, unswept.value())
 
 
-def _when(node: _Node) -> When:
-    path, values = node.fields("path", "values")
+def _when(branch: _Branch) -> When:
+    path, values = branch.fields("path", "values")
     return When(path.text(), values.values())
 
 
-def _domain(node: _Node) -> Domain:
-    match [*node.entries().items()]:
+def _domain(branch: _Branch) -> Domain:
+    match [*branch.entries().items()]:
         case [("choice", options)]:
             return options.built(lambda: Choice(tuple(each.content for each in options.items())))
         case [("uniform" | "log" as form, ends)]:
@@ -198,50 +200,46 @@ def _domain(node: _Node) -> Domain:
             low, high = _ends(ends)
             return ends.built(lambda: Integer(low, high, form == "int_log"))
         case _:
-            raise node.expected("one of uniform, log, int, int_log and choice")
+            raise branch.expected("one of uniform, log, int, int_log and choice")
 
 
-def _ends(node: _Node) -> tuple[Any, Any]:
+def _ends(branch: _Branch) -> tuple[Any, Any]:
     """Return two numbers, which the domain itself checks."""
-    match node.items():
+    match branch.items():
         case (low, high):
             return low.content, high.content
         case _:
-            raise node.expected("[low, high]")
+            raise branch.expected("[low, high]")
 
 
-def _beliefs(node: _Node) -> Table[Believed]:
-    if "cases" not in node.entries():
-        return _believed(node)
-    path, default, cases = node.fields("path", "default", "cases")
-    return ByValue(path.text(), default.value(), tuple(map(_case, cases.items())))
+def _beliefs(branch: _Branch) -> Table[Believed]:
+    if "cases" not in branch.entries():
+        reason, prior = branch.fields("reason", "prior")
+        return Believed(_prior(prior), None if reason.content is None else reason.text())
+    path, default, cases = branch.fields("path", "default", "cases")
+    branches = (case.fields("values", "then") for case in cases.items())
+    return ByValue(
+        path.text(),
+        default.value(),
+        tuple(Case(values.values(), _beliefs(then)) for values, then in branches),
+    )
 
 
-def _case(node: _Node) -> Case[Believed]:
-    values, then = node.fields("values", "then")
-    return Case(values.values(), _beliefs(then))
-
-
-def _believed(node: _Node) -> Believed:
-    reason, prior = node.fields("reason", "prior")
-    return Believed(_prior(prior), None if reason.content is None else reason.text())
-
-
-def _prior(node: _Node) -> Prior:
-    match node.entries():
+def _prior(branch: _Branch) -> Prior:
+    match branch.entries():
         case {"centre": _}:
-            centre, confidence = node.fields("centre", "confidence")
+            centre, confidence = branch.fields("centre", "confidence")
             return Normal(centre.number(), _confidence(confidence))
         case {"weights": weights}:
-            node.fields("weights")
+            branch.fields("weights")
             return weights.built(lambda: Weights(tuple(each.content for each in weights.items())))
         case _:
-            node.fields()
+            branch.fields()
             return Uniform()
 
 
-def _confidence(node: _Node) -> Confidence:
+def _confidence(branch: _Branch) -> Confidence:
     for known in SPREADS:
-        if node.content == known:
+        if branch.content == known:
             return known
-    raise node.expected(f"one of {', '.join(SPREADS)}")
+    raise branch.expected(f"one of {', '.join(SPREADS)}")

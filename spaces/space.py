@@ -1,19 +1,26 @@
-"""A Space: a base Recipe and what may vary, drawn value by value, and checked when built."""
+"""A Space: a base Recipe and what may vary, drawn value by value, and checked when built.
+
+`concentration` measures how strongly its priors narrow it, compared with uniform draws.
+"""
 
 from __future__ import annotations
 
+import math
+import random
 from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cached_property, lru_cache
+from typing import Any, assert_never
 
 from spaces.domains import Choice, Domain, SpaceError, Value, fraction_of, shown
 from spaces.domains import Values as Values
-from spaces.priors import Prior, Uniform, check_prior, quantile_value
+from spaces.priors import Normal, Prior, Uniform, Weights, check_prior, density, quantile_value
 from spaces.tables import Table, answer, answers, read_paths
 from trainable.errors import Fault
 from trainable.recipe import Recipe
 from trainable.recipe.models import network_fields
+
+DRAWS, POINTS = 64, 64  # the concentration is a mean over so many trials, each prior's at so many points
 
 
 @dataclass(frozen=True)
@@ -261,3 +268,42 @@ def _unequal(got: Set[str], expected: Set[str]) -> list[Fault]:
     known = ", ".join(sorted(expected)) or "none"
     surplus = [Fault(name, f"is no dimension here; known: {known}") for name in sorted(got - expected)]
     return absent + surplus
+
+
+def concentration(space: Space) -> float:
+    """Return the number of bits by which the priors narrow the space; 0 if every prior is uniform.
+
+    This is the relative entropy of draws from the priors to uniform draws: 3 bits mean that trials lie as
+    close together as if the space were an eighth of its size. A prior may depend on values drawn before it,
+    so this is the mean over a few draws, which are the same ones every time.
+    """
+    return sum(_bits(space, random.Random(draw)) for draw in range(DRAWS)) / DRAWS
+
+
+@lru_cache(maxsize=1024)
+def narrowing(domain: Domain, prior: Prior) -> float:
+    """Return the bits by which a prior narrows its domain:
+    about 1 for a range with high confidence, 0.2 with medium."""
+    match prior:
+        case Uniform():
+            return 0.0
+        case Weights(shares=shares):
+            return sum(share * math.log2(len(shares) * share) for share in shares)
+        case Normal():
+            values = [quantile_value(domain, prior, (point + 0.5) / POINTS) for point in range(POINTS)]
+            return sum(math.log2(density(domain, prior, value)) for value in values) / POINTS
+        case _:
+            assert_never(prior)
+
+
+def _bits(space: Space, rng: random.Random) -> float:
+    """Return the sum of the bits of the dimensions that one trial has."""
+    bits = 0.0
+
+    def draw(dimension: Dimension, prior: Prior) -> Value:
+        nonlocal bits
+        bits += narrowing(dimension.domain, prior)
+        return quantile_value(dimension.domain, prior, rng.random())
+
+    space.define(draw)
+    return bits

@@ -68,11 +68,11 @@ class _Trials:
 def _end_faults(trials: _Trials) -> Iterator[Fault]:
     """Yield what the Recipe refuses, in its words: numbers inside a domain, its ends, and pairs of ends."""
     space = trials.space
-    ends: list[_End] = []
+    ends: list[_AtEnd] = []
     alone = list(_gap_faults(trials))
     for dimension, chosen in _chosen(space):
         try:
-            ends.append(_End(dimension, chosen, trials.recipe(chosen)))
+            ends.append(_AtEnd(dimension, chosen, trials.recipe(chosen)))
         except RecipeError as error:
             alone += [_worded(space, fault, dimension, chosen) for fault in error.faults]
     yield from alone or _pair_faults(trials, ends)
@@ -108,7 +108,7 @@ def _accepts(trials: _Trials, dimension: Dimension, value: Value) -> bool:
 
 
 @dataclass(frozen=True)
-class _End:
+class _AtEnd:
     """A dimension at an end of its domain, with its condition met."""
 
     dimension: Dimension
@@ -144,23 +144,21 @@ def _conditions(dimension: Dimension) -> list[dict[str, Value]]:
     return [{when.path: met} for met in when.values] if when else [{}]
 
 
-def _pair_faults(trials: _Trials, ends: Sequence[_End]) -> Iterator[Fault]:
+def _pair_faults(trials: _Trials, ends: Sequence[_AtEnd]) -> Iterator[Fault]:
     """Yield a fault for two ends that exclude each other, such as a crop's least and largest scale."""
     compared = frozenset(name for end in ends for name in _compared(end.recipe))
     for one, other in combinations(ends, 2):
-        if one.dimension.path == other.dimension.path or not _agree(one.chosen, other.chosen):
+        if one.dimension.path == other.dimension.path:
             continue
+        if any(one.chosen.get(path, value) != value for path, value in other.chosen.items()):
+            continue  # their conditions exclude each other
         if not _join(one, other, compared):
             for fault in trials.refusals({**one.chosen, **other.chosen}):
                 problem = f"{one.shown_value} with {other.dimension.path} {other.shown_value} is refused"
                 yield Fault(one.dimension.name, f"{problem}: {fault}")
 
 
-def _agree(one: Mapping[str, Value], other: Mapping[str, Value]) -> bool:
-    return all(one.get(path, value) == value for path, value in other.items())
-
-
-def _join(one: _End, other: _End, compared: Set[str]) -> bool:
+def _join(one: _AtEnd, other: _AtEnd, compared: Set[str]) -> bool:
     """Return whether two ends in different sections make a valid recipe;
     False if only a full trial of both can say.
 

@@ -11,7 +11,7 @@ from search.facts.backbones import Candidate, candidates, compare, pins_of, prio
 from search.reporting.tables import TextTable
 from search.reporting.terminal import console, say
 from search.study import WEIGHTS, Study, weights_path
-from spaces.rules.backbones import SIZES, Size
+from spaces.rules.backbones import SIZES, BackboneSize
 from trainable.bench import Bench, silent
 from trainable.errors import UserError
 from trainable.recipe.models import MODEL_NAME, OWN_WEIGHTS
@@ -122,7 +122,7 @@ def interval(found: Candidate) -> tuple[float, float]:
     return wilson_interval(int(found.score.right.sum()), len(found.score.right))
 
 
-def _size(text: str | None) -> Size | None:
+def _size(text: str | None) -> BackboneSize | None:
     for each in SIZES:
         if text == each:
             return each

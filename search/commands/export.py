@@ -12,7 +12,7 @@ import typer
 
 from search.commands.options import FAILED, ExportOptions
 from search.learning.search import Search
-from search.record.verification import keep_verification
+from search.record.folder import keep_verification
 from search.reporting import terminal
 from search.results.export import Exported, chosen_trial, exported, exported_file
 from trainable.bench import Bench

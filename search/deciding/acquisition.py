@@ -3,22 +3,25 @@ Bayesian optimization, and its maximum.
 
 A trial gains what it is expected to end above the best one, times the probability that no rung stops it
 before; where the budget is in hours, for each second of training. One that was tried before gains nothing.
+
+Rungs count, since what a trial would gain at its end is worth nothing if it is stopped before. Near the best
+trials this is the rule rather than the exception: many are alike, and most of them miss a rung by little.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import erfcx, ndtr
+from scipy.special import erfcx, log_ndtr, ndtr
 
-from search.deciding.cube import Cube, CubeRows
-from search.deciding.hurdles import hurdles, log_chances
-from search.deciding.mutation import mutations
-from search.deciding.observations import Observations
-from search.deciding.seconds_model import SecondsModel
+from search.deciding.cube import Cube, CubeRows, mutations
+from search.deciding.gaussian_process import GaussianProcess, ScoredRows, usual
+from search.deciding.observations import Observation, Observations
 from search.deciding.surrogate import Surrogate
 
 # the share of draws that look at the scores of the last level alone: what ends as the best may be behind at
@@ -34,6 +37,10 @@ CLIMBED, CLIMBS = 4, (0.2, 0.1, 0.1, 0.05, 0.05, 0.03, 0.03, 0.01)
 # so many of the first candidates, and of those of each step, are weighed by beliefs: those that may gain
 # most. The others are left out
 WEIGHED, WEIGHED_AGAIN = 50, 16
+ENOUGH_AT_LEVEL = 6  # a level needs so many scores before they say what passes
+# the forecast of seconds learns from so many of the last trials at most; where the logarithms of seconds vary
+# by less than the second, all epochs take the same time
+MOST_TRIALS, LEAST_SPREAD = 200, 0.01
 FAR = -50.0  # so many deviations below the best, the improvement is that of its asymptote
 Weigh = Callable[[CubeRows], NDArray[np.float64]]  # it returns the logarithm of a factor for each row
 ROOT_HALF_PI, ROOT_2_PI = (np.pi / 2) ** 0.5, (2 * np.pi) ** 0.5
@@ -125,3 +132,78 @@ def log_expected_improvement(
         z > -1.0, near, tail - 0.5 * low**2 - np.log(ROOT_2_PI)
     )
     return gains
+
+
+class Hurdle(NamedTuple):
+    """A level at which trials were stopped."""
+
+    time: float  # the level's, as the process counts it
+    score: float  # the stretched score from which on trials passed
+
+
+def hurdles(observations: Observations) -> list[Hurdle]:
+    """Return the levels at which trials were stopped.
+
+    Where 60 % of the trials were stopped, the hurdle is the 60 % quantile of the scores at that level."""
+    observed, found = observations.observed, observations.seen()
+    ends = np.array(
+        [math.inf if observations.trains(each.trial) else (each.end or (0, 0.0))[0] for each in observed]
+    )
+    levels = []
+    for level in found.levels:
+        at = found.epochs == level
+        stopped = float(np.mean(ends[found.places[at]] <= level))
+        if at.sum() >= ENOUGH_AT_LEVEL and 0 < stopped < 1:
+            score = float(np.quantile(found.stretched[at], stopped))
+            levels.append(Hurdle(float(found.times_of(level)), score))
+    return levels
+
+
+def log_chances(
+    process: GaussianProcess, features: NDArray[np.float64], passed: Sequence[Hurdle]
+) -> NDArray[np.float64] | float:
+    """Return the logarithm of each row's probability to pass the hurdle that is the hardest for it.
+
+    It counts as the probability of being feasible does in Bayesian optimization with constraints (Gelbart et
+    al., arXiv 1403.5607, section 3). Hurdles are not taken for independent: a trial that passes the hardest
+    one most likely passes the others."""
+    chances = []
+    for hurdle in passed:
+        means, deviations = process.predict(features, hurdle.time)
+        chances.append(log_ndtr((means - hurdle.score) / np.sqrt(deviations**2 + process.noise)))
+    return np.min(chances, axis=0) if chances else 0.0
+
+
+class SecondsModel:
+    """A forecast of how long an epoch of a trial takes: a Gaussian process of the logarithm of its seconds,
+    with the usual parameters.
+
+    So a search counts what it gains for each second of training (Snoek et al., arXiv 1206.2944, section 3.2).
+    """
+
+    def __init__(self, cube: Cube) -> None:
+        self._cube = cube
+        self._process: GaussianProcess | None = None
+        self._mean = self._spread = 0.0
+
+    def learn(self, observed: Sequence[Observation]) -> None:
+        """Replace what is known by these trials; those without an epoch say nothing."""
+        timed = [(each.row, each.seconds) for each in observed if each.seconds][-MOST_TRIALS:]
+        self._process = None
+        if not timed:
+            return
+        logarithms = np.log([seconds for _, seconds in timed])
+        self._mean, self._spread = float(logarithms.mean()), float(logarithms.std())
+        if self._spread > LEAST_SPREAD:
+            features = self._cube.features(np.array([row for row, _ in timed]))
+            scores = (logarithms - self._mean) / self._spread
+            seen = ScoredRows(features, self._cube.groups, np.ones(len(timed)), scores)
+            self._process = GaussianProcess(seen, usual(len(self._cube)))
+
+    def logarithms(self, features: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the forecast for each row of features, (rows,)."""
+        if self._process is None:
+            return np.full(len(features), self._mean)
+        means, _ = self._process.predict(features, 1.0)
+        forecasts: NDArray[np.float64] = self._mean + self._spread * means
+        return forecasts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -17,12 +17,11 @@ def sampled(summary: Summary, share: float, seed: int) -> list[int]:
     the same trials and more.
     """
     audited = {each.repeat.of for each in summary.repeats if each.repeat and each.repeat.purpose == "pruning"}
-    return [
-        number
-        for stopped in stopped_by_rung(summary).values()
-        for number in _shuffled(stopped, seed)[: math.ceil(share * len(stopped))]
-        if number not in audited
-    ]
+    chosen: list[int] = []
+    for stopped in stopped_by_rung(summary).values():
+        shuffled = np.random.default_rng((seed, len(stopped))).permutation(stopped)
+        chosen += shuffled[: math.ceil(share * len(stopped))].tolist()
+    return [number for number in chosen if number not in audited]
 
 
 def stopped_by_rung(summary: Summary) -> Mapping[int, list[int]]:
@@ -34,8 +33,3 @@ def stopped_by_rung(summary: Summary) -> Mapping[int, list[int]]:
         if trial.end == "stopped" and not trial.is_cut_short and rungs:
             found.setdefault(rungs[-1], []).append(trial.id)
     return found
-
-
-def _shuffled(numbers: Sequence[int], seed: int) -> list[int]:
-    order: list[int] = np.random.default_rng((seed, len(numbers))).permutation(numbers).tolist()
-    return order

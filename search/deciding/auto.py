@@ -6,7 +6,7 @@ It has four ways to draw a trial:
   a wrong prior, or a model that is stuck, costs at most that factor, in trials;
 * from the priors: the share of these draws falls as trials come in (after piBO's beta / n, Hvarfner et al.,
   arXiv 2204.11051, section 3.2) and with the evidence against the priors;
-* by mutation: one of the best trials at the highest rung is changed (`search.deciding.mutation`);
+* by mutation: one of the best trials at the highest rung is changed (`search.deciding.cube`);
 * by the model: where a Gaussian process expects the largest improvement (`search.deciding.acquisition`),
   weighed by the priors, less and less.
 
@@ -23,9 +23,8 @@ from numpy.typing import NDArray
 
 from search.deciding.acquisition import Acquisition
 from search.deciding.beliefs import belief, draw, is_likeliest, trust
-from search.deciding.cube import Cube, CubeRows
-from search.deciding.mutation import incumbents, mutations
-from search.deciding.observations import Observations
+from search.deciding.cube import Cube, CubeRows, mutations
+from search.deciding.observations import Observations, incumbents
 from search.deciding.pairwise import wins
 from search.deciding.sampler import Sampler, seed_of_trial
 from search.record.journal import TrialEnd
@@ -141,26 +140,21 @@ class AutoSampler(Sampler):
         return FIRST_SHARE * decay * self.trust()
 
     def trust(self) -> float:
-        """Return how far the trials support the priors, in [0, 1]; 0 where there are none."""
+        """Return how far the trials support the priors, in [0, 1]; 0 where there are none.
+
+        Trials are compared in pairs at equal epochs: the documented recipe trains to its end, and the first
+        trials pass the rungs, whatever they are worth.
+        """
         if not self._believes:
             return 0.0
         if self._trust is None:
-            self._trust = self._measured_trust()
+            numbers = [each.trial for each in self._observations.observed]
+            for number in numbers:
+                if number not in self._beliefs:
+                    self._beliefs[number] = belief(self._space, self._values[number])
+            beliefs = [self._beliefs[number] for number in numbers]
+            self._trust = trust(beliefs, wins(self._observations.seen().by_level())) if numbers else 1.0
         return self._trust
-
-    def _measured_trust(self) -> float:
-        """Return how far it is now. Trials are compared in pairs at equal epochs: the documented recipe
-        trains to its end, and the first trials pass the rungs, whatever they are worth."""
-        observed = self._observations.observed
-        if not observed:
-            return 1.0
-        standings = wins(self._observations.seen().by_level())
-        return trust([self._belief(each.trial) for each in observed], standings)
-
-    def _belief(self, number: int) -> float:
-        if number not in self._beliefs:
-            self._beliefs[number] = belief(self._space, self._values[number])
-        return self._beliefs[number]
 
     def _promising(self, rng: np.random.Generator) -> dict[str, Value]:
         """Return the candidate that promises most by the model and the priors."""

@@ -1,4 +1,4 @@
-"""Says how far trials support the priors of a space, and draws from them."""
+"""Measures how far trials support the priors of a space, and draws from them."""
 
 from __future__ import annotations
 

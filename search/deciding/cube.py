@@ -19,6 +19,8 @@ DimensionMask = NDArray[np.bool_]
 BELOW_1 = float(np.nextafter(1.0, 0.0))
 # where a number stands for a model if the trial does not have it: so two trials without it are not apart
 MIDDLE = 0.5
+# in a mutation, the probabilities that a number moves, and that an option becomes another one
+MOVED, SWITCHED = 0.5, 0.25
 
 
 class Cube:
@@ -29,7 +31,11 @@ class Cube:
         self._dimensions = space.dimensions
         self._columns = {each.name: at for at, each in enumerate(space.dimensions)}
         self._is_present = [self._presence(each) for each in space.dimensions]
-        self._options = np.array([_option_count(each.domain) for each in space.dimensions], int)
+        domains = [each.domain for each in space.dimensions]
+        # 0 for a range
+        self._options = np.array(
+            [len(each.options) if isinstance(each, Choice) else 0 for each in domains], int
+        )
         self.is_choice = self._options > 0
         self.varies = self._options != 1  # which dimensions have more than one value
         # the dimension of each column of `features`
@@ -106,6 +112,28 @@ class Cube:
         return is_present
 
 
+def mutations(cube: Cube, parent: CubeRows, step: float, count: int, rng: np.random.Generator) -> CubeRows:
+    """Return `count` rows near a trial's row.
+
+    A number moves by a normal step with the standard deviation `step`, a share of its range, and stops at the
+    ends, where the best value may lie; an option becomes any other one. One coordinate of each row moves in
+    any case, if it has one that can: a step of it that would leave the range is reflected. Whole numbers are
+    rounded, so they may stay as they are. What the parent does not have, but the new row does, is drawn
+    evenly."""
+    shape = count, len(parent)
+    has = ~np.isnan(parent)
+    start = np.where(has, parent, rng.random(shape))
+    moves = has & (rng.random(shape) < np.where(cube.is_choice, SWITCHED, MOVED))
+    forced = np.zeros(shape, bool)
+    if len(varying := np.flatnonzero(has & cube.varies)):
+        forced[np.arange(count), rng.choice(varying, count)] = True
+    stepped = start + step * rng.normal(size=shape)
+    stepped = np.where(forced, 1.0 - np.abs(1.0 - np.abs(stepped)), stepped)
+    other = (start + cube.to_other_options(rng.random(shape))) % 1.0
+    moved = np.where(cube.is_choice, other, np.clip(stepped, 0.0, 1.0))
+    return cube.exact(np.where(moves | forced, moved, start))
+
+
 def _meets(when: When, domain: Domain, column: CubeRows) -> DimensionMask:
     """Return which positions stand for a value that the condition names."""
     if isinstance(domain, Choice):
@@ -113,11 +141,6 @@ def _meets(when: When, domain: Domain, column: CubeRows) -> DimensionMask:
         meets: DimensionMask = named[np.floor(column * len(named)).astype(int)]
         return meets
     return np.array([value_at(domain, float(each)) in when.values for each in column], bool)
-
-
-def _option_count(domain: Domain) -> int:
-    """Return 0 for a range."""
-    return len(domain.options) if isinstance(domain, Choice) else 0
 
 
 def _rounded(domain: Domain, column: CubeRows) -> CubeRows:

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from search.deciding.pruning import Pruning
 from search.deciding.scheduler import expected_share
 from search.record.finals import best_first, finalists_of, missing_runs
-from search.record.journal import SettledEvent
+from search.record.journal import Repeat, SettledEvent
 from search.record.record import Record
-from search.record.repeats import Repeat
 from search.study import Study
-from search.study.finalists import Finalists
+from search.study.study import Finalists
 from trainable.recipe.metrics import Mode
 from trainable.training.metrics import sign_of
 

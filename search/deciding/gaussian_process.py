@@ -43,6 +43,7 @@ SPREAD, BENT_SPREAD = 1.0, 0.75
 EDGE = 1e-6  # positions keep so far from the ends of an axis, where slopes can be infinite
 REACH = 4.0  # parameters are searched within so many standard deviations
 
+Reals = NDArray[np.float64]
 BLAS = ThreadpoolController()
 Given = ParamSpec("Given")
 Returned = TypeVar("Returned")
@@ -63,12 +64,12 @@ class ScoredRows:
     """The n scores: features (n, columns), the dimension of each column (columns,), times (n,), scores
     (n,)."""
 
-    features: Floats
+    features: Reals
     groups: Groups
-    times: Floats
-    scores: Floats
+    times: Reals
+    scores: Reals
 
-    def joined(self, features: Floats, times: Floats, scores: Floats) -> ScoredRows:
+    def joined(self, features: Reals, times: Reals, scores: Reals) -> ScoredRows:
         """Return these scores and others."""
         return ScoredRows(
             np.vstack([self.features, features]),
@@ -84,7 +85,7 @@ class ScoredRows:
         return bends
 
     @cached_property
-    def gaps(self) -> Floats:
+    def gaps(self) -> Reals:
         """The distances in time, (n, n)."""
         return np.abs(self.times[:, None] - self.times[None, :])
 
@@ -94,7 +95,7 @@ class GaussianProcess:
     `certain` ones have no noise."""
 
     @in_one_thread
-    def __init__(self, seen: ScoredRows, parameters: Floats, certain: int = 0) -> None:
+    def __init__(self, seen: ScoredRows, parameters: Reals, certain: int = 0) -> None:
         self._seen, self._parameters = seen, parameters
         self._scaled = _scaled(seen.features, seen, parameters)
         covariance = self._covariance(self._scaled, self._scaled, seen.gaps)
@@ -109,38 +110,38 @@ class GaussianProcess:
         return float(np.exp(self._parameters[NOISE]))
 
     @in_one_thread
-    def predict(self, features: Floats, time: float) -> tuple[Floats, Floats]:
+    def predict(self, features: Reals, time: float) -> tuple[Reals, Reals]:
         """Return the mean and the standard deviation of the score of each row at a time, without noise."""
         across, explained = self._known_of(self._scale(features), time)
         variance = np.exp(self._parameters[[SIZE, DRIFT]]).sum() - np.square(explained).sum(axis=0)
         return across @ self._weights, np.sqrt(np.maximum(variance, JITTER))
 
     @in_one_thread
-    def predict_together(self, features: Floats, time: float) -> tuple[Floats, Floats]:
+    def predict_together(self, features: Reals, time: float) -> tuple[Reals, Reals]:
         """Return the means (n,) of the scores of n rows at a time, and their covariances (n, n)."""
         scaled = self._scale(features)
         across, explained = self._known_of(scaled, time)
         return across @ self._weights, self._covariance(scaled, scaled, np.zeros(1)) - explained.T @ explained
 
-    def _scale(self, features: Floats) -> Floats:
+    def _scale(self, features: Reals) -> Reals:
         return _scaled(features, self._seen, self._parameters)
 
-    def _known_of(self, scaled: Floats, time: float) -> tuple[Floats, Floats]:
+    def _known_of(self, scaled: Reals, time: float) -> tuple[Reals, Reals]:
         """Return the covariances of other scores (rows), at a time, with those seen (columns), and their
         transpose after the factor's inverse: its squares say how much of a variance is explained."""
         across = self._covariance(scaled, self._scaled, np.abs(self._seen.times - time))
         return across, solve_triangular(self._factor, across.T, lower=True, check_finite=False)
 
-    def _covariance(self, scaled: Floats, others: Floats, gaps: Floats) -> Floats:
+    def _covariance(self, scaled: Reals, others: Reals, gaps: Reals) -> Reals:
         """Return the covariances of scores (rows) with others (columns); `gaps` in time have either shape,
         or that of the columns alone."""
         of_trials, of_times = _terms(_distances(scaled, others), gaps, self._parameters)
-        covariance: Floats = of_trials + of_times
+        covariance: Reals = of_trials + of_times
         return covariance
 
 
 @in_one_thread
-def fitted(seen: ScoredRows) -> Floats:
+def fitted(seen: ScoredRows) -> Reals:
     """Return the likeliest parameters: three logarithms for each dimension, and those of the others."""
     start = usual(int(seen.groups.max()) + 1)
     reach = REACH * _spreads(len(start))
@@ -156,34 +157,34 @@ def fitted(seen: ScoredRows) -> Floats:
     return np.asarray(found.x, float)
 
 
-def usual(dimensions: int) -> Floats:
+def usual(dimensions: int) -> Reals:
     """Return the priors' medians: parameters for a process that has seen nothing."""
     lengths = [USUAL_LENGTH * dimensions**0.5] * dimensions
-    parameters: Floats = np.log(np.array([*lengths, *[1.0] * (2 * dimensions), *USUAL.values()]))
+    parameters: Reals = np.log(np.array([*lengths, *[1.0] * (2 * dimensions), *USUAL.values()]))
     return parameters
 
 
-def _spreads(parameters: int) -> Floats:
+def _spreads(parameters: int) -> Reals:
     """Return the standard deviations of as many parameters under their priors."""
     dimensions = (parameters - len(USUAL)) // 3
     return np.repeat([SPREAD, BENT_SPREAD, SPREAD], [dimensions, 2 * dimensions, len(USUAL)])
 
 
-def _by_column(parameters: Floats, groups: Groups) -> tuple[Floats, Floats]:
+def _by_column(parameters: Reals, groups: Groups) -> tuple[Reals, Reals]:
     """Return the logarithms of each column's length scale, (columns,), and of what bends it,
     (2, columns)."""
     lengths, *shapes = parameters[: -len(USUAL)].reshape(3, -1)[:, groups]
     return lengths, np.array(shapes)
 
 
-def _scaled(features: Floats, seen: ScoredRows, parameters: Floats) -> Floats:
+def _scaled(features: Reals, seen: ScoredRows, parameters: Reals) -> Reals:
     """Return features on bent axes, in length scales."""
     lengths, shapes = _by_column(parameters, seen.groups)
-    scaled: Floats = warped(features, shapes, seen.bends) * np.exp(-lengths)
+    scaled: Reals = warped(features, shapes, seen.bends) * np.exp(-lengths)
     return scaled
 
 
-def _loss(parameters: Floats, seen: ScoredRows, centre: Floats) -> tuple[float, Floats]:
+def _loss(parameters: Reals, seen: ScoredRows, centre: Reals) -> tuple[float, Reals]:
     """Return the negative logarithm of likelihood times prior, up to a constant, and its gradient
     (Rasmussen and Williams, equations 5.8 and 5.9)."""
     lengths, shapes = _by_column(parameters, seen.groups)
@@ -220,30 +221,27 @@ def _loss(parameters: Floats, seen: ScoredRows, centre: Floats) -> tuple[float, 
     return float(0.5 * off @ off - likelihood), off / spreads - gradient
 
 
-def _distances(scaled: Floats, others: Floats) -> Floats:
+def _distances(scaled: Reals, others: Reals) -> Reals:
     """Return how far rows are from others, times the root of 5, as the Matern kernel has it."""
-    far: Floats = 5.0**0.5 * cdist(scaled, others)
+    far: Reals = 5.0**0.5 * cdist(scaled, others)
     return far
 
 
-def _terms(far: Floats, gaps: Floats, parameters: Floats) -> tuple[Floats, Floats]:
+def _terms(far: Reals, gaps: Reals, parameters: Reals) -> tuple[Reals, Reals]:
     """Return the covariance's two terms, by what `_distances` returns."""
     change, pace, size, drift, _ = np.exp(parameters[CHANGE:])
     of_trials = (1 + far + far**2 / 3) * np.exp(-far)
     return of_trials * (size * np.exp(-gaps / change)), drift * np.exp(-gaps / pace)
 
 
-def _slope_by_row(slope: Floats, scaled: Floats) -> Floats:
+def _slope_by_row(slope: Reals, scaled: Reals) -> Reals:
     """Return the derivatives by each row x_i, (n, columns), of a sum whose derivative by the squared
     distance of x_i and x_j is -slope_ij / 2: these are 2 sum_j slope_ij (x_j - x_i)."""
-    slope_by_row: Floats = 2 * (slope @ scaled - slope.sum(axis=1)[:, None] * scaled)
+    slope_by_row: Reals = 2 * (slope @ scaled - slope.sum(axis=1)[:, None] * scaled)
     return slope_by_row
 
 
-Floats = NDArray[np.float64]
-
-
-def warped(features: Floats, shapes: Floats, bends: NDArray[np.bool_]) -> Floats:
+def warped(features: Reals, shapes: Reals, bends: NDArray[np.bool_]) -> Reals:
     """Return features (n, columns) on bent axes, so that a smooth model fits scores which change fast near
     one end of a range.
 
@@ -260,7 +258,7 @@ def warped(features: Floats, shapes: Floats, bends: NDArray[np.bool_]) -> Floats
     return bent
 
 
-def slopes(features: Floats, shapes: Floats, bends: NDArray[np.bool_]) -> Floats:
+def slopes(features: Reals, shapes: Reals, bends: NDArray[np.bool_]) -> Reals:
     """Return the derivatives of what `warped` returns by the two rows of `shapes`, (2, n, columns)."""
     a, b = np.exp(shapes[:, bends])
     x = _inside(features[:, bends])
@@ -271,6 +269,6 @@ def slopes(features: Floats, shapes: Floats, bends: NDArray[np.bool_]) -> Floats
     return found
 
 
-def _inside(positions: Floats) -> Floats:
-    inside: Floats = np.clip(positions, EDGE, 1.0 - EDGE)
+def _inside(positions: Reals) -> Reals:
+    inside: Reals = np.clip(positions, EDGE, 1.0 - EDGE)
     return inside

@@ -7,18 +7,17 @@ decisions as one that never stopped. It trains nothing and uses no clock; only t
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
 from importlib.metadata import version
 from typing import Literal, assert_never
 
-from search.deciding.budget import TrialBudget
-from search.deciding.draws import SamplerBridge
 from search.deciding.finalists import missing_repeats
-from search.deciding.new_events import new_trial, recipe_of, repeated_trial
-from search.deciding.proposal import Decision, Proposal
-from search.deciding.replay_check import check_event
-from search.deciding.sampler import Sampler
+from search.deciding.new_events import check_event, new_trial, recipe_of, repeated_trial
+from search.deciding.sampler import Sampler, SamplerBridge
 from search.deciding.scheduler import Scheduler
 from search.record.journal import (
     CostEvent,
@@ -31,6 +30,7 @@ from search.record.journal import (
     LeftOutEvent,
     PlaceEvent,
     PromotionEvent,
+    Repeat,
     RetryEvent,
     SearchEvent,
     SettledEvent,
@@ -40,17 +40,63 @@ from search.record.journal import (
 )
 from search.record.machines import LeftOut
 from search.record.record import Record
-from search.record.repeats import Repeat
 from search.record.trials import HOURS_SPENT
-from search.study.constraints import NO_CONSTRAINTS, Constraints
-from search.study.finalists import Finalists
 from search.study.first import FirstTrial
+from search.study.objective import NO_CONSTRAINTS, Constraints
+from search.study.study import Finalists
+from spaces.domains import Value
 from spaces.settled import tree_of
 from spaces.space import Space
 from trainable.errors import FaultyInput
+from trainable.recipe import Recipe
 from trainable.recipe.network_cost import NetworkCost
 from trainable.training.metrics import OBJECTIVES, EpochResult
 from trainable.tune.place import Place
+
+# for each trial of the budget, so many may break a constraint and be replaced by others: measuring one takes
+# seconds. It is our choice; where more than three quarters of the draws break a constraint, fewer trials are
+# trained than the budget has
+MOST_INFEASIBLE = 3
+
+
+class Decision(Enum):
+    """What a trial does after an epoch, or after its network was measured."""
+
+    CONTINUE = "continue"
+    PAUSE = "pause"  # the trial frees its worker, and may be proposed again: its checkpoint stays
+    STOP = "stop"
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A trial to be trained: a new one, a paused one, or one that a driver left unfinished."""
+
+    trial: int
+    values: Mapping[str, Value]  # the values by dotted path
+    recipe: Recipe
+
+
+@dataclass
+class TrialBudget:
+    """How many trials a search may have, how many it has proposed, and how many broke a constraint.
+
+    Trials that repeat another one do not count.
+    """
+
+    trials: int
+    proposed: int = 0
+    infeasible: int = 0
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the budget's trials were proposed."""
+        return self.spent >= self.trials
+
+    @property
+    def spent(self) -> int:
+        """How many trials count. Those that break a constraint do not, up to `MOST_INFEASIBLE` for each trial
+        of the budget."""
+        return self.proposed - min(self.infeasible, MOST_INFEASIBLE * self.trials)
 
 
 class Ledger:
@@ -438,3 +484,18 @@ class Ledger:
     def _why_stopped(self, number: int, rung: int) -> str:
         value = self._record.trials[number].scores(self._metric)[rung]
         return f"{self._metric} {value:.4g} at epoch {rung} {self._scheduler.why(number, rung)}"
+
+
+def extended(record: Record, trials: int, more: int) -> int:
+    """Return the new budget of a search of `trials` that goes on with so many more.
+
+    Where the search is over, they come on top of the trials that it has: if the hours ended it, the rest of
+    its old budget is not made up for. One that was interrupted still has that rest.
+    """
+    if not record.was_finished and record.state != "failed":
+        return trials + more
+    proposed = len(record.trials) - record.repeats
+    infeasible = sum(trial.end == "infeasible" for trial in record.trials)
+    if_all_are_replaced = proposed - infeasible + more
+    if_too_many_are_infeasible = math.ceil((proposed + more) / (1 + MOST_INFEASIBLE))
+    return max(if_all_are_replaced, if_too_many_are_infeasible)

@@ -8,8 +8,7 @@ from search.deciding.pruning import Pruning
 from search.deciding.sampler import RandomSampler, Sampler, SobolSampler
 from search.deciding.scheduler import Asha, PromotionAsha, Scheduler
 from search.study import SamplerKind
-from spaces.concentration import concentration
-from spaces.space import Space
+from spaces.space import Space, concentration
 from trainable.recipe.metrics import Mode
 
 # below this `concentration` a space counts as without beliefs: a sum of logarithms is not exactly 0

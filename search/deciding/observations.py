@@ -1,4 +1,4 @@
-"""Holds what a sampler was told, as scores at a few epochs that one model can learn from.
+"""What a sampler was told, as scores at a few epochs that one model can learn from.
 
 A **level** is an epoch at which trials ended: a rung, or the last epoch. Each trial counts at every level
 that it reached, and where it ended. All these scores are ranked together, and a rank becomes a normal score,
@@ -22,13 +22,14 @@ from scipy.stats import rankdata
 from search.deciding.beliefs import SortKey, rank_of
 from search.deciding.cube import Cube, CubeRows, DimensionMask
 from search.record.journal import TrialEnd
-from search.study.constraints import above_limits
+from search.study.objective import above_limits
 from spaces.domains import Value
 from trainable.recipe.metrics import Mode
 from trainable.training.metrics import sign_of
 
 MOST_LEVELS = 6  # where trials end at more epochs than that, levels are those at which most of them did
-
+# the best of a level's trials are worth changing: this share of them, once it has so many
+BEST_SHARE, ENOUGH_TO_CHANGE = 1 / 3, 3
 DECIMALS = 6  # positions that are equal when rounded so stand for one value
 
 
@@ -234,6 +235,20 @@ def levels_of(observed: Iterable[Observation]) -> list[int]:
     last = max(ends)
     often = [epoch for epoch, _ in ends.most_common(MOST_LEVELS) if epoch != last]
     return [*sorted(often[: MOST_LEVELS - 1]), last]
+
+
+def incumbents(observed: Sequence[Observation]) -> list[Observation]:
+    """Return the best third of the trials at the highest level that has enough of them, the best first.
+
+    Local search around the best at the highest fidelity is what PriorBand does with its incumbents (Mallik et
+    al., arXiv 2306.12370, section 4.2).
+    """
+    for level in reversed(levels_of(observed)):
+        here = [each for each in observed if level in each.scores and each.outcome in ("finished", "stopped")]
+        if len(here) >= ENOUGH_TO_CHANGE:
+            best_first = sorted(here, key=lambda each: (-each.scores[level], each.trial))
+            return best_first[: max(1, math.ceil(len(here) * BEST_SHARE))]
+    return []
 
 
 def seen(observed: Sequence[Observation]) -> ScoreTable:

@@ -24,7 +24,7 @@ from search.deciding.beliefs import SortKey, belief, draw, is_likeliest, rank_of
 from search.deciding.sampler import Sampler, seed_of_trial
 from search.deciding.tpe import TpeSampler
 from search.record.journal import TrialEnd
-from search.study.constraints import above_limits
+from search.study.objective import above_limits
 from spaces.domains import Value
 from spaces.space import Space
 from trainable.recipe.metrics import Mode
@@ -96,11 +96,7 @@ class PriorTpeSampler(Sampler):
 
     def prior_share(self) -> float:
         """Return the probability that a trial which is not drawn evenly is drawn from the priors."""
-        best_first = [likelihood for _, (_, likelihood) in sorted(self._ended.items(), key=_rank_then_number)]
+        ended = sorted((rank, number, likelihood) for number, (rank, likelihood) in self._ended.items())
+        best_first = [likelihood for _, _, likelihood in ended]
         decay = min(1.0, UNDIMINISHED / max(len(best_first), 1))
         return FIRST_SHARE * decay * trust(best_first, range(len(best_first), 0, -1))
-
-
-def _rank_then_number(ended: tuple[int, tuple[SortKey, float]]) -> tuple[SortKey, int]:
-    number, (rank, _) = ended
-    return rank, number

@@ -14,9 +14,8 @@ from typing import NamedTuple, assert_never
 from search.deciding.scheduler import expected_share, first_at_or_after, rungs
 from search.record.journal import SettledEvent
 from search.study import SchedulerKind, Study, StudyError
-from spaces.concentration import concentration
 from spaces.domains import Choice, is_number, listed
-from spaces.space import Space
+from spaces.space import Space, concentration
 from trainable.errors import Fault
 from trainable.recipe import Recipe
 from trainable.recipe.schedules import SGDR, Cyclic
@@ -39,6 +38,7 @@ WHY_THIS_PART = {
     OF_UNEVEN_RUNS: "in the first third of a run, schedules of different shapes cannot be compared",
 }
 NO_RUNG = "no rung comes before the last epoch"
+NUMBERS = {2: "two", 3: "three", 4: "four"}  # in words
 UNIFORM = "trials drawn uniformly differ so much that early scores can rank them"
 
 
@@ -57,7 +57,7 @@ class Pruning:
             return f"no trial is stopped early: {self.why}"
         saved = 1.0 - expected_share(self.rungs, self.factor, epochs)
         at = "1 epoch" if self.rungs == (1,) else f"{listed(map(str, self.rungs))} epochs"
-        after = f"after {at}, where one in {_number(self.factor)} goes on"
+        after = f"after {at}, where one in {NUMBERS.get(self.factor, self.factor)} goes on"
         saves = f"saves about {saved:.0%} of the epochs: {self.why}"
         match self.kind:
             case "asha":
@@ -225,7 +225,3 @@ def _factor_reason(bits: float) -> str:
     if bits >= ALIKE_BITS:
         return f"the priors make trials similar ({bits:.1f} bits), so early scores say less"
     return f"the priors are too weak ({bits:.2g} bits) to make trials similar" if bits else UNIFORM
-
-
-def _number(count: int) -> str:
-    return {2: "two", 3: "three", 4: "four"}.get(count, str(count))

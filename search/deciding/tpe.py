@@ -40,7 +40,7 @@ class TpeSampler(Sampler):
         self.trials: list[FrozenTrial] = []  # the records that Optuna gets
 
     def ask(self, number: int) -> dict[str, Value]:
-        draw = _Draw(self.optuna_sampler(number), self._study(), self._record(number, {}, None, {}))
+        draw = _OptunaDraw(self.optuna_sampler(number), self._study(), self._record(number, {}, None, {}))
         return self._space.define(
             lambda dimension, _: draw.value(dimension, self._distributions[dimension.name])
         )
@@ -88,7 +88,7 @@ class TpeSampler(Sampler):
         return optuna_trial(number, named, self._domains, found, outside="ignore the trial")
 
 
-class _Draw:
+class _OptunaDraw:
     """A draw of one trial's values with Optuna, as an `optuna.Trial` is, but without a trial in a storage."""
 
     def __init__(self, sampler: BaseSampler, study: optuna.Study, trial: FrozenTrial) -> None:

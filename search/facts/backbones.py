@@ -16,7 +16,7 @@ from torch import nn
 
 from search.facts.cache import name_by
 from search.study import WEIGHTS, Study
-from spaces.rules.backbones import BACKBONES, SIZES, Size
+from spaces.rules.backbones import BACKBONES, SIZES, BackboneSize
 from trainable.bench import Bench, DeviceKind
 from trainable.data import DataSet
 from trainable.errors import ModelError, UserError
@@ -67,7 +67,9 @@ class Candidate:
     costs: Costs
 
 
-def candidates(names: Sequence[str] | None, weights: str | None, size: Size | None, gpu: bool) -> list[str]:
+def candidates(
+    names: Sequence[str] | None, weights: str | None, size: BackboneSize | None, gpu: bool
+) -> list[str]:
     """Return the names of timm's networks to compare: those that a person names, else those in a folder of
     weights, else the list of a size; by default small ones, and on a GPU medium ones too. Raises UserError
     where the weights are no folder."""

@@ -19,6 +19,7 @@ from search.record.journal import (
     LeftOutEvent,
     PlaceEvent,
     PromotionEvent,
+    Repeat,
     RetryEvent,
     SearchEvent,
     SettledEvent,
@@ -27,7 +28,6 @@ from search.record.journal import (
     TrialEvent,
 )
 from search.record.record import Record
-from search.record.repeats import Repeat
 from search.record.summary import Summary, summarise
 from search.record.trials import Trial
 from search.record.turnaround import IN_WORDS

@@ -14,8 +14,8 @@ from search.record.home import Home
 from search.record.record import Record
 from search.record.storage import local_folder
 from search.study import Study, StudyError
-from search.study.address import absolute
 from search.study.space import LearnedSpace, SpaceBuilder, build_space
+from search.study.study import absolute
 from spaces.catalog.overrides import OVERRIDES
 from spaces.conditions import holds, kind_of, options_of, scalars_of, value_of
 from spaces.domains import Value, Values, counted

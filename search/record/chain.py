@@ -1,20 +1,29 @@
-"""Writes and checks the lines of a journal.
+"""Writes and checks the lines of a journal, and stores how many of them are safe on the disk.
 
 Each line ends with a checksum over its own text and the checksum of the line before. So a reader finds every
-byte that has changed, and every line that was removed, doubled or moved.
+byte that has changed, and every line that was removed, doubled or moved. That lines are missing at the end is
+noticed by their number, in a file of its own. It is written only after the journal itself has reached the
+disk. So it is never too large, whatever a power failure leaves, and losing the file only means that a cut is
+not noticed.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
+from search.record.home import SYNCED_FILE
 from trainable.errors import UserError
+from trainable.files.regular import open_to_write, read_regular, why
 
 DIGITS = 12  # the number of hexadecimal digits: a damaged line is accepted with a probability of 4e-15
 SEALED = re.compile(rb'(\{.+),"sum":"([0-9a-f]{%d})"\}\n' % DIGITS, re.DOTALL)
+# the number is overwritten in place, always with as many digits: it is the old one or the new one
+COUNT_DIGITS = 12
 
 
 class JournalError(UserError):
@@ -68,3 +77,28 @@ def whole_lines(content: bytes) -> Iterator[bytes]:
     """Yield the lines that end with a newline."""
     for line in content.split(b"\n")[:-1]:
         yield line + b"\n"
+
+
+def synced_lines(folder: Path) -> int:
+    """Return how many lines the journal in a folder has at least; 0 where nothing says so.
+
+    Raises UserError where the file is there and cannot be read.
+    """
+    file = folder / SYNCED_FILE
+    try:
+        text = read_regular(file, most=1024)
+    except FileNotFoundError:
+        return 0
+    except OSError as error:
+        raise UserError(f"{file}: cannot be read: {why(error)}") from None
+    return int(text) if len(text) == COUNT_DIGITS and text.isdigit() else 0
+
+
+def open_synced(folder: Path) -> int:
+    """Return the descriptor of the file, which is made where there is none."""
+    return open_to_write(folder / SYNCED_FILE, os.O_RDWR | os.O_CREAT)
+
+
+def write_synced(file: int, lines: int) -> None:
+    """Store the number of lines that are on the disk."""
+    os.pwrite(file, b"%0*d" % (COUNT_DIGITS, lines), 0)

@@ -1,4 +1,4 @@
-"""Says which trials are trained again with fresh seeds, what their runs have come to, and which of them wins.
+"""Which trials are trained again with fresh seeds, what their runs have come to, and which of them wins.
 
 The best score of a search is the largest of many, each partly luck, so the recipe behind it scores lower when
 it is trained again. The finalists' new runs were not chosen by their scores. Of k finalists with n runs each,
@@ -27,13 +27,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from search.record.repeats import SEEDS, Repeat
+from search.record.journal import SEEDS, Repeat
 from search.record.trials import Trial
-from search.study.finalists import Finalists
+from search.study.study import Finalists
 from trainable.recipe.metrics import NO_SPREAD
 from trainable.training.metrics import SHARES
 
-RunScores = NDArray[np.float64]
+SeedScores = NDArray[np.float64]
 LEVEL = 0.95  # the share of searches in which the interval is to hold the recipe's true mean
 LEAST_RUNS = 2  # one run says nothing of its deviation
 
@@ -163,7 +163,7 @@ def finals_of(
     return Finals(tuple(known.get(each.trial, each) for each in finalists), sign, over)
 
 
-def estimated(scores: RunScores) -> tuple[RunScores, float]:
+def estimated(scores: SeedScores) -> tuple[SeedScores, float]:
     """Return the estimate of each finalist, [finalists], and the half width of every interval.
 
     `scores` is [finalists, runs], with two runs or more; a column holds the runs with one seed.
@@ -209,7 +209,7 @@ class _MeanSquares(NamedTuple):
         return max(0.0, 1.0 - self.residuals / self.finalists) if self.finalists > 0.0 else 1.0
 
 
-def _mean_squares(scores: RunScores) -> _MeanSquares:
+def _mean_squares(scores: SeedScores) -> _MeanSquares:
     finalists, runs = scores.shape
     of_finalists, of_seeds = scores.mean(1) - scores.mean(), scores.mean(0) - scores.mean()
     rest = scores - scores.mean() - of_finalists[:, None] - of_seeds
@@ -230,7 +230,7 @@ def _error_of_a_mean(squares: _MeanSquares, finalists: int, runs: int) -> tuple[
 
 
 def _estimate(
-    value: float, half_width: float, seeds: Sequence[int], scores: RunScores, metric: str
+    value: float, half_width: float, seeds: Sequence[int], scores: SeedScores, metric: str
 ) -> Estimate:
     """Return an estimate with its interval, without values that the metric cannot have."""
     low, high = value - half_width, value + half_width
@@ -246,7 +246,7 @@ def _finalist(trial: Trial, trials: Sequence[Trial], metric: str) -> Finalist:
     return Finalist(trial.id, trial.metrics[metric], tuple(runs))
 
 
-def _common_scores(finalists: Sequence[Finalist], metric: str) -> tuple[list[int], RunScores]:
+def _common_scores(finalists: Sequence[Finalist], metric: str) -> tuple[list[int], SeedScores]:
     """Return the seeds with which all of them have finished, and their scores, [finalists, seeds]."""
     by_seed = [
         {run.repeat.seed: run.metrics[metric] for run in each.runs if run.repeat and run.end == "finished"}

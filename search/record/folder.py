@@ -10,19 +10,31 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from search.record.chain import JournalError
+from search.record.chain import JournalError, synced_lines
 from search.record.code import CodeRecord
-from search.record.home import ELSEWHERE_FILE, EVENTS_FILE, FACTS_FILE, NO_SEARCH, TRIALS_FOLDER, Home
+from search.record.home import (
+    ELSEWHERE_FILE,
+    EVENTS_FILE,
+    FACTS_FILE,
+    NO_SEARCH,
+    TRIALS_FOLDER,
+    VERIFICATION_FILE,
+    Home,
+)
 from search.record.journal import check_format, read
 from search.record.lock import is_locked
 from search.record.record import Record
-from search.record.synced import synced_lines
 from search.study import STUDY_FILE, Study, read_study
 from spaces.facts import Facts
 from trainable.data import DataInfo
 from trainable.errors import UserError
 from trainable.files.regular import read_regular, why
+from trainable.recipe import Recipe
+from trainable.recipe.base import Spec
+from trainable.recipe.provenance import Verification
+from trainable.recipe.yamlfile import write_whole
 
+LARGEST_VERIFICATION = 2**24  # so many bytes are read
 LARGEST_FACTS = 2**26  # so many bytes of facts are read: a data set of a million classes has fewer
 
 
@@ -135,3 +147,30 @@ def read_record(folder: Path) -> Record:
 def is_driven(folder: Path) -> bool:
     """Say whether a driver is at work on a search, on this machine or on another one."""
     return is_locked(folder) or (folder / ELSEWHERE_FILE).exists()
+
+
+class Verified(Spec):
+    """A recipe that `tunebook export --verify` has trained again, and what that has shown, for the report."""
+
+    trial: int
+    # the digest of the recipe: another one than the trial's where it was made simpler or finalized
+    recipe: str
+    found: Verification
+
+
+def keep_verification(folder: Path, recipe: Recipe) -> None:
+    """Write what the provenance of a trial's recipe says of its verification."""
+    known = recipe.provenance
+    assert known is not None
+    assert known.trial is not None
+    assert known.verification is not None
+    kept = Verified(trial=known.trial, recipe=recipe.digest(), found=known.verification)
+    write_whole(folder / VERIFICATION_FILE, f"{kept.model_dump_json(indent=2)}\n".encode())
+
+
+def read_verification(folder: Path) -> Verified | None:
+    """Return what was kept; None where there is nothing that this version can read."""
+    try:
+        return Verified.model_validate_json(read_regular(folder / VERIFICATION_FILE, LARGEST_VERIFICATION))
+    except (OSError, ValidationError):
+        return None

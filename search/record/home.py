@@ -1,4 +1,4 @@
-"""Says where a search lives: its folder on this machine, its object store if it has one, its files."""
+"""Where a search lives: its folder on this machine, its object store if it has one, its files."""
 
 from __future__ import annotations
 

@@ -16,19 +16,27 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
-from search.record.chain import START, JournalError, Position, seal, unseal, whole_lines
+from search.record.chain import (
+    START,
+    JournalError,
+    Position,
+    open_synced,
+    seal,
+    synced_lines,
+    unseal,
+    whole_lines,
+    write_synced,
+)
 from search.record.clock import steady_clock
 from search.record.home import EVENTS_FILE
 from search.record.lock import is_locked
-from search.record.repeats import Repeat
-from search.record.synced import open_synced, synced_lines, write_synced
-from search.study.constraints import NO_CONSTRAINTS, Constraints
-from search.study.finalists import Finalists
 from search.study.first import First, FirstTrial
-from search.study.study import MOST_TRIALS, SchedulerKind
+from search.study.objective import NO_CONSTRAINTS, Constraints
+from search.study.study import MOST_TRIALS, Finalists, SchedulerKind
 from spaces.domains import Value
 from trainable.errors import UserError
 from trainable.files.regular import check_regular, open_to_write, why
+from trainable.recipe import Recipe
 from trainable.recipe.base import Spec
 from trainable.recipe.metrics import Mode
 from trainable.recipe.network_cost import NetworkCost
@@ -44,6 +52,32 @@ SearchState = Literal["started", "resumed", "finished", "interrupted", "failed"]
 # how a trial ended: trained to its last epoch, stopped by the scheduler, with a non-finite loss, crashed,
 # before it trained, since its network breaks a constraint
 TrialEnd = Literal["finished", "stopped", "diverged", "failed", "infeasible"]
+# a finalist is trained with other seeds; a trial that was stopped is trained to its end, with its own
+RepeatPurpose = Literal["finalist", "pruning"]
+SEEDS = 2**32  # the number of seeds: after the last one comes 0
+
+
+class Repeat(Spec):
+    """Which trial is trained again outside the search, why, and with which seeds.
+
+    The sampler and the scheduler learn nothing from it, and it is never stopped early.
+    """
+
+    of: Annotated[int, Field(ge=0)]  # the number of the other trial
+    purpose: RepeatPurpose
+    seed: int | None = None  # the run's `loop.seed`; None leaves the recipe's
+    split: int | None = None  # the run's `data.validation_seed`; None leaves the recipe's
+
+    def __str__(self) -> str:
+        if self.purpose == "pruning":
+            return f"trial {self.of} again, to its end"
+        split = "" if self.split is None else f" and split {self.split}"
+        return f"trial {self.of} again, with seed {self.seed}{split}"
+
+    def recipe(self, original: Recipe) -> Recipe:
+        """Return the recipe of this run."""
+        seeds = {"loop.seed": self.seed, "data.validation_seed": self.split}
+        return original.with_values({path: seed for path, seed in seeds.items() if seed is not None})
 
 
 class Stamped(Spec):
@@ -405,7 +439,9 @@ def _event(body: bytes, sequence: int, where: str) -> Event:
     try:
         event = _ADAPTER.validate_json(body)
     except ValidationError as error:
-        raise JournalError(f"{where}: expected an event of a search: {_first(error)}") from None
+        first = error.errors(include_url=False)[0]
+        field = ".".join(map(str, first["loc"][1:])) or "line"
+        raise JournalError(f"{where}: expected an event of a search: {field}: {first['msg']}") from None
     if event.sequence != sequence:
         raise JournalError(f"{where}: expected event {sequence}, got {event.sequence}")
     return event
@@ -419,8 +455,3 @@ def _warn_of_torn_line(path: Path, end: Position) -> None:
     logger.warning(
         "%s: the last line was torn, as by a kill or a full disk; it is left out", _where(path, end)
     )
-
-
-def _first(error: ValidationError) -> str:
-    item = error.errors(include_url=False)[0]
-    return f"{'.'.join(map(str, item['loc'][1:])) or 'line'}: {item['msg']}"

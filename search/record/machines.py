@@ -26,7 +26,7 @@ from spaces.domains import counted
 from trainable.recipe.base import Spec
 from trainable.tune.place import Place
 
-Share = Annotated[float, Field(ge=0.0, le=1.0)]
+TimeShare = Annotated[float, Field(ge=0.0, le=1.0)]
 WorkKind = tuple[
     str, str
 ]  # of device, and of what is trained: images of one kind take a machine equally long
@@ -48,7 +48,7 @@ class Machine(Spec):
     failed: int  # attempts that failed there, those that were tried again and those that were not
     images_per_second: float | None  # of a trial there, the median of its epochs; None before the first
     speed: float | None  # that beside the same work on other machines, of which 1 is the rate; None without
-    idle: Share  # of the time of its places, as many as it ever had trials at once, since its first trial
+    idle: TimeShare  # of the time of its places, as many as it ever had trials at once, since its first trial
     is_slow: bool
 
     @property

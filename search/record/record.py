@@ -23,6 +23,7 @@ from search.record.journal import (
     LeftOutEvent,
     PlaceEvent,
     PromotionEvent,
+    Repeat,
     RetryEvent,
     SearchEvent,
     SearchState,
@@ -32,11 +33,10 @@ from search.record.journal import (
     TrialEvent,
 )
 from search.record.machines import LeftOut, Machine, MachineAccount
-from search.record.repeats import Repeat
 from search.record.trials import Trial
 from search.record.turnaround import SlotTime, Turnaround
-from search.study.constraints import NO_CONSTRAINTS, Constraints
 from search.study.first import FirstTrial
+from search.study.objective import NO_CONSTRAINTS, Constraints
 from spaces.domains import SpaceError
 from spaces.settled import space_from
 from spaces.space import Space

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 from search.record.code import CodeRecord
 from search.record.cursor import read_cursor
 from search.record.folder import (
+    Verified,
     home_in,
     is_driven,
     read_code,
@@ -19,13 +20,13 @@ from search.record.folder import (
     read_learned,
     read_record,
     read_search,
+    read_verification,
 )
 from search.record.home import Home
 from search.record.record import Record
 from search.record.storage import local_folder
 from search.record.summary import State, Summary, summarise
 from search.record.trials import Trial
-from search.record.verification import Verified, read_verification
 from search.study import Study
 from spaces.facts import Facts
 from trainable.data import DataInfo

@@ -8,14 +8,13 @@ from typing import Any, Literal
 
 from search.record.cursor import Cursor, lacking_seconds
 from search.record.finals import Estimate, Finals, best_first, finalists_of, finals_of, missing_runs
-from search.record.journal import EpochEvent
 from search.record.machines import LeftOut, Machine
 from search.record.record import Record
 from search.record.trials import Trial
 from search.record.turnaround import Turnaround
 from search.record.verdicts import Verdicts
-from search.study.constraints import NO_CONSTRAINTS, Constraints, above_limits
-from search.study.finalists import Finalists
+from search.study.objective import NO_CONSTRAINTS, Constraints, above_limits
+from search.study.study import Finalists
 from trainable.diagnosis import Diagnosis
 from trainable.recipe.metrics import Mode
 from trainable.training.metrics import OBJECTIVES, sign_of
@@ -300,14 +299,13 @@ def _trial_json(trial: Trial) -> dict[str, Any]:
         "places": [[rank.model_dump(mode="json") for rank in ranks] for ranks in trial.places],
         "outcome_reason": trial.outcome_reason,
         "mlflow_run_id": trial.mlflow_run_id,
-        "history": [_epoch_json(event) for event in trial.history],
-    }
-
-
-def _epoch_json(event: EpochEvent) -> dict[str, Any]:
-    return {
-        "epoch": event.epoch,
-        "metrics": event.result.metrics(),
-        "diverged": event.diverged,
-        "rung": event.rung,
+        "history": [
+            {
+                "epoch": event.epoch,
+                "metrics": event.result.metrics(),
+                "diverged": event.diverged,
+                "rung": event.rung,
+            }
+            for event in trial.history
+        ],
     }

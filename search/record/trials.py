@@ -6,14 +6,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from search.record.chain import JournalError
-from search.record.differences import first_difference
-from search.record.journal import EndEvent, EpochEvent, Event, PromotionEvent, TrialEnd
-from search.record.repeats import Repeat, RepeatPurpose
+from search.record.journal import EndEvent, EpochEvent, Event, PromotionEvent, Repeat, RepeatPurpose, TrialEnd
 from search.study.first import First
-from spaces.domains import Value
+from spaces.domains import Value, shown
 from trainable.errors import RecipeError
 from trainable.recipe import Recipe
 from trainable.recipe.distillation import SECTION
@@ -27,6 +25,7 @@ HOURS_SPENT = "the budget of hours is spent"
 # a paused trial has started and has not ended, but nothing trains it now: it waits at a rung, or for a retry
 # or `resume`
 TrialState = Literal["queued", "running", "paused", "finished", "stopped", "diverged", "failed", "infeasible"]
+ABSENT = object()  # what a tree has where another one has more
 
 
 def recipe_key(teacher: str) -> str:
@@ -194,3 +193,33 @@ class UnderWay(dict[int, AnAttempt]):
         """Remove the attempt that this event pauses, and return it."""
         self._paused = trial, self.pop(trial)
         return self._paused[1]
+
+
+class Difference(NamedTuple):
+    """A dotted path at which two trees differ, and what either has there."""
+
+    path: str
+    one: str
+    other: str
+
+
+def first_difference(one: Any, other: Any, path: str = "") -> Difference | None:
+    """Return the first value in which two trees differ; None where they are equal."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        for name in dict.fromkeys([*one, *other]):
+            inner = f"{path}.{name}" if path else str(name)
+            if found := first_difference(one.get(name, ABSENT), other.get(name, ABSENT), inner):
+                return found
+        return None
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        return first_difference(dict(enumerate(one)), dict(enumerate(other)), path)
+    return None if one == other else Difference(path, _in_words(one), _in_words(other))
+
+
+def _in_words(value: Any) -> str:
+    """Return a value as it is written; of a section only that it is there, of a list of them how many."""
+    if isinstance(value, Mapping):
+        return "there"
+    if isinstance(value, list) and any(isinstance(each, Mapping) for each in value):
+        return f"{len(value)} entries"
+    return "absent" if value is ABSENT else shown(value)

@@ -121,8 +121,8 @@ class Turnaround(Spec):
 
 
 @dataclass
-class _Driver:
-    """A driver at work; times are seconds since 1970."""
+class _DriverAtWork:
+    """Since when a driver is at work, and with what; times are seconds since 1970."""
 
     start: DriverStart
     began: float
@@ -148,7 +148,7 @@ class SlotTime:
         self._total = 0.0
         self._parts: dict[str, float] = defaultdict(float)
         self._slots, self._gpus = 0, 0.0
-        self._driver: _Driver | None = None
+        self._driver: _DriverAtWork | None = None
         self._under_way = UnderWay[_SlotAttempt]()
         # trials whose process starts, and when a slot was given to them; None for one that waits for a slot:
         # on a cluster one always does
@@ -188,11 +188,11 @@ class SlotTime:
                     self._is_whole = False
                     return
                 self._slots, self._gpus = max(self._slots, event.start.slots), event.start.gpus
-                self._driver = _Driver(event.start, event.time, event.start.slots, freed=event.time)
+                self._driver = _DriverAtWork(event.start, event.time, event.start.slots, freed=event.time)
             case "finished" | "interrupted" | "failed":
                 self._close(event.time)
 
-    def _apply(self, event: Event, driver: _Driver, *, goes_on: bool) -> None:
+    def _apply(self, event: Event, driver: _DriverAtWork, *, goes_on: bool) -> None:
         match event:
             case TrialEvent() if event.repeat is None or event.repeat.purpose != "pruning":
                 self._give(event.trial, event.time, driver)  # those of an audit are all proposed at once
@@ -213,11 +213,11 @@ class SlotTime:
             case SearchEvent() | SettledEvent() | ExtendEvent() | LeftOutEvent():
                 pass
 
-    def _give(self, trial: int, at: float, driver: _Driver) -> None:
+    def _give(self, trial: int, at: float, driver: _DriverAtWork) -> None:
         is_full = len(self._given) + len(self._under_way) >= driver.slots
         self._given[trial] = None if is_full else at
 
-    def _start(self, event: StartEvent, driver: _Driver) -> None:
+    def _start(self, event: StartEvent, driver: _DriverAtWork) -> None:
         self._break_off(event.trial, event.time, driver)
         since = self._given.pop(event.trial, None)
         if since is None:  # a slot got free, or was added
@@ -228,7 +228,7 @@ class SlotTime:
         self._under_way[event.trial] = _SlotAttempt(event.time, event.epoch)
         driver.slots = max(driver.slots, len(self._under_way))
 
-    def _epoch(self, event: EpochEvent, driver: _Driver) -> None:
+    def _epoch(self, event: EpochEvent, driver: _DriverAtWork) -> None:
         attempt = self._under_way[event.trial]
         self._account(event.trial, event.time, _seconds_of(event, attempt))
         if _is_read(event, attempt):
@@ -248,7 +248,7 @@ class SlotTime:
             left -= taken
         self._under_way[trial] = replace(attempt, since=until)
 
-    def _break_off(self, trial: int, at: float, driver: _Driver) -> None:
+    def _break_off(self, trial: int, at: float, driver: _DriverAtWork) -> None:
         if (attempt := self._under_way.pop(trial, None)) is not None:
             self._parts["unfinished"] += max(0.0, at - attempt.since)
             driver.freed = at

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from search.record.clock import duration
-from search.record.repeats import Repeat
+from search.record.journal import Repeat
 from search.record.trials import TrialState
 from search.reporting.content import AttemptRow, BestSoFar, Progress, RepeatRow, Report, TrialRow
 from search.reporting.plots import (

@@ -12,13 +12,13 @@ from typing import Any, Literal
 from pydantic import Field
 
 from search.learning.pruning_audit import PruningAudit
+from search.record.folder import Verified
+from search.record.journal import RepeatPurpose
 from search.record.machines import LeftOut, Machine
-from search.record.repeats import RepeatPurpose
 from search.record.summary import State
 from search.record.trials import TrialState
 from search.record.turnaround import Turnaround
 from search.record.verdicts import VerdictWord
-from search.record.verification import Verified
 from spaces.domains import Value
 from trainable.recipe.base import Spec
 from trainable.recipe.metrics import Mode

@@ -21,7 +21,7 @@ from search.record.finals import Finalist, Finals
 from search.record.summary import Summary
 from search.record.trials import Trial
 from search.record.verdicts import Verdict, Verdicts
-from search.study.constraints import shown_cost
+from search.study.objective import shown_cost
 from spaces.domains import counted, shown
 from trainable.recipe import LEARNING_RATES, REFERENCE_BATCH
 from trainable.recipe.provenance import AGREE, sureness

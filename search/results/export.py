@@ -10,8 +10,8 @@ from pathlib import Path
 from search.facts.hardware import local_hardware, per_trial
 from search.facts.measured import cached_or_measured
 from search.learning.search import Search
+from search.record.folder import read_verification
 from search.record.trials import Trial
-from search.record.verification import read_verification
 from search.study import Resources, Study
 from spaces.catalog.explain import reasons
 from spaces.facts import Facts

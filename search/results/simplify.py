@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from search.record.finals import Interval, RunScores
+from search.record.finals import Interval, SeedScores
 from search.reporting.tables import TextTable
 from search.retraining.luck import half_width
 from search.retraining.runs import Retraining, effort
@@ -31,7 +31,7 @@ from trainable.training.metrics import OBJECTIVES, sign_of
 
 WHOLE = "the whole recipe"
 # trains recipes by name; returns their scores by seed, None where a run comes to nothing
-Train = Callable[[Mapping[str, Recipe]], Mapping[str, RunScores | None]]
+Train = Callable[[Mapping[str, Recipe]], Mapping[str, SeedScores | None]]
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def simplify(recipe: Recipe, metric: str, seeds: Sequence[int], again: Retrainin
         "set of techniques that is left out together"
     )
 
-    def train(recipes: Mapping[str, Recipe]) -> dict[str, RunScores | None]:
+    def train(recipes: Mapping[str, Recipe]) -> dict[str, SeedScores | None]:
         return _scores(recipes, metric, seeds, again)
 
     return simpler_by(train, recipe, metric, seeds)
@@ -113,8 +113,8 @@ def simpler_by(train: Train, recipe: Recipe, metric: str, seeds: Sequence[int]) 
 
 
 def _dropped(
-    recipe: Recipe, whole: RunScores, effects: Sequence[Effect], noise: float, train: Train
-) -> tuple[Sequence[Effect], Recipe, RunScores]:
+    recipe: Recipe, whole: SeedScores, effects: Sequence[Effect], noise: float, train: Train
+) -> tuple[Sequence[Effect], Recipe, SeedScores]:
     """Return the techniques that can go together, the recipe without them, and its scores by seed."""
     dropped = sorted((each for each in effects if each.is_noise), key=lambda each: each.gain)
     while dropped:
@@ -128,7 +128,7 @@ def _dropped(
     return [], recipe, whole
 
 
-def _effect(recipe: Recipe, path: str, gains: RunScores, noise: float) -> Effect:
+def _effect(recipe: Recipe, path: str, gains: SeedScores, noise: float) -> Effect:
     mean = float(gains.mean())
     value = recipe.get(path)
     value = value["kind"] if isinstance(value, Mapping) else value  # a section that may be left out
@@ -137,10 +137,10 @@ def _effect(recipe: Recipe, path: str, gains: RunScores, noise: float) -> Effect
 
 def _scores(
     variants: Mapping[str, Recipe], metric: str, seeds: Sequence[int], again: Retraining
-) -> dict[str, RunScores | None]:
+) -> dict[str, SeedScores | None]:
     """Return the scores of each variant by seed, higher for better; None where a run comes to nothing."""
     recipes = [each.with_values({"loop.seed": seed}) for each in variants.values() for seed in seeds]
-    by_name: dict[str, RunScores | None] = {}
+    by_name: dict[str, SeedScores | None] = {}
     with closing(again.train(recipes)) as runs:
         for name in variants:
             of_variant = list(islice(runs, len(seeds)))

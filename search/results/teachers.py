@@ -8,9 +8,9 @@ from pathlib import Path
 from search.learning.search import Search
 from search.results.export import chosen_trial, recipe_of
 from search.study import STUDY_FILE, Study
-from search.study.address import absolute
 from search.study.first import FirstTrial
 from search.study.first_trials import first_trials
+from search.study.study import absolute
 from trainable.errors import UserError
 from trainable.files.paths import without_tilde
 from trainable.files.regular import refuse_links

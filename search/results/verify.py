@@ -9,7 +9,7 @@ from statistics import fmean, stdev, variance
 from typing import Any
 
 from search.record.finals import LEAST_RUNS, error_of_sum, student
-from search.record.repeats import SEEDS
+from search.record.journal import SEEDS
 from search.retraining.luck import error_of_images, parts_differ
 from search.retraining.runs import Fresh, Retraining, effort
 from trainable.data import DataInfo

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from statistics import NormalDist, fmean, variance
 from typing import Any
 
-from search.record.finals import LEAST_RUNS, LEVEL, RunScores, error_of_sum, student
+from search.record.finals import LEAST_RUNS, LEVEL, SeedScores, error_of_sum, student
 from search.retraining.runs import Fresh
 from trainable.recipe.metrics import NO_SPREAD
 from trainable.training.score_gap import LEVEL as GAP_LEVEL
 from trainable.training.score_gap import ScoreGap, words_of
 
 
-def half_width(gains: Sequence[RunScores], level: float = LEVEL) -> float:
+def half_width(gains: Sequence[SeedScores], level: float = LEVEL) -> float:
     """Return the half width of the interval of a mean gain, from the gains of several changes by seed.
 
     A gain is the score of one run minus that of another with the same seed. Their deviation is pooled over

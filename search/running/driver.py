@@ -13,9 +13,8 @@ from shlex import quote
 from typing import Literal, NamedTuple
 
 from search.deciding.audited import sampled
-from search.deciding.budget import extended
 from search.deciding.finalists import final_of
-from search.deciding.ledger import Ledger
+from search.deciding.ledger import Ledger, extended
 from search.deciding.make import make_sampler, make_scheduler
 from search.facts.hardware import Hardware, local_hardware
 from search.facts.installed import git_commit, versions

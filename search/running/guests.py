@@ -18,8 +18,8 @@ from search.record.home import Home
 from search.record.lease import Lease
 from search.running.switch import StopSwitch
 from search.study import Study
-from search.study.address import absolute
 from search.study.space import SpaceBuilder, plain_space
+from search.study.study import absolute
 from spaces.space import Space
 from trainable.data import DataSet
 

@@ -37,10 +37,10 @@ from search.running.networks import (
 )
 from search.study import Study
 from search.study.code import NO_CODE, Code, check_code
-from search.study.finalists import Finalists
 from search.study.first import FirstTrial
 from search.study.first_trials import first_trials
 from search.study.space import SpaceBuilder, check_trials, far_rates
+from search.study.study import Finalists
 from spaces.facts import Facts
 from spaces.rules.distillation import gain_to_expect
 from spaces.space import Space

@@ -21,8 +21,7 @@ from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
-from search.deciding.ledger import Ledger
-from search.deciding.proposal import Decision, Proposal
+from search.deciding.ledger import Decision, Ledger, Proposal
 from search.facts.hardware import PerTrial
 from search.record.machines import LeftOut
 from search.running.failures import Retries, failure

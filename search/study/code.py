@@ -150,7 +150,10 @@ def _with_model(base: dict[str, Any], overrides: Written, build: BuildModel) -> 
     if (kind := base.get("model.kind", "own")) != "own":
         raise StudyError([Fault("base.model.kind", f"is {kind!r}, and model= is given, too: keep one")])
     for path in overrides:
-        _check_path(path)
+        section, _, name = path_of(path).rpartition(".")
+        if section in ("", "model") and name not in ModelSpec.model_fields:
+            message = f"is no field; a parameter of your function is written {ARGUMENTS}.{name}"
+            raise StudyError([Fault(f"space.overrides.{path}", message)])
     own = {"model.name": name_of(build), **base, "model.kind": "own"}
     for path, written in overrides.items():
         if path.startswith(f"{ARGUMENTS}.") and path not in own:
@@ -158,20 +161,6 @@ def _with_model(base: dict[str, Any], overrides: Written, build: BuildModel) -> 
     prefix = f"{ARGUMENTS}."
     check_takes(build, [path.removeprefix(prefix) for path in own if path.startswith(prefix)])
     return own
-
-
-def _check_path(path: str) -> None:
-    """Raises StudyError for a parameter of a person's function that is written like a field of a recipe."""
-    section, _, name = path_of(path).rpartition(".")
-    if section in ("", "model") and name not in ModelSpec.model_fields:
-        right = f"{ARGUMENTS}.{name}"
-        raise StudyError(
-            [
-                Fault(
-                    f"space.overrides.{path}", f"is no field; a parameter of your function is written {right}"
-                )
-            ]
-        )
 
 
 def _first_value(path: str, written: Any, build: BuildModel) -> Value:

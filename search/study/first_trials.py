@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from search.study.address import absolute
 from search.study.first import FirstTrial
 from search.study.space import recipe_faults
-from search.study.study import FIXED_BY_THE_STUDY, RECIPE_SECTIONS, WEIGHTS, Study, StudyError
+from search.study.study import FIXED_BY_THE_STUDY, RECIPE_SECTIONS, WEIGHTS, Study, StudyError, absolute
 from spaces.domains import Choice, Value, is_number, listed
 from spaces.priors import Prior, likeliest
 from spaces.space import Dimension, Space

@@ -1,22 +1,80 @@
-"""Describes what a search optimises, and makes its recipes measure it."""
+"""Describes what a search optimises and what a trial's network may cost, and makes recipes measure it.
+
+A study that names no metric has that of its task.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Self
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
-from search.study.constraints import NO_CONSTRAINTS, Constraints
 from trainable.errors import Fault, RecipeError, quoted
 from trainable.recipe import Recipe
 from trainable.recipe.base import Spec
 from trainable.recipe.metrics import KINDS, MODES, Kind, Metric, Mode, cost_faults
+from trainable.recipe.network_cost import NetworkCost
+from trainable.recipe.tasks import CLASSIFICATION, TASKS, AnyTask
 from trainable.training.metrics import CLASSES_ALIKE, OBJECTIVES
 
 PREFIX = "val_"
 METRICS = "evaluation.metrics"
 _ADAPTER: TypeAdapter[Kind] = TypeAdapter(Metric)
+TASK = "task.kind"
+
+
+class Limit(Spec):
+    """The most that a cost may be."""
+
+    max: Annotated[float, Field(gt=0.0)]
+
+
+class Constraints(Spec):
+    """What the network of a trial may cost, as `NetworkCost` counts; None allows anything."""
+
+    latency_ms: Limit | None = None
+    parameters: Limit | None = None
+    memory_gib: Limit | None = None
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """The most that a cost may be, by name; empty where anything is allowed."""
+        return {name: limit.max for name, limit in self if limit is not None}
+
+    def __str__(self) -> str:
+        """Return the limits in words, such as `latency_ms at most 20`; empty without any."""
+        return ", ".join(f"{name} at most {shown_cost(most)}" for name, most in self.limits.items())
+
+    def excesses(self, cost: NetworkCost) -> dict[str, float]:
+        """Return for each limit by what share of it a cost is above it; 0 or less where it is met.
+
+        Shares can be added: 5 ms above 20 ms count as much as a quarter more parameters than are allowed.
+        """
+        return {name: getattr(cost, name) / most - 1.0 for name, most in self.limits.items()}
+
+    def broken(self, cost: NetworkCost) -> str | None:
+        """Return in words which limits a cost is above, and by how much; None where it meets them all."""
+        words = []
+        for name, share in self.excesses(cost).items():
+            if share > 0.0:
+                percent = f"{share:,.0%}" if share >= 0.1 else f"{100.0 * share:.2g}%"
+                is_above = f"{shown_cost(getattr(cost, name))} is {percent} above"
+                words.append(f"{name} {is_above} {shown_cost(self.limits[name])}")
+        return ", ".join(words) or None
+
+
+NO_CONSTRAINTS = Constraints()
+
+
+def above_limits(excesses: Mapping[str, float]) -> float:
+    """Return the sum of the shares that are above limits, as Optuna ranks trials; 0 where all are met."""
+    return sum(max(0.0, share) for share in excesses.values())
+
+
+def shown_cost(value: float) -> str:
+    """Return a cost for people: whole numbers in full from a thousand on, three digits below."""
+    return f"{value:,.0f}" if value >= 1000.0 else f"{value:.3g}"
 
 
 class Objective(Spec):
@@ -137,3 +195,48 @@ def function_faults(objective: Objective, functions: Collection[str] = ()) -> It
             f"{objective.metric} is a function of yours, which a search is given in Python; given: {given}"
         )
         yield Fault("objective.metric", message)
+
+
+def task_asked(base: Mapping[str, Any]) -> AnyTask:
+    """Return the task that a study's `base`, with nested or dotted keys, asks for, with its defaults."""
+    task = base.get("task")
+    kind = task.get("kind") if isinstance(task, Mapping) else base.get(TASK)
+    return TASKS[kind]() if isinstance(kind, str) and kind in TASKS else CLASSIFICATION
+
+
+def default_recipe(base: Mapping[str, Any]) -> Recipe:
+    """Return the default recipe of the task that a study's `base` asks for."""
+    return Recipe.from_tree({"task": {"kind": task_asked(base).kind}})
+
+
+def with_default_metric(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a study's tree with the metric of its task, where it names none."""
+    objective, default = tree.get("objective", {}), _default_metric(tree)
+    named = not isinstance(objective, Mapping) or "metric" in objective
+    if named or default == Objective().metric:
+        return dict(tree)
+    return {**tree, "objective": {**objective, "metric": default}}
+
+
+def without_default_metric(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a study's whole tree without the metric that its task would get by default.
+
+    So a study that becomes one of another task gets the metric of that task.
+    """
+    default = ("metric", _default_metric(tree))
+    objective = {name: value for name, value in tree["objective"].items() if (name, value) != default}
+    return {**tree, "objective": objective}
+
+
+def metric_faults(objective: Objective, base: Mapping[str, Any]) -> Iterator[Fault]:
+    """Yield a fault for a metric of ours that is one of another task."""
+    task = task_asked(base)
+    if not objective.own and objective.metric not in task.objectives:
+        known = ", ".join(task.objectives)
+        message = f"{objective.metric} does not go with task.kind {task.kind}: expected {known}"
+        yield Fault("objective.metric", message)
+
+
+def _default_metric(tree: Mapping[str, Any]) -> str:
+    base = tree.get("base")
+    return task_asked(base if isinstance(base, Mapping) else {}).objectives[0]

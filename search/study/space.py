@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from search.study.constraints import Constraints, shown_cost
-from search.study.objective import class_faults
+from search.study.objective import Constraints, class_faults, shown_cost
 from search.study.study import Study, StudyError
 from spaces.catalog.catalog import make_space
 from spaces.domains import is_number

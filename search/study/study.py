@@ -10,17 +10,30 @@ from math import ceil
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    model_validator,
+)
 
-from search.study.address import Address, absolute
-from search.study.finalists import FinalistsChoice
 from search.study.first import first_entry
-from search.study.objective import Objective, with_objective
-from search.study.tasks import default_recipe, metric_faults, with_default_metric, without_default_metric
+from search.study.objective import (
+    Objective,
+    default_recipe,
+    metric_faults,
+    with_default_metric,
+    with_objective,
+    without_default_metric,
+)
 from spaces.catalog.overrides import path_of
 from spaces.facts import NOT_OVERWRITABLE, WrittenFacts
-from trainable.errors import Fault, FaultyInput, RecipeError, UserError, faults_of
-from trainable.files.paths import without_tilde
+from trainable.errors import UNION, Fault, FaultyInput, RecipeError, UserError, faults_of
+from trainable.files.paths import usable_path, without_tilde
+from trainable.files.store import is_uri, without_credentials
 from trainable.recipe import Recipe
 from trainable.recipe.base import Spec
 from trainable.recipe.data import Data
@@ -45,6 +58,10 @@ LEAST_SECTIONS_OF_A_RECIPE = 3
 LIBRARIES = ("timm", "torchvision", "smp")
 WEIGHTS = "model.weights"
 FROM_SCRATCH = "none"  # on the command line this word in place of weights asks for none
+# how a study names a folder: a path on a machine, or a URI in an object store
+Address = Annotated[
+    str, Field(min_length=1), AfterValidator(without_credentials), AfterValidator(usable_path)
+]
 
 
 class StudyError(FaultyInput):
@@ -106,6 +123,27 @@ class Budget(Spec):
     trials: Annotated[int, Field(ge=1, le=MOST_TRIALS)] = 16
     epochs: Annotated[int, Field(ge=1, le=LONGEST_RUN)] = Field(20, description="of the longest trial")
     hours: Annotated[float, Field(gt=0.0)] | None = None
+
+
+class Finalists(Spec):
+    """How many of the best trials are trained again, and how often, before one of them is called the best.
+
+    A winner is lucky: it is the best of many scores, each partly chance. Its runs with fresh seeds are not.
+    """
+
+    top: Annotated[int, Field(ge=1, le=100)] = Field(3, description="how many of the best trials")
+    seeds: Annotated[int, Field(ge=2, le=100)] = Field(3, description="runs of each, with fresh seeds")
+    splits: Literal["same", "fresh"] = Field(
+        "same", description="fresh: each run draws training and validation anew; the test part stays"
+    )
+
+
+WORD, NUMBERS = f"{UNION}word", f"{UNION}numbers"
+# a word, or how many are trained how often
+FinalistsChoice = Annotated[
+    Annotated[Literal["auto", "none"], Tag(WORD)] | Annotated[Finalists, Tag(NUMBERS)],
+    Discriminator(lambda written: NUMBERS if isinstance(written, dict | Finalists) else WORD),
+]
 
 
 def _none_for_auto(written: object) -> object:
@@ -276,7 +314,9 @@ class Study(Spec):
                 if path == field or path.startswith(f"{field}."):
                     raise RecipeError([Fault(path, f"cannot be pinned in base: {instead}")])
         with_length = default_recipe(self.base).with_values({"loop.epochs": self.budget.epochs})
-        written = {**self._first_name(), **dict(leaves(self.base))}
+        # data are loaded for the first model that `space.overrides` chooses between, where `base` names none
+        first_name = {MODEL_NAME: self.networks[0]} if self.networks else {}
+        written = {**first_name, **dict(leaves(self.base))}
         pinned = with_length.model_copy(update={"data": self.data}).with_values(written)
         return with_objective(pinned, self.objective)
 
@@ -285,12 +325,6 @@ class Study(Spec):
         another network would lose it."""
         pinned = {path: value for path, value in self.pinned.items() if path.startswith("model.")}
         return recipe.with_values({**values, **pinned})
-
-    def _first_name(self) -> dict[str, Any]:
-        """Return the first model that `space.overrides` chooses between, where `base` names none: data are
-        loaded for it."""
-        names = self.networks
-        return {MODEL_NAME: names[0]} if names and MODEL_NAME not in dict(leaves(self.base)) else {}
 
     @property
     def networks(self) -> tuple[str, ...]:
@@ -351,6 +385,11 @@ class Study(Spec):
     def write(self, folder: Path) -> None:
         """Write `study.yaml`, readable by its owner alone, because a tracking URI may hold a password."""
         write_whole(folder / STUDY_FILE, self.yaml().encode(), mode=0o600)
+
+
+def absolute(address: str) -> str:
+    """Return the same folder's address, absolute; `~` is a home folder, a URI stays as it is."""
+    return address if is_uri(address) else str(without_tilde(address).absolute())
 
 
 def _contradictions(study: Study) -> Iterator[Fault]:

@@ -21,8 +21,8 @@ from spaces.validity import check_recipes
 from trainable.errors import Fault, quoted
 from trainable.recipe import Recipe
 
-Name = Literal["document", "finetune", "quick", "wide"]
-NAMES: tuple[Name, ...] = get_args(Name)
+SpaceName = Literal["document", "finetune", "quick", "wide"]
+NAMES: tuple[SpaceName, ...] = get_args(SpaceName)
 
 # Fields that decide where the cycles of a schedule end
 MOVING_CYCLES = tuple(
@@ -96,7 +96,7 @@ def document(facts: Facts, recipe: Recipe) -> list[Dimension]:
     return [each for each in dimensions if each is not None]
 
 
-def named(name: str) -> Name:
+def named(name: str) -> SpaceName:
     """Return the name if it is that of a space. Raises SpaceError otherwise."""
     for each in NAMES:
         if each == name:
@@ -104,7 +104,7 @@ def named(name: str) -> Name:
     raise SpaceError.at("space.name", f"expected one of {', '.join(NAMES)}, got {quoted(name)}")
 
 
-def _checked(name: str, base: Recipe, facts: Facts) -> Name:
+def _checked(name: str, base: Recipe, facts: Facts) -> SpaceName:
     found = named(name)
     if base.loop.epochs != facts.epochs:
         raise SpaceError.at(
@@ -116,7 +116,7 @@ def _checked(name: str, base: Recipe, facts: Facts) -> Name:
     return found
 
 
-def _offer(name: Name, facts: Facts, own: Recipe) -> Callable[[Rule], bool]:
+def _offer(name: SpaceName, facts: Facts, own: Recipe) -> Callable[[Rule], bool]:
     """Return which rules make dimensions in a space although no override asks for them."""
     match name:
         case "document":

@@ -157,7 +157,9 @@ def parse_all(
         try:
             _check_free(path_of(name), base, pins)
             _check_known(name, written, base, names)
-            _check_once(name, overrides.keys())
+            if name != (path := path_of(name)) and path in overrides:
+                covers = f"{path} is written too, which covers every variant"
+                raise SpaceError.at("", f"{covers}: keep one of the two")
             match parse(written):
                 case Fixed(value) if name == path_of(name):
                     fixed[name] = value
@@ -235,12 +237,6 @@ def _check_free(path: str, base: Recipe, pins: Set[str]) -> None:
 
 def _within(path: str, section: str) -> bool:
     return path == section or path.startswith(f"{section}.")
-
-
-def _check_once(name: str, written: Set[str]) -> None:
-    path = path_of(name)
-    if name != path and path in written:
-        raise SpaceError.at("", f"{path} is written too, which covers every variant: keep one of the two")
 
 
 def _pair(kind: str, content: Any) -> tuple[Any, Any]:

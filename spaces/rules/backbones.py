@@ -17,11 +17,11 @@ from spaces.rules.rulings import Ruling, Rulings
 from spaces.rules.tasks import rules_of
 from trainable.recipe.tasks import TaskKind
 
-Size = Literal["small", "medium", "large"]
-SIZES: tuple[Size, ...] = get_args(Size)
+BackboneSize = Literal["small", "medium", "large"]
+SIZES: tuple[BackboneSize, ...] = get_args(BackboneSize)
 
 # Small have up to 12 million parameters, medium up to 30, large up to 100
-BACKBONES: dict[Size, tuple[str, ...]] = {
+BACKBONES: dict[BackboneSize, tuple[str, ...]] = {
     "small": (
         "tf_efficientnet_lite0.in1k",
         "mobilenetv3_large_100.ra_in1k",

@@ -201,15 +201,6 @@ DETAILS: tuple[DetailRule, ...] = (
 # --- pins, and the values of other recipes ------------------------------------------------------------
 
 
-def _with_kinds(pinned: Set[str]) -> Set[str]:
-    return pinned | {f"{path.rpartition('.')[0]}.kind" for path in pinned}
-
-
-def _with_norm(pinned: Set[str]) -> Set[str]:
-    """Add BatchNorm, which stays as it is where a person wrote the rate: the rate was written for that."""
-    return pinned | {"model.freeze_norm"} if "optimizer.lr" in pinned else pinned
-
-
 def _with_pairs(pinned: Set[str]) -> Set[str]:
     return pinned | RATIOS if pinned & RATIOS else pinned
 
@@ -217,7 +208,10 @@ def _with_pairs(pinned: Set[str]) -> Set[str]:
 def _fixed(facts: Facts, pinned: Set[str]) -> Rulings:
     """Return the network, if nobody names one, and the kinds that are not pinned."""
     network = {} if "model.kind" in pinned else backbones.network(facts)
-    return network | _unpinned(kinds_and_batch(facts), _with_norm(_with_kinds(pinned)))
+    kinds = {f"{path.rpartition('.')[0]}.kind" for path in pinned}
+    # BatchNorm stays as it is where a person wrote the rate: the rate was written for that
+    norm = {"model.freeze_norm"} if "optimizer.lr" in pinned else set()
+    return network | _unpinned(kinds_and_batch(facts), pinned | kinds | norm)
 
 
 def _unpinned(found: Rulings, pinned: Set[str]) -> Rulings:

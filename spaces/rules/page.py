@@ -172,14 +172,14 @@ def _rules() -> Iterator[str]:
             before = path_of_words.setdefault(words, path)
             rules = list(alike)
             yield from _condition(rules)
-            text = _text(words, path) if before == path else f"As for `{before}`."
+            if before != path:
+                text = f"As for `{before}`."
+            else:
+                text = fill(words.text, WIDTH, break_long_words=False, break_on_hyphens=False)
+                if words.page is not None:
+                    text += f"\n[Why](rules/{words.page}#{anchor(path)})"
             yield from (text, "", *_table(rules), "")
             yield from (f"Source: {_linked(_sources(rules))}.", "")
-
-
-def _text(words: RuleWords, path: str) -> str:
-    text = fill(words.text, WIDTH, break_long_words=False, break_on_hyphens=False)
-    return text if words.page is None else f"{text}\n[Why](rules/{words.page}#{anchor(path)})"
 
 
 def anchor(path: str) -> str:

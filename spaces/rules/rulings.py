@@ -13,7 +13,7 @@ from spaces.facts import Facts
 from spaces.priors import Confidence, Normal, Prior, Weights, check_prior
 
 T = TypeVar("T", covariant=True)
-Option = TypeVar("Option", bound=Value)
+Scalar = TypeVar("Scalar", bound=Value)
 Word = TypeVar("Word", bound=str)
 P = ParamSpec("P")
 Found = TypeVar("Found", bound="Distribution | None", covariant=True)
@@ -97,7 +97,7 @@ def around(centre: float, decades: float, confidence: Confidence) -> tuple[Float
     return Float(rounded(centre / factor), rounded(centre * factor), log=True), Normal(centre, confidence)
 
 
-def weighted_choice(weights: Mapping[Option, float]) -> tuple[Choice, Weights]:
+def weighted_choice(weights: Mapping[Scalar, float]) -> tuple[Choice, Weights]:
     """Return the options, and their weights, which are above 0."""
     return Choice(tuple(weights)), Weights(tuple(weights.values()))
 

@@ -11,17 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from epoch_results import epoch_result
-from search.deciding.ledger import Ledger
+from search.deciding.ledger import Decision, Ledger
 from search.deciding.make import make_sampler
-from search.deciding.proposal import Decision
 from search.deciding.pruning import choose_pruning
 from search.deciding.scheduler import Asha
 from search.record.home import FACTS_FILE
 from search.record.journal import DriverStart, Journal
 from search.study import Study
-from search.study.finalists import Finalists
 from search.study.first_trials import first_trials
 from search.study.space import build_space
+from search.study.study import Finalists
 from spaces.domains import Choice, Domain, Value, Values, fraction_of, is_number
 from spaces.facts import Facts
 from spaces.space import Space

@@ -7,10 +7,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from spaces.concentration import concentration
 from spaces.domains import Choice, Domain, Float, Value
 from spaces.priors import Normal, Prior, Uniform, Weights, density
-from spaces.space import Believed, Dimension, Space, When
+from spaces.space import Believed, Dimension, Space, When, concentration
 from trainable.recipe import Recipe
 
 RATE = Float(1e-3, 10.0, log=True)

@@ -11,8 +11,8 @@ import torch
 from safetensors.torch import load_file
 
 from search.learning.search import Search
+from search.record.folder import keep_verification
 from search.record.home import FACTS_FILE
-from search.record.verification import keep_verification
 from search.results.export import recipe_of
 from tests.search.command_line import Tunebook
 from tests.search.planted_searches import Run as PlantedRun

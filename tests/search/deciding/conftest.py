@@ -10,9 +10,9 @@ from search.deciding.make import make_sampler, make_scheduler
 from search.deciding.pruning import Pruning
 from search.record.journal import Journal
 from search.study import SamplerKind, SchedulerKind
-from search.study.constraints import NO_CONSTRAINTS, Constraints
-from search.study.finalists import Finalists
 from search.study.first import FirstTrial
+from search.study.objective import NO_CONSTRAINTS, Constraints
+from search.study.study import Finalists
 from spaces.space import Space
 from tests.search.deciding.small_ledgers import EPOCHS, TRIALS, Open
 

@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from epoch_results import epoch_result
-from search.deciding.ledger import Ledger
-from search.deciding.proposal import Decision
+from search.deciding.ledger import Decision, Ledger
 from search.record.home import EVENTS_FILE
 from search.record.journal import (
     CostEvent,
@@ -17,7 +16,7 @@ from search.record.journal import (
     TrialEvent,
     read,
 )
-from search.study.constraints import Constraints
+from search.study.objective import Constraints
 from spaces.domains import Integer, Value
 from spaces.space import Dimension, Space
 from tests.search.small_events import replace_journal

@@ -13,13 +13,12 @@ import numpy as np
 import pytest
 
 from search.deciding import auto
-from search.deciding.acquisition import EVEN, Candidates, log_expected_improvement
+from search.deciding.acquisition import EVEN, MOST_TRIALS, Candidates, SecondsModel, log_expected_improvement
 from search.deciding.auto import EVEN_EVERY, FIRST_SHARE, STARTUP, AutoSampler, Learns
 from search.deciding.beliefs import draw
 from search.deciding.cube import Cube
 from search.deciding.make import make_sampler
 from search.deciding.observations import Observation, ScoreTable
-from search.deciding.seconds_model import MOST_TRIALS, SecondsModel
 from search.deciding.surrogate import bounded
 from search.record.journal import TrialEnd
 from spaces.domains import Choice, Float, Values

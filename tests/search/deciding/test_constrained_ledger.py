@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from search.deciding.budget import MOST_INFEASIBLE
-from search.deciding.proposal import Decision
+from search.deciding.ledger import MOST_INFEASIBLE, Decision
 from search.record.chain import JournalError
 from search.record.home import EVENTS_FILE
 from search.record.journal import CostEvent, read
-from search.study.constraints import Constraints
+from search.study.objective import Constraints
 from spaces.domains import Choice, Float
 from spaces.space import Dimension, Space
 from tests.search.deciding.small_ledgers import SMALL, TRIALS, Open, drive, ends, result, try_kills

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from search.deciding.beliefs import draw
-from search.deciding.cube import Cube, CubeRows
-from search.deciding.mutation import SWITCHED, mutations
+from search.deciding.cube import SWITCHED, Cube, CubeRows, mutations
 from spaces.domains import Choice, Float
 from spaces.space import Dimension, Space
 from tests.search.small_spaces import conditional_space

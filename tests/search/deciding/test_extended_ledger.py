@@ -5,15 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from search.deciding.budget import MOST_INFEASIBLE, extended
-from search.deciding.ledger import Ledger
+from search.deciding.ledger import MOST_INFEASIBLE, Ledger, extended
 from search.record.home import EVENTS_FILE
 from search.record.journal import Event, SearchState, TrialEvent, read
 from search.record.record import Record
 from search.record.summary import Summary, summarise
 from search.record.trials import Trial
 from search.study import SamplerKind
-from search.study.finalists import Finalists
+from search.study.study import Finalists
 from tests.search.deciding.small_ledgers import SMALL, TRIALS, Open, cost, drive, essence, result, try_kills
 
 TWO_TWICE = Finalists(top=2, seeds=2)

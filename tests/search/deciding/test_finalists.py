@@ -10,14 +10,13 @@ from search.deciding.ledger import Ledger
 from search.deciding.pruning import Pruning
 from search.record.chain import JournalError
 from search.record.home import EVENTS_FILE
-from search.record.journal import EpochEvent, TrialEvent, read
+from search.record.journal import EpochEvent, Repeat, TrialEvent, read
 from search.record.record import Record
-from search.record.repeats import Repeat
 from search.record.summary import summarise
 from search.record.trials import Trial
 from search.running.driver import why_out_of_time
 from search.study import SamplerKind
-from search.study.finalists import Finalists
+from search.study.study import Finalists
 from tests.search.deciding.small_ledgers import (
     EPOCHS,
     SLOTS,

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from search.deciding.ledger import Ledger
+from search.deciding.ledger import Decision, Ledger
 from search.deciding.make import make_sampler
-from search.deciding.proposal import Decision
 from search.learning.standings import positions
 from search.record.chain import JournalError
 from search.record.home import EVENTS_FILE
@@ -20,8 +19,8 @@ from search.record.summary import summarise
 from search.record.trials import Trial
 from search.reporting.tables import trials_table
 from search.study import SamplerKind
-from search.study.finalists import Finalists
 from search.study.first import First, FirstTrial
+from search.study.study import Finalists
 from spaces.domains import Float
 from spaces.priors import Normal
 from spaces.space import Believed, Dimension, Space

@@ -21,8 +21,8 @@ from search.deciding.gaussian_process import (
     NOISE,
     PACE,
     SIZE,
-    Floats,
     GaussianProcess,
+    Reals,
     ScoredRows,
     _loss,
     fitted,
@@ -41,8 +41,8 @@ def some(count: int, times: list[float], seed: int = 0) -> ScoredRows:
     return ScoredRows(features, GROUPS, at, np.sin(5 * features[:, 0]) + at + 0.1 * rng.normal(size=count))
 
 
-def parameters(**changed: float) -> Floats:
-    found: Floats = np.log(np.array([0.3, 0.5, 0.8, *[1.0] * 6, 0.6, 0.9, 0.7, 0.4, 0.05]))
+def parameters(**changed: float) -> Reals:
+    found: Reals = np.log(np.array([0.3, 0.5, 0.8, *[1.0] * 6, 0.6, 0.9, 0.7, 0.4, 0.05]))
     for name, value in changed.items():
         found[{"change": CHANGE, "pace": PACE, "size": SIZE, "drift": DRIFT, "noise": NOISE}[name]] = np.log(
             value
@@ -86,7 +86,7 @@ def test_a_fit_finds_the_dimension_that_matters_and_beats_the_usual_parameters()
     found = fitted(seen)
     assert found[0] == min(found[:3])
 
-    def error(chosen: Floats) -> float:
+    def error(chosen: Reals) -> float:
         return float(
             np.mean((GaussianProcess(seen, chosen).predict(later.features, 1.0)[0] - later.scores) ** 2)
         )
@@ -121,7 +121,7 @@ def test_no_process_is_fitted_or_asked_in_several_threads(monkeypatch: pytest.Mo
     seen, used = some(20, [0.5, 1.0]), list[set[int]]()
     scaled = gaussian_process._scaled
 
-    def watched(*given: Any) -> Floats:
+    def watched(*given: Any) -> Reals:
         used.append(threads_of_blas())
         return scaled(*given)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from search.deciding.acquisition import ENOUGH_AT_LEVEL, Hurdle, hurdles, log_chances
 from search.deciding.cube import Cube
 from search.deciding.gaussian_process import GaussianProcess, usual
-from search.deciding.hurdles import ENOUGH, Hurdle, hurdles, log_chances
 from search.deciding.observations import Observations
 from search.deciding.surrogate import scored
 from tests.search.small_spaces import conditional_space
@@ -47,7 +47,7 @@ def test_the_score_at_a_rung_parts_the_trials_that_went_on_from_the_others(runni
 
 
 def test_nothing_is_known_of_rungs_where_no_trial_or_too_few_trials_stopped() -> None:
-    few = searched(ENOUGH - 1)
+    few = searched(ENOUGH_AT_LEVEL - 1)
     assert hurdles(few) == []
     unpruned = Observations(CUBE, "max")
     for number, score in enumerate(SCORES):

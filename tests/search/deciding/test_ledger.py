@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from search.deciding.proposal import Decision
+from search.deciding.ledger import Decision
 from search.record.chain import JournalError
 from search.record.home import EVENTS_FILE
 from search.record.journal import EndEvent, EpochEvent, TrialEvent, read

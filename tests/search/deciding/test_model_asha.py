@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from search.deciding.beliefs import draw
-from search.deciding.ledger import Ledger
+from search.deciding.ledger import Decision, Ledger
 from search.deciding.model_asha import ENOUGH, ModelAsha
-from search.deciding.proposal import Decision
 from search.deciding.scheduler import Asha
 from search.record.home import EVENTS_FILE
 from search.record.journal import EndEvent, read

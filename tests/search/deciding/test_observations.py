@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from search.deciding.cube import Cube
-from search.deciding.mutation import incumbents
-from search.deciding.observations import MOST_LEVELS, Observations, levels_of, seen
+from search.deciding.observations import MOST_LEVELS, Observations, incumbents, levels_of, seen
 from search.record.journal import TrialEnd
 from tests.search.small_spaces import conditional_space
 from trainable.recipe.metrics import Mode

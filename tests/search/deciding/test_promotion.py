@@ -12,15 +12,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from optuna.trial import TrialState
 
-from search.deciding.ledger import Ledger
-from search.deciding.proposal import Decision
+from search.deciding.ledger import Decision, Ledger
 from search.deciding.sampler import RandomSampler
 from search.deciding.scheduler import PromotionAsha
 from search.deciding.tpe import TpeSampler
 from search.record.chain import JournalError
 from search.record.home import EVENTS_FILE
 from search.record.journal import EndEvent, EpochEvent, Event, Journal, PromotionEvent, StartEvent, read
-from search.study.constraints import NO_CONSTRAINTS, Constraints
+from search.study.objective import NO_CONSTRAINTS, Constraints
 from spaces.space import Space
 from tests.search.deciding.small_ledgers import SMALL, Open, drive, ends, result
 from tests.search.small_spaces import conditional_space

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from search.deciding.pairwise import wins
-from search.deciding.ranked import RankedValues
-from search.deciding.scheduler import PromotionAsha
+from search.deciding.scheduler import PromotionAsha, RankedValues
 from trainable.recipe.metrics import Mode
 
 MODES = st.sampled_from(("max", "min"))

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from search.deciding.ledger import Ledger
+from search.deciding.ledger import Decision, Ledger
 from search.deciding.make import make_sampler
-from search.deciding.proposal import Decision
 from search.deciding.scheduler import Asha, PromotionAsha, Scheduler
 from search.record.journal import Journal
 from search.record.record import Record

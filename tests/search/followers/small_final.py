@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from search.record.journal import EndEvent, Event, ExtendEvent, StartEvent, TrialEvent
-from search.record.repeats import Repeat
-from search.study.finalists import Finalists
+from search.record.journal import EndEvent, Event, ExtendEvent, Repeat, StartEvent, TrialEvent
+from search.study.study import Finalists
 from tests.search.followers.small_tracking import search_event
 from tests.search.small_events import epoch, settled
 from trainable.recipe import Recipe

@@ -8,8 +8,7 @@ import pytest
 
 from search.followers.run_updates import Outbox, final_numbers, purpose_tags, run_name
 from search.record.finals import finals_of
-from search.record.journal import Event
-from search.record.repeats import Repeat
+from search.record.journal import Event, Repeat
 from search.record.trials import Trial
 from tests.search.followers.small_final import (
     SEARCHED,

@@ -10,7 +10,7 @@ from typing import Any
 from search.followers.saved_view import MOST_AXES, repeats_view, run_page, saved_view, view_page
 from search.record.journal import Event, TrialEvent
 from search.record.record import Record
-from search.study.finalists import Finalists
+from search.study.study import Finalists
 from spaces.domains import Value
 from tests.search.small_events import NO_FIELDS, begun
 

@@ -24,8 +24,8 @@ from search.record.journal import (
     TrialEnd,
     TrialEvent,
 )
-from search.study.constraints import Constraints
 from search.study.first import FirstTrial
+from search.study.objective import Constraints
 from tests.search.small_events import NO_FIELDS, begun, epoch, place, session, settled
 from trainable.recipe import Recipe
 from trainable.recipe.network_cost import NetworkCost

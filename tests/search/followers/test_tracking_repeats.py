@@ -9,8 +9,7 @@ import pytest
 
 from search.followers.saved_view import AGAIN, TAG
 from search.record.home import CURSOR_FILE
-from search.record.journal import Event
-from search.record.repeats import Repeat
+from search.record.journal import Event, Repeat
 from tests.search.followers.small_final import (
     a_search_with_a_final,
     an_audit,

@@ -12,8 +12,7 @@ from epoch_results import epoch_result
 from search.deciding.audited import sampled
 from search.deciding.pruning import Pruning
 from search.learning.pruning_audit import Stratum, audit_of, rank_correlations
-from search.record.journal import EpochEvent, TrialEnd
-from search.record.repeats import Repeat
+from search.record.journal import EpochEvent, Repeat, TrialEnd
 from search.record.summary import Summary
 from search.record.trials import HOURS_SPENT, Trial
 from search.reporting.tables import audit_lines

@@ -15,8 +15,7 @@ import pytest
 
 from epoch_results import epoch_result
 from search.commands.guests import resolved_study
-from search.deciding.ledger import Ledger
-from search.deciding.proposal import Decision
+from search.deciding.ledger import Decision, Ledger
 from search.deciding.pruning import choose_pruning
 from search.followers.conclusions import conclusion
 from search.learning.search import Search

@@ -12,12 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from search.record.chain import JournalError
+from search.record.chain import JournalError, open_synced, write_synced
 from search.record.folder import read_record
 from search.record.home import EVENTS_FILE, SYNCED_FILE
 from search.record.journal import Event, TrialEvent, read
 from search.record.record import Record
-from search.record.synced import open_synced, write_synced
 from tests.search.planted_searches import Run, planted
 
 MUTATIONS = 3_000

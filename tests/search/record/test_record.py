@@ -7,7 +7,7 @@ import pytest
 from search.record.chain import JournalError
 from search.record.journal import CostEvent, EndEvent, Event, ExtendEvent, RetryEvent, StartEvent, TrialEvent
 from search.record.record import Record
-from search.study.constraints import Constraints
+from search.study.objective import Constraints
 from tests.search.small_events import begun, epoch, session, settled
 from trainable.recipe import Recipe, digest_of
 from trainable.recipe.network_cost import NetworkCost

@@ -26,7 +26,7 @@ from search.record.journal import (
 from search.record.record import Record
 from search.record.summary import Summary, summarise
 from search.record.trials import HOURS_SPENT
-from search.study.constraints import Constraints
+from search.study.objective import Constraints
 from tests.search.small_events import epoch, place, session, settled
 from trainable.recipe import Recipe
 from trainable.recipe.network_cost import NetworkCost

@@ -18,13 +18,13 @@ from search.record.journal import (
     Event,
     ExtendEvent,
     PromotionEvent,
+    Repeat,
     RetryEvent,
     SearchEvent,
     StartEvent,
     TrialEvent,
 )
 from search.record.record import Record
-from search.record.repeats import Repeat
 from search.record.turnaround import IN_WORDS, SlotTime, Turnaround
 from tests.search.small_events import session
 

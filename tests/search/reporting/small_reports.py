@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from search.learning.pruning_audit import Grace, PruningAudit, Rung
 from search.learning.search import Search
-from search.record.verification import Verified
+from search.record.folder import Verified
 from search.reporting.answers import class_scores, thumbnail
 from search.reporting.content import (
     AttemptRow,

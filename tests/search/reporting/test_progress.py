@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from search.record.journal import EndEvent, Event, ExtendEvent, TrialEnd, TrialEvent
-from search.record.repeats import Repeat
+from search.record.journal import EndEvent, Event, ExtendEvent, Repeat, TrialEnd, TrialEvent
 from search.reporting.timeline import progress_of
 from tests.search.small_events import NO_FIELDS, OBJECTIVE, begun, epoch, session
 

@@ -12,11 +12,11 @@ from search.record.journal import (
     Event,
     ExtendEvent,
     PromotionEvent,
+    Repeat,
     RetryEvent,
     StartEvent,
     TrialEvent,
 )
-from search.record.repeats import Repeat
 from search.reporting.timeline import STALL_SECONDS, Timeline, timeline
 from tests.search.small_events import NO_FIELDS, begun, epoch, session
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from search.record.repeats import RepeatPurpose
+from search.record.journal import RepeatPurpose
 from search.reporting.charts import troubles, workers
 from search.reporting.content import RepeatRow, Report
 

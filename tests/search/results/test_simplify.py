@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from search.record.finals import RunScores
+from search.record.finals import SeedScores
 from search.results.simplify import simpler_by
 from search.retraining.luck import half_width
 from trainable.errors import UserError
@@ -27,7 +27,7 @@ RECIPE = Recipe().with_values(
     }
 )
 SMOOTHING, AVERAGING = "regularisation.label_smoothing", "regularisation.averaging.kind"
-Train = Callable[[Mapping[str, Recipe]], dict[str, RunScores | None]]
+Train = Callable[[Mapping[str, Recipe]], dict[str, SeedScores | None]]
 
 
 def worth(gains: Mapping[str, float], together: float = 0.0, metric_sign: float = 1.0) -> Train:
@@ -37,10 +37,10 @@ def worth(gains: Mapping[str, float], together: float = 0.0, metric_sign: float 
     """
     luck = np.random.default_rng(0)
 
-    def train(recipes: Mapping[str, Recipe]) -> dict[str, RunScores | None]:
+    def train(recipes: Mapping[str, Recipe]) -> dict[str, SeedScores | None]:
         return {name: scores(each) for name, each in recipes.items()}
 
-    def scores(recipe: Recipe) -> RunScores:
+    def scores(recipe: Recipe) -> SeedScores:
         present = dict(techniques_of(recipe))
         lost = sum(gain for path, gain in gains.items() if path not in present)
         lost += together if not present.keys() & gains.keys() else 0.0
@@ -81,7 +81,7 @@ def test_where_everything_gains_nothing_is_left_out_and_the_recipe_stays() -> No
 
 
 def test_a_technique_without_which_runs_fail_stays() -> None:
-    def train(recipes: Mapping[str, Recipe]) -> dict[str, RunScores | None]:
+    def train(recipes: Mapping[str, Recipe]) -> dict[str, SeedScores | None]:
         found = worth({SMOOTHING: 0.0, AVERAGING: 0.0})(recipes)
         return {name: None if AVERAGING in name else scores for name, scores in found.items()}
 
@@ -107,7 +107,7 @@ def test_the_table_has_a_row_for_each_technique_the_best_first() -> None:
     ]
 
 
-def gains_of(values: Sequence[Sequence[float]]) -> list[RunScores]:
+def gains_of(values: Sequence[Sequence[float]]) -> list[SeedScores]:
     return [np.array(each) for each in values]
 
 
@@ -125,7 +125,7 @@ def test_the_deviation_is_pooled_over_changes() -> None:
 
 
 def test_gains_that_agree_for_all_seeds_have_no_interval() -> None:
-    def train(recipes: Mapping[str, Recipe]) -> dict[str, RunScores | None]:
+    def train(recipes: Mapping[str, Recipe]) -> dict[str, SeedScores | None]:
         return {name: np.full(len(SEEDS), 0.9 if AVERAGING not in name else 0.875) for name in recipes}
 
     found = simpler_by(train, RECIPE, "val_accuracy", SEEDS)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from search.study import Study, StudyError
-from search.study.constraints import above_limits
+from search.study.objective import above_limits
 from search.study.space import size_faults
 from spaces.domains import Choice, Domain, Float
 from spaces.facts import NetworkFacts
