@@ -41,7 +41,7 @@ from trainable.training.network import (
 from trainable.training.pixels import resolved, views_of
 from trainable.training.precision import Compute
 from trainable.training.run import Components, Run
-from trainable.training.scoring import Scoring
+from trainable.training.scoring import ReadParts, Scoring
 from trainable.training.seeds import Use
 from trainable.training.step import TrainingStep
 from trainable.training.task import Task
@@ -116,17 +116,8 @@ def make_run(
     )
     if isinstance(task, Distilled):
         task.remember(Lessons(recipe, info, task.ask, compute, images.train))
-    scoring = Scoring(
-        recipe,
-        info,
-        shown.parts,
-        task=task,
-        extra_metrics=extra_metrics,
-        ranks=ranks,
-        device=device,
-        number_format=compute.number_format,
-        read=images.evaluate,
-    )
+    read_parts = ReadParts(shown.parts, images.evaluate)
+    scoring = Scoring(recipe, info, read_parts, task=task, extra_metrics=extra_metrics, compute=compute)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     components = Components(

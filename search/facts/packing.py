@@ -93,7 +93,7 @@ def _footprint_here(recipe: Recipe, data: DataSet, model: Carried | None = None)
     """Measure on this process's first GPU, and free it again."""
     import torch
 
-    from trainable.probes.footprint import measure_footprint
+    from trainable.probes.network_cost import measure_footprint
     from trainable.run import make_run
     from trainable.training.devices import give_back
 

@@ -16,11 +16,18 @@ import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d, interpolate
 
-from trainable.checks.comparing import PartDifference, PartWords, compare_parts
 from trainable.checks.finding import Finding
 from trainable.checks.sampling import pixels
 from trainable.checks.subject import Subject
-from trainable.checks.two_samples import Floats, Sample, class_weights, tell_apart
+from trainable.checks.two_samples import (
+    Floats,
+    PartDifference,
+    PartWords,
+    Sample,
+    class_weights,
+    compare_parts,
+    tell_apart,
+)
 from trainable.data import DataSet, Split
 from trainable.data.measure import some
 from trainable.data.source import Integers, Pixels

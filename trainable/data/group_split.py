@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainable.data.source import Integers
-from trainable.data.split import REDRAWN, check_fractions
+from trainable.data.split import REDRAWN, SplitPlan
 from trainable.errors import DataError, listed
 
 GROUPED = 2  # this purpose of a shuffle has its own stream, beside those of `split`
@@ -36,35 +36,27 @@ class _NotInEachPart(Exception):
     """Names the class that is missing in a part."""
 
 
-def grouped_split(
-    labels: Integers,
-    groups: Sequence[str],
-    classes: Sequence[str],
-    validation: float,
-    test: float,
-    seed: int,
-    validation_seed: int | None = None,
-) -> Split3:
+def grouped_split(labels: Integers, groups: Sequence[str], classes: Sequence[str], plan: SplitPlan) -> Split3:
     """Return positions of the training, validation and test images, ascending; test is empty at fraction 0.
 
     All images of a group are in one part, and each class is in every part. Groups are taken in random order,
     one after the other, while that brings the classes' shares nearer to the fraction. Where each group has
     images of one class, a class misses its fraction by at most half of its largest group, or has a single
-    group in the part. With a `validation_seed` the test part stays, and the validation part is drawn by that
-    from the others. Raises DataError if a class has fewer groups than there are parts, or no order of the
-    groups was found that leaves each class in each part.
+    group in the part. With `plan.validation_seed` the test part stays, and the validation part is drawn by
+    that from the others. Raises DataError if a class has fewer groups than there are parts, or no order of
+    the groups was found that leaves each class in each part.
     """
-    check_fractions(validation, test)
+    plan.check()
     names, of_image = np.unique(np.array(groups, dtype=object), return_inverse=True)
     found = _groups(labels, of_image, len(names))
-    parts = 3 if test > 0.0 else 2
-    _check_groups(found, labels, classes, parts)
+    _check_groups(found, labels, classes, needed=3 if plan.test > 0.0 else 2)
     everything = np.zeros(len(found), np.int64)
-    part = _drawn(found, labels, classes, everything, {TEST: test, VALIDATION: validation}, (seed, GROUPED))
-    if validation_seed is not None:
+    wanted = {TEST: plan.test, VALIDATION: plan.validation}
+    part = _drawn(found, labels, classes, everything, wanted, (plan.seed, GROUPED))
+    if plan.validation_seed is not None:
         only_test = np.where(part == TEST, TEST, 0)
-        wanted = {VALIDATION: validation}
-        part = _drawn(found, labels, classes, only_test, wanted, (validation_seed, REDRAWN))
+        wanted = {VALIDATION: plan.validation}
+        part = _drawn(found, labels, classes, only_test, wanted, (plan.validation_seed, REDRAWN))
     return tuple(np.flatnonzero(part[of_image] == each) for each in range(3))  # type: ignore[return-value]
 
 

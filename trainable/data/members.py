@@ -9,7 +9,7 @@ import numpy as np
 from trainable.data.group_split import grouped_split
 from trainable.data.parts import Members
 from trainable.data.source import LEFT_OUT, Collection, Integers, Selection, Source
-from trainable.data.split import stratified_limit, stratified_split
+from trainable.data.split import SplitPlan, stratified_limit, stratified_split
 from trainable.errors import DataError
 from trainable.recipe.data import Data, Split
 
@@ -61,7 +61,7 @@ def _in_order(source: Source) -> Integers:
 def _cut(collection: Collection, train: Selection, spec: Data) -> tuple[Integers, Integers, Integers]:
     """Return positions of the training, validation and test images in the data's training images."""
     test = spec.test_fraction if collection.whole else 0.0
-    how = (collection.split_by, spec.validation_fraction, test, spec.split_seed, spec.validation_seed)
+    plan = SplitPlan(spec.validation_fraction, test, spec.split_seed, spec.validation_seed)
     if collection.groups is None:
         groups = None
     else:
@@ -71,8 +71,8 @@ def _cut(collection: Collection, train: Selection, spec: Data) -> tuple[Integers
         what = "images" if groups is None else "groups of images"
         _check_enough(collection.path, f"{len(units)} {what}", len(units), 3 if test > 0.0 else 2)
     if groups is None:
-        return stratified_split(train.labels, *how)
-    return grouped_split(train.labels, groups, *how)
+        return stratified_split(train.labels, collection.split_by, plan)
+    return grouped_split(train.labels, groups, collection.split_by, plan)
 
 
 def _check_enough(where: str, units: str, count: int, needed: int) -> None:

@@ -4,6 +4,7 @@ stratified, seeded, and independent of anything but labels and seed."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,31 +16,40 @@ from trainable.errors import DataError
 SPLIT, LIMIT, REDRAWN = 0, 1, 3
 
 
+class SplitPlan(NamedTuple):
+    """The fractions of the images that validate and that test, and the seeds by which they are drawn."""
+
+    validation: float
+    test: float
+    seed: int
+    validation_seed: int | None = None  # draws the validation part anew, and leaves the test part as it is
+
+    def check(self) -> None:
+        """Raise DataError if nothing would be left to train on."""
+        if self.validation + self.test >= 1.0:
+            fractions = f"data.validation_fraction {self.validation:g} and data.test_fraction {self.test:g}"
+            raise DataError(f"{fractions} leave nothing to train on; lower one of them")
+
+
 def stratified_split(
-    labels: Integers,
-    classes: Sequence[str],
-    validation: float,
-    test: float,
-    seed: int,
-    validation_seed: int | None = None,
+    labels: Integers, classes: Sequence[str], plan: SplitPlan
 ) -> tuple[Integers, Integers, Integers]:
     """Return positions of the training, validation and test images, ascending; test is empty at fraction 0.
 
     Each class gives the nearest whole number to its fraction, at least one image to every part. The images of
-    the test part do not depend on the validation fraction, nor on `validation_seed`, which draws the
-    validation part anew from the others. Raises DataError if a class is too small, or nothing would be left
-    to train on.
+    the test part do not depend on the validation fraction, nor on its seed. Raises DataError if a
+    class is too small, or nothing would be left to train on.
     """
-    check_fractions(validation, test)
-    _check_sizes(labels, classes, needed=3 if test > 0.0 else 2)
+    plan.check()
+    _check_sizes(labels, classes, needed=3 if plan.test > 0.0 else 2)
     parts: list[list[Integers]] = [[], [], []]
     for label in range(len(classes)):
-        members = _shuffled(np.flatnonzero(labels == label), seed, label, SPLIT)
-        tested = _share(len(members), test, most=len(members) - 2)
-        validated = _share(len(members), validation, most=len(members) - tested - 1)
+        members = _shuffled(np.flatnonzero(labels == label), plan.seed, label, SPLIT)
+        tested = _share(len(members), plan.test, most=len(members) - 2)
+        validated = _share(len(members), plan.validation, most=len(members) - tested - 1)
         others = members[tested:]
-        if validation_seed is not None:
-            others = _shuffled(others, validation_seed, label, REDRAWN)
+        if plan.validation_seed is not None:
+            others = _shuffled(others, plan.validation_seed, label, REDRAWN)
         cuts = (others[validated:], others[:validated], members[:tested])
         for part, cut in zip(parts, cuts, strict=True):
             part.append(cut)
@@ -77,13 +87,6 @@ def some_of_each_class(labels: Integers, most: int) -> Integers:
     if len(present) > most:
         return some(len(labels), most)
     return stratified_limit(numbers, tuple(map(str, present)), most, seed=0)
-
-
-def check_fractions(validation: float, test: float) -> None:
-    """Raises DataError if nothing would be left to train on."""
-    if validation + test >= 1.0:
-        fractions = f"data.validation_fraction {validation:g} and data.test_fraction {test:g}"
-        raise DataError(f"{fractions} leave nothing to train on; lower one of them")
 
 
 def _check_sizes(labels: Integers, classes: Sequence[str], needed: int) -> None:

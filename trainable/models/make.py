@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +26,14 @@ from trainable.recipe.tasks import CLASSIFICATION, Task
 __all__ = ["BasicBlock", "SmallResNet", "count_parameters", "make_model"]
 
 
+class NetworkEnds(NamedTuple):
+    """What a network is given and gives: its images' channels and side, and its classes."""
+
+    classes: int
+    channels: int
+    image_size: int
+
+
 def make_model(
     spec: specs.Model,
     *,
@@ -47,11 +55,14 @@ def make_model(
     that the network cannot take, for weights that do not fit it, for a field that it lacks, and for an error
     of a person's own code.
     """
-    _check_kind(spec, task)
-    model = _construct(
-        spec, build, classes=classes, channels=channels, image_size=image_size, bench=bench, task=task
-    )
-    _try_one_image(model, spec, classes, channels, image_size, task)
+    if spec.kind not in task.networks:
+        raise ModelError(
+            f"model.kind: for a {task.kind} expected one of {', '.join(task.networks)}, got {spec.kind}; "
+            f"{task.networks[0]} needs no other field"
+        )
+    ends = NetworkEnds(classes, channels, image_size)
+    model = _construct(spec, ends, build, task, bench)
+    _try_one_image(model, spec, ends, task)
     initialise(model, spec.initialisation)
     if spec.weights is not None and spec.initialisation == "default":
         draw_new_head(model)
@@ -60,7 +71,7 @@ def make_model(
         set_head_dropout(model, spec.dropout)
     set_stochastic_depth(model, spec)
     if spec.weights is not None:
-        part = _part(spec, model, classes, channels, image_size, bench.may_fetch)
+        part = _part(spec, model, ends, bench.may_fetch)
         where = f"the {part.prefix.strip('.')} of " if part.prefix else ""
         source = f"{spec.weights!r} for {where}{title_of(spec)}"
         load_weights(model, part.state, source=source, part=part.prefix)
@@ -72,35 +83,23 @@ def count_parameters(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
 
 
-def _check_kind(spec: specs.Model, task: Task) -> None:
-    if spec.kind not in task.networks:
-        raise ModelError(
-            f"model.kind: for a {task.kind} expected one of {', '.join(task.networks)}, got {spec.kind}; "
-            f"{task.networks[0]} needs no other field"
-        )
-
-
 def _construct(
-    spec: specs.Model,
-    build: BuildModel | None,
-    *,
-    classes: int,
-    channels: int,
-    image_size: int,
-    bench: Bench,
-    task: Task,
+    spec: specs.Model, ends: NetworkEnds, build: BuildModel | None, task: Task, bench: Bench
 ) -> nn.Module:
+    sizes = ends._asdict()
     match spec:
         case specs.ResNetSmall():
             return SmallResNet(
                 depth=spec.depth,
                 width=spec.width,
                 stem_stride=spec.stem_stride,
-                classes=classes,
-                channels=channels,
+                classes=ends.classes,
+                channels=ends.channels,
             )
         case specs.UNetSmall():
-            return SmallUNet(levels=spec.levels, width=spec.width, classes=classes, channels=channels)
+            return SmallUNet(
+                levels=spec.levels, width=spec.width, classes=ends.classes, channels=ends.channels
+            )
         case specs.TorchvisionModel():
             match task.labelled:
                 case "image":
@@ -109,33 +108,28 @@ def _construct(
                     make = segmentation_from_torchvision
                 case _:
                     assert_never(task.labelled)
-            return make(spec, classes=classes, channels=channels, image_size=image_size)
+            return make(spec, **sizes)
         case specs.TimmModel():
-            return from_timm(
-                spec, classes=classes, channels=channels, image_size=image_size, may_fetch=bench.may_fetch
-            )
+            return from_timm(spec, **sizes, may_fetch=bench.may_fetch)
         case specs.SmpModel():
-            return from_smp(spec, classes=classes, channels=channels, image_size=image_size)
+            return from_smp(spec, **sizes)
         case specs.OwnModel():
-            return build_own(spec, build, classes=classes, channels=channels, image_size=image_size)
+            return build_own(spec, build, **sizes)
         case _:
             assert_never(spec)
 
 
-def _part(
-    spec: specs.Model, model: nn.Module, classes: int, channels: int, image_size: int, may_fetch: bool
-) -> PartWeights:
+def _part(spec: specs.Model, model: nn.Module, ends: NetworkEnds, may_fetch: bool) -> PartWeights:
     published = spec.weights is not None and specs.is_published(spec.weights)
     match spec:
         case specs.SmpModel():
-            return smp_part(spec, channels=channels, image_size=image_size, may_fetch=may_fetch)
+            return smp_part(spec, channels=ends.channels, image_size=ends.image_size, may_fetch=may_fetch)
         case specs.TorchvisionModel() if isinstance(model, DenseNetwork):
             return torchvision_part(spec, may_fetch=may_fetch)
         case specs.TorchvisionModel() if published:
             return PartWeights(torchvision_weights(spec, may_fetch=may_fetch))
         case specs.TimmModel() if published:
-            size = {"classes": classes, "channels": channels, "image_size": image_size}
-            return PartWeights(timm_weights(spec, **size, may_fetch=may_fetch))
+            return PartWeights(timm_weights(spec, **ends._asdict(), may_fetch=may_fetch))
         case specs.TimmModel():
             return PartWeights(as_timm_reads(read_weights(weights_file(spec)), model))
         case specs.ResNetSmall() | specs.UNetSmall() | specs.OwnModel() if published:
@@ -146,10 +140,9 @@ def _part(
             assert_never(spec)
 
 
-def _try_one_image(
-    model: nn.Module, spec: specs.Model, classes: int, channels: int, image_size: int, task: Task
-) -> None:
+def _try_one_image(model: nn.Module, spec: specs.Model, ends: NetworkEnds, task: Task) -> None:
     """Run one blank image forward, so that a misfit is an error before any data are trained on."""
+    classes, channels, image_size = ends
     model.eval()
     try:
         # not inference_mode: a lazy layer makes its weights here, which are to be trained

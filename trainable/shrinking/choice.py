@@ -11,7 +11,7 @@ from typing import Literal, assert_never
 import numpy as np
 
 from trainable.errors import ModelError
-from trainable.probes.flops import Flops
+from trainable.probes.network_cost import Flops
 from trainable.shrinking.dependencies import Array, ChannelGroup, End
 
 # Global: channels of all groups are compared by their importance, relative to the mean of their group.

@@ -73,37 +73,37 @@ def seeds_of(recipe: Recipe, count: int) -> list[int]:
     return [(recipe.loop.seed + number) % 2**32 for number in range(1, count + 1)]
 
 
-def trained_on(
-    recipe: Recipe,
-    data: DataSet,
-    make: Callable[[int], nn.Module],
-    *,
-    seeds: Sequence[int],
-    parts: Sequence[Split],
-    metric: str,
-    title: str,
-    bench: Bench,
-) -> Iterator[Tuned]:
-    """Train what `make` returns for each seed by a recipe, and yield it with its scores on some parts.
+@dataclass(frozen=True, eq=False)
+class SeededRuns:
+    """The runs of recipes on one data set, one for each seed, scored on some parts."""
 
-    `bench.say` gets a line for each, with the score of each part in a metric such as `val_accuracy`. Raises
-    RunError, which names the seed, where a run diverges or crashes.
-    """
-    for seed in seeds:
-        seeded = recipe.with_values({"loop.seed": seed})
-        with closing(make_run(seeded, data=data, model=make(seed), bench=bench)) as run:
-            while not run.finished:
-                run.step()
-            if run.diverged:
-                raise RunError(f"{title}, seed {seed}: diverged; a lower --lr-factor may help")
-            scores = {part: run.score(part, answers=True) for part in parts}
-            weights = {name: each.detach().to("cpu", copy=True) for name, each in run.weights().items()}
-        name = metric.removeprefix("val_")
-        words = ", ".join(
-            f"{PREFIXES[part]}_{name} {each.by_name()[name]:.4f}" for part, each in scores.items()
-        )
-        bench.say(f"{title}, seed {seed}: {words}")
-        yield Tuned(seed, weights, scores)
+    data: DataSet
+    seeds: Sequence[int]
+    parts: Sequence[Split]
+    metric: str  # whose scores are told, such as `val_accuracy`
+    bench: Bench
+
+    def of(self, recipe: Recipe, make: Callable[[int], nn.Module], title: str) -> Iterator[Tuned]:
+        """Train what `make` returns for each seed by a recipe, and yield it with its scores.
+
+        `bench.say` gets a line for each. Raises RunError, which names the seed, where a run diverges or
+        crashes.
+        """
+        name = self.metric.removeprefix("val_")
+        for seed in self.seeds:
+            seeded = recipe.with_values({"loop.seed": seed})
+            with closing(make_run(seeded, data=self.data, model=make(seed), bench=self.bench)) as run:
+                while not run.finished:
+                    run.step()
+                if run.diverged:
+                    raise RunError(f"{title}, seed {seed}: diverged; a lower --lr-factor may help")
+                scores = {part: run.score(part, answers=True) for part in self.parts}
+                weights = {key: each.detach().to("cpu", copy=True) for key, each in run.weights().items()}
+            words = ", ".join(
+                f"{PREFIXES[part]}_{name} {each.by_name()[name]:.4f}" for part, each in scores.items()
+            )
+            self.bench.say(f"{title}, seed {seed}: {words}")
+            yield Tuned(seed, weights, scores)
 
 
 def scores_of(

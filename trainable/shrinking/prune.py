@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from trainable.errors import ModelError, UserError, first_line
 from trainable.models.layers import BATCH_NORMS, NORMALISATIONS
 from trainable.models.widths import Widths, make_narrow, widths_between
-from trainable.probes.flops import Flops, count_flops
+from trainable.probes.network_cost import Flops, count_flops
 from trainable.shrinking.choice import Ranking, choose
 from trainable.shrinking.dependencies import Cut, Dependencies, tensors_of
 

@@ -20,14 +20,14 @@ from trainable.errors import DataError, UserError
 from trainable.models.libraries import title_of
 from trainable.models.widths import Widths, make_narrow, widths_between
 from trainable.origins import Origins, versions
-from trainable.probes.flops import count_flops
+from trainable.probes.network_cost import count_flops
 from trainable.recipe import Recipe
 from trainable.recipe.distillation import TEACHER
 from trainable.recipe.provenance import Provenance
 from trainable.recipe.trained_files import MODEL_FILE, PRUNED_FILE, RECIPE_FILE, TRAINING_FILE, teacher_files
 from trainable.recipe.yamlfile import write_recipe, write_whole
 from trainable.run import make_run
-from trainable.shrinking.fine_tuning import Tuned, scores_of, seeds_of, trained_on
+from trainable.shrinking.fine_tuning import SeededRuns, Tuned, scores_of, seeds_of
 from trainable.shrinking.latency import Latency, latencies
 from trainable.shrinking.prune import Pruned, prune
 from trainable.train import model_file, threads_of
@@ -129,23 +129,17 @@ def shrink(
         scored = partial(scores_of, recipe=recipe, data=data, parts=parts, bench=bench)
         scores: dict[str, tuple[Mapping[Split, Scores], ...]] = {}
         scores |= {UNPRUNED: (scored(whole),), PRUNED: (scored(pruned.network),)}
-        train = partial(
-            trained_on,
-            data=data,
-            seeds=seeds_of(trained.recipe, seeds),
-            parts=parts,
-            metric=metric_of(trained, scores[UNPRUNED][0]["validation"]),
-            bench=bench,
-        )
+        metric = metric_of(trained, scores[UNPRUNED][0]["validation"])
+        runs = SeededRuns(data, seeds_of(trained.recipe, seeds), parts, metric, bench)
         if taught is not None:
             _check_teacher(taught, trained, pruned, bench)
         tuned: tuple[Tuned, ...] = ()
         for name, tuning in {TUNED: recipe, DISTILLED: taught}.items():
             if tuning is not None:
-                tuned = tuple(train(tuning, make=lambda _: copy.deepcopy(pruned.network), title=name))
+                tuned = tuple(runs.of(tuning, lambda _: copy.deepcopy(pruned.network), name))
                 scores[name] = tuple(each.scores for each in tuned)
         if anew is not None:
-            made = train(anew, make=partial(draw_narrow, trained, widths), title=SCRATCH)
+            made = runs.of(anew, partial(draw_narrow, trained, widths), SCRATCH)
             scores[SCRATCH] = tuple(each.scores for each in made)
         costs = _costs(trained, recipe, pruned, whole, bench.device)
     return Shrunk(trained, taught or recipe, pruned, widths, scores, tuned, costs, origins)

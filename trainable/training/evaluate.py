@@ -20,6 +20,7 @@ from trainable.recipe.training import Evaluation
 from trainable.training.answers import COLUMNS, TOP, Answers, Rows, columns_of
 from trainable.training.devices import give_back, ran_out
 from trainable.training.metrics import worst
+from trainable.training.precision import Compute
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -135,7 +136,7 @@ class View:
 PLAIN = View()
 
 
-class Room:
+class BatchLimit:
     """How many images are computed at once: no more than fit into memory, and if it `pads`, always as many as
     before, since cuDNN prepares kernels for each new number of them, which takes seconds (0057)."""
 
@@ -187,43 +188,43 @@ def evaluate(
     batches: Iterable[tuple[Tensor, Tensor]],
     tally: Tally,
     *,
-    autocast: torch.autocast,
-    views: Sequence[View] = (PLAIN,),
-    ranks: Ranks = ALONE,
-    room: Room | None = None,
+    compute: Compute,
     answer: Answer | None = None,
+    limit: BatchLimit | None = None,
 ) -> Scores:
     """Score a model, in evaluation mode, on images [B, C, H, W] and targets [B, ...] that cover a part once.
 
     Each rank has its own batches and an empty tally; the sums are reduced, so that every rank returns the
     same scores. The device is read once, at the end. A batch that does not fit into memory is scored in
-    halves, and so are later ones, in later calls too if they have the same `room`. `answer` says how outputs
+    halves, and so are later ones, in later calls too if they have the same `limit`. `answer` says how outputs
     are made of images; by default they are logits [B, classes].
     """
     model.eval()
-    room, answer = room or Room(), answer or answers
+    limit, answer, autocast = limit or BatchLimit(), answer or answers, compute.autocast()
     for images, targets in batches:
-        tally.add(in_parts(lambda part: answer(model, part, autocast, views), images, room), targets)
-    return tally.scores(ranks)
+        tally.add(in_parts(lambda part: answer(model, part, autocast), images, limit), targets)
+    return tally.scores(compute.ranks)
 
 
-def in_parts(compute: Callable[[Tensor], Tensor], images: Tensor, room: Room) -> Tensor:
-    """Return what is computed of each of images [B, ...] alone, in parts whose size `room` keeps.
+def in_parts(compute: Callable[[Tensor], Tensor], images: Tensor, limit: BatchLimit) -> Tensor:
+    """Return what is computed of each of images [B, ...] alone, in parts whose size `limit` keeps.
 
     Raises what says that memory ran out if there is none for a single image.
     """
     while True:
-        parts = images.split(min(room.images, len(images)))
+        parts = images.split(min(limit.images, len(images)))
         try:
-            return torch.cat([compute(room.filled(part))[: len(part)] for part in parts])
+            return torch.cat([compute(limit.filled(part))[: len(part)] for part in parts])
         except Exception as error:
             if not ran_out(error) or len(parts[0]) == 1:
                 raise
-        room.images = math.ceil(len(parts[0]) / 2)
+        limit.images = math.ceil(len(parts[0]) / 2)
         give_back(images.device)
 
 
-def answers(model: nn.Module, images: Tensor, autocast: torch.autocast, views: Sequence[View]) -> Tensor:
+def answers(
+    model: nn.Module, images: Tensor, autocast: torch.autocast, views: Sequence[View] = (PLAIN,)
+) -> Tensor:
     """Return logits [B, classes]; for several views, the logarithm of the mean of their probabilities."""
     seen: list[Tensor] = []
     for view in views:
@@ -241,8 +242,8 @@ def joined(seen: Sequence[Tensor]) -> Tensor:
     return logarithms.logsumexp(0) - math.log(len(seen))
 
 
-# An answer is what a model makes of images [B, C, H, W], seen in one or more views
-Answer = Callable[[nn.Module, Tensor, torch.autocast, Sequence[View]], Tensor]
+# An answer is what a model makes of images [B, C, H, W]
+Answer = Callable[[nn.Module, Tensor, torch.autocast], Tensor]
 
 # A network returns one tensor; in training perhaps several, of its main head and then of others
 Outputs = Tensor | tuple[Tensor, ...]

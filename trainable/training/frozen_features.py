@@ -28,7 +28,7 @@ from trainable.models.freezing import set_training
 from trainable.recipe import Recipe
 from trainable.training import seeds
 from trainable.training.devices import give_back, ran_out
-from trainable.training.evaluate import Room, in_parts
+from trainable.training.evaluate import BatchLimit, in_parts
 from trainable.training.images import Images
 from trainable.training.precision import Compute
 
@@ -84,7 +84,7 @@ class FrozenFeatures:
         self._views_shown, self._views = views, self._views_used_twice(views)
         plain = not recipe.evaluation.flip and set(recipe.evaluation.scales) == {1.0}
         self._validates = plain and self._epochs > 1
-        self._room = Room(pads=compute.device.type == "cuda")
+        self._limit = BatchLimit(pads=compute.device.type == "cuda")
         self._cut: Cut | None = None
         self._train: dict[int, Features] = {}
         self._validation: Features | None = None
@@ -160,7 +160,7 @@ class FrozenFeatures:
         self._model.eval()
         for images, truth in batches:
             with self._autocast:
-                found = in_parts(cut.features, images, self._room)
+                found = in_parts(cut.features, images, self._limit)
             if done == 0:
                 values = torch.empty(count, found.shape[1], dtype=found.dtype)
             rows = slice(done, done + len(truth))

@@ -8,7 +8,7 @@ and an adjustment changes nothing where all classes count alike already. So none
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,14 +81,23 @@ def adjustments(spec: Regularisation, held: NDArray[np.int64], sampling: Samplin
     return np.asarray(spec.logit_adjustment * np.log(prior / prior.sum()))
 
 
+class ClassTerms(NamedTuple):
+    """How much each class counts in the loss; None where all count alike."""
+
+    weights: Tensor | None = None  # [classes], of their images or pixels
+    adjustments: Tensor | None = None  # [classes], added to the logits
+
+
+ALIKE = ClassTerms()
+
+
 def class_terms(
     spec: Regularisation, counts: Sequence[int], sampling: Sampling, device: torch.device
-) -> tuple[Tensor | None, Tensor | None]:
-    """Return the weights of the classes in the loss, and what is added to their logits: [classes] each, on
-    the device; None where classes count alike."""
+) -> ClassTerms:
+    """Return the terms of a recipe, on the device, from how many images or pixels each class has."""
     held = np.array(counts)
     weights, adjusted = (
         None if each is None else as_tensor(each).to(device)
         for each in (class_weights(spec.class_weights, held, sampling), adjustments(spec, held, sampling))
     )
-    return weights, adjusted
+    return ClassTerms(weights, adjusted)

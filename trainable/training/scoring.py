@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import final
+from functools import partial
+from typing import NamedTuple, final
 
 import numpy as np
 import torch
@@ -19,12 +20,12 @@ from trainable.models.cut import head_layers
 from trainable.ranks import ALONE, Ranks
 from trainable.recipe import Recipe
 from trainable.recipe.data import Split
-from trainable.recipe.network_cost import Format
-from trainable.training import precision, seeds
+from trainable.training import seeds
 from trainable.training.answers import Rows
 from trainable.training.compiling import eagerly
-from trainable.training.evaluate import Room, Scores, Tally, evaluate, make_views
+from trainable.training.evaluate import BatchLimit, Scores, Tally, evaluate, make_views
 from trainable.training.extra_metrics import ExtraMetrics
+from trainable.training.precision import Compute
 from trainable.training.task import Task
 
 # Takes the positions in a part, int64 [B], of a batch's images, and what is answered to them, as a tally
@@ -36,31 +37,36 @@ Take = Callable[[Integers, Tensor], None]
 TRAIN_IMAGES = 2_000
 
 
+class ReadParts(NamedTuple):
+    """The parts of a data set, and how their images are read: those at some positions of a part, in batches
+    of a size, as the network takes them."""
+
+    parts: Mapping[Split, Part]
+    read: Callable[[Split, Integers, int], Iterator[Batch]]
+
+
 @final
 class Scoring:
-    """Scores networks as `recipe.evaluation` says; `read` yields a part's images at some positions, in
-    batches of a size, as the network takes them. Every `take` sees the answers of this rank alone."""
+    """Scores networks as `recipe.evaluation` says. Every `take` sees the answers of this rank alone."""
 
     def __init__(
         self,
         recipe: Recipe,
         info: DataInfo,
-        parts: Mapping[Split, Part],
+        data: ReadParts,
         *,
         task: Task,
         extra_metrics: ExtraMetrics,
-        ranks: Ranks,
-        device: torch.device,
-        number_format: Format,
-        read: Callable[[Split, Integers, int], Iterator[Batch]],
+        compute: Compute,
     ) -> None:
-        self._recipe, self._info, self._task, self._ranks = recipe, info, task, ranks
-        self._parts = parts
-        self._extra_metrics, self._device, self._read = extra_metrics, device, read
-        self._autocast = precision.autocast(number_format, device)
+        self._recipe, self._info, self._parts = recipe, info, data.parts
+        self._task, self._extra_metrics, self._compute, self._read = task, extra_metrics, compute, data.read
         # images of different sizes are answered in different numbers of windows
-        self._room = Room(pads=device.type == "cuda" and parts["validation"].sizes is None)
-        self._views = make_views(recipe.evaluation, info.image_size)
+        self._limit = BatchLimit(
+            pads=compute.device.type == "cuda" and data.parts["validation"].sizes is None
+        )
+        views = make_views(recipe.evaluation, info.image_size)
+        self._answer = partial(task.answer, views=views)
 
     def check_has(self, part: Split) -> None:
         """Raises DataError if there is no such part."""
@@ -81,11 +87,18 @@ class Scoring:
 
         With `features`, those of the part in batches of its order, the network's head alone computes them.
         """
-        everything = torch.arange(len(self._parts[part]))
-        rows = answers or (bool(self._extra_metrics) and not self._task.measures_itself)
-        scores = self._of(
-            model, part, everything, confusion=confusion, answers=rows, take=take, features=features
-        )
+        positions, order, size = self._in_batches(part, torch.arange(len(self._parts[part])))
+        rows = None
+        if answers or (self._extra_metrics and not self._task.measures_itself):
+            logits = self._extra_metrics.needs_probabilities
+            rows = Rows.of(self._compute.ranks, order, size, self._compute.device, logits=logits)
+        tally: Tally = self._task.tally(self._compute.device, confusion, rows)
+        if take is not None:
+            tally = _Watched(tally, positions, take)
+        if features is None:
+            scores = self._evaluated(model, self._read(part, positions, size), tally)
+        else:
+            scores = self._evaluated(head_layers(model), features, tally)
         return self._extra_metrics.added_to(scores, keep=answers)
 
     def some(self, model: nn.Module) -> Scores:
@@ -93,35 +106,22 @@ class Scoring:
         metrics."""
         info, seed = self._info, self._recipe.loop.seed
         chosen = seeds.sample(seed, info.train_images, max(TRAIN_IMAGES, info.validation_images))
-        return self._of(model, "train", chosen)
+        positions, _, size = self._in_batches("train", chosen)
+        return self._evaluated(
+            model, self._read("train", positions, size), self._task.tally(self._compute.device)
+        )
 
-    def _of(
-        self,
-        model: nn.Module,
-        part: Split,
-        positions: Tensor,
-        *,
-        confusion: bool = False,
-        answers: bool = False,
-        take: Take | None = None,
-        features: Iterator[Batch] | None = None,
-    ) -> Scores:
+    def _in_batches(self, part: Split, positions: Tensor) -> tuple[Integers, Tensor, int]:
+        """Return this rank's share of some positions, the order in which all of them are read, and how many
+        are read at once."""
         size = min(self._recipe.evaluation.batch_size, self._task.most_at_once)
         order = _by_size(self._parts[part], positions)
-        mine = self._ranks.batches_of(positions[order], size).numpy()
-        logits = self._extra_metrics.needs_probabilities
-        rows = Rows.of(self._ranks, order, size, self._device, logits=logits) if answers else None
-        tally = self._task.tally(self._device, confusion, rows)
+        return self._compute.ranks.batches_of(positions[order], size).numpy(), order, size
+
+    def _evaluated(self, model: nn.Module, batches: Iterator[Batch], tally: Tally) -> Scores:
         with eagerly(self._recipe.loop.compiles):
             return evaluate(
-                model if features is None else head_layers(model),
-                self._read(part, mine, size) if features is None else features,
-                tally if take is None else _Watched(tally, mine, take),
-                autocast=self._autocast,
-                views=self._views,
-                ranks=self._ranks,
-                room=self._room,
-                answer=self._task.answer,
+                model, batches, tally, compute=self._compute, answer=self._answer, limit=self._limit
             )
 
 

@@ -19,7 +19,7 @@ from trainable.data import DataSet, Split
 from trainable.data.assembly import from_arrays
 from trainable.models.widths import Widths
 from trainable.origins import Origins
-from trainable.probes.flops import Flops
+from trainable.probes.network_cost import Flops
 from trainable.recipe import Recipe
 from trainable.recipe.provenance import Provenance
 from trainable.shrinking.fine_tuning import Tuned

@@ -24,6 +24,7 @@ from trainable.data.groups import capture_in, captured
 from trainable.data.members import members_of
 from trainable.data.own import make_own
 from trainable.data.reading import read
+from trainable.data.split import SplitPlan
 from trainable.errors import DataError
 from trainable.recipe import Recipe
 from trainable.recipe.data import Columns, Data
@@ -80,7 +81,7 @@ def test_a_class_misses_its_fraction_by_half_of_its_largest_group_or_has_one_gro
 ) -> None:
     labels, groups = drawn
     names = [str(label) for label in range(int(labels.max()) + 1)]
-    parts = grouped_split(labels, groups, names, fraction, fraction, seed)
+    parts = grouped_split(labels, groups, names, SplitPlan(fraction, fraction, seed))
 
     assert sorted(np.concatenate(parts).tolist()) == list(range(len(labels)))
     held = [{groups[position] for position in part.tolist()} for part in parts]
@@ -101,7 +102,7 @@ def test_groups_of_several_classes_are_split_alike_with_a_seed(seed: int, valida
     luck = np.random.default_rng(seed)
     groups = [f"p{each}" for each in luck.integers(0, 30, 300)]
     labels = luck.integers(0, 3, 300)
-    first, again = (grouped_split(labels, groups, "abc", validation, 0.2, seed) for _ in range(2))
+    first, again = (grouped_split(labels, groups, "abc", SplitPlan(validation, 0.2, seed)) for _ in range(2))
     assert [part.tolist() for part in first] == [part.tolist() for part in again]
     assert abs(len(first[2]) - 60) <= 25, "the size of the part is within the images of two groups"
     for part in first:
@@ -115,8 +116,8 @@ def test_a_validation_seed_draws_groups_anew_from_all_but_the_test_part(
     luck = np.random.default_rng(seed)
     groups = [f"p{each}" for each in luck.integers(0, 30, 300)]
     labels = luck.integers(0, 3, 300)
-    before = grouped_split(labels, groups, "abc", 0.2, 0.2, seed)
-    train, validation, test = grouped_split(labels, groups, "abc", 0.2, 0.2, seed, validation_seed)
+    before = grouped_split(labels, groups, "abc", SplitPlan(0.2, 0.2, seed))
+    train, validation, test = grouped_split(labels, groups, "abc", SplitPlan(0.2, 0.2, seed, validation_seed))
     assert test.tolist() == before[2].tolist()
     assert sorted([*train, *validation]) == sorted([*before[0], *before[1]])
     held = [{groups[position] for position in part.tolist()} for part in (train, validation)]
@@ -127,7 +128,7 @@ def test_a_validation_seed_draws_groups_anew_from_all_but_the_test_part(
 def test_a_class_with_too_few_groups_is_named() -> None:
     labels, groups = np.repeat([0, 1], 20), [f"p{number % 5}" for number in range(20)] + ["q1", "q2"] * 10
     with pytest.raises(DataError, match="too few groups to split: class 'bee' has 2; 3 are needed"):
-        grouped_split(labels, groups, ("ant", "bee"), 0.15, 0.15, 0)
+        grouped_split(labels, groups, ("ant", "bee"), SplitPlan(0.15, 0.15, 0))
 
 
 def test_a_folders_patients_are_found_by_an_expression(tmp_path: Path) -> None:
@@ -286,7 +287,7 @@ def test_a_proposal_that_would_refuse_the_parts_of_the_data_is_told_with_the_rea
 def test_classes_of_few_groups_and_images_may_be_left_out() -> None:
     labels, groups = np.repeat([0, 1, 2], [20, 20, 4]), [f"p{number % 5}" for number in range(40)] + ["q"] * 4
     with pytest.raises(DataError, match=r"or leave such classes out by data\.min_images: 5$"):
-        grouped_split(labels, groups, "abc", 0.15, 0.15, 0)
+        grouped_split(labels, groups, "abc", SplitPlan(0.15, 0.15, 0))
 
 
 def write_series(root: Path, names: dict[str, list[str]], *, alike: bool = False) -> DataSet:

@@ -12,9 +12,7 @@ from tests.trainable.small_runs import data_set, numbers, small_recipe
 from trainable.bench import ON_CPU
 from trainable.probes import network_cost
 from trainable.probes.batch_find import step_bytes
-from trainable.probes.flops import count_flops
-from trainable.probes.footprint import covered
-from trainable.probes.network_cost import key_of_cost, measure_cost, share_of_rank
+from trainable.probes.network_cost import count_flops, covered, key_of_cost, measure_cost, share_of_rank
 from trainable.run import make_run
 from trainable.training.run import Run
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.trainable.shrinking.networks import SMALL, network_of
 from trainable.errors import ModelError
-from trainable.probes.flops import Flops, count_flops
+from trainable.probes.network_cost import Flops, count_flops
 from trainable.shrinking.choice import choose, share_left, step_of
 from trainable.shrinking.dependencies import ChannelGroup, Dependencies, End
 

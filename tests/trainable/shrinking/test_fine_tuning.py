@@ -12,7 +12,7 @@ from trainable.bench import ON_CPU, Bench
 from trainable.errors import RecipeError, RunError
 from trainable.recipe.provenance import Provenance
 from trainable.run import make_run
-from trainable.shrinking.fine_tuning import fine_tuning, scores_of, seeds_of, trained_on
+from trainable.shrinking.fine_tuning import SeededRuns, fine_tuning, scores_of, seeds_of
 from trainable.training.network import make_network
 from trainable.training.pixels import resolved
 
@@ -63,16 +63,13 @@ def test_each_seed_starts_from_what_is_made_for_it_and_is_scored() -> None:
     network = make_network(recipe.model, data.info)
     said: list[str] = []
     found = list(
-        trained_on(
-            recipe,
+        SeededRuns(
             data,
-            lambda _: copy.deepcopy(network),
             seeds=(1, 2),
             parts=("validation", "test"),
             metric="val_balanced_accuracy",
-            title="tuned",
             bench=Bench(device_name="cpu", say=said.append),
-        )
+        ).of(recipe, lambda _: copy.deepcopy(network), "tuned")
     )
     assert [each.seed for each in found] == [1, 2]
     assert [line.partition(" 0.")[0] for line in said] == [
@@ -102,15 +99,7 @@ def test_a_network_is_scored_as_it_is() -> None:
 def test_a_run_that_diverges_is_an_error_that_names_the_seed() -> None:
     data = data_set()
     recipe = resolved(small_recipe({"optimizer.lr": 1e30}), data)
-    trained = trained_on(
-        recipe,
-        data,
-        lambda _: make_network(recipe.model, data.info),
-        seeds=(7,),
-        parts=("validation",),
-        metric="val_accuracy",
-        title="tuned",
-        bench=Bench(device_name="cpu", say=print),
-    )
+    runs = SeededRuns(data, (7,), ("validation",), "val_accuracy", Bench(device_name="cpu", say=print))
+    trained = runs.of(recipe, lambda _: make_network(recipe.model, data.info), "tuned")
     with pytest.raises(RunError, match=r"^tuned, seed 7: diverged; a lower --lr-factor may help"):
         next(trained)

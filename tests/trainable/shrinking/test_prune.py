@@ -14,7 +14,7 @@ from torch.nn import functional
 from tests.trainable.shrinking.networks import CLASSES, SMALL, network_of
 from trainable.errors import ModelError, UserError
 from trainable.models.widths import make_narrow
-from trainable.probes.flops import count_flops
+from trainable.probes.network_cost import count_flops
 from trainable.shrinking.dependencies import Dependencies
 from trainable.shrinking.prune import differs, prune
 

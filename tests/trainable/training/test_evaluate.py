@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 import torch
@@ -15,22 +16,26 @@ from trainable.training.answers import Answers, Rows
 from trainable.training.evaluate import (
     MATRIX_CLASSES,
     PLAIN,
+    BatchLimit,
     LabelTally,
-    Room,
     Scores,
     View,
     evaluate,
     make_views,
     worst_scores,
 )
+from trainable.training.evaluate import (
+    answers as answers_of,
+)
+from trainable.training.precision import Compute
 
 CPU = torch.device("cpu")
-OFF = torch.autocast("cpu", enabled=False)
+FP32 = Compute(CPU, "fp32")
 
 
 def score(logits: Tensor, labels: Tensor, classes: int, *, batch: int = 7, confusion: bool = True) -> Scores:
     batches = zip(logits.split(batch), labels.split(batch), strict=True)
-    return evaluate(nn.Identity(), batches, LabelTally(classes, CPU, confusion), autocast=OFF)
+    return evaluate(nn.Identity(), batches, LabelTally(classes, CPU, confusion), compute=FP32)
 
 
 @pytest.fixture
@@ -86,7 +91,7 @@ def test_a_model_is_scored_in_evaluation_mode_without_gradients() -> None:
             return images
 
     batches: Iterator[tuple[Tensor, Tensor]] = iter([(torch.eye(3), torch.arange(3))])
-    assert evaluate(Spy().train(), batches, LabelTally(3, CPU), autocast=OFF).accuracy == 1.0
+    assert evaluate(Spy().train(), batches, LabelTally(3, CPU), compute=FP32).accuracy == 1.0
 
 
 def test_half_logits_are_scored_in_full_precision() -> None:
@@ -108,8 +113,7 @@ def test_the_sums_of_all_ranks_are_scored(answers: tuple[Tensor, Tensor]) -> Non
             nn.Identity(),
             [(logits[part], labels[part])],
             LabelTally(12, CPU),
-            autocast=OFF,
-            ranks=Ranks(rank, 2, reduce=collect),
+            compute=Compute(CPU, "fp32", Ranks(rank, 2, reduce=collect)),
         )
     whole = score(logits, labels, 12)
     assert got.metrics("val") == pytest.approx(whole.metrics("val"))
@@ -117,7 +121,7 @@ def test_the_sums_of_all_ranks_are_scored(answers: tuple[Tensor, Tensor]) -> Non
 
 def test_a_part_without_images_cannot_be_scored() -> None:
     with pytest.raises(ValueError, match="no images"):
-        evaluate(nn.Identity(), [], LabelTally(3, CPU), autocast=OFF)
+        evaluate(nn.Identity(), [], LabelTally(3, CPU), compute=FP32)
 
 
 def test_lost_scores_are_finite_and_behind_guessing() -> None:
@@ -152,7 +156,9 @@ def pictures(count: int = 5, side: int = 16) -> Tensor:
 def test_the_scores_of_several_views_are_those_of_their_mean_probability() -> None:
     images, labels, model = pictures(), torch.tensor([0, 1, 2, 1, 0]), Pooled()
     views = make_views(Evaluation(flip=True, scales=(1.0, 1.5)), 16)
-    got = evaluate(model, [(images, labels)], LabelTally(3, CPU), autocast=OFF, views=views)
+    got = evaluate(
+        model, [(images, labels)], LabelTally(3, CPU), compute=FP32, answer=partial(answers_of, views=views)
+    )
     larger = nn.functional.interpolate(images, size=(24, 24), mode="bilinear", align_corners=False)
     shown = [images, images.flip(-1), larger, larger.flip(-1)]
     mean = torch.stack([model(each).softmax(1) for each in shown]).mean(0)
@@ -190,32 +196,32 @@ class Small(Pooled):
 
 def test_a_batch_that_does_not_fit_is_scored_in_halves() -> None:
     images, labels, model = pictures(7), torch.tensor([0, 1, 2, 1, 0, 2, 2]), Small()
-    got = evaluate(model, [(images, labels)], LabelTally(3, CPU, True), autocast=OFF)
-    assert got == evaluate(Pooled(), [(images, labels)], LabelTally(3, CPU, True), autocast=OFF)
+    got = evaluate(model, [(images, labels)], LabelTally(3, CPU, True), compute=FP32)
+    assert got == evaluate(Pooled(), [(images, labels)], LabelTally(3, CPU, True), compute=FP32)
     assert [count for _, count in model.seen] == [2, 2, 2, 1]
 
 
 def test_memory_runs_out_once_however_many_batches_are_scored() -> None:
-    model, room = Small(), Room()
+    model, limit = Small(), BatchLimit()
     batches = [(pictures(8), torch.zeros(8, dtype=torch.int64))] * 3
     for _ in range(2):
-        evaluate(model, batches, LabelTally(3, CPU), autocast=OFF, room=room)
+        evaluate(model, batches, LabelTally(3, CPU), compute=FP32, limit=limit)
     assert model.refused == [8, 4]
     assert [count for _, count in model.seen] == [2] * 24
 
 
 def test_a_room_that_pads_computes_as_many_images_as_before_and_scores_only_its_own() -> None:
     batches = [(pictures(4), torch.tensor([0, 1, 2, 1])), (pictures(2), torch.tensor([2, 0]))]
-    model, room = Pooled(), Room(pads=True)
-    got = evaluate(model, batches, LabelTally(3, CPU, True), autocast=OFF, room=room)
-    assert got == evaluate(Pooled(), batches, LabelTally(3, CPU, True), autocast=OFF)
+    model, limit = Pooled(), BatchLimit(pads=True)
+    got = evaluate(model, batches, LabelTally(3, CPU, True), compute=FP32, limit=limit)
+    assert got == evaluate(Pooled(), batches, LabelTally(3, CPU, True), compute=FP32)
     assert [count for _, count in model.seen] == [4, 4]
     assert got.images == 6
 
 
 def test_a_room_that_pads_computes_no_more_images_than_fit() -> None:
-    labels, model, room = torch.zeros(7, dtype=torch.int64), Small(), Room(pads=True)
-    evaluate(model, [(pictures(7), labels)] * 2, LabelTally(3, CPU), autocast=OFF, room=room)
+    labels, model, limit = torch.zeros(7, dtype=torch.int64), Small(), BatchLimit(pads=True)
+    evaluate(model, [(pictures(7), labels)] * 2, LabelTally(3, CPU), compute=FP32, limit=limit)
     assert model.refused == [7, 4]
     assert [count for _, count in model.seen] == [2] * 8
 
@@ -226,7 +232,7 @@ def test_one_image_that_does_not_fit_is_an_error() -> None:
             raise torch.OutOfMemoryError("planted")
 
     with pytest.raises(torch.OutOfMemoryError):
-        evaluate(Full(), [(pictures(), torch.zeros(5, dtype=torch.int64))], LabelTally(3, CPU), autocast=OFF)
+        evaluate(Full(), [(pictures(), torch.zeros(5, dtype=torch.int64))], LabelTally(3, CPU), compute=FP32)
 
 
 def test_the_most_frequent_confusions_are_the_same_with_and_without_a_matrix(

@@ -19,7 +19,7 @@ from trainable.data.batch import Batch
 from trainable.data.info import DataInfo
 from trainable.files.host_memory import fits_on_host
 from trainable.recipe import Recipe
-from trainable.training.evaluate import Room, in_parts
+from trainable.training.evaluate import BatchLimit, in_parts
 from trainable.training.pixels import augments, views_of
 from trainable.training.precision import Compute
 
@@ -61,7 +61,8 @@ class Lessons:
         read: Read,
     ) -> None:
         self._info, self._ask, self._device = info, ask, compute.device
-        self._ranks, self._read, self._room = compute.ranks, read, Room(pads=compute.device.type == "cuda")
+        self._ranks, self._read = compute.ranks, read
+        self._limit = BatchLimit(pads=compute.device.type == "cuda")
         self._block = recipe.evaluation.batch_size
         self._epochs, self._views = _epochs_and_views(recipe, info)
         self._answers: dict[int, Tensor] = {}
@@ -100,7 +101,7 @@ class Lessons:
         blocks = torch.arange(count).tensor_split(math.ceil(count / self._block))
         mine = blocks[self._ranks.rank :: self._ranks.world]
         for rows, (images, _) in zip(mine, self._read(mine, view), strict=True):
-            answers[rows] = in_parts(self._ask, images, self._room).to("cpu")
+            answers[rows] = in_parts(self._ask, images, self._limit).to("cpu")
         return self._ranks.reduce(answers) if self._ranks.world > 1 else answers
 
     def _fits(self, row: Tensor) -> bool:

@@ -15,14 +15,13 @@ from trainable.data import DataInfo, DataSet
 from trainable.data.loading import Loader, statistics_of
 from trainable.data.parts import Members
 from trainable.recipe import Recipe
-from trainable.recipe.metrics import BoundaryF1
 from trainable.recipe.tasks import Segmentation
 from trainable.tasks.kit import HeadLoss, Kit
 from trainable.tasks.segmentation.data import assembly
 from trainable.tasks.segmentation.data.loading import FileMasksLoader, HeldMasksLoader
 from trainable.tasks.segmentation.data.parts import MaskedPart
 from trainable.tasks.segmentation.losses import enlarged
-from trainable.tasks.segmentation.task import SegmentationTask
+from trainable.tasks.segmentation.task import SegmentationTask, SlidingWindow
 from trainable.training.extra_metrics import ExtraMetrics
 from trainable.training.imbalance import class_terms
 
@@ -58,19 +57,14 @@ class SegmentationKit(Kit):
     ) -> SegmentationTask:
         """Return the task; the pixels of a class count, and those of an image whatever its sampling is."""
         spec = recipe.regularisation
-        weights, adjusted = class_terms(spec, info.pixel_counts, "natural", device)
-        metrics = extra.specs if extra is not None else ()
         mean, std = (torch.tensor(each).to(device) for each in statistics_of(recipe.data, info))
         return SegmentationTask(
             self.section,
             len(info.classes),
-            info.image_size,
+            SlidingWindow(info.image_size, self.section.overlap, -mean / std),
             label_smoothing=spec.label_smoothing,
-            weights=weights,
-            adjustments=adjusted,
-            tolerance=next((each.tolerance for each in metrics if isinstance(each, BoundaryF1)), None),
-            own=extra.own if extra is not None else None,
-            black=-mean / std,
+            terms=class_terms(spec, info.pixel_counts, "natural", device),
+            extra=extra,
         )
 
     def loss_of_noise(self, images: Tensor, info: DataInfo) -> HeadLoss:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from typing import final
@@ -14,25 +15,35 @@ from torch.nn import functional
 
 from trainable.augmentation.sizes import of_size, resized
 from trainable.recipe import augmentations as specs
+from trainable.recipe.metrics import BoundaryF1
 from trainable.recipe.tasks import IGNORED, Segmentation
 from trainable.tasks.segmentation.data.loading import PIXELS_AT_ONCE
 from trainable.tasks.segmentation.losses import at_one_size, mask_loss
 from trainable.tasks.segmentation.mixing import make_mask_mixing
 from trainable.tasks.segmentation.scores import MaskTally, worst_mask_scores
 from trainable.training.answers import Rows
-from trainable.training.evaluate import Outputs, Room, Scores, View, full_precision, in_parts, joined
-from trainable.training.extra_metrics import Metric
+from trainable.training.evaluate import BatchLimit, Outputs, Scores, View, full_precision, in_parts, joined
+from trainable.training.extra_metrics import ExtraMetrics
+from trainable.training.imbalance import ALIKE, ClassTerms
 from trainable.training.task import Compared, Comparison, Mixing, Task
+
+
+@dataclass(frozen=True, eq=False)
+class SlidingWindow:
+    """A square window of `side` pixels that moves over an image, so that neighbours overlap by `overlap` of
+    its side or more."""
+
+    side: int
+    overlap: float
+    black: Tensor | None = None  # [C], a black pixel as the network sees it; None is zeros
 
 
 @final
 class SegmentationTask(Task):
     """Learns masks int64 [B, H, W] from logits [B, classes, h, w], which may be smaller.
 
-    `side` is that of the windows in which images are trained on and scored. `weights` [classes] multiply the
-    losses of pixels. With a `tolerance` the F-score of boundaries is measured, to that share of an image's
-    diagonal; `own` are metrics of the caller's. `black` [C] is a black pixel as the network sees it: with it
-    smaller images are filled up.
+    Images are trained on in windows of the side of `window`, and scored by sliding it. The weights of
+    `terms` multiply the losses of pixels; `extra` are the metrics that are measured beside the usual ones.
     """
 
     measures_itself = True
@@ -41,20 +52,18 @@ class SegmentationTask(Task):
         self,
         spec: Segmentation,
         classes: int,
-        side: int,
+        window: SlidingWindow,
         *,
         label_smoothing: float = 0.0,
-        weights: Tensor | None = None,
-        adjustments: Tensor | None = None,
-        tolerance: float | None = None,
-        own: Mapping[str, Metric] | None = None,
-        black: Tensor | None = None,
+        terms: ClassTerms = ALIKE,
+        extra: ExtraMetrics | None = None,
     ) -> None:
-        self.classes, self._spec, self._side, self._black = classes, spec, side, black
-        self.most_at_once, self._room = max(1, PIXELS_AT_ONCE // side**2), Room()
-        self._smoothing, self._weights = label_smoothing, weights
-        self._tolerance, self._own = tolerance, own or {}
-        self._adjustments = None if adjustments is None else adjustments[:, None, None]
+        self.classes, self._spec, self._window = classes, spec, window
+        self.most_at_once, self._limit = max(1, PIXELS_AT_ONCE // window.side**2), BatchLimit()
+        self._smoothing, self._weights = label_smoothing, terms.weights
+        self._adjustments = None if terms.adjustments is None else terms.adjustments[:, None, None]
+        metrics, self._own = (extra.specs, extra.own) if extra is not None else ((), {})
+        self._tolerance = next((each.tolerance for each in metrics if isinstance(each, BoundaryF1)), None)
 
     @property
     def guessing(self) -> float:
@@ -104,7 +113,7 @@ class SegmentationTask(Task):
 
     def _seen(self, model: nn.Module, images: Tensor, autocast: torch.autocast, view: View) -> Tensor:
         size = images.shape[-2:]
-        scale = 1.0 if view.size is None else view.size / self._side
+        scale = 1.0 if view.size is None else view.size / self._window.side
         shown = images
         if scale != 1.0:
             scaled = [max(1, round(each * scale)) for each in size]
@@ -112,14 +121,7 @@ class SegmentationTask(Task):
         if view.mirrored:
             shown = shown.flip(-1)
         logits = answer_in_windows(
-            model,
-            shown,
-            autocast,
-            self._side,
-            self._spec.overlap,
-            black=self._black,
-            at_once=self.most_at_once,
-            room=self._room,
+            model, shown, autocast, self._window, at_once=self.most_at_once, limit=self._limit
         )
         if view.mirrored:
             logits = logits.flip(-1)
@@ -144,31 +146,29 @@ def answer_in_windows(
     model: nn.Module,
     images: Tensor,
     autocast: torch.autocast,
-    side: int,
-    overlap: float,
+    window: SlidingWindow,
     *,
-    black: Tensor | None = None,
     at_once: int = 1,
-    room: Room | None = None,
+    limit: BatchLimit | None = None,
 ) -> Tensor:
-    """Return logits [B, K, H, W] of images [B, C, H, W], computed in windows of `side` pixels, `at_once` of
-    them together, or fewer if memory runs out.
+    """Return logits [B, K, H, W] of images [B, C, H, W], computed in windows, `at_once` of them
+    together, or fewer if memory runs out.
 
-    Where windows overlap, by `overlap` of their side or more, logits are averaged (arXiv 1612.01105, section
-    5.1). An image that is smaller than a window is filled up with `black` [C] (zeros if None), as in
-    training. So an image's answers do not depend on the images that are scored with it.
+    Where windows overlap, logits are averaged (arXiv 1612.01105, section 5.1). An image that is smaller
+    than a window is filled up with black, as in training. So an image's answers do not depend on the
+    images that are scored with it.
     """
-    height, width = images.shape[-2:]
-    filled = _filled(images, max(side, height), max(side, width), black)
-    rows, columns = (window_starts(each, side, overlap) for each in filled.shape[-2:])
+    side, (height, width) = window.side, images.shape[-2:]
+    filled = _filled(images, max(side, height), max(side, width), window.black)
+    rows, columns = (window_starts(each, side, window.overlap) for each in filled.shape[-2:])
     places = [(..., slice(top, top + side), slice(left, left + side)) for top, left in product(rows, columns)]
-    answer, room = partial(_answer, model, autocast=autocast, side=side), room or Room()
+    answer, limit = partial(_answer, model, autocast=autocast, side=side), limit or BatchLimit()
     if len(places) == 1:
-        return in_parts(answer, filled, room)[..., :height, :width]
+        return in_parts(answer, filled, limit)[..., :height, :width]
     sums, counts = None, torch.zeros(filled.shape[-2:], device=images.device)
     step = max(1, at_once // len(images))
     for some in (places[start : start + step] for start in range(0, len(places), step)):
-        found = in_parts(answer, torch.cat([filled[place] for place in some]), room)
+        found = in_parts(answer, torch.cat([filled[place] for place in some]), limit)
         for place, logits in zip(some, found.split(len(images)), strict=True):
             if sums is None:
                 sums = logits.new_zeros(*logits.shape[:2], *filled.shape[-2:])

@@ -18,7 +18,7 @@ from trainable.recipe.tasks import IGNORED, Segmentation
 from trainable.run import make_run
 from trainable.tasks.distilled.task import Distilled
 from trainable.tasks.distilled.teacher import Teacher
-from trainable.tasks.segmentation.task import SegmentationTask
+from trainable.tasks.segmentation.task import SegmentationTask, SlidingWindow
 from trainable.train import train
 from trainable.training.run import Run
 from trainable.training.task import TrainingBatch
@@ -79,7 +79,7 @@ def test_pixels_that_are_ignored_and_outputs_of_another_size_are_compared_right(
     student = torch.randn(2, 3, 4, 4, requires_grad=True)
     masks = torch.randint(0, 3, (2, 8, 8))
     masks[:, :, :4] = IGNORED
-    task = SegmentationTask(Segmentation(), 3, 8)
+    task = SegmentationTask(Segmentation(), 3, SlidingWindow(8, 1 / 3))
     recipe = small_recipe({"distillation.teacher": "t", "distillation.weight": 1.0})
     assert recipe.distillation is not None
     teacher, images = known(torch.randn(2, 3, 2, 2)), torch.zeros(2, 3, 8, 8)

@@ -22,7 +22,12 @@ from trainable.ranks import ALONE, Ranks, of_process_group
 from trainable.recipe import Recipe
 from trainable.recipe.tasks import IGNORED, MaskLoss, Segmentation
 from trainable.run import make_run
-from trainable.tasks.segmentation.task import SegmentationTask, answer_in_windows, window_starts
+from trainable.tasks.segmentation.task import (
+    SegmentationTask,
+    SlidingWindow,
+    answer_in_windows,
+    window_starts,
+)
 from trainable.training.evaluate import PLAIN, View
 from trainable.training.extra_metrics import Metric
 from trainable.training.run import Run
@@ -45,7 +50,7 @@ def convolution(stride: int = 1, side: int = 3) -> nn.Module:
 
 
 def task(side: int = 16, **loss: Any) -> SegmentationTask:
-    return SegmentationTask(Segmentation(loss=MaskLoss(**loss)), 3, side)
+    return SegmentationTask(Segmentation(loss=MaskLoss(**loss)), 3, SlidingWindow(side, 1 / 3))
 
 
 # --- answers ------------------------------------------------------------------------------------------
@@ -63,14 +68,14 @@ def test_windows_cover_an_axis_evenly_and_overlap_enough(length: int, overlap: f
 @pytest.mark.parametrize("size", [(16, 16), (9, 11), (16, 40), (37, 33)])
 def test_pixels_that_are_answered_alone_are_answered_alike_in_windows(size: tuple[int, int]) -> None:
     model, images = convolution(side=1), torch.randn(2, 3, *size, dtype=torch.float64)
-    answered = answer_in_windows(model, images, OFF, 16, 1 / 3)
+    answered = answer_in_windows(model, images, OFF, SlidingWindow(16, 1 / 3))
     torch.testing.assert_close(answered, model(images))
 
 
 def test_coarse_answers_are_enlarged_to_their_window() -> None:
     model, images = convolution(stride=4), torch.randn(1, 3, 16, 16, dtype=torch.float64)
     expected = functional.interpolate(model(images), size=(16, 16), mode="bilinear")
-    torch.testing.assert_close(answer_in_windows(model, images, OFF, 16, 0.0), expected)
+    torch.testing.assert_close(answer_in_windows(model, images, OFF, SlidingWindow(16, 0.0)), expected)
 
 
 def test_overlapping_windows_are_averaged() -> None:
@@ -81,7 +86,7 @@ def test_overlapping_windows_are_averaged() -> None:
             return images.mean((1, 2, 3), keepdim=True).expand(-1, 1, *images.shape[-2:])
 
     images = torch.arange(24.0).expand(1, 1, 16, 24)
-    answered = answer_in_windows(Mean(), images, OFF, 16, 0.5)[0, 0, 0]
+    answered = answer_in_windows(Mean(), images, OFF, SlidingWindow(16, 0.5))[0, 0, 0]
     assert answered.tolist() == [7.5] * 8 + [11.5] * 8 + [15.5] * 8
 
 
@@ -94,7 +99,7 @@ def test_beyond_a_small_image_the_network_sees_black() -> None:
             return images
 
     black, images = torch.tensor([-1.0, -2.0, -3.0]), torch.randn(2, 3, 9, 11)
-    answered = answer_in_windows(Seeing(), images, OFF, 16, 0.5, black=black)
+    answered = answer_in_windows(Seeing(), images, OFF, SlidingWindow(16, 0.5, black))
     assert torch.equal(answered, images)
     assert torch.equal(seen[0][:, :, :9, :11], images)
     assert torch.equal(seen[0][:, :, 9:], black[:, None, None].expand(2, 3, 7, 16))
@@ -135,8 +140,8 @@ def test_windows_are_answered_together_as_one_by_one(most: int, refused: int) ->
             return answered
 
     images = torch.randn(2, 3, 37, 33, dtype=torch.float64)
-    expected = answer_in_windows(convolution(), images, OFF, 16, 1 / 3, at_once=1)
-    found = answer_in_windows(Small(), images, OFF, 16, 1 / 3, at_once=10)
+    expected = answer_in_windows(convolution(), images, OFF, SlidingWindow(16, 1 / 3), at_once=1)
+    found = answer_in_windows(Small(), images, OFF, SlidingWindow(16, 1 / 3), at_once=10)
     torch.testing.assert_close(found, expected)
     assert sum(each > most for each in sizes) == refused
     assert max(each for each in sizes if each <= most) == most

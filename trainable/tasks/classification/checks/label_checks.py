@@ -18,6 +18,7 @@ from trainable.checks.subject import Subject, TaskChecks
 from trainable.data import DataSet, Split
 from trainable.data.group_split import grouped_split
 from trainable.data.source import Integers
+from trainable.data.split import SplitPlan
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data
 from trainable.tasks.classification.checks.labels import (
@@ -26,8 +27,7 @@ from trainable.tasks.classification.checks.labels import (
     check_label_shares,
     check_labels,
 )
-from trainable.tasks.classification.checks.learning import check_flips, check_learning, teach
-from trainable.tasks.classification.checks.shuffled_labels import check_shuffled
+from trainable.tasks.classification.checks.learning import check_flips, check_learning, check_shuffled, teach
 from trainable.training.evaluate import full_precision
 from trainable.training.run import Run
 
@@ -60,8 +60,8 @@ class LabelChecks(TaskChecks):
         labels = np.concatenate([data.parts[part].labels for part in groups])
         names = np.concatenate(list(groups.values())).astype(str).tolist()
         test_fraction = spec.test_fraction if "test" in groups else 0.0
-        how = (spec.validation_fraction, test_fraction, spec.split_seed)
-        grouped_split(labels, names, data.info.classes, *how, spec.validation_seed)
+        plan = SplitPlan(spec.validation_fraction, test_fraction, spec.split_seed, spec.validation_seed)
+        grouped_split(labels, names, data.info.classes, plan)
 
     def lessons(self, subject: Subject, seconds: float) -> Iterator[Finding]:
         data = subject.data

@@ -20,10 +20,13 @@ from trainable.recipe import Recipe
 from trainable.recipe.data import Data
 from trainable.recipe.tasks import IGNORED
 from trainable.tasks.segmentation.checks.association import batch_iou, counts_of, mean_iou
-from trainable.tasks.segmentation.checks.learning import check_mask_lessons
-from trainable.tasks.segmentation.checks.masks import check_mask_contradictions, check_masks, count_masks
-from trainable.tasks.segmentation.checks.shares import check_pixel_shares
-from trainable.tasks.segmentation.checks.shuffled_masks import check_shuffled_masks
+from trainable.tasks.segmentation.checks.learning import check_mask_lessons, check_shuffled_masks
+from trainable.tasks.segmentation.checks.masks import (
+    check_mask_contradictions,
+    check_masks,
+    check_pixel_shares,
+    count_masks,
+)
 from trainable.tasks.segmentation.losses import cross_entropy, enlarged
 from trainable.training.evaluate import full_precision, main_output
 from trainable.training.run import Run

@@ -16,19 +16,17 @@ from trainable.data import ArrayPart, DataSet
 from trainable.data.assembly import from_arrays
 from trainable.tasks.classification.checks.association import LUCK, Association, associate
 from trainable.tasks.classification.checks.learning import (
+    LEAKED_GAIN,
     LabelLesson,
     check_flips,
     check_learning,
+    check_shuffled,
     in_memory,
     largest_classes,
     logits,
-    teach,
-)
-from trainable.tasks.classification.checks.shuffled_labels import (
-    LEAKED_GAIN,
-    check_shuffled,
     shuffled_finding,
     shuffled_labels,
+    teach,
 )
 
 CPU = torch.device("cpu")
@@ -261,7 +259,7 @@ def test_a_sample_of_more_classes_than_images_has_no_counts() -> None:
 def test_shuffled_labels_are_checked_with_more_classes_than_sampled_images(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("trainable.tasks.classification.checks.shuffled_labels.TRAIN", 40)
+    monkeypatch.setattr("trainable.tasks.classification.checks.learning.SHUFFLED_TRAIN", 40)
     data = of_classes([1] * 60, side=8)
     subject = make_subject(small_recipe(), data, None, ON_CPU)
 

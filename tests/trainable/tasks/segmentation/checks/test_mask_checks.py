@@ -28,8 +28,8 @@ from trainable.recipe import Recipe
 from trainable.recipe.tasks import IGNORED
 from trainable.tasks.segmentation.checks import learning as mask_teaching
 from trainable.tasks.segmentation.checks.association import associate_masks
+from trainable.tasks.segmentation.checks.learning import with_others_masks
 from trainable.tasks.segmentation.checks.mask_checks import ceiling, initial_mask_loss
-from trainable.tasks.segmentation.checks.shuffled_masks import with_others_masks
 
 CPU = torch.device("cpu")
 PATIENCE_SECONDS = 3600.0  # so long that the steps' limit ends a check, on a busy machine too

@@ -36,8 +36,8 @@ from trainable.tasks.segmentation.checks.masks import (
     check_mask_contradictions,
     check_masks,
     check_values,
+    pixel_difference,
 )
-from trainable.tasks.segmentation.checks.shares import pixel_difference
 
 Array = NDArray[Any]
 CPU = torch.device("cpu")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from trainable.data.group_split import grouped_split
-from trainable.data.split import stratified_split
+from trainable.data.split import SplitPlan, stratified_split
 from trainable.tasks.segmentation.data.survey import LEAST, Shown, strata_of
 
 SHOWN = st.tuples(st.integers(LEAST, 40), st.integers(2, 8)).flatmap(lambda shape: arrays.arrays(bool, shape))
@@ -68,7 +68,7 @@ def test_a_split_by_strata_is_never_refused(found: Shown, seed: int) -> None:
     strata = strata_of(found)
     labels, names = strata.labels(found), [str(each) for each in strata.named_by]
 
-    parts = stratified_split(labels, names, 0.15, 0.15, seed)
+    parts = stratified_split(labels, names, SplitPlan(0.15, 0.15, seed))
 
     assert all(set(labels[part]) == set(range(len(names))) for part in parts)
     assert min(np.bincount(labels)) >= LEAST
@@ -90,7 +90,7 @@ def test_groups_of_images_with_masks_are_split_into_three_parts() -> None:
     groups = [str(each % 8) for each in range(40)]
     strata = strata_of(found, np.array([int(each) for each in groups]))
 
-    parts = grouped_split(strata.labels(found), groups, "abc", 0.2, 0.2, 0)
+    parts = grouped_split(strata.labels(found), groups, "abc", SplitPlan(0.2, 0.2, 0))
 
     kept = [{groups[each] for each in part} for part in parts]
     assert kept[0].isdisjoint(kept[1])

@@ -13,7 +13,7 @@ from torch import nn
 from trainable.recipe.tasks import Segmentation
 from trainable.tasks.segmentation.exported.masks import Segmenter
 from trainable.tasks.segmentation.exported.whole_images import class_logits
-from trainable.tasks.segmentation.task import SegmentationTask
+from trainable.tasks.segmentation.task import SegmentationTask, SlidingWindow
 from trainable.training.evaluate import View
 
 SIDE, OVERLAP = 16, 0.4
@@ -57,7 +57,7 @@ def test_an_image_of_any_size_is_answered_as_in_a_run(
     levels = torch.from_numpy(image).permute(2, 0, 1)[None].float()
     shown = (levels - module.mean) / module.std
     black = -torch.tensor(MEAN) / torch.tensor(STD)
-    task = SegmentationTask(Segmentation(overlap=OVERLAP), 3, SIDE, black=black)
+    task = SegmentationTask(Segmentation(overlap=OVERLAP), 3, SlidingWindow(SIDE, OVERLAP, black))
     autocast = torch.autocast("cpu", enabled=False)
     expected = task.answer(network, shown, autocast, seen)[0].numpy()
     assert class_logits(model, image, about(seen)) == pytest.approx(expected, abs=2e-4)
