@@ -17,7 +17,7 @@ from trainable.errors import UserError
 if TYPE_CHECKING:  # torch takes seconds to import
     from search.learning.search import Search
     from search.running.driver import Closing
-    from trainable.data.own import MakeData
+    from trainable.data.assembly import MakeData
     from trainable.models.own import BuildModel
     from trainable.training.extra_metrics import Own
 

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from trainable.bench import HERE, Bench, Say
 from trainable.data import DataInfo, DataSet
+from trainable.data.assembly import MakeData, make_own
 from trainable.data.loading import statistics_of
-from trainable.data.own import MakeData, make_own
 from trainable.diagnosis import Diagnosis, diagnose
 from trainable.errors import DataError, UserError
 from trainable.models.own import BuildModel, name_of

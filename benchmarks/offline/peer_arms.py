@@ -26,7 +26,7 @@ from offline.search_task import BareSpace, SearchTask
 from offline.translation import values_of
 from search.record.journal import TrialEnd
 from spaces.domains import Values
-from trainable.files.cache import cache_root
+from trainable.files.paths import cache_root
 
 BENCHMARKS = Path(__file__).parents[1]
 PROGRAMS = BENCHMARKS / "offline" / "peers"

@@ -11,7 +11,7 @@ from search.study import STUDY_FILE
 from trainable.bundle.trained import Trained, trained_in
 from trainable.bundle.write import write_bundle
 from trainable.errors import UserError
-from trainable.new_folder import check_new
+from trainable.files.folders import check_new
 from trainable.recipe.trained_files import MODEL_FILE, RECIPE_FILE
 from trainable.terminal import tell
 

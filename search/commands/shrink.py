@@ -22,9 +22,8 @@ from trainable.bench import Bench, silent
 from trainable.bundle.trained import Trained, trained_in
 from trainable.data import DataSet
 from trainable.errors import RunError, UserError
-from trainable.files.temporary import temporary_folder
+from trainable.files.folders import check_new, moved_to, temporary_folder
 from trainable.models.libraries import title_of
-from trainable.new_folder import check_new, moved_to
 from trainable.recipe import Recipe
 from trainable.recipe.distillation import MODEL, SECTION, TEACHER
 from trainable.recipe.trained_files import (

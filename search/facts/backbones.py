@@ -20,8 +20,7 @@ from spaces.rules.backbones import BACKBONES, SIZES, BackboneSize
 from trainable.bench import Bench, DeviceKind
 from trainable.data import DataSet
 from trainable.errors import ModelError, UserError
-from trainable.files.cache import cache_root
-from trainable.files.paths import without_tilde
+from trainable.files.paths import cache_root, without_tilde
 from trainable.models.make import count_parameters
 from trainable.models.weights import SUFFIXES, weights_digest
 from trainable.origins import versions

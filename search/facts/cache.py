@@ -26,8 +26,7 @@ from trainable.data.remote_data import digest_of
 from trainable.data.saved_dataset import fingerprint as saved_fingerprint
 from trainable.data.saved_dataset import is_saved_dataset
 from trainable.errors import UserError
-from trainable.files.cache import cache_root
-from trainable.files.paths import without_tilde
+from trainable.files.paths import cache_root, without_tilde
 from trainable.files.store import Store, is_uri
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data

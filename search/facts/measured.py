@@ -12,7 +12,7 @@ from search.study import FACT_OF_PROBE, Probe, Study
 from spaces.facts import Facts, NetworkFacts
 from trainable.bench import HERE, Bench, Say
 from trainable.data import DataInfo, DataSet
-from trainable.data.own import MakeData, make_own
+from trainable.data.assembly import MakeData, make_own
 from trainable.errors import UserError
 from trainable.recipe import Recipe
 from trainable.recipe.models import MODEL_NAME

@@ -22,7 +22,7 @@ from typing import Literal
 from search.followers.uri import database_file, refuse_link
 from search.study import Study
 from trainable.errors import UserError
-from trainable.files.temporary import temporary_folder
+from trainable.files.folders import temporary_folder
 
 ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",

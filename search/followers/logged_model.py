@@ -24,8 +24,8 @@ from search.followers.mlflow_runs import RunStore
 from search.followers.run_updates import SEARCH_ID, TRIAL, milliseconds, written
 from search.record.trials import Trial
 from trainable.data import DataInfo
+from trainable.files.folders import temporary_folder
 from trainable.files.store import is_uri
-from trainable.files.temporary import temporary_folder
 from trainable.recipe.tasks import Classification, Segmentation
 
 if TYPE_CHECKING:  # torch takes seconds to import

@@ -22,8 +22,8 @@ from search.record.home import NO_SEARCH, Home
 from search.reporting import terminal
 from search.study import STUDY_FILE, Study, default_name
 from trainable.errors import UserError
+from trainable.files.folders import temporary_folder
 from trainable.files.store import name_in
-from trainable.files.temporary import temporary_folder
 from trainable.terminal import visible_lines
 
 # the variables that tell Ray to stop a job by one Ctrl-C, then a minute in which the search ends cleanly

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from search.study import STUDY_FILE, Study
-from trainable.files.cache import state_root
+from trainable.files.paths import state_root
 from trainable.files.store import Store, is_uri
 
 FACTS_FILE = "facts.json"

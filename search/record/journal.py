@@ -35,12 +35,11 @@ from search.study.objective import NO_CONSTRAINTS, Constraints
 from search.study.study import MOST_TRIALS, Finalists, SchedulerKind
 from spaces.domains import Value
 from trainable.errors import UserError
-from trainable.files.regular import check_regular, open_to_write, why
+from trainable.files.regular import check_regular, open_to_write, sync_folder, why
 from trainable.recipe import Recipe
 from trainable.recipe.base import Spec
 from trainable.recipe.metrics import Mode
 from trainable.recipe.network_cost import NetworkCost
-from trainable.recipe.yamlfile import sync_folder
 from trainable.training.metrics import OBJECTIVES, EpochResult
 from trainable.tune.place import Place
 

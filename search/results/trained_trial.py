@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from search.record.trials import Trial
     from trainable.data import DataSet
-    from trainable.data.own import MakeData
+    from trainable.data.assembly import MakeData
     from trainable.models.own import BuildModel
 
 

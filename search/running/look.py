@@ -12,8 +12,8 @@ from pathlib import Path
 from search.record.lock import is_locked
 from trainable.data.sample import DataSample, ReadThere
 from trainable.errors import UserError, first_line
-from trainable.files.cache import cache_root, free_bytes
 from trainable.files.host_memory import available_bytes
+from trainable.files.paths import cache_root, free_bytes
 from trainable.files.store import Store, StoreError, is_uri
 from trainable.tune.carried import NOTHING, OURS, PROJECT, PickledCode
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from search.running import reaper
-from trainable.files.temporary import LockedFolder, locked_folder
+from trainable.files.folders import LockedFolder, locked_folder
 from trainable.processes import undisturbed
 
 

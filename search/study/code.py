@@ -19,7 +19,7 @@ from trainable.recipe.yamlfile import read_tree
 from trainable.training.metrics import OBJECTIVES
 
 if TYPE_CHECKING:  # torch takes seconds to import
-    from trainable.data.own import MakeData
+    from trainable.data.assembly import MakeData
     from trainable.models.own import BuildModel
     from trainable.training.extra_metrics import Own
 

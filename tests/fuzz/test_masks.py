@@ -14,8 +14,8 @@ from PIL import Image
 from tests.fuzz import mutations
 from tests.fuzz.bounds import Tally
 from trainable.bench import HERE
-from trainable.data.members import members_of
 from trainable.data.source import Collection
+from trainable.data.split import members_of
 from trainable.recipe.data import Data
 from trainable.recipe.tasks import IGNORED, Masks
 from trainable.tasks.segmentation.data.parts import MaskedSource

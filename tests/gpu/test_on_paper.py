@@ -95,7 +95,7 @@ MOST_FOR_TECHNIQUES = 1.3
 
 BAND = 0.15  # another version of torch may launch more or less by such a part
 
-PREFETCHED = {"an event in data/prefetch.py fill": "another thread waits until its buffer has been copied"}
+PREFETCHED = {"an event in data/loading.py fill": "another thread waits until its buffer has been copied"}
 
 # What may wait in a step of a case, and why
 IN_A_STEP = {

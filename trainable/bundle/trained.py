@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from trainable.data import DataInfo, DataSet
-from trainable.data.own import MakeData
+from trainable.data.assembly import MakeData
 from trainable.errors import ModelError, UserError, first_line
 from trainable.models.make import make_model
 from trainable.models.own import BuildModel

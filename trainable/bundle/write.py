@@ -14,7 +14,7 @@ from trainable.bundle.programs import answer_of_onnx, answer_of_pt2, export_prog
 from trainable.bundle.trained import Trained
 from trainable.bundle.weights_alone import write_timm_files
 from trainable.data import Split
-from trainable.new_folder import check_new, moved_to
+from trainable.files.folders import check_new, moved_to
 from trainable.outcome import by_class_tree, confusion_tree
 from trainable.recipe.trained_files import MODEL_FILE, PRUNED_FILE, RECIPE_FILE, TRAINING_FILE
 from trainable.recipe.yamlfile import write_recipe, write_whole

@@ -25,8 +25,7 @@ from typing import Any, Protocol
 from pydantic import TypeAdapter, ValidationError
 
 from trainable.errors import StateError, visible
-from trainable.files.regular import check_regular, read_regular, why
-from trainable.recipe.yamlfile import sync_folder
+from trainable.files.regular import check_regular, read_regular, sync_folder, why
 from trainable.training.metrics import EpochResult
 
 STATE = "state.pt"

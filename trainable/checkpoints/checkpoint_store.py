@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from trainable.checkpoints import checkpoint
-from trainable.files.cache import cache_root
+from trainable.files.folders import temporary_folder
+from trainable.files.paths import cache_root
 from trainable.files.store import ATTEMPTS, Store, StoreError, is_uri
-from trainable.files.temporary import temporary_folder
 from trainable.training.metrics import EpochResult
 
 # So long a store is asked for the checkpoint to continue from: its restart should not cost a trial a retry.

@@ -3,6 +3,8 @@
 Each image is decoded once a machine. A folder holds an array for each side in pixels, and a mark for each
 block of images that is whole. A block is on the disk before its mark is, so that after a kill, or a loss of
 power, only blocks without a mark are decoded again.
+The cache keeps within a part of its disk: sets that were used least recently are removed, and none that a
+process uses.
 """
 
 from __future__ import annotations
@@ -17,23 +19,23 @@ import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from queue import SimpleQueue
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trainable.bench import Say
-from trainable.data.cache_limit import NoRoom, keep_within, limit_of
 from trainable.data.decode import Broken, Form, decode_into, raise_broken
 from trainable.data.measure import Membership, StoredFiles
 from trainable.data.source import Integers, Pixels, Selection, changed_ns
 from trainable.errors import DataError
-from trainable.files.alone import alone
-from trainable.files.cache import SPARE_BYTES, cache_root, free_bytes
+from trainable.files.locks import alone
+from trainable.files.paths import SPARE_BYTES, cache_root, free_bytes
 from trainable.recipe.data import Split
 from trainable.recipe.yamlfile import write_whole
 
@@ -49,6 +51,8 @@ BLOCK_BYTES = 2**24
 CHECKED_SECONDS = 86_400
 
 TOLD_SECONDS = 2.0  # a check that takes longer is announced
+
+DISK_SHARE = 2  # the cache may take one part in so many of what it has and what is free on its disk
 
 THREADS = 16  # so many blocks are decoded at once, at most: each takes up to twice BLOCK_BYTES of memory
 
@@ -405,3 +409,72 @@ def _shown(blocks: Iterator[list[Broken]], count: int) -> Iterator[list[Broken]]
     from rich.progress import track
 
     yield from track(blocks, "decoding images", count, console=Console(stderr=True), transient=True)
+
+
+class NoRoom(Exception):
+    """The disk cannot hold the images."""
+
+
+def limit_of(root: Path) -> int:
+    """Return how many bytes the decoded images below `root` may take on its disk."""
+    return (sum(map(taken, sets_of(root))) + free_bytes(root)) // DISK_SHARE
+
+
+def sets_of(root: Path) -> list[Path]:
+    """Return the folders of the decoded sets below `root`, those used least recently first."""
+    found = {file.parent for file in root.glob("*/*.pixels") if (file.parent / ".lock").is_file()}
+    return sorted(found, key=lambda folder: (folder / ".lock").stat().st_mtime_ns)
+
+
+def taken(folder: Path) -> int:
+    """Return how many bytes of the disk a set takes; what is not yet written takes none."""
+    return sum(file.stat().st_blocks * 512 for file in folder.iterdir())
+
+
+def keep_within(limit: int, folder: Path, needed: int, say: Say) -> None:
+    """Remove other sets beside `folder` until it may take `needed` more bytes, and say which.
+
+    Raises NoRoom, and removes nothing, if the limit is too low even without all sets that no process uses.
+    """
+    with alone(folder.parent), ExitStack() as held:
+        sets = sets_of(folder.parent)
+        excess, chosen = sum(map(taken, sets)) + needed - limit, list[Path]()
+        for each in sets:
+            if excess > 0 and each != folder and _is_free(each, held):
+                chosen.append(each)
+                excess -= taken(each)
+        if excess > 0:
+            raise NoRoom(
+                f"decoded images need {needed:,} bytes in {folder}, {excess:,} more than remain of the "
+                f"{limit:,} that all of them may take: one part in {DISK_SHARE} of what they take and "
+                "what is free"
+            )
+        for each in chosen:
+            say(f"removing {taken(each):,} bytes of decoded images, not used for the longest time: {each}")
+            _remove(each)
+
+
+def _is_free(folder: Path, held: ExitStack) -> bool:
+    """Return whether no process fills or reads a set, and keep others from it while `held` is open."""
+    files = (folder / ".lock", *_pixels(folder))
+    return all(_locked(held.enter_context(file.open("r+b"))) for file in files)  # NFS locks only such files
+
+
+def _locked(file: BinaryIO) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _remove(folder: Path) -> None:
+    """Remove the marks first, without which nothing is taken for whole, and leave the lock: others may be
+    waiting for it."""
+    others = (file for ending in ("marks", "checked", "sums") for file in folder.glob(f"*.{ending}"))
+    for file in (*others, *_pixels(folder)):
+        file.unlink()
+
+
+def _pixels(folder: Path) -> list[Path]:
+    return list(folder.glob("*.pixels"))

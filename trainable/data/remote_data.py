@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from trainable.errors import DataError, listed
-from trainable.files.alone import alone
-from trainable.files.cache import SPARE_BYTES, cache_root
-from trainable.files.paths import usable_path
+from trainable.files.locks import alone
+from trainable.files.paths import SPARE_BYTES, cache_root, usable_path
 from trainable.files.store import Store, StoreError, escaped, unescaped
 
 COMING = ".coming-"

@@ -91,3 +91,12 @@ def read_regular(path: Path, most: int) -> bytes:
 def why(error: Exception) -> str:
     """Return why a file cannot be read, without its path and number."""
     return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+
+
+def sync_folder(folder: Path) -> None:
+    """Make sure that the names of new files in a folder survive a power failure."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

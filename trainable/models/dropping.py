@@ -13,7 +13,7 @@ from trainable.errors import ModelError
 from trainable.models.dense_networks import DenseNetwork
 from trainable.models.groups import head_of, heads_of
 from trainable.models.libraries import title_of, torchvision_branches
-from trainable.models.small_resnet import BasicBlock
+from trainable.models.small_networks import BasicBlock
 from trainable.recipe import models as specs
 
 FAMILIES_WITH_DEPTH = (

@@ -1,16 +1,32 @@
-"""Groups the layers of a network from the stem to the head, and computes each group's share of the rate."""
+"""The layers of a network from the stem to the head: each group's share of the rate, what is frozen, the cut.
+
+What is frozen in an epoch is a function of the epoch alone, so a resumed run sets it the same way: on a new
+model, `freeze_norm` if the recipe says so, then `freeze_body` while the body is frozen, then `set_training`.
+The cut before the head makes a body, which turns images into features, and a head that makes logits of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import assert_never
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from trainable.errors import ModelError
 from trainable.models.dense_networks import DenseNetwork
-from trainable.models.layers import NORMALISATIONS, has_parameters, repeated_blocks
+from trainable.models.layers import (
+    BATCH_NORMS,
+    NORMALISATIONS,
+    batch_norms,
+    has_parameters,
+    parameters_in,
+    repeated_blocks,
+)
 from trainable.recipe import models as specs
+
+_HELD = "_held_back"  # where a model stores the names of the parameters that `freeze_body` froze
 
 
 def head_of(model: nn.Module) -> str:
@@ -150,3 +166,136 @@ def _units(module: nn.Module, prefix: str, blocks: set[str]) -> Iterator[tuple[s
 
 def _within(name: str, module: str) -> bool:
     return not module or name == module or name.startswith(f"{module}.")
+
+
+def freeze_body(model: nn.Module) -> None:
+    """Freeze all but the head; what was frozen before stays so after `unfreeze`.
+
+    In a network for segmentation of torchvision or smp the backbone is frozen, and the decoder is trained
+    with the head: both are new. Raises ModelError for a network without a head.
+    """
+    new = new_parameters(model)
+    body = [name for name, each in model.named_parameters() if each.requires_grad and name not in new]
+    _stop(model, body)
+    setattr(model, _HELD, (*_held_back(model), *body))
+
+
+def unfreeze(model: nn.Module) -> None:
+    """Unfreeze the body, except what the model itself, or `freeze_norm`, has frozen."""
+    for name in _held_back(model):
+        model.get_parameter(name).requires_grad_(True)
+    setattr(model, _HELD, ())
+
+
+def freeze_norm(model: nn.Module) -> None:
+    """Freeze scale and shift of every BatchNorm; `set_training` freezes the statistics.
+
+    In a network for segmentation of torchvision or smp they are those of the backbone: a decoder's are new,
+    and have neither statistics nor a scale to keep.
+    """
+    names = parameters_in(model, BATCH_NORMS)
+    if isinstance(model, DenseNetwork):
+        names = {name for name in names if name.startswith(f"{model.backbone_name}.")}
+    _stop(model, names)
+    setattr(model, _HELD, tuple(name for name in _held_back(model) if name not in names))
+
+
+def set_training(model: nn.Module, *, freeze_norm: bool, body_frozen: bool) -> None:
+    """Put the model into training mode, except the BatchNorms that normalise by their statistics.
+
+    With `freeze_norm` those are the BatchNorms that the function of this name means. While the body is frozen
+    they are those of the body: else its features would drift although no weight of it is trained. Call this
+    wherever `model.train()` was called.
+    """
+    model.train()
+    if freeze_norm:
+        frozen = _norms_of_body(model) if isinstance(model, DenseNetwork) else batch_norms(model)
+    elif body_frozen:
+        frozen = _norms_of_body(model)
+    else:
+        frozen = []
+    for module in frozen:
+        module.eval()
+
+
+def _norms_of_body(model: nn.Module) -> list[nn.Module]:
+    if isinstance(model, DenseNetwork):
+        return batch_norms(model.get_submodule(model.backbone_name))
+    in_head = set(batch_norms(model.get_submodule(head_of(model))))
+    return [each for each in batch_norms(model) if each not in in_head]
+
+
+def _stop(model: nn.Module, names: Iterable[str]) -> None:
+    for name in names:
+        parameter = model.get_parameter(name)
+        parameter.requires_grad_(False)
+        parameter.grad = None  # an optimizer that has it would go on stepping with the last one
+
+
+def _held_back(model: nn.Module) -> tuple[str, ...]:
+    held: tuple[str, ...] = getattr(model, _HELD, ())
+    return held
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The head of a network; its layers are the network's own."""
+
+    network: nn.Module
+    head: nn.Sequential
+
+    def features(self, images: Tensor) -> Tensor:
+        """Return a copy of what the head is given for images [B, C, H, W], in the network's mode."""
+        given: list[Tensor] = []
+        first = next(iter(self.head))
+        handle = first.register_forward_pre_hook(lambda _, inputs: given.append(inputs[0].clone()))
+        try:
+            self.network(images)
+        finally:
+            handle.remove()
+        return given[0]
+
+
+def cut_before_head(network: nn.Module, images: Tensor) -> Cut | None:
+    """Return the cut before the last layer with parameters, and before dropout that stands in front of it.
+
+    None if the head's answers to the features are not the network's to these images [B, C, H, W]: it may use
+    its head twice, or do something to its output. None, too, for a network that answers for each pixel: its
+    features are as many as the pixels, and more than its head is trained on them. The network's mode and
+    weights stay as they are.
+    """
+    try:
+        head = head_layers(network)
+    except ModelError:
+        return None
+    cut, training = Cut(network, head), network.training
+    network.eval()
+    try:
+        with torch.no_grad():
+            features = cut.features(images)
+            answers = network(images)
+            whole = isinstance(answers, Tensor) and answers.ndim == 2
+            same = whole and isinstance(features, Tensor) and torch.equal(head(features), answers)
+    except (RuntimeError, IndexError):  # a head that takes more than one tensor, or is not called
+        same = False
+    finally:
+        network.train(training)
+        head.train(training)
+    return cut if same else None
+
+
+def head_layers(network: nn.Module) -> nn.Sequential:
+    """Return the head, with dropout that stands right before it in its container, and what follows there.
+
+    The layers are the network's own. Raises ModelError for a network without a head.
+    """
+    name = head_of(network)
+    head = network.get_submodule(name)
+    parent = network.get_submodule(name.rpartition(".")[0]) if name else head
+    if type(parent) is not nn.Sequential or parent is head:
+        return nn.Sequential(head)
+    layers = list(parent)
+    start = layers.index(head)
+    while start > 0 and isinstance(layers[start - 1], nn.modules.dropout._DropoutNd):
+        start -= 1
+    return nn.Sequential(*layers[start:])

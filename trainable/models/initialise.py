@@ -12,7 +12,7 @@ from trainable.errors import ModelError
 from trainable.models.groups import head_parameters, heads_of
 from trainable.models.layers import NORMALISATIONS
 from trainable.models.libraries import title_of, torchvision_branches
-from trainable.models.small_resnet import BasicBlock
+from trainable.models.small_networks import BasicBlock
 from trainable.recipe import models as specs
 
 WEIGHTED = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)

@@ -15,8 +15,7 @@ from trainable.models.initialise import begin_as_identity, draw_new_head, initia
 from trainable.models.libraries import from_timm, from_torchvision, title_of, unfit
 from trainable.models.own import BuildModel, build_own, own_code_named
 from trainable.models.published_weights import as_timm_reads, timm_weights, torchvision_weights
-from trainable.models.small_resnet import BasicBlock, SmallResNet
-from trainable.models.small_unet import SmallUNet
+from trainable.models.small_networks import BasicBlock, SmallResNet, SmallUNet
 from trainable.models.smp import from_smp, smp_part
 from trainable.models.torchvision_segmentation import segmentation_from_torchvision, torchvision_part
 from trainable.models.weights import PartWeights, load_weights, read_weights, weights_file

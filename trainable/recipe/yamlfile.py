@@ -146,15 +146,6 @@ def refuse_folder(path: Path) -> None:
         raise UserError(f"{path}: is a folder; give a file")
 
 
-def sync_folder(folder: Path) -> None:
-    """Make sure that the names of new files in a folder survive a power failure."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def _position(error: MarkedYAMLError) -> str:
     mark = error.problem_mark
     return f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""

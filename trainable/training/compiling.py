@@ -19,8 +19,8 @@ from typing import Any, assert_never
 import torch
 from torch import nn
 
-from trainable.files.cache import cache_root
-from trainable.files.temporary import locked_folder
+from trainable.files.folders import locked_folder
+from trainable.files.paths import cache_root
 from trainable.models.dropping import draw_alike, text_alike
 from trainable.models.layers import repeated_blocks
 from trainable.recipe.training import Compiling

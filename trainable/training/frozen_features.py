@@ -23,8 +23,7 @@ from trainable.augmentation.draws import moved
 from trainable.data.batch import Batch
 from trainable.data.info import DataInfo
 from trainable.files.host_memory import fits_on_host
-from trainable.models.cut import Cut, cut_before_head
-from trainable.models.freezing import set_training
+from trainable.models.groups import Cut, cut_before_head, set_training
 from trainable.recipe import Recipe
 from trainable.training import seeds
 from trainable.training.devices import give_back, ran_out

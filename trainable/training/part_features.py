@@ -12,7 +12,7 @@ from torch import nn
 from trainable.data import DataInfo, Split
 from trainable.data.loading import Loader
 from trainable.data.source import Integers
-from trainable.models.cut import Cut, cut_before_head
+from trainable.models.groups import Cut, cut_before_head
 from trainable.recipe import Recipe
 from trainable.recipe.network_cost import Format
 from trainable.training import precision

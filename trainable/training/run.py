@@ -21,7 +21,7 @@ from trainable.data.batch import Batch
 from trainable.data.info import DataInfo
 from trainable.data.parts import Part
 from trainable.errors import StateError, crashes_named
-from trainable.models.cut import head_layers
+from trainable.models.groups import head_layers
 from trainable.models.norm_statistics import SMALLEST, average_buffers, measure_norm
 from trainable.recipe import Recipe
 from trainable.recipe.data import Split

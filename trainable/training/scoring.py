@@ -16,7 +16,7 @@ from trainable.data.info import DataInfo
 from trainable.data.parts import Part
 from trainable.data.source import Integers
 from trainable.errors import DataError
-from trainable.models.cut import head_layers
+from trainable.models.groups import head_layers
 from trainable.ranks import ALONE, Ranks
 from trainable.recipe import Recipe
 from trainable.recipe.data import Split

@@ -12,8 +12,7 @@ from torch.nn.utils import get_total_norm
 
 from trainable.data.batch import Batch
 from trainable.models.ema import make_average
-from trainable.models.freezing import freeze_norm
-from trainable.models.groups import rate_factors
+from trainable.models.groups import freeze_norm, rate_factors
 from trainable.recipe import Recipe
 from trainable.recipe.training import AdaptiveClipping, NormClipping
 from trainable.training.batches import MicroBatches, Window, attempts

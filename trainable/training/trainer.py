@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from trainable.augmentation.sizes import size_at
 from trainable.data.batch import Batch
-from trainable.models.freezing import freeze_body, set_training, unfreeze
+from trainable.models.groups import freeze_body, set_training, unfreeze
 from trainable.recipe import Recipe
 from trainable.stages import stage
 from trainable.training import schedule, seeds

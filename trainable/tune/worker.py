@@ -24,7 +24,7 @@ from trainable.checkpoints import checkpoint
 from trainable.checkpoints.checkpoint_store import CheckpointStore
 from trainable.collector import paused
 from trainable.data import DataSet
-from trainable.files.folder_lock import FolderLock
+from trainable.files.locks import FolderLock
 from trainable.probes.network_cost import key_of_cost, measure_cost, share_of_rank
 from trainable.ranks import ALONE, Ranks
 from trainable.recipe import Recipe

@@ -14,8 +14,8 @@ from PIL.ExifTags import Base
 from trainable.data.decode import upright
 from trainable.data.source import FileSource, Selection
 from trainable.errors import UserError, first_line, quoted
+from trainable.files.folders import is_empty, moved_to
 from trainable.files.paths import LONGEST_NAME, without_tilde
-from trainable.new_folder import is_empty, moved_to
 from trainable.recipe.data import Split
 from trainable.tune.causes import refusal_in
 

@@ -27,7 +27,7 @@ from tests.trainable.tune.in_process import InProcess
 from trainable.bench import Bench
 from trainable.data import DataSet
 from trainable.data.assembly import from_arrays
-from trainable.models.small_resnet import SmallResNet
+from trainable.models.small_networks import SmallResNet
 from trainable.probes.speed import measure_speeds
 from trainable.ranks import Ranks
 from trainable.recipe import Recipe

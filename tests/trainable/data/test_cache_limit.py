@@ -10,11 +10,11 @@ import torch
 
 from tests.trainable.small_images import write_noise_jpeg
 from trainable.bench import ON_CPU
-from trainable.data import DataSet, cache_limit, image_cache
+from trainable.data import DataSet, image_cache
 from trainable.data.assembly import load
-from trainable.data.cache_limit import NoRoom, keep_within, limit_of, sets_of, taken
+from trainable.data.image_cache import NoRoom, keep_within, limit_of, sets_of, taken
 from trainable.data.loading import ArrayLoader
-from trainable.files.alone import alone
+from trainable.files.locks import alone
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data
 from trainable.recipe.training import Loop
@@ -126,7 +126,7 @@ def test_nothing_is_removed_for_a_set_that_is_too_large_anyway(folder: Path, roo
 def test_images_beyond_the_limit_are_read_from_their_files_and_it_is_said(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cache_limit, "SHARE", 2**60)
+    monkeypatch.setattr(image_cache, "DISK_SHARE", 2**60)
     data, lines = load(spec(folder, 16)), list[str]()
 
     data.be_here(lines.append)

@@ -18,13 +18,10 @@ from trainable.bench import HERE
 from trainable.checks.duplicates import Fingerprints, by_fingerprint, check_duplicates
 from trainable.checks.groups import check_groups
 from trainable.data import DataSet
-from trainable.data.assembly import from_arrays, load
-from trainable.data.group_split import grouped_split
+from trainable.data.assembly import from_arrays, load, make_own
 from trainable.data.groups import capture_in, captured
-from trainable.data.members import members_of
-from trainable.data.own import make_own
 from trainable.data.reading import read
-from trainable.data.split import SplitPlan
+from trainable.data.split import SplitPlan, grouped_split, members_of
 from trainable.errors import DataError
 from trainable.recipe import Recipe
 from trainable.recipe.data import Columns, Data

@@ -24,11 +24,10 @@ from trainable.bench import ON_CPU
 from trainable.data import DataSet, image_cache
 from trainable.data.assembly import load
 from trainable.data.image_cache import ImageCache, StoredArray
-from trainable.data.loading import ArrayLoader, FileLoader
-from trainable.data.prefetch import prefetched
+from trainable.data.loading import ArrayLoader, FileLoader, prefetched
 from trainable.data.source import FileSource
 from trainable.errors import DataError, RecipeError
-from trainable.files.alone import alone
+from trainable.files.locks import alone
 from trainable.recipe import Recipe
 from trainable.recipe.augmentations import Augmentation, NoCrop, ResizedCrop
 from trainable.recipe.data import Data

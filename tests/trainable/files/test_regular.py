@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from trainable.errors import UserError
-from trainable.files.folder_lock import FolderLock
+from trainable.files.locks import FolderLock
 from trainable.files.regular import NotRegular, check_no_link, open_to_write, read_regular, refuse_links
 from trainable.tune.watchdog import Watchdog
 

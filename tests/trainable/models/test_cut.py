@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.trainable.small_runs import plain_net
-from trainable.models.cut import cut_before_head
+from trainable.models.groups import cut_before_head
 from trainable.models.make import make_model
 from trainable.recipe import models as specs
 

@@ -7,9 +7,17 @@ import torch
 from torch import nn
 
 from trainable.errors import ModelError
-from trainable.models.cut import cut_before_head
-from trainable.models.freezing import freeze_body, freeze_norm, set_training, unfreeze
-from trainable.models.groups import head_parameters, layer_groups, new_parameters, rate_factors
+from trainable.models.groups import (
+    cut_before_head,
+    freeze_body,
+    freeze_norm,
+    head_parameters,
+    layer_groups,
+    new_parameters,
+    rate_factors,
+    set_training,
+    unfreeze,
+)
 from trainable.models.initialise import residual_scales
 from trainable.models.make import make_model
 from trainable.recipe import models as specs

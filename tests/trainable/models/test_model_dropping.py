@@ -14,7 +14,7 @@ from torchvision.ops import StochasticDepth
 
 from trainable.errors import ModelError
 from trainable.models.dropping import set_head_dropout
-from trainable.models.freezing import set_training
+from trainable.models.groups import set_training
 from trainable.models.make import make_model
 from trainable.recipe import models as specs
 

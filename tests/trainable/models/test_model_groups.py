@@ -11,8 +11,16 @@ from torch import nn
 
 from trainable.errors import ModelError
 from trainable.models.dense_networks import DenseNetwork
-from trainable.models.freezing import freeze_body, freeze_norm, set_training, unfreeze
-from trainable.models.groups import head_of, head_parameters, layer_groups, rate_factors
+from trainable.models.groups import (
+    freeze_body,
+    freeze_norm,
+    head_of,
+    head_parameters,
+    layer_groups,
+    rate_factors,
+    set_training,
+    unfreeze,
+)
 from trainable.models.layers import BATCH_NORMS, parameters_in
 from trainable.models.make import make_model
 from trainable.recipe import models as specs

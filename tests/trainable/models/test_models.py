@@ -9,7 +9,7 @@ from torch import nn
 from trainable.errors import ModelError
 from trainable.models.layers import has_attention
 from trainable.models.make import count_parameters, make_model
-from trainable.models.small_resnet import BasicBlock
+from trainable.models.small_networks import BasicBlock
 from trainable.recipe import models as specs
 
 

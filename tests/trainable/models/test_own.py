@@ -14,8 +14,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from trainable.bench import Bench
-from trainable.data.assembly import from_arrays
-from trainable.data.own import make_own
+from trainable.data.assembly import from_arrays, make_own
 from trainable.errors import DataError, ModelError
 from trainable.models.groups import rate_factors
 from trainable.models.make import make_model

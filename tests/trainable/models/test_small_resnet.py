@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from trainable.models.small_resnet import LEAST_CHANNELS, SmallResNet
+from trainable.models.small_networks import LEAST_CHANNELS, SmallResNet
 
 
 def gradients(width: int, side: int, layout: torch.memory_format) -> list[torch.Tensor]:

@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from trainable.errors import ModelError, RecipeError
 from trainable.models.make import count_parameters, make_model
-from trainable.models.small_unet import DoubleConvolution, SmallUNet
+from trainable.models.small_networks import DoubleConvolution, SmallUNet
 from trainable.recipe import Recipe
 from trainable.recipe import models as specs
 from trainable.recipe.tasks import Segmentation

@@ -12,7 +12,7 @@ from torch.fx import GraphModule
 
 from tests.trainable.small_runs import data_set, small_recipe
 from trainable.bench import Bench
-from trainable.models.small_resnet import SmallResNet
+from trainable.models.small_networks import SmallResNet
 from trainable.probes.speed import measure_speeds
 from trainable.recipe.network_cost import GPU_IMAGES, Format, Speed, fastest, pays_to_compile, pays_to_time
 from trainable.recipe.training import Precision

@@ -17,7 +17,7 @@ from torch.fx import GraphModule
 
 from tests.trainable.small_runs import data_set, small_recipe
 from tests.trainable.tune.in_process import InProcess
-from trainable.models.small_resnet import SmallResNet
+from trainable.models.small_networks import SmallResNet
 from trainable.run import make_run
 from trainable.training import compiling
 from trainable.training.compiling import (

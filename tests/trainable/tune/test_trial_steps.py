@@ -18,7 +18,7 @@ from tests.trainable.tune.in_process import InProcess
 from trainable.checkpoints import checkpoint
 from trainable.checkpoints.checkpoint_store import CheckpointStore
 from trainable.errors import DataError, RecipeError, RunError
-from trainable.files.folder_lock import FolderInUse, FolderLock
+from trainable.files.locks import FolderInUse, FolderLock
 from trainable.files.store import Store, StoreError
 from trainable.probes import network_cost
 from trainable.run import make_run
@@ -30,9 +30,7 @@ from trainable.tune.watchdog import NOTE, TRACE, pop_reason
 from trainable.tune.worker import TrialAssignment
 from trainable.tune.worker_setup import WorkerSetup
 
-LOCK_FOLDER = (
-    "import sys, pathlib, trainable.files.folder_lock as c; c.FolderLock(pathlib.Path(sys.argv[1]), 0.0)"
-)
+LOCK_FOLDER = "import sys, pathlib, trainable.files.locks as c; c.FolderLock(pathlib.Path(sys.argv[1]), 0.0)"
 
 
 def config(folder: Path, **values: Any) -> dict[str, str]:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from trainable.augmentation.sizes import of_size
 from trainable.errors import ModelError
-from trainable.models.cut import head_layers
+from trainable.models.groups import head_layers
 from trainable.recipe.distillation import SECTION
 from trainable.training.evaluate import Outputs
 from trainable.training.task import Compared

@@ -15,8 +15,7 @@ from trainable.augmentation.sizes import resized
 from trainable.data.info import DataInfo
 from trainable.data.loading import statistics_of
 from trainable.errors import ModelError, first_line, listed
-from trainable.models.cut import Cut, head_layers
-from trainable.models.groups import head_parameters
+from trainable.models.groups import Cut, head_layers, head_parameters
 from trainable.models.own import BuildModel
 from trainable.models.pretrained_input import pretrained_input
 from trainable.models.published_weights import as_timm_reads

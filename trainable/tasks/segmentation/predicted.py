@@ -19,7 +19,7 @@ from trainable.data import DataSet, Split
 from trainable.data.parts import Part
 from trainable.data.source import Integers, Pixels
 from trainable.errors import UserError, listed
-from trainable.new_folder import check_new, moved_to
+from trainable.files.folders import check_new, moved_to
 from trainable.recipe.yamlfile import write_whole
 from trainable.tasks.exporter import Predictions
 from trainable.tasks.segmentation.answers import MaskAnswers

@@ -16,9 +16,8 @@ from trainable.checks.networks import FAR_TOO_HIGH, IMAGES, LOW, about_outputs, 
 from trainable.checks.sampling import NamedImage
 from trainable.checks.subject import Subject, TaskChecks
 from trainable.data import DataSet, Split
-from trainable.data.group_split import grouped_split
 from trainable.data.source import Integers
-from trainable.data.split import SplitPlan
+from trainable.data.split import SplitPlan, grouped_split
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data
 from trainable.tasks.classification.checks.labels import (

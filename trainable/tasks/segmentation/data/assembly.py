@@ -26,9 +26,9 @@ from trainable.data.measure import (
     span,
     stored_files,
 )
-from trainable.data.members import members_of
 from trainable.data.parts import Members, Part
 from trainable.data.source import Channels, Collection, Integers, Pixels, Selection, Survey
+from trainable.data.split import members_of
 from trainable.errors import DataError, listed, quoted
 from trainable.recipe.data import Data, Split
 from trainable.recipe.tasks import Masks, window_side

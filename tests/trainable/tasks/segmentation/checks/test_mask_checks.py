@@ -23,7 +23,7 @@ from trainable.check import check, check_lessons, check_network, make_subject
 from trainable.checks import one_batch
 from trainable.checks.finding import CheckName, Finding
 from trainable.data import DataSet
-from trainable.models.small_unet import SmallUNet
+from trainable.models.small_networks import SmallUNet
 from trainable.recipe import Recipe
 from trainable.recipe.tasks import IGNORED
 from trainable.tasks.segmentation.checks import learning as mask_teaching

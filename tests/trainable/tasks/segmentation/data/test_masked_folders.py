@@ -13,8 +13,8 @@ import pytest
 from tests.trainable.small_images import write_image
 from tests.trainable.small_masks import bands, write_mask, write_pairs
 from trainable.bench import HERE
-from trainable.data.members import members_of
 from trainable.data.source import Collection
+from trainable.data.split import members_of
 from trainable.errors import DataError
 from trainable.recipe.data import Columns, Data
 from trainable.recipe.tasks import Masks

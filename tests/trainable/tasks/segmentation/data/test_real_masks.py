@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from trainable.bench import HERE
-from trainable.data.members import members_of
+from trainable.data.split import members_of
 from trainable.recipe.data import Data
 from trainable.recipe.tasks import Masks
 from trainable.tasks.segmentation.data.parts import MaskedSource

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from trainable.data.group_split import grouped_split
-from trainable.data.split import SplitPlan, stratified_split
+from trainable.data.split import SplitPlan, grouped_split, stratified_split
 from trainable.tasks.segmentation.data.survey import LEAST, Shown, strata_of
 
 SHOWN = st.tuples(st.integers(LEAST, 40), st.integers(2, 8)).flatmap(lambda shape: arrays.arrays(bool, shape))

@@ -1,7 +1,8 @@
-"""Defines our small residual net, for images of a few pixels."""
+"""Our small networks, for images of a few pixels: a residual net for labels, and a U-Net for masks."""
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -31,7 +32,7 @@ class SmallResNet(nn.Module):
             _stage(2 * width, 4 * width, blocks, stride=2),
         )
         self.head = nn.Linear(4 * width, classes)
-        _initialise(self)
+        _draw_convolutions(self)
 
     def forward(self, images: Tensor) -> Tensor:
         features = functional.relu(self.stem_norm(self.stem(images)), inplace=True)
@@ -49,6 +50,7 @@ class BasicBlock(nn.Module):
         self.second = _convolution(outputs, outputs, kernel=3, stride=1)
         self.second_norm = nn.BatchNorm2d(outputs)
         self.shortcut = _shortcut(inputs, outputs, stride)
+        nn.init.zeros_(self.second_norm.weight)
 
     def forward(self, features: Tensor) -> Tensor:
         inner = functional.relu(self.first_norm(self.first(features)), inplace=True)
@@ -84,9 +86,61 @@ def _stage(inputs: int, outputs: int, blocks: int, stride: int) -> nn.Sequential
     return nn.Sequential(first, *(BasicBlock(outputs, outputs, stride=1) for _ in range(blocks - 1)))
 
 
-def _initialise(model: nn.Module) -> None:
-    for module in model.modules():
+class SmallUNet(nn.Module):
+    """A U-Net for images under 128 px: it halves the image `levels` times, doubling its channels,
+    and enlarges it again, beside the features of each size.
+
+    Ronneberger et al., arXiv 1505.04597, section 2, with four changes that are usual since: BatchNorm after
+    each convolution, borders padded so that the answer is as large as the image, features enlarged by
+    bilinear interpolation, and a width and a depth for small images. It takes images of any size: the half
+    of an odd side is rounded up, and what is too much is cut off again. Convolutions are drawn from kaiming's
+    normal, fan out (arXiv 1502.01852), and the head as torch draws it.
+    """
+
+    def __init__(self, *, levels: int, width: int, classes: int, channels: int) -> None:
+        super().__init__()
+        widths = [width * 2**level for level in range(levels + 1)]
+        pairs = zip([channels, *widths], widths, strict=False)
+        self.down = nn.ModuleList(DoubleConvolution(inputs, outputs) for inputs, outputs in pairs)
+        self.up = nn.ModuleList(
+            DoubleConvolution(below + beside, beside)
+            for below, beside in zip(widths[:0:-1], widths[-2::-1], strict=True)
+        )
+        self.head = nn.Conv2d(width, classes, 1)
+        _draw_convolutions(self.down)
+        _draw_convolutions(self.up)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return logits [B, classes, H, W] of images [B, C, H, W]."""
+        features, beside = self.down[0](images), []
+        for block in list(self.down)[1:]:
+            beside.append(features)
+            features = block(functional.max_pool2d(features, 2, ceil_mode=True))
+        for block in self.up:
+            larger = beside.pop()
+            doubled = functional.interpolate(features, scale_factor=2.0, mode="bilinear", align_corners=False)
+            cut = doubled[..., : larger.shape[-2], : larger.shape[-1]]  # so each stays above its own pixels
+            features = block(torch.cat([cut, larger], 1))
+        logits: Tensor = self.head(features)
+        return logits
+
+
+class DoubleConvolution(nn.Module):
+    """Two 3x3 convolutions, each with BatchNorm and ReLU."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(inputs, outputs, 3, padding=1, bias=False)
+        self.first_norm = nn.BatchNorm2d(outputs)
+        self.second = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
+        self.second_norm = nn.BatchNorm2d(outputs)
+
+    def forward(self, features: Tensor) -> Tensor:
+        features = functional.relu(self.first_norm(self.first(features)), inplace=True)
+        return functional.relu(self.second_norm(self.second(features)), inplace=True)
+
+
+def _draw_convolutions(part: nn.Module) -> None:
+    for module in part.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-        elif isinstance(module, BasicBlock):
-            nn.init.zeros_(module.second_norm.weight)

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from trainable.errors import UserError
-from trainable.files.temporary import PREFIX, locked_folder, temporary_folder
-from trainable.new_folder import check_new, moved_to
+from trainable.files.folders import PREFIX, check_new, locked_folder, moved_to, temporary_folder
 from trainable.processes import ended_by_signals
 
 

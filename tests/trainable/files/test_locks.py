@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from trainable.files.folder_lock import FolderInUse, FolderLock
+from trainable.files.locks import FolderInUse, FolderLock
 
 HOLD = """
 import os, sys, time
 from pathlib import Path
-from trainable.files.folder_lock import FolderLock
+from trainable.files.locks import FolderLock
 lock = FolderLock(Path(sys.argv[1]))
 if sys.argv[2:] == ["with a child"] and os.fork() == 0:
     time.sleep(60)

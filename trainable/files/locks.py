@@ -1,5 +1,4 @@
-"""Lets one process at a time work in a folder,
-and waits while an orphan of a killed search still writes there."""
+"""Lets one process at a time work in a folder: of the cache, or of a trial where an orphan still writes."""
 
 from __future__ import annotations
 
@@ -7,6 +6,8 @@ import fcntl
 import os
 import socket
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from trainable.files.regular import open_to_write
@@ -57,3 +58,19 @@ def _wait(handle: int, folder: Path, patience_seconds: float) -> None:
             return
     holder = os.pread(handle, 200, 0).decode(errors="replace").strip() or "another process"
     raise FolderInUse(f"{folder}: {holder} still used this folder after {patience_seconds:g} s")
+
+
+@contextmanager
+def alone(folder: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Let only this process work in the folder inside the block; call `on_wait` before it waits for others.
+
+    The kernel releases the lock of a process that is killed.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with os.fdopen(open_to_write(folder / ".lock", os.O_WRONLY | os.O_CREAT), "w", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            on_wait()
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
