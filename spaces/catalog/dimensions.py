@@ -54,7 +54,9 @@ def make_dimensions(
     known = {rule.name: rule for rule in rules}
     with_range = {name: each for name, each in written.items() if each.domain is not None}
     present = reachable(_ranged(by_rule, with_range, known, own), own)
-    _check_reachable(with_range.keys(), present, known)
+    if unmet := [name for name in with_range if name not in present]:  # it would change nothing
+        lacking = "which no trial of this space has"
+        raise SpaceError([Fault(name, f"exists when {known[name].when}, {lacking}") for name in unmet])
     beliefs = {name: each for name, each in written.items() if each.domain is None}
     believed_by_name = _for_each(
         beliefs, lambda name, each: _believed(name, each, present, by_rule, rules, own)
@@ -206,14 +208,6 @@ def _condition(path: str, options: Mapping[str, tuple[Value, ...]], own: Recipe)
         return None
     having = tuple(option for option in options[kind] if has(own, path, {kind: option}))
     return None if having == options[kind] else When(kind, having)
-
-
-def _check_reachable(names: Set[str], present: ByName, known: Mapping[str, Rule]) -> None:
-    """Raise SpaceError for a written variant that no trial has, since it would change nothing."""
-    unmet = [name for name in names if name not in present]
-    if unmet:
-        faults = {name: f"exists when {known[name].when}, which no trial of this space has" for name in unmet}
-        raise SpaceError([Fault(*fault) for fault in faults.items()])
 
 
 # --- what a person believes ---------------------------------------------------------------------------

@@ -88,7 +88,10 @@ def parse(written: Any) -> Varying | Fixed:
     if not isinstance(written, Mapping) or not written:
         raise _expected(f"got {quoted(written)}; a single value is written {{fixed: value}}")
     if unknown := [key for key in written if key not in KEYS]:
-        raise _expected(f"got {quoted(unknown[0])}; {_hint(unknown[0])}")
+        close = get_close_matches(str(unknown[0]), KEYS, n=1)
+        dotted = "fields of a section are written with dots, as optimizer.lr"
+        hint = f"did you mean {close[0]}?" if close else dotted
+        raise _expected(f"got {quoted(unknown[0])}; {hint}")
     if "rule" in written:
         if written != {"rule": True}:
             raise SpaceError.at("", f"expected {{rule: true}} alone, got {quoted(dict(written))}")
@@ -248,13 +251,6 @@ def _pair(kind: str, content: Any) -> tuple[Any, Any]:
 def _real(value: Any) -> Any:
     """Turn YAML's `1` into 1.0; the domain itself checks anything that is not a number."""
     return float(value) if is_number(value) else value
-
-
-def _hint(key: Any) -> str:
-    close = get_close_matches(str(key), KEYS, n=1)
-    return (
-        f"did you mean {close[0]}?" if close else "fields of a section are written with dots, as optimizer.lr"
-    )
 
 
 def _expected(got: str) -> SpaceError:

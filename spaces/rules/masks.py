@@ -52,7 +52,10 @@ def model(backbone: Backbone) -> dict[str, str]:
 
 def network(facts: Facts) -> Rulings:
     """Return what is frozen and slowed of a pretrained encoder, and the side of the windows."""
-    return {**_frozen_norm(facts), **_layer_rates(facts), **window(facts)}
+    rates_of_layers: Rulings = {}
+    if facts.pretrained:  # the backbone has a lower rate than what is new above it
+        rates_of_layers = {"model.layer_rates.kind": Ruling("backbone", _NEW_ABOVE, _BACKBONE)}
+    return {**_frozen_norm(facts), **rates_of_layers, **window(facts)}
 
 
 def window(facts: Facts) -> Rulings:
@@ -99,13 +102,6 @@ def frozen_norms(facts: Facts, values: Values) -> Distribution | None:
 
 _NEW_ABOVE = "the layers above the backbone are new, and have ten times its rate"
 _BACKBONE = "arXiv 1606.00915, section 4.1; 2105.15203"
-
-
-def _layer_rates(facts: Facts) -> Rulings:
-    """Return that the backbone has a lower rate than what is new above it."""
-    if not facts.pretrained:
-        return {}
-    return {"model.layer_rates.kind": Ruling("backbone", _NEW_ABOVE, _BACKBONE)}
 
 
 def backbone_factor() -> Ruling[float]:
