@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def train_file(
+def train_file(  # noqa: PLR0913 - a person types these by name
     recipe: str | Path,
     *,
     prepared: Callable[[Recipe], Recipe] = lambda recipe: recipe,

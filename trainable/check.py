@@ -56,7 +56,7 @@ MOST, FEWEST = 16, 8  # in the one batch that is to be learnt by heart: fewer if
 BATCH_STEPS = 150  # in which one batch is learnt in most cases
 
 
-def check(
+def check(  # noqa: PLR0913 - a person types these by name
     recipe: Recipe,
     *,
     data: DataSet | None = None,

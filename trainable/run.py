@@ -48,7 +48,7 @@ from trainable.training.task import Task
 from trainable.training.trainer import Trainer
 
 
-def make_run(
+def make_run(  # noqa: PLR0913 - a person types these by name
     recipe: Recipe,
     *,
     data: DataSet | None = None,

@@ -52,7 +52,7 @@ from trainable.training.seeds import global_generators
 METRICS_FILE = "metrics.json"
 
 
-def train(
+def train(  # noqa: PLR0913 - a person types these by name
     recipe: Recipe,
     *,
     data: DataSet | MakeData | None = None,

@@ -14,10 +14,10 @@ from trainable.recipe.augmentations import ClassMix, CutMix, Mixup, NoMixing
 
 # A mixing maps (images [B, C, H, W], labels [B], classes, generator on the CPU) to images and soft targets
 # [B, classes]
-Mixing = Callable[[Tensor, Tensor, int, torch.Generator], tuple[Tensor, Tensor]]
+LabelMixing = Callable[[Tensor, Tensor, int, torch.Generator], tuple[Tensor, Tensor]]
 
 
-def make_mixing(spec: NoMixing | Mixup | CutMix | ClassMix) -> Mixing | None:
+def make_mixing(spec: NoMixing | Mixup | CutMix | ClassMix) -> LabelMixing | None:
     """Return the mixing that a recipe asks for, or None if labels stay whole.
 
     The result takes float images and int64 labels on any device, draws from a CPU generator (so that the
@@ -45,7 +45,7 @@ Draw = tuple[float, float, float]  # a draw is lambda, and a position (x, y) in 
 Mix = Callable[[Tensor, Tensor, Draw], tuple[Tensor, Tensor]]
 
 
-def _mixing(alpha: float, probability: float, mix: Mix) -> Mixing:
+def _mixing(alpha: float, probability: float, mix: Mix) -> LabelMixing:
     def mixed(
         images: Tensor, labels: Tensor, classes: int, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:

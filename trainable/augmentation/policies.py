@@ -82,7 +82,7 @@ AUTO_AUGMENT_DRAWS = 5
 
 
 @dataclass(frozen=True)
-class Pairs:
+class OperationPairs:
     """A policy: pairs of operations, each with a probability and a magnitude (0 if it has none)."""
 
     operations: Integers  # [pairs, 2], of values of Operation
@@ -108,13 +108,13 @@ def auto_augment(images: Tensor, uniform: Floats, policy: PolicyName) -> Tensor:
 
 
 @functools.cache
-def learnt_pairs(policy: PolicyName) -> Pairs:
+def learnt_pairs(policy: PolicyName) -> OperationPairs:
     """Return the 25 pairs found on a data set (arXiv 1805.09501, appendix), as torchvision lists them."""
     from torchvision.transforms import AutoAugment, AutoAugmentPolicy  # seconds to import
 
     listed = AutoAugment(AutoAugmentPolicy(policy)).policies  # public there, and not in v2
     names = {operation.name.replace("_", "").lower(): operation for operation in Operation}
-    return Pairs(
+    return OperationPairs(
         operations=np.array([[int(names[name.lower()]) for name, _, _ in pair] for pair in listed]),
         probabilities=np.array([[probability for _, probability, _ in pair] for pair in listed]),
         magnitudes=np.array([[magnitude or 0 for _, _, magnitude in pair] for pair in listed]),

@@ -21,7 +21,7 @@ from trainable.bundle.trained import Trained, in_fp32
 from trainable.data import Split
 from trainable.errors import UserError
 from trainable.run import make_run
-from trainable.tasks.exporter import Answer, Exporter, Parity
+from trainable.tasks.exporter import Exporter, NumpyAnswer, Parity
 from trainable.training.bootstrap import Intervals, resampled_scores
 from trainable.training.evaluate import Scores
 
@@ -32,7 +32,7 @@ LEAST_PASSES, MOST_PASSES, SECONDS = 3, 200, 1.0  # as many passes are timed as 
 
 
 @dataclass(frozen=True)
-class RunScores:
+class PartMeasured:
     """What a run answers on a part, in fp32, and how sure its scores are."""
 
     part: Split  # test, or validation of data without a test part
@@ -54,7 +54,7 @@ class MeasuredBundle:
     latency: Mapping[str, Any]  # what `latency.json` holds
 
 
-def scored(trained: Trained, part: Split) -> RunScores:
+def scored(trained: Trained, part: Split) -> PartMeasured:
     """Return what a run answers with these very weights. Raises UserError if it is not finite."""
     parity = trained.exporter.parity(trained.data, part)
     run = make_run(in_fp32(trained.recipe), data=trained.data, model=trained.network().float())
@@ -65,10 +65,12 @@ def scored(trained: Trained, part: Split) -> RunScores:
         run.close()
     if sure is None:
         raise UserError("the weights answer with numbers that are not finite: there is nothing to bundle")
-    return RunScores(part, scores, sure.intervals(), parity)
+    return PartMeasured(part, scores, sure.intervals(), parity)
 
 
-def measure(trained: Trained, answers: Mapping[str, Answer], found: RunScores, say: Say) -> MeasuredBundle:
+def measure(
+    trained: Trained, answers: Mapping[str, NumpyAnswer], found: PartMeasured, say: Say
+) -> MeasuredBundle:
     """Compare each file with the run, and measure how fast it answers. `say` receives a line for each.
 
     Raises ExportError where a file has the run's top class too seldom.
@@ -91,7 +93,7 @@ def checked_share(file: str, same: int, count: int, what: str) -> float:
     return same / count
 
 
-def _latency(trained: Trained, answers: Mapping[str, Answer]) -> dict[str, Any]:
+def _latency(trained: Trained, answers: Mapping[str, NumpyAnswer]) -> dict[str, Any]:
     info, packages = trained.data.info, {"model.onnx": "onnxruntime", "model.pt2": "torch"}
     size = (info.image_size, info.image_size, info.channels)
     files = {
@@ -109,7 +111,9 @@ def _latency(trained: Trained, answers: Mapping[str, Answer]) -> dict[str, Any]:
     }
 
 
-def latencies(answer: Answer, exporter: Exporter, size: tuple[int, int, int]) -> dict[str, dict[str, float]]:
+def latencies(
+    answer: NumpyAnswer, exporter: Exporter, size: tuple[int, int, int]
+) -> dict[str, dict[str, float]]:
     """Return, by batch, the milliseconds from decoded images [H, W, C] of one size to their answers: the
     median, the 5th and the 95th percentile, and how many passes these are of."""
     most = exporter.most_at_once
@@ -127,7 +131,7 @@ def processor() -> str:
     return next(named, platform.machine())
 
 
-def _times(answer: Answer, images: NDArray[Any]) -> list[float]:
+def _times(answer: NumpyAnswer, images: NDArray[Any]) -> list[float]:
     for _ in range(WARM_UPS):
         answer(images)
     times: list[float] = []

@@ -16,7 +16,7 @@ from torch.export import Dim, ExportedProgram
 
 from trainable.errors import UserError, first_line
 from trainable.recipe.yamlfile import write_whole
-from trainable.tasks.exporter import AXES, Answer, Exporter
+from trainable.tasks.exporter import AXES, Exporter, NumpyAnswer
 
 ABOUT = "tunebook"  # both files have under this name what a program says of itself, as JSON
 INPUT = "images"
@@ -93,7 +93,7 @@ def _name_axes(graph: Any) -> None:
                 axis.dim_param = names[axis.dim_param]
 
 
-def answer_of_onnx(file: Path) -> Answer:
+def answer_of_onnx(file: Path) -> NumpyAnswer:
     """Return the function in an ONNX file, on the CPU, with as many threads as torch has."""
     import onnxruntime
 
@@ -103,7 +103,7 @@ def answer_of_onnx(file: Path) -> Answer:
     return lambda images: session.run(None, {INPUT: images})[0]
 
 
-def answer_of_pt2(file: Path) -> Answer:
+def answer_of_pt2(file: Path) -> NumpyAnswer:
     """Return the function in a `.pt2` file, on the CPU."""
     module: Any = torch.export.load(file).module()
 

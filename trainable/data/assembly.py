@@ -27,7 +27,7 @@ from trainable.data.manifest import is_manifest
 from trainable.data.measure import (
     LARGEST_SIDE,
     SAMPLE,
-    Counts,
+    Histograms,
     channels_and_side,
     count_values,
     deep_span,
@@ -219,7 +219,7 @@ def _form(train: Selection, spec: Data, resize: Resize, device_kind: DeviceKind)
     return Form(channels, side, resize, interpolation)
 
 
-def _held(members: Mapping[Split, Selection], form: Form, where: str) -> tuple[dict[Split, Part], Counts]:
+def _held(members: Mapping[Split, Selection], form: Form, where: str) -> tuple[dict[Split, Part], Histograms]:
     """Decode every part, and count how often each value occurs in the training images.
 
     Raises DataError naming the broken images of all parts.
@@ -233,7 +233,9 @@ def _held(members: Mapping[Split, Selection], form: Form, where: str) -> tuple[d
     return parts, count_values(pixels["train"])
 
 
-def _streamed(members: Mapping[Split, Selection], form: Form, where: str) -> tuple[dict[Split, Part], Counts]:
+def _streamed(
+    members: Mapping[Split, Selection], form: Form, where: str
+) -> tuple[dict[Split, Part], Histograms]:
     """Leave every part in its files,
     and count how often each value occurs in a sample of the training images.
 

@@ -23,7 +23,7 @@ from trainable.augmentation.masking import make_masking
 from trainable.data import DataInfo, DataSet, Split
 from trainable.data.arrays import as_tensor
 from trainable.data.batch import PORTION_BATCHES, Batch
-from trainable.data.parts import View, Views
+from trainable.data.parts import PartView, Views
 from trainable.data.readers import Augmented, FileBatch, FileImages, Readers, Reading
 from trainable.data.source import Integers
 from trainable.errors import DataError
@@ -207,7 +207,7 @@ class ArrayLoader(Loader):
             self.portion_images = portion_images(device, data.info.channels * self.train_side**2)
         self.augment = make_augment(recipe.augmentation, data.info.flips, data.info.image_size)
         # Views are copied to the device when first asked for: during a search, a test part is not
-        self.images: dict[View, Tensor] = {}
+        self.images: dict[PartView, Tensor] = {}
         self.files = FileLoader(data, recipe, device)
 
     def close(self) -> None:
@@ -228,7 +228,7 @@ class ArrayLoader(Loader):
             return self.files._plain(name, batches)
         return self._gathered((name, self.side), batches)
 
-    def _gathered(self, view: View, batches: Sequence[Integers]) -> Iterator[Tensor]:
+    def _gathered(self, view: PartView, batches: Sequence[Integers]) -> Iterator[Tensor]:
         held = self._images_of(view)
         if not self.resident:
             yield from prefetched(held, batches, self.device)
@@ -236,7 +236,7 @@ class ArrayLoader(Loader):
         for batch in batches:
             yield held.index_select(0, on_device(batch, held.device))
 
-    def _images_of(self, view: View) -> Tensor:
+    def _images_of(self, view: PartView) -> Tensor:
         if view not in self.images:
             images = as_tensor(self.views[view])
             self.images[view] = images.to(self.device) if self.resident else images

@@ -21,7 +21,7 @@ from trainable.files.host_memory import available_bytes
 from trainable.recipe.data import Split
 from trainable.recipe.training import Stretch
 
-Counts = Integers  # counts are [C, 256]: how often each value occurs in each channel
+Histograms = Integers  # counts are [C, 256]: how often each value occurs in each channel
 
 SAMPLE = 2000  # so many images are looked at if looking at all would take too long
 
@@ -95,7 +95,7 @@ def _header(source: Source, index: int) -> tuple[str, int, int] | None:
         return None
 
 
-def count_values(pixels: Pixels) -> Counts:
+def count_values(pixels: Pixels) -> Histograms:
     """Count how often each value occurs in each channel: uint8 [N, C, H, W] -> [C, 256]."""
     counts = np.zeros((pixels.shape[1], 256), np.int64)
     for start in range(0, len(pixels), 1024):  # bincount widens its input to eight bytes a pixel
@@ -104,7 +104,7 @@ def count_values(pixels: Pixels) -> Counts:
     return counts
 
 
-def mean_and_std(counts: Counts) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def mean_and_std(counts: Histograms) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return each channel's exact mean and standard deviation on [0, 1],
     from the counts [C, 256] of its values.
 
@@ -118,7 +118,7 @@ def mean_and_std(counts: Counts) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return tuple(means.tolist()), tuple(deviations.tolist())
 
 
-def span(counts: Counts) -> int:
+def span(counts: Histograms) -> int:
     """Return how many levels lie between the darkest pixels and the brightest, RARE ones at each end aside.
 
     A hot pixel or a frame does not hide that a camera's 12 bits fill the lower part of 16.
@@ -153,7 +153,7 @@ def deep_span(train: Selection) -> int | None:
     return span(others if is_mark else counts)
 
 
-def _count_upper_bytes(source: Source, index: int) -> Counts:
+def _count_upper_bytes(source: Source, index: int) -> Histograms:
     """Count how often each upper byte occurs in an image of 16 bits, [1, 256]; none if it is broken."""
     try:
         with source.open(index) as image:

@@ -111,5 +111,5 @@ def shrunk(images: Pixels, side: int) -> Pixels:
 
 Members = dict[Split, Selection]  # members are the images of each part
 
-View = tuple[Split, int]  # a view is a part, and the side in pixels of its squares
-Views = Mapping[View, Pixels]  # views are images that are decoded already, uint8 [N, C, side, side]
+PartView = tuple[Split, int]  # a view is a part, and the side in pixels of its squares
+Views = Mapping[PartView, Pixels]  # views are images that are decoded already, uint8 [N, C, side, side]

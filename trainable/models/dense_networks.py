@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from trainable.errors import ModelError
 
 # Logits [B, classes, h, w] or, in training, a pair of them: the head's, and those of an auxiliary head
-Answers = Tensor | tuple[Tensor, Tensor]
+DenseOutputs = Tensor | tuple[Tensor, Tensor]
 
 
 class DenseNetwork(nn.Module, abc.ABC):
@@ -27,7 +27,7 @@ class DenseNetwork(nn.Module, abc.ABC):
         self.heads = tuple(heads)  # the layers that compute logits, the main head's first
 
     @abc.abstractmethod
-    def forward(self, images: Tensor) -> Answers:
+    def forward(self, images: Tensor) -> DenseOutputs:
         """Return the logits of images [B, C, H, W]."""
 
     def layers_above(self) -> list[nn.Module]:

@@ -33,7 +33,7 @@ class NetworkEnds(NamedTuple):
     image_size: int
 
 
-def make_model(
+def make_model(  # noqa: PLR0913 - a person types these by name
     spec: specs.Model,
     *,
     classes: int,

@@ -191,7 +191,7 @@ class NormByKernels(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(  # torch.autograd hands a function its inputs one by one
+    def forward(  # noqa: PLR0913 - torch.autograd hands a function its inputs one by one
         ctx: Any,
         features: Tensor,
         weight: Tensor | None,

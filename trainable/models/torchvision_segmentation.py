@@ -6,7 +6,7 @@ from typing import Any, final
 
 from torch import Tensor, nn
 
-from trainable.models.dense_networks import Answers, DenseNetwork
+from trainable.models.dense_networks import DenseNetwork, DenseOutputs
 from trainable.models.libraries import (
     RGB,
     check_torchvision_name,
@@ -38,7 +38,7 @@ class ConvolutionalHeads(DenseNetwork):
         self.classifier = classifier
         self.aux_classifier = auxiliary
 
-    def forward(self, images: Tensor) -> Answers:
+    def forward(self, images: Tensor) -> DenseOutputs:
         features = self.backbone(images)
         logits: Tensor = self.classifier(features["out"])
         return (logits, self.aux_classifier(features["aux"])) if self.training else logits

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from trainable.bench import Bench
+from trainable.checks.two_samples import Booleans
 from trainable.data import DataSet, Split
 from trainable.data.measure import some
 from trainable.data.source import Integers
@@ -27,7 +27,7 @@ from trainable.files.host_memory import available_bytes
 from trainable.probes.memory_estimate import SMALLEST, draw_line, held_bytes
 from trainable.recipe import Recipe
 from trainable.tasks.kits import make_loader
-from trainable.training.part_features import Floats, part_features
+from trainable.training.part_features import FeatureArray, part_features
 
 # At most so many images of each part are looked at, the same for every network
 TRAIN, VALIDATION = 5_000, 2_000
@@ -36,16 +36,14 @@ STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 STEPS = 200
 MEMORY_BATCH = 32
 
-Booleans = NDArray[np.bool_]
-
 
 @dataclass(frozen=True)
 class HeadFeatures:
     """What a network's body makes of some training and some validation images."""
 
-    train: Floats  # [N, F]
+    train: FeatureArray  # [N, F]
     train_labels: Integers  # [N]
-    validation: Floats
+    validation: FeatureArray
     validation_labels: Integers
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from trainable.errors import ModelError
 from trainable.probes.network_cost import Flops
-from trainable.shrinking.dependencies import Array, ChannelGroup, End
+from trainable.shrinking.dependencies import ChannelGroup, LayerEnd, UnitImportance
 
 # Global: channels of all groups are compared by their importance, relative to the mean of their group.
 # Uniform: each group loses the same share of its channels.
@@ -23,7 +23,7 @@ STEPS = 8  # in which a group is cut, or more (ours): a narrow one could not be 
 
 
 @dataclass(frozen=True)
-class Choice:
+class KeptUnits:
     """How many units each group keeps, and the share of the operations that is left with them."""
 
     kept: tuple[int, ...]
@@ -32,7 +32,7 @@ class Choice:
 
 def choose(
     groups: Sequence[ChannelGroup], flops: Flops, share: float, ranking: Ranking, most_step: int
-) -> Choice:
+) -> KeptUnits:
     """Return the choice that leaves at most the asked share of the operations, and as much as it can.
 
     The channels that matter least are cut first, until the share is reached; of groups that lose the same
@@ -47,13 +47,13 @@ def choose(
     ]
     order = np.sort(np.concatenate(scores))
 
-    def choice(cut: int) -> Choice:
+    def choice(cut: int) -> KeptUnits:
         below = order[cut - 1] if cut else -np.inf
         kept = tuple(
             _rounded(int((score > below).sum()), len(score), step)
             for score, step in zip(scores, steps, strict=True)
         )
-        return Choice(kept, share_left(groups, flops, kept))
+        return KeptUnits(kept, share_left(groups, flops, kept))
 
     least = choice(len(order))
     if least.share > share:
@@ -70,12 +70,12 @@ def share_left(groups: Sequence[ChannelGroup], flops: Flops, kept: Sequence[int]
 
     A layer's operations are proportional to the channels that it gives times those that it takes.
     """
-    left: Mapping[End, float] = defaultdict(lambda: 1.0)
+    left: Mapping[LayerEnd, float] = defaultdict(lambda: 1.0)
     for group, count in zip(groups, kept, strict=True):
         for end, share in group.shares.items():
             left[end] -= share * (1.0 - count / len(group.units))  # type: ignore[index]
     spared = sum(
-        count * (1.0 - left[End(layer, "outputs")] * left[End(layer, "inputs")])
+        count * (1.0 - left[LayerEnd(layer, "outputs")] * left[LayerEnd(layer, "inputs")])
         for layer, count in flops.layers.items()
     )
     return 1.0 - spared / flops.total
@@ -88,7 +88,7 @@ def step_of(group: ChannelGroup, most: int) -> int:
     return int(2 ** (max(1, largest).bit_length() - 1))
 
 
-def _scores(importance: Array, ranking: Ranking, later: float) -> Array:
+def _scores(importance: UnitImportance, ranking: Ranking, later: float) -> UnitImportance:
     """Return what the channels of all groups are ranked by: the least are cut first. In the uniform ranking
     a group's turn comes so many of its channels later."""
     match ranking:

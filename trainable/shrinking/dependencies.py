@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from trainable.errors import ModelError, UserError
 from trainable.models.layers import has_attention
 
-Array = NDArray[np.float64]
+UnitImportance = NDArray[np.float64]
 Side = Literal["outputs", "inputs"]
 MISSING = (
     "pruning needs the package torch-pruning, which is not installed: `pip install 'tunebook[shrink]'`, or "
@@ -28,7 +28,7 @@ MISSING = (
 IMAGES = 2  # in training mode BatchNorm needs two to compute statistics
 
 
-class End(NamedTuple):
+class LayerEnd(NamedTuple):
     """One end of a layer: the channels that it gives, or those that it takes."""
 
     layer: str
@@ -45,18 +45,20 @@ class ChannelGroup:
     # The squared L2 norm of the weights of each unit, a mean over its layers, divided by the mean over units
     # (Li et al., arXiv 1608.08710, section 3.1, for a layer; arXiv 2301.12900, section 3.3, for a group). It
     # is torch-pruning's GroupMagnitudeImportance.
-    importance: Array
-    shares: Mapping[End, float]  # of the channels of each end of a layer, this group has so much, in (0, 1]
+    importance: UnitImportance
+    shares: Mapping[
+        LayerEnd, float
+    ]  # of the channels of each end of a layer, this group has so much, in (0, 1]
 
     def channels(self, units: Sequence[int]) -> list[int]:
         """Return the channels of the root in some units."""
         return [channel for unit in units for channel in self.units[unit]]
 
 
-class Cut(NamedTuple):
+class ChannelCut(NamedTuple):
     """The channels that an end of a layer loses, counted in the layer as it is."""
 
-    end: End
+    end: LayerEnd
     channels: list[int]
 
 
@@ -85,10 +87,10 @@ class Dependencies:
         if not self.groups:
             raise ModelError(f"{title}: cannot be pruned: it has no channels beside those that it returns")
 
-    def cuts(self, group: ChannelGroup, units: Sequence[int]) -> list[Cut]:
+    def cuts(self, group: ChannelGroup, units: Sequence[int]) -> list[ChannelCut]:
         """Return what is cut from convolutions and linear layers along with some units of a group."""
         found = self._group_of(group, units)
-        return [Cut(end, list(indices)) for end, indices in self._ends(found)]
+        return [ChannelCut(end, list(indices)) for end, indices in self._ends(found)]
 
     def cut(self, group: ChannelGroup, units: Sequence[int]) -> None:
         """Cut some units of a group out of the network."""
@@ -114,7 +116,7 @@ class Dependencies:
             shares = {end: len(indices) / self._length(end) for end, indices in self._ends(found)}
             yield ChannelGroup(root, units, weights, shares)
 
-    def _ends(self, found: Any) -> Iterator[tuple[End, Sequence[int]]]:
+    def _ends(self, found: Any) -> Iterator[tuple[LayerEnd, Sequence[int]]]:
         """Yield the ends of convolutions and linear layers in a group of torch-pruning's, with channels.
 
         A depthwise convolution has one end: what it gives is what it takes.
@@ -122,9 +124,9 @@ class Dependencies:
         for dep, indices in found:
             if isinstance(dep.target.module, nn.modules.conv._ConvNd | nn.Linear):
                 side: Side = "outputs" if self._graph.is_out_channel_pruning_fn(dep.handler) else "inputs"
-                yield End(self._names[dep.target.module], side), indices
+                yield LayerEnd(self._names[dep.target.module], side), indices
 
-    def _length(self, end: End) -> int:
+    def _length(self, end: LayerEnd) -> int:
         layer, direction = self._layers[end.layer], "out" if end.side == "outputs" else "in"
         what = "features" if isinstance(layer, nn.Linear) else "channels"
         length: int = getattr(layer, f"{direction}_{what}")

@@ -15,7 +15,7 @@ from trainable.models.layers import BATCH_NORMS, NORMALISATIONS
 from trainable.models.widths import Widths, make_narrow, widths_between
 from trainable.probes.network_cost import Flops, count_flops
 from trainable.shrinking.choice import Ranking, choose
-from trainable.shrinking.dependencies import Cut, Dependencies, tensors_of
+from trainable.shrinking.dependencies import ChannelCut, Dependencies, tensors_of
 
 RANKING: Ranking = "uniform"  # docs/decisions/0045 has the measurements by which this and STEP are chosen
 STEP = 8
@@ -93,7 +93,7 @@ def _understood(title: str) -> Iterator[None]:
 
 def _cut(
     dependencies: Dependencies, share: float, flops: Flops, ranking: Ranking, step: int
-) -> tuple[float, list[Cut]]:
+) -> tuple[float, list[ChannelCut]]:
     """Cut channels out of the network of these dependencies, in place; return the share of the operations
     that is left then, and what was cut, counted in the whole network."""
     chosen = choose(dependencies.groups, flops, share, ranking, step)
@@ -114,7 +114,9 @@ def _least(order: Sequence[int], kept: int) -> list[int]:
 
 
 @torch.no_grad()
-def differs(whole: nn.Module, narrow: nn.Module, cuts: Sequence[Cut], shape: tuple[int, int, int]) -> bool:
+def differs(
+    whole: nn.Module, narrow: nn.Module, cuts: Sequence[ChannelCut], shape: tuple[int, int, int]
+) -> bool:
     """Return whether a network without some channels answers otherwise than the whole one would if these
     counted nothing: two images of noise [C, H, W], by more than TOLERANCE.
 

@@ -45,7 +45,7 @@ UNPRUNED, PRUNED, TUNED, DISTILLED, SCRATCH = "unpruned", "pruned", "fine-tuned"
 
 
 @dataclass(frozen=True)
-class Cost:
+class NarrowCost:
     """What a network costs: numbers that training adjusts, operations an image, bytes of its file, and
     latencies by batch."""
 
@@ -66,7 +66,7 @@ class Shrunk:
     # by the network's name the scores of each seed, by part; one for a network that was not trained here
     scores: Mapping[str, tuple[Mapping[Split, Scores], ...]]
     tuned: tuple[Tuned, ...]  # the distilled networks, or the fine-tuned ones: of these the best is kept
-    costs: Mapping[str, Cost]  # of the whole and the pruned network; every narrow one costs the same
+    costs: Mapping[str, NarrowCost]  # of the whole and the pruned network; every narrow one costs the same
     origins: Origins  # of the fine-tuning, read before it: it begins from no file of weights
 
     @property
@@ -91,7 +91,7 @@ class Shrunk:
         return max(self.tuned, key=lambda each: sign * each.scores["validation"].by_name()[name])
 
 
-def shrink(
+def shrink(  # noqa: PLR0913 - a person types these by name
     trained: Trained,
     recipe: Recipe,
     share: float,
@@ -225,13 +225,13 @@ def recipe_network(trained: Trained) -> nn.Module:
 
 def _costs(
     trained: Trained, recipe: Recipe, pruned: Pruned, whole: nn.Module, device: torch.device
-) -> dict[str, Cost]:
+) -> dict[str, NarrowCost]:
     info = trained.data.info
     networks = {UNPRUNED: copy.deepcopy(whole), PRUNED: copy.deepcopy(pruned.network)}
     times = latencies(networks, (info.channels, info.image_size, info.image_size), recipe, device)
     flops = {UNPRUNED: pruned.before.total, PRUNED: pruned.after.total}
     return {
-        name: Cost(
+        name: NarrowCost(
             sum(each.numel() for each in network.parameters()),
             flops[name],
             len(model_file(network.state_dict(), recipe, info)),

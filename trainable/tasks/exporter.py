@@ -25,7 +25,7 @@ from trainable.training.bootstrap import Intervals
 from trainable.training.evaluate import Scores
 
 # A file as the function that it is: a batch [N, H, W, C] -> what `Exporter.output` names, [N, ...]
-Answer = Callable[[NDArray[Any]], NDArray[np.float32]]
+NumpyAnswer = Callable[[NDArray[Any]], NDArray[np.float32]]
 
 AXES = ("batch", "height", "width")  # of a batch, without the channels
 IMAGES_TRACED = 2  # torch would fix a size of 1
@@ -67,7 +67,7 @@ class Parity(abc.ABC):
         """Keep what the run answers to a batch (`Run.score`)."""
 
     @abc.abstractmethod
-    def same(self, answer: Answer) -> Agreement:
+    def same(self, answer: NumpyAnswer) -> Agreement:
         """Return how often a file has the run's top class, after the run has answered the whole part."""
 
 

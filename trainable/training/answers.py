@@ -18,7 +18,7 @@ COLUMNS = 5  # what is kept of each image, however many classes there are: see `
 
 
 @dataclass(frozen=True)
-class Rows:
+class RankRows:
     """Which images of a part this process scores: their rows, int64 on the device, of `images` rows."""
 
     mine: Tensor

@@ -20,10 +20,10 @@ from trainable.ranks import Ranks
 from trainable.recipe.training import Loop
 from trainable.training import seeds
 from trainable.training.devices import give_back, ran_out
-from trainable.training.gradients import Agreement, Reduction
-from trainable.training.imbalance import Counts, shown_shares
+from trainable.training.gradients import RankAgreement, Reduction
+from trainable.training.imbalance import PerClass, shown_shares
 from trainable.training.seeds import Use
-from trainable.training.task import Task, Weight
+from trainable.training.task import BatchWeight, Task
 
 
 @final
@@ -51,7 +51,7 @@ class Order:
             chosen = self._sampled(count, generator)
         return chosen.view(self.steps, self._loop.batch_size)
 
-    def weights(self, epoch: int, task: Task, device: torch.device) -> list[Weight]:
+    def weights(self, epoch: int, task: Task, device: torch.device) -> list[BatchWeight]:
         """Return the weight of each window of an epoch over all ranks; where classes have weights of their
         own, these are numbers on the device."""
         if not task.weighted:
@@ -79,7 +79,7 @@ class Order:
         return images[number % len(images)] + number // len(images) * len(self._labels)
 
 
-def _rounded(quotas: Counts, generator: torch.Generator) -> list[int]:
+def _rounded(quotas: PerClass, generator: torch.Generator) -> list[int]:
     """Round numbers up or down at random, so that their sum stays and each is right on average
     (systematic sampling, Madow 1949)."""
     ends = np.cumsum(quotas)
@@ -160,7 +160,7 @@ class Window:
     batches: Batches  # this rank's micro-batches of it are the next ones
     number: int  # in its epoch, from 0
     micro_batches: MicroBatches
-    weight: Weight  # of its images over all ranks
+    weight: BatchWeight  # of its images over all ranks
     size: int  # the side in pixels of its images
     generator: torch.Generator  # of its mixing: the same on every rank, so that a batch is mixed in one way
 
@@ -206,10 +206,10 @@ def attempts(
         if attempt.out_of_memory:
             _forget(optimizer, device)
         agreed = reduction.agree(out_of_memory=attempt.out_of_memory)
-        if agreed is Agreement.SUMMED:
+        if agreed is RankAgreement.SUMMED:
             return
         _forget(optimizer, device)
-        if agreed is Agreement.OUT_OF_MEMORY:
+        if agreed is RankAgreement.OUT_OF_MEMORY:
             window.micro_batches.cut()
         window.generator.set_state(drawn)
         window.batches.back_to(window.number)

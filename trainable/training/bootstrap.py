@@ -35,7 +35,7 @@ from trainable.recipe.metrics import (
     RecallAtPrecision,
 )
 from trainable.training.answers import Answers
-from trainable.training.evaluate import TOP_FROM_CLASSES, ByImage, Scores
+from trainable.training.evaluate import TOP_FROM_CLASSES, Array, ByImage, Scores
 from trainable.training.extra_metrics import (
     GUESSING,
     ExtraMetrics,
@@ -48,7 +48,6 @@ from trainable.training.metrics import CLASSES_ALIKE, SHARES
 
 logger = logging.getLogger(__name__)
 
-Array = np.ndarray[Any, np.dtype[Any]]
 
 RESAMPLES = 1_000
 PERCENTS = (2.5, 97.5)

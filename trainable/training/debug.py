@@ -20,7 +20,7 @@ from trainable.bench import Bench, Say
 from trainable.errors import UserError
 
 Tool = Literal["profile", "anomaly"]
-Name = TypeVar("Name", bound=str)
+ToolName = TypeVar("ToolName", bound=str)
 
 PROFILE_FILE = "profile.json"
 # Steps: the first ones choose kernels and fill caches, and the profiler's own first step is slow (torch's
@@ -34,7 +34,9 @@ def tools_named(names: Sequence[str]) -> tuple[Tool, ...]:
     return chosen(names, get_args(Tool), {"gradcheck": "checks a layer, use `tunebook check`"})
 
 
-def chosen(names: Sequence[str], known: tuple[Name, ...], elsewhere: Mapping[str, str]) -> tuple[Name, ...]:
+def chosen(
+    names: Sequence[str], known: tuple[ToolName, ...], elsewhere: Mapping[str, str]
+) -> tuple[ToolName, ...]:
     """Return the known tools with these names, each once;
     `elsewhere` says what others do and which command has them.
 

@@ -17,7 +17,7 @@ from torch.nn import functional
 from trainable.augmentation.sizes import on_grid, resized
 from trainable.ranks import ALONE, Ranks
 from trainable.recipe.training import Evaluation
-from trainable.training.answers import COLUMNS, TOP, Answers, Rows, columns_of
+from trainable.training.answers import COLUMNS, TOP, Answers, RankRows, columns_of
 from trainable.training.devices import give_back, ran_out
 from trainable.training.metrics import worst
 from trainable.training.precision import Compute
@@ -189,7 +189,7 @@ def evaluate(
     tally: Tally,
     *,
     compute: Compute,
-    answer: Answer | None = None,
+    answer: ImageAnswer | None = None,
     limit: BatchLimit | None = None,
 ) -> Scores:
     """Score a model, in evaluation mode, on images [B, C, H, W] and targets [B, ...] that cover a part once.
@@ -243,7 +243,7 @@ def joined(seen: Sequence[Tensor]) -> Tensor:
 
 
 # An answer is what a model makes of images [B, C, H, W]
-Answer = Callable[[nn.Module, Tensor, torch.autocast], Tensor]
+ImageAnswer = Callable[[nn.Module, Tensor, torch.autocast], Tensor]
 
 # A network returns one tensor; in training perhaps several, of its main head and then of others
 Outputs = Tensor | tuple[Tensor, ...]
@@ -274,7 +274,7 @@ class LabelTally:
     """
 
     def __init__(
-        self, classes: int, device: torch.device, confusion: bool = False, rows: Rows | None = None
+        self, classes: int, device: torch.device, confusion: bool = False, rows: RankRows | None = None
     ) -> None:
         self._classes, self._rows, self._added = classes, rows, 0
         self._pairs = classes * classes if confusion and classes <= MATRIX_CLASSES else 0

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, assert_never
+from typing import assert_never
 
 import numpy as np
 import torch
@@ -34,9 +34,8 @@ from trainable.recipe.metrics import (
     cost_faults,
 )
 from trainable.training.answers import Answers
-from trainable.training.evaluate import Scores
+from trainable.training.evaluate import Array, Scores
 
-Array = np.ndarray[Any, np.dtype[Any]]
 # Takes the probabilities [N, classes], float64, and the labels [N], int64, of a whole part, on the CPU.
 #
 # In a segmentation it takes the predicted [H, W] and the true mask [H, W], int64, of one image; the metric is

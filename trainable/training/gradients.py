@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from torch._C._distributed_c10d import GradBucket
 
 
-class Agreement(Enum):
+class RankAgreement(Enum):
     """What all ranks agree on after a window's backward passes."""
 
     SUMMED = "every parameter's gradient is the sum over all ranks"
@@ -78,14 +78,14 @@ class Reduction:
         """Return the context of a micro-batch's forward and backward pass."""
         return nullcontext() if last or self._wrapper is None else self._wrapper.no_sync()
 
-    def agree(self, out_of_memory: bool) -> Agreement:
+    def agree(self, out_of_memory: bool) -> RankAgreement:
         """Return what holds on every rank; `out_of_memory` is what this rank says.
 
         A rank whose backward pass did not come to its end answers the other ranks' buckets with zeros, so
         that none waits in vain. What ranks agree on is on the host: none waits for its device.
         """
         if self._wrapper is None:
-            return Agreement.OUT_OF_MEMORY if out_of_memory else Agreement.SUMMED
+            return RankAgreement.OUT_OF_MEMORY if out_of_memory else RankAgreement.SUMMED
         unused = not self._complete and not out_of_memory
         if not self._complete:
             self._answer_the_rest(self._wrapper)
@@ -95,11 +95,11 @@ class Reduction:
             if unused and self.finds_unused:
                 raise RuntimeError("the loss depends on none of the model's outputs: there are no gradients")
             self.finds_unused = self.finds_unused or unused
-            return Agreement.OUT_OF_MEMORY if lacking else Agreement.AGAIN
+            return RankAgreement.OUT_OF_MEMORY if lacking else RankAgreement.AGAIN
         # All ranks together, now: buckets are arranged anew after the first window, by a collective that
         # forward would call otherwise, where a rank that has run out of memory never comes.
         self._wrapper.reducer._rebuild_buckets()
-        return Agreement.SUMMED
+        return RankAgreement.SUMMED
 
     def close(self) -> None:
         """Free the buckets."""

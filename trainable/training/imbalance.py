@@ -27,10 +27,10 @@ if TYPE_CHECKING:  # torch takes seconds to import
     import torch
     from torch import Tensor
 
-Counts = NDArray[np.float64]  # one number for each class, [classes]
+PerClass = NDArray[np.float64]  # one number for each class, [classes]
 
 
-def shown_shares(held: NDArray[np.int64], sampling: Sampling) -> Counts:
+def shown_shares(held: NDArray[np.int64], sampling: Sampling) -> PerClass:
     """Return the share of each class in an epoch, from how many training images it has.
 
     The square root is that of arXiv 1805.00932, section 2.2; a class without images is not shown.
@@ -47,7 +47,7 @@ def shown_shares(held: NDArray[np.int64], sampling: Sampling) -> Counts:
     return np.asarray(shown / shown.sum())
 
 
-def class_weights(spec: ClassWeights, held: NDArray[np.int64], sampling: Sampling) -> Counts | None:
+def class_weights(spec: ClassWeights, held: NDArray[np.int64], sampling: Sampling) -> PerClass | None:
     """Return the weight of an image of each class, 1 on average over an epoch; None where all are alike.
 
     Under natural sampling, inverse weights are 1 / n, and those of effective numbers 1 / E of a class of n
@@ -66,7 +66,7 @@ def class_weights(spec: ClassWeights, held: NDArray[np.int64], sampling: Samplin
     return np.asarray(wanted / shown / wanted.sum())
 
 
-def adjustments(spec: Regularisation, held: NDArray[np.int64], sampling: Sampling) -> Counts | None:
+def adjustments(spec: Regularisation, held: NDArray[np.int64], sampling: Sampling) -> PerClass | None:
     """Return what is added to the logit of each class in training; None where that is nothing.
 
     It is tau times the log of the class's prior, so that scores without it count every class alike at a tau

@@ -13,7 +13,8 @@ from trainable.models.layers import NORMALISATIONS, parameters_in
 from trainable.recipe import REFERENCE_BATCH, optimizers
 from trainable.training.timm_optimizers import make_timm_optimizer
 
-Group = dict[str, Any]  # parameters with one weight decay and one factor of the rate, as torch takes them
+# Parameters with one weight decay and one factor of the rate, as torch takes them
+ParameterGroup = dict[str, Any]
 
 SinglePhase = (
     optimizers.SGD
@@ -27,7 +28,7 @@ SinglePhase = (
 )
 
 
-Kind = TypeVar("Kind", bound=optim.Optimizer)
+OptimizerClass = TypeVar("OptimizerClass", bound=optim.Optimizer)
 
 
 # No optimizer is compiled here, and these methods of torch's first import torch._dynamo for one that is: four
@@ -42,7 +43,7 @@ for _method in (
         _plain.__dynamo_disable = _plain  # what torch._compile._disable_dynamo would put there
 
 
-def _eager(kind: type[Kind]) -> type[Kind]:
+def _eager(kind: type[OptimizerClass]) -> type[OptimizerClass]:
     """Return one of torch's optimizers whose step imports no torch._dynamo either."""
     step = getattr(kind.step, "__wrapped__", None)
     return kind if step is None else type(kind.__name__, (kind,), {"step": torch.no_grad()(step)})
@@ -116,7 +117,7 @@ def parameter_groups(
     weight_decay: float,
     decay_norm_and_bias: bool,
     rate_factors: Mapping[str, float] | None = None,
-) -> list[Group]:
+) -> list[ParameterGroup]:
     """Return all parameters, also frozen ones, in groups with one weight decay and one factor of the rate.
 
     Groups that decay come first, and among them those whose parameters the model names first. Unless
@@ -129,7 +130,7 @@ def parameter_groups(
     if strangers := sorted(factors.keys() - named.keys()):
         raise ValueError(f"rate_factors: the model has no parameter {', '.join(strangers)}")
     spared = set() if decay_norm_and_bias else _norm_and_bias(model)
-    groups: dict[tuple[bool, float], Group] = {}
+    groups: dict[tuple[bool, float], ParameterGroup] = {}
     for name, each in sorted(named.items(), key=lambda item: item[0] in spared):  # keeps the model's order
         factor = factors.get(name, 1.0)
         decay = 0.0 if name in spared else weight_decay
@@ -159,7 +160,7 @@ def _turns(spec: optimizers.Optimizer) -> tuple[tuple[SinglePhase, float], ...]:
     return ((adam, 0.0), (sgd, spec.switch_at))
 
 
-def _make_optimizer(spec: SinglePhase, groups: list[Group], lr: float) -> optim.Optimizer:
+def _make_optimizer(spec: SinglePhase, groups: list[ParameterGroup], lr: float) -> optim.Optimizer:
     """Make an optimizer, with torch's fused kernels where they exist: they take a third of the time or less,
     on CPUs too."""
     match spec:
@@ -183,7 +184,7 @@ def _make_optimizer(spec: SinglePhase, groups: list[Group], lr: float) -> optim.
             assert_never(spec)
 
 
-def _fused_sgd(spec: optimizers.SGD, groups: list[Group], lr: float) -> optim.Optimizer:
+def _fused_sgd(spec: optimizers.SGD, groups: list[ParameterGroup], lr: float) -> optim.Optimizer:
     """Make SGD whose momentum begins at zeros, which is equal to what torch's own does.
 
     Without that, torch's fused SGD makes its momentum at the first step. The momentum is garbage if that step
@@ -197,7 +198,7 @@ def _fused_sgd(spec: optimizers.SGD, groups: list[Group], lr: float) -> optim.Op
     return optimizer
 
 
-def _lars(spec: optimizers.LARS, groups: list[Group], lr: float) -> optim.Optimizer:
+def _lars(spec: optimizers.LARS, groups: list[ParameterGroup], lr: float) -> optim.Optimizer:
     """Make LARS: You et al., arXiv 1708.03888, algorithm 1; without weight decay a step is SGD's."""
     from timm.optim.lars import Lars
 
@@ -206,7 +207,7 @@ def _lars(spec: optimizers.LARS, groups: list[Group], lr: float) -> optim.Optimi
     )
 
 
-def _lamb(spec: optimizers.LAMB, groups: list[Group], lr: float) -> optim.Optimizer:
+def _lamb(spec: optimizers.LAMB, groups: list[ParameterGroup], lr: float) -> optim.Optimizer:
     """Make LAMB: You et al., arXiv 1904.00962, algorithm 2; without weight decay a step is Adam's.
 
     As in the authors' runs, the gradient of all groups together is first clipped to a norm of 1. Bias

@@ -20,8 +20,8 @@ from trainable.training.evaluate import full_precision
 
 BATCH = 64
 
-Floats = NDArray[np.float32]
-PartFeatures = tuple[Floats, Integers]  # features [n, F] and labels [n]
+FeatureArray = NDArray[np.float32]
+PartFeatures = tuple[FeatureArray, Integers]  # features [n, F] and labels [n]
 
 
 def part_features(

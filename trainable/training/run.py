@@ -35,7 +35,7 @@ from trainable.training.images import Images
 from trainable.training.metrics import CLEAN_IOU, EpochResult
 from trainable.training.scoring import Scoring, Take
 from trainable.training.seeds import Use
-from trainable.training.totals import Trained
+from trainable.training.totals import EpochTotals
 from trainable.training.trainer import Trainer
 
 PREFIXES: dict[Split, str] = {"train": "train", "validation": "val", "test": "test"}
@@ -238,7 +238,7 @@ class Run:
         return self._result(trained, scores, clean, time.perf_counter() - trained_at)
 
     def _result(
-        self, trained: Trained, scores: Scores | None, clean: Scores | None, evaluation: float
+        self, trained: EpochTotals, scores: Scores | None, clean: Scores | None, evaluation: float
     ) -> EpochResult:
         """Return an epoch's result: the worst scores where there are none, or where they are not finite.
 
@@ -276,7 +276,7 @@ class Run:
             extra_metrics=extra,
         )
 
-    def _train(self) -> Trained:
+    def _train(self) -> EpochTotals:
         epoch, began = self.epoch, time.perf_counter()
         features = self._frozen.train(epoch) if self.task.takes_features(epoch) else None
         head = None if features is None else head_layers(self.model)

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from trainable.recipe.metrics import NO_SPREAD
-from trainable.training.bootstrap import Array, bounds_of
+from trainable.training.bootstrap import bounds_of
+from trainable.training.evaluate import Array
 
 # The interval of a difference is one of 99 %, wider than the 95 % of a score: nobody asked about the
 # difference, and one alarm in twenty trainings would teach people to ignore it

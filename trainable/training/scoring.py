@@ -21,7 +21,7 @@ from trainable.ranks import ALONE, Ranks
 from trainable.recipe import Recipe
 from trainable.recipe.data import Split
 from trainable.training import seeds
-from trainable.training.answers import Rows
+from trainable.training.answers import RankRows
 from trainable.training.compiling import eagerly
 from trainable.training.evaluate import BatchLimit, Scores, Tally, evaluate, make_views
 from trainable.training.extra_metrics import ExtraMetrics
@@ -91,7 +91,7 @@ class Scoring:
         rows = None
         if answers or (self._extra_metrics and not self._task.measures_itself):
             logits = self._extra_metrics.needs_probabilities
-            rows = Rows.of(self._compute.ranks, order, size, self._compute.device, logits=logits)
+            rows = RankRows.of(self._compute.ranks, order, size, self._compute.device, logits=logits)
         tally: Tally = self._task.tally(self._compute.device, confusion, rows)
         if take is not None:
             tally = _Watched(tally, positions, take)

@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from trainable.augmentation.sizes import resized
 from trainable.data.batch import Batch
 from trainable.recipe import augmentations as specs
-from trainable.training.answers import Rows
+from trainable.training.answers import RankRows
 from trainable.training.evaluate import Outputs, Scores, Tally, View, answers
 
-Weight = float | Tensor  # a weight is a number of images, or a number without dimensions on the device
+BatchWeight = float | Tensor  # a weight is a number of images, or a number without dimensions on the device
 
 # A mixing maps (images [B, C, H, W], targets, generator on the CPU) to mixed images and targets; it takes one
 # draw from the generator
@@ -68,7 +68,7 @@ class Task(abc.ABC):
     def loss(self, outputs: Outputs, targets: Tensor) -> Tensor:
         """Return the mean loss of a batch, on the device; a weighted mean if the task is weighted."""
 
-    def weight(self, targets: Tensor) -> Weight:
+    def weight(self, targets: Tensor) -> BatchWeight:
         """Return how much a batch with these targets, not mixed, counts in a mean over several batches."""
         return float(len(targets))
 
@@ -142,7 +142,7 @@ class Task(abc.ABC):
         return answers(model, images, autocast, views)
 
     @abc.abstractmethod
-    def tally(self, device: torch.device, confusion: bool = False, rows: Rows | None = None) -> Tally:
+    def tally(self, device: torch.device, confusion: bool = False, rows: RankRows | None = None) -> Tally:
         """Return an empty tally of scores; with `rows` it keeps the answer to each image."""
 
     @abc.abstractmethod

@@ -16,7 +16,7 @@ from trainable.training.batches import Batches
 
 
 @dataclass(frozen=True)
-class Trained:
+class EpochTotals:
     """What an epoch of training measured."""
 
     loss: float

@@ -20,7 +20,7 @@ from trainable.training.batches import Batches, MicroBatches, Order, Window
 from trainable.training.optim import Phase
 from trainable.training.seeds import Use
 from trainable.training.step import TrainingStep
-from trainable.training.totals import Running, Stopwatch, Totals, Trained
+from trainable.training.totals import EpochTotals, Running, Stopwatch, Totals
 
 CHECK_EVERY = 32  # steps: so rarely the host looks at the loss that it costs nothing on a GPU
 
@@ -75,7 +75,7 @@ class Trainer:
         *,
         head: nn.Module | None = None,
         began: float | None = None,
-    ) -> Trained:
+    ) -> EpochTotals:
         """Train one epoch, counted from 0, or the rest of one that a loaded state has begun.
 
         `open_at` returns its micro-batches from a window on: of images, or of features that go through `head`
@@ -203,13 +203,13 @@ class Trainer:
     def _is_lost(self, loss: float) -> bool:
         return not loss <= LOST_FACTOR * self._task.guessing  # also true of nan
 
-    def _trained(self, totals: Totals, steps: int, lr: float, clock: Stopwatch) -> Trained:
+    def _trained(self, totals: Totals, steps: int, lr: float, clock: Stopwatch) -> EpochTotals:
         """Return what the epoch measured; its time ends when the device is read, which only queues steps."""
         images = steps * self._batch
         loss, right = self._ranks.reduce(totals.of_images()).tolist()
         norms, measured, overflowed = totals.of_steps().tolist()
         seconds = clock.seconds
-        return Trained(
+        return EpochTotals(
             loss=loss / steps,
             accuracy=right / images,
             grad_norm=norms / measured if measured else 0.0,

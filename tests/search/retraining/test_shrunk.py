@@ -25,7 +25,7 @@ from trainable.recipe.provenance import Provenance
 from trainable.shrinking.fine_tuning import Tuned
 from trainable.shrinking.latency import Latency
 from trainable.shrinking.prune import Pruned
-from trainable.shrinking.shrink import DISTILLED, PRUNED, SCRATCH, TUNED, UNPRUNED, Cost, Shrunk
+from trainable.shrinking.shrink import DISTILLED, PRUNED, SCRATCH, TUNED, UNPRUNED, NarrowCost, Shrunk
 from trainable.tasks.segmentation.answers import MaskAnswers
 from trainable.training.answers import Answers
 from trainable.training.bootstrap import RESAMPLES, counts_of_images, resampled_metrics
@@ -125,7 +125,7 @@ def shrunk(tuned: list[int], *, unpruned: int = 20, scratch: list[int] | None = 
         Widths(layers={}, shapes={}),
         known,
         tuple(Tuned(seed, {}, known[TUNED][seed]) for seed in range(len(tuned))),
-        {UNPRUNED: Cost(100, 1000, 4000, latency), PRUNED: Cost(50, 480, 2000, halves)},
+        {UNPRUNED: NarrowCost(100, 1000, 4000, latency), PRUNED: NarrowCost(50, 480, 2000, halves)},
         Origins(),
     )
 

@@ -13,7 +13,7 @@ from tests.trainable.small_runs import numbers
 from tests.trainable.small_segmentations import mask_data, mask_recipe, write_masks
 from trainable.bench import ON_CPU, Bench
 from trainable.data import DataSet
-from trainable.models.dense_networks import Answers, DenseNetwork
+from trainable.models.dense_networks import DenseNetwork, DenseOutputs
 from trainable.probes import network_cost
 from trainable.probes.batch_find import batch_find
 from trainable.probes.endings import AVERAGING, FLIP, SCALES, measure_endings
@@ -56,7 +56,7 @@ class TwoHeads(DenseNetwork):
         self.layer = torch.nn.Conv2d(3, 4, 3, stride=2, padding=1)
         self.head, self.other = torch.nn.Conv2d(4, 3, 1), torch.nn.Conv2d(4, 3, 1)
 
-    def forward(self, images: torch.Tensor) -> Answers:
+    def forward(self, images: torch.Tensor) -> DenseOutputs:
         features = self.layer(images)
         main: torch.Tensor = self.head(features)
         return (main, self.other(features)) if self.training else main
@@ -178,7 +178,7 @@ def test_each_ending_of_a_segmentation_scores_as_a_run_that_says_so(root: Path, 
 
 def test_a_scale_is_of_whole_images_and_needs_no_other_size_of_the_network(root: Path, data: DataSet) -> None:
     class OneSize(TwoHeads):
-        def forward(self, images: torch.Tensor) -> Answers:
+        def forward(self, images: torch.Tensor) -> DenseOutputs:
             assert images.shape[-2:] == (16, 16), "takes 16 px alone"
             return super().forward(images)
 

@@ -9,14 +9,16 @@ from tests.trainable.shrinking.networks import SMALL, network_of
 from trainable.errors import ModelError
 from trainable.probes.network_cost import Flops, count_flops
 from trainable.shrinking.choice import choose, share_left, step_of
-from trainable.shrinking.dependencies import ChannelGroup, Dependencies, End
+from trainable.shrinking.dependencies import ChannelGroup, Dependencies, LayerEnd
 
 
 def group(name: str, size: int, after: str, per_unit: int = 1, importance: float = 1.0) -> ChannelGroup:
     """Return a group of the channels that one layer gives and the next one takes."""
     units = tuple(tuple(unit + size * each for each in range(per_unit)) for unit in range(size))
     weights = importance * np.linspace(0.5, 1.5, size)
-    return ChannelGroup(name, units, weights, {End(name, "outputs"): 1.0, End(after, "inputs"): 1.0})
+    return ChannelGroup(
+        name, units, weights, {LayerEnd(name, "outputs"): 1.0, LayerEnd(after, "inputs"): 1.0}
+    )
 
 
 GROUPS = (group("a", 8, "b"), group("b", 16, "c"))

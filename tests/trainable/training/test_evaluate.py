@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from trainable.ranks import Ranks
 from trainable.recipe.training import Evaluation
-from trainable.training.answers import Answers, Rows
+from trainable.training.answers import Answers, RankRows
 from trainable.training.evaluate import (
     MATRIX_CLASSES,
     PLAIN,
@@ -266,7 +266,7 @@ def test_of_each_answer_a_few_numbers_are_kept_and_all_logits_only_where_a_metri
     generator = torch.Generator().manual_seed(0)
     logits, labels = torch.randn(4, 10_000, generator=generator), torch.tensor([7, 9_999, 0, 5])
     logits[1, 9_999] = 9.0
-    tally = LabelTally(10_000, CPU, rows=Rows(torch.arange(4), 4, logits_too))
+    tally = LabelTally(10_000, CPU, rows=RankRows(torch.arange(4), 4, logits_too))
     tally.add(logits[:3], labels[:3])
     tally.add(logits[3:], labels[3:])
 

@@ -13,7 +13,7 @@ from tests.trainable.small_runs import SIZE, small_recipe
 from trainable.ranks import ALONE
 from trainable.recipe import augmentations as specs
 from trainable.tasks.classification.task import ClassificationTask
-from trainable.training.answers import Rows
+from trainable.training.answers import RankRows
 from trainable.training.batches import MicroBatches, Order
 from trainable.training.evaluate import Outputs, Scores, Tally, main_output
 from trainable.training.precision import Compute
@@ -37,7 +37,7 @@ class Brightness(Task):
     def mixing(self, spec: specs.Mixing) -> Mixing | None:
         return None
 
-    def tally(self, device: torch.device, confusion: bool = False, rows: Rows | None = None) -> Tally:
+    def tally(self, device: torch.device, confusion: bool = False, rows: RankRows | None = None) -> Tally:
         raise AssertionError("not scored here")
 
     def worst(self, images: int = 0) -> Scores:

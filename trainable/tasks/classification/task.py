@@ -11,9 +11,9 @@ from torch.nn import functional
 
 from trainable.augmentation.mixing import make_mixing
 from trainable.recipe import augmentations as specs
-from trainable.training.answers import Rows
+from trainable.training.answers import RankRows
 from trainable.training.evaluate import LabelTally, Outputs, Scores, main_output, worst_scores
-from trainable.training.task import Compared, Comparison, Mixing, Task, Weight
+from trainable.training.task import BatchWeight, Compared, Comparison, Mixing, Task
 
 
 @final
@@ -53,7 +53,7 @@ class ClassificationTask(Task):
             return loss
         return loss * (len(targets) / (targets @ weights).sum())
 
-    def weight(self, targets: Tensor) -> Weight:
+    def weight(self, targets: Tensor) -> BatchWeight:
         """Return the sum of the weights of the images' classes, which mixing within the batch does not
         change."""
         weights = self.weights(targets)
@@ -76,7 +76,9 @@ class ClassificationTask(Task):
             return None
         return lambda images, labels, generator: mixed(images, labels, self.classes, generator)
 
-    def tally(self, device: torch.device, confusion: bool = False, rows: Rows | None = None) -> LabelTally:
+    def tally(
+        self, device: torch.device, confusion: bool = False, rows: RankRows | None = None
+    ) -> LabelTally:
         return LabelTally(self.classes, device, confusion, rows)
 
     def worst(self, images: int = 0) -> Scores:

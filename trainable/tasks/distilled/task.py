@@ -27,11 +27,11 @@ from trainable.tasks.distilled.lessons import Lessons, TaughtBatch
 from trainable.tasks.distilled.losses import Learner, alike, with_features
 from trainable.tasks.distilled.teacher import Teacher, load_teacher
 from trainable.training import seeds
-from trainable.training.answers import Rows
+from trainable.training.answers import RankRows
 from trainable.training.evaluate import Outputs, Scores, Tally, View, main_output
 from trainable.training.precision import Compute
 from trainable.training.seeds import Use
-from trainable.training.task import Compared, Comparison, Mixing, Task, TrainingBatch, Weight
+from trainable.training.task import BatchWeight, Compared, Comparison, Mixing, Task, TrainingBatch
 
 TRIED = 2  # so many blank images show which features the two networks have
 
@@ -138,7 +138,7 @@ class Distilled(Task):
     def loss(self, outputs: Outputs, targets: Tensor) -> Tensor:
         return self.task.loss(outputs, targets)
 
-    def weight(self, targets: Tensor) -> Weight:
+    def weight(self, targets: Tensor) -> BatchWeight:
         return self.task.weight(targets)
 
     def weights(self, targets: Tensor) -> Tensor | None:
@@ -161,7 +161,7 @@ class Distilled(Task):
     ) -> Tensor:
         return self.task.answer(model, images, autocast, views)
 
-    def tally(self, device: torch.device, confusion: bool = False, rows: Rows | None = None) -> Tally:
+    def tally(self, device: torch.device, confusion: bool = False, rows: RankRows | None = None) -> Tally:
         return self.task.tally(device, confusion, rows)
 
     def worst(self, images: int = 0) -> Scores:

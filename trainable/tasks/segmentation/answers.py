@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self, final
+from typing import Self, final
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from trainable.recipe.tasks import IGNORED
-from trainable.training.evaluate import ByImage, Resamples
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from trainable.training.evaluate import Array, ByImage, Resamples
 
 MEANS = {"iou": "mean_iou", "dice": "mean_dice", "boundary_f1": "boundary_f1"}
 

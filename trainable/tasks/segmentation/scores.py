@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, final
+from typing import final
 
 import numpy as np
 import torch
@@ -16,12 +16,10 @@ from trainable.ranks import ALONE, Ranks
 from trainable.recipe.tasks import IGNORED
 from trainable.tasks.segmentation.answers import MEANS, MaskAnswers, columns_of, pixels_of, rows_of
 from trainable.tasks.segmentation.losses import cross_entropy, enlarged
-from trainable.training.answers import Rows
-from trainable.training.evaluate import Scores
+from trainable.training.answers import RankRows
+from trainable.training.evaluate import Array, Scores
 from trainable.training.extra_metrics import Metric, called_with
 from trainable.training.metrics import worst
-
-Array = np.ndarray[Any, np.dtype[Any]]  # the mean over classes of each score of a class has this name
 
 
 def worst_mask_scores(classes: int, images: int = 0) -> Scores:
@@ -52,7 +50,7 @@ class MaskTally:
         *,
         tolerance: float | None = None,
         own: Mapping[str, Metric] | None = None,
-        rows: Rows | None = None,
+        rows: RankRows | None = None,
     ) -> None:
         self._classes, self._confusion = classes, confusion
         self._tolerance, self._own = tolerance, own or {}

@@ -21,7 +21,7 @@ from trainable.tasks.segmentation.data.loading import PIXELS_AT_ONCE
 from trainable.tasks.segmentation.losses import at_one_size, mask_loss
 from trainable.tasks.segmentation.mixing import make_mask_mixing
 from trainable.tasks.segmentation.scores import MaskTally, worst_mask_scores
-from trainable.training.answers import Rows
+from trainable.training.answers import RankRows
 from trainable.training.evaluate import BatchLimit, Outputs, Scores, View, full_precision, in_parts, joined
 from trainable.training.extra_metrics import ExtraMetrics
 from trainable.training.imbalance import ALIKE, ClassTerms
@@ -129,7 +129,7 @@ class SegmentationTask(Task):
             return logits
         return functional.interpolate(logits, size=size, mode="bilinear")
 
-    def tally(self, device: torch.device, confusion: bool = False, rows: Rows | None = None) -> MaskTally:
+    def tally(self, device: torch.device, confusion: bool = False, rows: RankRows | None = None) -> MaskTally:
         return MaskTally(self.classes, device, confusion, tolerance=self._tolerance, own=self._own, rows=rows)
 
     def worst(self, images: int = 0) -> Scores:

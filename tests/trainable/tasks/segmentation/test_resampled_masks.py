@@ -26,7 +26,7 @@ from trainable.run import make_run
 from trainable.tasks.segmentation.answers import MaskAnswers
 from trainable.tasks.segmentation.data.parts import MaskedPart
 from trainable.tasks.segmentation.scores import MaskTally
-from trainable.training.answers import Rows
+from trainable.training.answers import RankRows
 from trainable.training.bootstrap import resampled_scores
 from trainable.training.evaluate import Scores
 from trainable.training.extra_metrics import ExtraMetrics
@@ -37,7 +37,7 @@ NONE = ExtraMetrics((), {}, ())
 
 def answered(batches: Batches) -> MaskAnswers:
     images = sum(len(masks) for _, masks in batches)
-    found = score(batches, rows=Rows(torch.arange(images), images), tolerance=0.1, own=OWN).by_image
+    found = score(batches, rows=RankRows(torch.arange(images), images), tolerance=0.1, own=OWN).by_image
     assert isinstance(found, MaskAnswers)
     return found
 
@@ -77,7 +77,7 @@ def test_the_mean_iou_of_an_image_is_that_of_scoring_it_alone(batches: Batches) 
 
 def test_an_image_of_which_no_pixel_counts_adds_nothing(batches: Batches) -> None:
     batches[0][1][1] = IGNORED
-    found = score(batches, rows=Rows(torch.arange(5), 5)).by_image
+    found = score(batches, rows=RankRows(torch.arange(5), 5)).by_image
     assert isinstance(found, MaskAnswers)
     assert found.true[1].sum() == found.predicted[1].sum() == found.losses[1] == 0
     assert found.mean_ious()[1] == 1.0
@@ -94,7 +94,7 @@ def test_ranks_gather_the_answers_in_the_order_of_the_part(batches: Batches) -> 
         return sum(sums, torch.zeros_like(tensor))
 
     for rank, (batch, rows) in enumerate(zip(batches, ([3, 0, 4], [2, 1]), strict=True)):
-        tally = MaskTally(CLASSES, CPU, rows=Rows(torch.tensor(rows), 5))
+        tally = MaskTally(CLASSES, CPU, rows=RankRows(torch.tensor(rows), 5))
         tally.add(*batch)
         got = tally.scores(Ranks(rank, 2, reduce=collect)).by_image
     assert isinstance(got, MaskAnswers)
@@ -102,7 +102,7 @@ def test_ranks_gather_the_answers_in_the_order_of_the_part(batches: Batches) -> 
 
 
 def test_a_class_that_occurs_nowhere_has_no_interval_and_others_hold_their_score(batches: Batches) -> None:
-    scores = score(batches, rows=Rows(torch.arange(5), 5))
+    scores = score(batches, rows=RankRows(torch.arange(5), 5))
     found = resampled_scores(scores, NONE, seed=0, resamples=200)
     assert found is not None
     got = found.intervals()
@@ -142,7 +142,7 @@ def test_a_run_answers_in_the_order_of_its_part_whatever_the_images_sizes(tmp_pa
 def test_masks_that_are_all_right_have_wilsons_intervals_of_their_images() -> None:
     masks = torch.arange(2).repeat(9, 4, 2)
     logits = torch.nn.functional.one_hot(masks, CLASSES).permute(0, 3, 1, 2).float() * 9
-    found = score([(logits, masks)], rows=Rows(torch.arange(9), 9))
+    found = score([(logits, masks)], rows=RankRows(torch.arange(9), 9))
 
     sure = resampled_scores(found, NONE, 0)
 

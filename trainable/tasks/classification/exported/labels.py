@@ -30,10 +30,10 @@ from trainable.tasks.exporter import (
     AXES,
     IMAGES_TRACED,
     Agreement,
-    Answer,
     CardWords,
     Example,
     Exporter,
+    NumpyAnswer,
     Parity,
     colours_of,
     embedded,
@@ -157,7 +157,7 @@ class LabelParity(Parity):
     def take(self, positions: Integers, outputs: Tensor) -> None:
         self._expected[positions] = outputs.argmax(1).cpu().numpy()
 
-    def same(self, answer: Answer) -> Agreement:
+    def same(self, answer: NumpyAnswer) -> Agreement:
         about, spec = self._exporter.about(), self._exporter.recipe.data
         found = top_classes(answer, stored_images(self._data, spec, self._part, about))
         return Agreement(int((found == self._expected).sum()), len(self._expected))
@@ -187,7 +187,7 @@ def _decoded(selection: Selection, about: dict[str, Any]) -> Iterator[Pixels]:
             yield stored_pixels(image, about)
 
 
-def top_classes(answer: Answer, images: Iterable[Pixels]) -> Integers:
+def top_classes(answer: NumpyAnswer, images: Iterable[Pixels]) -> Integers:
     """Return the likeliest class of each image [H, W, C], int64 [N]; of equals the first."""
     found = [answer(np.stack(batch)).argmax(1) for batch in _batches(images)]
     return np.concatenate(found)

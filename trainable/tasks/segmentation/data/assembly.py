@@ -15,7 +15,7 @@ from trainable.data.info import DataInfo
 from trainable.data.measure import (
     DIGEST_PIXELS,
     SAMPLE,
-    Counts,
+    Histograms,
     channels_and_side,
     count_values,
     deep_span,
@@ -185,7 +185,7 @@ def _targets(survey: Survey) -> list[str]:
 
 def _held(
     members: Members, surveys: Mapping[Split, Survey], channels: Channels, where: str
-) -> tuple[dict[Split, Part], Counts]:
+) -> tuple[dict[Split, Part], Histograms]:
     """Decode every part, and count how often each value occurs in the training images."""
     parts, faults, looked_at = dict[Split, Part](), [], 0
     for part, chosen in members.items():
@@ -203,7 +203,7 @@ def _held(
 
 def _streamed(
     members: Members, surveys: Mapping[Split, Survey], channels: Channels, where: str
-) -> tuple[dict[Split, Part], Counts]:
+) -> tuple[dict[Split, Part], Histograms]:
     """Leave every part in its files, and count how often each value occurs in a sample of the training
     images, of DIGEST_PIXELS pixels at most."""
     rows = np.sort(np.random.default_rng(0).permutation(len(surveys["train"].sizes))[:SAMPLE])
@@ -224,7 +224,7 @@ def _source(chosen: Selection) -> MaskedSource:
     return chosen.source
 
 
-def _count(values: Pixels, sizes: Integers, channels: Channels) -> Counts:
+def _count(values: Pixels, sizes: Integers, channels: Channels) -> Histograms:
     counts = np.zeros((channels, 256), np.int64)
     for start, (height, width) in zip(starts_of(sizes, channels + 1), sizes, strict=True):
         counts += count_values(

@@ -17,7 +17,7 @@ from trainable.errors import DataError, listed
 from trainable.recipe.data import Data, Split
 from trainable.recipe.tasks import IGNORED, Masks
 from trainable.tasks.segmentation.data.code import MaskCode, Naming, binary, code_of, consecutive, names_in
-from trainable.tasks.segmentation.data.pairs import Pairs
+from trainable.tasks.segmentation.data.pairs import PairedSources
 from trainable.tasks.segmentation.data.parts import MaskedSource
 from trainable.tasks.segmentation.data.stores import Palette, colours_of, numbers_objects
 from trainable.tasks.segmentation.data.survey import (
@@ -38,7 +38,7 @@ REPAIR_MASKS = (
 )
 
 
-def surveyed(pairs: Pairs, spec: Data, masks: Masks) -> Collection:
+def surveyed(pairs: PairedSources, spec: Data, masks: Masks) -> Collection:
     """Return the collection, after every mask has been read once.
 
     Its labels are strata. Raises DataError naming the masks that cannot be read, do not fit their images, or
@@ -88,7 +88,9 @@ def surveyed(pairs: Pairs, spec: Data, masks: Masks) -> Collection:
     )
 
 
-def _code_of_all(pairs: Pairs, masks: Masks, found: Mapping[Split, RawSurvey], code: MaskCode) -> MaskCode:
+def _code_of_all(
+    pairs: PairedSources, masks: Masks, found: Mapping[Split, RawSurvey], code: MaskCode
+) -> MaskCode:
     """Return the code with the classes that only left-out masks show, where classes are numbers."""
     try:
         return _code(pairs, masks, found)
@@ -96,7 +98,7 @@ def _code_of_all(pairs: Pairs, masks: Masks, found: Mapping[Split, RawSurvey], c
         return code
 
 
-def _checked_code(pairs: Pairs, masks: Masks, found: Mapping[Split, RawSurvey]) -> MaskCode:
+def _checked_code(pairs: PairedSources, masks: Masks, found: Mapping[Split, RawSurvey]) -> MaskCode:
     """Return what values mean, after no mask has a fault."""
     faults = [fault for each in found.values() for fault in each.faults.values()]
     looked_at = sum(len(each.sizes) for each in found.values())
@@ -112,7 +114,7 @@ def _checked_code(pairs: Pairs, masks: Masks, found: Mapping[Split, RawSurvey]) 
     return code
 
 
-def _code(pairs: Pairs, masks: Masks, found: Mapping[Split, RawSurvey]) -> MaskCode:
+def _code(pairs: PairedSources, masks: Masks, found: Mapping[Split, RawSurvey]) -> MaskCode:
     values = np.flatnonzero(sum(each.values.sum(axis=0) for each in found.values()))
     if masks.values == "binary":
         if masks.threshold is None:
@@ -133,7 +135,7 @@ def _code(pairs: Pairs, masks: Masks, found: Mapping[Split, RawSurvey]) -> MaskC
     return code_of(naming, masks.ignore_index, masks.void, pairs.path)
 
 
-def _check_two_values(pairs: Pairs, found: Mapping[Split, RawSurvey], values: Integers) -> None:
+def _check_two_values(pairs: PairedSources, found: Mapping[Split, RawSurvey], values: Integers) -> None:
     """Raise DataError for binary masks with more than two values, which are no numbers of objects either:
     their share, masks that have them, and what may be said of them."""
     foreground = values[values > 0]
@@ -166,7 +168,7 @@ def _check_two_values(pairs: Pairs, found: Mapping[Split, RawSurvey], values: In
     )
 
 
-def _said_below(pairs: Pairs, masks: Masks, found: Mapping[Split, RawSurvey]) -> str:
+def _said_below(pairs: PairedSources, masks: Masks, found: Mapping[Split, RawSurvey]) -> str:
     """Return in words which masks are all background only since none of their values reaches the threshold:
     they may number their classes, where others have levels of 255."""
     if masks.threshold is None:
@@ -190,7 +192,7 @@ def _said_below(pairs: Pairs, masks: Masks, found: Mapping[Split, RawSurvey]) ->
     )
 
 
-def _check_numbers(pairs: Pairs, found: Mapping[Split, RawSurvey], values: Sequence[int]) -> None:
+def _check_numbers(pairs: PairedSources, found: Mapping[Split, RawSurvey], values: Sequence[int]) -> None:
     """Raises DataError, naming masks, if values leave numbers out, where each number would be a class."""
     stray = [value for place, value in enumerate(values) if value != place]
     if not stray:
@@ -224,7 +226,7 @@ def _binary(masks: Masks) -> Naming:
     return Naming(names, usual.numbers)
 
 
-def _naming(pairs: Pairs, masks: Masks, found: Mapping[Split, RawSurvey], values: Integers) -> Naming:
+def _naming(pairs: PairedSources, masks: Masks, found: Mapping[Split, RawSurvey], values: Integers) -> Naming:
     """Return the names that a person gives, or those that the format knows, or else the numbers in masks,
     which may leave none out."""
     if masks.classes is not None:
@@ -236,7 +238,7 @@ def _naming(pairs: Pairs, masks: Masks, found: Mapping[Split, RawSurvey], values
     return consecutive([str(number) for number in numbers])
 
 
-def _shown(pairs: Pairs, pixels: Mapping[Split, Integers]) -> list[Split]:
+def _shown(pairs: PairedSources, pixels: Mapping[Split, Integers]) -> list[Split]:
     """Return the parts that show any class, of the pixels of each, [N, K]; those that may keep it secret are
     left out. Raises DataError for any other that shows nothing."""
     blank = [part for part, each in pixels.items() if not each.any()]
@@ -248,7 +250,7 @@ def _shown(pairs: Pairs, pixels: Mapping[Split, Integers]) -> list[Split]:
     return [part for part in pixels if part not in blank]
 
 
-def _groups(pairs: Pairs, spec: Data, classes: Sequence[str]) -> Mapping[Split, Sequence[str]] | None:
+def _groups(pairs: PairedSources, spec: Data, classes: Sequence[str]) -> Mapping[Split, Sequence[str]] | None:
     """Return the groups that the format knows, or those that `data.group` finds in the images' paths."""
     if spec.group is None or pairs.groups is not None:
         return pairs.groups
@@ -275,7 +277,9 @@ class PaletteEntry:
     all_grey: bool  # the palette has greys alone
 
 
-def check_palettes(pairs: Pairs, found: Mapping[Split, RawSurvey], code: MaskCode, *, is_binary: bool) -> str:
+def check_palettes(
+    pairs: PairedSources, found: Mapping[Split, RawSurvey], code: MaskCode, *, is_binary: bool
+) -> str:
     """Return in words what palettes leave open: whether a class may have two colours.
 
     Raise DataError where they contradict each other, since programs that make files smaller number the
@@ -307,7 +311,9 @@ def check_palettes(pairs: Pairs, found: Mapping[Split, RawSurvey], code: MaskCod
     )
 
 
-def _entries_in_use(pairs: Pairs, found: Mapping[Split, RawSurvey], code: MaskCode) -> list[PaletteEntry]:
+def _entries_in_use(
+    pairs: PairedSources, found: Mapping[Split, RawSurvey], code: MaskCode
+) -> list[PaletteEntry]:
     """The entries of indices that masks use and that mean classes.
 
     A palette whose used colours are the greys of their own indices says no more than a mask without one. Nor

@@ -14,8 +14,8 @@ from trainable.errors import DataError, listed
 from trainable.recipe.data import Split
 from trainable.recipe.tasks import Masks
 from trainable.tasks.segmentation.data.pairs import (
-    Pair,
-    Pairs,
+    PairedSource,
+    PairedSources,
     check_paired,
     files_below,
     in_order,
@@ -33,7 +33,7 @@ MASK_FOLDERS = ("masks", "mask", "labels", "label", "annotations", "ann_dir", "s
 MASK_ENDINGS = (*MASK_FOLDERS, "annot", "gt", "seg")
 
 
-class Place(NamedTuple):
+class MaskFolders(NamedTuple):
     """Names the folders of one part's images and masks; they may be one."""
 
     images: Path
@@ -41,7 +41,7 @@ class Place(NamedTuple):
     beside: tuple[Path, ...] = ()  # other folders where these two are
 
 
-def read(root: Path, choice: PartChoice, masks: Masks) -> Pairs:
+def read(root: Path, choice: PartChoice, masks: Masks) -> PairedSources:
     """Return the pairs below a folder, with the parts that a recipe chooses there.
 
     Images are in `images` and masks in `masks`, or in folders that a person names so. There may be folders of
@@ -53,7 +53,7 @@ def read(root: Path, choice: PartChoice, masks: Masks) -> Pairs:
     """
     places = _places(root, choice, masks)
     pairs = {part: _pair(root, part, place, masks) for part, place in places.items()}
-    return Pairs(str(root), "folder", pairs, found=_said(root, places, masks))
+    return PairedSources(str(root), "folder", pairs, found=_said(root, places, masks))
 
 
 def named_parts(folder: Path, choice: PartChoice) -> dict[Split, Path]:
@@ -88,7 +88,7 @@ def named_parts(folder: Path, choice: PartChoice) -> dict[Split, Path]:
     return found
 
 
-def _places(root: Path, choice: PartChoice, masks: Masks) -> dict[Split, Place]:
+def _places(root: Path, choice: PartChoice, masks: Masks) -> dict[Split, MaskFolders]:
     """Return the folders of each part: parts in the folders of images and masks, else around them."""
     if (place := _two_folders(root, masks)) is not None:
         parts = named_parts(place.images, choice)
@@ -120,7 +120,9 @@ def _has_images(folder: Path) -> bool:
     return any(is_image(name) for *_, files in os.walk(folder) for name in files)
 
 
-def _parts_within(place: Place, images: Mapping[Split, Path], choice: PartChoice) -> dict[Split, Place]:
+def _parts_within(
+    place: MaskFolders, images: Mapping[Split, Path], choice: PartChoice
+) -> dict[Split, MaskFolders]:
     here = [name for name in choice.excluded if (place.masks / name).is_dir()]  # most have images alone
     masks = named_parts(place.masks, choice._replace(excluded=here))
     if images.keys() != masks.keys():
@@ -129,17 +131,17 @@ def _parts_within(place: Place, images: Mapping[Split, Path], choice: PartChoice
             f"{listed(list(masks)) or 'none'}; expected the same ones: rename the folders, or name them by "
             "data.train, data.validation and data.test; none leaves a validation or test part out"
         )
-    return {part: Place(images[part], masks[part], place.beside) for part in images}
+    return {part: MaskFolders(images[part], masks[part], place.beside) for part in images}
 
 
-def _place_in(folder: Path, part: Split, masks: Masks, beside: Path | None = None) -> Place:
+def _place_in(folder: Path, part: Split, masks: Masks, beside: Path | None = None) -> MaskFolders:
     """Return the places of a part in its folder; its masks may be in the folder `beside`."""
     if (place := _two_folders(folder, masks)) is not None:
         return place
     if beside is not None and not _has_pair(folder, masks):
-        return Place(folder, beside)
+        return MaskFolders(folder, beside)
     if masks.suffix is not None:
-        return Place(folder, folder, () if beside is None else (beside,))
+        return MaskFolders(folder, folder, () if beside is None else (beside,))
     children = subfolders(folder)
     there = listed([f"{child.name}/" for child in children], 10) or "no folders"
     sets = [child for child in children if _two_folders(child, masks) or _has_parts(child)]
@@ -155,7 +157,7 @@ def _has_parts(folder: Path) -> bool:
     return any(part_named(child.name, {}) == "train" for child in subfolders(folder))
 
 
-def _two_folders(folder: Path, masks: Masks) -> Place | None:
+def _two_folders(folder: Path, masks: Masks) -> MaskFolders | None:
     images, found = (_below_or_beside(folder, each) for each in (masks.images, masks.folder))
     children = subfolders(folder)
     if not (images.is_dir() and found.is_dir()):
@@ -169,7 +171,7 @@ def _two_folders(folder: Path, masks: Masks) -> Place | None:
             return None
         (images,), (found,) = named
     beside = [child for child in children if not _within(child, images) and not _within(child, found)]
-    return Place(images, found, tuple(beside))
+    return MaskFolders(images, found, tuple(beside))
 
 
 def _below_or_beside(folder: Path, name: str) -> Path:
@@ -192,7 +194,7 @@ def _within(first: Path, second: Path) -> bool:
     return first.is_relative_to(second) or second.is_relative_to(first)
 
 
-def _said(root: Path, places: Mapping[Split, Place], masks: Masks) -> str:
+def _said(root: Path, places: Mapping[Split, MaskFolders], masks: Masks) -> str:
     """Return in words which folders were found, where they have not the names that the recipe says, and
     which have images that are not read."""
     place, said = places["train"], []
@@ -207,7 +209,7 @@ def _said(root: Path, places: Mapping[Split, Place], masks: Masks) -> str:
     return "; ".join(said)
 
 
-def _pair(root: Path, part: Split, place: Place, masks: Masks) -> Pair:
+def _pair(root: Path, part: Split, place: MaskFolders, masks: Masks) -> PairedSource:
     found = files_below(root, place.images)
     if place.images == place.masks:
         images, found_masks = split_by_suffix(found, masks.suffix or "")

@@ -21,7 +21,7 @@ from trainable.tasks.segmentation.data.code import Naming
 from trainable.tasks.segmentation.data.stores import MaskFiles, MaskStore
 
 
-class Pair(NamedTuple):
+class PairedSource(NamedTuple):
     """The images of a part, and a mask for each."""
 
     images: Source
@@ -32,12 +32,12 @@ class Pair(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Pairs:
+class PairedSources:
     """The images and masks of a data set; `Collection` says what fields of the same names mean."""
 
     path: str
     format: str
-    parts: Mapping[Split, Pair]
+    parts: Mapping[Split, PairedSource]
     naming: Naming | None = None  # the classes, where the format knows them
     flips: tuple[Flip, ...] = ()
     groups: Mapping[Split, Sequence[str]] | None = None
@@ -50,10 +50,10 @@ class Pairs:
 
 def pair_of_files(
     root: str, images: Sequence[str], masks: Sequence[str], paths: Sequence[str], spec: Masks
-) -> Pair:
+) -> PairedSource:
     """Return the pair of files below one root."""
     source = FileSource(root, images, np.zeros(len(images), np.int64))
-    return Pair(
+    return PairedSource(
         source,
         MaskFiles(root, masks, spec.values == "binary", lossy=spec.threshold is not None),
         tuple(paths),
@@ -81,7 +81,7 @@ def files_below(root: Path, folder: Path) -> Files:
     return found
 
 
-def paired(root: Path, images: Files, masks: Files, names: Sequence[str], spec: Masks) -> Pair:
+def paired(root: Path, images: Files, masks: Files, names: Sequence[str], spec: Masks) -> PairedSource:
     """Return the pair of the files with these names."""
     chosen = [images[name] for name in names]
     shown = [name + os.path.splitext(path)[1] for name, path in zip(names, chosen, strict=True)]

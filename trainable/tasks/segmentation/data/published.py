@@ -24,8 +24,8 @@ from trainable.tasks.segmentation.data.code import (
 )
 from trainable.tasks.segmentation.data.pairs import (
     Files,
-    Pair,
-    Pairs,
+    PairedSource,
+    PairedSources,
     check_paired,
     files_below,
     in_order,
@@ -43,7 +43,7 @@ def is_voc(root: Path) -> bool:
 
 def read_voc(
     root: Path, named: Mapping[Split, str | None], masks: Masks, left_out: Container[Split] = ()
-) -> Pairs:
+) -> PairedSources:
     """Return the pairs of the lists train.txt, or else trainval.txt, and of val.txt and test.txt if any;
     `named` are lists with other names.
 
@@ -57,7 +57,7 @@ def read_voc(
         listed_names.pop("test", None)
     _check_once(root, listed_names)
     parts = {part: _voc_pair(root, part, names, images, found, masks) for part, names in listed_names.items()}
-    return Pairs(str(root), "folder", parts, VOC, ("horizontal",))
+    return PairedSources(str(root), "folder", parts, VOC, ("horizontal",))
 
 
 def _voc_lists(folder: Path, named: Mapping[Split, str | None]) -> dict[Split, Path]:
@@ -98,7 +98,9 @@ def _check_once(root: Path, names: Mapping[Split, list[str]]) -> None:
         )
 
 
-def _voc_pair(root: Path, part: Split, names: list[str], images: Files, found: Files, masks: Masks) -> Pair:
+def _voc_pair(
+    root: Path, part: Split, names: list[str], images: Files, found: Files, masks: Masks
+) -> PairedSource:
     for files, folder in ((images, VOC_IMAGES), (found, VOC_MASKS)):
         if missing := [name for name in names if name not in files]:
             raise DataError(
@@ -124,7 +126,7 @@ def is_cityscapes(root: Path) -> bool:
 
 def read_cityscapes(
     root: Path, named: Mapping[Split, str | None], masks: Masks, left_out: Container[Split] = ()
-) -> Pairs:
+) -> PairedSources:
     """Return the pairs of the parts train, val and test; `named` are folders of parts with other names.
 
     Images without a folder of fine masks, as those of train_extra, are left alone. The test part is left out
@@ -152,7 +154,7 @@ def read_cityscapes(
             continue
         check_paired(root / CITYSCAPES_IMAGES / folders[part], images[part], of_part, part)
         parts[part] = paired(root, images[part], of_part, in_order(images[part]), masks)
-    return Pairs(
+    return PairedSources(
         str(root),
         "folder",
         parts,
@@ -213,7 +215,7 @@ KNOWN = {
 
 def read_torchvision(
     name: str | None, root: Path, may_fetch: bool, masks: Masks, left_out: Container[Split] = ()
-) -> Pairs:
+) -> PairedSources:
     """Return the data set called `name` under `root`;
     fetches it only with `may_fetch`, and only if it is missing.
 
@@ -236,10 +238,10 @@ def read_torchvision(
         for part, arguments in asked.items()
         if arguments is not None and part not in left_out
     }
-    return Pairs(str(root), "torchvision", parts, known.naming, known.layout.flips)
+    return PairedSources(str(root), "torchvision", parts, known.naming, known.layout.flips)
 
 
-def _torchvision_pair(dataset: Any, known: Known, root: Path, masks: Masks) -> Pair:
+def _torchvision_pair(dataset: Any, known: Known, root: Path, masks: Masks) -> PairedSource:
     images, found = (_below(root, vars(dataset)[each]) for each in (known.images, known.masks))
     return pair_of_files(str(root), images, found, images, masks)
 

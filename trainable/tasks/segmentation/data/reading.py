@@ -24,7 +24,7 @@ from trainable.recipe.tasks import Masks
 from trainable.tasks.segmentation.data.code import consecutive
 from trainable.tasks.segmentation.data.collection import surveyed
 from trainable.tasks.segmentation.data.folder import read as read_folder
-from trainable.tasks.segmentation.data.pairs import Pair, Pairs, pair_of_files
+from trainable.tasks.segmentation.data.pairs import PairedSource, PairedSources, pair_of_files
 from trainable.tasks.segmentation.data.published import (
     is_cityscapes,
     is_voc,
@@ -42,7 +42,7 @@ def read(spec: Data, bench: Bench, masks: Masks) -> Collection:
         return surveyed(read_pairs(spec, bench, masks), spec, masks)
 
 
-def read_pairs(spec: Data, bench: Bench, masks: Masks) -> Pairs:
+def read_pairs(spec: Data, bench: Bench, masks: Masks) -> PairedSources:
     """Return the images and masks that a recipe's `data` section names, before a mask is read. Raises
     DataError."""
     if spec.min_images is not None or spec.unscored == "allow":
@@ -59,7 +59,7 @@ def read_pairs(spec: Data, bench: Bench, masks: Masks) -> Pairs:
     return replace(pairs, parts=parts)
 
 
-def _pairs(form: Format, spec: Data, path: Path, bench: Bench, masks: Masks) -> Pairs:
+def _pairs(form: Format, spec: Data, path: Path, bench: Bench, masks: Masks) -> PairedSources:
     match form:
         case "folder":
             return _masked_folder(path, spec, masks)
@@ -78,7 +78,7 @@ def _pairs(form: Format, spec: Data, path: Path, bench: Bench, masks: Masks) -> 
             assert_never(form)
 
 
-def _masked_folder(path: Path, spec: Data, masks: Masks) -> Pairs:
+def _masked_folder(path: Path, spec: Data, masks: Masks) -> PairedSources:
     """Return the pairs below a folder, which may be laid out as published data sets are."""
     named = spec.named_parts
     if is_voc(path) or is_cityscapes(path):
@@ -92,21 +92,21 @@ def _masked_folder(path: Path, spec: Data, masks: Masks) -> Pairs:
 
 def pairs_of_arrays(
     path: str, format: str, parts: Mapping[Split, Arrays], masks: Masks, classes: Sequence[str] | None = None
-) -> Pairs:
+) -> PairedSources:
     """Return the pairs of arrays: images uint8 [N, H, W] or [N, H, W, 1 or 3], masks of whole numbers or
     truth values [N, H, W] or [N, H, W, 1].
 
     The classes are the names of the masks' values from 0 on, where a person gives any. Raises DataError for
     arrays of the wrong type or shape, and for values that no byte holds.
     """
-    checked = dict[Split, Pair]()
+    checked = dict[Split, PairedSource]()
     for part, arrays in parts.items():
         with telling_how_to_leave_out(part):
             checked[part] = _pair_of_arrays(f"{path}: {part}", *arrays, masks)
-    return Pairs(path, format, checked, None if classes is None else consecutive(classes))
+    return PairedSources(path, format, checked, None if classes is None else consecutive(classes))
 
 
-def _pair_of_arrays(where: str, images: NDArray[Any], masks: NDArray[Any], spec: Masks) -> Pair:
+def _pair_of_arrays(where: str, images: NDArray[Any], masks: NDArray[Any], spec: Masks) -> PairedSource:
     check_images(where, images)
     if masks.ndim == 4 and masks.shape[-1] == 1:
         masks = masks[..., 0]
@@ -125,10 +125,10 @@ def _pair_of_arrays(where: str, images: NDArray[Any], masks: NDArray[Any], spec:
         store = MaskArray(in_bytes(masks, spec.values == "binary"))
     except ValueError as error:
         raise DataError(f"{where}: the array of masks {error}") from None
-    return Pair(ArraySource(images, np.zeros(len(images), np.int64)), store, None)
+    return PairedSource(ArraySource(images, np.zeros(len(images), np.int64)), store, None)
 
 
-def read_manifest(spec: Data, masks: Masks) -> Pairs:
+def read_manifest(spec: Data, masks: Masks) -> PairedSources:
     """Return the pairs that a manifest lists, by path; labels are not looked at.
 
     Images and masks behind URIs are copied to this machine, once. Raises DataError with the numbers of rows
@@ -143,7 +143,7 @@ def read_manifest(spec: Data, masks: Masks) -> Pairs:
     root, here = files_here(spec, files, rows.paths + rows.masks)
     images, found_masks = here[: len(rows.files)], here[len(rows.files) :]
     objects = tuple(each for each in files if is_uri(each))
-    return Pairs(
+    return PairedSources(
         path_of(spec),
         "manifest",
         {

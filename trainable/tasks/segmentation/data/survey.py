@@ -17,7 +17,7 @@ from trainable.data.decode import CHUNK, Broken
 from trainable.data.source import TURNED, Integers, Pixels
 from trainable.errors import listed
 from trainable.tasks.segmentation.data.code import MaskCode
-from trainable.tasks.segmentation.data.pairs import Pair
+from trainable.tasks.segmentation.data.pairs import PairedSource
 from trainable.tasks.segmentation.data.stores import LARGEST, Palette
 
 VALUES_NAMED = 8
@@ -40,7 +40,7 @@ class RawSurvey(NamedTuple):
         return self._replace(values=np.where(rows[:, None], 0, self.values), faults=faults)
 
 
-def survey(pair: Pair, *, foreground: int | None) -> RawSurvey:
+def survey(pair: PairedSource, *, foreground: int | None) -> RawSurvey:
     """Read every mask of a part, and the header of every image.
 
     Of binary masks what counts is where `foreground`, the least value of it, is reached: those of 0 and 255
@@ -73,7 +73,7 @@ def survey(pair: Pair, *, foreground: int | None) -> RawSurvey:
     )
 
 
-def faults_outside(pair: Pair, found: RawSurvey, code: MaskCode) -> list[Broken]:
+def faults_outside(pair: PairedSource, found: RawSurvey, code: MaskCode) -> list[Broken]:
     """Return the masks that have values of no class, with the values."""
     odd = found.values[:, ~code.known]
     numbers = np.flatnonzero(~code.known)
@@ -112,7 +112,7 @@ def upright_size(image: Image.Image) -> tuple[int, int]:
     return (image.height, image.width) if orientation in TURNED else image.size
 
 
-def _checked(pair: Pair, index: int) -> tuple[Pixels, Palette | None]:
+def _checked(pair: PairedSource, index: int) -> tuple[Pixels, Palette | None]:
     """Return a mask as its store reads it. Raises ValueError if its image has another size or does not
     open."""
     mask, palette = pair.masks.read(index)

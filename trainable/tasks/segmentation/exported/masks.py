@@ -26,10 +26,10 @@ from trainable.tasks.exporter import (
     AXES,
     IMAGES_TRACED,
     Agreement,
-    Answer,
     CardWords,
     Example,
     Exporter,
+    NumpyAnswer,
     Parity,
     body_of,
     colours_of,
@@ -196,7 +196,7 @@ class MaskParity(Parity):
     def take(self, positions: Integers, outputs: Tensor) -> None:
         self._kept.take(positions, outputs)
 
-    def same(self, answer: Answer) -> Agreement:
+    def same(self, answer: NumpyAnswer) -> Agreement:
         exporter = self._exporter
         images = stored_images(self._data, exporter.recipe, exporter.section, self._part)
         return same_pixels(answer, images, exporter.about(), self._kept)
@@ -225,7 +225,7 @@ def stored_images(data: DataSet, recipe: Recipe, section: Segmentation, part: Sp
 
 
 def same_pixels(
-    answer: Answer, images: Iterable[Pixels], about: dict[str, Any], expected: KeptMasks
+    answer: NumpyAnswer, images: Iterable[Pixels], about: dict[str, Any], expected: KeptMasks
 ) -> Agreement:
     """Return for how many of all pixels a file has the class of the masks that a run gave."""
     same = pixels = 0

@@ -1,8 +1,8 @@
 """Answers images of any size with a model that answers windows, in numpy alone.
 
-`predict.py` of a bundle holds what follows the imports. It repeats `sliding_window` of
-`trainable.tasks.segmentation` and the views of `SegmentationTask`, pixel for pixel. `about` says how: the
-`side` of windows and their `overlap`, and `views`, each a scale and whether the image is mirrored.
+`predict.py` of a bundle holds what follows the imports. It repeats `answer_in_windows` of
+`trainable.tasks.segmentation.task` and the views of `SegmentationTask`, pixel for pixel. `about` says how:
+the `side` of windows and their `overlap`, and `views`, each a scale and whether the image is mirrored.
 """
 
 from __future__ import annotations
