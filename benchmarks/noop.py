@@ -6,12 +6,12 @@ import os
 from pathlib import Path
 from typing import Any
 
-from epoch_results import epoch_result
 from search.commands.guests import resolved_study
 from search.facts.hardware import Hardware, Node
 from search.record.home import TRIALS_FOLDER, Home
 from search.running.prepare import Prepared, prepare, write_facts
 from search.study import Study
+from tests.epoch_results import epoch_result
 from trainable.tune.trial import TrialTrainable
 from trainable.tune.worker_setup import WorkerSetup
 

@@ -37,7 +37,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from epoch_results import epoch_result
 from noop import NoopTrial, prepared_search
 from report import ONE_THREAD, described, flatness, in_own_process, measure_missing
 from search.deciding.ledger import Decision, Ledger, Proposal
@@ -54,6 +53,7 @@ from search.running.prepare import Prepared
 from search.running.raytune import Hooks, Pool, run_trials
 from search.running.switch import StopSwitch
 from spaces.domains import Value
+from tests.epoch_results import epoch_result
 from trainable.training.metrics import EpochResult
 
 SIZES, SEEDS = (10, 100, 1_000, 10_000), 3

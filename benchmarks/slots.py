@@ -42,7 +42,6 @@ import ray
 from ray.air.execution._internal import RayActorManager
 from ray.tune.execution import tune_controller
 
-from epoch_results import epoch_result
 from noop import prepared_search
 from report import ONE_THREAD, described, in_own_process, measure_missing
 from search.facts.hardware import Hardware, Node
@@ -56,6 +55,7 @@ from search.running.driver import make_ledger
 from search.running.guests import Followed
 from search.running.slots import FixedSlots
 from search.running.switch import StopSwitch
+from tests.epoch_results import epoch_result
 from tests.integration.processes import processor_seconds
 from trainable.tune.place import Place
 

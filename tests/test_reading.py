@@ -10,9 +10,9 @@ from tests.near import PACKAGES
 # They may only fall: docs/decisions/0015-rooms.md
 CEILINGS = {
     "trainable.run": 138,
-    "trainable.training.run": 71,
-    "search.deciding.ledger": 56,
-    "search.running.driver": 281,
+    "trainable.training.run": 68,
+    "search.deciding.ledger": 54,
+    "search.running.driver": 267,
 }
 SLACK = 4  # so many fewer files need no new ceiling
 

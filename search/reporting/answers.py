@@ -18,6 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 from search.learning.search import Search
 from search.record.trials import Trial
 from search.reporting.content import ClassScore, Mistake, ReportedLabels, ReportedMasks
+from trainable.array_types import Integers
 from trainable.errors import UserError
 from trainable.files.regular import read_regular
 from trainable.recipe.tasks import Classification, Segmentation
@@ -25,7 +26,7 @@ from trainable.recipe.yamlfile import write_whole
 
 if TYPE_CHECKING:  # torch takes seconds to import
     from trainable.data import DataSet
-    from trainable.data.source import Integers, Pixels
+    from trainable.data.source import Pixels
     from trainable.training.evaluate import Scores
     from trainable.training.run import Run
 

@@ -51,7 +51,7 @@ from trainable.errors import DataError, UserError
 from trainable.origins import first_renamed
 from trainable.recipe import Recipe
 from trainable.recipe.distillation import TEACHER
-from trainable.recipe.metrics import Kind
+from trainable.recipe.metrics import MetricKind
 from trainable.recipe.yamlfile import write_whole
 from trainable.stages import stage
 from trainable.tune.carried import NOTHING, Carried, CarriedMetric, PickledCode
@@ -362,7 +362,7 @@ def write_facts(prepared: Prepared) -> None:
     )
 
 
-def check_metrics(specs: Sequence[Kind], metrics: Own, data: DataSet) -> None:
+def check_metrics(specs: Sequence[MetricKind], metrics: Own, data: DataSet) -> None:
     """Raise UserError where the answers that metrics need do not fit in this machine's memory, and for a
     fault of a person's own metrics, which are called once, on answers drawn at random for the validation
     part: either would end every trial."""

@@ -13,14 +13,14 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 from trainable.errors import Fault, RecipeError, quoted
 from trainable.recipe import Recipe
 from trainable.recipe.base import Spec
-from trainable.recipe.metrics import KINDS, MODES, Kind, Metric, Mode, cost_faults
+from trainable.recipe.metrics import KINDS, MODES, Metric, MetricKind, Mode, cost_faults
 from trainable.recipe.network_cost import NetworkCost
 from trainable.recipe.tasks import CLASSIFICATION, TASKS, AnyTask
 from trainable.training.metrics import CLASSES_ALIKE, OBJECTIVES
 
 PREFIX = "val_"
 METRICS = "evaluation.metrics"
-_ADAPTER: TypeAdapter[Kind] = TypeAdapter(Metric)
+_ADAPTER: TypeAdapter[MetricKind] = TypeAdapter(Metric)
 TASK = "task.kind"
 
 
@@ -141,7 +141,7 @@ class Objective(Spec):
         return {name: value for name in named if (value := getattr(self, name)) is not None}
 
     @property
-    def spec(self) -> Kind | None:
+    def spec(self) -> MetricKind | None:
         """What a recipe measures for this objective; None where every run does, or a function."""
         kind = self.metric.removeprefix(PREFIX)
         return _ADAPTER.validate_python({"kind": kind, **self.parameters}) if kind in MODES else None

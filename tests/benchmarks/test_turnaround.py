@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from epoch_results import epoch_result
 from search.record.journal import EndEvent, Event, StartEvent, TrialEvent
+from tests.epoch_results import epoch_result
 from tests.search.small_events import epoch
 from turnaround import (
     PARTS,

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from epoch_results import epoch_result
 from search.deciding.make import make_sampler
 from search.deciding.sampler import Sampler
 from search.deciding.scheduler import Asha, rungs
@@ -24,6 +23,7 @@ from search.study import SamplerKind
 from spaces.domains import Choice, Domain, Float, Integer, Value, Values, fraction_of
 from spaces.priors import Normal, Prior, Weights
 from spaces.space import Believed, Dimension, Space, When
+from tests.epoch_results import epoch_result
 from trainable.recipe import Recipe
 
 EPOCHS, GRACE, FACTOR, WORKERS = 18, 2, 3, 2

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from epoch_results import epoch_result
 from search.deciding.ledger import Decision, Ledger
 from search.deciding.make import make_sampler
 from search.deciding.pruning import choose_pruning
@@ -24,6 +23,7 @@ from search.study.study import Finalists
 from spaces.domains import Choice, Domain, Value, Values, fraction_of, is_number
 from spaces.facts import Facts
 from spaces.space import Space
+from tests.epoch_results import epoch_result
 from tests.spaces.small_facts import digits_facts
 from trainable.data import DataInfo
 from trainable.data.measure import DIGEST_FORM

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from epoch_results import epoch_result
 from search.record.home import EVENTS_FILE, SYNCED_FILE
 from search.record.journal import EpochEvent, SearchEvent, SearchState, SettledEvent, TrialEvent
 from search.record.turnaround import Turnaround
 from spaces.domains import Values
 from spaces.settled import tree_of
 from spaces.space import Space
+from tests.epoch_results import epoch_result
 from trainable.tune.place import Gpu, Place
 
 OBJECTIVE = "val_accuracy"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from epoch_results import epoch_result
+from tests.epoch_results import epoch_result
 from trainable.curves.remedies import RunVerdict
 from trainable.diagnosis import Diagnosis, diagnose
 from trainable.recipe import Recipe

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epoch_results import epoch_result
+from tests.epoch_results import epoch_result
 from tests.trainable.planted_curves import CLASSES, MANY, curve, diagnosed, settling, verdict
 from trainable.curves.levels import Thresholds
 from trainable.diagnosis import diagnose, loss_of_guessing

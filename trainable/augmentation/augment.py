@@ -11,7 +11,8 @@ from typing import assert_never
 
 from torch import Tensor
 
-from trainable.augmentation.draws import Change, Draws, Integers, Stream, integers
+from trainable.array_types import Integers
+from trainable.augmentation.draws import Change, Draws, Stream, integers
 from trainable.augmentation.geometry import BOX_DRAWS, crop_boxes, flip, pad_crop, padding, resized_crop
 from trainable.augmentation.policies import (
     AUTO_AUGMENT_DRAWS,

@@ -17,8 +17,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from trainable.array_types import Floats, Integers
+
 Words = NDArray[np.uint64]
 
 _MASK = 2**64 - 1

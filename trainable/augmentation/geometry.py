@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import grid_sample, pad
 
-from trainable.augmentation.draws import Floats, Integers, integers, on_device, replaced
+from trainable.array_types import Floats, Integers
+from trainable.augmentation.draws import integers, on_device, replaced
 
 
 def padding(fraction: float, side: int) -> int:

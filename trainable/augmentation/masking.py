@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainable.augmentation.draws import Change, Draws, Floats, Integers, Stream, integers, on_device
+from trainable.array_types import Floats, Integers
+from trainable.augmentation.draws import Change, Draws, Stream, integers, on_device
 from trainable.augmentation.geometry import (
     BOX_DRAWS,
     GRID_DRAWS,

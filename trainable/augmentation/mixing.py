@@ -40,9 +40,9 @@ def make_mixing(spec: NoMixing | Mixup | CutMix | ClassMix) -> LabelMixing | Non
             assert_never(spec)
 
 
-Draw = tuple[float, float, float]  # a draw is lambda, and a position (x, y) in [0, 1)
+MixingDraw = tuple[float, float, float]  # a draw is lambda, and a position (x, y) in [0, 1)
 
-Mix = Callable[[Tensor, Tensor, Draw], tuple[Tensor, Tensor]]
+Mix = Callable[[Tensor, Tensor, MixingDraw], tuple[Tensor, Tensor]]
 
 
 def _mixing(alpha: float, probability: float, mix: Mix) -> LabelMixing:
@@ -59,13 +59,13 @@ def _mixing(alpha: float, probability: float, mix: Mix) -> LabelMixing:
     return mixed
 
 
-def mixup(images: Tensor, targets: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
+def mixup(images: Tensor, targets: Tensor, draw: MixingDraw) -> tuple[Tensor, Tensor]:
     """Return `lambda x + (1 - lambda) x_neighbour`, for images and targets (arXiv 1710.09412, section 2)."""
     weight = draw[0]
     return _blend(images, weight), _blend(targets, weight)
 
 
-def cutmix(images: Tensor, targets: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
+def cutmix(images: Tensor, targets: Tensor, draw: MixingDraw) -> tuple[Tensor, Tensor]:
     """Pastes a rectangle of `1 - lambda` of the area from the neighbour;
     targets follow the area really pasted.
 
@@ -79,7 +79,7 @@ def cutmix(images: Tensor, targets: Tensor, draw: Draw) -> tuple[Tensor, Tensor]
     return mixed, _blend(targets, 1.0 - (bottom - top) * (right - left) / (height * width))
 
 
-def cut_box(draw: Draw, height: int, width: int) -> tuple[int, int, int, int]:
+def cut_box(draw: MixingDraw, height: int, width: int) -> tuple[int, int, int, int]:
     """Return CutMix's rectangle as (top, bottom, left, right), in pixels."""
     weight, across, down = draw
     half = 0.5 * math.sqrt(1.0 - weight)

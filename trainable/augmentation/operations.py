@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import grid_sample
 
-from trainable.augmentation.draws import Floats, Integers, on_device, replaced
+from trainable.array_types import Floats, Integers
+from trainable.augmentation.draws import on_device, replaced
 
 
 class Operation(enum.IntEnum):

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainable.augmentation.draws import Floats, Integers, integers
+from trainable.array_types import Floats, Integers
+from trainable.augmentation.draws import integers
 from trainable.augmentation.operations import RANDOM, Operation, apply_each, directed
 
 
@@ -53,7 +54,8 @@ def _of(operation: Operation, most: Most, bins: int) -> Floats:
         case Operation.BRIGHTNESS | Operation.COLOR | Operation.CONTRAST | Operation.SHARPNESS:
             return _steps(0.0, most.enhancement, bins)
         case Operation.POSTERIZE:
-            return _bits(most.bits, bins)
+            # how many of 8 bits remain
+            return 8.0 - np.rint(np.arange(bins) / ((bins - 1) / most.bits))
         case Operation.SOLARIZE:
             return _steps(1.0, 0.0, bins)
         case Operation.IDENTITY | Operation.AUTO_CONTRAST | Operation.EQUALIZE | Operation.INVERT:
@@ -66,11 +68,6 @@ def _steps(low: float, high: float, bins: int) -> Floats:
     """Return even steps in single precision, as torchvision rounds them:
     a pixel more or less depends on it."""
     return torch.linspace(low, high, bins).numpy().astype(np.float64)
-
-
-def _bits(lost: int, bins: int) -> Floats:
-    """Return how many of 8 bits remain, down to `lost` fewer."""
-    return 8.0 - np.rint(np.arange(bins) / ((bins - 1) / lost))
 
 
 PolicyName = Literal["imagenet", "cifar10", "svhn"]

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from trainable.augmentation.draws import Draws, Stream, integers
-from trainable.recipe.augmentations import FixedSize, MultiScale, Progressive, Size
+from trainable.recipe.augmentations import FixedSize, MultiScale, Progressive, SizeSchedule
 
 # Images under so many pixels have sizes in finer steps: one of 32 would be half or all of their own
 SMALL = 64
@@ -19,7 +19,7 @@ SMALL = 64
 ROUNDING = 1e-9  # a product of floats may differ from a whole number by so much
 
 
-def size_at(spec: Size, side: int, *, seed: int, done: int, steps: int) -> int:
+def size_at(spec: SizeSchedule, side: int, *, seed: int, done: int, steps: int) -> int:
     """Return the side in pixels of a step's images, `side` being the data's own.
 
     `done` of the run's `steps` steps are done before it. It is a function of its arguments alone: all ranks
@@ -40,7 +40,7 @@ def size_at(spec: Size, side: int, *, seed: int, done: int, steps: int) -> int:
             assert_never(spec)
 
 
-def extreme_sizes(spec: Size, side: int) -> tuple[int, int]:
+def extreme_sizes(spec: SizeSchedule, side: int) -> tuple[int, int]:
     """Return the smallest and the largest side in pixels that `size_at` can return."""
     sizes = _choices(spec, side)
     return sizes[0], sizes[-1]
@@ -69,7 +69,7 @@ def resized(images: Tensor, size: int) -> Tensor:
     return scaled.contiguous(memory_format=_memory_format(images))
 
 
-def _choices(spec: Size, side: int) -> tuple[int, ...]:
+def _choices(spec: SizeSchedule, side: int) -> tuple[int, ...]:
     """Return the sizes that a spec allows, rising: at least one."""
     match spec:
         case FixedSize():

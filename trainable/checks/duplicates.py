@@ -12,13 +12,14 @@ from typing import get_args
 
 import numpy as np
 
+from trainable.array_types import Integers
 from trainable.checks.finding import Finding, passed
 from trainable.checks.images import show_nothing, training_sample
 from trainable.checks.near_duplicates import check_near_duplicates, leak_level
 from trainable.checks.sampling import DECODED, MOST, NamedImage, chosen_positions, extent_of, pixels
 from trainable.checks.subject import TaskChecks
 from trainable.data import DataSet, Part, Split
-from trainable.data.source import FileSource, Integers, Pixels
+from trainable.data.source import FileSource, Pixels
 from trainable.errors import listed
 
 # From this share on, images with another label elsewhere are a warning; published sets have some too, but

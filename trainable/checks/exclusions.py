@@ -12,13 +12,13 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from trainable.array_types import Integers
 from trainable.checks.duplicates import by_fingerprint
 from trainable.checks.near_duplicates import BLOCK, SAME, descriptors, most_compared
 from trainable.checks.sampling import NamedImage, chosen_positions, extent_of
 from trainable.data import DataSet, Split
 from trainable.data.excluded import IMAGE, PART, names_in_list
 from trainable.data.parts import Members
-from trainable.data.source import Integers
 from trainable.data.table import SEPARATORS
 from trainable.errors import UserError
 from trainable.recipe.yamlfile import write_whole

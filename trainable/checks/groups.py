@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from trainable.array_types import Integers
 from trainable.checks.duplicates import Fingerprints
 from trainable.checks.finding import Finding, passed
 from trainable.checks.near_duplicates import SAME, descriptors
@@ -13,7 +14,6 @@ from trainable.checks.subject import TaskChecks
 from trainable.data import DataSet
 from trainable.data.groups import Series
 from trainable.data.measure import some
-from trainable.data.source import Integers
 from trainable.errors import DataError, quoted
 from trainable.recipe.data import Data
 

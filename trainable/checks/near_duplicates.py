@@ -16,11 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trainable.array_types import Integers
 from trainable.checks.finding import Finding, Level, passed
 from trainable.checks.sampling import DECODED, MOST, chosen_positions, extent_of, pixels
 from trainable.data import DataSet, Part, Split
 from trainable.data.measure import some
-from trainable.data.source import Integers
 from trainable.errors import listed
 
 # From this share of a part on, images that are also in training make its scores worthless: a perfect memory

@@ -16,11 +16,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d, interpolate
 
+from trainable.array_types import Floats, Integers
 from trainable.checks.finding import Finding
 from trainable.checks.sampling import pixels
 from trainable.checks.subject import Subject
 from trainable.checks.two_samples import (
-    Floats,
     PartDifference,
     PartWords,
     Sample,
@@ -30,7 +30,7 @@ from trainable.checks.two_samples import (
 )
 from trainable.data import DataSet, Split
 from trainable.data.measure import some
-from trainable.data.source import Integers, Pixels
+from trainable.data.source import Pixels
 from trainable.training.part_features import PartFeatures, part_features
 
 MOST = 1_000  # at most so many images of a part are looked at

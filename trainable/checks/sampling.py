@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trainable.array_types import Integers
 from trainable.data import DataSet, Part, Split
 from trainable.data.measure import some
-from trainable.data.source import Integers, Pixels
+from trainable.data.source import Pixels
 
 MOST = 50_000  # at most so many images are compared; a larger set is sampled
 

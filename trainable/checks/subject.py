@@ -10,12 +10,12 @@ from typing import Any, Protocol
 
 from torch import Tensor, nn
 
+from trainable.array_types import Integers
 from trainable.bench import HERE, Bench
 from trainable.checks.finding import Finding
 from trainable.checks.sampling import NamedImage
 from trainable.data import DataSet, Split
 from trainable.data.loading import Loader
-from trainable.data.source import Integers
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data
 from trainable.recipe.distillation import SECTION

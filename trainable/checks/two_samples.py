@@ -17,9 +17,9 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from trainable.array_types import Floats, Integers
 from trainable.checks.finding import CheckName, Finding, passed, unchecked
 from trainable.data import Split
-from trainable.data.source import Integers
 from trainable.recipe.metrics import NO_SPREAD
 from trainable.training.bootstrap import auroc, ranked, wilson_interval
 
@@ -38,7 +38,6 @@ WIDER = math.sqrt(1.0 + FOLDS / (FOLDS - 1))
 # Each sample needs so many images, and so many groups if images have groups, for an interval
 FEW, FEW_GROUPS = 20, 8
 
-Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
 
 T = TypeVar("T")

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from PIL import Image
 
-from trainable.data.source import FileSource, Integers, Source, changed_ns, file_content, open_image
+from trainable.array_types import Integers
+from trainable.data.source import FileSource, Source, changed_ns, file_content, open_image
 from trainable.data.table import MOST_BYTES, MOST_ROWS, check_memory
 from trainable.errors import DataError
 from trainable.files.paths import text_of

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
+from trainable.array_types import Integers
 from trainable.bench import Say, silent
 from trainable.data.decode import Form, Resize
-from trainable.data.groups import Series, Shared
+from trainable.data.groups import Series, SharedGroups
 from trainable.data.image_cache import ImageCache
 from trainable.data.info import DataInfo
 from trainable.data.parts import ArrayPart, Members, Part, Views
 from trainable.data.remote_data import cached, cached_objects, data_root
-from trainable.data.source import Integers
 from trainable.errors import DataError
 from trainable.files.paths import without_tilde
 from trainable.files.store import is_uri
@@ -72,7 +72,7 @@ class DataSet:
     # If it is known what stays in one part, such as a patient, these are the groups of each part's images, as
     # numbers [n]
     groups: Mapping[Split, Integers] | None = None
-    shared: tuple[Shared, ...] = ()  # these groups are in two parts
+    shared: tuple[SharedGroups, ...] = ()  # these groups are in two parts
     in_series: Series | None = None  # where no groups are known, what seem to be series
     cache: ImageCache | None = None  # machines may keep these images decoded on their disks
     files: str = ""  # a digest for caches of the images in their order: `files_digest`; of own data none

@@ -13,9 +13,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from trainable.array_types import Integers
 from trainable.data.part_names import none_leaves_out, part_named, part_names
-from trainable.data.source import Integers, Source
-from trainable.data.table import Table, read_table
+from trainable.data.source import Source
+from trainable.data.table import CellTable, read_table
 from trainable.errors import DataError, listed, quoted
 from trainable.files.paths import without_tilde
 from trainable.recipe.data import Data, Split
@@ -126,7 +127,7 @@ def exclusions_digest(spec: Data) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16] if path is not None and known else ""
 
 
-def _parts(path: Path, table: Table) -> list[Split | None]:
+def _parts(path: Path, table: CellTable) -> list[Split | None]:
     """Return the part of each row. Raises DataError for what is none."""
     cells = table.columns.get(PART, [None] * len(table.numbers))
     texts = [(each or "").strip() for each in cells]

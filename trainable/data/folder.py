@@ -28,7 +28,7 @@ UNLISTED = "; move it into its class's folder, or list all images in a manifest"
 
 
 @dataclass(frozen=True)
-class Tree:
+class FolderTree:
     """The class folders of one part and their images."""
 
     folder: Path
@@ -132,7 +132,7 @@ def check_left_out(root: Path, folders: Iterable[Path]) -> None:
         )
 
 
-def _tree(folder: Path, children: Sequence[Path], part: Split) -> Tree:
+def _tree(folder: Path, children: Sequence[Path], part: Split) -> FolderTree:
     loose = [entry.name for entry in sorted(folder.iterdir()) if entry.is_file() and is_image(entry.name)]
     if loose:
         count = "1 image" if len(loose) == 1 else f"{len(loose):,} images, the first"
@@ -150,10 +150,10 @@ def _tree(folder: Path, children: Sequence[Path], part: Split) -> Tree:
     if part == "train" and len(images) < 2:
         count = ", ".join(images) or "none"
         raise DataError(f"{folder}: at least two class folders are needed, found {count}")
-    return Tree(folder, images)
+    return FolderTree(folder, images)
 
 
-def _source(root: Path, tree: Tree, classes: tuple[str, ...]) -> FileSource:
+def _source(root: Path, tree: FolderTree, classes: tuple[str, ...]) -> FileSource:
     images = [tree.images.get(name, []) for name in classes]
     paths = [path.relative_to(root).as_posix() for each in images for path in each]
     labels = np.repeat(np.arange(len(classes)), [len(each) for each in images])
@@ -167,7 +167,7 @@ def _check_names(folders: Iterable[Path]) -> None:
             raise DataError(f"{folder.parent}: the name of class folder {name} is not UTF-8; rename it")
 
 
-def _check_one_label(trees: Iterable[Tree]) -> None:
+def _check_one_label(trees: Iterable[FolderTree]) -> None:
     """Raises DataError for an image that has two labels, by a link to it from another class."""
     images = [(name, path) for tree in trees for name, paths in tree.images.items() for path in paths]
     if not any(_is_linked(path) for _, path in images):

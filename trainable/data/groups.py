@@ -12,8 +12,9 @@ from typing import get_args
 
 import numpy as np
 
+from trainable.array_types import Integers
 from trainable.data.parts import Members
-from trainable.data.source import Collection, FileSource, Integers, Source
+from trainable.data.source import Collection, FileSource, Source
 from trainable.errors import DataError, listed, quoted
 from trainable.recipe.data import Data, Split
 
@@ -53,7 +54,7 @@ SERIES_A_CLASS = 2
 
 
 @dataclass(frozen=True)
-class Shared:
+class SharedGroups:
     """Which groups are in two parts."""
 
     first: Split
@@ -192,9 +193,16 @@ def numbered(groups: Mapping[Split, Sequence[str]]) -> dict[Split, Integers]:
     return {part: np.array([numbers[name] for name in names], np.int64) for part, names in groups.items()}
 
 
-def shared_groups(groups: Mapping[Split, Sequence[str]]) -> tuple[Shared, ...]:
+def shared_groups(groups: Mapping[Split, Sequence[str]]) -> tuple[SharedGroups, ...]:
     """Return the groups that two parts have, for each pair of parts that has any."""
-    return _shared({part: Counter(names) for part, names in groups.items()})
+    found = {part: Counter(names) for part, names in groups.items()}
+    return tuple(
+        SharedGroups(
+            first, second, len(both), tuple(sorted(both)[:SHOWN]), sum(found[second][each] for each in both)
+        )
+        for first, second in combinations([part for part in get_args(Split) if part in found], 2)
+        if (both := found[first].keys() & found[second].keys())
+    )
 
 
 @dataclass(frozen=True)
@@ -203,7 +211,7 @@ class Series:
 
     expression: str
     groups: Mapping[Split, Integers]  # the series of each part's images, as numbers [n]
-    shared: tuple[Shared, ...]
+    shared: tuple[SharedGroups, ...]
     drawn: tuple[Split, ...]  # training, and the parts that are split off from it: none of the data's own
     # The same with equal names in several classes as one series, where they are several here
     joined: Series | None = None
@@ -236,7 +244,8 @@ def series_of(members: Members, classes: Sequence[str], *, labelled: bool = True
             own = {part: _in_class(names, labels[part]) for part, names in found.items()}
             in_class = expression.replace("(", f"(?P<{IN_CLASS}>", 1)
             series = replace(_series(in_class, own, drawn), joined=series)
-        few = LEAST_PEOPLE if _are_people(found) else SERIES_A_CLASS * len(classes) + 1
+        people = all(map(PEOPLE.fullmatch, set(chain.from_iterable(found.values()))))
+        few = LEAST_PEOPLE if people else SERIES_A_CLASS * len(classes) + 1
         return series if few <= series.count <= images // IMAGES_A_SERIES else None
 
     for expression in EXPRESSIONS:
@@ -252,10 +261,6 @@ def _are_classes(found: Mapping[Split, Sequence[str]], labels: Mapping[Split, Se
     """Return whether what is found are the classes themselves, as where each class is a person."""
     pairs = {pair for part, names in found.items() for pair in zip(names, labels[part], strict=True)}
     return len(pairs) == len({name for name, _ in pairs}) == len({label for _, label in pairs})
-
-
-def _are_people(found: Mapping[Split, Sequence[str]]) -> bool:
-    return all(map(PEOPLE.fullmatch, set(chain.from_iterable(found.values()))))
 
 
 def _series(expression: str, names: Mapping[Split, Sequence[str]], drawn: tuple[Split, ...]) -> Series:
@@ -293,13 +298,3 @@ def _captures(pattern: re.Pattern[str], paths: Iterable[str]) -> Iterator[str]:
         if (match := pattern.search(path)) is None:
             return
         yield match[1]
-
-
-def _shared(found: Mapping[Split, Counter[str]]) -> tuple[Shared, ...]:
-    return tuple(
-        Shared(
-            first, second, len(both), tuple(sorted(both)[:SHOWN]), sum(found[second][each] for each in both)
-        )
-        for first, second in combinations([part for part in get_args(Split) if part in found], 2)
-        if (both := found[first].keys() & found[second].keys())
-    )

@@ -29,10 +29,11 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from trainable.array_types import Integers
 from trainable.bench import Say
 from trainable.data.decode import Broken, Form, decode_into, raise_broken
 from trainable.data.measure import Membership, StoredFiles
-from trainable.data.source import Integers, Pixels, Selection, changed_ns
+from trainable.data.source import Pixels, Selection, changed_ns
 from trainable.errors import DataError
 from trainable.files.locks import alone
 from trainable.files.paths import SPARE_BYTES, cache_root, free_bytes

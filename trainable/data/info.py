@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from trainable.data.source import Channels, Flip
 from trainable.errors import listed
 from trainable.recipe.data import Interpolation
-from trainable.recipe.tasks import CLASSIFICATION, Segmentation, Task
+from trainable.recipe.tasks import CLASSIFICATION, Segmentation, TaskSpec
 
 FEW_LEVELS = 64  # a quarter of what eight bits hold; 16 are left of twelve bits that are stored in sixteen
 MARKS_ASIDE = "without rare white, such as that of scale bars"
@@ -76,7 +76,7 @@ class DataInfo:
             raise ValueError(f"expected mean and deviation of {self.channels} channels, deviations above 0")
 
     @property
-    def task(self) -> Task:
+    def task(self) -> TaskSpec:
         """The task that these labels are of, with its defaults."""
         return Segmentation() if self.pixel_counts else CLASSIFICATION
 

@@ -9,9 +9,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from trainable.array_types import Integers
 from trainable.data.excluded import check_no_class_lost, excluded
 from trainable.data.part_names import none_leaves_out
-from trainable.data.source import LEFT_OUT, Collection, Integers, Source
+from trainable.data.source import LEFT_OUT, Collection, Source
 from trainable.errors import DataError, listed, quoted
 from trainable.recipe.data import Data, Split
 

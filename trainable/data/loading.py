@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trainable.array_types import Integers
 from trainable.augmentation.augment import make_augment
 from trainable.augmentation.draws import Draws, on_device
 from trainable.augmentation.masking import make_masking
@@ -25,7 +26,6 @@ from trainable.data.arrays import as_tensor
 from trainable.data.batch import PORTION_BATCHES, Batch
 from trainable.data.parts import PartView, Views
 from trainable.data.readers import Augmented, FileBatch, FileImages, Readers, Reading
-from trainable.data.source import Integers
 from trainable.errors import DataError
 from trainable.recipe import Recipe
 from trainable.recipe.augmentations import ResizedCrop

@@ -29,7 +29,7 @@ from trainable.data.source import (
     numbered,
     ordered,
 )
-from trainable.data.table import PARQUET, SEPARATORS, Table, read_table
+from trainable.data.table import PARQUET, SEPARATORS, CellTable, read_table
 from trainable.errors import DataError, listed, quoted
 from trainable.files.paths import usable_path
 from trainable.files.regular import check_regular
@@ -84,7 +84,7 @@ def read_manifest(spec: Data) -> Collection:
     )
 
 
-def rows_by_part(spec: Data, rows: Rows) -> dict[Split, list[int]]:
+def rows_by_part(spec: Data, rows: ManifestRows) -> dict[Split, list[int]]:
     """Return the positions of the rows of each part that has any. Raises DataError if there is no training
     part."""
     by_part = {part: np.flatnonzero([each == part for each in rows.splits]).tolist() for part in part_names()}
@@ -124,7 +124,7 @@ NAMED = 5  # so many rows with a fault are named by their numbers; the rest are 
 
 
 @dataclass(frozen=True)
-class Rows:
+class ManifestRows:
     """What a manifest says of each image, in the order of its rows."""
 
     paths: list[str]  # the paths are as the manifest has them; those that are URIs have no escapes
@@ -145,7 +145,7 @@ def absolute(path: str) -> Path:
     return Path(os.path.abspath(os.path.expanduser(path)))
 
 
-def rows_of(spec: Data, mask: str | None = None) -> Rows:
+def rows_of(spec: Data, mask: str | None = None) -> ManifestRows:
     """Return the rows, after all of them have been checked. With `mask`, the column with this name is in the
     place of the labels'.
 
@@ -168,14 +168,16 @@ def rows_of(spec: Data, mask: str | None = None) -> Rows:
         cells = [each or "" for each in table.columns.get(split, [])]
         used = {*PartChoice.of(spec).used(cells, path)}
         table = table.only([each in used for each in cells]) if cells else table
-    splits = _splits(table.columns.get(split), len(table.numbers), spec)
+    splits: list[Split | None] = ["train"] * len(table.numbers)  # where there is no column of parts
+    if (column := table.columns.get(split)) is not None:
+        splits = [part_named(each or "", spec.named_parts) for each in column]
     files = _located(table.columns[columns.path], spec)
     mask_files = [] if mask is None else _located(table.columns[mask], spec)
     paths, seconds = _unescaped(table.columns[columns.path]), _unescaped(table.columns[second])
     left_out = are_excluded(spec, splits, paths)
     _raise_faults(path, table, spec, _Cells(second, splits, files, mask_files, left_out))
     labels = [each or NO_LABEL for each in table.columns[second]] if mask is None else []
-    return Rows(
+    return ManifestRows(
         paths,
         labels,
         [each for each in splits if each is not None],
@@ -187,7 +189,7 @@ def rows_of(spec: Data, mask: str | None = None) -> Rows:
     )
 
 
-def _trimmed(table: Table, spec: Data, mask: str | None) -> Table:
+def _trimmed(table: CellTable, spec: Data, mask: str | None) -> CellTable:
     """Return the rows without spaces around what they say, unless these belong to a file's name; and whole
     numbers as such where a spreadsheet has written all labels like `1.0`."""
     path, label = spec.columns.path, spec.columns.label
@@ -219,7 +221,7 @@ def _unescaped(paths: Sequence[str | None]) -> list[str]:
 
 
 def _groups(
-    table: Table, spec: Data, paths: Sequence[str], labels: Sequence[str], where: Path
+    table: CellTable, spec: Data, paths: Sequence[str], labels: Sequence[str], where: Path
 ) -> list[str] | None:
     """Return each row's group: from the column that is named, or by the expression in `data.group`."""
     named = spec.columns.group
@@ -240,13 +242,6 @@ def _groups(
 
 def _is_blank(text: str | None) -> bool:
     return text is None or not text.strip()
-
-
-def _splits(column: list[str | None] | None, count: int, spec: Data) -> list[Split | None]:
-    """Return each row's part; all are of the training part where there is no such column."""
-    if column is None:
-        return ["train"] * count
-    return [part_named(each or "", spec.named_parts) for each in column]
 
 
 def _located(paths: Sequence[str | None], spec: Data) -> list[str | None]:
@@ -283,7 +278,7 @@ class _Cells(NamedTuple):
 
 def _raise_faults(
     where: Path,
-    table: Table,
+    table: CellTable,
     spec: Data,
     cells: _Cells,
 ) -> None:
@@ -346,7 +341,7 @@ def _of_one_part(faulty: Sequence[bool], splits: Sequence[Split | None]) -> str:
     return none_leaves_out(part) if part is not None else ""
 
 
-def _example(fault: str, rows: Sequence[int], table: Table, column: str) -> str:
+def _example(fault: str, rows: Sequence[int], table: CellTable, column: str) -> str:
     """Return the first path with a fault of paths, so that a person sees what is wrong with it."""
     if not fault.startswith("the"):
         return ""

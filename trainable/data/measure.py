@@ -14,9 +14,10 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from trainable.array_types import Integers
 from trainable.bench import DeviceKind
 from trainable.data.decode import Form, detail_side, to_array, upright
-from trainable.data.source import Integers, Pixels, Selection, Source
+from trainable.data.source import Pixels, Selection, Source
 from trainable.files.host_memory import available_bytes
 from trainable.recipe.data import Split
 from trainable.recipe.training import Stretch

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, final
 
+from trainable.array_types import Integers
 from trainable.data.arrays import as_tensor
 from trainable.data.decode import Form, decode, raise_broken
-from trainable.data.source import Integers, Pixels, Selection
+from trainable.data.source import Pixels, Selection
 from trainable.recipe.data import Split
 
 if TYPE_CHECKING:  # torch takes seconds to import

@@ -16,10 +16,11 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from trainable.array_types import Integers
 from trainable.augmentation.augment import make_augment
 from trainable.augmentation.draws import Change, Draws
 from trainable.data.decode import REPAIR, Form, squares
-from trainable.data.source import Flip, Integers, Selection, Source
+from trainable.data.source import Flip, Selection, Source
 from trainable.errors import BrokenImages
 from trainable.processes import end_with_parent
 from trainable.recipe.augmentations import Augmentation

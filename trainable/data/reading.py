@@ -21,7 +21,7 @@ from trainable.files.paths import usable_path
 from trainable.files.regular import why
 from trainable.recipe.data import Columns, Data
 
-Format = Literal["digits", "folder", "manifest", "datasets", "npz", "idx", "torchvision"]
+DataFormat = Literal["digits", "folder", "manifest", "datasets", "npz", "idx", "torchvision"]
 
 
 def read(spec: Data, bench: Bench) -> Collection:
@@ -45,7 +45,7 @@ def named(spec: Data) -> Iterator[Path]:
         raise DataError(f"{path}: cannot be read: {why(error)}") from error
 
 
-def checked_format(spec: Data, path: Path) -> Format:
+def checked_format(spec: Data, path: Path) -> DataFormat:
     """Return the format of the data at a path. Raises DataError for fields of other formats."""
     usable_path(str(path))
     form = _format(spec, path)
@@ -66,7 +66,7 @@ def checked_format(spec: Data, path: Path) -> Format:
     return form
 
 
-def _read(form: Format, spec: Data, path: Path, bench: Bench) -> Collection:
+def _read(form: DataFormat, spec: Data, path: Path, bench: Bench) -> Collection:
     match form:
         case "digits":
             return read_digits()
@@ -86,7 +86,7 @@ def _read(form: Format, spec: Data, path: Path, bench: Bench) -> Collection:
             assert_never(form)
 
 
-def _format(spec: Data, path: Path) -> Format:
+def _format(spec: Data, path: Path) -> DataFormat:
     """Return the format in the section, or else the one that the path shows;
     a folder called digits is `./digits`."""
     if spec.format == "own":
@@ -101,7 +101,9 @@ def _format(spec: Data, path: Path) -> Format:
     if spec.path == "digits":
         return "digits"
     if path.is_dir():
-        return _format_of_folder(path)
+        if saved_dataset.is_saved_dataset(path):
+            return "datasets"
+        return "idx" if is_idx_folder(path) else "folder"
     if path.suffix == ".npz":
         return "npz"
     if IDX_NAME.fullmatch(path.name):
@@ -112,9 +114,3 @@ def _format(spec: Data, path: Path) -> Format:
         f"({', '.join(MANIFEST_ENDINGS)}), a folder saved by Hugging Face `datasets`"
     )
     raise DataError(f"data.path: {path} {problem}; expected {known}, or data.name for one of torchvision's")
-
-
-def _format_of_folder(path: Path) -> Format:
-    if saved_dataset.is_saved_dataset(path):
-        return "datasets"
-    return "idx" if is_idx_folder(path) else "folder"

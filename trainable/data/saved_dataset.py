@@ -41,7 +41,7 @@ PARTS_FILE, STATE_FILE, INFO_FILE = "dataset_dict.json", "state.json", "dataset_
 MOST_BYTES = 2**26  # no file that describes a data set is larger
 
 
-class _Part(NamedTuple):
+class _StoredPart(NamedTuple):
     """What is known of the images of one part, in stored order."""
 
     files: tuple[str, ...]
@@ -66,7 +66,7 @@ def read(root: Path, spec: Data) -> Collection:
     """
     with _damage_named(root):
         folders, images = _folders(root, spec), _images_folder(root, spec)
-    parts = dict[Split, _Part]()
+    parts = dict[Split, _StoredPart]()
     for part, folder in folders.items():
         with telling_how_to_leave_out(part), _damage_named(folder):
             parts[part] = _part(folder, spec, images)
@@ -147,7 +147,7 @@ def _images_folder(root: Path, spec: Data) -> str:
     return str(absolute(spec.root))
 
 
-def _part(folder: Path, spec: Data, images: str) -> _Part:
+def _part(folder: Path, spec: Data, images: str) -> _StoredPart:
     import pyarrow as arrow
 
     state, features = _json(folder / STATE_FILE), _json(folder / INFO_FILE)["features"]
@@ -175,7 +175,7 @@ def _part(folder: Path, spec: Data, images: str) -> _Part:
     )
     paths = [path or "" for path in texts(fields, f"{folder}: column {column!r}")]
     _refuse_outside(folder, images, paths_without_bytes(stored), links=spec.root is not None)
-    return _Part(files, column, paths, labels, _groups(folder, table, spec, paths, labels))
+    return _StoredPart(files, column, paths, labels, _groups(folder, table, spec, paths, labels))
 
 
 def _refuse_outside(folder: Path, images: str, paths: Iterable[tuple[int, str]], *, links: bool) -> None:
@@ -185,7 +185,8 @@ def _refuse_outside(folder: Path, images: str, paths: Iterable[tuple[int, str]],
     real = lru_cache(maxsize=1024)(os.path.realpath)  # most images lie in few folders
 
     def is_inside(path: str) -> bool:
-        is_named_inside = _lies_below(images, path)
+        whole = Path(images, path)  # behind a link `..` may lead anywhere
+        is_named_inside = ".." not in whole.parts and whole.is_relative_to(images)
         if links or not is_named_inside:
             return is_named_inside
         parent, name = os.path.split(os.path.join(images, path))
@@ -200,11 +201,6 @@ def _refuse_outside(folder: Path, images: str, paths: Iterable[tuple[int, str]],
             f"{folder}: rows {rows} name images outside of {images}, the first {quoted(outside[0][1])}, by a "
             "path or a link; if you know the files, data.root names the folder in which they lie"
         )
-
-
-def _lies_below(folder: str, path: str) -> bool:
-    whole = Path(folder, path)
-    return ".." not in whole.parts and whole.is_relative_to(folder)  # behind a link `..` may lead anywhere
 
 
 def _column(folder: Path, features: Mapping[str, Any], named: str, kind: str, field: str) -> str:
@@ -252,7 +248,7 @@ def _groups(
     return [str(each) for each in values]
 
 
-def _order(part: _Part) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _order(part: _StoredPart) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Return the rows by path if those of a class are all different, else as they are stored; the classes
     are put in order when the images are used."""
     pairs = set(zip(part.labels, part.names, strict=True))

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from PIL import ExifTags, Image
 from PIL.TiffImagePlugin import TiffImageFile
 
+from trainable.array_types import Integers
 from trainable.files.paths import text_of
 from trainable.files.regular import check_regular, read_regular
 from trainable.recipe.data import Split as Split
 
 Pixels = NDArray[np.uint8]
-Integers = NDArray[np.int64]
 Channels = Literal[1, 3]
 Flip = Literal["horizontal", "vertical"]
 

@@ -13,9 +13,10 @@ from typing import NamedTuple, get_args
 
 import numpy as np
 
+from trainable.array_types import Integers
 from trainable.data.measure import some
 from trainable.data.parts import Members
-from trainable.data.source import LEFT_OUT, Collection, Integers, Selection, Source
+from trainable.data.source import LEFT_OUT, Collection, Selection, Source
 from trainable.errors import DataError, listed
 from trainable.recipe.data import Data, Split
 
@@ -128,7 +129,7 @@ def _shuffled(members: Integers, seed: int, label: int, purpose: int) -> Integer
 
 
 @dataclass(frozen=True)
-class Group:
+class GroupCounts:
     """How many images of which classes a group has."""
 
     labels: Integers  # the classes of its images, each once
@@ -164,7 +165,7 @@ def grouped_split(labels: Integers, groups: Sequence[str], classes: Sequence[str
 
 
 def _drawn(
-    groups: Sequence[Group],
+    groups: Sequence[GroupCounts],
     labels: Integers,
     classes: Sequence[str],
     before: Integers,
@@ -184,13 +185,15 @@ def _drawn(
     )
 
 
-def _groups(labels: Integers, of_image: Integers, count: int) -> list[Group]:
+def _groups(labels: Integers, of_image: Integers, count: int) -> list[GroupCounts]:
     order = np.argsort(of_image, kind="stable")
     ends = np.cumsum(np.bincount(of_image, minlength=count))
-    return [Group(*np.unique(each, return_counts=True)) for each in np.split(labels[order], ends[:-1])]
+    return [GroupCounts(*np.unique(each, return_counts=True)) for each in np.split(labels[order], ends[:-1])]
 
 
-def _check_groups(groups: Sequence[Group], labels: Integers, classes: Sequence[str], needed: int) -> None:
+def _check_groups(
+    groups: Sequence[GroupCounts], labels: Integers, classes: Sequence[str], needed: int
+) -> None:
     held, images = _groups_by_class(groups, len(classes)), np.bincount(labels, minlength=len(classes))
     few = held < needed
     if not few.any():
@@ -205,7 +208,7 @@ def _check_groups(groups: Sequence[Group], labels: Integers, classes: Sequence[s
     )
 
 
-def _groups_by_class(groups: Sequence[Group], classes: int) -> Integers:
+def _groups_by_class(groups: Sequence[GroupCounts], classes: int) -> Integers:
     held = np.zeros(classes, np.int64)
     for group in groups:
         held[group.labels] += 1
@@ -213,7 +216,7 @@ def _groups_by_class(groups: Sequence[Group], classes: int) -> Integers:
 
 
 def _parts_of(
-    groups: Sequence[Group],
+    groups: Sequence[GroupCounts],
     labels: Integers,
     classes: Sequence[str],
     part: Integers,
@@ -232,7 +235,7 @@ def _parts_of(
 
 
 def _taken(
-    groups: Sequence[Group], sizes: Integers, classes: Sequence[str], fraction: float, least: int
+    groups: Sequence[GroupCounts], sizes: Integers, classes: Sequence[str], fraction: float, least: int
 ) -> list[int]:
     """Return positions of the groups that make a part. At least `least` groups of each class remain."""
     missing = -fraction * sizes.astype(np.float64)
@@ -243,7 +246,7 @@ def _taken(
         for label in group.labels.tolist():
             of_class[label].append(position)
 
-    def gain(group: Group) -> float:
+    def gain(group: GroupCounts) -> float:
         before = missing[group.labels]
         return float(((before**2 - (before + group.counts) ** 2) / sizes[group.labels]).sum())
 
@@ -254,7 +257,7 @@ def _taken(
         here[group.labels] += 1
         taken[position] = None
 
-    def may_go(group: Group) -> bool:
+    def may_go(group: GroupCounts) -> bool:
         return bool((remaining[group.labels] > least).all())
 
     for position, group in enumerate(groups):

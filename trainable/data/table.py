@@ -40,7 +40,7 @@ SHORTEN = "see that this is the list of images, and keep fewer rows in it"
 ROW_BYTES, CELL_BYTES, TEXT_COPIES = 200, 170, 12
 
 
-class Table(NamedTuple):
+class CellTable(NamedTuple):
     """The columns that were asked for, as text; None for a cell without a value."""
 
     columns: dict[str, list[str | None]]
@@ -48,7 +48,7 @@ class Table(NamedTuple):
     numbers: list[int]
     unit: str  # what is numbered: `line` or `row`
 
-    def only(self, used: Sequence[bool]) -> Table:
+    def only(self, used: Sequence[bool]) -> CellTable:
         """Return the rows that are used, with the numbers that they have."""
         return self._replace(
             columns={name: list(compress(column, used)) for name, column in self.columns.items()},
@@ -56,7 +56,7 @@ class Table(NamedTuple):
         )
 
 
-def read_table(path: Path, required: Sequence[str], optional: Sequence[str], advice: str) -> Table:
+def read_table(path: Path, required: Sequence[str], optional: Sequence[str], advice: str) -> CellTable:
     """Return the required columns, and those optional ones that are there; `advice` tells what to do where
     columns have other names.
 
@@ -74,7 +74,7 @@ def read_table(path: Path, required: Sequence[str], optional: Sequence[str], adv
         raise DataError(f"{path}: cannot be read as a table: {why(error)}") from error
 
 
-def _from_csv(path: Path, required: Sequence[str], optional: Sequence[str], advice: str) -> Table:
+def _from_csv(path: Path, required: Sequence[str], optional: Sequence[str], advice: str) -> CellTable:
     text = _decoded(path)
     if (said := SEPARATOR_LINE.match(text)) is not None:  # a blank line stays: rows keep their numbers
         separator, text = said[1], text[said.end() :]
@@ -83,7 +83,7 @@ def _from_csv(path: Path, required: Sequence[str], optional: Sequence[str], advi
     rows_at_most = 1 + max(text.count("\n"), text.count("\r"))
     check_memory(path, rows_at_most, rows_at_most + text.count(separator), TEXT_COPIES * len(text))
 
-    def read(*, spaced: bool) -> Table:
+    def read(*, spaced: bool) -> CellTable:
         lines = io.StringIO(text, newline="")
         reader = csv.reader(lines, delimiter=separator, strict=True, skipinitialspace=spaced)
         rows = list(islice(_numbered(path, reader), MOST_ROWS + 2))  # the header, and one too many
@@ -106,7 +106,7 @@ def _table_of(
     required: Sequence[str],
     optional: Sequence[str],
     advice: str,
-) -> Table:
+) -> CellTable:
     """Return the columns of the rows of a CSV file, each with its line. Raises DataError."""
     if not rows:
         raise DataError(f"{path}: is empty; expected a header and a row for each image")
@@ -124,7 +124,7 @@ def _table_of(
     columns: dict[str, list[str | None]] = {
         name: [_without_quotes(row[position]) for _, row in cells] for name, position in wanted.items()
     }
-    return Table(columns, [number for number, _ in cells], "line")
+    return CellTable(columns, [number for number, _ in cells], "line")
 
 
 def _without_quotes(cell: str) -> str:
@@ -210,7 +210,7 @@ def _numbered(path: Path, reader: Any) -> Iterator[tuple[int, list[str]]]:
         ) from None
 
 
-def _from_parquet(path: Path, required: Sequence[str], optional: Sequence[str], advice: str) -> Table:
+def _from_parquet(path: Path, required: Sequence[str], optional: Sequence[str], advice: str) -> CellTable:
     from pyarrow.parquet import ParquetFile
     from pyarrow.types import is_nested
 
@@ -223,7 +223,7 @@ def _from_parquet(path: Path, required: Sequence[str], optional: Sequence[str], 
     with ParquetFile(path, read_dictionary=flat) as file:  # so that a cell that is repeated is there once
         table = file.read(columns=own)
     columns = {name: texts(table.column(each), f"{path}: column {each!r}") for name, each in wanted.items()}
-    return Table(columns, list(range(1, table.num_rows + 1)), "row")
+    return CellTable(columns, list(range(1, table.num_rows + 1)), "row")
 
 
 def _check_declared(path: Path, declared: Any, columns: set[str]) -> None:

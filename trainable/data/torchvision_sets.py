@@ -10,7 +10,8 @@ from typing import Any, NamedTuple, final, get_args
 import numpy as np
 from PIL import Image
 
-from trainable.data.source import Collection, FileSource, Flip, Integers, Source
+from trainable.array_types import Integers
+from trainable.data.source import Collection, FileSource, Flip, Source
 from trainable.errors import DataError, quoted
 from trainable.recipe.data import Split
 

@@ -52,7 +52,8 @@ def set_stochastic_depth(model: nn.Module, spec: specs.Model) -> None:
         return
     match spec:
         case specs.ResNetSmall():
-            found = _drop_branches(_small_branches(model), spec.stochastic_depth)
+            blocks = [each for each in model.modules() if isinstance(each, BasicBlock)]
+            found = _drop_branches([(each, each.second_norm) for each in blocks], spec.stochastic_depth)
         case specs.TorchvisionModel():
             found = _drop_branches(torchvision_branches(model), spec.stochastic_depth)
             found = found or _rescale_torchvision(model, spec.stochastic_depth)
@@ -104,10 +105,6 @@ class DroppedBranch:
     def __call__(self, _layer: nn.Module, _inputs: Any, branch: Tensor) -> Tensor:
         dropped: Tensor = self._drop(branch, training=self.block.training)
         return dropped
-
-
-def _small_branches(model: nn.Module) -> list[tuple[nn.Module, nn.BatchNorm2d]]:
-    return [(each, each.second_norm) for each in model.modules() if isinstance(each, BasicBlock)]
 
 
 def _drop_branches(branches: list[tuple[nn.Module, nn.BatchNorm2d]], last: float) -> bool:

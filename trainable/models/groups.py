@@ -238,7 +238,7 @@ def _held_back(model: nn.Module) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Cut:
+class HeadCut:
     """The head of a network; its layers are the network's own."""
 
     network: nn.Module
@@ -256,7 +256,7 @@ class Cut:
         return given[0]
 
 
-def cut_before_head(network: nn.Module, images: Tensor) -> Cut | None:
+def cut_before_head(network: nn.Module, images: Tensor) -> HeadCut | None:
     """Return the cut before the last layer with parameters, and before dropout that stands in front of it.
 
     None if the head's answers to the features are not the network's to these images [B, C, H, W]: it may use
@@ -268,7 +268,7 @@ def cut_before_head(network: nn.Module, images: Tensor) -> Cut | None:
         head = head_layers(network)
     except ModelError:
         return None
-    cut, training = Cut(network, head), network.training
+    cut, training = HeadCut(network, head), network.training
     network.eval()
     try:
         with torch.no_grad():

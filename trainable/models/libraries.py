@@ -10,7 +10,7 @@ from torch import nn
 from trainable.errors import ModelError, first_line
 from trainable.models.timm_names import configuration_of, located, unknown
 from trainable.recipe import models as specs
-from trainable.recipe.tasks import CLASSIFICATION, Labelled, Task
+from trainable.recipe.tasks import CLASSIFICATION, Labelled, TaskSpec
 
 RGB = 3
 
@@ -34,7 +34,7 @@ def from_torchvision(
     return model
 
 
-def check_torchvision_name(name: str, task: Task = CLASSIFICATION) -> None:
+def check_torchvision_name(name: str, task: TaskSpec = CLASSIFICATION) -> None:
     """Raise ModelError unless torchvision has a model of this name for the task."""
     known = _torchvision_names(task.labelled)
     if name not in known:
@@ -132,7 +132,7 @@ def title_of(spec: specs.Model) -> str:
 
 
 def unfit(
-    spec: specs.Model, channels: int, image_size: int, error: Exception, task: Task = CLASSIFICATION
+    spec: specs.Model, channels: int, image_size: int, error: Exception, task: TaskSpec = CLASSIFICATION
 ) -> ModelError:
     """Return the fault of a network that refuses the images of the data, with its own reason."""
     return ModelError(

@@ -41,11 +41,27 @@ def lints(model: nn.Module, images: Tensor) -> list[Lint]:
     change. Rules of memory access: Ma et al., arXiv 1807.11164, section 2, G1 and G2.
     """
     trace = _traced(model, images)
+    layers, parameters = list(model.named_modules()), list(model.named_parameters())
     return [
-        *_biases_before_norms(model, trace),
-        *_unused(model, trace),
-        *_frozen(model),
-        *_memory_access(model, trace),
+        *(
+            Lint("bias_before_norm", name)
+            for name, layer in layers
+            if name in trace.before_norms and getattr(layer, "bias", None) is not None
+        ),
+        *(
+            Lint("unused_parameter", name)
+            for name, parameter in parameters
+            if parameter.requires_grad and name not in trace.reached
+        ),
+        *(Lint("frozen_parameter", name) for name, parameter in parameters if not parameter.requires_grad),
+        *(
+            Lint("memory_access", name, reason)
+            for name, layer in layers
+            if isinstance(layer, nn.Conv2d)
+            and trace.areas.get(name, 0) > 1  # of one pixel, as in squeeze and excitation, little is read
+            for reason in (_uneven_widths(name, layer), _many_groups(name, layer))
+            if reason
+        ),
     ]
 
 
@@ -105,39 +121,6 @@ def _watched(model: nn.Module, trace: _Trace) -> Iterator[None]:
     finally:
         for hook in hooks:
             hook.remove()
-
-
-def _biases_before_norms(model: nn.Module, trace: _Trace) -> list[Lint]:
-    return [
-        Lint("bias_before_norm", name)
-        for name, each in model.named_modules()
-        if name in trace.before_norms and getattr(each, "bias", None) is not None
-    ]
-
-
-def _unused(model: nn.Module, trace: _Trace) -> list[Lint]:
-    return [
-        Lint("unused_parameter", name)
-        for name, each in model.named_parameters()
-        if each.requires_grad and name not in trace.reached
-    ]
-
-
-def _frozen(model: nn.Module) -> list[Lint]:
-    return [
-        Lint("frozen_parameter", name) for name, each in model.named_parameters() if not each.requires_grad
-    ]
-
-
-def _memory_access(model: nn.Module, trace: _Trace) -> list[Lint]:
-    convolutions = [(name, each) for name, each in model.named_modules() if isinstance(each, nn.Conv2d)]
-    return [
-        Lint("memory_access", name, reason)
-        for name, each in convolutions
-        if trace.areas.get(name, 0) > 1  # of a single pixel, as in squeeze and excitation, little is read
-        for reason in (_uneven_widths(name, each), _many_groups(name, each))
-        if reason
-    ]
 
 
 def _uneven_widths(name: str, layer: nn.Conv2d) -> str:

@@ -20,7 +20,7 @@ from trainable.models.smp import from_smp, smp_part
 from trainable.models.torchvision_segmentation import segmentation_from_torchvision, torchvision_part
 from trainable.models.weights import PartWeights, load_weights, read_weights, weights_file
 from trainable.recipe import models as specs
-from trainable.recipe.tasks import CLASSIFICATION, Task
+from trainable.recipe.tasks import CLASSIFICATION, TaskSpec
 
 __all__ = ["BasicBlock", "SmallResNet", "count_parameters", "make_model"]
 
@@ -41,7 +41,7 @@ def make_model(  # noqa: PLR0913 - a person types these by name
     image_size: int,
     build: BuildModel | None = None,
     bench: Bench = HERE,
-    task: Task = CLASSIFICATION,
+    task: TaskSpec = CLASSIFICATION,
 ) -> nn.Module:
     """Return a network that maps images [B, channels, image_size, image_size] to logits [B, classes], or
     for a segmentation to logits [B, classes, h, w] of their pixels, h and w at most `image_size`.
@@ -83,7 +83,7 @@ def count_parameters(model: nn.Module) -> int:
 
 
 def _construct(
-    spec: specs.Model, ends: NetworkEnds, build: BuildModel | None, task: Task, bench: Bench
+    spec: specs.Model, ends: NetworkEnds, build: BuildModel | None, task: TaskSpec, bench: Bench
 ) -> nn.Module:
     sizes = ends._asdict()
     match spec:
@@ -139,7 +139,7 @@ def _part(spec: specs.Model, model: nn.Module, ends: NetworkEnds, may_fetch: boo
             assert_never(spec)
 
 
-def _try_one_image(model: nn.Module, spec: specs.Model, ends: NetworkEnds, task: Task) -> None:
+def _try_one_image(model: nn.Module, spec: specs.Model, ends: NetworkEnds, task: TaskSpec) -> None:
     """Run one blank image forward, so that a misfit is an error before any data are trained on."""
     classes, channels, image_size = ends
     model.eval()

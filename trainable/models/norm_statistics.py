@@ -96,7 +96,8 @@ def _average(
     autocast: torch.autocast,
     ranks: Ranks,
 ) -> None:
-    statistics = _statistics(norms)
+    pairs = [each for norm in norms for each in (norm.running_mean, norm.running_var)]
+    statistics = [each for each in pairs if each is not None]  # the running means and variances themselves
     sums, seen = [torch.zeros_like(each) for each in statistics], 0
     for images in batches:
         if len(images) < SMALLEST:
@@ -111,9 +112,3 @@ def _average(
     if seen:
         for each, total in zip(statistics, sums, strict=True):
             each.copy_(total / seen)
-
-
-def _statistics(norms: Sequence[_BatchNorm]) -> list[Tensor]:
-    """Return the running means and variances themselves."""
-    found = [each for norm in norms for each in (norm.running_mean, norm.running_var)]
-    return [each for each in found if each is not None]

@@ -69,14 +69,11 @@ def _of_library(spec: specs.Model, *, may_fetch: bool) -> PretrainedInput | None
             return _of_timm(spec.name, configuration_of(located(spec.name, may_fetch=may_fetch)))
         case specs.SmpModel():
             check_known(spec.encoder, specs.ENCODER)
-            return _of_any_side(_of_timm(spec.encoder, configuration_of(spec.encoder), specs.ENCODER))
+            known = _of_timm(spec.encoder, configuration_of(spec.encoder), specs.ENCODER)
+            # in a segmentation the side is the windows'
+            return None if known is None else replace(known, side=None, fixed_side=False)
         case _:
             assert_never(spec)
-
-
-def _of_any_side(known: PretrainedInput | None) -> PretrainedInput | None:
-    """Return what is known of images, with their side left open: in a segmentation it is the windows'."""
-    return None if known is None else replace(known, side=None, fixed_side=False)
 
 
 def _of_torchvision(spec: specs.TorchvisionModel) -> PretrainedInput | None:

@@ -62,7 +62,8 @@ def from_smp(spec: specs.SmpModel, *, classes: int, channels: int, image_size: i
 
     check_known(spec.encoder, specs.ENCODER)
     encoder = {"encoder_name": f"{TIMM}{spec.encoder}", "encoder_weights": None, "in_channels": channels}
-    options: dict[str, Any] = {**encoder, "classes": classes, **_encoder_options(spec, image_size)}
+    depth = {} if spec.stochastic_depth is None else {"drop_path_rate": spec.stochastic_depth}
+    options: dict[str, Any] = {**encoder, "classes": classes, **depth, **_size_options(spec, image_size)}
     with _fitting(spec):
         match spec.name:
             case "unet":
@@ -148,11 +149,6 @@ def _silent(logger: logging.Logger) -> Iterator[None]:
 def stride_of(spec: specs.SmpModel) -> int:
     """Return how much smaller than the image the last features of an encoder are."""
     return (spec.output_stride or DILATED) if spec.name == "deeplabv3plus" else WHOLE
-
-
-def _encoder_options(spec: specs.SmpModel, image_size: int) -> dict[str, Any]:
-    depth = {} if spec.stochastic_depth is None else {"drop_path_rate": spec.stochastic_depth}
-    return {**depth, **_size_options(spec, image_size)}
 
 
 def _size_options(spec: specs.SmpModel, image_size: int) -> dict[str, int]:

@@ -28,7 +28,7 @@ def with_sync_norm(model: nn.Module, ranks: Ranks) -> nn.Module:
     """
     if ranks.world == 1:
         return model
-    shared = _Shared(ranks)
+    shared = _SharedRanks(ranks)
     for name, module in list(model.named_modules()):
         if isinstance(module, BATCH_NORMS) and not isinstance(module, SyncedNorm):
             synced = SyncedNorm(module, shared)
@@ -38,7 +38,7 @@ def with_sync_norm(model: nn.Module, ranks: Ranks) -> nn.Module:
     return model
 
 
-class _Shared:
+class _SharedRanks:
     """The ranks, which a copy of a network (its average, say) shares:
     a process group cannot be copied."""
 
@@ -53,7 +53,7 @@ class SyncedNorm(nn.modules.batchnorm._BatchNorm):
     """Computes a BatchNorm of any dimension over all ranks,
     then the layers inside the one that it replaces."""
 
-    def __init__(self, old: nn.modules.batchnorm._BatchNorm, shared: _Shared) -> None:
+    def __init__(self, old: nn.modules.batchnorm._BatchNorm, shared: _SharedRanks) -> None:
         tracks = old.running_mean is not None
         super().__init__(old.num_features, old.eps, old.momentum, old.affine, tracks)
         self.weight, self.bias = old.weight, old.bias
@@ -71,13 +71,13 @@ class SyncedNorm(nn.modules.batchnorm._BatchNorm):
             raise ValueError(f"expected at least 2 dimensions, got {input.dim()}")
 
     def forward(self, features: Tensor) -> Tensor:
-        normalised = self._over_ranks(features) if self.training else super().forward(features)
+        if not self.training:
+            normalised = super().forward(features)
+        else:
+            normalised = self._by_kernels(features) if features.is_cuda else self._by_functions(features)
         for layer in self.children():
             normalised = layer(normalised)
         return normalised
-
-    def _over_ranks(self, features: Tensor) -> Tensor:
-        return self._by_kernels(features) if features.is_cuda else self._by_functions(features)
 
     def _by_kernels(self, features: Tensor) -> Tensor:
         if self.num_batches_tracked is not None:

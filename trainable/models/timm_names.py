@@ -16,7 +16,7 @@ from trainable.errors import ModelError, first_line
 from trainable.files.paths import without_tilde
 from trainable.files.regular import read_regular
 from trainable.recipe.models import LOCAL_FOLDER, MODEL_NAME
-from trainable.recipe.tasks import CLASSIFICATION, Labelled, Task
+from trainable.recipe.tasks import CLASSIFICATION, Labelled, TaskSpec
 
 HUB, FOLDER = "hf-hub:", LOCAL_FOLDER
 CONFIGURATION = "config.json"
@@ -91,7 +91,7 @@ def check_known(name: str, field: str = MODEL_NAME) -> None:
 
 
 def unknown(
-    library: str, name: str, known: list[str], *, field: str = MODEL_NAME, task: Task = CLASSIFICATION
+    library: str, name: str, known: list[str], *, field: str = MODEL_NAME, task: TaskSpec = CLASSIFICATION
 ) -> ModelError:
     """Return the fault of a name that a library does not have for a task, with close ones."""
     ours, examples = task.networks[0], EXAMPLES[task.labelled]

@@ -148,7 +148,7 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
     state = _state_in(content, file)
     if faults := [f"{name} {fault}" for name, each in state.items() if (fault := _fault(each)) is not None]:
         raise ModelError(f"model.weights: {file}: {listed(faults, NAMES_SHOWN)}")
-    return {_plain_name(name): tensor for name, tensor in state.items()}
+    return {OLD_DENSENET.sub(r"\1\2", WRAPPERS.sub("", name)): tensor for name, tensor in state.items()}
 
 
 class PartWeights(NamedTuple):
@@ -171,7 +171,8 @@ def load_weights(model: nn.Module, state: Mapping[str, Tensor], *, source: str, 
     head = head_parameters(model)
     own = {name: tensor for name, tensor in model.state_dict().items() if name not in head}
     expected = {name: tensor for name, tensor in own.items() if name.startswith(part)}
-    left_out = tuple(name for name in state if name in head or _is_auxiliary(name, expected))
+    auxiliary = {name for name in state if name.startswith(AUXILIARY) and name not in expected}
+    left_out = tuple(name for name in state if name in head or name in auxiliary)
     body = _for_grey(model, {name: each for name, each in state.items() if name not in left_out})
     _check(expected, body, source)
     model.load_state_dict(body, strict=False)
@@ -216,14 +217,6 @@ def _state_in(content: Any, file: Path) -> dict[str, Tensor]:
 
 def _get(content: Any, key: str) -> Any:
     return content.get(key) if isinstance(content, Mapping) else None
-
-
-def _plain_name(name: str) -> str:
-    return OLD_DENSENET.sub(r"\1\2", WRAPPERS.sub("", name))
-
-
-def _is_auxiliary(name: str, expected: Mapping[str, Tensor]) -> bool:
-    return name.startswith(AUXILIARY) and name not in expected
 
 
 def _for_grey(model: nn.Module, state: dict[str, Tensor]) -> dict[str, Tensor]:

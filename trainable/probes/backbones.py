@@ -16,11 +16,11 @@ import numpy as np
 import torch
 from torch import nn
 
+from trainable.array_types import Integers
 from trainable.bench import Bench
 from trainable.checks.two_samples import Booleans
 from trainable.data import DataSet, Split
 from trainable.data.measure import some
-from trainable.data.source import Integers
 from trainable.data.split import some_of_each_class
 from trainable.errors import ModelError
 from trainable.files.host_memory import available_bytes

@@ -293,7 +293,7 @@ Mixing = Annotated[
     Field(discriminator="kind"),
     Purpose("mixes pairs of images and labels", "003:70-77"),
 ]
-Size = Annotated[
+SizeSchedule = Annotated[
     FixedSize | MultiScale | Progressive,
     Field(discriminator="kind"),
     Purpose("the size of training images: fixed, mixed, or growing", "001:208, 000:49"),
@@ -308,4 +308,4 @@ class Augmentation(Spec):
     policy: Policy = NoPolicy()
     masking: Masking = NoMasking()
     mixing: Mixing = NoMixing()
-    size: Size = FixedSize()
+    size: SizeSchedule = FixedSize()

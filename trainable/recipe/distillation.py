@@ -40,7 +40,7 @@ Temperature = Annotated[
 ]
 
 # Half of the loss is that of arXiv 1503.02531, section 4.1; all of it is that of 2106.05237, section 3
-Weight = Annotated[
+LessonWeight = Annotated[
     Fraction,
     Purpose(
         "share of the teacher in the loss; what is left to 1 is that of the labels",
@@ -86,7 +86,7 @@ class LogitsTaught(Taught):
 
     kind: Literal["logits"] = "logits"
     temperature: Temperature = 4.0
-    weight: Weight = 0.5
+    weight: LessonWeight = 0.5
 
     def guessing(self, of_label: float) -> float:
         """Return the most that the teacher's part is for who guesses, before its weight: a sure teacher's
@@ -102,7 +102,7 @@ class DecoupledTaught(Taught):
 
     kind: Literal["dkd"] = "dkd"
     temperature: Temperature = 4.0
-    weight: Weight = 0.5
+    weight: LessonWeight = 0.5
     alpha: Annotated[
         float,
         Field(ge=0.0, le=100.0),
@@ -128,7 +128,7 @@ class FeaturesTaught(Taught):
     """
 
     kind: Literal["features"] = "features"
-    weight: Weight = 0.5
+    weight: LessonWeight = 0.5
 
     @field_validator("weight")
     @classmethod

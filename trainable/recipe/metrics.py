@@ -19,7 +19,7 @@ NO_SPREAD = 1e-9  # scores, and the ends of their intervals, are nearer only whe
 Mode = Literal["max", "min"]  # whether a higher or a lower value is better
 
 
-class _Share(Spec):
+class _ShareOfImages(Spec):
     """A metric in [0, 1] that is better when it is higher."""
 
     mode: ClassVar[Mode] = "max"
@@ -31,13 +31,13 @@ class _Share(Spec):
         return 0.0
 
 
-class MacroF1(_Share):
+class MacroF1(_ShareOfImages):
     """The mean over classes of F1: the harmonic mean of precision and recall of the predicted class."""
 
     kind: Literal["macro_f1"] = "macro_f1"
 
 
-class AUROC(_Share):
+class AUROC(_ShareOfImages):
     """The area under the ROC curve, one against rest: the chance that an image of the class has a higher
     probability of it than another image has; a tie counts half. 0.5 is guessing, also for a part that has
     images of one class alone."""
@@ -46,7 +46,7 @@ class AUROC(_Share):
     needs_probabilities: ClassVar[bool] = True
 
 
-class AveragePrecision(_Share):
+class AveragePrecision(_ShareOfImages):
     """The mean precision over the thresholds of a class, weighted by the rise of recall; one against
     rest."""
 
@@ -54,7 +54,7 @@ class AveragePrecision(_Share):
     needs_probabilities: ClassVar[bool] = True
 
 
-class RecallAtPrecision(_Share):
+class RecallAtPrecision(_ShareOfImages):
     """The highest recall of a class at any threshold where precision is high enough, one against rest.
 
     It is 0 for a class whose precision is too low at every threshold.
@@ -121,7 +121,7 @@ class CalibrationError(Spec):
         return 1.0
 
 
-class BoundaryF1(_Share):
+class BoundaryF1(_ShareOfImages):
     """The mean over classes of the boundary F1 score of masks (Csurka et al., What is a good evaluation
     measure for semantic segmentation?, BMVC 2013, section 3).
 
@@ -139,9 +139,9 @@ class BoundaryF1(_Share):
 
 
 OfLabels = MacroF1 | AUROC | AveragePrecision | RecallAtPrecision | Cost | CalibrationError
-Kind = OfLabels | BoundaryF1
+MetricKind = OfLabels | BoundaryF1
 
-KINDS = get_args(Kind)
+KINDS = get_args(MetricKind)
 # The direction in which each kind is better
 MODES: dict[str, Mode] = {each.model_fields["kind"].default: each.mode for each in KINDS}
 
@@ -158,10 +158,10 @@ def _frozen(value: object) -> object:
 
 
 # A kind alone, such as `macro_f1`, stands for the section with its defaults
-Metric = Annotated[Annotated[Kind, Field(discriminator="kind")], BeforeValidator(_as_section)]
+Metric = Annotated[Annotated[MetricKind, Field(discriminator="kind")], BeforeValidator(_as_section)]
 
 
-def cost_faults(specs: Sequence[Kind], classes: Sequence[str]) -> list[str]:
+def cost_faults(specs: Sequence[MetricKind], classes: Sequence[str]) -> list[str]:
     """Return what is wrong with matrices of costs for data of these classes."""
     faults = []
     for spec in specs:

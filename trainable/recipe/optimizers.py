@@ -24,7 +24,7 @@ Scaling = Literal["linear", "sqrt", "none"]
 
 # The fields that several optimizers have, each with its one purpose.
 _ADAM = "arXiv 1412.6980, section 2"
-Rate = Annotated[Positive, Purpose("at batch 256", "003:13, 003:23; arXiv 1706.02677, section 2.1")]
+LearningRate = Annotated[Positive, Purpose("at batch 256", "003:13, 003:23; arXiv 1706.02677, section 2.1")]
 RateScaling = Annotated[
     Scaling, Purpose("how the rate follows the batch", "000:25, 003:23; arXiv 2205.10287")
 ]
@@ -35,7 +35,7 @@ Nesterov = Annotated[bool, Purpose("looks ahead along the momentum", "arXiv 1706
 Beta1 = Annotated[OpenFraction, Purpose("memory of the mean gradient", _ADAM)]
 Beta2 = Annotated[OpenFraction, Purpose("memory of the gradient's square", _ADAM)]
 Eps = Annotated[Positive, Purpose("keeps the division finite", f"{_ADAM}; 1212.5701, section 3")]
-Decay = Annotated[NotNegative, Purpose("pull of the weights to zero", "003:26-40; arXiv 1711.05101")]
+WeightDecay = Annotated[NotNegative, Purpose("pull of the weights to zero", "003:26-40; arXiv 1711.05101")]
 DecayNormAndBias = Annotated[
     bool, Purpose("whether norms and biases decay too", "arXiv 1812.01187, section 3.1")
 ]
@@ -67,11 +67,11 @@ class SGD(Spec):
     """Stochastic gradient descent with momentum; the decay is L2, as in torch.optim.SGD."""
 
     kind: Literal["sgd"] = "sgd"
-    lr: Rate = 0.1
+    lr: LearningRate = 0.1
     scaling: RateScaling = "linear"
     momentum: Momentum = 0.9
     nesterov: Nesterov = True
-    weight_decay: Decay = 1e-4
+    weight_decay: WeightDecay = 1e-4
     decay_norm_and_bias: DecayNormAndBias = False
 
     nesterov_needs_momentum = model_validator(mode="after")(with_momentum)
@@ -84,14 +84,14 @@ class RMSProp(Spec):
     """
 
     kind: Literal["rmsprop"] = "rmsprop"
-    lr: Rate = 1e-3
+    lr: LearningRate = 1e-3
     scaling: RateScaling = "sqrt"
     momentum: Momentum = 0.9
     alpha: Annotated[
         OpenFraction, Purpose("memory of the gradient's square", "arXiv 1905.02244, section 6.1")
     ] = 0.9
     eps: Eps = 1e-8
-    weight_decay: Decay = 1e-5
+    weight_decay: WeightDecay = 1e-5
     decay_norm_and_bias: DecayNormAndBias = False
 
 
@@ -99,12 +99,12 @@ class Adam(Spec):
     """Adam (arXiv 1412.6980), whose decay is L2, which its scaling distorts: AdamW's is not."""
 
     kind: Literal["adam"] = "adam"
-    lr: Rate = 1e-3
+    lr: LearningRate = 1e-3
     scaling: RateScaling = "sqrt"
     beta1: Beta1 = 0.9
     beta2: Beta2 = 0.999
     eps: Eps = 1e-8
-    weight_decay: Decay = 0.0
+    weight_decay: WeightDecay = 0.0
     decay_norm_and_bias: DecayNormAndBias = False
 
 
@@ -112,12 +112,12 @@ class AdamW(Spec):
     """Adam with decoupled weight decay (arXiv 1711.05101)."""
 
     kind: Literal["adamw"] = "adamw"
-    lr: Rate = 1e-3
+    lr: LearningRate = 1e-3
     scaling: RateScaling = "sqrt"
     beta1: Beta1 = 0.9
     beta2: Beta2 = 0.999
     eps: Eps = 1e-8
-    weight_decay: Decay = 0.02
+    weight_decay: WeightDecay = 0.02
     decay_norm_and_bias: DecayNormAndBias = False
 
 
@@ -125,13 +125,13 @@ class Adadelta(Spec):
     """Steps in the units of the weights (arXiv 1212.5701): the rate is a factor, 1 in the paper."""
 
     kind: Literal["adadelta"] = "adadelta"
-    lr: Rate = 1.0
+    lr: LearningRate = 1.0
     scaling: RateScaling = "none"
     rho: Annotated[
         OpenFraction, Purpose("memory of the squares of gradients and steps", "arXiv 1212.5701, section 3")
     ] = 0.9
     eps: Eps = 1e-6
-    weight_decay: Decay = 0.0
+    weight_decay: WeightDecay = 0.0
     decay_norm_and_bias: DecayNormAndBias = False
 
 
@@ -143,14 +143,14 @@ class LARS(Spec):
     """
 
     kind: Literal["lars"] = "lars"
-    lr: Rate = 0.3
+    lr: LearningRate = 0.3
     scaling: RateScaling = "linear"
     momentum: Momentum = 0.9
     nesterov: Nesterov = False
     trust: Annotated[
         Positive, Purpose("a layer's step over the length of its weights: eta", "arXiv 1708.03888")
     ] = 1e-3
-    weight_decay: Decay = 1e-4
+    weight_decay: WeightDecay = 1e-4
     decay_norm_and_bias: DecayNormAndBias = False
 
 
@@ -161,12 +161,12 @@ class LAMB(Spec):
     """
 
     kind: Literal["lamb"] = "lamb"
-    lr: Rate = 1.8e-3
+    lr: LearningRate = 1.8e-3
     scaling: RateScaling = "sqrt"
     beta1: Beta1 = 0.9
     beta2: Beta2 = 0.999
     eps: Eps = 1e-6
-    weight_decay: Decay = 0.02
+    weight_decay: WeightDecay = 0.02
     decay_norm_and_bias: DecayNormAndBias = False
 
 
@@ -179,12 +179,12 @@ class AdamThenSGD(Spec):
     """
 
     kind: Literal["adam_then_sgd"] = "adam_then_sgd"
-    lr: Rate = 1e-3
+    lr: LearningRate = 1e-3
     scaling: RateScaling = "sqrt"
     beta1: Beta1 = 0.9
     beta2: Beta2 = 0.999
     eps: Eps = 1e-8
-    weight_decay: Decay = 0.02
+    weight_decay: WeightDecay = 0.02
     switch_at: Annotated[
         float,
         Field(gt=0.0, lt=1.0),
@@ -203,7 +203,7 @@ class AdamThenSGD(Spec):
     nesterov_needs_momentum = model_validator(mode="after")(with_momentum)
 
 
-Option = bool | int | float | str | tuple[float, ...]
+OptimizerOption = bool | int | float | str | tuple[float, ...]
 
 
 class Timm(Spec):
@@ -220,11 +220,11 @@ class Timm(Spec):
         Field(pattern=r"^[A-Za-z0-9_]{1,60}$"),
         Purpose("which of timm's optimizers", "timm's documentation; arXiv 2306.07179, 2502.16982"),
     ] = "nadamw"
-    lr: Rate = 1e-3
+    lr: LearningRate = 1e-3
     scaling: RateScaling = "sqrt"
-    weight_decay: Decay = 0.02
+    weight_decay: WeightDecay = 0.02
     options: Annotated[
-        dict[ArgumentName, Option],
+        dict[ArgumentName, OptimizerOption],
         Field(max_length=20),
         Purpose("what else timm's class takes", "timm's documentation"),
     ] = Field(default_factory=dict)

@@ -37,7 +37,7 @@ from trainable.recipe.models import Model, ResNetSmall
 from trainable.recipe.optimizers import SGD, Optimizer
 from trainable.recipe.provenance import Provenance
 from trainable.recipe.schedules import Cosine, Schedule
-from trainable.recipe.tasks import TASKS, Classification, Segmentation, Task
+from trainable.recipe.tasks import TASKS, Classification, Segmentation, TaskSpec
 from trainable.recipe.training import Evaluation, Loop, Precision, Regularisation
 from trainable.recipe.trees import NoSuchPath, NotPlain, Tree, as_json, leaves, value_at, with_value
 
@@ -54,7 +54,7 @@ class Recipe(Spec):
     """
 
     version: Annotated[Literal[2], Purpose("the file's format", "ours")] = 2
-    task: Task = Classification()
+    task: TaskSpec = Classification()
     data: Data = Data()
     model: Model = ResNetSmall()
     optimizer: Optimizer = SGD()

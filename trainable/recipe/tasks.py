@@ -241,7 +241,7 @@ TaskKind = Literal["classification", "segmentation"]
 TASK_KINDS: tuple[TaskKind, ...] = get_args(TaskKind)
 CLASSIFICATION = Classification()
 TASKS: dict[str, type[AnyTask]] = {each().kind: each for each in get_args(AnyTask)}
-Task = Annotated[
+TaskSpec = Annotated[
     AnyTask,
     Field(discriminator="kind"),
     Purpose("one label an image, or one a pixel", "003:43, 000:42"),

@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from trainable.array_types import Integers
 from trainable.data import DataInfo, DataSet, Split
-from trainable.data.source import Integers, Pixels
+from trainable.data.source import Pixels
 from trainable.markdown import numbers
 from trainable.recipe.training import Evaluation
 from trainable.training.bootstrap import Intervals

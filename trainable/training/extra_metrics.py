@@ -26,8 +26,8 @@ from trainable.recipe.metrics import (
     AveragePrecision,
     CalibrationError,
     Cost,
-    Kind,
     MacroF1,
+    MetricKind,
     Mode,
     OfLabels,
     RecallAtPrecision,
@@ -50,7 +50,7 @@ GUESSING = 0.5  # the area under any ROC curve of a model that guesses
 
 
 @dataclass(frozen=True)
-class Metric:
+class ExtraMetric:
     """A metric of the caller's: a function, the direction in which it is better, and its worst value.
 
     A run that diverged is given the worst value, so that it ranks behind every other: 0 unless another one is
@@ -76,15 +76,15 @@ class Metric:
 
 
 # The caller's metrics by name, such as `f_beta`; of a function alone, higher is better, and 0 is worst
-Own = Mapping[str, Metric | Function]
+Own = Mapping[str, ExtraMetric | Function]
 
 
 @dataclass(frozen=True)
 class ExtraMetrics:
     """Measures answers by each of the `specs` and of the caller's own metrics."""
 
-    specs: Sequence[Kind]
-    own: Mapping[str, Metric]
+    specs: Sequence[MetricKind]
+    own: Mapping[str, ExtraMetric]
     classes: Sequence[str]
 
     def __bool__(self) -> bool:
@@ -153,7 +153,7 @@ def _free_on(device: torch.device) -> int:
     return int(torch.cuda.mem_get_info(device)[0] + unused)
 
 
-def make_extra_metrics(specs: Sequence[Kind], own: Own, classes: Sequence[str]) -> ExtraMetrics:
+def make_extra_metrics(specs: Sequence[MetricKind], own: Own, classes: Sequence[str]) -> ExtraMetrics:
     """Return the metrics of a run, checked against its classes.
 
     Raises RecipeError for costs of other classes, UserError for a function's name that cannot be used.
@@ -170,9 +170,9 @@ def make_extra_metrics(specs: Sequence[Kind], own: Own, classes: Sequence[str]) 
     return ExtraMetrics(specs, {name: as_metric(each) for name, each in own.items()}, classes)
 
 
-def as_metric(given: Metric | Function) -> Metric:
+def as_metric(given: ExtraMetric | Function) -> ExtraMetric:
     """Return the metric that a caller's metric or function stands for."""
-    return given if isinstance(given, Metric) else Metric(given)
+    return given if isinstance(given, ExtraMetric) else ExtraMetric(given)
 
 
 def measured(spec: OfLabels, answers: Answers, classes: Sequence[str]) -> float:
@@ -248,12 +248,12 @@ def calibration_error(sure: Array, right: Array, bins: int) -> float:
     return float(np.abs(gaps).sum() / len(sure))
 
 
-def called(name: str, metric: Metric, answers: Answers) -> float:
+def called(name: str, metric: ExtraMetric, answers: Answers) -> float:
     """Return what a function of the caller's makes of the answers, on copies that it may change."""
     return called_with(name, metric, answers.probabilities, answers.labels)
 
 
-def called_with(name: str, metric: Metric, predicted: Tensor, truth: Tensor) -> float:
+def called_with(name: str, metric: ExtraMetric, predicted: Tensor, truth: Tensor) -> float:
     """Return what a function of the caller's makes of tensors on the host, on copies that it may change.
 
     Raises UserError, with the metric's name, where the function fails or returns no finite number.

@@ -23,7 +23,7 @@ from trainable.augmentation.draws import moved
 from trainable.data.batch import Batch
 from trainable.data.info import DataInfo
 from trainable.files.host_memory import fits_on_host
-from trainable.models.groups import Cut, cut_before_head, set_training
+from trainable.models.groups import HeadCut, cut_before_head, set_training
 from trainable.recipe import Recipe
 from trainable.training import seeds
 from trainable.training.devices import give_back, ran_out
@@ -84,7 +84,7 @@ class FrozenFeatures:
         plain = not recipe.evaluation.flip and set(recipe.evaluation.scales) == {1.0}
         self._validates = plain and self._epochs > 1
         self._limit = BatchLimit(pads=compute.device.type == "cuda")
-        self._cut: Cut | None = None
+        self._cut: HeadCut | None = None
         self._train: dict[int, Features] = {}
         self._validation: Features | None = None
 
@@ -154,7 +154,7 @@ class FrozenFeatures:
         return None
 
     @torch.no_grad()
-    def _computed(self, cut: Cut, batches: Iterator[Batch], count: int) -> Features:
+    def _computed(self, cut: HeadCut, batches: Iterator[Batch], count: int) -> Features:
         values, labels, done = torch.empty(0), torch.empty(count, dtype=torch.int64), 0
         self._model.eval()
         for images, truth in batches:
@@ -168,7 +168,7 @@ class FrozenFeatures:
         return Features(values, labels, self._device, self._images.on_batch)
 
     @torch.no_grad()
-    def _checked_cut(self) -> Cut | None:
+    def _checked_cut(self) -> HeadCut | None:
         """Return the network cut before its head, if features may stand for images, and fit in memory."""
         first = next(self._model.parameters())
         shape = (3, self._info.channels, self._info.image_size, self._info.image_size)
@@ -189,7 +189,7 @@ class FrozenFeatures:
 
 
 @torch.no_grad()
-def steady_cut(network: nn.Module, images: Tensor, *, freeze_norm: bool) -> Cut | None:
+def steady_cut(network: nn.Module, images: Tensor, *, freeze_norm: bool) -> HeadCut | None:
     """Return the cut before the head of a network whose frozen body makes features [B, F] of each image
     alone, without chance, and the same in training as in evaluation mode; None for any other network.
 
@@ -204,7 +204,7 @@ def steady_cut(network: nn.Module, images: Tensor, *, freeze_norm: bool) -> Cut 
     return cut if alone and _trains_alike(cut, images[:2], features, freeze_norm) else None
 
 
-def _trains_alike(cut: Cut, images: Tensor, features: Tensor, freeze_norm: bool) -> bool:
+def _trains_alike(cut: HeadCut, images: Tensor, features: Tensor, freeze_norm: bool) -> bool:
     """Return whether a body in training mode, but for its frozen layers, gives these features, draws no
     random number and changes no buffer."""
     buffers = list(cut.network.buffers())

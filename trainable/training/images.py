@@ -8,8 +8,8 @@ from typing import Protocol, final
 import torch
 from torch import Tensor, nn
 
+from trainable.array_types import Integers
 from trainable.data.batch import PORTION_BATCHES, Batch
-from trainable.data.source import Integers
 from trainable.recipe.data import Split
 
 

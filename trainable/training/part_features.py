@@ -9,10 +9,10 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from trainable.array_types import Integers
 from trainable.data import DataInfo, Split
 from trainable.data.loading import Loader
-from trainable.data.source import Integers
-from trainable.models.groups import Cut, cut_before_head
+from trainable.models.groups import HeadCut, cut_before_head
 from trainable.recipe import Recipe
 from trainable.recipe.network_cost import Format
 from trainable.training import precision
@@ -43,7 +43,9 @@ def part_features(
 
 
 @torch.inference_mode()
-def _computed(cut: Cut, loader: Loader, part: Split, chosen: Integers, number_format: Format) -> PartFeatures:
+def _computed(
+    cut: HeadCut, loader: Loader, part: Split, chosen: Integers, number_format: Format
+) -> PartFeatures:
     features, labels = [], []
     autocast = precision.autocast(number_format, loader.device)
     for images, truth in loader.evaluate(part, chosen, BATCH):

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from trainable.array_types import Integers
 from trainable.data.arrays import as_tensor
 from trainable.data.batch import Batch
 from trainable.data.info import DataInfo
 from trainable.data.parts import Part
-from trainable.data.source import Integers
 from trainable.errors import DataError
 from trainable.models.groups import head_layers
 from trainable.ranks import ALONE, Ranks

@@ -24,7 +24,7 @@ BatchWeight = float | Tensor  # a weight is a number of images, or a number with
 
 # A mixing maps (images [B, C, H, W], targets, generator on the CPU) to mixed images and targets; it takes one
 # draw from the generator
-Mixing = Callable[[Tensor, Tensor, torch.Generator], tuple[Tensor, Tensor]]
+BatchMixing = Callable[[Tensor, Tensor, torch.Generator], tuple[Tensor, Tensor]]
 
 
 class Compared(NamedTuple):
@@ -127,7 +127,7 @@ class Task(abc.ABC):
         """
 
     @abc.abstractmethod
-    def mixing(self, spec: specs.Mixing) -> Mixing | None:
+    def mixing(self, spec: specs.Mixing) -> BatchMixing | None:
         """Return the mixing that a recipe asks for, or None for none."""
 
     def resized(self, images: Tensor, targets: Tensor, size: int) -> tuple[Tensor, Tensor]:

@@ -11,7 +11,7 @@ import torch
 from torch import nn, optim
 
 from trainable.errors import Fault, RecipeError, first_line, quoted
-from trainable.recipe.optimizers import Option, Timm
+from trainable.recipe.optimizers import OptimizerOption, Timm
 
 # timm lists optimizers of these packages, which are not installed with this project.
 OTHER_PACKAGES = {"apex": "NVIDIA's apex", "bitsandbytes": "bitsandbytes"}
@@ -123,5 +123,5 @@ def _options_of(name: str) -> list[str]:
     return [each for each in parameters if each not in OURS | NOT_OFFERED]
 
 
-def _shown(options: Mapping[str, Option]) -> str:
+def _shown(options: Mapping[str, OptimizerOption]) -> str:
     return ", ".join(f"{name} {value!r}" for name, value in options.items()) or "its defaults"

@@ -22,14 +22,14 @@ import cloudpickle
 from trainable.errors import ModelError, UserError, code_named, first_line
 from trainable.models.own import name_of
 from trainable.recipe.metrics import Mode
-from trainable.training.extra_metrics import Function, Metric
+from trainable.training.extra_metrics import ExtraMetric, Function
 
 PROJECT = Path(__file__).parents[2]
 OURS = ("search", "spaces", "trainable")
 
 
 @dataclass(frozen=True)
-class Source:
+class CodeSource:
     """The text of a module that is not installed; a folder of modules without a file has none."""
 
     text: str
@@ -46,7 +46,7 @@ class Carried:
 
     name: str
     content: bytes
-    sources: Mapping[str, Source]
+    sources: Mapping[str, CodeSource]
 
     @classmethod
     def of(cls, function: Callable[..., Any], name: str | None = None) -> Carried:
@@ -82,13 +82,13 @@ class CarriedMetric:
     worst: float | None
 
     @classmethod
-    def of(cls, name: str, metric: Metric | Function) -> CarriedMetric:
+    def of(cls, name: str, metric: ExtraMetric | Function) -> CarriedMetric:
         """Raises UserError as `Carried.of` does."""
-        whole = metric if isinstance(metric, Metric) else Metric(metric)
+        whole = metric if isinstance(metric, ExtraMetric) else ExtraMetric(metric)
         return cls(Carried.of(whole.compute, f"metrics[{name!r}]"), whole.mode, whole.worst)
 
-    def load(self) -> Metric:
-        return Metric(self.compute.load(), self.mode, self.worst)
+    def load(self) -> ExtraMetric:
+        return ExtraMetric(self.compute.load(), self.mode, self.worst)
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ NOTHING = PickledCode()
 class CarriedModules(MetaPathFinder, ExecutionLoader):
     """Imports modules from their sources, which were read in another process."""
 
-    def __init__(self, sources: Mapping[str, Source]) -> None:
+    def __init__(self, sources: Mapping[str, CodeSource]) -> None:
         self._sources = sources
 
     def find_spec(
@@ -153,7 +153,7 @@ def _written_out(modules: Sequence[str]) -> Iterator[None]:
             cloudpickle.unregister_pickle_by_value(module)
 
 
-def _sources_of_theirs(scripts: Sequence[str]) -> dict[str, Source]:
+def _sources_of_theirs(scripts: Sequence[str]) -> dict[str, CodeSource]:
     """Return the sources of modules that are a person's own: imported, not installed, none of ours, and no
     script that runs."""
     paths = sysconfig.get_paths()
@@ -166,7 +166,7 @@ def _sources_of_theirs(scripts: Sequence[str]) -> dict[str, Source]:
         if file is None or not file.exists() or any(file.is_relative_to(folder) for folder in folders):
             continue
         text = decode_source(file.read_bytes()) if file.is_file() else ""
-        found[name] = Source(text, str(file), "__path__" in vars(module))
+        found[name] = CodeSource(text, str(file), "__path__" in vars(module))
     return found
 
 

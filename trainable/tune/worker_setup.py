@@ -11,21 +11,21 @@ import ray
 from trainable.data import DataSet
 from trainable.tune.carried import NOTHING, PickledCode
 
-Value = TypeVar("Value")
+Content = TypeVar("Content")
 
 
 @dataclass(frozen=True)
-class Shared(Generic[Value]):
+class Shared(Generic[Content]):
     """A value in Ray's object store, passed by reference: a process fetches it when it calls `get`."""
 
     reference: Any
 
     @classmethod
-    def put(cls, value: Value) -> Shared[Value]:
+    def put(cls, value: Content) -> Shared[Content]:
         return cls(ray.put(value))
 
-    def get(self) -> Value:
-        value: Value = ray.get(self.reference)
+    def get(self) -> Content:
+        value: Content = ray.get(self.reference)
         return value
 
 

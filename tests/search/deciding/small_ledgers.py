@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from epoch_results import epoch_result
 from search.deciding.ledger import Decision, Ledger
 from search.record.home import EVENTS_FILE
 from search.record.journal import (
@@ -19,6 +18,7 @@ from search.record.journal import (
 from search.study.objective import Constraints
 from spaces.domains import Integer, Value
 from spaces.space import Dimension, Space
+from tests.epoch_results import epoch_result
 from tests.search.small_events import replace_journal
 from trainable.recipe.network_cost import NetworkCost
 from trainable.training.metrics import EpochResult, worst

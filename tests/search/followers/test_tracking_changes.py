@@ -2,7 +2,6 @@
 
 import pytest
 
-from epoch_results import epoch_result
 from search.followers.run_updates import (
     FEW_METRICS,
     LONGEST_PARAM,
@@ -26,6 +25,7 @@ from search.record.journal import (
 )
 from search.study.first import FirstTrial
 from search.study.objective import Constraints
+from tests.epoch_results import epoch_result
 from tests.search.small_events import NO_FIELDS, begun, epoch, place, session, settled
 from trainable.recipe import Recipe
 from trainable.recipe.network_cost import NetworkCost

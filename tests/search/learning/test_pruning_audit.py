@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from epoch_results import epoch_result
 from search.deciding.audited import sampled
 from search.deciding.pruning import Pruning
 from search.learning.pruning_audit import Stratum, audit_of, rank_correlations
@@ -16,6 +15,7 @@ from search.record.journal import EpochEvent, Repeat, TrialEnd
 from search.record.summary import Summary
 from search.record.trials import HOURS_SPENT, Trial
 from search.reporting.tables import audit_lines
+from tests.epoch_results import epoch_result
 
 EPOCHS, RUNG = 4, 1
 PRUNING = Pruning((RUNG,), 3, "")

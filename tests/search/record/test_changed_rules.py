@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from epoch_results import epoch_result
 from search.commands.guests import resolved_study
 from search.deciding.ledger import Decision, Ledger
 from search.deciding.pruning import choose_pruning
@@ -31,6 +30,7 @@ from search.study import STUDY_FILE, Study
 from search.study.space import build_space
 from spaces.rules import augmentations
 from spaces.rules.rulings import Ruling
+from tests.epoch_results import epoch_result
 from tests.search.command_line import Tunebook
 from tests.search.running.test_prepare import MACHINE
 from tests.search.small_events import replace_journal

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from epoch_results import epoch_result
 from search.followers.run_updates import final_numbers
 from search.record.finals import Finals, estimated, finals_of
 from search.record.journal import EpochEvent, Repeat, TrialEnd
 from search.record.trials import Trial
 from search.reporting.tables import finals_table, winner_line
+from tests.epoch_results import epoch_result
 from trainable.recipe.provenance import AGREE
 
 METRIC = "val_accuracy"

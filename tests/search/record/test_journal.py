@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epoch_results import epoch_result
 from search.record.chain import START, JournalError, checksum_of, seal
 from search.record.home import EVENTS_FILE, SYNCED_FILE
 from search.record.journal import (
@@ -22,6 +21,7 @@ from search.record.journal import (
     read_from,
 )
 from search.record.lock import locked
+from tests.epoch_results import epoch_result
 from tests.search.small_events import replace_journal
 from trainable.errors import UserError
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from epoch_results import epoch_result
 from search.record.journal import (
     EndEvent,
     EpochEvent,
@@ -16,6 +15,7 @@ from search.record.journal import (
 )
 from search.record.machines import Machine, MachineAccount
 from search.reporting.timeline import DriverClock
+from tests.epoch_results import epoch_result
 from tests.search.small_events import place, session
 from trainable.tune.place import Place
 

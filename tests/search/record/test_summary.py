@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from epoch_results import epoch_result
 from search.record.chain import JournalError
 from search.record.cursor import Cursor
 from search.record.journal import (
@@ -27,6 +26,7 @@ from search.record.record import Record
 from search.record.summary import Summary, summarise
 from search.record.trials import HOURS_SPENT
 from search.study.objective import Constraints
+from tests.epoch_results import epoch_result
 from tests.search.small_events import epoch, place, session, settled
 from trainable.recipe import Recipe
 from trainable.recipe.network_cost import NetworkCost

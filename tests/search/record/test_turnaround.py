@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from epoch_results import epoch_result
 from search.record.journal import (
     DriverStart,
     EndEvent,
@@ -26,6 +25,7 @@ from search.record.journal import (
 )
 from search.record.record import Record
 from search.record.turnaround import IN_WORDS, SlotTime, Turnaround
+from tests.epoch_results import epoch_result
 from tests.search.small_events import session
 
 At = tuple[float, Event]

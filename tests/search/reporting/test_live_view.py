@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from epoch_results import epoch_result
 from search.deciding.finalists import Final
 from search.deciding.pruning import Pruning
 from search.record.journal import (
@@ -21,6 +20,7 @@ from search.record.journal import (
 )
 from search.reporting.live_view import LiveView
 from search.study import Study
+from tests.epoch_results import epoch_result
 from tests.search.small_events import begun, place, session
 from trainable.tune.place import Place
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from epoch_results import epoch_result
 from search.commands.guests import conclude
 from search.learning.search import Search
 from search.record.code import CodeRecord, extend_call, functions_of
@@ -26,6 +25,7 @@ from search.record.summary import summarise
 from search.reporting import terminal
 from search.study import Study
 from search.study.space import build_space
+from tests.epoch_results import epoch_result
 from tests.golden_pages import assert_page
 from tests.search.small_events import TURNAROUND, begun, begun_in, drawn, session
 from tests.spaces.small_facts import digits_facts

@@ -6,7 +6,7 @@ import torch
 from scipy import stats
 from torchvision.transforms import v2
 
-from trainable.augmentation.mixing import Draw, cut_box, cutmix, make_mixing, mixup
+from trainable.augmentation.mixing import MixingDraw, cut_box, cutmix, make_mixing, mixup
 from trainable.recipe.augmentations import CutMix, Mixup, NoMixing
 
 CLASSES = 5
@@ -32,7 +32,7 @@ def test_mixup_equals_a_loop_over_images_and_their_neighbours() -> None:
 
 
 @pytest.mark.parametrize("draw", [(0.5, 0.5, 0.5), (0.1, 0.0, 0.99), (0.99, 0.3, 0.3), (0.0, 0.5, 0.5)])
-def test_cutmix_equals_a_loop_over_images_and_pixels(draw: Draw) -> None:
+def test_cutmix_equals_a_loop_over_images_and_pixels(draw: MixingDraw) -> None:
     images, targets = cutmix(IMAGES, TARGETS, draw)
 
     top, bottom, left, right = cut_box(draw, 12, 10)

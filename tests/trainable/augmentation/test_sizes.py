@@ -9,10 +9,10 @@ from scipy import stats
 from torchvision.transforms.v2 import functional
 
 from trainable.augmentation.sizes import extreme_sizes, on_grid, resized, size_at
-from trainable.recipe.augmentations import FixedSize, MultiScale, Progressive, Size
+from trainable.recipe.augmentations import FixedSize, MultiScale, Progressive, SizeSchedule
 
 
-def curve(spec: Size, side: int, epochs: int = 8, steps: int = 50, seed: int = 0) -> list[int]:
+def curve(spec: SizeSchedule, side: int, epochs: int = 8, steps: int = 50, seed: int = 0) -> list[int]:
     """Return the size of every step of a run."""
     return [
         size_at(spec, side, seed=seed, done=epoch * steps + step, steps=epochs * steps)

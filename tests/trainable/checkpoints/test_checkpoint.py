@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from epoch_results import epoch_result
+from tests.epoch_results import epoch_result
 from trainable.checkpoints import checkpoint
 from trainable.errors import StateError
 from trainable.training.metrics import EpochResult

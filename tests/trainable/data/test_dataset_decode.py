@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from tests.trainable.small_images import truncate, write_image, write_noise_jpeg
+from trainable.array_types import Integers
 from trainable.data.decode import (
     Broken,
     Form,
@@ -37,7 +38,6 @@ from trainable.data.source import (
     TILEWIDTH,
     ArraySource,
     FileSource,
-    Integers,
     Pixels,
     Selection,
     open_image,

@@ -16,7 +16,7 @@ from trainable.models.dense_networks import DenseNetwork
 from trainable.models.lint import lints
 from trainable.models.make import make_model
 from trainable.recipe import models as specs
-from trainable.recipe.tasks import CLASSIFICATION, Segmentation, Task
+from trainable.recipe.tasks import CLASSIFICATION, Segmentation, TaskSpec
 
 MOBILE = specs.TorchvisionModel(name="deeplabv3_mobilenet_v3_large")
 LITE = specs.TorchvisionModel(name="lraspp_mobilenet_v3_large")
@@ -118,7 +118,7 @@ def test_a_copy_and_a_saved_state_answer_alike(spec: specs.Model) -> None:
         (SMP, CLASSIFICATION, r"model\.kind: for a classification expected one of resnet_small, .*got smp"),
     ],
 )
-def test_a_network_of_the_other_task_is_refused(spec: specs.Model, task: Task, fault: str) -> None:
+def test_a_network_of_the_other_task_is_refused(spec: specs.Model, task: TaskSpec, fault: str) -> None:
     with pytest.raises(ModelError, match=fault):
         make_model(spec, classes=5, channels=3, image_size=64, task=task)
 

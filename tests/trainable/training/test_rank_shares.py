@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from tests.trainable.small_runs import data_set, small_recipe
+from trainable.array_types import Integers
 from trainable.data import Split
 from trainable.data.loading import Loader
-from trainable.data.source import Integers
 from trainable.errors import DataError
 from trainable.ranks import ALONE, Ranks
 from trainable.run import make_run

@@ -18,7 +18,7 @@ from trainable.training.batches import MicroBatches, Order
 from trainable.training.evaluate import Outputs, Scores, Tally, main_output
 from trainable.training.precision import Compute
 from trainable.training.step import TrainingStep
-from trainable.training.task import Mixing, Task
+from trainable.training.task import BatchMixing, Task
 from trainable.training.trainer import Trainer
 
 
@@ -34,7 +34,7 @@ class Brightness(Task):
     def right(self, output: Tensor, targets: Tensor) -> Tensor:
         return (output[:, 0] - targets).abs() < 0.1
 
-    def mixing(self, spec: specs.Mixing) -> Mixing | None:
+    def mixing(self, spec: specs.Mixing) -> BatchMixing | None:
         return None
 
     def tally(self, device: torch.device, confusion: bool = False, rows: RankRows | None = None) -> Tally:

@@ -13,7 +13,7 @@ from trainable.augmentation.mixing import make_mixing
 from trainable.recipe import augmentations as specs
 from trainable.training.answers import RankRows
 from trainable.training.evaluate import LabelTally, Outputs, Scores, main_output, worst_scores
-from trainable.training.task import BatchWeight, Compared, Comparison, Mixing, Task
+from trainable.training.task import BatchMixing, BatchWeight, Compared, Comparison, Task
 
 
 @final
@@ -70,7 +70,7 @@ class ClassificationTask(Task):
         predicted = output.argmax(1)
         return predicted == targets if targets.ndim == 1 else targets.gather(1, predicted[:, None])
 
-    def mixing(self, spec: specs.Mixing) -> Mixing | None:
+    def mixing(self, spec: specs.Mixing) -> BatchMixing | None:
         mixed = make_mixing(spec)
         if mixed is None:
             return None

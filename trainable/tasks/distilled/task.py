@@ -20,7 +20,7 @@ from trainable.errors import RecipeError
 from trainable.models.own import BuildModel
 from trainable.recipe import Recipe
 from trainable.recipe import distillation as specs
-from trainable.recipe.augmentations import Mixing as Mixed
+from trainable.recipe.augmentations import Mixing
 from trainable.recipe.network_cost import Format
 from trainable.tasks.distilled import losses as losses
 from trainable.tasks.distilled.lessons import Lessons, TaughtBatch
@@ -31,7 +31,7 @@ from trainable.training.answers import RankRows
 from trainable.training.evaluate import Outputs, Scores, Tally, View, main_output
 from trainable.training.precision import Compute
 from trainable.training.seeds import Use
-from trainable.training.task import BatchWeight, Compared, Comparison, Mixing, Task, TrainingBatch
+from trainable.training.task import BatchMixing, BatchWeight, Compared, Comparison, Task, TrainingBatch
 
 TRIED = 2  # so many blank images show which features the two networks have
 
@@ -150,7 +150,7 @@ class Distilled(Task):
     def right(self, output: Tensor, targets: Tensor) -> Tensor:
         return self.task.right(output, targets)
 
-    def mixing(self, spec: Mixed) -> Mixing | None:
+    def mixing(self, spec: Mixing) -> BatchMixing | None:
         return self.task.mixing(spec)
 
     def resized(self, images: Tensor, targets: Tensor, size: int) -> tuple[Tensor, Tensor]:

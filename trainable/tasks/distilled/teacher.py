@@ -15,7 +15,7 @@ from trainable.augmentation.sizes import resized
 from trainable.data.info import DataInfo
 from trainable.data.loading import statistics_of
 from trainable.errors import ModelError, first_line, listed
-from trainable.models.groups import Cut, head_layers, head_parameters
+from trainable.models.groups import HeadCut, head_layers, head_parameters
 from trainable.models.own import BuildModel
 from trainable.models.pretrained_input import pretrained_input
 from trainable.models.published_weights import as_timm_reads
@@ -48,7 +48,7 @@ class Teacher:
     as_known: Callable[[Tensor], Tensor]  # makes the teacher's own images of the student's
     classes: Tensor | None  # where each class of the student stands among the logits; None: in the same order
     autocast: torch.autocast
-    cut: Cut | None  # before the head, where the features are what is learnt
+    cut: HeadCut | None  # before the head, where the features are what is learnt
     digest: str  # of the file of weights
     recipe_digest: str | None  # of the recipe, if one stands beside them
 
@@ -107,7 +107,7 @@ def _load(
         as_known=conversion(theirs, ours, side, network),
         classes=None if order is None else torch.tensor(order).to(compute.device),
         autocast=compute.autocast(),
-        cut=Cut(network, head_layers(network)) if hints else None,
+        cut=HeadCut(network, head_layers(network)) if hints else None,
         digest=file_digest(files.weights),
         recipe_digest=None if files.recipe is None else files.recipe.digest(),
     )

@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainable.augmentation.draws import Floats, on_device
-from trainable.augmentation.mixing import Draw, cut_box, numpy_generator
+from trainable.array_types import Floats
+from trainable.augmentation.draws import on_device
+from trainable.augmentation.mixing import MixingDraw, cut_box, numpy_generator
 from trainable.recipe.augmentations import ClassMix, CutMix, Mixup, NoMixing
 from trainable.recipe.tasks import MOST_CLASSES
 
@@ -55,7 +56,7 @@ def _mixing(probability: float, choose: Choose) -> MaskMixing:
     return mixed
 
 
-def _drawn_box(alpha: float, random: np.random.Generator) -> Draw:
+def _drawn_box(alpha: float, random: np.random.Generator) -> MixingDraw:
     return random.beta(alpha, alpha), random.random(), random.random()
 
 
@@ -63,7 +64,7 @@ def _drawn_order(masks: Tensor, random: np.random.Generator) -> Floats:
     return random.random((len(masks), MOST_CLASSES))
 
 
-def in_box(masks: Tensor, draw: Draw) -> Tensor:
+def in_box(masks: Tensor, draw: MixingDraw) -> Tensor:
     """Return the pixels in CutMix's rectangle of `1 - lambda` of the area, the same in every image.
 
     Its centre is uniform, and what is outside the image is cut off (arXiv 1905.04899, section 3.1; of masks,

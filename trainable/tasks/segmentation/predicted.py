@@ -15,9 +15,10 @@ import numpy as np
 from PIL import Image
 from torch import Tensor
 
+from trainable.array_types import Integers
 from trainable.data import DataSet, Split
 from trainable.data.parts import Part
-from trainable.data.source import Integers, Pixels
+from trainable.data.source import Pixels
 from trainable.errors import UserError, listed
 from trainable.files.folders import check_new, moved_to
 from trainable.recipe.yamlfile import write_whole

@@ -25,7 +25,7 @@ from trainable.training.answers import RankRows
 from trainable.training.evaluate import BatchLimit, Outputs, Scores, View, full_precision, in_parts, joined
 from trainable.training.extra_metrics import ExtraMetrics
 from trainable.training.imbalance import ALIKE, ClassTerms
-from trainable.training.task import Compared, Comparison, Mixing, Task
+from trainable.training.task import BatchMixing, Compared, Comparison, Task
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +96,7 @@ class SegmentationTask(Task):
         hits = (output.argmax(1) == masks).flatten(1).sum(1)
         return hits / counted.clamp_min(1)
 
-    def mixing(self, spec: specs.Mixing) -> Mixing | None:
+    def mixing(self, spec: specs.Mixing) -> BatchMixing | None:
         return make_mask_mixing(spec)
 
     def resized(self, images: Tensor, targets: Tensor, size: int) -> tuple[Tensor, Tensor]:

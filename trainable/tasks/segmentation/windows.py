@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainable.augmentation.draws import Draws, Floats, Integers, Stream, on_device
+from trainable.array_types import Floats, Integers
+from trainable.augmentation.draws import Draws, Stream, on_device
 from trainable.augmentation.geometry import BOX_DRAWS, crop_boxes
 from trainable.recipe.augmentations import Crop, NoCrop, PadCrop, ResizedCrop, ScaledCrop
 

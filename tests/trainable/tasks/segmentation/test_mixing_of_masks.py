@@ -9,7 +9,7 @@ from scipy import stats
 from torch import Tensor
 
 from tests.trainable.training.test_synchronisation import Watch
-from trainable.augmentation.mixing import Draw, cut_box, make_mixing
+from trainable.augmentation.mixing import MixingDraw, cut_box, make_mixing
 from trainable.recipe.augmentations import ClassMix, CutMix, Mixup, NoMixing
 from trainable.recipe.tasks import IGNORED, MOST_CLASSES, Classification, Segmentation
 from trainable.tasks.segmentation.mixing import in_box, make_mask_mixing, of_half
@@ -47,7 +47,7 @@ def test_each_task_has_its_own_kinds_and_its_recipe_refuses_the_others() -> None
 
 
 @pytest.mark.parametrize("draw", [(0.5, 0.5, 0.5), (0.1, 0.0, 0.99), (0.99, 0.3, 0.3), (0.0, 0.5, 0.5)])
-def test_cutmix_chooses_the_same_box_of_every_image(draw: Draw) -> None:
+def test_cutmix_chooses_the_same_box_of_every_image(draw: MixingDraw) -> None:
     chosen = in_box(MASKS, draw)
     top, bottom, left, right = cut_box(draw, 9, 12)
     for mask in chosen:

@@ -19,7 +19,7 @@ from tests.trainable.tasks.segmentation.test_mask_scores import (
     batches,
     score,
 )
-from trainable.data.source import Integers
+from trainable.array_types import Integers
 from trainable.ranks import Ranks
 from trainable.recipe.tasks import IGNORED
 from trainable.run import make_run

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from scipy.stats import chi2_contingency
 
+from trainable.array_types import Integers
 from trainable.checks.duplicates import CONTRADICTING
 from trainable.checks.finding import Finding, passed
 from trainable.checks.lessons import FEWEST, NOISE_POINTS
@@ -18,7 +19,6 @@ from trainable.checks.sampling import NamedImage
 from trainable.checks.two_samples import MOVED, NAMED, SURE, PartDifference, PartWords, compare_parts
 from trainable.data import DataSet
 from trainable.data.part_names import none_leaves_out
-from trainable.data.source import Integers
 from trainable.errors import listed
 from trainable.recipe.data import Unscored
 from trainable.training.bootstrap import wilson_interval

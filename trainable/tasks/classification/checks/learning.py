@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trainable.array_types import Integers
 from trainable.checks.finding import Finding, passed, unchecked
 from trainable.checks.lessons import (
     HARMLESS_LOSS,
@@ -30,7 +31,7 @@ from trainable.checks.lessons import (
 from trainable.checks.sampling import pixels
 from trainable.checks.subject import PLAIN, Subject
 from trainable.data import ArrayPart, DataSet, Part, Split, resolve
-from trainable.data.source import Flip, Integers
+from trainable.data.source import Flip
 from trainable.data.split import some_of_each_class
 from trainable.recipe import Recipe
 from trainable.tasks.classification.checks.association import Association, associate

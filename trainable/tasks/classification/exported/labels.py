@@ -14,12 +14,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from trainable.array_types import Integers
 from trainable.data import DataInfo, DataSet, Split
 from trainable.data.assembly import stored_parts
 from trainable.data.decode import Form, enough_pixels, upright
 from trainable.data.loading import statistics_of
 from trainable.data.parts import ArrayPart, FilePart
-from trainable.data.source import Integers, Pixels, Selection
+from trainable.data.source import Pixels, Selection
 from trainable.errors import UserError, visible
 from trainable.markdown import code_block, numbers
 from trainable.recipe import Recipe

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from trainable.array_types import Integers
 from trainable.checks.finding import Finding, Level, guarded, passed
 from trainable.checks.networks import FAR_TOO_HIGH, IMAGES, LOW, about_outputs, misshapen
 from trainable.checks.sampling import NamedImage
 from trainable.checks.subject import Subject, TaskChecks
 from trainable.data import DataSet, Split
-from trainable.data.source import Integers
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data
 from trainable.recipe.tasks import IGNORED

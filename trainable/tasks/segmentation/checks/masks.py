@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trainable.array_types import Floats, Integers
 from trainable.checks.duplicates import CONTRADICTING
 from trainable.checks.finding import Finding, Level, passed
 from trainable.checks.lessons import FEWEST
 from trainable.checks.sampling import NamedImage
-from trainable.checks.two_samples import MOVED, NAMED, SURE, Floats, PartDifference, PartWords, compare_parts
+from trainable.checks.two_samples import MOVED, NAMED, SURE, PartDifference, PartWords, compare_parts
 from trainable.data import DataSet, Split
-from trainable.data.source import Integers, Pixels
+from trainable.data.source import Pixels
 from trainable.errors import listed
 from trainable.recipe import Recipe
 from trainable.recipe.tasks import IGNORED, Segmentation

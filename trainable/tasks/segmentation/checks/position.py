@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trainable.array_types import Floats
 from trainable.checks.finding import Finding, passed, unchecked
-from trainable.checks.two_samples import Floats
 from trainable.data import DataSet
 from trainable.data.source import Pixels
 from trainable.tasks.segmentation.checks.sampling import planes_at, positions_within

@@ -9,10 +9,11 @@ import numpy as np
 import torch
 from torch.nn.functional import interpolate
 
+from trainable.array_types import Integers
 from trainable.data import DataSet, Part
 from trainable.data.decode import Broken, raise_broken
 from trainable.data.measure import DIGEST_PIXELS, some
-from trainable.data.source import Integers, Pixels
+from trainable.data.source import Pixels
 from trainable.recipe.tasks import IGNORED
 from trainable.tasks.segmentation.data.parts import (
     MaskedFilePart,

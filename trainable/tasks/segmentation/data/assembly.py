@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from trainable.array_types import Integers
 from trainable.bench import HERE, ON_CPU, Bench, DeviceKind
 from trainable.data.assembly import copied, shorter_side, with_copy
 from trainable.data.dataset import DataSet
@@ -27,7 +28,7 @@ from trainable.data.measure import (
     stored_files,
 )
 from trainable.data.parts import Members, Part
-from trainable.data.source import Channels, Collection, Integers, Pixels, Selection, Survey
+from trainable.data.source import Channels, Collection, Pixels, Selection, Survey
 from trainable.data.split import members_of
 from trainable.errors import DataError, listed, quoted
 from trainable.recipe.data import Data, Split

@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trainable.data.source import Integers, Pixels
+from trainable.array_types import Integers
+from trainable.data.source import Pixels
 from trainable.errors import DataError, listed, quoted
 from trainable.files.paths import without_tilde
 from trainable.files.regular import read_regular, why

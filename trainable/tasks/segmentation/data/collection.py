@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trainable.array_types import Integers
 from trainable.data.decode import raise_broken
 from trainable.data.excluded import check_no_class_lost, excluded
 from trainable.data.groups import capture_in, captured, no_files
 from trainable.data.part_names import none_leaves_out
-from trainable.data.source import LEFT_OUT, Collection, Integers, Source, Survey
+from trainable.data.source import LEFT_OUT, Collection, Source, Survey
 from trainable.errors import DataError, listed
 from trainable.recipe.data import Data, Split
 from trainable.recipe.tasks import IGNORED, Masks

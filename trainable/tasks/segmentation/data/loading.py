@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trainable.array_types import Integers
 from trainable.augmentation.augment import after_crop
 from trainable.augmentation.draws import Draws
 from trainable.data import DataSet, Split
@@ -17,7 +18,7 @@ from trainable.data.arrays import as_tensor
 from trainable.data.batch import Batch
 from trainable.data.loading import FileLoader, Loader, device_bytes, may_reside, portion_images
 from trainable.data.readers import Augmented, FileBatch, FileImages, decoding
-from trainable.data.source import Integers, Pixels
+from trainable.data.source import Pixels
 from trainable.recipe import Recipe
 from trainable.recipe.augmentations import Augmentation, NoCrop, PadCrop
 from trainable.recipe.tasks import IGNORED
@@ -35,7 +36,7 @@ PIXELS_AT_ONCE = 2**21
 UNCHANGED = Augmentation(crop=NoCrop(), flip_probability=0.0)
 
 
-class _Masks(Loader):
+class _MaskLoader(Loader):
     """Takes targets, masks int64 [B, H, W], from the last of a batch's planes, uint8 [B, C + 1, H, W]."""
 
     def __init__(self, data: DataSet, recipe: Recipe, device: torch.device) -> None:
@@ -73,7 +74,7 @@ class _Masks(Loader):
 
 
 @final
-class HeldMasksLoader(_Masks):
+class HeldMasksLoader(_MaskLoader):
     """Loads images that are in memory, on the device if they fit."""
 
     def __init__(self, data: DataSet, recipe: Recipe, device: torch.device, gpu_share: float) -> None:
@@ -119,7 +120,7 @@ class HeldMasksLoader(_Masks):
 
 
 @final
-class FileMasksLoader(_Masks, FileLoader):
+class FileMasksLoader(_MaskLoader, FileLoader):
     """Decodes images and masks each time, in `loop.workers` processes."""
 
     def _windows(self, batches: Sequence[Integers], epoch: int, spec: Augmentation) -> Iterator[Tensor]:

@@ -12,10 +12,11 @@ from typing import final
 import numpy as np
 from PIL import Image
 
+from trainable.array_types import Integers
 from trainable.data.arrays import as_tensor
 from trainable.data.decode import CHUNK, Broken, Form, resized, to_array, upright
 from trainable.data.parts import Part, decoded_squares
-from trainable.data.source import FileSource, Integers, Pixels, Selection, Source
+from trainable.data.source import FileSource, Pixels, Selection, Source
 from trainable.recipe.tasks import IGNORED
 from trainable.tasks.segmentation.data.code import MaskCode
 from trainable.tasks.segmentation.data.stores import MaskStore

@@ -15,7 +15,7 @@ from trainable.data.array_files import arrays_in
 from trainable.data.arrays import Arrays, check_images
 from trainable.data.manifest import files_here, is_manifest, path_of, rows_by_part, rows_of
 from trainable.data.part_names import PartChoice, refuse_excluded, telling_how_to_leave_out
-from trainable.data.reading import Format, checked_format, named
+from trainable.data.reading import DataFormat, checked_format, named
 from trainable.data.source import ArraySource, Collection
 from trainable.errors import DataError
 from trainable.files.store import is_uri
@@ -59,7 +59,7 @@ def read_pairs(spec: Data, bench: Bench, masks: Masks) -> PairedSources:
     return replace(pairs, parts=parts)
 
 
-def _pairs(form: Format, spec: Data, path: Path, bench: Bench, masks: Masks) -> PairedSources:
+def _pairs(form: DataFormat, spec: Data, path: Path, bench: Bench, masks: Masks) -> PairedSources:
     match form:
         case "folder":
             return _masked_folder(path, spec, masks)

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from trainable.data.source import FileSource, Integers, Pixels, file_content, open_image
+from trainable.array_types import Integers
+from trainable.data.source import FileSource, Pixels, file_content, open_image
 
 LARGEST = 255  # a raw value is a byte
 

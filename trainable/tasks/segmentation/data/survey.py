@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import ExifTags, Image
 
+from trainable.array_types import Integers
 from trainable.data.decode import CHUNK, Broken
-from trainable.data.source import TURNED, Integers, Pixels
+from trainable.data.source import TURNED, Pixels
 from trainable.errors import listed
 from trainable.tasks.segmentation.data.code import MaskCode
 from trainable.tasks.segmentation.data.pairs import PairedSource

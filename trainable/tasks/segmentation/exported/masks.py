@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from trainable.array_types import Integers
 from trainable.data import DataInfo, DataSet, Split
 from trainable.data.decode import upright
 from trainable.data.loading import statistics_of
-from trainable.data.source import Integers, Pixels
+from trainable.data.source import Pixels
 from trainable.errors import visible
 from trainable.markdown import between, code, code_block, numbers, table
 from trainable.recipe import Recipe

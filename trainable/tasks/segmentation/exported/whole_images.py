@@ -16,10 +16,10 @@ import numpy as np
 WINDOWS_AT_ONCE = 8
 
 # Takes windows float32 [N, side, side, C], in [0, 255], and returns logits float32 [N, K, side, side]
-Model = Callable[[Any], Any]
+WindowModel = Callable[[Any], Any]
 
 
-def class_logits(model: Model, pixels: Any, about: dict[str, Any]) -> Any:
+def class_logits(model: WindowModel, pixels: Any, about: dict[str, Any]) -> Any:
     """Return logits float32 [K, H, W] of an image uint8 [H, W, C]; of several views, the logarithm of their
     mean probabilities."""
     levels = pixels.astype(np.float32)
@@ -29,7 +29,7 @@ def class_logits(model: Model, pixels: Any, about: dict[str, Any]) -> Any:
     return np.logaddexp.reduce([_log_softmax(each) for each in seen]) - math.log(len(seen))
 
 
-def _seen(model: Model, levels: Any, scale: float, mirrored: bool, about: dict[str, Any]) -> Any:
+def _seen(model: WindowModel, levels: Any, scale: float, mirrored: bool, about: dict[str, Any]) -> Any:
     """Return the logits of one view, at the size of the image."""
     size = levels.shape[:2]
     if scale != 1.0:
@@ -41,7 +41,7 @@ def _seen(model: Model, levels: Any, scale: float, mirrored: bool, about: dict[s
     return np.moveaxis(_resized(np.moveaxis(logits, 0, -1), list(size), antialias=False), -1, 0)
 
 
-def _in_windows(model: Model, levels: Any, about: dict[str, Any]) -> Any:
+def _in_windows(model: WindowModel, levels: Any, about: dict[str, Any]) -> Any:
     """Return the logits of all windows, averaged where they overlap. Beyond the image, windows are black."""
     (height, width), side = levels.shape[:2], about["side"]
     filled = np.zeros((max(height, side), max(width, side), levels.shape[2]), np.float32)
