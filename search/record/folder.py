@@ -150,7 +150,7 @@ def is_driven(folder: Path) -> bool:
 
 
 class Verified(Spec):
-    """A recipe that `tunebook export --verify` has trained again, and what that has shown, for the report."""
+    """A recipe that was trained again, and what that has shown."""
 
     trial: int
     # the digest of the recipe: another one than the trial's where it was made simpler or finalized
