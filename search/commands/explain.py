@@ -83,7 +83,7 @@ def _of_study(study: Study, everything: bool, bench: Bench) -> Iterator[Renderab
     start = find_start(study, trial.bench(bench))
     measured = cached_or_measured(start.recipe(study), trial, trials=study.budget.trials, bench=bench)
     facts = start.known_in(with_written_facts(measured.facts, study))
-    facts = with_networks(facts, study, measured.info, may_fetch=bench.may_fetch)
+    facts = with_networks(facts, study, measured.info, bench=bench)
     learned = space_of(study, facts, measured.info)
     space = learned.space
     check_trials(study, space, facts)

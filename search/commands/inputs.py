@@ -154,7 +154,7 @@ def _study_target(study: Study, kind: TargetKind, bench: Bench) -> Target:
     data = load_data(base, on)
     facts = measured_anew(base, data.info, trial, trials=study.budget.trials, bench=bench)
     facts = with_written_facts(start.known_in(facts), study)
-    facts = with_networks(facts, study, data.info, may_fetch=on.may_fetch)
+    facts = with_networks(facts, study, data.info, bench=on)
     learned = space_of(study, facts, data.info)
     space = learned.space
     first = first_trials(study, space, data.info, teacher_path)  # it refuses what `search` would refuse

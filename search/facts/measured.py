@@ -65,16 +65,16 @@ def measure_facts(
     trial: PerTrial,
     build: BuildModel | None = None,
     *,
-    may_fetch: bool = False,
+    bench: Bench = HERE,
 ) -> Facts:
     """Return the facts that the heuristics need: of the data, the base recipe's model and the machine.
 
     The model is built without its weights, because none of these facts depends on them.
     """
-    return _facts_of(without_weights(base, info, build, may_fetch=may_fetch), base, info, trial)
+    return _facts_of(without_weights(base, info, build, bench=bench), base, info, trial)
 
 
-def with_networks(facts: Facts, study: Study, info: DataInfo, *, may_fetch: bool = False) -> Facts:
+def with_networks(facts: Facts, study: Study, info: DataInfo, *, bench: Bench = HERE) -> Facts:
     """Return the facts with those of each network that the study chooses between, unless it says them in its
     section `facts`. Raises ModelError for one that cannot be made."""
     base, found = study.base_recipe(), []
@@ -82,19 +82,19 @@ def with_networks(facts: Facts, study: Study, info: DataInfo, *, may_fetch: bool
         counted = facts.model_dump(include=NetworkFacts.model_fields.keys() - {"name"})
         if name != base.get(MODEL_NAME):
             other = base.with_values({MODEL_NAME: name})
-            counted = _counted(without_weights(other, info, None, may_fetch=may_fetch))
+            counted = _counted(without_weights(other, info, None, bench=bench))
         written = {each: value for each, value in study.facts.values().items() if each in counted}
         found.append(NetworkFacts(name=name, **{**counted, **written}))
     return facts.model_copy(update={"networks": tuple(found)})
 
 
 @stage("building the network")
-def without_weights(base: Recipe, info: DataInfo, build: BuildModel | None, *, may_fetch: bool) -> nn.Module:
+def without_weights(base: Recipe, info: DataInfo, build: BuildModel | None, *, bench: Bench) -> nn.Module:
     """Build a recipe's network, with new weights."""
     from trainable.training.network import make_network
 
     spec = base.model.model_copy(update={"weights": None})
-    return make_network(spec, info, build=build, bench=Bench(may_fetch=may_fetch))
+    return make_network(spec, info, build=build, bench=bench)
 
 
 def _facts_of(model: nn.Module, base: Recipe, info: DataInfo, trial: PerTrial) -> Facts:
@@ -155,7 +155,7 @@ def measured_anew(
     are measured for a recipe that names its number format, and where that takes longer than the search can
     win by it. Facts of a person's own code are not stored: nothing says when the code is another one.
     """
-    model = without_weights(base, info, build, may_fetch=bench.may_fetch)
+    model = without_weights(base, info, build, bench=bench)
     facts, on = _facts_of(model, base, info, trial), trial.bench(bench)
     facts = facts.model_copy(update={"trials": trials})
     if base.awaits_timing:

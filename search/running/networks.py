@@ -62,7 +62,7 @@ def what_is_compiled(
     chosen = [each for each in COMPILED if space.may_have("loop.compile", each)]
     if not chosen:
         return
-    network = without_weights(space.recipe(space.own), info, build, may_fetch=bench.may_fetch)
+    network = without_weights(space.recipe(space.own), info, build, bench=bench)
     for compiling in chosen:
         yield (
             f"loop.compile {shown(compiling)}: the first step of a trial compiles "
@@ -86,7 +86,7 @@ def check_first_networks(
             if any(path.startswith("model.") for path in each.outside):
                 make_network(recipe.model, info, build=build, bench=bench)
             if any(path.startswith(f"{SECTION}.") for path in each.outside):
-                _load_teacher(recipe, info, build, may_fetch=bench.may_fetch)
+                _load_teacher(recipe, info, build, bench=bench)
         except ModelError as error:
             raise ModelError(f"{each.source}: {error}") from None
 
@@ -99,7 +99,7 @@ def check_teacher(space: Space, info: DataInfo, build: BuildModel | None = None,
     path = f"{SECTION}.kind"
     kinds = [each.domain.options for each in space.dimensions if each.path == path]  # type: ignore[union-attr]
     for kind in dict.fromkeys((*chain(*kinds), space.base.distillation.kind)):
-        _load_teacher(space.base.with_values({path: kind}), info, build, may_fetch=bench.may_fetch)
+        _load_teacher(space.base.with_values({path: kind}), info, build, bench=bench)
 
 
 def weights_of(space: Space, first: Sequence[FirstTrial] = ()) -> dict[str, str]:
@@ -133,7 +133,7 @@ def teachers_here_alone(teachers: Iterable[str], hardware: Hardware) -> list[str
     return [each for each in teachers if Path(each).is_relative_to(copies_of_stored())]
 
 
-def _load_teacher(recipe: Recipe, info: DataInfo, build: BuildModel | None, *, may_fetch: bool) -> None:
+def _load_teacher(recipe: Recipe, info: DataInfo, build: BuildModel | None, *, bench: Bench) -> None:
     """Load the teacher of a recipe, if it has one, on this machine's processors. Raises ModelError."""
     from trainable.tasks.distilled.teacher import load_teacher
     from trainable.training.pixels import resolved_for
@@ -141,7 +141,7 @@ def _load_teacher(recipe: Recipe, info: DataInfo, build: BuildModel | None, *, m
 
     if recipe.distillation is None:
         return
-    resolved = resolved_for(recipe, info, bench=Bench(may_fetch=may_fetch))
+    resolved = resolved_for(recipe, info, bench=bench)
     load_teacher(recipe.distillation, resolved, info, Compute(ON_CPU.device, "fp32"), build)
 
 

@@ -244,7 +244,7 @@ def _measured(loaded: Loaded) -> Prepared:
     trial, trials = loaded.per_trial, study.budget.trials
     facts = measured_anew(loaded.base, data.info, trial, build, trials=trials, bench=bench)
     facts = loaded.start.known_in(with_written_facts(facts, study))
-    facts = with_networks(facts, study, data.info, may_fetch=bench.may_fetch)
+    facts = with_networks(facts, study, data.info, bench=bench)
     prepared = _with_rules(loaded, facts, trial)
     with stage("building the networks"):
         check_networks(prepared.space, data.info, build, bench)
