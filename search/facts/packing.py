@@ -99,7 +99,7 @@ def _footprint_here(recipe: Recipe, data: DataSet, model: Carried | None = None)
 
     device = torch.device("cuda")
     run = make_run(
-        recipe, data=data, model=None if model is None else model.load(), bench=Bench(device_name=str(device))
+        recipe, data=data, model=None if model is None else model.load(), bench=Bench(device_name="cuda")
     )
     try:
         return measure_footprint(run)
