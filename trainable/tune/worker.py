@@ -82,9 +82,8 @@ class Worker:
 
     def __init__(self, setup: WorkerSetup, ranks: Ranks = ALONE) -> None:
         torch.set_num_threads(setup.threads)
-        if (
-            setup.device == "cuda" and setup.gpu_share < 1.0
-        ):  # beyond its share a trial runs out of memory alone
+        if setup.device == "cuda" and setup.gpu_share < 1.0:
+            # beyond its share a trial runs out of memory alone
             total = torch.cuda.get_device_properties(torch.device("cuda")).total_memory
             torch.cuda.set_per_process_memory_fraction(memory_fraction(setup.gpu_share, total))
         _import_and_freeze()
@@ -94,7 +93,6 @@ class Worker:
         self._data = setup.data.get()
         self._build = setup.code.model.load() if setup.code.model is not None else None
         self._metrics = {name: each.load() for name, each in setup.code.metrics.items()}
-        self._device = torch.device(setup.device)
         self._bench = Bench(
             device_name=setup.device,
             gpu_share=setup.gpu_share,
@@ -129,7 +127,7 @@ class Worker:
                 finally:
                     run.close()
                     del run
-                    held_bytes(self._device)  # it frees the device's memory for the trial
+                    held_bytes(self._bench.device)  # it frees the device's memory for the trial
         return self._costs[key]
 
     def step(self, assignment: TrialAssignment) -> tuple[EpochResult, ...]:
@@ -198,7 +196,7 @@ class Worker:
         try:
             self._run.close()
             self._run = None
-            excess = self._baseline.excess(held_bytes(self._device))
+            excess = self._baseline.excess(held_bytes(self._bench.device))
         except Exception as error:  # a broken CUDA context fails here first; raised here, no trial is retried
             return f"the last trial could not be freed: {type(error).__name__}: {error}"
         finally:
