@@ -16,6 +16,7 @@ from trainable.data import jpeg_decoder
 ROOT = Path(__file__).parents[3]
 READ = """
 import sys, torch
+from trainable.bench import ON_CPU
 from trainable.data.assembly import load
 from trainable.tasks.kits import make_loader
 from trainable.recipe import Recipe
@@ -24,7 +25,7 @@ from trainable.recipe.training import Loop
 
 if __name__ == "__main__":
     data = load(Data(path=sys.argv[1], image_size=12, in_memory=False))
-    loader = make_loader(data, Recipe(loop=Loop(workers=2)), torch.device("cpu"))
+    loader = make_loader(data, Recipe(loop=Loop(workers=2)), ON_CPU)
     print(sum(len(images) for images, _ in loader.train(torch.arange(12).split(3), 0)))
     loader.close()
     data.idle_readers.end()
