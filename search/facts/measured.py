@@ -59,21 +59,6 @@ def load_data(
     return kit_of(asked.task).load(asked, bench=bench, most_bytes=most_bytes)
 
 
-def measure_facts(
-    base: Recipe,
-    info: DataInfo,
-    trial: PerTrial,
-    build: BuildModel | None = None,
-    *,
-    bench: Bench = HERE,
-) -> Facts:
-    """Return the facts that the heuristics need: of the data, the base recipe's model and the machine.
-
-    The model is built without its weights, because none of these facts depends on them.
-    """
-    return _facts_of(without_weights(base, info, build, bench=bench), base, info, trial)
-
-
 def with_networks(facts: Facts, study: Study, info: DataInfo, *, bench: Bench = HERE) -> Facts:
     """Return the facts with those of each network that the study chooses between, unless it says them in its
     section `facts`. Raises ModelError for one that cannot be made."""
@@ -149,7 +134,10 @@ def measured_anew(
     trials: int = 1,
     bench: Bench = HERE,
 ) -> Facts:
-    """Return what `measure_facts` measures, and how fast the network trains, and store it in the cache.
+    """Return the facts that the heuristics need, and store them in the cache.
+
+    They are those of the data, of the base recipe's network, of the machine, and how fast the network trains
+    there. It is built without its weights, on which no fact depends.
 
     Speeds that an earlier command stored are taken from there: a search that begins again is the same. None
     are measured for a recipe that names its number format, and where that takes longer than the search can

@@ -10,7 +10,7 @@ import logging
 import shutil
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
 from ray import tune
@@ -32,6 +32,7 @@ from search.running.private_ray import RayDied
 from search.running.slots import Slots
 from search.running.switch import StopSwitch
 from search.running.trial_checkpoints import checkpoints_of, drop_checkpoints
+from trainable.bench import silent
 from trainable.files.store import StoreError
 from trainable.recipe.network_cost import NetworkCost
 from trainable.training.metrics import EpochResult
@@ -140,12 +141,9 @@ def worker_setup(prepared: Prepared) -> WorkerSetup:
     trial = prepared.per_trial
     return WorkerSetup(
         data=Shared.put(prepared.data),
-        device="cuda" if trial.gpus else "cpu",
-        threads=trial.cpus,
+        bench=replace(trial.bench(prepared.bench), gpu_share=trial.gpus or 1.0, say=silent),
         step_seconds=prepared.study.limits.step_seconds,
-        gpu_share=trial.gpus or 1.0,
         workers=trial.workers,
-        may_fetch=prepared.bench.may_fetch,
         code=prepared.pickled_code,
         splits={seed: Shared.put(data) for seed, data in prepared.splits.items()},
     )

@@ -165,9 +165,11 @@ SHARE = """
 import torch
 from tests.trainable.small_runs import data_set
 from tests.trainable.tune.in_process import InProcess
+from trainable.bench import Bench
 from trainable.tune.worker_setup import WorkerSetup
 from trainable.tune.worker import Worker
-Worker(WorkerSetup(InProcess(data_set()), "cuda", threads=1, step_seconds=60.0, gpu_share=0.25))
+bench = Bench(device_name="cuda", gpu_share=0.25, threads=1)
+Worker(WorkerSetup(InProcess(data_set()), bench, step_seconds=60.0))
 whole = torch.cuda.get_device_properties(0).total_memory
 torch.empty(whole // 8, dtype=torch.uint8, device="cuda")
 try:

@@ -19,7 +19,7 @@ from search.facts.hardware import PerTrial
 from search.running.raytune import placement
 from tests.integration.processes import everyone, is_below, is_rank
 from tests.integration.small_trials import Listed, Recorder
-from tests.trainable.small_runs import data_set, small_recipe
+from tests.trainable.small_runs import ONE_THREAD, data_set, small_recipe
 from tests.waiting import PATIENCE_SECONDS, wait_until
 from trainable.checkpoints import checkpoint
 from trainable.tune.place import Place
@@ -64,7 +64,12 @@ def tuner(
     assignments: list[TrialAssignment], recorder: Recorder, folder: Path, **settings: Any
 ) -> tune.Tuner:
     step_seconds = settings.pop("step_seconds", PATIENCE_SECONDS)
-    setup = WorkerSetup(Shared.put(data_set()), "cpu", threads=1, step_seconds=step_seconds, workers=WORKERS)
+    setup = WorkerSetup(
+        Shared.put(data_set()),
+        ONE_THREAD,
+        step_seconds=step_seconds,
+        workers=WORKERS,
+    )
     trainable = tune.with_parameters(TrialTrainable, setup=setup)
     return tune.Tuner(
         tune.with_resources(trainable, placement(TWO)),

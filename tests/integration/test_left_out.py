@@ -39,7 +39,7 @@ class OnTheCpu(TrialTrainable):
     """Trains on the CPU, whatever GPU it has; it crashes before the first step if `is_bad` says so."""
 
     def setup(self, config: dict[str, Any], setup: WorkerSetup) -> None:
-        super().setup(config, replace(setup, device="cpu"))
+        super().setup(config, replace(setup, bench=replace(setup.bench, device_name="cpu")))
         self.searched = Path(config["checkpoints"]).parents[1]
 
     def is_bad(self) -> bool:

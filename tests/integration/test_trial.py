@@ -16,7 +16,7 @@ from search.running.look import Question, look
 from search.running.machines import _Asked
 from tests.integration.small_trials import Listed, Recorder
 from tests.trainable.small_images import write_classes
-from tests.trainable.small_runs import data_set, small_recipe
+from tests.trainable.small_runs import ONE_THREAD, data_set, small_recipe
 from trainable.checkpoints import checkpoint
 from trainable.data.assembly import load
 from trainable.errors import DataError, RecipeError
@@ -44,7 +44,7 @@ def test_one_actor_serves_trials_in_turn_and_a_trial_that_fails_to_begin_is_retr
         TrialAssignment(small_recipe(), tmp_path / "half-done"),
         TrialAssignment(small_recipe({"precision.kind": "tf32"}), tmp_path / "faulty"),
     ]
-    setup = WorkerSetup(Shared.put(data_set()), "cpu", threads=1, step_seconds=60.0)
+    setup = WorkerSetup(Shared.put(data_set()), ONE_THREAD, step_seconds=60.0)
     results = tune.Tuner(
         tune.with_parameters(TrialTrainable, setup=setup),
         tune_config=tune.TuneConfig(
@@ -72,7 +72,7 @@ def test_ranks_talk_over_the_interface_of_their_machine_s_address(monkeypatch: p
     for name in INTERFACES:
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
-    setup = WorkerSetup(Shared.put(data_set()), "cpu", threads=1, step_seconds=60.0)
+    setup = WorkerSetup(Shared.put(data_set()), ONE_THREAD, step_seconds=60.0)
     rank = Rank(0, setup)
     rank.join(rank.open())
     try:

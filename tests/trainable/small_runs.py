@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from trainable.bench import Bench
 from trainable.data import DataSet
 from trainable.data.assembly import from_arrays
 from trainable.recipe import Recipe
@@ -18,6 +19,7 @@ from trainable.training.run import Run
 
 CLASSES = 3
 SIZE = 8
+ONE_THREAD = Bench(device_name="cpu", threads=1)
 # They may differ between two equal runs
 TIMES = {
     "epoch_seconds",

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.trainable.small_runs import data_set
+from tests.trainable.small_runs import ONE_THREAD, data_set
 from tests.trainable.tune.in_process import InProcess
 from trainable.collector import paused
 from trainable.tune.worker import Worker
@@ -42,7 +42,7 @@ def test_a_worker_s_collector_looks_at_nothing_that_was_there_before() -> None:
     gc.unfreeze()
     before = ["something"]
     assert any(each is before for each in gc.get_objects())
-    Worker(WorkerSetup(InProcess(data_set()), "cpu", threads=1, step_seconds=60.0))
+    Worker(WorkerSetup(InProcess(data_set()), ONE_THREAD, step_seconds=60.0))
     assert not any(each is before for each in gc.get_objects())
 
 

@@ -85,7 +85,7 @@ class Rank:
         if self._rank != 0:
             self._store = _store(*address, setup.workers, is_master=False)
         distributed.init_process_group(
-            BACKENDS[setup.device],
+            BACKENDS[setup.bench.kind],
             store=self._store,
             rank=self._rank,
             world_size=setup.workers,
@@ -123,8 +123,8 @@ class Team:
         actor = ray.remote(Rank)
         self._ranks = [
             actor.options(
-                num_cpus=setup.threads,
-                num_gpus=setup.gpu_share if setup.device == "cuda" else 0,
+                num_cpus=setup.bench.threads,
+                num_gpus=setup.bench.gpu_share if setup.bench.kind == "cuda" else 0,
                 scheduling_strategy=PlacementGroupSchedulingStrategy(
                     group, placement_group_bundle_index=rank
                 ),

@@ -19,7 +19,6 @@ from typing import Any
 
 import torch
 
-from trainable.bench import Bench
 from trainable.checkpoints import checkpoint
 from trainable.checkpoints.checkpoint_store import CheckpointStore
 from trainable.collector import paused
@@ -81,24 +80,21 @@ class Worker:
     """
 
     def __init__(self, setup: WorkerSetup, ranks: Ranks = ALONE) -> None:
-        torch.set_num_threads(setup.threads)
-        if setup.device == "cuda" and setup.gpu_share < 1.0:
+        bench = setup.bench
+        if bench.threads is not None:
+            torch.set_num_threads(bench.threads)
+        if bench.kind == "cuda" and bench.gpu_share < 1.0:
             # beyond its share a trial runs out of memory alone
-            total = torch.cuda.get_device_properties(torch.device("cuda")).total_memory
-            torch.cuda.set_per_process_memory_fraction(memory_fraction(setup.gpu_share, total))
+            total = torch.cuda.get_device_properties(bench.device).total_memory
+            torch.cuda.set_per_process_memory_fraction(memory_fraction(bench.gpu_share, total))
         _import_and_freeze()
         if "TORCHINDUCTOR_COMPILE_THREADS" not in os.environ:  # torch takes all processors of the machine
-            torch._inductor.config.compile_threads = setup.threads
+            torch._inductor.config.compile_threads = torch.get_num_threads()
         self._setup = setup
         self._data = setup.data.get()
         self._build = setup.code.model.load() if setup.code.model is not None else None
         self._metrics = {name: each.load() for name, each in setup.code.metrics.items()}
-        self._bench = Bench(
-            device_name=setup.device,
-            gpu_share=setup.gpu_share,
-            threads=setup.threads,
-            may_fetch=setup.may_fetch,
-        )
+        self._bench = bench
         self._ranks = ranks
         self._folder_lock: FolderLock | None = None
         self._baseline = Baseline()

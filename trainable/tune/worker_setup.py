@@ -1,4 +1,4 @@
-"""Defines what a trial works with: its data, its device, and its share of the machine."""
+"""Defines what a trial works with: its data, its bench, and the code of whoever searches."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 
 import ray
 
+from trainable.bench import Bench
 from trainable.data import DataSet
 from trainable.tune.carried import NOTHING, PickledCode
 
@@ -31,17 +32,16 @@ class Shared(Generic[Content]):
 
 @dataclass(frozen=True)
 class WorkerSetup:
-    """What every trial of a search works with; each of its ranks has `threads` and `gpu_share`."""
+    """What every trial of a search works with."""
 
     data: Shared[DataSet]  # all ranks and trials share one copy on each machine
-    device: str  # "cpu" or "cuda": a trial without a GPU must not use one that it sees
-    threads: int  # torch uses so many intra-op threads, and so many processors are reserved
+    # That of each rank. It names the kind of device: a trial without a GPU must not use one that it sees. So
+    # many processors are reserved as it has threads, and its share of the GPU's memory.
+    bench: Bench
     # A batch may take at most this long, and so may making a run; one rank waits for another at most twice as
     # long
     step_seconds: float
-    gpu_share: float = 1.0  # the share of the GPU's memory, in (0, 1]
     workers: int = 1  # a trial has so many ranks
-    may_fetch: bool = False  # says whether torchvision and timm may fetch published weights, once a machine
     code: PickledCode = NOTHING  # a person's own functions: what builds the network, and metrics
     # The same images with training and validation drawn anew, by the `data.validation_seed`
     splits: Mapping[int, Shared[DataSet]] = field(default_factory=dict)

@@ -275,7 +275,13 @@ def _shares() -> dict[str, float]:
     fractions = {}
     for share in (0.5, 0.25):
         with on_paper() as paper:
-            Worker(WorkerSetup(InProcess(data_set()), "cuda", threads=1, step_seconds=60.0, gpu_share=share))
+            Worker(
+                WorkerSetup(
+                    InProcess(data_set()),
+                    Bench(device_name="cuda", gpu_share=share, threads=1),
+                    step_seconds=60.0,
+                )
+            )
             fractions[str(share)] = paper.memory_fraction
     return fractions
 

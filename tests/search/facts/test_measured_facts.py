@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from search.facts.hardware import PerTrial
-from search.facts.measured import load_data, measure_facts, run_probes, with_written_facts
+from search.facts.measured import load_data, measured_anew, run_probes, with_written_facts
 from search.study import Study
 from spaces.facts import Facts
 from tests.search.small_studies import study_of
@@ -23,7 +23,7 @@ CPU = PerTrial(cpus=2, gpus=0.0)
 
 def measured(study: Study) -> Facts:
     base = study.base_recipe()
-    return measure_facts(base, load_data(base, ON_CPU).info, CPU)
+    return measured_anew(base, load_data(base, ON_CPU).info, CPU)
 
 
 def test_facts_are_those_of_the_data_the_model_and_the_budget() -> None:
@@ -41,7 +41,7 @@ def test_facts_of_masks_count_pixels_and_say_how_large_the_images_are(tmp_path: 
     study = Study.from_tree({"data": {"path": str(root)}, "base": {"task": masks}})
     base = study.base_recipe()
     info = load_data(base, ON_CPU).info
-    facts = measure_facts(base, info, CPU)
+    facts = measured_anew(base, info, CPU)
     assert (facts.task, facts.classes) == ("segmentation", 3)
     assert facts.class_balance == min(info.pixel_counts) / max(info.pixel_counts) < 0.2
     assert (facts.longer_side, facts.image_size) == (40, 40)

@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 from torch.fx import GraphModule
 
-from tests.trainable.small_runs import data_set, small_recipe
+from tests.trainable.small_runs import ONE_THREAD, data_set, small_recipe
 from tests.trainable.tune.in_process import InProcess
+from trainable.bench import Bench
 from trainable.models.small_networks import SmallResNet
 from trainable.run import make_run
 from trainable.training import compiling
@@ -56,7 +57,11 @@ def test_every_trial_of_a_worker_is_compiled_and_compiles_what_it_trains(
 
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=backend))
     worker = Worker(
-        WorkerSetup(InProcess(data_set(train=64, validation=23)), "cpu", threads=1, step_seconds=60.0)
+        WorkerSetup(
+            InProcess(data_set(train=64, validation=23)),
+            ONE_THREAD,
+            step_seconds=60.0,
+        )
     )
     compiled = []
     for trial in range(TRIALS):
@@ -79,7 +84,7 @@ def test_compiling_takes_the_processors_of_the_trial(monkeypatch: pytest.MonkeyP
     threads, compiling = torch.get_num_threads(), inductor.compile_threads
     other = len(os.sched_getaffinity(0)) + 1
     try:
-        Worker(WorkerSetup(InProcess(data_set()), "cpu", threads=other, step_seconds=60.0))
+        Worker(WorkerSetup(InProcess(data_set()), Bench(device_name="cpu", threads=other), step_seconds=60.0))
         assert inductor.compile_threads == other
     finally:
         torch.set_num_threads(threads)

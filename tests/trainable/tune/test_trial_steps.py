@@ -15,6 +15,7 @@ import torch
 
 from tests.trainable.small_runs import data_set, numbers, small_recipe
 from tests.trainable.tune.in_process import InProcess
+from trainable.bench import Bench
 from trainable.checkpoints import checkpoint
 from trainable.checkpoints.checkpoint_store import CheckpointStore
 from trainable.errors import DataError, RecipeError, RunError
@@ -42,7 +43,8 @@ def config(folder: Path, **values: Any) -> dict[str, str]:
 def trial(assigned: dict[str, str], device: str = "cpu") -> TrialTrainable:
     """Set a trial up as Ray does, but without Ray's own attributes, which need its folders."""
     made = TrialTrainable.__new__(TrialTrainable)
-    made.setup(assigned, WorkerSetup(InProcess(data_set()), device, threads=1, step_seconds=60.0))
+    bench = Bench(device_name=device, threads=1)
+    made.setup(assigned, WorkerSetup(InProcess(data_set()), bench, step_seconds=60.0))
     return made
 
 
