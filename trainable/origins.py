@@ -1,4 +1,4 @@
-"""Says where a run's recipe comes from, and in what this run differs from the one that it was found by."""
+"""Where a run's recipe comes from, and in what this run differs from the one that it was found by."""
 
 from __future__ import annotations
 

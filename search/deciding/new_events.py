@@ -81,7 +81,7 @@ def recipe_of(space: Space, trial: Trial | TrialEvent) -> Recipe:
 
 
 def check_event(event: Event, space: Space, settled: SettledEvent, version: str, where: str) -> None:
-    """Raises JournalError, which names the field, where a recorded event is not what this search writes.
+    """Raise JournalError, which names the field, where a recorded event is not what this search writes.
 
     `settled` is the event that this search would write, `version` tunebook's version that began the search;
     `where` names the journal.

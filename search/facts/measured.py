@@ -82,7 +82,8 @@ def without_weights(base: Recipe, info: DataInfo, build: BuildModel | None, *, b
     return make_network(spec, info, build=build, bench=bench)
 
 
-def _facts_of(model: nn.Module, base: Recipe, info: DataInfo, trial: PerTrial) -> Facts:
+def facts_of(model: nn.Module, base: Recipe, info: DataInfo, trial: PerTrial) -> Facts:
+    """Return the facts of the data, the machine, the base recipe and its network, with any weights."""
     counts = info.pixel_counts or info.class_counts
     return Facts(
         task=base.task.kind,
@@ -134,17 +135,14 @@ def measured_anew(
     trials: int = 1,
     bench: Bench = HERE,
 ) -> Facts:
-    """Return the facts that the heuristics need, and store them in the cache.
-
-    They are those of the data, of the base recipe's network, of the machine, and how fast the network trains
-    there. It is built without its weights, on which no fact depends.
+    """Return what `facts_of` finds and how fast the network trains, and store it in the cache.
 
     Speeds that an earlier command stored are taken from there: a search that begins again is the same. None
     are measured for a recipe that names its number format, and where that takes longer than the search can
     win by it. Facts of a person's own code are not stored: nothing says when the code is another one.
     """
     model = without_weights(base, info, build, bench=bench)
-    facts, on = _facts_of(model, base, info, trial), trial.bench(bench)
+    facts, on = facts_of(model, base, info, trial), trial.bench(bench)
     facts = facts.model_copy(update={"trials": trials})
     if base.awaits_timing:
         file = speeds_file(base, info, on.kind, trial.cpus) if build is None else None

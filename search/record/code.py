@@ -67,10 +67,10 @@ class CodeRecord:
 def record_of(code: Code) -> CodeRecord:
     """Return the record of the functions that are given now."""
     from trainable.models.own import source_digest
-    from trainable.training.extra_metrics import ExtraMetric
+    from trainable.training.extra_metrics import Metric
 
     scored = {
-        f"{METRICS}{name}": each.compute if isinstance(each, ExtraMetric) else each
+        f"{METRICS}{name}": each.compute if isinstance(each, Metric) else each
         for name, each in code.metrics.items()
     }
     given: dict[str, Callable[..., Any] | None] = {"model": code.model, "data": code.data, **scored}

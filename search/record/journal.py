@@ -349,7 +349,7 @@ def _opened(path: Path) -> tuple[int, int]:
 
 
 def check_format(path: Path) -> None:
-    """Raises JournalError for a journal that another version of tunebook wrote, as its first line says."""
+    """Raise JournalError for a journal that another version of tunebook wrote, as its first line says."""
     try:
         check_regular(path)
         with path.open("rb") as file:
@@ -418,7 +418,7 @@ def _parse(path: Path, content: bytes, position: Position) -> tuple[list[Event],
 
 
 def _check_format(line: bytes, path: Path) -> None:
-    """Raises JournalError for a first line that another version of tunebook wrote."""
+    """Raise JournalError for a first line that another version of tunebook wrote."""
     try:
         tree = json.loads(line)
     except (ValueError, RecursionError):

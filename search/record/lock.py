@@ -126,7 +126,7 @@ def _try_lock(folder: Path) -> int | None:
 
 
 def _check_writable(folder: Path) -> None:
-    """Raises OSError where no file can be made, although the lock of an earlier driver is there."""
+    """Raise OSError where no file can be made, although the lock of an earlier driver is there."""
     probe = folder / f"{LOCK_FILE}-{os.getpid()}"
     os.close(open_to_write(probe, os.O_WRONLY | os.O_CREAT))
     probe.unlink()

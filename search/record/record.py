@@ -197,7 +197,7 @@ class Record:
         self._change(number, history=self.trials[number].history[-1:])
 
     def check(self, event: Event) -> None:
-        """Raises JournalError, which says what was expected, for an event that cannot come next."""
+        """Raise JournalError, which says what was expected, for an event that cannot come next."""
         if fault := fault_of(self, event):
             line = f"line {event.sequence + 1}" if event.sequence >= 0 else "the next event"
             raise JournalError(f"{self._where}: {line}: {fault}")

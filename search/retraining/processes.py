@@ -37,7 +37,7 @@ class _Started(NamedTuple):
 
 
 def refuse_own_code(recipe: Recipe) -> None:
-    """Raises UserError for a recipe that a process of its own cannot train from the file alone."""
+    """Raise UserError for a recipe that a process of its own cannot train from the file alone."""
     if recipe.model.kind == "own" or recipe.data.own:
         raise UserError(
             "the recipe uses functions of your own, which its file does not hold: train it with other seeds "

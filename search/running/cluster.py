@@ -116,7 +116,7 @@ def local_ray(
 
 
 def _check_answers(address: str) -> None:
-    """Raises UserError where nothing listens there, or the token is refused: Ray would try for long."""
+    """Raise UserError where nothing listens there, or the token is refused: Ray would try for long."""
     if "://" in address:
         raise UserError(
             f"--address {address}: expected `auto` or HOST:PORT of a cluster's head; a dashboard's "

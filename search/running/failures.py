@@ -1,4 +1,4 @@
-"""Says why a trial's process failed, and decides whether the trial is tried again.
+"""Why a trial's process failed, and decides whether the trial is tried again.
 
 Crashes and lost machines have budgets of their own.
 """

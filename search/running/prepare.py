@@ -312,7 +312,7 @@ def _say_unknown_statistics(base: Recipe, bench: Bench) -> None:
 
 
 def check_unchanged(path: str, before: DataInfo, now: DataInfo) -> None:
-    """Raises UserError if the images are no longer those that the search began with."""
+    """Raise UserError if the images are no longer those that the search began with."""
     if renamed := first_renamed(before.classes, now.classes):
         raise UserError(
             f"{path}: since the search began classes have changed their names ({renamed}); give them the "

@@ -1,4 +1,4 @@
-"""Says how many trials a search may have at once, as machines join and leave a cluster."""
+"""How many trials a search may have at once, as machines join and leave a cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Says why a search should end early, and notes what ends it."""
+"""Why a search should end early, and notes what ends it."""
 
 from __future__ import annotations
 

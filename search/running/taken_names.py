@@ -1,4 +1,4 @@
-"""Says whether a search of a name exists already."""
+"""Whether a search of a name exists already."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ NO_CODE = Code()
 
 
 def check_code(study: Study, code: Code, advice: str = "") -> None:
-    """Raises UserError (StudyError) where a study needs a function that is not given: one that makes the
+    """Raise UserError (StudyError) where a study needs a function that is not given: one that makes the
     network or the images, or the metric that it optimises.
 
     `advice` says how it is given, where that is known better than here.
@@ -78,7 +78,7 @@ def study_with_code(study: Study | Written | str | Path, code: Code, ranges: Ran
 
 
 def _check_functions(code: Code) -> None:
-    """Raises UserError for a name or a network where a function is expected: each trial builds its own."""
+    """Raise UserError for a name or a network where a function is expected: each trial builds its own."""
     for word, given in (("model", code.model), ("data", code.data)):
         makes = isinstance(given, type) or (callable(given) and not hasattr(given, "state_dict"))
         if given is not None and not makes:

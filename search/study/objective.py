@@ -13,14 +13,14 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 from trainable.errors import Fault, RecipeError, quoted
 from trainable.recipe import Recipe
 from trainable.recipe.base import Spec
-from trainable.recipe.metrics import KINDS, MODES, Metric, MetricKind, Mode, cost_faults
+from trainable.recipe.metrics import KINDS, MODES, AnyMetric, MetricKind, Mode, cost_faults
 from trainable.recipe.network_cost import NetworkCost
 from trainable.recipe.tasks import CLASSIFICATION, TASKS, AnyTask
 from trainable.training.metrics import CLASSES_ALIKE, OBJECTIVES
 
 PREFIX = "val_"
 METRICS = "evaluation.metrics"
-_ADAPTER: TypeAdapter[MetricKind] = TypeAdapter(Metric)
+_ADAPTER: TypeAdapter[MetricKind] = TypeAdapter(AnyMetric)
 TASK = "task.kind"
 
 

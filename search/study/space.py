@@ -106,7 +106,7 @@ def check_trials(study: Study, space: Space, facts: Facts) -> None:
 
 
 def _check_timm_optimizers(study: Study, space: Space) -> None:
-    """Raises StudyError for one of timm's optimizers that cannot train here, where it is written."""
+    """Raise StudyError for one of timm's optimizers that cannot train here, where it is written."""
     own = space.base.optimizer
     drawn = [each.domain.extremes() for each in space.dimensions if each.path == "optimizer.name"]
     names = [str(name) for ends in drawn for name in ends] or ([own.name] if isinstance(own, Timm) else [])

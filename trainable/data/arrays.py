@@ -68,7 +68,7 @@ def collect(
 
 
 def check_fits(path: Path, size: int) -> None:
-    """Raises DataError, before anything is allocated, where so many bytes are more than the free memory."""
+    """Raise DataError, before anything is allocated, where so many bytes are more than the free memory."""
     if size > (free := available_bytes()):
         raise DataError(
             f"{path}: its header says {size:,} bytes, and {free:,} are free in memory; a folder of images "
@@ -77,7 +77,7 @@ def check_fits(path: Path, size: int) -> None:
 
 
 def check_images(where: str, images: NDArray[Any]) -> None:
-    """Raises DataError for images that are not uint8 [N, H, W] or [N, H, W, 1 or 3]."""
+    """Raise DataError for images that are not uint8 [N, H, W] or [N, H, W, 1 or 3]."""
     if images.dtype != np.uint8:
         raise DataError(
             f"{where}: images must be uint8 from 0 to 255, got {images.dtype}; scale all parts by one "

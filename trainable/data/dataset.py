@@ -140,7 +140,7 @@ class DataSet:
             cached(self.info.path, expected=self.copy.parent.name)
 
     def refuse_leaks(self, spec: Data) -> None:
-        """Raises DataError if parts that the data define share a group, unless `data.leaks` allows it."""
+        """Raise DataError if parts that the data define share a group, unless `data.leaks` allows it."""
         if self.grouped and self.shared and spec.leaks == "refuse":
             raise DataError(
                 f"{self.info.path}: {'; '.join(map(str, self.shared))}: scores would reward memory. Put each "

@@ -57,7 +57,7 @@ def read(root: Path, choice: PartChoice = ALL_PARTS) -> Collection:
 
 
 def _check_not_wrapped(root: Path) -> None:
-    """Raises DataError for a folder with one folder or none:
+    """Raise DataError for a folder with one folder or none:
     one would be a data set of one class, or is a wrapping."""
     children = subfolders(root)
     if len(children) == 1 and not subfolders(children[0]):
@@ -123,7 +123,7 @@ def _named(root: Path, part: str, name: str, children: Mapping[str, Path]) -> Pa
 
 
 def check_left_out(root: Path, folders: Iterable[Path]) -> None:
-    """Raises DataError, with the names of those folders that hold images."""
+    """Raise DataError, with the names of those folders that hold images."""
     if left_out := [each.name for each in folders if any(images_below(walk_into(root, [each]), each))]:
         raise DataError(
             f"{root}: {', '.join(left_out)} would be left out, as it has no part's name. Name it by "
@@ -161,14 +161,14 @@ def _source(root: Path, tree: FolderTree, classes: tuple[str, ...]) -> FileSourc
 
 
 def _check_names(folders: Iterable[Path]) -> None:
-    """Raises DataError for a class whose name cannot be written into a file or shown."""
+    """Raise DataError for a class whose name cannot be written into a file or shown."""
     for folder in folders:
         if (name := text_of(folder.name)) != folder.name:
             raise DataError(f"{folder.parent}: the name of class folder {name} is not UTF-8; rename it")
 
 
 def _check_one_label(trees: Iterable[FolderTree]) -> None:
-    """Raises DataError for an image that has two labels, by a link to it from another class."""
+    """Raise DataError for an image that has two labels, by a link to it from another class."""
     images = [(name, path) for tree in trees for name, paths in tree.images.items() for path in paths]
     if not any(_is_linked(path) for _, path in images):
         return

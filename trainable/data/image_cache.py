@@ -371,7 +371,7 @@ def _between(parts: Sequence[Selection], start: int, end: int) -> Iterator[Selec
 
 
 def _check_room(needed: int, folder: Path) -> None:
-    """Raises NoRoom if so many more bytes would leave less than SPARE_BYTES of the folder's disk free."""
+    """Raise NoRoom if so many more bytes would leave less than SPARE_BYTES of the folder's disk free."""
     free = free_bytes(folder)
     if needed + SPARE_BYTES > free:
         raise NoRoom(

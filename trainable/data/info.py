@@ -1,4 +1,4 @@
-"""Says what is known of a data set, without the images."""
+"""What is known of a data set, without the images."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class DataInfo:
     whole: bool = False  # `digest` reads every image, as `Membership.whole`
 
     def __post_init__(self) -> None:
-        """Raises ValueError for what no data set is: it may come from a file that somebody has changed."""
+        """Raise ValueError for what no data set is: it may come from a file that somebody has changed."""
         if self.class_counts and (len(self.classes) < 2 or min(self.class_counts) < 1):
             raise ValueError("expected two classes or more, and training images of each")
         if not self.classes or len(self.class_counts) not in (0, len(self.classes)):

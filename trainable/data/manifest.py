@@ -282,7 +282,7 @@ def _raise_faults(
     spec: Data,
     cells: _Cells,
 ) -> None:
-    """Raises DataError with every kind of fault that rows have, and the numbers of the first ones."""
+    """Raise DataError with every kind of fault that rows have, and the numbers of the first ones."""
     columns, values = spec.columns, table.columns
     second, splits, files, mask_files, left_out = cells
 

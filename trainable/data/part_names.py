@@ -1,4 +1,4 @@
-"""Says what the parts of a data set may be called."""
+"""What the parts of a data set may be called."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ def digest_of(store: Store) -> str:
 
 
 def _check_room(what: str, needed: int, folder: Path) -> None:
-    """Raises DataError if the disk cannot hold the copy."""
+    """Raise DataError if the disk cannot hold the copy."""
     free = shutil.disk_usage(folder).free
     if needed + SPARE_BYTES > free:
         raise DataError(

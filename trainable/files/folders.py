@@ -96,7 +96,7 @@ def _locked(folder: str) -> int | None:
 
 
 def check_new(out: Path, what: str) -> None:
-    """Raises UserError if the folder exists and is not empty: it is written whole, over nothing."""
+    """Raise UserError if the folder exists and is not empty: it is written whole, over nothing."""
     if out.exists() and not (out.is_dir() and is_empty(out)):
         raise UserError(f"{out}: exists already; give a new folder for {what}")
 

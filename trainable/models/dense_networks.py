@@ -37,7 +37,7 @@ class DenseNetwork(nn.Module, abc.ABC):
 
 
 def check_answers(title: str, logits: object, classes: int, image_size: int) -> None:
-    """Raises ModelError unless these are logits [1, classes, h, w] for one image, no larger than it is."""
+    """Raise ModelError unless these are logits [1, classes, h, w] for one image, no larger than it is."""
     shape = tuple(logits.shape) if isinstance(logits, Tensor) else ()
     if len(shape) == 4 and shape[:2] == (1, classes) and all(1 <= side <= image_size for side in shape[2:]):
         return

@@ -72,7 +72,7 @@ def build_own(
 
 
 def check_takes(build: BuildModel, arguments: Sequence[str]) -> None:
-    """Raises ModelError if a function lacks a parameter for one of the arguments, or needs one more."""
+    """Raise ModelError if a function lacks a parameter for one of the arguments, or needs one more."""
     name, parameters = name_of(build), _parameters(build)
     if parameters is None:
         return

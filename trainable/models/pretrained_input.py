@@ -1,4 +1,4 @@
-"""Says how images looked to the weights that a run begins from: normalised, resized, and of what size."""
+"""How images looked to the weights that a run begins from: normalised, resized, and of what size."""
 
 from __future__ import annotations
 

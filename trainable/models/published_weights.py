@@ -99,7 +99,7 @@ def timm_weights(
 
 
 def refuse_torchvisions(spec: specs.TimmModel | specs.SmpModel, field: str) -> None:
-    """Raises ModelError for published weights of another name than `default`: timm has a tag in `field`."""
+    """Raise ModelError for published weights of another name than `default`: timm has a tag in `field`."""
     if spec.weights != specs.OWN_WEIGHTS:
         raise ModelError(
             f"model.weights: {spec.weights!r} is torchvision's; for one of timm's write its tag behind "

@@ -77,7 +77,7 @@ def is_known(name: str) -> bool:
 
 
 def check_known(name: str, field: str = MODEL_NAME) -> None:
-    """Raises ModelError, which names a field of the recipe, unless a name is in timm's own list, and its tag
+    """Raise ModelError, which names a field of the recipe, unless a name is in timm's own list, and its tag
     among those of its weights."""
     import timm
 

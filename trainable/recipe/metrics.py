@@ -158,7 +158,7 @@ def _frozen(value: object) -> object:
 
 
 # A kind alone, such as `macro_f1`, stands for the section with its defaults
-Metric = Annotated[Annotated[MetricKind, Field(discriminator="kind")], BeforeValidator(_as_section)]
+AnyMetric = Annotated[Annotated[MetricKind, Field(discriminator="kind")], BeforeValidator(_as_section)]
 
 
 def cost_faults(specs: Sequence[MetricKind], classes: Sequence[str]) -> list[str]:

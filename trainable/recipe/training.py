@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from trainable.recipe.base import YOURS, OpenFraction, Purpose, Spec, check_distinct
-from trainable.recipe.metrics import Metric
+from trainable.recipe.metrics import AnyMetric
 
 LONGEST_RUN = 100_000  # epochs, at most
 LARGEST_BATCH = 2**20  # images, at most; the largest published batch has 2**16 (arXiv 1904.00962)
@@ -220,7 +220,7 @@ class Loop(Spec):
         return self.compile in COMPILED
 
 
-def each_kind_once(metrics: tuple[Metric, ...]) -> tuple[Metric, ...]:
+def each_kind_once(metrics: tuple[AnyMetric, ...]) -> tuple[AnyMetric, ...]:
     """Return the metrics unchanged. Raises ValueError where two would have the same name."""
     check_distinct("kind", [each.kind for each in metrics])
     return metrics
@@ -264,7 +264,7 @@ class Evaluation(Spec):
         ),
     ] = 4
     metrics: Annotated[
-        tuple[Metric, ...],
+        tuple[AnyMetric, ...],
         Field(max_length=100),
         AfterValidator(each_kind_once),
         Purpose("what is measured beside loss and accuracies", YOURS),

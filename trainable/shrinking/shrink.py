@@ -161,7 +161,7 @@ def _check_same_teacher(trained: Trained, recipe: Recipe) -> None:
 
 
 def _check_teacher(taught: Recipe, trained: Trained, pruned: Pruned, bench: Bench) -> None:
-    """Raises ModelError where the teacher cannot be loaded, or has nothing that the pruned network learns."""
+    """Raise ModelError where the teacher cannot be loaded, or has nothing that the pruned network learns."""
     make_run(taught, data=trained.data, model=copy.deepcopy(pruned.network), bench=bench).close()
 
 
@@ -177,7 +177,7 @@ def metric_of(trained: Trained, scores: Scores) -> str:
 
 
 def _check_asked(trained: Trained, taught: Recipe | None, *, test: bool) -> None:
-    """Raises UserError for what could not be compared, before any training."""
+    """Raise UserError for what could not be compared, before any training."""
     recipe = trained.recipe
     if test and trained.data.test is None:
         raise DataError(f"data.path {recipe.data.path}: there is no test part to score")

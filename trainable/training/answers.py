@@ -1,4 +1,4 @@
-"""Holds what a model answers for every image of a part, for metrics that no sum over images gives."""
+"""What a model answers for every image of a part, for metrics that no sum over images gives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Says how sure the scores of a part are: 95 % intervals by resampling its images (Efron, 1979).
+"""How sure the scores of a part are: 95 % intervals by resampling its images (Efron, 1979).
 
 A resample draws as many images as the part has, with replacement, and not stratified: so a class may have
 more or fewer images in it, as in another part of the same size, and one that has none is left out of its

@@ -50,7 +50,7 @@ GUESSING = 0.5  # the area under any ROC curve of a model that guesses
 
 
 @dataclass(frozen=True)
-class ExtraMetric:
+class Metric:
     """A metric of the caller's: a function, the direction in which it is better, and its worst value.
 
     A run that diverged is given the worst value, so that it ranks behind every other: 0 unless another one is
@@ -76,7 +76,7 @@ class ExtraMetric:
 
 
 # The caller's metrics by name, such as `f_beta`; of a function alone, higher is better, and 0 is worst
-Own = Mapping[str, ExtraMetric | Function]
+Own = Mapping[str, Metric | Function]
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class ExtraMetrics:
     """Measures answers by each of the `specs` and of the caller's own metrics."""
 
     specs: Sequence[MetricKind]
-    own: Mapping[str, ExtraMetric]
+    own: Mapping[str, Metric]
     classes: Sequence[str]
 
     def __bool__(self) -> bool:
@@ -170,9 +170,9 @@ def make_extra_metrics(specs: Sequence[MetricKind], own: Own, classes: Sequence[
     return ExtraMetrics(specs, {name: as_metric(each) for name, each in own.items()}, classes)
 
 
-def as_metric(given: ExtraMetric | Function) -> ExtraMetric:
+def as_metric(given: Metric | Function) -> Metric:
     """Return the metric that a caller's metric or function stands for."""
-    return given if isinstance(given, ExtraMetric) else ExtraMetric(given)
+    return given if isinstance(given, Metric) else Metric(given)
 
 
 def measured(spec: OfLabels, answers: Answers, classes: Sequence[str]) -> float:
@@ -248,12 +248,12 @@ def calibration_error(sure: Array, right: Array, bins: int) -> float:
     return float(np.abs(gaps).sum() / len(sure))
 
 
-def called(name: str, metric: ExtraMetric, answers: Answers) -> float:
+def called(name: str, metric: Metric, answers: Answers) -> float:
     """Return what a function of the caller's makes of the answers, on copies that it may change."""
     return called_with(name, metric, answers.probabilities, answers.labels)
 
 
-def called_with(name: str, metric: ExtraMetric, predicted: Tensor, truth: Tensor) -> float:
+def called_with(name: str, metric: Metric, predicted: Tensor, truth: Tensor) -> float:
     """Return what a function of the caller's makes of tensors on the host, on copies that it may change.
 
     Raises UserError, with the metric's name, where the function fails or returns no finite number.

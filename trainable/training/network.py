@@ -81,7 +81,7 @@ def placed(model: nn.Module, recipe: Recipe, ranks: Ranks, device: torch.device)
 
 
 def check_recipe(recipe: Recipe, info: DataInfo, ranks: Ranks) -> None:
-    """Raises DataError if there is no whole batch,
+    """Raise DataError if there is no whole batch,
     RecipeError for sizes or mirrors that these images do not allow."""
     batch = recipe.loop.batch_size
     if batch > info.train_images:

@@ -29,7 +29,7 @@ def resolve(spec: training.Precision, device: torch.device) -> Format:
 
 
 def check(spec: training.Precision, device_kind: str) -> None:
-    """Raises RecipeError if a kind of device (`cpu`, `cuda`) does not have the format."""
+    """Raise RecipeError if a kind of device (`cpu`, `cuda`) does not have the format."""
     if spec.kind == "tf32" and device_kind != "cuda":
         message = f"tf32 is a format of CUDA devices, this run is on {device_kind}"
         raise RecipeError([Fault("precision.kind", message)])

@@ -1,4 +1,4 @@
-"""Says whether a run's validation and test scores differ by more than chance allows.
+"""Whether a run's validation and test scores differ by more than chance allows.
 
 A search sees the validation part alone. If the test part is of another kind (another hospital, another
 camera, other varieties), its scores are others, and which recipe is best there is not known.

@@ -69,7 +69,7 @@ class Scoring:
         self._answer = partial(task.answer, views=views)
 
     def check_has(self, part: Split) -> None:
-        """Raises DataError if there is no such part."""
+        """Raise DataError if there is no such part."""
         if part not in self._parts:
             raise DataError(f"data.path {self._info.path}: there is no {part} part to score")
 

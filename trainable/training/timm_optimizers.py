@@ -44,7 +44,7 @@ def make_timm_optimizer(spec: Timm, groups: list[dict[str, Any]], lr: float) -> 
 
 
 def check_timm_optimizer(spec: Timm) -> None:
-    """Raises RecipeError for an optimizer that does not exist or cannot train here, or for its options.
+    """Raise RecipeError for an optimizer that does not exist or cannot train here, or for its options.
 
     A small weight takes one step, since some classes look at their options there first.
     """

@@ -22,7 +22,7 @@ import cloudpickle
 from trainable.errors import ModelError, UserError, code_named, first_line
 from trainable.models.own import name_of
 from trainable.recipe.metrics import Mode
-from trainable.training.extra_metrics import ExtraMetric, Function
+from trainable.training.extra_metrics import Function, Metric
 
 PROJECT = Path(__file__).parents[2]
 OURS = ("search", "spaces", "trainable")
@@ -50,7 +50,7 @@ class Carried:
 
     @classmethod
     def of(cls, function: Callable[..., Any], name: str | None = None) -> Carried:
-        """Raises UserError where the function, or a value that it uses, cannot be copied."""
+        """Raise UserError where the function, or a value that it uses, cannot be copied."""
         name = name or name_of(function)
         try:
             scripts = _running_scripts()
@@ -82,13 +82,13 @@ class CarriedMetric:
     worst: float | None
 
     @classmethod
-    def of(cls, name: str, metric: ExtraMetric | Function) -> CarriedMetric:
-        """Raises UserError as `Carried.of` does."""
-        whole = metric if isinstance(metric, ExtraMetric) else ExtraMetric(metric)
+    def of(cls, name: str, metric: Metric | Function) -> CarriedMetric:
+        """Raise UserError as `Carried.of` does."""
+        whole = metric if isinstance(metric, Metric) else Metric(metric)
         return cls(Carried.of(whole.compute, f"metrics[{name!r}]"), whole.mode, whole.worst)
 
-    def load(self) -> ExtraMetric:
-        return ExtraMetric(self.compute.load(), self.mode, self.worst)
+    def load(self) -> Metric:
+        return Metric(self.compute.load(), self.mode, self.worst)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Says whose fault it is that a trial's process failed, by the text of its error alone.
+"""Whose fault it is that a trial's process failed, by the text of its error alone.
 
 The text comes from other processes and from Ray. Nothing of it is unpickled.
 """

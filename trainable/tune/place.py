@@ -1,4 +1,4 @@
-"""Says where a rank of a trial trains: on which machine, on which GPUs, in which process."""
+"""Where a rank of a trial trains: on which machine, on which GPUs, in which process."""
 
 from __future__ import annotations
 

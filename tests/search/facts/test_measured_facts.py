@@ -9,21 +9,27 @@ import pytest
 import torch
 
 from search.facts.hardware import PerTrial
-from search.facts.measured import load_data, measured_anew, run_probes, with_written_facts
+from search.facts.measured import facts_of, load_data, run_probes, with_written_facts, without_weights
 from search.study import Study
 from spaces.facts import Facts
 from tests.search.small_studies import study_of
 from tests.spaces.small_facts import digits_facts
 from tests.trainable.small_segmentations import write_masks
 from trainable.bench import ON_CPU, Bench
+from trainable.data import DataInfo
 from trainable.errors import UserError
+from trainable.recipe import Recipe
 
 CPU = PerTrial(cpus=2, gpus=0.0)
 
 
+def facts_without_weights(base: Recipe, info: DataInfo) -> Facts:
+    return facts_of(without_weights(base, info, None, bench=ON_CPU), base, info, CPU)
+
+
 def measured(study: Study) -> Facts:
     base = study.base_recipe()
-    return measured_anew(base, load_data(base, ON_CPU).info, CPU)
+    return facts_without_weights(base, load_data(base, ON_CPU).info)
 
 
 def test_facts_are_those_of_the_data_the_model_and_the_budget() -> None:
@@ -41,7 +47,7 @@ def test_facts_of_masks_count_pixels_and_say_how_large_the_images_are(tmp_path: 
     study = Study.from_tree({"data": {"path": str(root)}, "base": {"task": masks}})
     base = study.base_recipe()
     info = load_data(base, ON_CPU).info
-    facts = measured_anew(base, info, CPU)
+    facts = facts_without_weights(base, info)
     assert (facts.task, facts.classes) == ("segmentation", 3)
     assert facts.class_balance == min(info.pixel_counts) / max(info.pixel_counts) < 0.2
     assert (facts.longer_side, facts.image_size) == (40, 40)

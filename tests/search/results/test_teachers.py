@@ -16,7 +16,7 @@ from search.commands.guests import ALL
 from search.commands.inputs import named_input
 from search.commands.options import CheckOptions
 from search.facts.hardware import Hardware, Node, per_trial
-from search.facts.measured import measured_anew
+from search.facts.measured import facts_of
 from search.jobs.package import check_for_cluster
 from search.learning.search import Search
 from search.record.home import Home
@@ -297,7 +297,7 @@ def test_a_teacher_on_a_cluster_has_an_absolute_path() -> None:
 def test_facts_of_a_recipe_without_a_teacher_name_none(searched: tuple[Path, Run]) -> None:
     _, run = searched
     trial = per_trial(Resources(), MACHINE)
-    assert measured_anew(Recipe(), run.info, trial).teacher_parameters is None
+    assert facts_of(run.model, Recipe(), run.info, trial).teacher_parameters is None
 
 
 @pytest.mark.slow("trains a teacher")

@@ -23,7 +23,7 @@ from trainable.training.bootstrap import (
     resampled,
     wilson_interval,
 )
-from trainable.training.extra_metrics import ExtraMetric, ExtraMetrics, measured
+from trainable.training.extra_metrics import ExtraMetrics, Metric, measured
 
 NONE = ExtraMetrics((), {}, NAMES)
 
@@ -53,7 +53,7 @@ def test_each_metric_of_a_resample_is_that_of_the_images_drawn(found: Answers) -
 
 def test_the_intervals_of_loss_and_accuracies_are_those_of_a_loop_over_resamples() -> None:
     found, resamples = random_answers(60, 0), 50
-    bounds = intervals(found, ExtraMetrics((), {"mine": ExtraMetric(accuracy)}, NAMES), 3, resamples).bounds
+    bounds = intervals(found, ExtraMetrics((), {"mine": Metric(accuracy)}, NAMES), 3, resamples).bounds
     random = np.random.default_rng(3)
     values: dict[str, list[float]] = {"loss": [], "accuracy": [], "balanced_accuracy": []}
     for drawn in random.integers(0, 60, (resamples, 60)):
@@ -119,7 +119,7 @@ def test_a_function_that_fails_on_a_resample_has_no_interval() -> None:
         return 1.0
 
     found = Answers.of_logits(torch.eye(3, dtype=torch.float64), torch.tensor([0, 1, 2]))
-    extra = ExtraMetrics((), {"picky": ExtraMetric(picky), "mine": ExtraMetric(accuracy)}, NAMES)
+    extra = ExtraMetrics((), {"picky": Metric(picky), "mine": Metric(accuracy)}, NAMES)
     assert set(intervals(found, extra, 0).bounds) == {"accuracy", "balanced_accuracy"}
 
 
@@ -175,7 +175,7 @@ def test_what_is_no_share_has_no_interval_where_its_resamples_have_no_spread(val
 def test_functions_of_the_callers_are_no_shares_of_images_whatever_their_values() -> None:
     labels = torch.arange(9) % 3
     found = Answers.of_logits(torch.nn.functional.one_hot(labels, 3).double() * 5, labels)
-    own = {"missed": ExtraMetric(lambda _, truth: float(len(truth) == 0)), "mine": ExtraMetric(accuracy)}
+    own = {"missed": Metric(lambda _, truth: float(len(truth) == 0)), "mine": Metric(accuracy)}
 
     bounds = intervals(found, ExtraMetrics((), own, NAMES), 0).bounds
 
@@ -192,7 +192,7 @@ def test_metrics_over_many_images_and_classes_have_no_interval_and_it_is_said(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     found = random_answers(60, 0)
-    extra = ExtraMetrics(specs(EVERY), {"mine": ExtraMetric(accuracy)}, NAMES)
+    extra = ExtraMetrics(specs(EVERY), {"mine": Metric(accuracy)}, NAMES)
     monkeypatch.setattr("trainable.training.bootstrap.MOST_PROBABILITIES", 180)
     assert {"auroc", "mine"} < intervals(found, extra, 0, 10).bounds.keys()
     assert not caplog.text

@@ -24,7 +24,7 @@ from trainable.recipe.metrics import MODES
 from trainable.recipe.tasks import Classification
 from trainable.run import make_run
 from trainable.training.answers import Answers
-from trainable.training.extra_metrics import ExtraMetric, Own, make_extra_metrics, measured
+from trainable.training.extra_metrics import Metric, Own, make_extra_metrics, measured
 from trainable.training.metrics import ALWAYS, OBJECTIVES, EpochResult, worst
 
 KINDS = Classification.metrics
@@ -194,7 +194,7 @@ def test_metrics_change_nothing_else_in_a_run() -> None:
 
 
 def test_a_run_that_diverged_has_the_worst_value_of_each_metric() -> None:
-    own: Own = {"gain": lambda p, y: 1.0, "error": ExtraMetric(lambda p, y: 0.5, mode="min", worst=9.0)}
+    own: Own = {"gain": lambda p, y: 1.0, "error": Metric(lambda p, y: 0.5, mode="min", worst=9.0)}
     net = plain_net()
     net.register_forward_hook(lambda net, _, logits: logits if net.training else logits * math.nan)
     run = make_run(small_recipe({"evaluation.metrics": EVERY}), data=data_set(), model=net, metrics=own)
@@ -273,9 +273,9 @@ def test_a_function_needs_a_name_of_its_own(name: str) -> None:
 
 def test_a_metric_that_is_better_when_lower_says_its_worst_value() -> None:
     with pytest.raises(ValueError, match="needs its worst finite value"):
-        ExtraMetric(accuracy, mode="min")
+        Metric(accuracy, mode="min")
     with pytest.raises(ValueError, match="worst must be finite, got inf"):
-        ExtraMetric(accuracy, worst=math.inf)
+        Metric(accuracy, worst=math.inf)
 
 
 RESULT = epoch_result(epoch=3, accuracy=0.75)

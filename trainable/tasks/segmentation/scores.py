@@ -18,7 +18,7 @@ from trainable.tasks.segmentation.answers import MEANS, MaskAnswers, columns_of,
 from trainable.tasks.segmentation.losses import cross_entropy, enlarged
 from trainable.training.answers import RankRows
 from trainable.training.evaluate import Array, Scores
-from trainable.training.extra_metrics import ExtraMetric, called_with
+from trainable.training.extra_metrics import Metric, called_with
 from trainable.training.metrics import worst
 
 
@@ -49,7 +49,7 @@ class MaskTally:
         confusion: bool = False,
         *,
         tolerance: float | None = None,
-        own: Mapping[str, ExtraMetric] | None = None,
+        own: Mapping[str, Metric] | None = None,
         rows: RankRows | None = None,
     ) -> None:
         self._classes, self._confusion = classes, confusion

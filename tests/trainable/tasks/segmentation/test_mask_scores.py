@@ -18,7 +18,7 @@ from trainable.recipe.tasks import IGNORED, Classification, Segmentation
 from trainable.tasks.segmentation.losses import enlarged
 from trainable.tasks.segmentation.scores import MaskTally, boundary_f1, worst_mask_scores
 from trainable.training.evaluate import Scores
-from trainable.training.extra_metrics import ExtraMetric, make_extra_metrics
+from trainable.training.extra_metrics import Metric, make_extra_metrics
 
 CPU = torch.device("cpu")
 CLASSES = 6
@@ -191,7 +191,7 @@ def height(predicted: Tensor, mask: Tensor) -> float:
     return len(mask)
 
 
-OWN = {"errors": ExtraMetric(errors, mode="min", worst=1.0), "height": ExtraMetric(height)}
+OWN = {"errors": Metric(errors, mode="min", worst=1.0), "height": Metric(height)}
 
 
 def test_functions_of_the_callers_see_each_image_and_are_averaged_over_images(batches: Batches) -> None:
@@ -217,12 +217,12 @@ def test_a_function_that_fails_is_one_clear_message(
     function: Callable[[Tensor, Tensor], float], message: str, batches: Batches
 ) -> None:
     with pytest.raises(UserError, match=message):
-        score(batches, own={"mine": ExtraMetric(function)})
+        score(batches, own={"mine": Metric(function)})
 
 
 def test_no_function_is_asked_about_a_model_that_is_lost(batches: Batches) -> None:
     lost = [(torch.full_like(logits, math.nan), masks) for logits, masks in batches]
-    got = score(lost, own={"mine": ExtraMetric(lambda p, m: 1 / 0)}, tolerance=0.1)
+    got = score(lost, own={"mine": Metric(lambda p, m: 1 / 0)}, tolerance=0.1)
     assert not got.finite
 
 

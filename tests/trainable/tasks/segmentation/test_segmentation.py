@@ -29,7 +29,7 @@ from trainable.tasks.segmentation.task import (
     window_starts,
 )
 from trainable.training.evaluate import PLAIN, View
-from trainable.training.extra_metrics import ExtraMetric
+from trainable.training.extra_metrics import Metric
 from trainable.training.run import Run
 
 OFF = torch.autocast("cpu", enabled=False)
@@ -281,7 +281,7 @@ def test_functions_of_the_caller_are_asked_for_each_image(root: Path) -> None:
         return float((mask == 2).float().mean())
 
     run = make_run(
-        mask_recipe(root, {"loop.epochs": 1}), metrics={"discs": ExtraMetric(share_of_discs, "min", 1.0)}
+        mask_recipe(root, {"loop.epochs": 1}), metrics={"discs": Metric(share_of_discs, "min", 1.0)}
     )
     measured = run.step().extra_metrics["val_discs"]
     masks = [mask for _, masks in run.images.loader.evaluate("validation") for mask in masks]

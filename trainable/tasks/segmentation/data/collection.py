@@ -194,7 +194,7 @@ def _said_below(pairs: PairedSources, masks: Masks, found: Mapping[Split, RawSur
 
 
 def _check_numbers(pairs: PairedSources, found: Mapping[Split, RawSurvey], values: Sequence[int]) -> None:
-    """Raises DataError, naming masks, if values leave numbers out, where each number would be a class."""
+    """Raise DataError, naming masks, if values leave numbers out, where each number would be a class."""
     stray = [value for place, value in enumerate(values) if value != place]
     if not stray:
         return

@@ -112,7 +112,7 @@ def without_suffix(files: Files, suffix: str) -> Files:
 
 
 def check_paired(where: Path | str, images: Files, masks: Files, part: Split) -> None:
-    """Raises DataError for images of a part without masks, and for masks without images: it counts and names
+    """Raise DataError for images of a part without masks, and for masks without images: it counts and names
     them."""
     lonely = [images[name] for name in in_order(images.keys() - masks.keys())]
     odd = [masks[name] for name in in_order(masks.keys() - images.keys())]
