@@ -106,14 +106,14 @@ class MicroBatches:
     """
 
     count: int
-    most: int
+    most: int  # 0: memory that runs out ends the training, whatever the count of a checkpoint
 
     @classmethod
     def of(cls, loop: Loop, ranks: Ranks, fewest_at_once: int = 1) -> Self:
         """Return what `loop` asks for, of a network that trains on so many images at once at least."""
         count = parts_of(loop, ranks.world)
         if loop.sync_norm and ranks.world > 1:
-            return cls(count, count)  # the other ranks wait inside a layer, where they cannot be told to cut
+            return cls(count, most=0)  # the other ranks wait inside a layer, where they cannot be told to cut
         # by the smallest share of a rank: all cut alike, and none has an empty part
         return cls(count, loop.batch_size // ranks.world // fewest_at_once)
 
