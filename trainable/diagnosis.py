@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any, assert_never
 
 from trainable.curves.curves import Curves
-from trainable.curves.levels import Thresholds
 from trainable.curves.remedies import RunVerdict, remedies
 from trainable.curves.task_curves import Remedy, TaskCurves
 from trainable.recipe import Recipe
@@ -82,7 +81,6 @@ def diagnose(
     classes: int,
     train_images: int | None = None,
     validation_images: int | None = None,
-    thresholds: Thresholds | None = None,
 ) -> Diagnosis:
     """Return the verdict on a run that is over, from all its epochs.
 
@@ -91,8 +89,8 @@ def diagnose(
     validation no longer rises; `still improving`, since a longer run would end with another gap; `underfit`;
     `healthy`. `train_images` and `validation_images` are the sizes of the parts: without the second, noise is
     measured on the curve alone; without the first, skipped steps are not looked at. Raises ValueError if no
-    epoch was trained. Source: 003:84; the other limits are in `Thresholds`, and by default those of what the
-    recipe's task is scored by.
+    epoch was trained. Source: 003:84; the other limits are the `Thresholds` of what the recipe's task is
+    scored by.
     """
     if not history:
         raise ValueError("there is nothing to diagnose: no epoch was trained")
@@ -102,8 +100,7 @@ def diagnose(
     task = curves_of(recipe.task)
     levels = task.levels(history)
     guessing = loss_of_guessing(recipe, classes)
-    limits = thresholds or levels.limits
-    curves = Curves(tuple(history), levels, classes, guessing, train_steps, validation_images, limits)
+    curves = Curves(tuple(history), levels, classes, guessing, train_steps, validation_images)
     verdict, reasons = _verdict(curves)
     if not levels.is_clean:
         reasons = (*reasons, levels.not_clean)

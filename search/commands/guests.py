@@ -23,7 +23,7 @@ from search.reporting.gather import report_of
 from search.reporting.live_view import LiveView
 from search.reporting.page import write_report
 from search.reporting.picture import draw
-from search.results.export import export_recipe
+from search.results.export import exported
 from search.results.teachers import teacher_path, with_teacher
 from search.running.driver import Driver
 from search.running.guests import EndState, Guests
@@ -85,7 +85,7 @@ def write_results(folder: Path, state: EndState) -> None:
     """Write `best.yaml`, if any trial has finished, and the picture, of a search that ends in this state."""
     search = Search(folder).ended_as(state)
     if search.best is not None:
-        export_recipe(search, folder / BEST_FILE)
+        exported(search).write(folder / BEST_FILE)
     draw(search.progress, folder / PICTURE_FILE)
 
 

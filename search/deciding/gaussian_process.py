@@ -117,10 +117,10 @@ class GaussianProcess:
         return across @ self._weights, np.sqrt(np.maximum(variance, JITTER))
 
     @in_one_thread
-    def predict_together(self, features: Reals, time: float) -> tuple[Reals, Reals]:
-        """Return the means (n,) of the scores of n rows at a time, and their covariances (n, n)."""
+    def predict_together(self, features: Reals) -> tuple[Reals, Reals]:
+        """Return the means (n,) of the scores of n rows at the end (time 1), and their covariances (n, n)."""
         scaled = self._scale(features)
-        across, explained = self._known_of(scaled, time)
+        across, explained = self._known_of(scaled, 1.0)
         return across @ self._weights, self._covariance(scaled, scaled, np.zeros(1)) - explained.T @ explained
 
     def _scale(self, features: Reals) -> Reals:

@@ -116,7 +116,7 @@ class Attachments:
             if name == STUDY_FILE:
                 store.store_text(None, readable(self._study).yaml(), name)
             else:
-                store.store_file(None, file)
+                store.store_file(file)
             sent[name] = digest
 
     def _send_conclusion(

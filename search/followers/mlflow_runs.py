@@ -128,10 +128,10 @@ class RunStore:
         """Store a text as a file of the run."""
         self._store(f"{_called(run)}: {name}", lambda: self.client.log_text(self.runs[run], text, name))
 
-    def store_file(self, run: RunOwner, path: Path) -> None:
-        """Store a copy of a file with the run."""
+    def store_file(self, path: Path) -> None:
+        """Store a copy of a file with the search's own run."""
         self._store(
-            f"{_called(run)}: {path.name}", lambda: self.client.log_artifact(self.runs[run], str(path))
+            f"{_called(None)}: {path.name}", lambda: self.client.log_artifact(self.runs[None], str(path))
         )
 
     def _find_experiment(self, name: str, artifacts: str | None) -> str:

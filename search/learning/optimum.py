@@ -120,7 +120,7 @@ def _shares(
     rows = np.repeat(np.where(np.isnan(among), 0.5, among)[None], len(positions), axis=0)
     rows[:, :, at] = np.array(positions)[:, None]
     features = cube.features(cube.exact(rows.reshape(-1, len(cube))))
-    means, covariance = process.predict_together(features, 1.0)
+    means, covariance = process.predict_together(features)
     shape = (len(positions), len(among))
     effect = means.reshape(shape).mean(axis=1)
     spread = covariance.reshape(*shape, *shape).mean(axis=(1, 3))

@@ -27,15 +27,14 @@ TOP_SHARE, TOP_TRIALS = 0.1, 10
 HALVES = 40  # intervals come from so many random halves of the trials
 INTERVAL = (0.05, 0.95)
 TREES = 200
+SEED = 0  # of the halves and of the forest
 TINY = 1e-12
 ABSENT = -1.0  # the position that stands for a dimension which a trial does not have
 
 Numbers = NDArray[np.float64]
 
 
-def importances(
-    space: Space, trials: Sequence[Trial], places: Mapping[int, float], seed: int = 0
-) -> Importances:
+def importances(space: Space, trials: Sequence[Trial], places: Mapping[int, float]) -> Importances:
     """Return the share of each dimension.
 
     PED-ANOVA (arXiv 2304.10255; for dimensions that some trials lack arXiv 2601.20800) measures how the
@@ -53,12 +52,12 @@ def importances(
     study = _study(space, [trial for trial in trials if trial.id in points])
     names = [each.name for each in space.dimensions if any(each.name in at for at in points.values())]
     worth = np.array([places[trial] for trial in points])
-    halves = _halves(study, names, worth, np.random.default_rng(seed))
+    halves = _halves(study, names, worth, np.random.default_rng(SEED))
     shares, (low, high) = halves.mean(axis=0), np.quantile(halves, INTERVAL, axis=0)
     return Importances(
         trials=len(points),
         top=_top(len(points)),
-        explained=_explained(names, points, worth, seed),
+        explained=_explained(names, points, worth),
         fields=tuple(
             # an interval holds the share, too, where a few halves decide that
             Importance(
@@ -133,13 +132,11 @@ def _measured(study: optuna.Study, names: Sequence[str], worth: Numbers) -> Numb
     return np.array([by_name.get(name, 0.0) for name in names], np.float64)
 
 
-def _explained(
-    names: Sequence[str], points: Mapping[int, Mapping[str, float]], worth: Numbers, seed: int
-) -> float:
+def _explained(names: Sequence[str], points: Mapping[int, Mapping[str, float]], worth: Numbers) -> float:
     """Return the share of the variance of places that a random forest explains in trials that its trees have
     not seen (out-of-bag R2; Breiman, 2001, Machine Learning 45)."""
     from sklearn.ensemble import RandomForestRegressor
 
     table = np.array([[at.get(name, ABSENT) for name in names] for at in points.values()])
-    forest = RandomForestRegressor(TREES, oob_score=True, random_state=seed)
+    forest = RandomForestRegressor(TREES, oob_score=True, random_state=SEED)
     return float(forest.fit(table, worth).oob_score_)

@@ -41,18 +41,9 @@ class Exported:
         write_recipe(out, self.recipe, self.reasons)
 
 
-def export_recipe(search: Search, out: Path, trial: int | None = None) -> str:
-    """Write the best trial's recipe, or the named trial's, to `out`; return in words which one it was.
-
-    Raises UserError where the search has no such trial, or no finished one yet.
-    """
-    chosen = exported(search, trial)
-    chosen.write(out)
-    return chosen.words
-
-
 def exported(search: Search, trial: int | None = None) -> Exported:
-    """Return the best trial's recipe, or the named trial's. Raises UserError as `export_recipe` does."""
+    """Return the best trial's recipe, or the named trial's. Raises UserError where the search has no such
+    trial, or no finished one yet."""
     chosen = chosen_trial(search, trial)
     recipe = recipe_of(search, chosen)
     words = _in_words(chosen, search.study, recipe)

@@ -170,11 +170,10 @@ def prepare(
     hardware: Hardware,
     *,
     bench: Bench = HERE,
-    code: Code = NO_CODE,
     guests: Guests = NO_GUESTS,
 ) -> Prepared:
     """Load the images of a new search, measure its facts and build its space: `load`, then `decide`."""
-    return decide(load(study, home, hardware, bench=bench, code=code, guests=guests))
+    return decide(load(study, home, hardware, bench=bench, guests=guests))
 
 
 def prepare_again(

@@ -334,13 +334,13 @@ class Study(Spec):
         known = self.pinned.get("model.kind") in LIBRARIES
         return tuple(options) if known and isinstance(options, list) else ()
 
-    def with_values(self, values: Mapping[str, Any], where: str = "") -> Study:
+    def with_values(self, values: Mapping[str, Any]) -> Study:
         """Return a copy with values set by dotted path.
 
         For example `{"budget.trials": 32, "base.optimizer.lr": 0.2}`.
         """
         tree = without_default_metric(self.model_dump(mode="json"))
-        return Study.from_tree(study_tree_with(tree, values), where)
+        return Study.from_tree(study_tree_with(tree, values))
 
     def with_trials(self, trials: int | None) -> Study:
         """Return a copy whose budget has so many trials; for None, the study itself."""

@@ -11,7 +11,7 @@ from search.followers.audit import audit
 from search.learning.search import Search
 from search.record.home import MIRROR_FILE
 from search.reporting import terminal
-from search.results.export import export_recipe
+from search.results.export import exported
 from search.study import Study, StudyError
 from tests.integration.small_searches import digits_study, epochs_by_trial, events_in
 from trainable.recipe.yamlfile import read_recipe
@@ -70,7 +70,7 @@ def assert_costs_are_everywhere(search: Search, out: Path) -> None:
     for trial in copy.get_trials():
         above = costs[trial.user_attrs["tunebook.trial"]]["parameters"] / LIMIT - 1.0
         assert trial.constraints == {"parameters": pytest.approx(above)}
-    export_recipe(search, out)
+    exported(search).write(out)
     provenance = read_recipe(out).provenance
     assert provenance is not None
     assert provenance.metrics["parameters"] == 19_810

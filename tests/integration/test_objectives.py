@@ -12,7 +12,7 @@ from search.commands.guests import driver, resolved_study
 from search.followers.audit import audit
 from search.learning.search import Search
 from search.reporting.picture import draw
-from search.results.export import export_recipe
+from search.results.export import exported
 from search.study import StudyError
 from tests.integration.small_searches import digits_study
 from trainable.bench import Bench
@@ -57,14 +57,14 @@ def test_a_search_knows_the_file_of_weights_that_its_trials_began_from(tmp_path:
     values = {"base.model.weights": str(weights), "budget.trials": 1, "budget.epochs": 1}
     search = searched(tmp_path, values)
     save_file({name: each + 0.5 for name, each in load_file(weights).items()}, weights)
-    export_recipe(search, out)
+    exported(search).write(out)
     lines: list[str] = []
     train(read_recipe(out), bench=Bench(say=lines.append))
     assert any("these are not the weights that the recipe was trained from" in each for each in lines)
 
 
 def assert_exported_recipe_measures_it(search: Search, metric: str, out: Path) -> None:
-    assert metric in export_recipe(search, out)
+    assert metric in exported(search).words
     recipe = read_recipe(out)
     assert search.best is not None
     assert recipe.provenance is not None

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from tests.epoch_results import epoch_result
 from tests.trainable.planted_curves import CLASSES, MANY, curve, diagnosed, settling, verdict
-from trainable.curves.levels import Thresholds
 from trainable.diagnosis import diagnose, loss_of_guessing
 from trainable.recipe import Recipe
 
@@ -96,13 +95,6 @@ def test_a_low_training_accuracy_that_validation_shares_is_underfit_and_a_high_o
 def test_training_some_points_above_validation_is_healthy() -> None:
     assert verdict(curve(settling(0.87), 0.90)) == "healthy"
     assert diagnosed(curve(settling(0.87), 0.90)).changes == ()
-
-
-def test_who_aims_lower_is_not_advised_to_fit_more() -> None:
-    found = diagnose(
-        curve(settling(0.7), 0.7), Recipe(), classes=CLASSES, thresholds=Thresholds(train_target=0.65)
-    )
-    assert found.verdict == "healthy"
 
 
 # --- validation rising to the end -------------------------------------------------------------------------

@@ -24,7 +24,6 @@ class Curves:
     guessing: float  # the loss of a network that knows nothing
     train_steps: int | None  # of an epoch, if it is known
     validation_images: int | None
-    thresholds: Thresholds
 
     def __post_init__(self) -> None:
         limits, epochs = self.thresholds, len(self.history)
@@ -37,6 +36,10 @@ class Curves:
         self._swings = _swings(self._val[-self._late :], self._rates[-self._late :])
         self.fluctuation = fmean(self._swings) if self._swings else 0.0
         self.standard_error = self.levels.standard_error(self.validation_images)
+
+    @property
+    def thresholds(self) -> Thresholds:
+        return self.levels.limits
 
     def figures(self) -> dict[str, float]:
         """Return the numbers by name: scores as fractions; a name that ends in `_points` has hundredths."""

@@ -22,6 +22,8 @@ from trainable.files.regular import check_regular
 if TYPE_CHECKING:
     import pyarrow
 
+TEXT_COLUMNS = 2  # of a saved set: the label and the path of each image
+
 
 def open_table(files: Sequence[str]) -> pyarrow.Table:
     """Return the rows of Arrow streams, mapped and not read. Raises OSError, pyarrow's ArrowInvalid (a
@@ -48,9 +50,9 @@ def paths_without_bytes(column: pyarrow.ChunkedArray) -> Iterator[tuple[int, str
         before += len(chunk)
 
 
-def check_declared(files: Sequence[str], columns: int) -> None:
+def check_declared(files: Sequence[str]) -> None:
     """Raise DataError where Arrow streams declare more rows, or more bytes of compressed buffers, than a set
-    of images has, or than fit in memory; so many `columns` become text. Raises what `open_table` does.
+    of images has, or than fit in memory. Raises what `open_table` does.
 
     Nothing is unpacked for it. Buffers that are not compressed are mapped, and take no memory.
     """
@@ -64,7 +66,7 @@ def check_declared(files: Sequence[str], columns: int) -> None:
                 f"buffers; expected at most {MOST_ROWS:,} rows and {MOST_BYTES:,} bytes. `save_to_disk` of "
                 "`datasets` compresses nothing: load the set there and save it again"
             )
-    check_memory(Path(files[-1]).parent, rows, rows * columns, unpacked)
+    check_memory(Path(files[-1]).parent, rows, rows * TEXT_COLUMNS, unpacked)
 
 
 def _declared(file: str) -> Iterator[tuple[int, int]]:

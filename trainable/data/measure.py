@@ -201,13 +201,9 @@ class Membership(NamedTuple):
     whole: bool  # every image counts by all that is stored of it
 
 
-def membership_digest(
-    parts: Mapping[Split, Selection],
-    stored_bytes: int = 0,
-    targets: Mapping[Split, Sequence[str]] | None = None,
-) -> str:
+def membership_digest(parts: Mapping[Split, Selection], stored_bytes: int = 0) -> str:
     """Return `membership(...).digest`."""
-    return membership(parts, stored_bytes, targets).digest
+    return membership(parts, stored_bytes).digest
 
 
 def membership(

@@ -161,7 +161,7 @@ def _part(folder: Path, spec: Data, images: str) -> _StoredPart:
     files = tuple(str(folder / each) for each in names)
     column = _column(folder, features, spec.columns.path, "Image", "path")
     label = _column(folder, features, spec.columns.label, "ClassLabel", "label")
-    check_declared(files, columns=2)
+    check_declared(files)
     table = open_table(files)
     labels = _labels(texts(table.column(label), f"{folder}: column {label!r}"), features[label])
     if spec.exclude is None and (empty := [row for row, each in enumerate(labels, 1) if each == NO_LABEL]):

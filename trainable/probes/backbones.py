@@ -35,6 +35,7 @@ TRAIN, VALIDATION = 5_000, 2_000
 STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 STEPS = 200
 MEMORY_BATCH = 32
+DRAWS = 2_000  # of the validation images
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ def best_head(features: HeadFeatures) -> HeadScore:
     return max(scores, key=lambda each: each.accuracy)
 
 
-def chances_to_be_best(right: Sequence[Booleans], *, draws: int = 2_000) -> list[float]:
+def chances_to_be_best(right: Sequence[Booleans]) -> list[float]:
     """Return for each network how often it has most images right when validation images are drawn again, in
     a paired bootstrap (Efron and Tibshirani 1993, chapter 6); ties are shared.
 
@@ -104,7 +105,7 @@ def chances_to_be_best(right: Sequence[Booleans], *, draws: int = 2_000) -> list
     """
     table = np.stack(right).astype(np.float64)
     count = table.shape[1]
-    drawn = np.random.default_rng(0).multinomial(count, np.full(count, 1.0 / count), size=draws)
+    drawn = np.random.default_rng(0).multinomial(count, np.full(count, 1.0 / count), size=DRAWS)
     totals = table @ drawn.T
     best = totals == totals.max(0)
     shares: list[float] = (best / best.sum(0)).mean(1).tolist()

@@ -15,6 +15,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from trainable.recipe.base import YOURS, Purpose, Spec, check_distinct
 
+MOST_NAMES = 10  # of classes in an error's line
 NO_SPREAD = 1e-9  # scores, and the ends of their intervals, are nearer only where rounding alone parts them
 Mode = Literal["max", "min"]  # whether a higher or a lower value is better
 
@@ -175,7 +176,7 @@ def cost_faults(specs: Sequence[MetricKind], classes: Sequence[str]) -> list[str
     return faults
 
 
-def _listed(names: Sequence[str], most: int = 10) -> str:
+def _listed(names: Sequence[str]) -> str:
     """Return names as a line, shortened where there are many."""
-    more = f", and {len(names) - most} more" if len(names) > most else ""
-    return f"{', '.join(names[:most])}{more}"
+    more = f", and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return f"{', '.join(names[:MOST_NAMES])}{more}"

@@ -6,17 +6,12 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, assert_never
 
 import numpy as np
 
 from trainable.errors import ModelError
 from trainable.probes.network_cost import Flops
 from trainable.shrinking.dependencies import ChannelGroup, LayerEnd, UnitImportance
-
-# Global: channels of all groups are compared by their importance, relative to the mean of their group.
-# Uniform: each group loses the same share of its channels.
-Ranking = Literal["global", "uniform"]
 
 LEAST_SHARE = 0.1  # of its channels each group keeps (ours), and at least one: none would cut the network
 STEPS = 8  # in which a group is cut, or more (ours): a narrow one could not be cut by an eighth otherwise
@@ -30,9 +25,7 @@ class KeptUnits:
     share: float
 
 
-def choose(
-    groups: Sequence[ChannelGroup], flops: Flops, share: float, ranking: Ranking, most_step: int
-) -> KeptUnits:
+def choose(groups: Sequence[ChannelGroup], flops: Flops, share: float, most_step: int) -> KeptUnits:
     """Return the choice that leaves at most the asked share of the operations, and as much as it can.
 
     The channels that matter least are cut first, until the share is reached; of groups that lose the same
@@ -42,7 +35,7 @@ def choose(
     """
     steps = [step_of(group, most_step) for group in groups]
     scores = [
-        _scores(group.importance, ranking, later=at / len(groups) * step)
+        _scores(group.importance, later=at / len(groups) * step)
         for at, (group, step) in enumerate(zip(groups, steps, strict=True))
     ]
     order = np.sort(np.concatenate(scores))
@@ -88,17 +81,11 @@ def step_of(group: ChannelGroup, most: int) -> int:
     return int(2 ** (max(1, largest).bit_length() - 1))
 
 
-def _scores(importance: UnitImportance, ranking: Ranking, later: float) -> UnitImportance:
-    """Return what the channels of all groups are ranked by: the least are cut first. In the uniform ranking
-    a group's turn comes so many of its channels later."""
-    match ranking:
-        case "global":
-            return importance
-        case "uniform":
-            places = importance.argsort(kind="stable").argsort(kind="stable").astype(np.float64)
-            return (places + 1.0 + later) / len(places)
-        case _:
-            assert_never(ranking)
+def _scores(importance: UnitImportance, later: float) -> UnitImportance:
+    """Return what the channels of all groups are ranked by: the least are cut first, of each group the same
+    share. A group's turn comes so many of its channels later."""
+    places = importance.argsort(kind="stable").argsort(kind="stable").astype(np.float64)
+    return (places + 1.0 + later) / len(places)
 
 
 def _rounded(kept: int, units: int, step: int) -> int:

@@ -14,11 +14,10 @@ from trainable.errors import ModelError, UserError, first_line
 from trainable.models.layers import BATCH_NORMS, NORMALISATIONS
 from trainable.models.widths import Widths, make_narrow, widths_between
 from trainable.probes.network_cost import Flops, count_flops
-from trainable.shrinking.choice import Ranking, choose
+from trainable.shrinking.choice import choose
 from trainable.shrinking.dependencies import ChannelCut, Dependencies, tensors_of
 
-RANKING: Ranking = "uniform"  # docs/decisions/0045 has the measurements by which this and STEP are chosen
-STEP = 8
+STEP = 8  # at most so many channels are cut together; docs/decisions/0045 has the measurements
 NEAR = 0.005  # so near is the share that is counted in the cut network to the computed one
 TOLERANCE = 1e-6  # of answers in float64, as a share of the largest; a wrong cut makes more than a hundredth
 SEED = 0  # of the noise that is answered
@@ -40,17 +39,11 @@ class Pruned:
 
 
 def prune(
-    network: nn.Module,
-    shape: tuple[int, int, int],
-    share: float,
-    *,
-    title: str = "the network",
-    ranking: Ranking = RANKING,
-    step: int = STEP,
+    network: nn.Module, shape: tuple[int, int, int], share: float, *, title: str = "the network"
 ) -> Pruned:
     """Return a copy of a network with at most a share, in (0, 1), of its operations for an image [C, H, W].
 
-    The channels with the smallest weights are cut, in steps of at most `step` channels. What the network
+    The channels with the smallest weights are cut, in steps of at most STEP channels. What the network
     returns keeps its channels. Raises ModelError, with the title of the network, where it cannot be traced or
     has not enough channels to cut, and where it would not compute what the whole network does if the cut
     channels counted nothing.
@@ -61,7 +54,7 @@ def prune(
     cut_out, narrow = copy.deepcopy(whole), copy.deepcopy(whole)
     before = count_flops(whole, shape)
     with _understood(title):
-        promised, cuts = _cut(Dependencies(cut_out, shape, title), share, before, ranking, step)
+        promised, cuts = _cut(Dependencies(cut_out, shape, title), share, before)
         widths = widths_between(whole, cut_out)
         make_narrow(narrow, widths)
         narrow.load_state_dict(cut_out.state_dict())
@@ -91,12 +84,10 @@ def _understood(title: str) -> Iterator[None]:
         ) from error
 
 
-def _cut(
-    dependencies: Dependencies, share: float, flops: Flops, ranking: Ranking, step: int
-) -> tuple[float, list[ChannelCut]]:
+def _cut(dependencies: Dependencies, share: float, flops: Flops) -> tuple[float, list[ChannelCut]]:
     """Cut channels out of the network of these dependencies, in place; return the share of the operations
     that is left then, and what was cut, counted in the whole network."""
-    chosen = choose(dependencies.groups, flops, share, ranking, step)
+    chosen = choose(dependencies.groups, flops, share, STEP)
     units = [
         _least(group.importance.argsort(kind="stable").tolist(), kept)
         for group, kept in zip(dependencies.groups, chosen.kept, strict=True)

@@ -85,21 +85,13 @@ def _as_list(bounds: tuple[float, float] | None) -> list[float] | None:
     return None if bounds is None else list(bounds)
 
 
-def intervals(answers: Answers, extra: ExtraMetrics, seed: int, resamples: int = RESAMPLES) -> Intervals:
-    """Return the interval of each metric that a part is scored by, from percentiles of its resamples.
+def resampled_metrics(answers: Answers, extra: ExtraMetrics, seed: int, resamples: int) -> dict[str, Array]:
+    """Return each metric that a part is scored by, of every resample of its images: [resamples] by name;
+    none of those that would take long, as they need the probabilities of many classes.
 
     Ten thousand images take a few seconds. A function of the caller's is called once for each resample; one
-    that fails on a resample, where a class may be missing, has no interval.
+    that fails on a resample, where a class may be missing, is left out.
     """
-    found = resampled_metrics(answers, extra, seed, resamples)
-    return intervals_of(found, images_behind(found, len(answers.labels), np.bincount(answers.labels.numpy())))
-
-
-def resampled_metrics(
-    answers: Answers, extra: ExtraMetrics, seed: int, resamples: int = RESAMPLES
-) -> dict[str, Array]:
-    """Return each metric that a part is scored by, of every resample of its images: [resamples] by name;
-    none of those that would take long, as they need the probabilities of many classes."""
     extra = _quick(answers, extra)
     random = np.random.default_rng(seed)
     chunks = counts_of_images(random, len(answers.labels), resamples)

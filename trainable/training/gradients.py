@@ -26,6 +26,8 @@ from trainable.recipe.training import AdaptiveClipping, Clipping, NoClipping, No
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import GradBucket
 
+SHORTEST = 1e-3  # of a unit's weights, in adaptive clipping: the paper's eps
+
 
 class RankAgreement(Enum):
     """What all ranks agree on after a window's backward passes."""
@@ -165,12 +167,13 @@ def clip(
 
 
 @torch.no_grad()
-def clip_adaptively(parameters: Sequence[nn.Parameter], factor: float, eps: float = 1e-3) -> None:
+def clip_adaptively(parameters: Sequence[nn.Parameter], factor: float) -> None:
     """Shrink the gradients in place so that no unit's is longer than `factor` times its weights.
 
     A unit is a row of a parameter with rows (an output channel, an output of a linear layer), and otherwise
-    the whole parameter. Weights shorter than `eps` count as that long, or zeros could never move. The caller
-    leaves the final linear layer out. Brock et al., arXiv 2102.06171, section 4.1; `factor` is their lambda.
+    the whole parameter. Weights shorter than SHORTEST count as that long, or zeros could never move. The
+    caller leaves the final linear layer out. Brock et al., arXiv 2102.06171, section 4.1; `factor` is their
+    lambda.
 
     It waits for no device: the few numbers that decide stay where the gradients are.
     """
@@ -180,7 +183,7 @@ def clip_adaptively(parameters: Sequence[nn.Parameter], factor: float, eps: floa
         return
     lengths = [_unit_norms(each) for each in gradients]
     found = torch.cat(lengths)
-    allowed = torch.cat([_unit_norms(each) for each in moving]).clamp_(min=eps).mul_(factor)
+    allowed = torch.cat([_unit_norms(each) for each in moving]).clamp_(min=SHORTEST).mul_(factor)
     scales = torch.where(found > allowed, allowed / found, 1.0)
     for gradient, scale in zip(gradients, scales.split([len(each) for each in lengths]), strict=True):
         shape = [len(scale), *[1] * gradient.ndim][: gradient.ndim]  # as many dimensions as the gradient

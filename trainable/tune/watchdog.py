@@ -76,13 +76,6 @@ def pop_reason(folder: Path) -> str | None:
     return next((reason for reason in found if reason is not None), None)
 
 
-def clear_notes(folder: Path) -> None:
-    """Remove the files that watchdogs left in a folder."""
-    for name in (NOTE, TRACE):
-        for file in folder.glob(f"{name.stem}*{name.suffix}"):
-            file.unlink(missing_ok=True)
-
-
 def _popped(note: Path) -> str | None:
     try:
         if not note.with_suffix(TRACE.suffix).stat().st_size:

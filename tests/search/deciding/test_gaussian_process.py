@@ -130,7 +130,7 @@ def test_no_process_is_fitted_or_asked_in_several_threads(monkeypatch: pytest.Mo
         before = threads_of_blas()
         process = GaussianProcess(seen, fitted(seen))
         process.predict(seen.features, 1.0)
-        process.predict_together(seen.features, 1.0)
+        process.predict_together(seen.features)
 
         assert threads_of_blas() == before
     assert len(used) > 3

@@ -23,7 +23,7 @@ from search.record.folder import read_search
 from search.record.home import EVENTS_FILE, LOCK_FILE, Home
 from search.record.journal import Event, Journal, TrialEvent, read
 from search.reporting import terminal
-from search.results.export import export_recipe
+from search.results.export import exported
 from search.running.driver import make_ledger
 from search.running.prepare import Prepared, prepare, prepare_again, write_facts
 from search.study import STUDY_FILE, Study
@@ -129,14 +129,15 @@ def test_show_and_explain_and_the_conclusion_say_what_they_said(
 def test_export_writes_the_recipe_that_was_trained_with_its_reasons(
     folder: Path, changed_rule: Callable[[], None], trial: int | None
 ) -> None:
-    def exported() -> tuple[str, list[str]]:
-        words = export_recipe(Search(folder), folder / "out.yaml", trial)
+    def written() -> tuple[str, list[str]]:
+        found = exported(Search(folder), trial)
+        found.write(folder / "out.yaml")
         lines = (folder / "out.yaml").read_text().splitlines()
-        return words, [line for line in lines if "created:" not in line]
+        return found.words, [line for line in lines if "created:" not in line]
 
-    before = exported()
+    before = written()
     changed_rule()
-    assert exported() == before
+    assert written() == before
     assert "flip_probability: 0.5" in "\n".join(before[1])
 
 
@@ -146,7 +147,7 @@ def test_the_versions_and_the_commit_in_a_recipe_are_those_of_its_trials_driver(
         ledger.begin("digits-1", {"torch": "3.0"}, "f00d")
         train(ledger, 1)
     for trial, versions, commit in ((3, {"torch": "2.15"}, "cafe"), (6, {"torch": "3.0"}, "f00d")):
-        export_recipe(Search(folder), folder / "out.yaml", trial)
+        exported(Search(folder), trial).write(folder / "out.yaml")
         provenance = read_recipe(folder / "out.yaml").provenance
         assert provenance is not None
         assert (provenance.versions, provenance.git_commit) == (versions, commit)
@@ -211,8 +212,7 @@ def test_a_recipe_to_which_this_version_would_add_a_field_is_not_exported(folder
     with pytest.raises(
         JournalError, match=f"trial 3: {FLIP} is absent in the journal and 0.5 by this version"
     ):
-        export_recipe(Search(folder), folder / "out.yaml", 3)
-    assert not (folder / "out.yaml").exists()
+        exported(Search(folder), 3)
 
 
 def test_a_search_whose_best_recipe_is_another_one_today_is_still_shown(
@@ -235,7 +235,7 @@ def test_objective_and_epochs_are_the_journals_whatever_study_yaml_says_now(
         asked, explained = Search(folder).study, tunebook("explain", folder, "--all")
         return (
             explained,
-            export_recipe(Search(folder), folder / "out.yaml"),
+            exported(Search(folder)).words,
             asked.objective.metric,
             asked.budget.epochs,
         )

@@ -50,7 +50,7 @@ def test_the_interval_holds_the_deviation_of_the_seeds_and_that_of_the_images() 
     found = difference(ours, theirs, "accuracy", EXTRA, seed=3)
     assert found.mean == pytest.approx(-30 / IMAGES)
     samples = [
-        resampled_metrics(each.answers, EXTRA, 3)["accuracy"]
+        resampled_metrics(each.answers, EXTRA, 3, RESAMPLES)["accuracy"]
         for each in (*ours, *theirs)
         if each.answers is not None
     ]
@@ -84,7 +84,7 @@ def test_two_equal_scores_do_not_say_that_training_has_no_luck() -> None:
     assert ours[0].accuracy == ours[1].accuracy
     found = difference(ours, theirs, "accuracy", EXTRA, seed=3)
     samples = [
-        resampled_metrics(each.answers, EXTRA, 3)["accuracy"]
+        resampled_metrics(each.answers, EXTRA, 3, RESAMPLES)["accuracy"]
         for each in (*ours, *theirs)
         if each.answers is not None
     ]

@@ -12,13 +12,11 @@ from trainable.shrinking.choice import choose, share_left, step_of
 from trainable.shrinking.dependencies import ChannelGroup, Dependencies, LayerEnd
 
 
-def group(name: str, size: int, after: str, per_unit: int = 1, importance: float = 1.0) -> ChannelGroup:
+def group(name: str, size: int, after: str, per_unit: int = 1) -> ChannelGroup:
     """Return a group of the channels that one layer gives and the next one takes."""
     units = tuple(tuple(unit + size * each for each in range(per_unit)) for unit in range(size))
-    weights = importance * np.linspace(0.5, 1.5, size)
-    return ChannelGroup(
-        name, units, weights, {LayerEnd(name, "outputs"): 1.0, LayerEnd(after, "inputs"): 1.0}
-    )
+    shares = {LayerEnd(name, "outputs"): 1.0, LayerEnd(after, "inputs"): 1.0}
+    return ChannelGroup(name, units, np.linspace(0.5, 1.5, size), shares)
 
 
 GROUPS = (group("a", 8, "b"), group("b", 16, "c"))
@@ -32,23 +30,17 @@ def test_a_layer_costs_what_it_gives_times_what_it_takes() -> None:
 
 
 def test_groups_lose_equal_shares_one_step_after_the_other() -> None:
-    chosen = choose(GROUPS, FLOPS, 0.5, "uniform", 8)
+    chosen = choose(GROUPS, FLOPS, 0.5, 8)
     assert chosen.share <= 0.5
     first, second = chosen.kept
     assert abs(first / 8 - second / 16) <= 1 / 8
     assert second % 2 == 0
 
 
-def test_the_least_important_are_cut_first_wherever_they_are() -> None:
-    weak = (group("a", 8, "b", importance=0.1), group("b", 16, "c"))
-    kept = choose(weak, FLOPS, 0.7, "global", 1).kept
-    assert kept == (4, 16)
-
-
 def test_no_group_loses_more_than_nine_tenths_and_what_asks_for_it_is_refused() -> None:
-    assert choose(GROUPS, FLOPS, 0.06, "uniform", 1).kept == (1, 2)
+    assert choose(GROUPS, FLOPS, 0.06, 1).kept == (1, 2)
     with pytest.raises(ModelError, match=r"--flops 0.01: expected at least 0.0\d+"):
-        choose(GROUPS, FLOPS, 0.01, "uniform", 1)
+        choose(GROUPS, FLOPS, 0.01, 1)
 
 
 @pytest.mark.parametrize(

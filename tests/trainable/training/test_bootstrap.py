@@ -17,15 +17,23 @@ from tests.trainable.training.small_metrics import EVERY, NAMES, accuracy, answe
 from trainable.training.answers import Answers
 from trainable.training.bootstrap import (
     PERCENTS,
+    RESAMPLES,
+    Intervals,
+    Resampled,
     bounds_of,
     images_behind,
-    intervals,
     resampled,
+    resampled_metrics,
     wilson_interval,
 )
 from trainable.training.extra_metrics import ExtraMetrics, Metric, measured
 
 NONE = ExtraMetrics((), {}, NAMES)
+
+
+def intervals(found: Answers, extra: ExtraMetrics, seed: int, resamples: int = RESAMPLES) -> Intervals:
+    metrics = resampled_metrics(found, extra, seed, resamples)
+    return Resampled(metrics, len(found.labels), np.bincount(found.labels.numpy())).intervals()
 
 
 def random_answers(count: int, seed: int, sure: float = 1.0) -> Answers:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from trainable.tune.watchdog import NOTE, TRACE, Watchdog, clear_notes, pop_reason
+from trainable.tune.watchdog import NOTE, TRACE, Watchdog, pop_reason
 
 FRAME = """
 import os, re, sys, time
@@ -48,12 +48,12 @@ def test_work_that_gives_signs_may_take_longer_than_the_limit(tmp_path: Path) ->
 
 
 def test_each_rank_has_a_note_of_its_own_and_makes_no_folder(tmp_path: Path) -> None:
-    assert under_watchdog(SLEEP, tmp_path, rank=1) == 1
-    assert pop_reason(tmp_path) is not None
-    clear_notes(tmp_path)
-    assert list(tmp_path.iterdir()) == []
+    (here := tmp_path / "here").mkdir()
+    assert under_watchdog(SLEEP, here, rank=1) == 1
+    assert pop_reason(here) is not None
+    assert [each.name for each in here.iterdir()] == ["watchdog-1.txt"]
     assert under_watchdog(SLEEP, tmp_path / "another machine's", rank=1) == 1
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.iterdir()) == [here]
 
 
 def test_a_note_is_taken_once(tmp_path: Path) -> None:
@@ -85,11 +85,3 @@ def test_an_earlier_attempt_s_stacks_are_not_taken_for_a_later_one_s(tmp_path: P
     under_watchdog(SLEEP, tmp_path)
     under_watchdog("os._exit(9)", tmp_path)
     assert pop_reason(tmp_path) is None
-
-
-def test_notes_are_cleared_and_nothing_else(tmp_path: Path) -> None:
-    under_watchdog(SLEEP, tmp_path)
-    (tmp_path / "recipe.yaml").write_text("version: 1\n")
-    clear_notes(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["recipe.yaml"]
-    clear_notes(tmp_path / "none")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any, assert_never
@@ -21,7 +21,6 @@ from trainable.errors import DataError
 from trainable.files.store import is_uri
 from trainable.recipe.data import Data, Split
 from trainable.recipe.tasks import Masks
-from trainable.tasks.segmentation.data.code import consecutive
 from trainable.tasks.segmentation.data.collection import surveyed
 from trainable.tasks.segmentation.data.folder import read as read_folder
 from trainable.tasks.segmentation.data.pairs import PairedSource, PairedSources, pair_of_files
@@ -66,7 +65,7 @@ def _pairs(form: DataFormat, spec: Data, path: Path, bench: Bench, masks: Masks)
         case "manifest":
             return read_manifest(spec, masks)
         case "npz":
-            return pairs_of_arrays(str(path), "npz", arrays_in(path, "masks", spec.parts_left_out), masks)
+            return pairs_of_arrays(str(path), arrays_in(path, "masks", spec.parts_left_out), masks)
         case "torchvision":
             return read_torchvision(spec.name, path, bench.may_fetch, masks, spec.parts_left_out)
         case "digits" | "datasets" | "idx":
@@ -90,20 +89,17 @@ def _masked_folder(path: Path, spec: Data, masks: Masks) -> PairedSources:
     return read_folder(path, PartChoice.of(spec), masks)
 
 
-def pairs_of_arrays(
-    path: str, format: str, parts: Mapping[Split, Arrays], masks: Masks, classes: Sequence[str] | None = None
-) -> PairedSources:
-    """Return the pairs of arrays: images uint8 [N, H, W] or [N, H, W, 1 or 3], masks of whole numbers or
-    truth values [N, H, W] or [N, H, W, 1].
+def pairs_of_arrays(path: str, parts: Mapping[Split, Arrays], masks: Masks) -> PairedSources:
+    """Return the pairs of arrays of an .npz file: images uint8 [N, H, W] or [N, H, W, 1 or 3], masks of whole
+    numbers or truth values [N, H, W] or [N, H, W, 1].
 
-    The classes are the names of the masks' values from 0 on, where a person gives any. Raises DataError for
-    arrays of the wrong type or shape, and for values that no byte holds.
+    Raises DataError for arrays of the wrong type or shape, and for values that no byte holds.
     """
     checked = dict[Split, PairedSource]()
     for part, arrays in parts.items():
         with telling_how_to_leave_out(part):
             checked[part] = _pair_of_arrays(f"{path}: {part}", *arrays, masks)
-    return PairedSources(path, format, checked, None if classes is None else consecutive(classes))
+    return PairedSources(path, "npz", checked)
 
 
 def _pair_of_arrays(where: str, images: NDArray[Any], masks: NDArray[Any], spec: Masks) -> PairedSource:

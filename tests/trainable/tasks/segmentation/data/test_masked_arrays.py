@@ -22,9 +22,9 @@ IMAGES = np.zeros((6, 10, 12, 3), np.uint8)
 MASKS = np.stack([bands(0, number % 3) for number in range(6)])
 
 
-def own(images: Any = IMAGES, masks: Any = MASKS, classes: Any = None, **spec: Any) -> Collection:
+def own(images: Any = IMAGES, masks: Any = MASKS, **spec: Any) -> Collection:
     found = Masks(**spec)
-    pairs = pairs_of_arrays("arrays", "own", {"train": (images, masks)}, found, classes)
+    pairs = pairs_of_arrays("arrays", {"train": (images, masks)}, found)
     return surveyed(pairs, Data(path="arrays"), found)
 
 
@@ -60,10 +60,6 @@ def test_groups_cannot_be_found_in_arrays(tmp_path: Path) -> None:
 
     with pytest.raises(DataError, match=r"data\.group: .*set\.npz \(format npz\) names no files"):
         read(Data(path=str(path), group="(.)"), HERE, Masks())
-
-
-def test_classes_of_arrays_may_have_names() -> None:
-    assert own(classes=("sky", "sea", "land", "fog")).classes == ("sky", "sea", "land", "fog")
 
 
 @pytest.mark.parametrize("kind", [np.int64, np.uint16, np.bool_, np.int8])
