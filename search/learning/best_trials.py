@@ -47,7 +47,7 @@ SWITCHES = (
 SWITCHED_AT_ONCE = 2  # with more of them new in one search nobody can say which of them helped; our choice
 EPOCHS = "budget.epochs"
 VERDICT_RULE = "the best trial's verdict, shared by more than half of the best few finished ones"
-VERDICT_SOURCE = f"{PLAYBOOK}, Examining the training curves; limits: trainable.curves.Thresholds"
+VERDICT_SOURCE = f"{PLAYBOOK}, Examining the training curves; limits: trainable.curves.levels.Thresholds"
 # this noise is more than most changes of a recipe gain (PaddleClas guide, 003:70-82: 0.1 to 1.1); less noise
 # hides little
 NOISE_POINTS = 100.0 * Thresholds().swing

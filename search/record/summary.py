@@ -37,10 +37,10 @@ class Summary:
     trials: tuple[Trial, ...]  # the trials of the search itself
     budget_epochs: int  # the number of epochs that the longest trial trains
     wall_seconds: float  # the seconds under a driver, summed over all its drivers
-    # what the best trial's curves say of it, where `search.learning.search` has been run
+    # what the best trial's curves say of it, where `search.learning.search` has judged them
     diagnosis: Diagnosis | None = None
     constraints: Constraints = NO_CONSTRAINTS  # what the network of a trial may cost at most
-    # what the trials say of the space's rules, where `search.learning.verdicts` has been run
+    # what the trials say of the space's rules, where `search.learning.verdicts` has computed it
     verdicts: Verdicts | None = None
     # the direction of an objective that is a function of the caller's; the others' is known
     mode: Mode | None = None

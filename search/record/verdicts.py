@@ -1,6 +1,6 @@
 """Defines the verdicts on a search's rules: what the trials say of each, with an effect and an interval.
 
-`search.learning.verdicts` computes them and `search.learning.verdicts` prints them.
+`search.learning.verdicts` computes them, and the tables of `search.reporting` print them.
 docs/decisions/0010-verdicts.md says how they are computed, how many are false, and how large an effect must
 be to be seen.
 """

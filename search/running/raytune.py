@@ -234,7 +234,7 @@ class LedgerSearcher(Scratch, Searcher):  # type: ignore[misc]  # ray ships no t
         return self._ledger.propose_again(self._again.pop(0)) if self._again else self._ledger.propose()
 
     def on_trial_complete(self, trial_id: str, result: Any = None, error: bool = False) -> None:
-        """Make room for another trial; the ledger knows already, or learn it from the callback."""
+        """Make room for another trial; the ledger knows already, or learns it from the callback."""
         self._live.discard(trial_id)
 
     def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:

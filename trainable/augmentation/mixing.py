@@ -24,8 +24,8 @@ def make_mixing(spec: NoMixing | Mixup | CutMix | ClassMix) -> LabelMixing | Non
     draws are the same on every device, and none waits for one), and returns new images with the targets as
     float32 rows that sum to 1. One lambda holds for the batch and image i is mixed with image i - 1, as in
     torchvision's v2.MixUp and v2.CutMix; with `1 - probability` the batch is returned as it is, with one-hot
-    targets. Every call takes one draw from the generator. Classmix is of masks (`mask_mixing`): a recipe of a
-    classification refuses it before.
+    targets. Every call takes one draw from the generator. Classmix is of masks (`make_mask_mixing`): a recipe
+    of a classification refuses it before.
     """
     match spec:
         case NoMixing():

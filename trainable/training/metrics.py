@@ -53,7 +53,7 @@ class EpochResult:
 
     Accuracies are fractions in [0, 1]; losses are nats an image. Training figures are measured on the
     augmented images that were trained on, `val_*` on the whole validation part, with averaged weights if
-    `regularisation.averaging` says so. The scores of a diverged epoch are `worst(classes)`.
+    `regularisation.averaging` says so. Each score of a diverged epoch is `worst(metric, classes)`.
     """
 
     epoch: int  # counts the epochs done, from 1

@@ -83,7 +83,7 @@ class MaskAnswers(ByImage):
 
     @classmethod
     def of_table(cls, table: Array, classes: int, own: Sequence[str], *, boundaries: bool) -> Self:
-        """Return the answers in a table [N, columns], whose rows are those of `row_of`."""
+        """Return the answers in a table [N, columns], whose rows are those of `rows_of`."""
         widths = [1, classes, classes, classes, 2 * classes if boundaries else 0, len(own)]
         losses, true, predicted, right, edges, values = np.split(table, np.cumsum(widths)[:-1], axis=1)
         return cls(

@@ -25,7 +25,7 @@ def make_mask_mixing(spec: NoMixing | Mixup | CutMix | ClassMix) -> MaskMixing |
     The result takes float images and int64 masks on any device, and draws from a CPU generator, so that the
     draws are the same on every device, and none waits for one. Image i is mixed with image i - 1; with
     `1 - probability` the batch is returned as it is. Every call takes one draw from the generator. Mixup is
-    of labels (`mixing`): a recipe of a segmentation refuses it before.
+    of labels (`make_mixing`): a recipe of a segmentation refuses it before.
     """
     match spec:
         case NoMixing():

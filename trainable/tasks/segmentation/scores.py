@@ -111,7 +111,7 @@ class MaskTally:
 
         Accuracy is the share of counted pixels that are right, balanced accuracy the mean recall over the
         classes that masks have (arXiv 1411.4038, section 5: pixel accuracy, mean accuracy). The loss is the
-        mean over images of the cross-entropy, as `mask_losses` has it. For `mean_iou` and `mean_dice` see
+        mean over images of the cross-entropy, as `mask_loss` has it. For `mean_iou` and `mean_dice` see
         `overlaps`. Raises ValueError if no image was added, or none with a pixel that counts.
         """
         vector = ranks.reduce(self._vector).cpu().numpy()

@@ -45,7 +45,7 @@ def sizes_of(part: Part) -> Integers:
 
 
 def planes_at(data: DataSet, part: Part, positions: Integers) -> Iterator[Pixels]:
-    """Yield images with their masks as planes (`masks.planes`), uint8 [C + 1, h, w]. Raises DataError naming
+    """Yield images with their masks as planes (`planes_of`), uint8 [C + 1, h, w]. Raises DataError naming
     an image that cannot be decoded."""
     held = masked(part)
     if isinstance(held, MaskedPart):
