@@ -29,7 +29,7 @@ class Case(Generic[T]):
 
 @dataclass(frozen=True)
 class ByValue(Generic[T]):
-    """Answers by the value at `path`; a trial without that value gets the answer for `default`."""
+    """An answer for each value at `path`; a trial without that value gets the answer for `default`."""
 
     path: str
     default: Value

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def paused() -> Iterator[None]:
-    """Switches the collector off for a block.
+    """Switch the collector off for a block.
 
     Importing torch and Ray makes half a million objects that stay. Without the pause the collector looks
     through them several times, which takes a third of the import's time.

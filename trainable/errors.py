@@ -62,8 +62,8 @@ class FaultyInput(UserError):
         return cls([Fault(path, message)])
 
     def __reduce__(self) -> tuple[type[Self], tuple[tuple[Fault, ...], str]]:
-        """Pickles the faults: by default an exception is rebuilt from its message,
-        which would be read as the faults."""
+        """Pickle the faults: by default an exception is rebuilt from its message, which would be read as the
+        faults."""
         return type(self), (self.faults, self.where)
 
 

@@ -91,11 +91,11 @@ class Origins:
         )
 
     def with_images(self, info: DataInfo) -> Origins:
-        """Return the same, of the images of a data set."""
+        """Replace where the images come from by that of a data set."""
         return replace(self, images=info.digest, files=info.files, classes=info.classes)
 
     def provenance(self) -> dict[str, Any]:
-        """Return the fields of a provenance that say it."""
+        """Return these origins as fields of a provenance."""
         return {
             "data_digest": self.images,
             "files_digest": self.files,

@@ -58,9 +58,9 @@ def _as_json(found: re.Match[str]) -> str:
 
 
 class StageLines:
-    """Tells on standard errors what work is done that a person waits for (`trainable.stages`): a line once
-    work has gone on for TOLD_AFTER without one, more lines where it takes long, and one with its seconds when
-    it ends. Short pieces of work, one after the other, are told of as well."""
+    """The lines on standard error about work that a person waits for (`trainable.stages`): one once work has
+    gone on for TOLD_AFTER without one, more where it takes long, and one with its seconds when it ends. Short
+    pieces of work, one after the other, are told of as well."""
 
     def __init__(self) -> None:
         self._stages: list[_Stage] = []

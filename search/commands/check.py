@@ -46,7 +46,7 @@ FREE = ("memory", "temporary files", "cache", "/dev/shm")  # of what a machine s
 def run_check(options: CheckOptions) -> bool:
     """Print what is found about data, a study, a recipe or a search; return whether there is no error.
 
-    For a study, and for data alone, their first trial is checked. Nothing is written, but for the list of
+    For a study, and for data alone, their first trial is checked. Nothing is written except the list of
     copies that is asked for. Raises UserError.
     """
     began, tools = time.monotonic(), tools_named(options.debug or ())
@@ -185,8 +185,10 @@ def _check_lists_all(file: str, settings: Sequence[str]) -> None:
 
 
 def _list_copies(target: Target, path: Path, options: CheckOptions) -> dict[str, object]:
-    """Write which images are to be left out, as they are copies of others, and print how many of which part;
-    return the same as a tree. Raises UserError."""
+    """Write which images are to be left out, as they are copies of others, and print how many of which part.
+
+    Returns what is printed as a tree. Raises UserError.
+    """
     members, _ = kit_of(target.recipe.task).stored_parts(target.recipe, bench=target.bench)
     with threads(target.threads):
         found = exclusions(target.data, members, full=options.full)

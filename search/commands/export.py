@@ -161,7 +161,7 @@ def _changed(
 
 
 def _tried(found: Exported, **step: Simplified | Finalized) -> Exported:
-    """Return the same recipe, which says that a step was tried; the record of one that changed it stays."""
+    """Write into the recipe's provenance that a step was tried; the record of one that changed it stays."""
     known = found.recipe.provenance or Provenance()
     ((name, _),) = step.items()
     earlier = getattr(known, name)

@@ -252,7 +252,7 @@ def incumbents(observed: Sequence[Observation]) -> list[Observation]:
 
 
 def seen(observed: Sequence[Observation]) -> ScoreTable:
-    """Return the trials' scores at all levels."""
+    """Return the scores that the trials have at all levels."""
     levels = levels_of(observed)
     worst = levels[0] if levels else 1, -math.inf
     ends, end_scores = np.array([each.end or worst for each in observed]).T

@@ -242,9 +242,8 @@ class Deliveries:
         self._followed, self._say = followed, say
         self._in_store = in_store_of(followed.home, lease)
         self._following: Following | None = None
-        tracker_of(
-            followed.home, followed.study, followed.model
-        )  # its faults are told before anything begins
+        # its faults are told before anything begins
+        tracker_of(followed.home, followed.study, followed.model)
 
     @contextlib.contextmanager
     def at_work(self, switch: StopSwitch) -> Iterator[None]:

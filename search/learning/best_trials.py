@@ -120,7 +120,7 @@ def _regularised(
 
 
 def _few_at_once(found: Shifts, asked: Sequence[Remedy]) -> Shifts:
-    """Return the same shifts, but of the regularisers that the best trial lacked only the strongest few."""
+    """Switch on only the strongest few of the regularisers that the best trial lacked; the others wait."""
     off = {overridden(each.path): each for each in asked if each.now in (None, "none", 0.0)}
     switches = [overridden(path) for path in SWITCHES]
     proposed = {each.path for each in found.proposed_edits}

@@ -186,7 +186,7 @@ class PruningAudit:
     """What the audit has found; `best` is the score of the search's best trial in the search itself."""
 
     stopped: int  # the number of trials that were stopped at a rung
-    trained: tuple[int, ...]  # those of them that were trained to their end
+    trained: tuple[int, ...]  # the stopped trials that were trained to their end afterwards
     better: tuple[int, ...]  # of the retrained trials, those that beat the best of the search
     best: float
     # the chance that one of the others would have ended better: `chance_of_better` says how it is found; 1

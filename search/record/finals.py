@@ -187,7 +187,7 @@ def student(freedom: float, level: float = LEVEL) -> float:
 def error_of_sum(*parts: tuple[float, float]) -> tuple[float, float]:
     """Return the standard error of a sum of independent parts, and its degrees of freedom.
 
-    Each part is a variance, 0 or more, with its degrees of freedom. Those of the sum are Satterthwaite's
+    Each part is a variance, 0 or more, with its degrees of freedom. The sum's degrees are Satterthwaite's
     (1946, Biometrics Bulletin 2, 110-114), infinite where nothing deviates.
     """
     uncertain = [(variance, freedom) for variance, freedom in parts if variance > 0.0]

@@ -176,7 +176,7 @@ class Summary:
 
     @property
     def epochs_again(self) -> int:
-        """Those of them that trained a trial again: finalists, and audited trials."""
+        """The epochs that trained a trial again: of finalists, and of audited trials."""
         return sum(trial.epochs for trial in self.repeats)
 
     @property

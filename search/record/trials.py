@@ -136,7 +136,7 @@ class Trial:
 
     @property
     def teacher_recipe(self) -> str | None:
-        """The digest of its teacher's recipe, likewise; None of an attempt by an earlier version, too."""
+        """The digest of its teacher's recipe; None without a teacher, and of an earlier version's attempt."""
         taught = (self.recipe or {}).get(SECTION)
         return None if taught is None else self.weights.get(recipe_key(taught["teacher"]))
 

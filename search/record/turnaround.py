@@ -136,7 +136,7 @@ class _SlotAttempt:
     """An attempt at a trial that is under way."""
 
     since: float  # it is accounted for up to then
-    epochs: int  # those that were done when it began
+    epochs: int  # how many were done when it began
     has_started: bool = False  # what starting took is accounted for, since epochs were read before
 
 

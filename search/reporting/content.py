@@ -96,7 +96,7 @@ class ReportedMasks(Spec):
     trial: int
     part: Literal["validation"] = "validation"
     images: int
-    pixels: int  # those that count
+    pixels: int  # how many of their pixels count
     accuracy: ScoreShare
     mean_iou: ScoreShare
     mean_dice: ScoreShare
@@ -145,7 +145,7 @@ class SearchAnswer(Spec):
     verified_changed: bool  # whether it was made of it, by `--simplify` or `--finalize`
     diagnosis: tuple[str, ...] = ()  # what the curves of the best trial say, line by line
     epochs_trained: int
-    epochs_again: int  # those of them that trained a trial again
+    epochs_again: int  # how many of these epochs trained a trial again
     epochs_if_unpruned: int
     saved: ScoreShare
     driver_hours: float

@@ -1,6 +1,6 @@
 """Tables for a person: columns where the screen is wide enough, otherwise a block of lines per row.
 
-Those of a search are its trials, finalists, frontier, the audit of pruning, and verdicts.
+A search has tables of its trials, finalists, frontier, the audit of pruning, and verdicts.
 """
 
 from __future__ import annotations

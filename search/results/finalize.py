@@ -35,7 +35,7 @@ if TYPE_CHECKING:  # torch takes seconds to import
 
 @dataclass(frozen=True)
 class ScoringWay:
-    """One way to use the network: the fields that say it, its scores by seed, and its latency."""
+    """One way to use the network: its fields in a recipe, its scores by seed, and its latency."""
 
     values: dict[str, Any]
     scores: tuple[float, ...]

@@ -22,7 +22,7 @@ class _Failures:
     trials: set[int] = field(default_factory=set)
     gpus: set[str] = field(default_factory=set)
     others_train: bool = False  # whether another machine has trained an epoch since the first
-    trained_elsewhere: set[int] = field(default_factory=set)  # those of the trials that have since
+    trained_elsewhere: set[int] = field(default_factory=set)  # which of the trials have since
 
 
 @dataclass
@@ -38,11 +38,10 @@ class Suspects:
     """
 
     why: list[LeftOut] = field(default_factory=list, init=False)  # what is left out
-    _on_gpus: dict[GpuSpot, set[int]] = field(
-        default_factory=dict, init=False
-    )  # trials that failed, likewise
+    # trials that failed on a GPU since an epoch was trained there
+    _on_gpus: dict[GpuSpot, set[int]] = field(default_factory=dict, init=False)
     _on_machines: dict[str, _Failures] = field(default_factory=dict, init=False)
-    _gpus: dict[str, set[str]] = field(default_factory=dict, init=False)  # those seen, by machine
+    _gpus: dict[str, set[str]] = field(default_factory=dict, init=False)  # all that were seen, by machine
     _train: set[str] = field(default_factory=set, init=False)  # machines that have trained an epoch
     _out_gpus: set[GpuSpot] = field(default_factory=set, init=False)
     _out: set[str] = field(default_factory=set, init=False)

@@ -139,8 +139,8 @@ class Machines:
         self._compiles = False
         self._told: set[str] = set()
         self._asked_again: set[str] = set()
-        self._stopped: set[str] = set()  # those on which trials failed
-        self._gone: set[str] = set()  # those that went before they answered
+        self._stopped: set[str] = set()  # machines on which trials failed
+        self._gone: set[str] = set()  # machines that went before they answered
         # the machines that are there, by Ray's ids, as they were last counted
         self.there: frozenset[str] = frozenset()
         # the machines, by Ray's ids, that could not train at the start: Ray places nothing there

@@ -162,7 +162,7 @@ def _end(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _loopback_alone() -> Iterator[None]:
-    """Has Ray take 127.0.0.1 for this machine's address, where all its processes then listen alone.
+    """Make Ray take 127.0.0.1 for this machine's address, where all its processes then listen alone.
 
     Ray has this for systems whose firewalls ask about every port, and resolves a 127.0.0.1 that it is given
     to the machine's own address everywhere else (`get_node_ip_address` in ray/_private/services.py). The
@@ -291,7 +291,7 @@ def _variables(folder: Path) -> Iterator[None]:
 
 
 def _read_token_again() -> None:
-    """Has Ray read the variables of its token, which it remembers from its import or its last start."""
+    """Make Ray read the variables of its token, which it remembers from its import or its last start."""
     import ray
 
     ray._raylet.Config.initialize("")

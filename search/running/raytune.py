@@ -63,9 +63,8 @@ class Hooks:
     """What whoever has trials trained hears of them meanwhile, and says to that."""
 
     on_progress: Callable[[], None] = lambda: None
-    is_stored: Callable[[int], bool] | None = (
-        None  # whether a trial may start: its record is where it must be
-    )
+    # whether a trial may start: its record is where it must be
+    is_stored: Callable[[int], bool] | None = None
     died: Callable[[], str | None] = lambda: None  # says in words that Ray has died
 
 
@@ -152,9 +151,8 @@ def worker_setup(prepared: Prepared) -> WorkerSetup:
 def placement(trial: PerTrial, without: Collection[str] = ()) -> tune.PlacementGroupFactory:
     """Return what a trial reserves: a bundle for each rank, on one machine if one holds them all.
 
-    It reserves nothing on the machines `without`, by Ray's ids.
-
-    With several workers there is an empty bundle too, for their coordinator.
+    It reserves nothing on the machines `without`, by Ray's ids. With several workers there is an empty bundle
+    too, for their coordinator.
     """
     bundle = {"CPU": trial.cpus, "GPU": trial.gpus}
     bundles = [bundle] if trial.workers == 1 else [{}, *[bundle] * trial.workers]
@@ -166,7 +164,7 @@ def placement(trial: PerTrial, without: Collection[str] = ()) -> tune.PlacementG
 
 
 class Scratch:
-    """What has an empty state: Ray pickles its parts for `Tuner.restore`, which is never used here."""
+    """A part of Ray's with an empty state: Ray pickles it for `Tuner.restore`, which is never used here."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {}
@@ -333,7 +331,7 @@ class LedgerCallback(Scratch, tune.Callback):  # type: ignore[misc]
             self._enter(self._ledger.place, number, places)
 
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
-        """Enters that an attempt failed, and whether another one follows. If no trial is to blame, the whole
+        """Enter that an attempt failed, and whether another one follows. If no trial is to blame, the whole
         search stops. A process that ends while it is parked, or waits, was no attempt, nor was one that its
         machine took away before it came to run; that counts as a loss of its machine."""
         trial.run_metadata.pickled_error_filename = None  # Ray would unpickle it when the search ends
@@ -390,7 +388,7 @@ class LedgerCallback(Scratch, tune.Callback):  # type: ignore[misc]
         return bool(trial.status == Trial.RUNNING) and not self._parking.has(trial.trial_id)
 
     def _enter(self, enter: Callable[[int, Any], None], number: int, what: object) -> None:
-        """Enters something in the ledger, unless the search is being broken off."""
+        """Enter something in the ledger, unless the search is being broken off."""
         with self._switch.stopped_by_disk():
             if self._switch.fault is None:
                 enter(number, what)

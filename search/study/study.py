@@ -388,7 +388,7 @@ class Study(Spec):
 
 
 def absolute(address: str) -> str:
-    """Return the same folder's address, absolute; `~` is a home folder, a URI stays as it is."""
+    """Make a folder's address absolute; `~` is a home folder, a URI stays as it is."""
     return address if is_uri(address) else str(without_tilde(address).absolute())
 
 

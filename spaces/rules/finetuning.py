@@ -133,7 +133,7 @@ def frozen_norms(facts: Facts, values: Values) -> Distribution | None:
 
 
 def frozen_norm(facts: Facts) -> Rulings:
-    """Return that the documented recipe freezes BatchNorm, where the weights bring one."""
+    """Freeze BatchNorm in the documented recipe, where the weights bring one."""
     if not has_norm(facts):
         return {}
     return {"model.freeze_norm": Ruling(True, _GAINED, _FROZEN_NORM_SOURCE)}

@@ -306,7 +306,7 @@ def wanted_epochs(facts: Facts) -> Ruling[int]:
 
 
 def label_smoothing(facts: Facts) -> Ruling[float]:
-    """Return that labels are whole."""
+    """Leave labels whole."""
     reason = (
         "segmentations are trained with whole labels; 0.1 changed little on one set and gained on another"
     )
@@ -314,7 +314,7 @@ def label_smoothing(facts: Facts) -> Ruling[float]:
 
 
 def corrections(facts: Facts) -> Rulings:
-    """Return that the first trial does not correct for unequal classes."""
+    """Leave unequal classes uncorrected in the first trial."""
     return {}
 
 

@@ -44,7 +44,7 @@ class Stream(enum.IntEnum):
 
 
 class Draws(NamedTuple):
-    """Draws the random numbers of some images in one epoch."""
+    """The random numbers of some images in one epoch."""
 
     seed: int
     epoch: int

@@ -66,8 +66,8 @@ def mixup(images: Tensor, targets: Tensor, draw: MixingDraw) -> tuple[Tensor, Te
 
 
 def cutmix(images: Tensor, targets: Tensor, draw: MixingDraw) -> tuple[Tensor, Tensor]:
-    """Pastes a rectangle of `1 - lambda` of the area from the neighbour;
-    targets follow the area really pasted.
+    """Paste a rectangle of `1 - lambda` of the area from the neighbour; targets follow the area really
+    pasted.
 
     The rectangle's centre is uniform, and what is outside the image is cut off (arXiv 1905.04899, section
     3.1).

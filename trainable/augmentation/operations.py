@@ -21,8 +21,8 @@ from trainable.augmentation.draws import on_device, replaced
 
 
 class Operation(enum.IntEnum):
-    """Lists RandAugment's operations (arXiv 1909.13719, section 3) in torchvision's order,
-    and AutoAugment's inversion.
+    """One of RandAugment's operations (arXiv 1909.13719, section 3), in torchvision's order, or AutoAugment's
+    inversion.
 
     AutoAugment's are all but the identity (arXiv 1805.09501, table 6), without its pairing of samples.
     """
@@ -147,15 +147,15 @@ def _grey(images: Tensor) -> Tensor:
 
 
 def _blended(images: Tensor, other: Tensor, amounts: Floats) -> Tensor:
-    """Blends a share 1 + amount of `images` with -amount of `other`:
-    a positive amount moves away from `other`."""
+    """Blend a share 1 + amount of `images` with -amount of `other`: a positive amount moves away from
+    `other`."""
     kept, rest = _per_image(1.0 + amounts, images), _per_image(-amounts, images)
     return _bytes(torch.addcmul(images * kept, rest, other))
 
 
 def _sharpened(images: Tensor, amounts: Floats) -> Tensor:
-    """Blends the images with themselves smoothed (1s around a 5, over 13, as in PIL);
-    their rim does not change."""
+    """Blend the images with themselves smoothed (1s around a 5, over 13, as in PIL); their rim does not
+    change."""
     channels, height, width = images.shape[1:]
     if height <= 2 or width <= 2:
         return images

@@ -129,7 +129,7 @@ def _field(header: memoryview, table: int, number: int) -> int:
 
 @final
 class ArrowSource(Source):
-    """Reads the images in one column of a data set's Arrow files."""
+    """The images in one column of a data set's Arrow files."""
 
     by_class = True
 

@@ -41,7 +41,7 @@ class Form(NamedTuple):
 
 
 class Broken(NamedTuple):
-    """Names an image that could not be decoded, and says why."""
+    """An image that could not be decoded, and why."""
 
     name: str
     reason: str
@@ -68,7 +68,7 @@ def square(image: Image.Image, form: Form) -> Pixels:
 
 
 def squares(image: Image.Image, form: Form, sides: Sequence[int]) -> list[Pixels]:
-    """Return the same square of the upright image for each side, uint8 [C, side, side].
+    """Return one square of the upright image at each side, uint8 [C, side, side].
 
     Each is resized from the stored pixels by torch's antialiased filters, which are faster than Pillow's and
     at most one level apart. Raises whatever Pillow raises.

@@ -213,9 +213,9 @@ class Series:
     groups: Mapping[Split, Integers]  # the series of each part's images, as numbers [n]
     shared: tuple[SharedGroups, ...]
     drawn: tuple[Split, ...]  # training, and the parts that are split off from it: none of the data's own
-    # The same with equal names in several classes as one series, where they are several here
+    # The series if equal names in several classes are one series, where they are several here
     joined: Series | None = None
-    # The same by what stands behind the number that names begin with, which may count images and not series
+    # The series by what stands behind a name's first number, which may count images and not series
     behind_number: Series | None = None
 
     @property

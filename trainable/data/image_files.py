@@ -83,7 +83,7 @@ def is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 class Walk:
-    """Walks through the folders below one root, which gives their images labels or a fingerprint.
+    """A walk through the folders below one root, which gives their images labels or a fingerprint.
 
     A link to the root or to a folder above is an error, since it makes endless copies of the images. For a
     folder that is reached a second time, `again` gets its two paths, and the walk does not enter it.

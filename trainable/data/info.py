@@ -61,7 +61,7 @@ class DataInfo:
     found: str = ""  # in words, the folders of images and masks, where the recipe does not name them
     left_out: tuple[str, ...] = ()  # the classes that `data.min_images` leaves out
     span: int = 255  # levels between the darkest and the brightest training pixels
-    deep_span: int | None = None  # the same of images of 16 bits, if some of the training images have so many
+    deep_span: int | None = None  # the levels of images of 16 bits, if some training images have so many
     whole: bool = False  # `digest` reads every image, as `Membership.whole`
 
     def __post_init__(self) -> None:

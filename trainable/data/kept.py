@@ -60,7 +60,7 @@ def kept(collection: Collection, spec: Data) -> Collection:
 
 
 def labelled(source: Source, labels: Integers) -> Source:
-    """Return the same images with other labels; they are shared, and not read."""
+    """Return a source's images with other labels; the images are shared, and not read."""
     other = copy(source)
     other.labels = labels
     return other

@@ -78,7 +78,7 @@ def readers_of(loop: Loop) -> int:
 
 
 class Loader(abc.ABC):
-    """Makes the batches of one data set for one recipe on one device."""
+    """The maker of the batches of one data set for one recipe on one device."""
 
     def __init__(self, data: DataSet, recipe: Recipe, device: torch.device) -> None:
         self.device = device
@@ -191,8 +191,8 @@ class Loader(abc.ABC):
 
 @final
 class ArrayLoader(Loader):
-    """Loads decoded images from memory or from a mapped file, on the device if they fit, and augments them
-    there. A part that is not decoded is read from its files."""
+    """A loader of decoded images from memory or from a mapped file, on the device if they fit, which augments
+    them there. A part that is not decoded is read from its files."""
 
     def __init__(
         self, data: DataSet, recipe: Recipe, device: torch.device, gpu_share: float, views: Views
@@ -244,7 +244,8 @@ class ArrayLoader(Loader):
 
 
 class FileLoader(Loader):
-    """Decodes images each time, in `loop.workers` processes, which the data set keeps for the next run."""
+    """A loader that decodes images each time, in `loop.workers` processes, which the data set keeps for the
+    next run."""
 
     def __init__(self, data: DataSet, recipe: Recipe, device: torch.device) -> None:
         super().__init__(data, recipe, device)

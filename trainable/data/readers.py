@@ -39,7 +39,7 @@ class Reading(NamedTuple):
 
 
 class FileBatch(NamedTuple):
-    """Names images to read together: their part, their positions in it [B], and the side of their squares.
+    """Images to read together: their part, their positions in it [B], and the side of their squares.
 
     Positions beyond a part are further showings of its images: `loading` says how.
     """
@@ -60,7 +60,7 @@ class Augmented(NamedTuple):
 
 
 class FileImages(Dataset[Tensor]):
-    """Does a reading process's job: it reads a batch as uint8 [B, C, side, side], and augments it.
+    """A reading process's job: a batch is read as uint8 [B, C, side, side], and augmented.
 
     The whole batch is augmented at once, by the same changes as images in memory.
     """
@@ -112,7 +112,7 @@ def decoding(source: Source, index: int) -> Iterator[None]:
 
 @final
 class Readers:
-    """Reads batches in `workers` processes, or in this one if there are none.
+    """The `workers` processes that read batches; this process reads them if there are none.
 
     The processes come from a server without threads, CUDA or NCCL (forkserver), which has imported what they
     need: a fork of a process that has used CUDA may dead-lock, and keeps the device open. They start with the

@@ -92,8 +92,7 @@ def file_content(file: str) -> bytes:
 
 
 class Source(abc.ABC):
-    """Provides labelled images as they are stored;
-    cheap to make, picklable, and safe to read from several threads."""
+    """Labelled images as they are stored; cheap to make, picklable, and safe to read from several threads."""
 
     # The labels are [N], each an index into what the collection is split by: its classes, or strata. An image
     # with the label LEFT_OUT is left out.
@@ -160,7 +159,7 @@ class ArraySource(Source):
 
 @final
 class FileSource(Source):
-    """Reads image files under one folder."""
+    """Image files under one folder."""
 
     def __init__(self, root: str, paths: Sequence[str], labels: Integers) -> None:
         self.root = root

@@ -137,7 +137,7 @@ class GroupCounts:
 
 
 class _NotInEachPart(Exception):
-    """Names the class that is missing in a part."""
+    """A class that is missing in a part."""
 
 
 def grouped_split(labels: Integers, groups: Sequence[str], classes: Sequence[str], plan: SplitPlan) -> Split3:

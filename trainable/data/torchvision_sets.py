@@ -62,7 +62,7 @@ FILES = ("_image_files", "_images", "samples", "_samples")
 
 @final
 class TorchvisionSource(Source):
-    """Reads one part of a torchvision data set that is stored in arrays."""
+    """One part of a torchvision data set that is stored in arrays."""
 
     encoded, travels = False, True
 

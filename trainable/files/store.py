@@ -96,8 +96,8 @@ class StoreError(UserError):
 
 @dataclass(frozen=True)
 class Store:
-    """Reads and writes files below a URI.
-    It is cheap to pickle and to make: it sends no request until it must.
+    """Files below a URI, read and written. It is cheap to pickle and to make: it sends no request until it
+    must.
 
     A file appears under its name whole or not at all. Every method raises StoreError if the store cannot be
     reached or refuses, for S3 after so many `attempts`.

@@ -33,8 +33,7 @@ def checkpoint_blocks(model: nn.Module) -> int:
 
 
 class Recomputed:
-    """Replaces a block's `forward` and stores only its inputs;
-    it knows the block, so that a copy knows the copy."""
+    """A block's `forward` that stores only its inputs; it knows the block, so that a copy knows the copy."""
 
     def __init__(self, block: nn.Module) -> None:
         self.block = block

@@ -80,7 +80,7 @@ def _dropouts_of(model: nn.Module) -> list[nn.modules.dropout._DropoutNd]:
 
 
 class DroppedInput:
-    """Applies dropout to a layer's input, as a forward pre-hook, while the layer is in training mode."""
+    """Dropout of a layer's input, as a forward pre-hook, while the layer is in training mode."""
 
     def __init__(self, probability: float) -> None:
         self.probability = probability
@@ -91,7 +91,7 @@ class DroppedInput:
 
 
 class DroppedBranch:
-    """Drops a residual branch for some of the images, as a forward hook on its last layer.
+    """A drop of a residual branch for some of the images, as a forward hook on its last layer.
 
     It follows the block's mode and not its layer's, which is in evaluation mode while norms are frozen.
     """
@@ -174,8 +174,8 @@ def _dropped_images(layer: nn.Module) -> float | None:
 
 
 class DropsImages(nn.Module):
-    """Drops its input for some of the images while it trains, as torchvision's StochasticDepth and timm's
-    DropPath do."""
+    """A layer that drops its input for some of the images while it trains, as torchvision's StochasticDepth
+    and timm's DropPath do."""
 
     def __init__(self, probability: float, device: torch.device) -> None:
         super().__init__()

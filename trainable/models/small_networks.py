@@ -13,8 +13,7 @@ LEAST_CHANNELS = 16
 
 
 class SmallResNet(nn.Module):
-    """Computes a residual net for images up to 64 px:
-    a 3x3 stem and three stages of (depth - 2) / 6 basic blocks.
+    """A residual net for images up to 64 px: a 3x3 stem and three stages of (depth - 2) / 6 basic blocks.
 
     He et al., arXiv 1512.03385, section 4.2, with projection shortcuts (their option B). Convolutions are
     drawn from kaiming's normal, fan out (arXiv 1502.01852); the last gamma of each block begins at zero, so
@@ -41,7 +40,7 @@ class SmallResNet(nn.Module):
 
 
 class BasicBlock(nn.Module):
-    """Computes two 3x3 convolutions around a shortcut: identity, or 1x1 if the shape changes."""
+    """Two 3x3 convolutions around a shortcut: identity, or 1x1 if the shape changes."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -72,7 +71,7 @@ def _shortcut(inputs: int, outputs: int, stride: int) -> nn.Module:
 
 
 class _Subsampled(nn.Conv2d):
-    """Computes a strided 1x1 convolution as one without a stride of every second pixel, which is the same.
+    """A strided 1x1 convolution, computed as one without a stride of every second pixel, which is the same.
 
     A mean over one pixel takes them: its gradient is quicker than a slice's.
     """

@@ -50,8 +50,7 @@ class _SharedRanks:
 
 
 class SyncedNorm(nn.modules.batchnorm._BatchNorm):
-    """Computes a BatchNorm of any dimension over all ranks,
-    then the layers inside the one that it replaces."""
+    """A BatchNorm of any dimension over all ranks, then the layers inside the one that it replaces."""
 
     def __init__(self, old: nn.modules.batchnorm._BatchNorm, shared: _SharedRanks) -> None:
         tracks = old.running_mean is not None
@@ -121,7 +120,7 @@ class SyncedNorm(nn.modules.batchnorm._BatchNorm):
 
 
 class _OverRanks(torch.autograd.Function):
-    """Normalises by the mean and variance of all ranks' batches together (arXiv 1502.03167, section 3).
+    """A normalisation by the mean and variance of all ranks' batches together (arXiv 1502.03167, section 3).
 
     A rank's loss depends on every rank's images through the statistics, so backward sums over the ranks too.
     The sums are of doubles, one number a channel: a mean that is large against the deviation costs no digits.
@@ -184,7 +183,8 @@ def _all_but_channels(features: Tensor) -> list[int]:
 
 
 class NormByKernels(torch.autograd.Function):
-    """Normalises features [B, C, ...] by all ranks' statistics, and updates running ones, if any, in place.
+    """A normalisation of features [B, C, ...] by all ranks' statistics, which updates running ones, if any,
+    in place.
 
     `momentum` is the weight of this batch in the running statistics. A rank's gradients of weight and bias
     are of its own images; those of its features include what its statistics did to other ranks' losses.

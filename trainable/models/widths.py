@@ -83,7 +83,7 @@ def widths_between(whole: nn.Module, narrow: nn.Module) -> Widths:
 
 
 def make_narrow(network: nn.Module, widths: Widths) -> None:
-    """Narrows a network, in place, as its file says; what is kept of each tensor are its first numbers, in
+    """Narrow a network, in place, as its file says; what is kept of each tensor are its first numbers, in
     each dimension.
 
     Raises ModelError where the file names what the network does not have, or makes it wider.
@@ -102,7 +102,7 @@ def make_narrow(network: nn.Module, widths: Widths) -> None:
 
 
 class _Held(NamedTuple):
-    """Names a tensor of a layer: a parameter or a buffer."""
+    """A tensor of a layer: a parameter or a buffer."""
 
     layer: nn.Module
     name: str

@@ -68,7 +68,7 @@ class Speed(Spec):
         return f"{self.way}{self._compiled} {self.images_per_second:,.3g}"
 
     def compiling(self, trials: int) -> float | None:
-        """Seconds that trials compile, all together; None if the network was not compiled.
+        """Return the seconds that so many trials compile, all together; None if the network was not compiled.
 
         Each of the first AT_ONCE compiles for itself, and the others find the code on the disk.
         """

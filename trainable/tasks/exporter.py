@@ -39,10 +39,10 @@ class CardWords:
     hub_task: str  # its name on the Hugging Face Hub
     network: str  # how the page begins, before "tunebook trained"
     metric: str  # the score that matters most, as `Scores.by_name` has it
-    metric_title: str  # the same for readers
+    metric_title: str  # the metric's name for readers
     compared: str  # what has a top class: images, pixels
-    of_them: str  # so much "of them" has the run's top class; "them" are a part's images
-    of_part: str  # the same before the name of the part
+    of_them: str  # how a line about some images ends: the same top class on 99 % "of them"
+    of_part: str  # what stands before a part's name: the share of "the pixels of the" validation part
     answer: str  # one of the classes is "its answer"
 
 

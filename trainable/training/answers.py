@@ -23,7 +23,7 @@ class RankRows:
 
     mine: Tensor
     images: int
-    logits: bool = False  # those of all classes are kept, too
+    logits: bool = False  # the logits of all classes are kept, too
 
     @classmethod
     def of(cls, ranks: Ranks, order: Tensor, batch: int, device: torch.device, *, logits: bool) -> Self:

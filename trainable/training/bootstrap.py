@@ -58,7 +58,7 @@ AT_ONCE = 4_000_000  # so many counts (images times resamples) are held at once,
 
 @dataclass(frozen=True)
 class Intervals:
-    """Holds, by the names of `Scores.metrics` without their part, between which values each metric lies."""
+    """Between which values each metric lies, by the names of `Scores.metrics` without their part."""
 
     bounds: dict[str, tuple[float, float]]
     resamples: int

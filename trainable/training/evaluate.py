@@ -175,7 +175,7 @@ def worst_scores(classes: int, images: int = 0) -> Scores:
 
 
 class Tally(Protocol):
-    """Sums up how a model's outputs agree with targets, on the device."""
+    """How a model's outputs agree with targets, summed up on the device."""
 
     def add(self, outputs: Tensor, targets: Tensor, /) -> None: ...
 
@@ -266,7 +266,7 @@ def main_output(outputs: Outputs) -> Tensor:
 
 
 class LabelTally:
-    """Sums results on the device, all in one vector of float64 (counts are exact up to 2^53).
+    """Sums of results on the device, all in one vector of float64 (counts are exact up to 2^53).
 
     With `rows`, the vector also holds the answer to each image, in a row of its own that other ranks leave
     zero: so one sum over ranks gathers them, exactly, and the device is still read once. This takes 40 bytes

@@ -81,7 +81,7 @@ Own = Mapping[str, Metric | Function]
 
 @dataclass(frozen=True)
 class ExtraMetrics:
-    """Measures answers by each of the `specs` and of the caller's own metrics."""
+    """The metrics that answers are measured by beside the usual ones: the `specs`, and the caller's own."""
 
     specs: Sequence[MetricKind]
     own: Mapping[str, Metric]
@@ -92,7 +92,7 @@ class ExtraMetrics:
 
     @property
     def of_labels(self) -> tuple[OfLabels, ...]:
-        """Those of the specs that are measured of labels of images."""
+        """The specs that are measured of labels of images."""
         return tuple(spec for spec in self.specs if isinstance(spec, OfLabels))
 
     @property
@@ -102,7 +102,7 @@ class ExtraMetrics:
 
     @property
     def of_probabilities(self) -> tuple[str, ...]:
-        """The names of those that need the probabilities of all classes."""
+        """The names of the metrics that need the probabilities of all classes."""
         return (*(spec.kind for spec in self.specs if spec.needs_probabilities), *self.own)
 
     def check_fits(self, images: int, device: torch.device) -> None:

@@ -94,7 +94,7 @@ class EpochResult:
     # In a search, checkpoints of this epoch took this time to write, which is no part of `epoch_seconds`
     checkpoint_seconds: float | None = None
     diverged: bool = False
-    # Holds what `evaluation.metrics` and the caller's own functions ask for, by name, such as `val_macro_f1`
+    # What `evaluation.metrics` and the caller's own functions ask for, by name, such as `val_macro_f1`
     extra_metrics: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -47,7 +47,8 @@ class ReadParts(NamedTuple):
 
 @final
 class Scoring:
-    """Scores networks as `recipe.evaluation` says. Every `take` sees the answers of this rank alone."""
+    """How networks are scored: as `recipe.evaluation` says. Every `take` sees the answers of this rank
+    alone."""
 
     def __init__(
         self,
@@ -136,7 +137,7 @@ def _by_size(part: Part, positions: Tensor) -> Tensor:
 
 @final
 class _Watched:
-    """Adds answers to a tally, and shows them to `take` with the positions of their images."""
+    """A tally that also shows the answers to `take`, with the positions of their images."""
 
     def __init__(self, tally: Tally, positions: Integers, take: Take) -> None:
         self._tally, self._positions, self._take, self._seen = tally, positions, take, 0

@@ -50,7 +50,8 @@ class Carried:
 
     @classmethod
     def of(cls, function: Callable[..., Any], name: str | None = None) -> Carried:
-        """Raise UserError where the function, or a value that it uses, cannot be copied."""
+        """Pickle a function, with the sources of the modules that it may use. Raises UserError where it, or a
+        value that it uses, cannot be copied."""
         name = name or name_of(function)
         try:
             scripts = _running_scripts()
@@ -83,7 +84,7 @@ class CarriedMetric:
 
     @classmethod
     def of(cls, name: str, metric: Metric | Function) -> CarriedMetric:
-        """Raise UserError as `Carried.of` does."""
+        """Pickle a metric's function. Raises UserError as `Carried.of` does."""
         whole = metric if isinstance(metric, Metric) else Metric(metric)
         return cls(Carried.of(whole.compute, f"metrics[{name!r}]"), whole.mode, whole.worst)
 
@@ -103,7 +104,7 @@ NOTHING = PickledCode()
 
 
 class CarriedModules(MetaPathFinder, ExecutionLoader):
-    """Imports modules from their sources, which were read in another process."""
+    """An importer of modules from their sources, which were read in another process."""
 
     def __init__(self, sources: Mapping[str, CodeSource]) -> None:
         self._sources = sources
@@ -141,7 +142,7 @@ def _running_scripts() -> list[str]:
 
 @contextmanager
 def _written_out(modules: Sequence[str]) -> Iterator[None]:
-    """Has cloudpickle write what these modules define, instead of their names, for the block."""
+    """Make cloudpickle write what these modules define, instead of their names, for the block."""
     known = cloudpickle.list_registry_pickle_by_value()
     new = [sys.modules[name] for name in dict.fromkeys(modules) if name not in known]
     for module in new:

@@ -15,7 +15,7 @@ DRIVER_SECONDS = 2.0  # NVIDIA's driver names a GPU within milliseconds, where i
 
 
 class Gpu(Spec):
-    """Names one GPU, or a MIG slice of one."""
+    """One GPU, or a MIG slice of one."""
 
     number: str  # Ray counts from 0, or has the names in CUDA_VISIBLE_DEVICES, as those of MIG slices
     name: str = ""  # as NVIDIA calls it, a slice with its profile; empty where the driver does not say

@@ -52,7 +52,7 @@ class RankLost(RuntimeError):
 
 
 class Rank:
-    """Runs one rank in its own process; it can work after `join`."""
+    """One rank in its own process; it can work after `join`."""
 
     def __init__(self, rank: int, setup: WorkerSetup) -> None:
         self._rank, self._setup = rank, setup
@@ -72,7 +72,7 @@ class Rank:
         self._setup.data.get().be_here()
 
     def join(self, address: tuple[str, int]) -> None:
-        """Meets the other ranks.
+        """Meet the other ranks.
 
         No collective may take twice the setup's `step_seconds`. Before that, a rank's watchdog ends it: the
         one that gave no sign first, which is the one that the others wait for.
@@ -112,8 +112,8 @@ class Rank:
 
 
 class Team:
-    """Runs the setup's `workers` ranks in the bundles of this actor's placement group;
-    after `join` it is used like a `Worker`.
+    """The setup's `workers` ranks in the bundles of this actor's placement group; after `join` it is used
+    like a `Worker`.
 
     Raises RankLost if a rank cannot be started within the setup's `step_seconds`.
     """

@@ -36,7 +36,7 @@ class MemoryLeak(RuntimeError):
 
 
 class Crew(Protocol):
-    """Trains the assignments: a `Worker` here, or a `Team` of them."""
+    """Whoever trains the assignments: a `Worker` here, or a `Team` of them."""
 
     def measure(self, assignment: TrialAssignment) -> NetworkCost: ...
 
@@ -50,7 +50,7 @@ class Crew(Protocol):
 
 
 class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # ray ships no types for it
-    """Trains one TrialAssignment; `reset_config` takes the next one in the same process.
+    """Ray's trial, which trains one TrialAssignment; `reset_config` takes the next one in the same process.
 
     An error in `setup` or `reset_config` would be one of Ray's own, without the trial's reason. So
     these only take the assignment, and whatever may fail happens in `step`: the first call starts the ranks
@@ -73,7 +73,7 @@ class TrialTrainable(tune.Trainable):  # type: ignore[misc]  # ray ships no type
         return ray_place()
 
     def hold(self) -> None:
-        """Has this process keep its GPU and train nothing until it is released, so that no other trial comes
+        """Make this process keep its GPU and train nothing until it is released, so that no other trial comes
         there."""
         self._holds = True
 

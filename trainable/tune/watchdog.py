@@ -19,7 +19,7 @@ BEATS_APART = 0.02  # the clock is set anew at most once in this part of its sec
 
 
 class Watchdog:
-    """Kills this process if the context is not left, and `beat` is not called, for `seconds`.
+    """A clock that kills this process if the context is not left, and `beat` is not called, for `seconds`.
 
     Ray has no hard timeout for a trial, and a step that hangs inside C code cannot be interrupted: ending the
     process is the only way to free what it uses. The clock is a thread of faulthandler that needs no GIL, so

@@ -74,7 +74,7 @@ class TrialAssignment:
 
 
 class Worker:
-    """Trains assignments as one of `ranks`, one after the other, in one process.
+    """One of `ranks`, which trains assignments, one after the other, in one process.
 
     The setup's data must be on this machine (`DataSet.be_here`).
     """

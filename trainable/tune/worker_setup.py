@@ -35,7 +35,7 @@ class WorkerSetup:
     """What every trial of a search works with."""
 
     data: Shared[DataSet]  # all ranks and trials share one copy on each machine
-    # That of each rank. It names the kind of device: a trial without a GPU must not use one that it sees. So
+    # Each rank's bench. It names the kind of device: a trial without a GPU must not use one that it sees. So
     # many processors are reserved as it has threads, and its share of the GPU's memory.
     bench: Bench
     # A batch may take at most this long, and so may making a run; one rank waits for another at most twice as
@@ -43,5 +43,5 @@ class WorkerSetup:
     step_seconds: float
     workers: int = 1  # a trial has so many ranks
     code: PickledCode = NOTHING  # a person's own functions: what builds the network, and metrics
-    # The same images with training and validation drawn anew, by the `data.validation_seed`
+    # The images with training and validation drawn anew, by the `data.validation_seed`
     splits: Mapping[int, Shared[DataSet]] = field(default_factory=dict)

@@ -18,7 +18,7 @@ from trainable.training.task import BatchMixing, BatchWeight, Compared, Comparis
 
 @final
 class ClassificationTask(Task):
-    """Learns one label an image, by cross-entropy of logits [B, classes] with labels [B] or [B, classes]
+    """One label an image, learnt by cross-entropy of logits [B, classes] with labels [B] or [B, classes]
     (soft)."""
 
     def __init__(

@@ -25,7 +25,7 @@ from trainable.training.precision import Compute
 
 logger = logging.getLogger(__name__)
 
-# A read maps (blocks of positions, view) to the images there, as the network takes them, augmented so
+# A read maps (blocks of positions, view) to the images there: augmented as in that view, ready for a network
 Read = Callable[[Sequence[Tensor], int], Iterator[Batch]]
 
 
@@ -44,7 +44,7 @@ class TaughtBatch(tuple[Tensor, Tensor]):
 
 @final
 class Lessons:
-    """Asks the teacher once, by `ask`, about each image of each view, when an epoch first shows it.
+    """A teacher's answers: `ask` is called once for each image of each view, when an epoch first shows it.
 
     The answers are a function of the recipe and the data alone, so that resuming equals never stopping:
     images are read in fixed blocks, of which each rank computes a share. They take images * views * answers *

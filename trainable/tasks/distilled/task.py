@@ -183,7 +183,7 @@ class TimedTeacher:
 
 @final
 class Clock:
-    """Adds up how long a device computes something; on CUDA nothing waits for it until the sum is taken."""
+    """How long a device computes something, added up; on CUDA nothing waits for it until the sum is taken."""
 
     def __init__(self, device: torch.device) -> None:
         self._on_device = device.type == "cuda"

@@ -31,7 +31,7 @@ def worst_mask_scores(classes: int, images: int = 0) -> Scores:
 
 @final
 class MaskTally:
-    """Sums results on the device, all in one vector of float64 (counts are exact up to 2^53).
+    """Sums of results on the device, all in one vector of float64 (counts are exact up to 2^53).
 
     With a `tolerance`, a share of an image's diagonal, the boundary F1 score is measured, too; and so are the
     caller's `own` functions of the predicted and the true mask of an image, [H, W] int64, whose mean over

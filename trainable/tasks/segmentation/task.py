@@ -40,7 +40,7 @@ class SlidingWindow:
 
 @final
 class SegmentationTask(Task):
-    """Learns masks int64 [B, H, W] from logits [B, classes, h, w], which may be smaller.
+    """Masks int64 [B, H, W], learnt from logits [B, classes, h, w], which may be smaller.
 
     Images are trained on in windows of the side of `window`, and scored by sliding it. The weights of
     `terms` multiply the losses of pixels; `extra` are the metrics that are measured beside the usual ones.

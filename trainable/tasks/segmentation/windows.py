@@ -133,7 +133,7 @@ def _are_whole(positions: Floats) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class _Grid:
-    """Reads windows at rows [B, side] and columns [B, side] of images that lie behind each other."""
+    """Windows at rows [B, side] and columns [B, side] of images that lie behind each other."""
 
     values: Tensor
     starts: Tensor

@@ -325,8 +325,7 @@ def shuffled_finding(known: Association, steps: int) -> Finding:
 
 
 def shuffled_labels(labels: Integers, seed: int) -> Integers:
-    """Return the same labels on other images,
-    such that within each class all labels occur in their proportions.
+    """Deal the labels to other images, so that within each class all labels occur in their proportions.
 
     After a plain shuffle the images of a class lean to some label, perhaps to their own: nets learn this, and
     with two classes know all or none by luck. Here labels are dealt in steps of the golden ratio, which

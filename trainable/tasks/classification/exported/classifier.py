@@ -25,7 +25,7 @@ LARGEST_WEIGHT, FINEST_UNIT = 2**15 - 0.5, 22
 
 @final
 class Classifier(nn.Module):
-    """Turns images as they are stored into probabilities: uint8 [N, H, W, C] -> float32 [N, classes].
+    """Images as they are stored -> probabilities: uint8 [N, H, W, C] -> float32 [N, classes].
 
     H and W are of any size, C is 1 (grey) or 3 (RGB). Images are made square, normalised and shown to the
     network in every view of `evaluation.flip` and `evaluation.scales`; probabilities are the mean over views.

@@ -31,7 +31,7 @@ class Naming(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class MaskCode:
-    """Turns raw values into indices of classes."""
+    """Which raw value of a mask is which index of a class."""
 
     classes: tuple[str, ...]
     table: Pixels  # the index of each raw value's class, or IGNORED: uint8 [256]

@@ -34,7 +34,7 @@ MASK_ENDINGS = (*MASK_FOLDERS, "annot", "gt", "seg")
 
 
 class MaskFolders(NamedTuple):
-    """Names the folders of one part's images and masks; they may be one."""
+    """The folders of one part's images and masks; they may be one."""
 
     images: Path
     masks: Path

@@ -37,7 +37,8 @@ UNCHANGED = Augmentation(crop=NoCrop(), flip_probability=0.0)
 
 
 class _MaskLoader(Loader):
-    """Takes targets, masks int64 [B, H, W], from the last of a batch's planes, uint8 [B, C + 1, H, W]."""
+    """A loader whose targets, masks int64 [B, H, W], are the last of a batch's planes, uint8 [B, C + 1, H,
+    W]."""
 
     def __init__(self, data: DataSet, recipe: Recipe, device: torch.device) -> None:
         super().__init__(data, recipe, device)
@@ -75,7 +76,7 @@ class _MaskLoader(Loader):
 
 @final
 class HeldMasksLoader(_MaskLoader):
-    """Loads images that are in memory, on the device if they fit."""
+    """A loader of images that are in memory, on the device if they fit."""
 
     def __init__(self, data: DataSet, recipe: Recipe, device: torch.device, gpu_share: float) -> None:
         super().__init__(data, recipe, device)
@@ -121,7 +122,7 @@ class HeldMasksLoader(_MaskLoader):
 
 @final
 class FileMasksLoader(_MaskLoader, FileLoader):
-    """Decodes images and masks each time, in `loop.workers` processes."""
+    """A loader that decodes images and masks each time, in `loop.workers` processes."""
 
     def _windows(self, batches: Sequence[Integers], epoch: int, spec: Augmentation) -> Iterator[Tensor]:
         how = Augmented(spec, self.flips, self.seed, epoch)
@@ -133,8 +134,8 @@ class FileMasksLoader(_MaskLoader, FileLoader):
 
 @final
 class MaskedFileImages(FileImages):
-    """Reads a batch with its masks: windows uint8 [B, C + 1, side, side] for training, else whole images of
-    one size, [B, C + 1, h, w]."""
+    """A reading process's job: a batch is read with its masks, windows uint8 [B, C + 1, side, side] for
+    training, else whole images of one size, [B, C + 1, h, w]."""
 
     def __getitem__(self, batch: FileBatch) -> Tensor:
         decoded = self._decoded(batch)

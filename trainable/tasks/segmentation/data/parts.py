@@ -128,7 +128,7 @@ def decode_planes(
 
 @final
 class MaskedSource(Source):
-    """Provides images of another source, each with its mask.
+    """The images of another source, each with its mask.
 
     Its labels are the strata that a split keeps in proportion (`strata`), not classes.
     """

@@ -42,8 +42,7 @@ Palette = bytes  # red, green and blue of each index from 0 on
 
 
 class MaskStore(abc.ABC):
-    """Provides the masks of a part's images; cheap to make, picklable, and safe to read from several
-    threads."""
+    """The masks of a part's images; cheap to make, picklable, and safe to read from several threads."""
 
     @abc.abstractmethod
     def read(self, index: int) -> tuple[Pixels, Palette | None]:
@@ -89,7 +88,7 @@ class MaskArray(MaskStore):
 
 @final
 class MaskFiles(MaskStore):
-    """Reads mask files: images of one channel, or MATLAB files as the Semantic Boundaries Dataset has.
+    """Mask files: images of one channel, or MATLAB files as the Semantic Boundaries Dataset has.
 
     With `binary`, values are numbers of objects or levels of grey: see `in_bytes`. `lossy` lets JPEGs in, of
     whose values a threshold makes two.

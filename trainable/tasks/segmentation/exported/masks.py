@@ -52,8 +52,8 @@ TITLES = {"iou": "IoU", "dice": "Dice", "boundary_f1": "boundary F1"}
 
 @final
 class Segmenter(nn.Module):
-    """Turns square windows of images into logits of each pixel: float32 [N, side, side, C] -> float32 [N,
-    classes, side, side].
+    """Square windows of images -> logits of each pixel: float32 [N, side, side, C] -> float32 [N, classes,
+    side, side].
 
     Levels are in [0, 255]; C is 1 (grey) or 3 (RGB). `whole_images` cuts images of any size into windows, and
     joins their logits.
