@@ -281,3 +281,49 @@ def test_every_relative_link_leads_somewhere(document: Path) -> None:
 
 def test_the_readme_is_among_the_documents_and_links() -> None:
     assert list(relative_links(ROOT / "README.md"))
+
+
+def imports_of_ours(text: str) -> Iterator[tuple[str, str]]:
+    """Yield module and name of each `from trainable... import name`, in prose and in blocks of code."""
+    found = re.findall(r"from ((?:search|spaces|trainable)\b[\w.]*) import (\([^)]*\)|[\w, ]+)", text)
+    for module, names in found:
+        for name in re.findall(r"\w+", re.sub(r" as \w+", "", names)):
+            yield module, name
+
+
+def importable(module: str, name: str) -> bool:
+    """Return whether a module of ours has a name, by what its file binds and lists in `__all__`."""
+    package = ROOT.joinpath(*module.split("."))
+    if (package / name).is_dir() or (package / f"{name}.py").is_file():
+        return True
+    file = package / "__init__.py" if package.is_dir() else package.with_suffix(".py")
+    bound: set[str] = set()
+    for node in ast.parse(file.read_text()).body if file.is_file() else []:
+        match node:
+            case ast.ClassDef() | ast.FunctionDef():
+                bound.add(node.name)
+            case ast.Import() | ast.ImportFrom():
+                bound.update(each.asname or each.name for each in node.names)
+            case ast.Assign(targets=[ast.Name(id="__all__")]):
+                bound.update(ast.literal_eval(node.value))
+            case ast.Assign() | ast.AnnAssign():
+                names = [each for each in ast.walk(node) if isinstance(each, ast.Name)]
+                bound.update(each.id for each in names if isinstance(each.ctx, ast.Store))
+    return name in bound
+
+
+@pytest.mark.parametrize(
+    "document",
+    [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))],
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
+def test_whatever_a_document_imports_of_ours_is_there(document: Path) -> None:
+    named = imports_of_ours(document.read_text())
+    assert [each for each in named if not importable(*each)] == []
+
+
+def test_a_name_that_a_module_lost_is_found_in_a_document() -> None:
+    text = "`from search import search, gone`, or\n\n    from trainable.run import (\n        make_run,\n)"
+    named = list(imports_of_ours(text))
+    assert named == [("search", "search"), ("search", "gone"), ("trainable.run", "make_run")]
+    assert [each for each in named if not importable(*each)] == [("search", "gone")]
