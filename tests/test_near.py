@@ -25,7 +25,7 @@ def test_a_room_within_a_changed_room_is_not_named_twice(graph: grimp.ImportGrap
     near = places_near(
         [
             "trainable/tasks/segmentation/task.py",
-            "trainable/tasks/segmentation/data/code.py",
+            "trainable/tasks/segmentation/data/mask_values.py",
             "spaces/facts.py",
         ],
         graph,

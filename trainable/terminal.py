@@ -40,7 +40,7 @@ def encodable(text: str, stream: IO[str]) -> str:
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
-def command() -> str:
+def program_name() -> str:
     """Return how this program was called, so that the commands it prints can be typed as they are."""
     called = sys.argv[0]
     return called if Path(called).name == "tunebook" and shutil.which("tunebook") is None else "tunebook"

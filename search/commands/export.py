@@ -21,7 +21,7 @@ from trainable.files.paths import without_tilde
 from trainable.recipe import Recipe
 from trainable.recipe.provenance import Finalized, Provenance, Simplified
 from trainable.recipe.yamlfile import refuse_folder
-from trainable.terminal import command, tell
+from trainable.terminal import program_name, tell
 
 if TYPE_CHECKING:
     from search.retraining.runs import Retraining
@@ -58,7 +58,7 @@ def run_export(options: ExportOptions) -> None:
             found = _with_origins(found, again)
     if verified is not None and source.is_dir():
         keep_verification(source, found.recipe)
-        terminal.say(f"`{command()} report {quote(str(source))}` shows this")
+        terminal.say(f"`{program_name()} report {quote(str(source))}` shows this")
     if options.form == "tunebook" and (gpus, batch, images) == (None, None, None):
         found.write(out)
         words = found.words

@@ -145,7 +145,7 @@ def hurdles(observations: Observations) -> list[Hurdle]:
     """Return the levels at which trials were stopped.
 
     Where 60 % of the trials were stopped, the hurdle is the 60 % quantile of the scores at that level."""
-    observed, found = observations.observed, observations.seen()
+    observed, found = observations.observed, observations.score_table()
     ends = np.array(
         [math.inf if observations.trains(each.trial) else (each.end or (0, 0.0))[0] for each in observed]
     )

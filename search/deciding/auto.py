@@ -153,7 +153,8 @@ class AutoSampler(Sampler):
                 if number not in self._beliefs:
                     self._beliefs[number] = belief(self._space, self._values[number])
             beliefs = [self._beliefs[number] for number in numbers]
-            self._trust = trust(beliefs, wins(self._observations.seen().by_level())) if numbers else 1.0
+            won = wins(self._observations.score_table().by_level()) if numbers else None
+            self._trust = 1.0 if won is None else trust(beliefs, won)
         return self._trust
 
     def _promising(self, rng: np.random.Generator) -> dict[str, Value]:

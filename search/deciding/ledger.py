@@ -289,7 +289,7 @@ class Ledger:
         for number in self.open_trials:
             self._write(EndEvent(trial=number, state="stopped", reason=HOURS_SPENT))
 
-    def audit(self, trials: Sequence[int]) -> None:
+    def train_on(self, trials: Sequence[int]) -> None:
         """Journal that these stopped trials are trained to their end. If there are any, only they and
         unfinished trials are proposed from now on."""
         self._audits = self._audits or bool(trials)

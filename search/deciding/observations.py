@@ -143,7 +143,7 @@ class Observations:
         # for each change, in order: the trial, and what is known of it since then; None where nothing is
         self._history: list[tuple[int, Observation | None]] = []
         self._latest: dict[int, Observation] = {}
-        self._seen: ScoreTable | None = None
+        self._score_table: ScoreTable | None = None
 
     def add(self, number: int, values: Mapping[str, Value]) -> None:
         """Remember a trial that has not ended."""
@@ -168,7 +168,7 @@ class Observations:
         """Learn how a trial ended. Nothing is learnt from one that failed, that was stopped before its first
         score, or that no model can place, because a value lies outside its domain: then it returns None, and
         nothing that was told of the trial counts."""
-        self._seen = None
+        self._score_table = None
         self._open.pop(number, None)
         known = self._latest.pop(number, None)
         excess = above_limits(excesses)
@@ -198,11 +198,11 @@ class Observations:
         """Return what was known of each trial when `times_observed` was so much."""
         return [each for each in dict(self._history[:times]).values() if each is not None]
 
-    def seen(self) -> ScoreTable:
+    def score_table(self) -> ScoreTable:
         """Return the scores at all levels that are known now; something must have been learnt."""
-        if self._seen is None:
-            self._seen = seen(self.observed)
-        return self._seen
+        if self._score_table is None:
+            self._score_table = score_table(self.observed)
+        return self._score_table
 
     def row(self, number: int) -> CubeRows | None:
         """Return a trial's row; None where it has none."""
@@ -251,7 +251,7 @@ def incumbents(observed: Sequence[Observation]) -> list[Observation]:
     return []
 
 
-def seen(observed: Sequence[Observation]) -> ScoreTable:
+def score_table(observed: Sequence[Observation]) -> ScoreTable:
     """Return the scores that the trials have at all levels."""
     levels = levels_of(observed)
     worst = levels[0] if levels else 1, -math.inf

@@ -16,7 +16,7 @@ from scipy.special import ndtr
 
 from search.deciding.cube import Cube, CubeRows
 from search.deciding.gaussian_process import GaussianProcess, ScoredRows, fitted
-from search.deciding.observations import Observations, ScoreTable, seen
+from search.deciding.observations import Observations, ScoreTable, score_table
 
 MOST_SCORES = 400  # the process is conditioned on so many scores at most, which bounds the cost of a draw
 MOST_FITTED = 300  # its parameters are fitted to so many at most
@@ -38,13 +38,13 @@ class Surrogate:
         self._at_last = at_last
         self._fits: dict[int, NDArray[np.float64]] = {}
 
-    def seen(self) -> ScoreTable:
+    def score_table(self) -> ScoreTable:
         """Return the scores that it learns from."""
-        return self._of(self._observations.seen())
+        return self._of(self._observations.score_table())
 
     def trials(self) -> CubeRows:
         """Return the rows of the trials that the process is conditioned on, each once."""
-        found = self.seen()
+        found = self.score_table()
         return found.rows(np.unique(found.places[bounded(found, MOST_SCORES)]))
 
     def process(self) -> GaussianProcess:
@@ -53,7 +53,7 @@ class Surrogate:
 
         Parameters are fitted to normal scores: as good as to the stretched ones, which it is conditioned on,
         and one fit serves forecasts of both."""
-        parameters, found = self._parameters(), self.seen()
+        parameters, found = self._parameters(), self.score_table()
         known = scored(self._cube, found, found.stretched, MOST_SCORES)
         process = GaussianProcess(known, parameters)
         pending = self._cube.features(self._observations.open_rows())
@@ -68,7 +68,7 @@ class Surrogate:
 
         `row` is its row, `scores` has its scores so far by epoch; higher is better.
         """
-        found = self.seen()
+        found = self.score_table()
         features = self._cube.features(np.tile(row, (len(scores), 1)))
         its_own = found.normal_scores_of(np.array(list(scores.values())))
         times = found.times_of(np.array(list(scores), float))
@@ -84,7 +84,7 @@ class Surrogate:
         while (later := math.ceil(times * REFIT)) <= self._observations.times_observed:
             times = later
         if times not in self._fits:
-            known = self._of(seen(self._observations.first_observed(times)))
+            known = self._of(score_table(self._observations.first_observed(times)))
             self._fits[times] = fitted(scored(self._cube, known, known.normal_scores, MOST_FITTED))
         return self._fits[times]
 

@@ -103,7 +103,7 @@ def in_store_of(home: Home, lease: Lease | None) -> InStore | None:
 
 
 @dataclass(frozen=True)
-class May:
+class Permission:
     """Whether MLflow may be sent anything now, and of how many of the journal's first bytes."""
 
     send: bool = True
@@ -128,10 +128,10 @@ class Following:
     twice. Nothing raises: what went wrong is in the backlogs, which are known when it is closed.
     """
 
-    def __init__(self, followed: Followed, may: Callable[[], May] = May) -> None:
+    def __init__(self, followed: Followed, may: Callable[[], Permission] = Permission) -> None:
         self.backlogs: list[Backlog] = []
         self._followed, self._may = followed, may
-        self._told = May()
+        self._told = Permission()
         self._process: subprocess.Popen[bytes] | None = None
         self._line: Connection | None = None
         self._starts = self._requests = 0
@@ -176,7 +176,7 @@ class Following:
             if is_last:
                 self._is_over.set()  # a process that ends now is not started again
             self._requests += 1
-            _say(self._line, Request(self._requests, seconds, is_last, rest))
+            _send(self._line, Request(self._requests, seconds, is_last, rest))
             while (left := deadline - time.monotonic()) > 0.0:
                 if not self._line.poll(min(left, TOLD_SECONDS)):
                     self._tell()  # the answer may wait for what arrives in a store meanwhile
@@ -194,7 +194,7 @@ class Following:
     def _tell(self) -> None:
         """Tell the process what it may send, where that has changed."""
         if self._line is not None and (now := self._may()) != self._told:
-            _say(self._line, now)
+            _send(self._line, now)
             self._told = now
 
     def _keep(self) -> None:
@@ -258,7 +258,7 @@ class Deliveries:
             following = Following(self._followed)
         else:
             in_store.start(lambda: switch.sure)
-            following = Following(self._followed, lambda: May(switch.sure, in_store.stored_bytes))
+            following = Following(self._followed, lambda: Permission(switch.sure, in_store.stored_bytes))
         self._following = following
         try:
             yield
@@ -318,7 +318,7 @@ def start_process(handle: int, log: Path) -> subprocess.Popen[bytes]:
         )
 
 
-def _say(line: Connection, message: May | Request) -> None:
+def _send(line: Connection, message: Permission | Request) -> None:
     """Send the process something small; raise OSError where it has ended, or reads nothing any more."""
     if not select.select([], [line], [], MARGIN_SECONDS)[1]:
         raise OSError(SILENT)
@@ -344,7 +344,7 @@ def follow(handle: int) -> None:
     os._exit(0)
 
 
-def _follow(line: Connection, followed: Followed, may: May) -> None:
+def _follow(line: Connection, followed: Followed, may: Permission) -> None:
     tracker, mirror = tracker_of(followed.home, followed.study, followed.model), mirror_of(followed)
 
     def answer(request: Request) -> None:
@@ -359,7 +359,7 @@ def _follow(line: Connection, followed: Followed, may: May) -> None:
     mirror.start(lambda: may.send)
     while True:
         match line.recv():
-            case May() as may:
+            case Permission() as may:
                 pass
             case Request() as request:  # what may be sent may change before it is answered
                 threading.Thread(target=answer, args=(request,), daemon=True).start()

@@ -19,7 +19,7 @@ from scipy.stats import pearsonr
 
 from search.deciding.cube import Cube, CubeRows
 from search.deciding.gaussian_process import JITTER, GaussianProcess, fitted
-from search.deciding.observations import Observation, seen
+from search.deciding.observations import Observation, score_table
 from search.deciding.surrogate import MOST_FITTED, MOST_SCORES, scored
 from spaces.domains import Choice, Value, fraction_of, value_at
 from spaces.space import Space
@@ -50,7 +50,7 @@ def optima(space: Space, observed: Sequence[Observation]) -> Mapping[str, Optimu
     A dimension that no trial has is left out. Nothing is returned where the model cannot foresee a trial's
     score from other trials: then luck explains the scores as well as their values do.
     """
-    cube, scores = Cube(space), seen(observed)
+    cube, scores = Cube(space), score_table(observed)
     if _chance(cube, observed) >= CHANCE:
         return {}
     parameters = fitted(scored(cube, scores, scores.normal_scores, MOST_FITTED))
@@ -81,7 +81,7 @@ def _chance(cube: Cube, observed: Sequence[Observation]) -> float:
     alone (cross-validation). Scores and forecasts count by their distance from the mean of their level. The
     probability is that of so high a correlation between the two.
     """
-    scores = seen(observed)
+    scores = score_table(observed)
     last = np.array([np.flatnonzero(scores.places == at)[-1] for at in range(len(observed))])
     actual, foreseen = scores.normal_scores[last], _foreseen(cube, observed, scores.epochs[last])
     for epoch in np.unique(scores.epochs[last]):
@@ -101,7 +101,7 @@ def _foreseen(
     foreseen = np.empty(len(observed))
     for part in range(PARTS):
         out = np.arange(len(observed)) % PARTS == part
-        others = seen([each for each, is_out in zip(observed, out, strict=True) if not is_out])
+        others = score_table([each for each, is_out in zip(observed, out, strict=True) if not is_out])
         training = scored(cube, others, others.normal_scores, MOST_FITTED)
         process = GaussianProcess(training, fitted(training))
         for epoch in np.unique(epochs[out]):

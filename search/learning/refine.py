@@ -43,7 +43,7 @@ NUMBERED = re.compile(r"(.*)-(\d+)")
 LONGEST_NAME = 100
 
 
-def audit(evidence: Evidence) -> Iterator[SearchFinding | LeftAlone]:
+def findings_of(evidence: Evidence) -> Iterator[SearchFinding | LeftAlone]:
     """Yield the findings, and what was examined and left alone, in the order of the questions.
 
     Yield nothing where fewer than `LEAST_TRIALS` trials say something.
@@ -192,7 +192,7 @@ def refine(search: Search) -> Refined:
     findings: list[SearchFinding] = []
     left_alone: list[LeftAlone] = []
     edits: dict[str, Edit] = {}
-    for each in audit(evidence):
+    for each in findings_of(evidence):
         if isinstance(each, LeftAlone):
             left_alone.append(each)
             continue

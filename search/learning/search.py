@@ -20,14 +20,14 @@ from search.learning.learned_space import space_of
 from search.learning.pruning_audit import PruningAudit, audit_of
 from search.learning.verdicts import verdicts_of
 from search.record.chain import JournalError
-from search.record.search import StoredSearch
+from search.record.stored_search import StoredSearch
 from search.record.summary import Summary
 from search.record.trials import Trial
 from search.record.verdicts import Verdicts
 from spaces.space import Space
 from trainable.data import DataInfo
 from trainable.diagnosis import Diagnosis, diagnose
-from trainable.terminal import command
+from trainable.terminal import program_name
 
 
 class Search(StoredSearch):
@@ -75,7 +75,7 @@ class Search(StoredSearch):
     def train_command(self, file: Path) -> str:
         """Return the command that trains a recipe of this search, without functions of a person's own."""
         test = " --test" if self.info.test_images else ""
-        return f"{command()} train {quote(str(file))} --out {quote(self.progress.search)}-model{test}"
+        return f"{program_name()} train {quote(str(file))} --out {quote(self.progress.search)}-model{test}"
 
     @cached_property
     def pruning_audit(self) -> PruningAudit | None:

@@ -32,7 +32,7 @@ from search.reporting.content import (
 from search.reporting.rows import beliefs_of, finalist_rows, next_round, recipe_lines, repeat_rows, trial_rows
 from search.reporting.timeline import SECONDS_PER_HOUR, Timeline, progress_of, timeline
 from trainable.errors import UserError
-from trainable.terminal import command
+from trainable.terminal import program_name
 
 PartOfReport = TypeVar("PartOfReport")
 SLOW = "left out while the search goes on"
@@ -158,7 +158,7 @@ def _answer(search: Search, times: Timeline) -> SearchAnswer:
 
 def _commands(search: Search) -> Sequence[str]:
     """Return the commands that use the answer; where the search has not ended, the one that goes on."""
-    address, program = quote(search.home.address), command()
+    address, program = quote(search.home.address), program_name()
     again = search.code.again if search.code is not None else f"{program} resume {address}"
     going_on = [again] if search.state == "interrupted" else []
     if search.best is None:
@@ -187,7 +187,7 @@ def _pruning_audit(search: Search) -> PruningAudit:
         return audit
     if not any(trial.end == "stopped" for trial in search.trials):
         raise UserError("no trial was stopped at a rung")
-    asks = f"{command()} audit-pruning {quote(search.home.address)}"
+    asks = f"{program_name()} audit-pruning {quote(search.home.address)}"
     raise UserError(f"`{asks}` trains some of the stopped trials to their end, to see")
 
 

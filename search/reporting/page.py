@@ -40,7 +40,7 @@ from spaces.domains import shown
 from trainable.errors import UserError
 from trainable.recipe.provenance import AGREE
 from trainable.recipe.yamlfile import write_whole
-from trainable.terminal import command, visible_lines
+from trainable.terminal import program_name, visible_lines
 from trainable.training.metrics import sign_of
 
 LEGEND = (
@@ -248,7 +248,7 @@ def data_of(report: Report) -> dict[str, Any]:
         "objective": report.search.objective,
         "epochs": report.search.budget_epochs,
         "best": report.answer.best,
-        "export": f"{command()} export {quote(report.search.address)}",
+        "export": f"{program_name()} export {quote(report.search.address)}",
         "paths": paths,
         "trials": {each.id: _card(each, paths) for each in report.trials},
     }

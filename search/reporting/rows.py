@@ -28,7 +28,7 @@ from spaces.domains import Choice, Domain, Values, domain_tree, value_at
 from spaces.priors import Prior, density, describe
 from spaces.space import Dimension, Space
 from trainable.recipe.base import with_guide_names
-from trainable.terminal import command
+from trainable.terminal import program_name
 from trainable.tune.place import in_full
 
 POINTS = 64  # a belief over a range is drawn through so many points
@@ -140,7 +140,7 @@ def next_round(refined: Refined, address: str) -> NextRound:
             for each in refined.edits
         ),
         left_alone=tuple((each.about, each.why) for each in refined.left_alone),
-        command=f"{command()} refine {quote(address)} -o {refined.following.name}.yaml",
+        command=f"{program_name()} refine {quote(address)} -o {refined.following.name}.yaml",
     )
 
 

@@ -44,7 +44,7 @@ from spaces.catalog.explain import Row
 from spaces.domains import counted
 from trainable.errors import UserError
 from trainable.recipe.base import with_guide_names
-from trainable.terminal import command, encodable, tell_json, visible_lines
+from trainable.terminal import encodable, program_name, tell_json, visible_lines
 
 NOTHING_WRITTEN = 1  # the exit code where a study was asked for and there is none
 USUAL_LAG_SECONDS = 5.0  # MLflow is sent what is new once a second
@@ -130,7 +130,7 @@ def closing(search: Search, best_file: Path, fault: str | None = None) -> None:
             if summary.outcome_reason:
                 say(f"\n{summary.outcome_reason}")
             say(f"\nbest recipe: {best_file}")
-            say(f"  {command()} ui {address}")
+            say(f"  {program_name()} ui {address}")
             call = train_call(best_file, search.study, search.code)
             say(f"  in Python: {call}" if call else f"  {search.train_command(best_file)}")
         case "interrupted" | "running":
@@ -153,7 +153,7 @@ def show(search: Search, *, as_json: bool) -> None:
     console().print(line, soft_wrap=True)
     _print_search(search)
     if behind := mlflow_lags(summary):
-        sync = f"; `{command()} sync {quote(search.home.address)}` sends it"
+        sync = f"; `{program_name()} sync {quote(search.home.address)}` sends it"
         say(behind if summary.state == "running" else f"{behind}{sync}")
 
 
@@ -184,10 +184,10 @@ def _print_search(search: Search) -> None:
             say(line)
     address = quote(search.home.address)
     if line := since_when_nothing_was_gained(summary):
-        say(f"\n{line}; `{command()} refine {address}` says what may gain more")
+        say(f"\n{line}; `{program_name()} refine {address}` says what may gain more")
     verdicts = summary.verdicts
     if verdicts is not None and verdicts.beliefs:
-        say(f"\nrules: {counts(verdicts)}; `{command()} explain {address}` lists them all")
+        say(f"\nrules: {counts(verdicts)}; `{program_name()} explain {address}` lists them all")
         if verdicts.clear:
             out.print(brief_table(verdicts))
             say(promise(verdicts))
@@ -299,7 +299,7 @@ def _after_refining(refined: Refined, folder: Path, out: Path | None) -> str:
     if own := functions_of(refined.study, read_code(folder)):
         return f"{written}  in Python: search({str(out)!r}, {own})"
     file = quote(str(out))
-    return f"{written}  {command()} explain {file}\n  {command()} search {file}"
+    return f"{written}  {program_name()} explain {file}\n  {program_name()} search {file}"
 
 
 def _more(refined: Refined, folder: Path) -> str:
@@ -307,4 +307,4 @@ def _more(refined: Refined, folder: Path) -> str:
     trials = refined.following.budget.trials
     if call := extend_call(str(folder), trials, refined.following, read_code(folder)):
         return f"in Python: {call}"
-    return f"{command()} extend {quote(str(folder))} --trials {trials}"
+    return f"{program_name()} extend {quote(str(folder))} --trials {trials}"

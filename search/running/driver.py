@@ -23,8 +23,8 @@ from search.record.folder import home_to_write, read_search
 from search.record.home import LOG_FILE, Home
 from search.record.journal import DriverStart, Journal
 from search.record.lease import Lease
-from search.record.search import StoredSearch
 from search.record.storage import driving
+from search.record.stored_search import StoredSearch
 from search.record.trials import HOURS_SPENT
 from search.running.cluster import joined, local_ray
 from search.running.guests import NO_GUESTS, Display, EndState, Followed, Followers, Guests
@@ -249,7 +249,7 @@ class Driver:
                 seconds=waited_seconds(), slots=prepared.concurrent, gpus=trial.gpus * trial.workers
             )
             ledger.begin(str(study.name), installed, git_commit(Path.cwd()), prepared.weights, start)
-            ledger.audit(task.audited)
+            ledger.train_on(task.audited)
             if task.extended_to is not None:
                 ledger.extend(task.extended_to)
             asked = study.with_trials(ledger.budget)

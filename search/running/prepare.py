@@ -24,7 +24,7 @@ from search.facts.start import Start, find_start
 from search.record.code import record_of
 from search.record.folder import facts_text
 from search.record.home import FACTS_FILE, Home
-from search.record.search import StoredSearch
+from search.record.stored_search import StoredSearch
 from search.record.trials import recipe_key
 from search.running.guests import NO_GUESTS, Guests
 from search.running.networks import (

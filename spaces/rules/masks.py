@@ -35,7 +35,7 @@ from trainable.recipe.tasks import LARGEST_WINDOW, window_side
 
 PUBLISHED_RUN = 480_000  # windows that DeepLabv3 saw: 30,000 steps of 16 (arXiv 1706.05587, section 4.1)
 LARGEST_OF_UNET_SMALL = 128  # shorter side in pixels: up to this `unet_small` learns images from scratch
-ONLY_MASKS = "in a classification"
+NOT_IN_CLASSIFICATION = "in a classification"
 MEASURED = "measured: benchmarks/results/mask-rules.md"
 TRICKS = "benchmarks/results/segmentation-tricks.md"
 BOTH_MEASURED = f"{MEASURED}, {TRICKS}"  # runs from scratch, and with those from pretrained weights
@@ -124,7 +124,7 @@ def layer_rates(facts: Facts, values: Values) -> Distribution | None:
 @heuristic(
     "In a segmentation the pretrained backbone's rate is around a tenth of that of the layers above it.",
     page="masks.md",
-    silent=f"for a model without pretrained weights, and {ONLY_MASKS}",
+    silent=f"for a model without pretrained weights, and {NOT_IN_CLASSIFICATION}",
 )
 def backbone_factors(facts: Facts, values: Values) -> Distribution | None:
     if not facts.pretrained:
@@ -342,7 +342,7 @@ LOSSES: Rulings = {
 @heuristic(
     "Dice weighs as much as the cross-entropy in half of the trials, and nothing in 3 of 10.",
     page="masks.md",
-    silent=ONLY_MASKS,
+    silent=NOT_IN_CLASSIFICATION,
 )
 def dices(facts: Facts, values: Values) -> Distribution:
     domain, prior = weighted_choice({0.0: 0.3, 0.5: 0.2, 1.0: 0.5})
@@ -355,7 +355,7 @@ def dices(facts: Facts, values: Values) -> Distribution:
 @heuristic(
     "The Lovasz-Softmax loss is added in a quarter of the trials.",
     page="masks.md",
-    silent=ONLY_MASKS,
+    silent=NOT_IN_CLASSIFICATION,
 )
 def lovaszes(facts: Facts, values: Values) -> Distribution:
     domain, prior = weighted_choice({0.0: 0.75, 1.0: 0.25})
@@ -392,7 +392,7 @@ def scales() -> Rulings:
     "Images with masks are scaled before a window is cut out, in half of the trials of a short run and in "
     "most of a long one.",
     page="masks.md",
-    silent=ONLY_MASKS,
+    silent=NOT_IN_CLASSIFICATION,
 )
 def crop_kinds(facts: Facts, values: Values) -> Distribution:
     seen = images_seen(facts)
@@ -406,7 +406,7 @@ def crop_kinds(facts: Facts, values: Values) -> Distribution:
 @heuristic(
     "The least factor of an image's size is around 0.5 in long runs, and around 0.8 in short ones.",
     page="masks.md",
-    silent=ONLY_MASKS,
+    silent=NOT_IN_CLASSIFICATION,
 )
 def scale_mins(facts: Facts, values: Values) -> Distribution:
     centre = log_log_interpolated(
@@ -419,7 +419,7 @@ def scale_mins(facts: Facts, values: Values) -> Distribution:
 @heuristic(
     "The largest factor of an image's size is around 2 in long runs, and around 1.25 in short ones.",
     page="masks.md",
-    silent=ONLY_MASKS,
+    silent=NOT_IN_CLASSIFICATION,
 )
 def scale_maxima(facts: Facts, values: Values) -> Distribution:
     centre = log_log_interpolated(
@@ -453,7 +453,7 @@ def maskings(facts: Facts, values: Values) -> Distribution | None:
 @heuristic(
     "Images with masks are mixed in 1 of 20 trials of a run of 10 epochs, and in 3 of 10 from 100 on.",
     page="masks.md",
-    silent=f"in runs of under 10 epochs, and {ONLY_MASKS}",
+    silent=f"in runs of under 10 epochs, and {NOT_IN_CLASSIFICATION}",
 )
 def mixings(facts: Facts, values: Values) -> Distribution | None:
     if not long_enough(facts):

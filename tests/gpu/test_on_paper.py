@@ -110,7 +110,7 @@ IN_AN_EPOCH = {
     "a number read in training/evaluate.py scores": "the part's sums, at its end",
     "a tensor read in training/evaluate.py scores": "or these sums and all answers together, at its end",
     "a tensor read in segmentation/scores.py scores": "the counts of a part's pixels, at its end",
-    "a tensor read in distilled/lessons.py _computed": "the answers of a teacher that are remembered, once",
+    "a tensor read in distilled/teacher_answers.py _computed": "the answers that are remembered, once",
     "an event in distilled/task.py seconds": "what the teacher's steps took, when an epoch is reported",
     "a number read in amp/grad_scaler.py get_scale": "the state that a checkpoint holds",
     "a number read in amp/grad_scaler.py _get_growth_tracker": "the state that a checkpoint holds",

@@ -24,7 +24,7 @@ from trainable.data.measure import some
 from trainable.data.split import some_of_each_class
 from trainable.errors import ModelError
 from trainable.files.host_memory import available_bytes
-from trainable.probes.memory_estimate import SMALLEST, draw_line, held_bytes
+from trainable.probes.memory_estimate import SMALLEST, draw_line, tensor_bytes
 from trainable.recipe import Recipe
 from trainable.tasks.kits import make_loader
 from trainable.training.part_features import FeatureArray, part_features
@@ -124,5 +124,5 @@ def training_bytes(network: nn.Module, shape: tuple[int, int, int], images: int 
         optimizer.zero_grad(set_to_none=True)
 
     take(SMALLEST)  # makes AdamW's averages, which are held from then on
-    held = held_bytes([network.state_dict(), optimizer.state_dict()])
+    held = tensor_bytes([network.state_dict(), optimizer.state_dict()])
     return draw_line(take, held, available_bytes() // 2).bytes(images)

@@ -18,7 +18,7 @@ import torch
 from trainable.augmentation.sizes import extreme_sizes
 from trainable.errors import UserError
 from trainable.files.host_memory import available_bytes
-from trainable.probes.memory_estimate import MOST_IMAGES, SMALLEST, MemoryLine, draw_line, held_bytes
+from trainable.probes.memory_estimate import MOST_IMAGES, SMALLEST, MemoryLine, draw_line, tensor_bytes
 from trainable.training.devices import give_back, ran_out
 from trainable.training.run import Run
 
@@ -275,7 +275,7 @@ class Steps:
         if self.speed(SMALLEST) is None:
             return None
         weights = [self._run.state_dict(), self._run.task.other_weights()]
-        return draw_line(self.take, held_bytes(weights), limit, most_images)
+        return draw_line(self.take, tensor_bytes(weights), limit, most_images)
 
 
 def _check(limit_bytes: int | None, largest: int | None) -> None:

@@ -132,7 +132,7 @@ class LiveBytes(TorchDispatchMode):
         self.peak = max(self.peak, self._live)
 
 
-def held_bytes(tree: Any) -> int:
+def tensor_bytes(tree: Any) -> int:
     """Return the bytes of the tensors in nested containers, each storage once."""
     sizes = {_storage_address(each): each.untyped_storage().nbytes() for each in _tensors(tree)}
     return sum(sizes.values())

@@ -45,7 +45,7 @@ def torchvision_sheet(winner: Winner) -> Sheet:
     return filled(TABLE, winner)
 
 
-def command(winner: Winner, sheet: Sheet) -> str:
+def shell_command(winner: Winner, sheet: Sheet) -> str:
     """Return the arguments as a shell command, one on each line; a value of True is a flag alone."""
     flags = [
         f"--{name.replace('_', '-')}" + ("" if value is True else f" {shlex.quote(str(value))}")

@@ -191,7 +191,7 @@ def _written(winner: Winner, out: Path, form: ProgramFormat) -> tuple[str, Sheet
 
             sheet = torchvision_args.torchvision_sheet(winner)
             head = header(winner.title, sheet, torchvision_args.TITLE, winner.notes)
-            return head + torchvision_args.command(winner, sheet), sheet
+            return head + torchvision_args.shell_command(winner, sheet), sheet
         case "paddleclas":
             from search.results.formats import paddleclas
 

@@ -143,7 +143,7 @@ def test_an_audit_of_pruning_that_was_cut_is_ended_before_the_new_trials(
     ledger = finish(open_ledger(begun=False))
     stopped = next(trial.id for trial in record_of(tmp_path).trials if trial.end == "stopped")
     ledger.begin("test")
-    ledger.audit([stopped])
+    ledger.train_on([stopped])
     assert summary_of(tmp_path).is_being_audited
     ledger = open_ledger()
     ledger.begin("test")

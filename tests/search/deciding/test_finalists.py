@@ -232,7 +232,7 @@ def test_an_audit_trains_stopped_trials_to_their_end_and_proposes_nothing_else(
     before = trials_of(tmp_path)
     stopped = [each.id for each in before if each.end == "stopped"][:2]
     ledger = open_ledger()
-    ledger.audit(stopped)
+    ledger.train_on(stopped)
     proposals = [ledger.propose(), ledger.propose()]
     assert ledger.propose() is None
     for proposal in proposals:
@@ -250,7 +250,7 @@ def test_an_audit_trains_stopped_trials_to_their_end_and_proposes_nothing_else(
 def test_a_resumed_audit_trains_what_is_unfinished_and_no_finalist(open_ledger: Open, tmp_path: Path) -> None:
     drive(open_ledger(begun=False, finalists=TWO_TWICE))
     stopped = next(each.id for each in trials_of(tmp_path) if each.end == "stopped")
-    open_ledger(finalists=TWO_TWICE).audit([stopped])
+    open_ledger(finalists=TWO_TWICE).train_on([stopped])
     again = open_ledger(finalists=TWO_TWICE)
     proposal = again.propose()
     assert proposal is not None

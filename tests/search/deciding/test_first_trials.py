@@ -140,7 +140,7 @@ def test_a_trial_that_is_trained_again_before_them_takes_no_first_trials_place(
     ledger.cut_short()
     ledger.close("finished")
     ledger.begin("test")
-    ledger.audit([0])
+    ledger.train_on([0])
     ledger.extend(TRIALS)
     drive(ledger)
     assert [each.first.source for each in trials_of(tmp_path) if each.first] == ["a.yaml", "b.yaml"]

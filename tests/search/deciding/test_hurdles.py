@@ -38,7 +38,7 @@ def searched(count: int = 12, running: bool = False) -> Observations:
 @pytest.mark.parametrize("running", [False, True])
 def test_the_score_at_a_rung_parts_the_trials_that_went_on_from_the_others(running: bool) -> None:
     observations = searched(running=running)
-    found = observations.seen()
+    found = observations.score_table()
     [rung] = hurdles(observations)
     assert rung.time == 0.0
     first = found.epochs == 1
@@ -58,7 +58,7 @@ def test_nothing_is_known_of_rungs_where_no_trial_or_too_few_trials_stopped() ->
 
 def test_a_row_like_those_that_passed_is_likelier_to_pass_and_the_hardest_hurdle_counts() -> None:
     observations = searched()
-    found = observations.seen()
+    found = observations.score_table()
     process = GaussianProcess(scored(CUBE, found, found.stretched, 100), usual(len(CUBE)))
     best_first = CUBE.features(np.array(found.trials)[np.argsort(-SCORES)])
     rungs, other = hurdles(observations), Hurdle(1.0, 1.5)
@@ -73,6 +73,6 @@ def test_a_row_like_those_that_passed_is_likelier_to_pass_and_the_hardest_hurdle
 
 def test_without_hurdles_every_trial_passes() -> None:
     observations = searched()
-    found = observations.seen()
+    found = observations.score_table()
     process = GaussianProcess(scored(CUBE, found, found.stretched, 100), usual(len(CUBE)))
     assert log_chances(process, CUBE.features(np.array(found.trials)), []) == 0.0

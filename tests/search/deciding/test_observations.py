@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from search.deciding.cube import Cube
-from search.deciding.observations import MOST_LEVELS, Observations, incumbents, levels_of, seen
+from search.deciding.observations import MOST_LEVELS, Observations, incumbents, levels_of, score_table
 from search.record.journal import TrialEnd
 from tests.search.small_spaces import conditional_space
 from trainable.recipe.metrics import Mode
@@ -39,14 +39,16 @@ def test_of_many_epochs_those_at_which_most_trials_ended_and_the_last_are_levels
 
 
 def test_where_all_scores_are_of_epoch_1_they_are_of_the_end() -> None:
-    found = seen(told(("finished", {1: 0.1}), ("finished", {1: 0.3})).observed)
+    found = score_table(told(("finished", {1: 0.1}), ("finished", {1: 0.3})).observed)
     assert found.times_of(found.epochs).tolist() == [1.0, 1.0]
-    later = seen(told(("finished", {9: 0.1}), ("stopped", {3: 0.3})).observed)
+    later = score_table(told(("finished", {9: 0.1}), ("stopped", {3: 0.3})).observed)
     assert later.times_of(later.epochs) == pytest.approx([1.0, 0.5])
 
 
 def test_a_trial_counts_at_each_level_and_all_scores_are_ranked_together() -> None:
-    found = seen(told(("stopped", {1: 0.1, 2: 0.3}), ("finished", {1: 0.0, 2: 0.3, 3: 0.2, 4: 0.9})).observed)
+    found = score_table(
+        told(("stopped", {1: 0.1, 2: 0.3}), ("finished", {1: 0.0, 2: 0.3, 3: 0.2, 4: 0.9})).observed
+    )
     assert found.places.tolist() == [0, 1, 1]
     assert found.epochs.tolist() == [2, 2, 4]
     assert found.ranks.tolist() == [1.5, 1.5, 3]
@@ -60,14 +62,14 @@ def test_diverged_trials_rank_last_and_those_that_break_a_constraint_below_them(
         ("stopped", {2: 0.1}),
         ("infeasible", {}),
     ]
-    found = seen(told(*ends, excesses={0: 0.5, 3: 0.1}).observed)
+    found = score_table(told(*ends, excesses={0: 0.5, 3: 0.1}).observed)
     assert found.ranks.tolist() == [1, 3, 4, 2]
     assert np.isfinite(found.normal_scores).all()
     assert np.isfinite(found.stretched).all()
 
 
 def test_what_is_minimised_is_ranked_the_other_way() -> None:
-    found = seen(told(("finished", {1: 0.1}), ("finished", {1: 0.3}), direction="min").observed)
+    found = score_table(told(("finished", {1: 0.1}), ("finished", {1: 0.3}), direction="min").observed)
     assert found.ranks.tolist() == [2, 1]
 
 
@@ -127,7 +129,7 @@ def test_stretched_scores_keep_ranks_below_the_median_and_distances_above_it() -
         *[("finished", {1: score}) for score in (-1000.0, -5.0, 0.1, 0.2, 0.3, 0.31, 0.32, 0.4, 1.2)],
         ("diverged", {}),
     ]
-    found = seen(told(*ends).observed)
+    found = score_table(told(*ends).observed)
     below, above = found.scores <= 0.3, found.scores > 0.3
     np.testing.assert_array_equal(found.stretched[below], found.normal_scores[below])
     assert (np.diff(found.stretched[np.argsort(found.ranks)]) > 0).all()
@@ -138,12 +140,12 @@ def test_stretched_scores_keep_ranks_below_the_median_and_distances_above_it() -
 @pytest.mark.parametrize("scores", [[0.5, 0.5, 0.5], [0.5], []])
 def test_scores_that_are_all_alike_are_not_stretched(scores: list[float]) -> None:
     ends: list[Ended] = [*[("finished", {1: score}) for score in scores], ("diverged", {})]
-    found = seen(told(*ends).observed)
+    found = score_table(told(*ends).observed)
     np.testing.assert_array_equal(found.stretched, found.normal_scores)
 
 
 def test_the_scores_of_the_last_level_are_ranked_among_themselves() -> None:
-    found = seen(
+    found = score_table(
         told(("stopped", {1: 0.9}), *[("finished", {1: 0.1, 4: each}) for each in (0.3, 0.2)]).observed
     )
     last = found.at_last_level

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from search.followers import following as following_module
-from search.followers.following import RECEIVERS, Following, May, Request
+from search.followers.following import RECEIVERS, Following, Permission, Request
 from search.record.cursor import read_cursor
 from search.record.home import LOG_FILE, Home
 from search.running.guests import Followed
@@ -36,7 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def follow(folder: Path) -> Iterator[Callable[..., Following]]:
     made: list[Following] = []
 
-    def start(may: Callable[[], May] = May, model: Carried | None = None) -> Following:
+    def start(may: Callable[[], Permission] = Permission, model: Carried | None = None) -> Following:
         followed = Followed(Home(folder), study_in(folder.parent), small_space(), model)
         made.append(Following(followed, may))
         return made[-1]
@@ -68,22 +68,22 @@ def test_what_the_journal_holds_is_sent_and_the_process_ends(
 
 
 def test_nothing_is_sent_that_may_not_be(folder: Path, follow: Callable[..., Following]) -> None:
-    events, allowed = write(folder, a_search(folder)), May(until=0)
+    events, allowed = write(folder, a_search(folder)), Permission(until=0)
     following = follow(lambda: allowed)
     wait_until(lambda: following.process_id is not None)
     following.catch_up(5.0)
     assert sent(folder) == 0
-    allowed = May()
+    allowed = Permission()
     wait_until(lambda: sent(folder) == len(events))
 
 
 def test_what_arrives_in_the_store_meanwhile_is_sent_before_the_answer(
     folder: Path, follow: Callable[..., Following]
 ) -> None:
-    events, allowed = write(folder, a_search(folder)), [May(until=0)]
+    events, allowed = write(folder, a_search(folder)), [Permission(until=0)]
     following = follow(lambda: allowed[0])
     started(following)
-    threading.Timer(3.0, lambda: allowed.__setitem__(0, May())).start()
+    threading.Timer(3.0, lambda: allowed.__setitem__(0, Permission())).start()
     following.catch_up(60.0)
     assert sent(folder) == len(events)
 

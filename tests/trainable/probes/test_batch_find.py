@@ -18,7 +18,7 @@ from trainable.bench import Bench
 from trainable.errors import UserError
 from trainable.files.host_memory import available_bytes
 from trainable.probes.batch_find import BatchFound, Tried, batch_find, search, sizes
-from trainable.probes.memory_estimate import KERNELS, LiveBytes, draw_line, held_bytes
+from trainable.probes.memory_estimate import KERNELS, LiveBytes, draw_line, tensor_bytes
 from trainable.run import make_run
 from trainable.training.run import Run
 
@@ -187,7 +187,7 @@ def test_live_bytes_are_those_of_storages_that_live_at_once() -> None:
 
 def test_a_storage_is_held_once_however_often_it_is_named() -> None:
     one = torch.ones(100)
-    assert held_bytes({"a": one, "b": [one[:5], torch.ones(10)], "c": 3}) == 440
+    assert tensor_bytes({"a": one, "b": [one[:5], torch.ones(10)], "c": 3}) == 440
 
 
 def test_free_memory_is_the_least_of_the_machines_and_its_groups(tmp_path: Path) -> None:

@@ -22,10 +22,10 @@ from trainable.recipe import Recipe
 from trainable.recipe import distillation as specs
 from trainable.recipe.augmentations import Mixing
 from trainable.recipe.network_cost import Format
-from trainable.tasks.distilled import losses as losses
-from trainable.tasks.distilled.lessons import Lessons, TaughtBatch
+from trainable.tasks.distilled import losses
 from trainable.tasks.distilled.losses import Learner, alike, with_features
 from trainable.tasks.distilled.teacher import Teacher, load_teacher
+from trainable.tasks.distilled.teacher_answers import TaughtBatch, TeacherAnswers
 from trainable.training import seeds
 from trainable.training.answers import RankRows
 from trainable.training.evaluate import Outputs, Scores, Tally, View, main_output
@@ -41,26 +41,26 @@ class Distilled(Task):
     """A task that is learnt from a teacher, too: it wraps the task of the labels.
 
     What a run trains is the student, or with hints the student and a map of its features. What the teacher
-    answers to images that epochs show again is remembered (`Lessons`).
+    answers to images that epochs show again is remembered (`TeacherAnswers`).
     """
 
     def __init__(self, task: Task, spec: specs.Distillation, teacher: Teacher, learner: nn.Module) -> None:
-        self.task, self.spec, self.taught = task, spec, learner
+        self.task, self.spec, self._learner = task, spec, learner
         self.classes, self.weighted = task.classes, task.weighted
         self.most_at_once, self.measures_itself = task.most_at_once, task.measures_itself
         self.ask = TimedTeacher(teacher, next(learner.parameters()).device)
-        self._remembered: Lessons | None = None
+        self._remembered: TeacherAnswers | None = None
 
     @property
     def teacher(self) -> Teacher:
         return self.ask.teacher
 
     def learner(self, model: nn.Module) -> nn.Module:
-        return self.taught
+        return self._learner
 
-    def remember(self, lessons: Lessons) -> None:
+    def remember(self, answers: TeacherAnswers) -> None:
         """Take what the teacher answers to images that come again from there."""
-        self._remembered = lessons
+        self._remembered = answers
 
     def takes_features(self, epoch: int) -> bool:
         """Return whether the teacher has answered to the epoch's images before, and no features of the
@@ -102,13 +102,13 @@ class Distilled(Task):
     def state_dict(self) -> dict[str, Any]:
         """Return the time that the teacher has answered in the running epoch, and the weights of the map of
         features, if there is one."""
-        learnt = self.taught.regressor.state_dict() if isinstance(self.taught, Learner) else None
+        learnt = self._learner.regressor.state_dict() if isinstance(self._learner, Learner) else None
         return {"seconds": self.ask.clock.seconds(), "regressor": learnt}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.ask.clock.set(state["seconds"])
-        if isinstance(self.taught, Learner):
-            self.taught.regressor.load_state_dict(state["regressor"])
+        if isinstance(self._learner, Learner):
+            self._learner.regressor.load_state_dict(state["regressor"])
 
     def _distances(self, outputs: Outputs, batch: TrainingBatch) -> tuple[Outputs, Tensor]:
         """Return the student's own outputs, and how far it is from the teacher on each image, [B]."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from search.results.formats.torchvision_args import command, torchvision_sheet
+from search.results.formats.torchvision_args import shell_command, torchvision_sheet
 from search.results.formats.winner import Winner
 from tests.search.results.formats.test_every_field import KINDS
 from tests.search.results.formats.winners import recipe_of, winner_of
@@ -35,7 +35,7 @@ KNOWN = {  # arguments of references/classification/train.py of torchvision 0.15
 
 def given(winner: Winner) -> dict[str, str]:
     """Return the arguments of the command, as a shell reads them; a flag has the value of the empty text."""
-    joined = command(winner, torchvision_sheet(winner)).replace("\\\n", "")
+    joined = shell_command(winner, torchvision_sheet(winner)).replace("\\\n", "")
     words = shlex.split(joined)
     assert words[0] == "torchrun"
     found: dict[str, str] = {}
@@ -58,7 +58,7 @@ def test_the_rate_is_the_one_that_is_applied_to_the_whole_batch_of_all_gpus() ->
     winner = winner_of(asked, gpus=4)
     found = given(winner)
     assert (found["lr"], found["batch-size"]) == (str(0.2 * 64 / 256), "16")
-    assert "--nproc_per_node=4" in command(winner, torchvision_sheet(winner))
+    assert "--nproc_per_node=4" in shell_command(winner, torchvision_sheet(winner))
 
 
 def test_a_last_batch_of_fewer_images_which_the_references_train_on_is_listed() -> None:

@@ -175,7 +175,7 @@ def test_a_loss_that_only_a_sure_teacher_makes_large_is_not_lost(teacher: Path, 
 def test_the_map_of_features_is_trained_and_is_no_part_of_the_network(teacher: Path) -> None:
     run = make_run(taught_recipe(teacher, **KINDS["features"]), data=data_set())
     assert isinstance(run.task, Distilled)
-    learner = run.task.taught
+    learner = run.task.learner(run.model)
     assert isinstance(learner, Learner)
     assert learner.regressor.weight.shape == (64, 32), "from the 32 features of width 8 to the 64 of width 16"
     before = learner.regressor.weight.detach().clone()

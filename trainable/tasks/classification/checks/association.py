@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from trainable.checks.lessons import SURE
+from trainable.checks.short_training import SURE
 
 # A network that learnt nothing true may still give all images of a class one answer, and be right by luck:
 # with two classes, in three quarters of cases. Its probabilities stay near those of guessing: of 36 nets of

@@ -14,8 +14,8 @@ from scipy.stats import chi2_contingency
 from trainable.array_types import Integers
 from trainable.checks.duplicates import CONTRADICTING
 from trainable.checks.finding import Finding, passed
-from trainable.checks.lessons import FEWEST, NOISE_POINTS
 from trainable.checks.sampling import NamedImage
+from trainable.checks.short_training import FEWEST, NOISE_POINTS
 from trainable.checks.two_samples import MOVED, NAMED, SURE, PartDifference, PartWords, compare_parts
 from trainable.data import DataSet
 from trainable.data.part_names import none_leaves_out

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from trainable.array_types import Integers
 from trainable.checks.finding import Finding, passed, unchecked
-from trainable.checks.lessons import (
+from trainable.checks.sampling import pixels
+from trainable.checks.short_training import (
     HARMLESS_LOSS,
     LEAST_SHUFFLED_STEPS,
     LEAST_SKILL,
@@ -28,7 +29,6 @@ from trainable.checks.lessons import (
     check_of,
     train,
 )
-from trainable.checks.sampling import pixels
 from trainable.checks.subject import PLAIN, Subject
 from trainable.data import ArrayPart, DataSet, Part, Split, resolve
 from trainable.data.source import Flip

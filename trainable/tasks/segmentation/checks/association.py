@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from trainable.checks.lessons import SURE
+from trainable.checks.short_training import SURE
 from trainable.recipe.tasks import IGNORED
 from trainable.tasks.segmentation.losses import enlarged
 

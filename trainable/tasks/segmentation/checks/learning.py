@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from trainable.checks.finding import Finding, Level, passed, unchecked
-from trainable.checks.lessons import (
+from trainable.checks.short_training import (
     HARMLESS_LOSS,
     LEAST_SHUFFLED_STEPS,
     LEAST_SKILL,

@@ -11,8 +11,8 @@ import numpy as np
 from trainable.array_types import Floats, Integers
 from trainable.checks.duplicates import CONTRADICTING
 from trainable.checks.finding import Finding, Level, passed
-from trainable.checks.lessons import FEWEST
 from trainable.checks.sampling import NamedImage
+from trainable.checks.short_training import FEWEST
 from trainable.checks.two_samples import MOVED, NAMED, SURE, PartDifference, PartWords, compare_parts
 from trainable.data import DataSet, Split
 from trainable.data.source import Pixels

@@ -17,7 +17,14 @@ from trainable.data.source import LEFT_OUT, Collection, Source, Survey
 from trainable.errors import DataError, listed
 from trainable.recipe.data import Data, Split
 from trainable.recipe.tasks import IGNORED, Masks
-from trainable.tasks.segmentation.data.code import MaskCode, Naming, binary, code_of, consecutive, names_in
+from trainable.tasks.segmentation.data.mask_values import (
+    MaskCode,
+    Naming,
+    binary,
+    code_of,
+    consecutive,
+    names_in,
+)
 from trainable.tasks.segmentation.data.pairs import PairedSources
 from trainable.tasks.segmentation.data.parts import MaskedSource
 from trainable.tasks.segmentation.data.stores import Palette, colours_of, numbers_objects

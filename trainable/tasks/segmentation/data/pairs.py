@@ -17,7 +17,7 @@ from trainable.errors import DataError, listed
 from trainable.files.paths import text_of
 from trainable.recipe.data import Split
 from trainable.recipe.tasks import Masks
-from trainable.tasks.segmentation.data.code import Naming
+from trainable.tasks.segmentation.data.mask_values import Naming
 from trainable.tasks.segmentation.data.stores import MaskFiles, MaskStore
 
 

@@ -18,7 +18,7 @@ from trainable.data.decode import CHUNK, Broken, Form, resized, to_array, uprigh
 from trainable.data.parts import Part, decoded_squares
 from trainable.data.source import FileSource, Pixels, Selection, Source
 from trainable.recipe.tasks import IGNORED
-from trainable.tasks.segmentation.data.code import MaskCode
+from trainable.tasks.segmentation.data.mask_values import MaskCode
 from trainable.tasks.segmentation.data.stores import MaskStore
 
 

@@ -15,7 +15,7 @@ from trainable.errors import DataError, listed, quoted
 from trainable.files.regular import read_regular
 from trainable.recipe.data import Split
 from trainable.recipe.tasks import Masks
-from trainable.tasks.segmentation.data.code import (
+from trainable.tasks.segmentation.data.mask_values import (
     CITYSCAPES_LABEL_IDS,
     CITYSCAPES_TRAIN_IDS,
     PETS,

@@ -17,7 +17,7 @@ from trainable.array_types import Integers
 from trainable.data.decode import CHUNK, Broken
 from trainable.data.source import TURNED, Pixels
 from trainable.errors import listed
-from trainable.tasks.segmentation.data.code import MaskCode
+from trainable.tasks.segmentation.data.mask_values import MaskCode
 from trainable.tasks.segmentation.data.pairs import PairedSource
 from trainable.tasks.segmentation.data.stores import LARGEST, Palette
 

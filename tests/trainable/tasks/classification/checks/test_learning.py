@@ -11,7 +11,7 @@ import torch
 from tests.trainable.small_runs import data_set, small_recipe
 from trainable.bench import ON_CPU
 from trainable.check import make_subject
-from trainable.checks.lessons import train
+from trainable.checks.short_training import train
 from trainable.data import ArrayPart, DataSet
 from trainable.data.assembly import from_arrays
 from trainable.tasks.classification.checks.association import LUCK, Association, associate

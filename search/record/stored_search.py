@@ -30,7 +30,7 @@ from search.record.trials import Trial
 from search.study import Study
 from spaces.facts import Facts
 from trainable.data import DataInfo
-from trainable.terminal import command
+from trainable.terminal import program_name
 
 if TYPE_CHECKING:
     import pandas
@@ -136,7 +136,7 @@ class StoredSearch:
         """How the search is resumed where it was interrupted, in words."""
         if self.code is not None:
             return self.code.again
-        return f"go on with:\n  {command()} resume {quote(self.home.address)}"
+        return f"go on with:\n  {program_name()} resume {quote(self.home.address)}"
 
     def trials_frame(self) -> pandas.DataFrame:
         """Return one row per trial: its course, its last epoch's metrics, its values by dotted path."""

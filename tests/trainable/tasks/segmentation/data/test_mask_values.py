@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from trainable.errors import DataError
 from trainable.recipe.tasks import IGNORED
-from trainable.tasks.segmentation.data.code import (
+from trainable.tasks.segmentation.data.mask_values import (
     CITYSCAPES_LABEL_IDS,
     CITYSCAPES_TRAIN_IDS,
     PETS,

@@ -43,7 +43,7 @@ class TaughtBatch(tuple[Tensor, Tensor]):
 
 
 @final
-class Lessons:
+class TeacherAnswers:
     """A teacher's answers: `ask` is called once for each image of each view, when an epoch first shows it.
 
     The answers are a function of the recipe and the data alone, so that resuming equals never stopping:
