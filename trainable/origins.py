@@ -22,7 +22,6 @@ from trainable.recipe import Recipe
 from trainable.recipe.distillation import TEACHER
 from trainable.recipe.provenance import Provenance
 from trainable.recipe.trained_files import teacher_files
-from trainable.tasks.distilled.task import Distilled
 from trainable.training.devices import device_name
 from trainable.training.run import Run
 
@@ -64,15 +63,13 @@ class Origins:
     def of_run(cls, run: Run, code: Mapping[str, str] | None = None) -> Origins:
         """Return what a new run has loaded, with the digests of the sources of a person's own functions: the
         file of weights is read once more."""
-        teacher, info = run.task.teacher if isinstance(run.task, Distilled) else None, run.info
         return cls(
-            info.digest,
-            info.files,
+            run.info.digest,
+            run.info.files,
             None if run.own_network else weights_digest(run.recipe.model),
-            None if teacher is None else teacher.digest,
-            None if teacher is None else teacher.recipe_digest,
+            *run.task.teacher_digests(),
             code or {},
-            info.classes,
+            run.info.classes,
         )
 
     @classmethod

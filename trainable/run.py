@@ -19,8 +19,7 @@ from trainable.data.info import DataInfo
 from trainable.models.own import BuildModel
 from trainable.ranks import ALONE, Ranks
 from trainable.recipe import Recipe
-from trainable.tasks.distilled.task import Distilled, distilled
-from trainable.tasks.distilled.teacher_answers import TeacherAnswers
+from trainable.tasks.distilled.task import distilled
 from trainable.tasks.kits import kit_of, load_for, make_loader
 from trainable.training import precision, seeds
 from trainable.training.batches import MicroBatches, Order
@@ -114,8 +113,7 @@ def make_run(  # noqa: PLR0913 - a person types these by name
     frozen = FrozenFeatures(
         recipe, info, network, images=images, compute=compute, views=views_of(recipe, info)
     )
-    if isinstance(task, Distilled):
-        task.remember(TeacherAnswers(recipe, info, task.ask, compute, images.train))
+    task.read_ahead(recipe, info, compute, images.train)
     read_parts = ReadParts(shown.parts, images.evaluate)
     scoring = Scoring(recipe, info, read_parts, task=task, extra_metrics=extra_metrics, compute=compute)
     if device.type == "cuda":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from typing import assert_never
 
 from search.commands.inputs import named_input
 from search.commands.options import BackbonesOptions
@@ -15,7 +16,7 @@ from spaces.rules.backbones import SIZES, BackboneSize
 from trainable.bench import Bench, silent
 from trainable.errors import UserError
 from trainable.recipe.models import MODEL_NAME, OWN_WEIGHTS
-from trainable.recipe.tasks import Segmentation
+from trainable.recipe.tasks import AnyTask, Classification, Segmentation
 from trainable.recipe.trees import with_value, without
 from trainable.recipe.yamlfile import write_whole
 from trainable.terminal import tell_json
@@ -32,11 +33,7 @@ def run_backbones(options: BackbonesOptions) -> None:
     study = named_input(options.file, options.data, options.settings or ())
     if not isinstance(study, Study):
         raise UserError("backbones compares networks on images: give DATA or a study")
-    if isinstance(study.base_recipe().task, Segmentation):
-        raise UserError(
-            "backbones ranks networks by linear heads on one label an image, and these images have masks: "
-            "compare encoders in a search, as `space.overrides: {model.encoder: {choice: [resnet18, ...]}}`"
-        )
+    _check_labelled(study.base_recipe().task)
     if out is not None and out.exists():
         raise UserError(f"--out {out}: exists already")
     bench = Bench(may_fetch=options.download, say=silent if options.as_json else say)
@@ -67,6 +64,20 @@ def run_backbones(options: BackbonesOptions) -> None:
         shares = priors(_allowed(study, found))
         write_whole(out, _next(study, shares, weights).yaml().encode())
         say(f"the next study, which chooses between {', '.join(shares)}: {out}")
+
+
+def _check_labelled(task: AnyTask) -> None:
+    match task:
+        case Classification():
+            return
+        case Segmentation():
+            raise UserError(
+                "backbones ranks networks by linear heads on one label an image, and these images have "
+                "masks: compare encoders in a search, as "
+                "`space.overrides: {model.encoder: {choice: [resnet18, ...]}}`"
+            )
+        case _:
+            assert_never(task)
 
 
 def _allowed(study: Study, found: Sequence[Candidate]) -> Sequence[Candidate]:

@@ -13,10 +13,9 @@ from search.study import FACT_OF_PROBE, Study
 from spaces.domains import counted
 from spaces.facts import Facts, NetworkFacts
 from trainable.recipe.data import Data
-from trainable.recipe.tasks import LARGEST_WINDOW
+from trainable.recipe.tasks import CLASSIFICATION, LARGEST_WINDOW, TASKS
 
 GIB = 2**30
-OF_MASKS = ("task", "longer_side")  # these facts say something of a segmentation alone
 NONE = "-"
 
 
@@ -44,15 +43,16 @@ def facts_table(rows: Sequence[FactRow]) -> TextTable:
 
 
 def fact_rows(facts: Facts, measured: Measured, data: Data, study: Study | None = None) -> list[FactRow]:
-    """Return every fact of a study, or of a recipe alone, with its section `data`; in a classification
-    without those of masks.
+    """Return every fact of a study, or of a recipe alone, with its section `data`; without the task where it
+    is the default one, and without the longer side where images are made square.
 
     `measured` holds the facts before any of them was overwritten.
     """
+    shown = {"task": facts.task != CLASSIFICATION.kind, "longer_side": TASKS[facts.task].windowed}
     return [
         FactRow(name, _value(name, facts), field.description or "", _origin(name, measured, data, study))
         for name, field in Facts.model_fields.items()
-        if facts.task == "segmentation" or name not in OF_MASKS
+        if shown.get(name, True)
     ]
 
 
@@ -76,8 +76,8 @@ def _origin(name: str, measured: Measured, data: Data, study: Study | None) -> s
 
 
 def _origin_of_size(facts: Facts) -> str:
-    """Say what the side of the images that the model sees follows from; with masks it is a window's."""
-    if facts.task == "segmentation":
+    """Say what the side of the images that the model sees follows from."""
+    if TASKS[facts.task].windowed:
         gpu = facts.gpus > 0
         return f"the longer side, at most {LARGEST_WINDOW[gpu]} px on a {'GPU' if gpu else 'CPU'}"
     return "the weights, at most 96 px on a CPU" if facts.pretrained else FACT_TEXTS["image_size"].origin

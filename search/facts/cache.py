@@ -32,7 +32,7 @@ from trainable.recipe import Recipe
 from trainable.recipe.data import Data
 from trainable.recipe.models import Model, folder_of_name, is_published
 from trainable.recipe.network_cost import Speed
-from trainable.recipe.tasks import Masks, masks_of
+from trainable.recipe.tasks import Masks
 from trainable.recipe.yamlfile import write_whole
 
 SPEEDS = TypeAdapter(tuple[Speed, ...])
@@ -52,7 +52,7 @@ def cache_file(base: Recipe, device: DeviceKind, cpus: int = 1) -> Path:
     from trainable.origins import versions  # it imports torch, for which `show` need not wait
     from trainable.training.devices import machine_name
 
-    masks = masks_of(base.task)
+    masks = base.task.masks
     names = None if masks is None else masks.classes
     tree, (path, files) = base.tree(), _images_of(base.data, masks)
     follows_from = {
@@ -85,7 +85,7 @@ def speeds_file(base: Recipe, info: DataInfo, device: DeviceKind, cpus: int) -> 
         "precision": base.precision.model_dump(mode="json"),
         "compile": base.loop.compile,
         "folder": _local_network(base.model),
-        "images": (info.channels, info.image_size, len(info.classes), masks_of(base.task) is not None),
+        "images": (info.channels, info.image_size, len(info.classes), base.task.masks is not None),
         "device": device,
         "cpus": cpus,
         "machine": machine_name(),

@@ -84,12 +84,11 @@ def without_weights(base: Recipe, info: DataInfo, build: BuildModel | None, *, b
 
 def facts_of(model: nn.Module, base: Recipe, info: DataInfo, trial: PerTrial) -> Facts:
     """Return the facts of the data, the machine, the base recipe and its network, with any weights."""
-    counts = info.pixel_counts or info.class_counts
     return Facts(
         task=base.task.kind,
         train_images=info.train_images,
         classes=len(info.classes),
-        class_balance=min(counts) / max(counts),
+        class_balance=info.class_balance,
         channels=info.channels,
         image_size=info.image_size,
         longer_side=info.longer_side,

@@ -64,7 +64,13 @@ def _schema(info: DataInfo) -> dict[str, str]:
     masks, [N, height, width], in which 255 counts nowhere; these may be of any size."""
     side = -1 if info.task.windowed else info.image_size
     images = TensorSpec(np.dtype("uint8"), (-1, side, side, info.channels))
-    labels = TensorSpec(np.dtype("int64"), (-1,) if info.task.labelled == "image" else (-1, -1, -1))
+    match info.task:
+        case Classification():
+            labels = TensorSpec(np.dtype("int64"), (-1,))
+        case Segmentation():
+            labels = TensorSpec(np.dtype("int64"), (-1, -1, -1))
+        case _:
+            assert_never(info.task)
     return {
         "features": json.dumps(Schema([images]).to_dict()),
         "targets": json.dumps(Schema([labels]).to_dict()),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
 from shlex import quote
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 from search.learning.evidence import (
     PLAYBOOK,
@@ -166,9 +166,14 @@ def of_noise(evidence: Evidence, changed: Set[str]) -> Iterator[SearchFinding | 
 
     That noise is of images that are right or wrong, which says nothing of pixels.
     """
-    if evidence.search.facts.task != "classification":
-        yield LeftAlone("the best trials' noise", "it is known of images alone, not of pixels")
-        return
+    match evidence.search.facts.task:
+        case "classification":
+            pass
+        case "segmentation":
+            yield LeftAlone("the best trials' noise", "it is known of images alone, not of pixels")
+            return
+        case other:
+            assert_never(other)
     best = _best(evidence)
     if best is None or not evidence.curves:
         yield LeftAlone("the best trials' noise", f"fewer than {TOP} trials can be compared")

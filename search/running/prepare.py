@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -51,7 +51,6 @@ from trainable.errors import DataError, UserError
 from trainable.origins import first_renamed
 from trainable.recipe import Recipe
 from trainable.recipe.distillation import TEACHER
-from trainable.recipe.metrics import MetricKind
 from trainable.recipe.yamlfile import write_whole
 from trainable.stages import stage
 from trainable.tune.carried import NOTHING, Carried, CarriedMetric, PickledCode
@@ -239,7 +238,7 @@ def _measured(loaded: Loaded) -> Prepared:
         for line in loaded.guests.remarks(data):
             bench.say(line)
     _say_unknown_statistics(loaded.base, bench)
-    check_metrics(loaded.base.evaluation.metrics, loaded.code.metrics, data)
+    check_metrics(loaded.base, loaded.code.metrics, data)
     trial, trials = loaded.per_trial, study.budget.trials
     facts = measured_anew(loaded.base, data.info, trial, build, trials=trials, bench=bench)
     facts = loaded.start.known_in(with_written_facts(facts, study))
@@ -361,21 +360,23 @@ def write_facts(prepared: Prepared) -> None:
     )
 
 
-def check_metrics(specs: Sequence[MetricKind], metrics: Own, data: DataSet) -> None:
+def check_metrics(base: Recipe, metrics: Own, data: DataSet) -> None:
     """Raise UserError where the answers that metrics need do not fit in this machine's memory, and for a
     fault of a person's own metrics, which are called once, on answers drawn at random for the validation
     part: either would end every trial."""
+    specs = base.evaluation.metrics
     if not specs and not metrics:
         return
     import torch
 
+    from trainable.tasks.kits import kit_of
     from trainable.training.answers import Answers
     from trainable.training.extra_metrics import ExtraMetrics, as_metric, make_extra_metrics
 
-    if data.info.task.labelled == "image":
-        own = {name: as_metric(each) for name, each in metrics.items()}
-        scored = max(data.info.validation_images, data.info.test_images)
-        ExtraMetrics(specs, own, data.info.classes).check_fits(scored, torch.device("cpu"))
+    host, own = torch.device("cpu"), {name: as_metric(each) for name, each in metrics.items()}
+    extra = ExtraMetrics(specs, own, data.info.classes)
+    if not kit_of(base.task).task(base, data.info, host, extra).measures_itself:
+        extra.check_fits(max(data.info.validation_images, data.info.test_images), host)
     if not metrics:
         return
     labels = torch.from_numpy(np.array(data.validation.labels, np.int64))

@@ -13,7 +13,7 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 from trainable.errors import Fault, RecipeError, quoted
 from trainable.recipe import Recipe
 from trainable.recipe.base import Spec
-from trainable.recipe.metrics import KINDS, MODES, AnyMetric, MetricKind, Mode, cost_faults
+from trainable.recipe.metrics import KINDS, SCORE_OF_KIND, AnyMetric, MetricKind, Mode, cost_faults
 from trainable.recipe.network_cost import NetworkCost
 from trainable.recipe.tasks import CLASSIFICATION, TASKS, AnyTask
 from trainable.training.metrics import CLASSES_ALIKE, OBJECTIVES
@@ -124,7 +124,7 @@ class Objective(Spec):
 
     def _check_parameters(self) -> None:
         kind = self.metric.removeprefix(PREFIX)
-        fields = _fields_of(kind) if kind in MODES else {}
+        fields = _fields_of(kind) if kind in SCORE_OF_KIND else {}
         if strange := [name for name in self.parameters if name not in fields]:
             raise ValueError(f"{self.metric} takes no {', '.join(strange)}")
         if missing := [name for name, required in fields.items() if required and name not in self.parameters]:
@@ -144,7 +144,7 @@ class Objective(Spec):
     def spec(self) -> MetricKind | None:
         """What a recipe measures for this objective; None where every run does, or a function."""
         kind = self.metric.removeprefix(PREFIX)
-        return _ADAPTER.validate_python({"kind": kind, **self.parameters}) if kind in MODES else None
+        return _ADAPTER.validate_python({"kind": kind, **self.parameters}) if kind in SCORE_OF_KIND else None
 
     @property
     def direction(self) -> Mode:

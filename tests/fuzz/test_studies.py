@@ -155,4 +155,6 @@ def info_of(data: Data, *, dense: bool = False) -> DataInfo:
     channels = data.channels or 1
     mean, std = images.info.mean[:1] * channels, images.info.std[:1] * channels
     found = replace(images.info, channels=channels, mean=mean, std=std, flips=data.flips or ())
-    return replace(found, format="folder", pixel_counts=found.class_counts) if dense else found
+    if not dense:
+        return found
+    return replace(found, format="folder", task_kind="segmentation", pixel_counts=found.class_counts)

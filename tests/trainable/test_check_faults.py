@@ -347,7 +347,7 @@ def test_true_labels_that_reach_training_past_the_shuffled_ones_are_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each image's label is read off the image, as if the loader had it from elsewhere."""
-    normal = Loader._apart
+    normal = Loader.images_and_targets
 
     def from_elsewhere(self: Loader, pixels: Tensor, name: Any, batch: Array) -> tuple[Tensor, Tensor]:
         part = self.parts[name]
@@ -356,7 +356,7 @@ def test_true_labels_that_reach_training_past_the_shuffled_ones_are_found(
         columns = part.images[batch][:, 0, :, :].astype(float).mean(1)
         return pixels, torch.from_numpy(columns[:, 0 : 2 * CLASSES : 2].argmax(1))
 
-    monkeypatch.setattr(Loader, "_apart", from_elsewhere)
+    monkeypatch.setattr(Loader, "images_and_targets", from_elsewhere)
     found = alarms(in_part("shuffled labels", small_recipe({"model.width": 16}), sound_data()))
     assert found["shuffled labels"].level == "error"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from trainable.data.source import Channels, Flip
 from trainable.errors import listed
 from trainable.recipe.data import Interpolation
-from trainable.recipe.tasks import CLASSIFICATION, Segmentation, TaskSpec
+from trainable.recipe.tasks import TASKS, AnyTask, TaskKind
 
 FEW_LEVELS = 64  # a quarter of what eight bits hold; 16 are left of twelve bits that are stored in sixteen
 MARKS_ASIDE = "without rare white, such as that of scale bars"
@@ -63,6 +63,7 @@ class DataInfo:
     span: int = 255  # levels between the darkest and the brightest training pixels
     deep_span: int | None = None  # the levels of images of 16 bits, if some training images have so many
     whole: bool = False  # `digest` reads every image, as `Membership.whole`
+    task_kind: TaskKind = "classification"  # what is learnt from these labels
 
     def __post_init__(self) -> None:
         """Raise ValueError for what no data set is: it may come from a file that somebody has changed."""
@@ -76,9 +77,21 @@ class DataInfo:
             raise ValueError(f"expected mean and deviation of {self.channels} channels, deviations above 0")
 
     @property
-    def task(self) -> TaskSpec:
+    def task(self) -> AnyTask:
         """The task that these labels are of, with its defaults."""
-        return Segmentation() if self.pixel_counts else CLASSIFICATION
+        return TASKS[self.task_kind]()
+
+    @property
+    def _kind_by_counts(self) -> TaskKind:
+        # files name no kind where this is it: those of earlier versions name none
+        return "segmentation" if self.pixel_counts else "classification"
+
+    @property
+    def class_balance(self) -> float:
+        """The training images, or pixels, of the smallest class as a share of those of the largest; 1 where
+        `classes` names numbers."""
+        counts = self.pixel_counts or self.class_counts or (1,)
+        return min(counts) / max(counts)
 
     @property
     def files(self) -> str | None:
@@ -108,9 +121,13 @@ class DataInfo:
         return tuple(line for line in (self.found, self.left_out_in_words, self.few_levels) if line)
 
     def tree(self) -> dict[str, Any]:
-        return asdict(self)
+        tree = asdict(self)
+        if self.task_kind == self._kind_by_counts:
+            del tree["task_kind"]
+        return tree
 
     @classmethod
     def from_tree(cls, tree: Mapping[str, Any]) -> DataInfo:
         """Read what `tree` returned, after it went through JSON. Raises ValidationError for other data."""
-        return TypeAdapter(cls).validate_json(json.dumps(tree), strict=True)
+        info = TypeAdapter(cls).validate_json(json.dumps(tree), strict=True)
+        return info if "task_kind" in tree else replace(info, task_kind=info._kind_by_counts)

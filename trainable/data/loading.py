@@ -129,7 +129,7 @@ class Loader(abc.ABC):
 
     def _finished(self, pixels: Tensor, draws: Draws) -> Batch:
         """Return pixels as a batch: normalised, masked, laid out."""
-        images, targets = self._apart(pixels, "train", self._images_at(draws.indices))
+        images, targets = self.images_and_targets(pixels, "train", self._images_at(draws.indices))
         images = self._normalise(images)
         for change in self.masking:
             images = change(images, draws)
@@ -149,7 +149,7 @@ class Loader(abc.ABC):
         size = batch or self.evaluation_batch
         batches = self._batches(name, positions, size)
         for each, pixels in zip(batches, self._plain(name, batches), strict=True):
-            images, targets = self._apart(pixels, name, each)
+            images, targets = self.images_and_targets(pixels, name, each)
             yield self._laid_out(self._normalise(images)), targets
 
     def unchanged(self, chosen: Integers, batch: int) -> Iterator[Batch]:
@@ -173,8 +173,8 @@ class Loader(abc.ABC):
         """Return the positions of the batches that a part is scored in."""
         return [positions[start : start + size] for start in range(0, len(positions), size)]
 
-    def _apart(self, pixels: Tensor, name: Split, shown: Integers) -> tuple[Tensor, Tensor]:
-        """Return the images of a batch, uint8 [B, C, H, W], and their targets."""
+    def images_and_targets(self, pixels: Tensor, name: Split, shown: Integers) -> tuple[Tensor, Tensor]:
+        """Return the images of a batch, uint8 [B, C, H, W], and their targets: here those of the part."""
         return pixels, on_device(self.labels[name][shown], self.device)
 
     def _normalise(self, images: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ the mean over the classes. Classes of which a part has no image are left out of 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, ClassVar, Literal, Self, get_args
+from typing import Annotated, ClassVar, Literal, NamedTuple, Self, get_args
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -20,10 +20,18 @@ NO_SPREAD = 1e-9  # scores, and the ends of their intervals, are nearer only whe
 Mode = Literal["max", "min"]  # whether a higher or a lower value is better
 
 
-class _ShareOfImages(Spec):
-    """A metric in [0, 1] that is better when it is higher."""
+class Score(NamedTuple):
+    """What is known of a score by which trials may be compared."""
 
-    mode: ClassVar[Mode] = "max"
+    mode: Mode = "max"
+    is_share: bool = True  # it lies in [0, 1]
+    counts_classes_alike: bool = False  # each class has the same part in it, however many images it has
+
+
+class _MeanOfClasses(Spec):
+    """A metric in [0, 1] that is better when it is higher, and a mean over the classes."""
+
+    score: ClassVar[Score] = Score(counts_classes_alike=True)
     needs_probabilities: ClassVar[bool] = False  # of every class, for a curve over all thresholds
 
     @property
@@ -32,13 +40,13 @@ class _ShareOfImages(Spec):
         return 0.0
 
 
-class MacroF1(_ShareOfImages):
+class MacroF1(_MeanOfClasses):
     """The mean over classes of F1: the harmonic mean of precision and recall of the predicted class."""
 
     kind: Literal["macro_f1"] = "macro_f1"
 
 
-class AUROC(_ShareOfImages):
+class AUROC(_MeanOfClasses):
     """The area under the ROC curve, one against rest: the chance that an image of the class has a higher
     probability of it than another image has; a tie counts half. 0.5 is guessing, also for a part that has
     images of one class alone."""
@@ -47,7 +55,7 @@ class AUROC(_ShareOfImages):
     needs_probabilities: ClassVar[bool] = True
 
 
-class AveragePrecision(_ShareOfImages):
+class AveragePrecision(_MeanOfClasses):
     """The mean precision over the thresholds of a class, weighted by the rise of recall; one against
     rest."""
 
@@ -55,7 +63,7 @@ class AveragePrecision(_ShareOfImages):
     needs_probabilities: ClassVar[bool] = True
 
 
-class RecallAtPrecision(_ShareOfImages):
+class RecallAtPrecision(_MeanOfClasses):
     """The highest recall of a class at any threshold where precision is high enough, one against rest.
 
     It is 0 for a class whose precision is too low at every threshold.
@@ -75,7 +83,7 @@ class Cost(Spec):
     """
 
     kind: Literal["cost"] = "cost"
-    mode: ClassVar[Mode] = "min"
+    score: ClassVar[Score] = Score("min", is_share=False)
     needs_probabilities: ClassVar[bool] = False
     costs: Annotated[
         tuple[tuple[float, ...], ...],
@@ -109,7 +117,7 @@ class CalibrationError(Spec):
     """
 
     kind: Literal["calibration_error"] = "calibration_error"
-    mode: ClassVar[Mode] = "min"
+    score: ClassVar[Score] = Score("min")
     needs_probabilities: ClassVar[bool] = False
     bins: Annotated[
         int,
@@ -122,7 +130,7 @@ class CalibrationError(Spec):
         return 1.0
 
 
-class BoundaryF1(_ShareOfImages):
+class BoundaryF1(_MeanOfClasses):
     """The mean over classes of the boundary F1 score of masks (Csurka et al., What is a good evaluation
     measure for semantic segmentation?, BMVC 2013, section 3).
 
@@ -143,8 +151,7 @@ OfLabels = MacroF1 | AUROC | AveragePrecision | RecallAtPrecision | Cost | Calib
 MetricKind = OfLabels | BoundaryF1
 
 KINDS = get_args(MetricKind)
-# The direction in which each kind is better
-MODES: dict[str, Mode] = {each.model_fields["kind"].default: each.mode for each in KINDS}
+SCORE_OF_KIND: dict[str, Score] = {each.model_fields["kind"].default: each.score for each in KINDS}
 
 
 def _as_section(written: object) -> object:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, assert_never
 
 from pydantic import ValidationError, model_validator
 
@@ -158,8 +158,13 @@ def _misfits(recipe: Recipe) -> Iterator[str]:
     for path, kind, known in found:
         if kind not in known:
             yield f"{path} {kind} does not go with task.kind {task.kind}: expected {', '.join(known)}"
-    if isinstance(task, Segmentation):
-        yield from _of_masks(recipe)
+    match task:
+        case Classification():
+            pass
+        case Segmentation():
+            yield from _of_masks(recipe)
+        case _:
+            assert_never(task)
     if isinstance(recipe.distillation, FeaturesTaught) and recipe.loop.compile:
         yield "loop.compile: distillation.kind features reads what a compiled network hides; set it to false"
 

@@ -7,11 +7,13 @@ classification holds nothing of it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal, Self, get_args
 
 from pydantic import AfterValidator, Field, model_validator
 
 from trainable.recipe.base import YOURS, Purpose, Spec, check_distinct, usable_if_any
+from trainable.recipe.metrics import Score
 
 IGNORED = 255  # a pixel of this label counts nowhere: every mask in memory has it, whatever the files have
 MOST_CLASSES = IGNORED  # a label is a byte, and one value of it is for pixels that are ignored
@@ -26,7 +28,8 @@ class Classification(Spec):
     """One label for each image, scored by cross-entropy.
 
     What goes with a task stands on its class: kinds of other sections, of which the first network needs no
-    other field, and the metrics that a search may optimise, of which the first is the default.
+    other field, the scores that every run of it measures beside loss and accuracies, and the metrics that a
+    search may optimise, of which the first is the default.
     """
 
     networks: ClassVar[Names] = ("resnet_small", "torchvision", "timm", "own")
@@ -35,6 +38,7 @@ class Classification(Spec):
     metrics: ClassVar[Names] = (
         *("macro_f1", "auroc", "average_precision", "recall_at_precision", "cost", "calibration_error"),
     )
+    scores: ClassVar[Mapping[str, Score]] = {}
     objectives: ClassVar[Names] = (
         *("val_accuracy", "val_balanced_accuracy", "val_top5_accuracy", "val_loss"),
         *(f"val_{kind}" for kind in metrics),
@@ -42,6 +46,7 @@ class Classification(Spec):
 
     labelled: ClassVar[Labelled] = "image"
     windowed: ClassVar[bool] = False  # an image is shown whole, made square
+    masks: ClassVar[None] = None  # no files beside the images say what is learnt
 
     kind: Literal["classification"] = "classification"
 
@@ -199,8 +204,12 @@ class Segmentation(Spec):
     crops: ClassVar[Names] = ("none", "pad", "resized", "scaled")
     mixings: ClassVar[Names] = ("none", "cutmix", "classmix")  # a pixel cannot have shares of two labels
     metrics: ClassVar[Names] = ("boundary_f1",)
+    scores: ClassVar[Mapping[str, Score]] = dict.fromkeys(
+        ("mean_iou", "mean_dice"), Score(counts_classes_alike=True)
+    )
     objectives: ClassVar[Names] = (
-        *("val_mean_iou", "val_mean_dice", "val_accuracy", "val_balanced_accuracy", "val_loss"),
+        *(f"val_{name}" for name in scores),
+        *("val_accuracy", "val_balanced_accuracy", "val_loss"),
         *(f"val_{kind}" for kind in metrics),
     )
 
@@ -246,8 +255,3 @@ TaskSpec = Annotated[
     Field(discriminator="kind"),
     Purpose("one label an image, or one a pixel", "003:43, 000:42"),
 ]
-
-
-def masks_of(task: AnyTask) -> Masks | None:
-    """Return where the masks of a task's images are; None for a task whose images have none."""
-    return task.masks if isinstance(task, Segmentation) else None

@@ -1,4 +1,4 @@
-"""What a search and a run ask of whatever is learnt: a kit answers, one for each kind of task."""
+"""What is asked of a kind of task before a run: its images, their loader, what is learnt of them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,11 @@ class Kit(abc.ABC):
     def task(
         self, recipe: Recipe, info: DataInfo, device: torch.device, extra: ExtraMetrics | None = None
     ) -> Task:
-        """Return what is learnt from the images that `info` describes, with the metrics that it measures."""
+        """Return what is learnt from the images that `info` describes.
+
+        `extra` is for a task that measures metrics itself (`Task.measures_itself`); others leave it out, as
+        theirs are measured of their answers.
+        """
 
     @abc.abstractmethod
     def loss_of_noise(self, images: Tensor, info: DataInfo) -> HeadLoss:

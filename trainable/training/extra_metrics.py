@@ -22,7 +22,6 @@ from trainable.errors import Fault, RecipeError, UserError, listed
 from trainable.files.host_memory import available_bytes
 from trainable.recipe.metrics import (
     AUROC,
-    MODES,
     AveragePrecision,
     CalibrationError,
     Cost,
@@ -35,6 +34,7 @@ from trainable.recipe.metrics import (
 )
 from trainable.training.answers import Answers
 from trainable.training.evaluate import Array, Scores
+from trainable.training.metrics import OBJECTIVES
 
 # Takes the probabilities [N, classes], float64, and the labels [N], int64, of a whole part, on the CPU.
 #
@@ -43,7 +43,7 @@ from trainable.training.evaluate import Array, Scores
 Function = Callable[[Tensor, Tensor], float]
 
 # No function of the caller's may have these names
-RESERVED = ("loss", "accuracy", "balanced_accuracy", "top5_accuracy", "mean_iou", "mean_dice", *MODES)
+RESERVED = tuple(dict.fromkeys(("loss", *(name.removeprefix("val_") for name in OBJECTIVES))))
 NAME = re.compile(r"[a-z][a-z0-9_]{0,99}")
 PROBABILITY_BYTES = 8  # float64
 GUESSING = 0.5  # the area under any ROC curve of a model that guesses

@@ -7,44 +7,30 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Self
 
-from trainable.recipe.metrics import MODES, Mode
+from trainable.recipe.metrics import SCORE_OF_KIND, Mode, Score
+from trainable.recipe.tasks import TASKS
 
-# Every run measures these, each with the direction in which it is better. The loss is the log-loss.
-ALWAYS: dict[str, Mode] = {
-    "val_accuracy": "max",
-    "val_balanced_accuracy": "max",
-    "val_top5_accuracy": "max",
-    "val_loss": "min",
+# Every run measures these. The loss is the log-loss.
+ALWAYS: dict[str, Score] = {
+    "val_accuracy": Score(),
+    "val_balanced_accuracy": Score(counts_classes_alike=True),
+    "val_top5_accuracy": Score(),
+    "val_loss": Score("min", is_share=False),
 }
-# Every run of a segmentation measures these too
-OF_MASKS: dict[str, Mode] = {"val_mean_iou": "max", "val_mean_dice": "max"}
-# A search may optimise these metrics, and those that are functions of its caller's
-OBJECTIVES: dict[str, Mode] = ALWAYS | OF_MASKS | {f"val_{kind}": mode for kind, mode in MODES.items()}
-
-# Where masks are learnt, this is measured with `clean_train_accuracy`, and is among the extra metrics
-CLEAN_IOU = "clean_train_mean_iou"
+SCORES = ALWAYS | {
+    f"val_{name}": score
+    for some in (*(task.scores for task in TASKS.values()), SCORE_OF_KIND)
+    for name, score in some.items()
+}
+# A search may optimise these, in this direction, and functions of its caller's
+OBJECTIVES: dict[str, Mode] = {name: score.mode for name, score in SCORES.items()}
+SHARES = frozenset(name for name, score in SCORES.items() if score.is_share)
+CLASSES_ALIKE = frozenset(name for name, score in SCORES.items() if score.counts_classes_alike)
 
 
 def sign_of(direction: Mode) -> float:
     """Return 1 where a higher value is better, -1 where a lower one is."""
     return 1.0 if direction == "max" else -1.0
-
-
-SHARES = frozenset(OBJECTIVES) - {"val_loss", "val_cost"}  # these metrics lie in [0, 1]
-
-# In these metrics each class has the same share, however many images it has
-CLASSES_ALIKE = frozenset(
-    {
-        "val_balanced_accuracy",
-        "val_mean_iou",
-        "val_mean_dice",
-        "val_macro_f1",
-        "val_auroc",
-        "val_average_precision",
-        "val_recall_at_precision",
-        "val_boundary_f1",
-    }
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,4 +125,4 @@ def worst(metric: str, classes: int) -> float:
 
     Guessing uniformly among K classes costs ln K nats; a run that diverged ranks behind any that guesses.
     """
-    return 0.0 if ALWAYS.get(metric, "max") == "max" else 10.0 * math.log(max(classes, 2))
+    return 0.0 if ALWAYS[metric].mode == "max" else 10.0 * math.log(max(classes, 2))

@@ -32,7 +32,7 @@ from trainable.training.evaluate import Scores
 from trainable.training.extra_metrics import ExtraMetrics
 from trainable.training.frozen_features import FrozenFeatures
 from trainable.training.images import Images
-from trainable.training.metrics import CLEAN_IOU, EpochResult
+from trainable.training.metrics import EpochResult
 from trainable.training.scoring import Scoring, Take
 from trainable.training.seeds import Use
 from trainable.training.totals import EpochTotals
@@ -250,8 +250,8 @@ class Run:
         clean = clean if clean is not None and clean.finite else None
         is_first = self.epoch == self._first_epoch
         extra = {f"val_{name}": value for name, value in validation.extra.items()}
-        if clean is not None and "mean_iou" in clean.extra:  # by which a diagnosis compares the two
-            extra[CLEAN_IOU] = clean.extra["mean_iou"]
+        if clean is not None:  # a diagnosis compares the two
+            extra |= {f"clean_train_{name}": clean.extra[name] for name in self.task.compared}
         return EpochResult(
             epoch=self.epoch + 1,
             train_loss=worst.loss if diverged else trained.loss,

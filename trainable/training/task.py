@@ -16,15 +16,21 @@ from torch import Tensor, nn
 
 from trainable.augmentation.sizes import resized
 from trainable.data.batch import Batch
+from trainable.data.info import DataInfo
+from trainable.recipe import Recipe
 from trainable.recipe import augmentations as specs
 from trainable.training.answers import RankRows
 from trainable.training.evaluate import Outputs, Scores, Tally, View, answers
+from trainable.training.precision import Compute
 
 BatchWeight = float | Tensor  # a weight is a number of images, or a number without dimensions on the device
 
 # A mixing maps (images [B, C, H, W], targets, generator on the CPU) to mixed images and targets; it takes one
 # draw from the generator
 BatchMixing = Callable[[Tensor, Tensor, torch.Generator], tuple[Tensor, Tensor]]
+
+# A read maps (blocks of positions, view) to the images there, as the network takes them, augmented so
+Read = Callable[[Sequence[Tensor], int], Iterator[Batch]]
 
 
 class Compared(NamedTuple):
@@ -58,6 +64,8 @@ class Task(abc.ABC):
     most_at_once: int = sys.maxsize
     # Whether the tally measures extra metrics, too, for which others need the answers
     measures_itself: bool = False
+    # Extra scores by which parts are compared, beside the accuracy: also as `clean_train_*`
+    compared: tuple[str, ...] = ()
 
     @property
     @abc.abstractmethod
@@ -86,6 +94,10 @@ class Task(abc.ABC):
         """Return what a run trains: its model, or that with what learns beside it."""
         return model
 
+    def read_ahead(self, recipe: Recipe, info: DataInfo, compute: Compute, read: Read) -> None:
+        """Take the read of a run's training images, of which a task may keep what epochs need again."""
+        return
+
     def takes_features(self, epoch: int) -> bool:
         """Return whether an epoch, counted from 0, may be given features of a frozen body."""
         return True
@@ -105,6 +117,10 @@ class Task(abc.ABC):
     def other_weights(self) -> Mapping[str, Tensor]:
         """Return the weights of networks that the task asks beside the one that is trained."""
         return {}
+
+    def teacher_digests(self) -> tuple[str | None, str | None]:
+        """Return the digests of a teacher's weights and of its recipe; None for what there is not."""
+        return None, None
 
     def take_teacher_seconds(self) -> float | None:
         """Return how long a teacher has answered since this was last called; None without one."""

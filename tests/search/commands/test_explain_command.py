@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from search.commands.facts_table import FACT_TEXTS, OF_MASKS, FactRow, fact_rows
+from search.commands.facts_table import FACT_TEXTS, FactRow, fact_rows
 from search.commands.guests import ALL
 from search.facts.hardware import Hardware, Node
 from search.facts.measured import Measured
@@ -81,7 +81,7 @@ def test_each_fact_has_a_row(tunebook: Tunebook) -> None:
     _, out, _ = tunebook("explain", a_study())
     titles = [line.strip() for line in out.splitlines()]
     names = [line.split()[0] for line in titles[2 : titles.index("plan") - 1]]
-    assert names == [each for each in Facts.model_fields if each not in OF_MASKS]
+    assert names == [each for each in Facts.model_fields if each not in ("task", "longer_side")]
 
 
 def test_a_segmentation_is_explained_with_its_facts_its_windows_and_its_loss(

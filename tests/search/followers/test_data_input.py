@@ -11,7 +11,7 @@ from tests.search.reporting.test_terminal import INFO
 
 def test_masks_are_of_the_images_sizes_which_may_be_any() -> None:
     count = len(INFO.classes)
-    masked = replace(INFO, pixel_counts=(100,) * count, mask_values=tuple(range(count)))
+    masked = replace(INFO, task_kind="segmentation", mask_values=tuple(range(count)))
     schema = json.loads(str(data_input(masked).dataset.schema))["mlflow_tensorspec"]
     shapes = {
         name: tuple(each["tensor-spec"]["shape"])

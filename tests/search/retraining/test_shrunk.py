@@ -246,7 +246,7 @@ def mask_scores(right: list[list[int]]) -> Scores:
 
 def of_masks(tuned: list[Scores], **provenance: Any) -> Shrunk:
     found = shrunk([20] * len(tuned), **provenance)
-    info = replace(found.trained.data.info, pixel_counts=(1, 1))
+    info = replace(found.trained.data.info, task_kind="segmentation")
     trained = replace(found.trained, data=replace(found.trained.data, info=info))
     runs = tuple(Tuned(seed, {}, {"validation": each}) for seed, each in enumerate(tuned))
     known: dict[str, tuple[Mapping[Split, Scores], ...]] = {

@@ -226,7 +226,8 @@ def trials_of_masks(*first: Any) -> tuple[FirstTrial, ...]:
         {"data": {"path": "nuclei"}, "base": {"task": MASKS, "precision.kind": "fp32"}, "first": list(first)}
     )
     images = Images(train=42, side=128).info
-    info = replace(images, format="folder", classes=("0", "1"), class_counts=(42, 42), pixel_counts=(9, 1))
+    labelled = replace(images, format="folder", classes=("0", "1"), class_counts=(42, 42))
+    info = replace(labelled, task_kind="segmentation", pixel_counts=(9, 1))
     return first_trials(study, build_space(study, masks_facts(), info), info)
 
 

@@ -3,6 +3,7 @@
 import json
 import pickle
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -296,6 +297,21 @@ TREE = INFO.tree()
 def test_what_was_written_as_json_is_read() -> None:
     info = load(Data()).info
     assert DataInfo.from_tree(json.loads(json.dumps(info.tree()))) == info
+
+
+def test_a_file_names_a_kind_of_task_only_where_its_counts_do_not_say_it() -> None:
+    assert "task_kind" not in TREE
+    masks = replace(INFO, task_kind="segmentation", pixel_counts=(9,) * 10)
+    assert "task_kind" not in masks.tree()
+    assert DataInfo.from_tree(masks.tree()) == masks
+    for info in (replace(INFO, task_kind="segmentation"), replace(masks, task_kind="classification")):
+        assert DataInfo.from_tree(info.tree()) == info
+        assert info.task.kind == info.tree()["task_kind"]
+
+
+def test_where_no_classes_are_learnt_none_is_rare() -> None:
+    assert replace(INFO, class_counts=(350, *INFO.class_counts[1:])).class_balance == 0.5
+    assert replace(INFO, class_counts=()).class_balance == 1.0
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from trainable.recipe.metrics import MODES
+from trainable.recipe.metrics import SCORE_OF_KIND
 from trainable.recipe.recipe import Recipe, digest_of
 from trainable.recipe.tasks import TASK_KINDS, TASKS, Masks
 from trainable.training.metrics import OBJECTIVES
@@ -13,7 +13,7 @@ from trainable.training.metrics import OBJECTIVES
 
 def test_every_metric_goes_with_a_task() -> None:
     """A kind that no task names could be written and never measured."""
-    assert {name for task in TASKS.values() for name in task.metrics} == MODES.keys()
+    assert {name for task in TASKS.values() for name in task.metrics} == SCORE_OF_KIND.keys()
     assert {name for task in TASKS.values() for name in task.objectives} == OBJECTIVES.keys()
 
 

@@ -20,7 +20,7 @@ from tests.trainable.small_runs import CLASSES, data_set, numbers, plain_net, sm
 from tests.trainable.training.small_metrics import EVERY, NAMES, accuracy, answers, specs
 from trainable.errors import RecipeError, UserError
 from trainable.recipe import Recipe
-from trainable.recipe.metrics import MODES
+from trainable.recipe.metrics import SCORE_OF_KIND
 from trainable.recipe.tasks import Classification
 from trainable.run import make_run
 from trainable.training.answers import Answers
@@ -163,7 +163,7 @@ def test_a_recipe_with_metrics_survives_yaml_and_has_another_digest() -> None:
 
 
 def test_every_kind_can_be_an_objective() -> None:
-    assert {f"val_{kind}" for kind in MODES} <= set(OBJECTIVES)
+    assert {f"val_{kind}" for kind in SCORE_OF_KIND} <= set(OBJECTIVES)
     assert tuple(each.kind for each in specs(EVERY)) == KINDS
 
 
@@ -298,7 +298,7 @@ def test_a_result_survives_plain_data() -> None:
 
 
 def test_the_worst_value_ranks_behind_guessing_and_is_finite() -> None:
-    for metric, mode in ALWAYS.items():
+    for metric, (mode, *_) in ALWAYS.items():
         value = worst(metric, 10)
         guessing = 0.1 if mode == "max" else math.log(10)
         assert math.isfinite(value)

@@ -31,7 +31,7 @@ from trainable.training.answers import RankRows
 from trainable.training.evaluate import Outputs, Scores, Tally, View, main_output
 from trainable.training.precision import Compute
 from trainable.training.seeds import Use
-from trainable.training.task import BatchMixing, BatchWeight, Compared, Comparison, Task, TrainingBatch
+from trainable.training.task import BatchMixing, BatchWeight, Compared, Comparison, Read, Task, TrainingBatch
 
 TRIED = 2  # so many blank images show which features the two networks have
 
@@ -48,6 +48,7 @@ class Distilled(Task):
         self.task, self.spec, self._learner = task, spec, learner
         self.classes, self.weighted = task.classes, task.weighted
         self.most_at_once, self.measures_itself = task.most_at_once, task.measures_itself
+        self.compared = task.compared
         self.ask = TimedTeacher(teacher, next(learner.parameters()).device)
         self._remembered: TeacherAnswers | None = None
 
@@ -58,9 +59,8 @@ class Distilled(Task):
     def learner(self, model: nn.Module) -> nn.Module:
         return self._learner
 
-    def remember(self, answers: TeacherAnswers) -> None:
-        """Take what the teacher answers to images that come again from there."""
-        self._remembered = answers
+    def read_ahead(self, recipe: Recipe, info: DataInfo, compute: Compute, read: Read) -> None:
+        self._remembered = TeacherAnswers(recipe, info, self.ask, compute, read)
 
     def takes_features(self, epoch: int) -> bool:
         """Return whether the teacher has answered to the epoch's images before, and no features of the
@@ -92,6 +92,9 @@ class Distilled(Task):
 
     def other_weights(self) -> Mapping[str, Tensor]:
         return self.teacher.network.state_dict()
+
+    def teacher_digests(self) -> tuple[str | None, str | None]:
+        return self.teacher.digest, self.teacher.recipe_digest
 
     def take_teacher_seconds(self) -> float:
         """Return how long the teacher has answered since this was last called; it waits for the device."""

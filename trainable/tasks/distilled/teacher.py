@@ -100,7 +100,7 @@ def _load(
     network = _loaded(files, known, build, body_alone=hints and not own)
     network = network.to(compute.device, memory_format=layout_of(student))  # type: ignore[call-overload]
     network.eval().requires_grad_(False)
-    side = known.image_size if student.task.kind == "classification" else None
+    side = None if student.task.windowed else known.image_size
     theirs, ours = _statistics(files, student, info, known.channels), statistics_of(student.data, info)
     return Teacher(
         network=network,

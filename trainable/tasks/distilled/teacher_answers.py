@@ -22,11 +22,9 @@ from trainable.recipe import Recipe
 from trainable.training.evaluate import BatchLimit, in_parts
 from trainable.training.pixels import augments, views_of
 from trainable.training.precision import Compute
+from trainable.training.task import Read
 
 logger = logging.getLogger(__name__)
-
-# A read maps (blocks of positions, view) to the images there: augmented as in that view, ready for a network
-Read = Callable[[Sequence[Tensor], int], Iterator[Batch]]
 
 
 @final

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from trainable.augmentation.draws import moved
 from trainable.ranks import ALONE, Ranks
-from trainable.recipe.tasks import IGNORED
+from trainable.recipe.tasks import IGNORED, Segmentation
 from trainable.tasks.segmentation.answers import MEANS, MaskAnswers, columns_of, pixels_of, rows_of
 from trainable.tasks.segmentation.losses import cross_entropy, enlarged
 from trainable.training.answers import RankRows
@@ -25,7 +25,7 @@ from trainable.training.metrics import worst
 def worst_mask_scores(classes: int, images: int = 0) -> Scores:
     """Return the finite scores that stand for a model which is lost, without metrics that are asked for."""
     accuracy = worst("val_accuracy", classes)
-    extra = {"mean_iou": 0.0, "mean_dice": 0.0}
+    extra = dict.fromkeys(Segmentation.scores, 0.0)
     return Scores(worst("val_loss", classes), accuracy, accuracy, None, images, extra=extra)
 
 

@@ -47,6 +47,7 @@ class SegmentationTask(Task):
     """
 
     measures_itself = True
+    compared = ("mean_iou",)
 
     def __init__(
         self,

@@ -113,6 +113,7 @@ def assemble(
         stored=stored.names,
         span=span(counts),
         deep_span=deep_span(members["train"]),
+        task_kind="segmentation",
         pixel_counts=tuple(shown.sum(axis=0).tolist()),
         longer_side=longer,
         found=collection.found,

@@ -49,7 +49,7 @@ class _MaskLoader(Loader):
         """Yield a window of each image, from anywhere in it."""
         batches = Loader._batches(self, "train", chosen, batch)  # windows are of one size, images need not be
         for shown, planes in zip(batches, self._windows(batches, 0, UNCHANGED), strict=True):
-            images, masks = self._apart(planes, "train", shown)
+            images, masks = self.images_and_targets(planes, "train", shown)
             yield self._laid_out(self._normalise(images)), masks
 
     @abc.abstractmethod
@@ -70,7 +70,7 @@ class _MaskLoader(Loader):
             found += [alike[start : start + step] for start in range(0, len(alike), step)]
         return found
 
-    def _apart(self, pixels: Tensor, name: Split, shown: Integers) -> tuple[Tensor, Tensor]:
+    def images_and_targets(self, pixels: Tensor, name: Split, shown: Integers) -> tuple[Tensor, Tensor]:
         return pixels[:, :-1], (IGNORED - pixels[:, -1]).long()
 
 

@@ -23,7 +23,6 @@ from trainable.recipe.data import Data, Split
 from trainable.recipe.tasks import Masks
 from trainable.tasks.segmentation.data.collection import surveyed
 from trainable.tasks.segmentation.data.folder import read as read_folder
-from trainable.tasks.segmentation.data.mask_values import consecutive
 from trainable.tasks.segmentation.data.pairs import PairedSource, PairedSources, pair_of_files
 from trainable.tasks.segmentation.data.published import (
     is_cityscapes,
