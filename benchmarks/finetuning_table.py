@@ -39,7 +39,7 @@ from offline.finetuning_tables import TABLES
 from search.deciding.sampler import RandomSampler
 from search.facts.hardware import Hardware, Node
 from search.record.home import Home
-from search.running.prepare import prepare
+from search.running.prepare import decide, load
 from search.study import Study
 from spaces.settled import space_from, tree_of
 from spaces.space import NOTHING_BELIEVED, Space
@@ -111,7 +111,7 @@ def _begin(job: Job, options: argparse.Namespace) -> None:
     }
     study = Study.from_tree({"data": {"path": str(job.images)}}).with_values(written).resolved("table")
     machine = Hardware((Node(options.threads, int(job.device == "cuda")),))
-    space = prepare(study, Home.of(study), machine, bench=Bench(may_fetch=True)).space
+    space = decide(load(study, Home.of(study), machine, bench=Bench(may_fetch=True))).space
     anywhere = space.base.with_values({"data.path": job.data, "model.weights": "default"})
     with job.table.open("w") as table:
         table.write(json.dumps({"space": tree_of(replace(space, base=anywhere))}) + "\n")

@@ -9,7 +9,7 @@ from typing import Any
 from search.commands.guests import resolved_study
 from search.facts.hardware import Hardware, Node
 from search.record.home import TRIALS_FOLDER, Home
-from search.running.prepare import Prepared, prepare, write_facts
+from search.running.prepare import Prepared, decide, load, write_facts
 from search.study import Study
 from tests.epoch_results import epoch_result
 from trainable.tune.trial import TrialTrainable
@@ -63,7 +63,7 @@ def prepared_search(folder: Path, trials: int, epochs: int, **study: Any) -> tup
             }
         )
     )
-    prepared = prepare(resolved, Home.of(resolved), hardware)
+    prepared = decide(load(resolved, Home.of(resolved), hardware))
     prepared.home.folder.mkdir(parents=True)
     resolved.write(prepared.home.folder)
     write_facts(prepared)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from search.reporting.tables import TextTable
 from search.retraining.luck import half_width
 from search.retraining.runs import Retraining, effort
 from spaces.domains import shown
-from trainable.bench import HERE, Bench
+from trainable.bench import Bench
 from trainable.errors import UserError
 from trainable.recipe import Recipe
 from trainable.recipe.metrics import NO_SPREAD
@@ -117,7 +117,7 @@ def chosen_of(recipe: Recipe, ways: Sequence[ScoringWay], metric: str) -> Scorin
 
 
 def _measured(
-    recipe: Recipe, test: bool, may_fetch: bool
+    recipe: Recipe, test: bool, bench: Bench
 ) -> tuple[tuple[list[dict[str, Any]], list[str]], Origins]:
     from trainable.origins import Origins
     from trainable.probes.endings import measure_endings
@@ -125,10 +125,10 @@ def _measured(
     from trainable.train import threads_of
 
     lines: list[str] = []
-    with threads_of(recipe.provenance, HERE):
-        data = load_for(recipe, Bench(may_fetch=may_fetch))
+    with threads_of(recipe.provenance, bench):
+        data = load_for(recipe, bench)
         data.refuse_leaks(recipe.data)
         data.be_here()
         origins = Origins.of_files(recipe, data.info)
-        endings = measure_endings(recipe, data=data, bench=Bench(may_fetch=may_fetch, say=lines.append))
+        endings = measure_endings(recipe, data=data, bench=replace(bench, say=lines.append))
         return ([vars(each) for each in endings], lines), origins

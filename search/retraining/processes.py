@@ -6,19 +6,21 @@ import multiprocessing
 import signal
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Any, NamedTuple
 
 from search.facts.hardware import local_hardware
+from trainable.bench import HERE, Bench, silent
 from trainable.errors import UserError
 from trainable.processes import end_with_parent, undisturbed
 from trainable.recipe import Recipe
 from trainable.recipe.yamlfile import parse_tree, to_yaml
 
-# a function of a module: the recipe, whether to score the test part, whether to fetch published weights
-Work = Callable[[Recipe, bool, bool], Any]
+# a function of a module: the recipe, whether to score the test part, with what it works
+Work = Callable[[Recipe, bool, Bench], Any]
 
 
 class Done(NamedTuple):
@@ -46,7 +48,7 @@ def refuse_own_code(recipe: Recipe) -> None:
 
 
 def in_processes(
-    work: Work, recipes: Sequence[Recipe], *, test: bool = False, may_fetch: bool = False
+    work: Work, recipes: Sequence[Recipe], *, test: bool = False, bench: Bench = HERE
 ) -> Generator[Done]:
     """Do the work on each recipe, read from its YAML in a process of its own; yield them in their order.
 
@@ -54,7 +56,8 @@ def in_processes(
     The processes that still work when this is closed, or interrupted, are ended; they end with this process,
     however it ends.
     """
-    asked = [(work, to_yaml(recipe.tree(), {}), test, may_fetch) for recipe in recipes]
+    bench = replace(bench, say=silent)  # it is pickled, and these processes print nothing
+    asked = [(work, to_yaml(recipe.tree(), {}), test, bench) for recipe in recipes]
     for recipe, found in zip(recipes, _in_order(asked, _at_once(recipes)), strict=True):
         yield Done(recipe, *found)
 
@@ -119,13 +122,13 @@ def _received(answer: Connection, process: SpawnProcess) -> tuple[Any, str | Non
     return found
 
 
-def _answer(to_answer: Connection, work: Work, recipe: str, test: bool, may_fetch: bool) -> None:
+def _answer(to_answer: Connection, work: Work, recipe: str, test: bool, bench: Bench) -> None:
     end_with_parent()
-    to_answer.send(_done(work, recipe, test, may_fetch))
+    to_answer.send(_done(work, recipe, test, bench))
 
 
-def _done(work: Work, recipe: str, test: bool, may_fetch: bool) -> tuple[Any, str | None]:
+def _done(work: Work, recipe: str, test: bool, bench: Bench) -> tuple[Any, str | None]:
     try:
-        return work(Recipe.from_tree(parse_tree(recipe, "the recipe")), test, may_fetch), None
+        return work(Recipe.from_tree(parse_tree(recipe, "the recipe")), test, bench), None
     except Exception as error:  # whatever ends a run; in this process there is nobody else to say it
         return None, f"{type(error).__name__}: {error}"

@@ -67,7 +67,7 @@ class Retraining:
         The work returns its result and the Origins of that. Raises OriginsChanged where a run has used other
         images, weights or another teacher.
         """
-        with closing(in_processes(work, recipes, test=test, may_fetch=self.bench.may_fetch)) as found:
+        with closing(in_processes(work, recipes, test=test, bench=self.bench)) as found:
             for done in found:
                 result, origins = done.result or (None, self.origins)
                 _refuse(self.origins, origins, done.recipe, f"seed {done.recipe.loop.seed}: ")
@@ -110,9 +110,9 @@ def effort(recipe: Recipe, runs: int) -> str:
     return f"{counted(runs, 'run')} of {counted(recipe.loop.epochs, 'epoch')}"
 
 
-def _trained(recipe: Recipe, test: bool, may_fetch: bool) -> tuple[tuple[dict[str, Any], bool], Origins]:
+def _trained(recipe: Recipe, test: bool, bench: Bench) -> tuple[tuple[dict[str, Any], bool], Origins]:
     from trainable.origins import Origins
     from trainable.train import train
 
-    outcome = train(recipe, test=test, bench=Bench(may_fetch=may_fetch))
+    outcome = train(recipe, test=test, bench=bench)
     return (outcome.tree(), outcome.diverged), Origins.of(outcome.recipe.provenance)

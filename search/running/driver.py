@@ -185,7 +185,7 @@ class Driver:
         self,
         home: Home,
         lease: Lease | None,
-        task: Errand = NOTHING_MORE,
+        errand: Errand = NOTHING_MORE,
         *,
         choice: MachinesChoice | None = None,
     ) -> Closing:
@@ -196,7 +196,7 @@ class Driver:
         search = StoredSearch(home.folder)
         for change in search.code.changes(self.code) if search.code is not None else ():
             self.bench.say(change)
-        if search.state == "finished" and task == NOTHING_MORE:
+        if search.state == "finished" and errand == NOTHING_MORE:
             shows = f"`tunebook show {quote(home.address)}` shows it"
             self.bench.say(f"{home.address}: this search is finished; {shows}")
             self.guests.sync(home, lease)
@@ -214,10 +214,10 @@ class Driver:
                 self.bench.say(
                     f"warning: {words}; until then the search goes on, and MLflow lacks what is new"
                 )
-            is_audit = task.audited or (search.progress.is_being_audited and task.extended_to is None)
-            spent = search.record.seconds_of_budget if task.extended_to is None else 0.0
+            is_audit = errand.audited or (search.progress.is_being_audited and errand.extended_to is None)
+            spent = search.record.seconds_of_budget if errand.extended_to is None else 0.0
             deadline = None if is_audit else _deadline(study, spent)
-            return self._drive(prepared, fleet, lease, deadline, task)
+            return self._drive(prepared, fleet, lease, deadline, errand)
 
     def _drive(
         self,
@@ -225,7 +225,7 @@ class Driver:
         fleet: Fleet,
         lease: Lease | None,
         deadline: float | None,
-        task: Errand = NOTHING_MORE,
+        errand: Errand = NOTHING_MORE,
     ) -> Closing:
         """Do everything from the first event of this driver to its last, which comes at the deadline at
         latest.
@@ -249,9 +249,9 @@ class Driver:
                 seconds=waited_seconds(), slots=prepared.concurrent, gpus=trial.gpus * trial.workers
             )
             ledger.begin(str(study.name), installed, git_commit(Path.cwd()), prepared.weights, start)
-            ledger.train_on(task.audited)
-            if task.extended_to is not None:
-                ledger.extend(task.extended_to)
+            ledger.train_on(errand.audited)
+            if errand.extended_to is not None:
+                ledger.extend(errand.extended_to)
             asked = study.with_trials(ledger.budget)
             final = final_of(prepared.final.finalists, asked, prepared.pruning)
             logger.info("%s on %s, %s", study.name, fleet.hardware, installed)

@@ -1,7 +1,7 @@
 """What a search can do without: whoever teaches it, follows it, shows it and draws conclusions from it.
 
 The driver knows none of these guests by name. Whoever starts it plugs them in (`search.commands.guests`);
-with none of them it makes the same search.
+with none of them it makes the same search of a study that learns from no earlier one, and refuses others.
 """
 
 from __future__ import annotations

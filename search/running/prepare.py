@@ -163,18 +163,6 @@ def decide(loaded: Loaded) -> Prepared:
     return _with_images(prepared, loaded.hardware, loaded.base, loaded.images)
 
 
-def prepare(
-    study: Study,
-    home: Home,
-    hardware: Hardware,
-    *,
-    bench: Bench = HERE,
-    guests: Guests = NO_GUESTS,
-) -> Prepared:
-    """Load the images of a new search, measure its facts and build its space: `load`, then `decide`."""
-    return decide(load(study, home, hardware, bench=bench, guests=guests))
-
-
 def prepare_again(
     study: Study,
     search: StoredSearch,

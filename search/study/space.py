@@ -33,7 +33,14 @@ SpaceBuilder = Callable[[Facts, DataInfo], LearnedSpace]
 
 
 def plain_space(study: Study) -> SpaceBuilder:
-    """Return what builds a study's space without a look at earlier searches."""
+    """Return what builds a study's space without a look at earlier searches. Raises StudyError for a study
+    that learns from some."""
+    if study.space.learn_from:
+        message = (
+            "no guest of this driver reads earlier searches; give it one, as search.commands.guests does, or "
+            "leave the field out"
+        )
+        raise StudyError([Fault("space.learn_from", message)])
     return lambda facts, info: LearnedSpace(build_space(study, facts, info))
 
 

@@ -19,7 +19,7 @@ from search.record.home import Home
 from search.record.journal import EndEvent, Journal, StartEvent
 from search.reporting.timeline import timeline
 from search.running.driver import make_ledger
-from search.running.prepare import prepare
+from search.running.prepare import decide, load
 from search.running.raytune import Hooks, Pool, run_trials
 from search.running.slots import FixedSlots
 from search.running.switch import StopSwitch
@@ -105,7 +105,7 @@ def run(folder: Path, trials: int, trainable: type[TrialTrainable], per_trial: P
     study = resolved_study(study.with_values({"scheduler.kind": "none"}))
     (folder / "mine").mkdir()
     said: list[str] = []
-    prepared = prepare(study, Home.of(study), Hardware((Node(2, 0),)))
+    prepared = decide(load(study, Home.of(study), Hardware((Node(2, 0),))))
     prepared = replace(prepared, per_trial=per_trial, bench=Bench(say=said.append))
     fits = Node(2, GPUS).fits(per_trial) or 1
     with Journal(prepared.home.folder) as journal:

@@ -16,7 +16,7 @@ from search.results.export import exported
 from search.study import StudyError
 from tests.integration.small_searches import digits_study
 from trainable.bench import Bench
-from trainable.models.make import make_model
+from trainable.models.make import NetworkEnds, make_model
 from trainable.recipe.yamlfile import read_recipe
 from trainable.train import train
 
@@ -53,7 +53,7 @@ def test_a_search_records_and_exports_its_objective(tmp_path: Path) -> None:
 def test_a_search_knows_the_file_of_weights_that_its_trials_began_from(tmp_path: Path) -> None:
     weights, out = tmp_path / "weights.safetensors", tmp_path / "best.yaml"
     spec = digits_study(tmp_path).base_recipe().model
-    save_file(make_model(spec, classes=3, channels=1, image_size=8).state_dict(), weights)
+    save_file(make_model(spec, NetworkEnds(classes=3, channels=1, image_size=8)).state_dict(), weights)
     values = {"base.model.weights": str(weights), "budget.trials": 1, "budget.epochs": 1}
     search = searched(tmp_path, values)
     save_file({name: each + 0.5 for name, each in load_file(weights).items()}, weights)

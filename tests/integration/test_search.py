@@ -13,13 +13,18 @@ from search.commands.guests import driver, resolved_study
 from search.followers.audit import audit
 from search.learning.search import Search
 from search.record.cursor import read_cursor
+from search.record.home import BEST_FILE
 from search.record.journal import EndEvent, RetryEvent
+from search.record.stored_search import StoredSearch
 from search.record.turnaround import IN_WORDS
 from search.results.export import exported
 from search.results.formats.write import export_as
+from search.running.driver import Driver
+from search.running.guests import NO_GUESTS
 from search.running.switch import StopSwitch
 from tests.integration.small_searches import BASE, digits_study, epochs_by_trial, events_in
 from tests.search.followers.small_tracking import run_ids
+from trainable.bench import HERE
 from trainable.recipe.yamlfile import read_recipe
 from trainable.train import train
 
@@ -46,6 +51,19 @@ def test_a_search_trains_prunes_and_finds_a_best_trial(finished: Path) -> None:
     assert epochs_by_trial(events_in(finished)) == {
         trial.id: list(range(1, trial.epochs + 1)) for trial in summary.trials
     }
+
+
+def test_a_driver_without_guests_makes_the_same_search_and_leaves_no_results(
+    finished: Path, tmp_path: Path
+) -> None:
+    study = resolved_study(digits_study(tmp_path, name="small"))
+    assert Driver(HERE, NO_GUESTS).search(study) == "finished"
+    alone, guided = (
+        [(trial.recipe, [each.val_loss for each in trial.results]) for trial in StoredSearch(folder).trials]
+        for folder in (tmp_path / "small", finished)
+    )
+    assert alone == guided
+    assert not (tmp_path / "small" / BEST_FILE).exists()
 
 
 def test_a_searchs_account_of_its_time_adds_up_and_is_told_everywhere(finished: Path) -> None:

@@ -22,15 +22,14 @@ from trainable.augmentation.policies import (
     trivial_augment,
 )
 from trainable.recipe.augmentations import (
-    SCALED_NEEDS_MASKS,
     Augmentation,
     AutoAugment,
+    CropOfLabels,
     NoCrop,
     NoPolicy,
     PadCrop,
     RandAugment,
     ResizedCrop,
-    ScaledCrop,
     TrivialAugment,
 )
 
@@ -40,7 +39,8 @@ def make_augment(spec: Augmentation, flips: Sequence[str], side: int) -> tuple[C
 
     A resized crop may be given larger squares of the same images, in finer detail.
     """
-    return (*_crop(spec, side), *after_crop(spec, flips))
+    assert isinstance(spec.crop, CropOfLabels)  # the recipe has refused others
+    return (*_crop(spec.crop, side), *after_crop(spec, flips))
 
 
 def after_crop(spec: Augmentation, flips: Sequence[str]) -> tuple[Change, ...]:
@@ -55,8 +55,8 @@ def make_boxes(crop: ResizedCrop, side: int) -> Callable[[Draws], Integers]:
     return lambda draws: crop_boxes(draws.uniform(Stream.CROP, BOX_DRAWS), side, side, scale, ratio)
 
 
-def _crop(spec: Augmentation, side: int) -> tuple[Change, ...]:
-    match spec.crop:
+def _crop(crop: CropOfLabels, side: int) -> tuple[Change, ...]:
+    match crop:
         case NoCrop():
             return ()
         case PadCrop(fraction=fraction):
@@ -67,12 +67,10 @@ def _crop(spec: Augmentation, side: int) -> tuple[Change, ...]:
 
             return (padded,)
         case ResizedCrop():
-            boxes = make_boxes(spec.crop, side)
+            boxes = make_boxes(crop, side)
             return (lambda images, draws: resized_crop(images, boxes(draws), side),)
-        case ScaledCrop():
-            raise ValueError(SCALED_NEEDS_MASKS)
         case _:
-            assert_never(spec.crop)
+            assert_never(crop)
 
 
 def _flips(spec: Augmentation, flips: Sequence[str]) -> tuple[Change, ...]:

@@ -10,22 +10,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainable.recipe.augmentations import ClassMix, CutMix, Mixup, NoMixing
+from trainable.recipe.augmentations import CutMix, MixingOfLabels, Mixup, NoMixing
 
 # A mixing maps (images [B, C, H, W], labels [B], classes, generator on the CPU) to images and soft targets
 # [B, classes]
 LabelMixing = Callable[[Tensor, Tensor, int, torch.Generator], tuple[Tensor, Tensor]]
 
 
-def make_mixing(spec: NoMixing | Mixup | CutMix | ClassMix) -> LabelMixing | None:
+def make_mixing(spec: MixingOfLabels) -> LabelMixing | None:
     """Return the mixing that a recipe asks for, or None if labels stay whole.
 
     The result takes float images and int64 labels on any device, draws from a CPU generator (so that the
     draws are the same on every device, and none waits for one), and returns new images with the targets as
     float32 rows that sum to 1. One lambda holds for the batch and image i is mixed with image i - 1, as in
     torchvision's v2.MixUp and v2.CutMix; with `1 - probability` the batch is returned as it is, with one-hot
-    targets. Every call takes one draw from the generator. Classmix is of masks (`make_mask_mixing`): a recipe
-    of a classification refuses it before.
+    targets. Every call takes one draw from the generator.
     """
     match spec:
         case NoMixing():
@@ -34,8 +33,6 @@ def make_mixing(spec: NoMixing | Mixup | CutMix | ClassMix) -> LabelMixing | Non
             return _mixing(alpha, probability, mixup)
         case CutMix(alpha=alpha, probability=probability):
             return _mixing(alpha, probability, cutmix)
-        case ClassMix():
-            raise AssertionError("classmix mixes masks, and a recipe refuses it for labels of images")
         case _:
             assert_never(spec)
 

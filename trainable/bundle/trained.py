@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from trainable.data import DataInfo, DataSet
 from trainable.data.assembly import MakeData
 from trainable.errors import ModelError, UserError, first_line
-from trainable.models.make import make_model
+from trainable.models.make import NetworkEnds, make_model
 from trainable.models.own import BuildModel
 from trainable.models.widths import Widths, make_narrow, read_widths
 from trainable.origins import Origins, digests_of
@@ -114,9 +114,7 @@ def network_in(folder: Path, *, model: BuildModel | None = None) -> nn.Module:
         )
     network = make_model(
         recipe.model.model_copy(update={"weights": None}),
-        classes=len(known.class_names),
-        channels=data.channels,
-        image_size=data.image_size,
+        NetworkEnds(classes=len(known.class_names), channels=data.channels, image_size=data.image_size),
         build=model,
         task=recipe.task,
     )

@@ -30,15 +30,13 @@ class NetworkEnds(NamedTuple):
 
     classes: int
     channels: int
-    image_size: int
+    image_size: int  # the side in pixels
 
 
-def make_model(  # noqa: PLR0913 - a person types these by name
+def make_model(
     spec: specs.Model,
+    ends: NetworkEnds,
     *,
-    classes: int,
-    channels: int,
-    image_size: int,
     build: BuildModel | None = None,
     bench: Bench = HERE,
     task: TaskSpec = CLASSIFICATION,
@@ -59,7 +57,6 @@ def make_model(  # noqa: PLR0913 - a person types these by name
             f"model.kind: for a {task.kind} expected one of {', '.join(task.networks)}, got {spec.kind}; "
             f"{task.networks[0]} needs no other field"
         )
-    ends = NetworkEnds(classes, channels, image_size)
     model = _construct(spec, ends, build, task, bench)
     _try_one_image(model, spec, ends, task)
     initialise(model, spec.initialisation)

@@ -15,7 +15,6 @@ from trainable.recipe.base import Fraction, Purpose, Spec, check_ordered
 ERASING = "003:81; arXiv 1708.04896"
 GRID = "003:79; arXiv 2001.04086, section 3"
 SCALES = "001:208; arXiv 1612.08242, section 2"
-SCALED_NEEDS_MASKS = "only images with masks have crops of kind scaled, and windows of any kind"
 SCALED = "arXiv 1706.05587, section 4.1"
 GROWING = "000:49; arXiv 2104.00298"
 
@@ -273,8 +272,14 @@ class ClassMix(Spec):
     probability: MixingProbability = 1.0
 
 
+# What goes with labels of images, and with masks; a recipe refuses the other kinds (`crops` and `mixings` of
+# its task)
+CropOfLabels = NoCrop | PadCrop | ResizedCrop
+MixingOfLabels = NoMixing | Mixup | CutMix
+MixingOfMasks = NoMixing | CutMix | ClassMix
+
 Crop = Annotated[
-    NoCrop | PadCrop | ResizedCrop | ScaledCrop,
+    CropOfLabels | ScaledCrop,
     Field(discriminator="kind"),
     Purpose("random place, or place and size, of the image", "003:62"),
 ]
@@ -289,7 +294,7 @@ Masking = Annotated[
     Purpose("hides a part of the image: one at most", "003:78-82"),
 ]
 Mixing = Annotated[
-    NoMixing | Mixup | CutMix | ClassMix,
+    MixingOfLabels | MixingOfMasks,
     Field(discriminator="kind"),
     Purpose("mixes pairs of images and labels", "003:70-77"),
 ]

@@ -10,7 +10,7 @@ from trainable.bench import HERE, Bench
 from trainable.data.info import DataInfo
 from trainable.errors import DataError, Fault, ModelError, RecipeError, first_line
 from trainable.models.checkpointing import checkpoint_blocks
-from trainable.models.make import make_model
+from trainable.models.make import NetworkEnds, make_model
 from trainable.models.norm_statistics import SMALLEST, norm_of_one_pixel
 from trainable.models.own import BuildModel, name_of
 from trainable.models.sync_norm import with_sync_norm
@@ -27,9 +27,7 @@ def make_network(
     """Return what `make_model` makes for these images: their classes, channels and size."""
     return make_model(
         spec,
-        classes=len(info.classes),
-        channels=info.channels,
-        image_size=info.image_size,
+        NetworkEnds(classes=len(info.classes), channels=info.channels, image_size=info.image_size),
         build=build,
         bench=bench,
         task=info.task,

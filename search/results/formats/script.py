@@ -13,7 +13,6 @@ import numpy as np
 from search.results.formats.sheet import Sheet
 from search.results.formats.table import (
     LABELS_ALONE,
-    OF_MASKS,
     FieldRow,
     compiles_whole,
     filled,
@@ -286,7 +285,6 @@ TABLE: tuple[FieldRow, ...] = (
     says("augmentation.mixing[none|mixup|cutmix]", "mixing"),
     says("augmentation.size[fixed]"),
     lost("augmentation.size[multi_scale|progressive]", "the script trains at one size"),
-    *OF_MASKS,
     # --- the optimizer
     says("optimizer", {"optimizer_call": _optimizer, "momentum_field": _momentum_field}),
     lost("optimizer[adam_then_sgd]", "the script has AdamW throughout"),

@@ -1,5 +1,7 @@
 """What another program can say of a recipe: a table of rows for each program, and one walk that reads any.
 
+The programs classify images: export refuses a recipe of another task before it asks a table.
+
 A row names a field or a section of the recipe, and says which arguments of the program it becomes, or why the
 program cannot say it. Rows are read in their order, which is that of the arguments in the file.
 """
@@ -16,7 +18,6 @@ from search.results.formats.sheet import Sheet
 from search.results.formats.winner import Winner
 from trainable.models.libraries import RGB
 from trainable.recipe import Recipe
-from trainable.recipe.augmentations import SCALED_NEEDS_MASKS
 from trainable.training.optim import applied_lr
 
 ValueOf = Callable[[Any, Winner], Any]  # of a field's or a section's own value
@@ -190,10 +191,6 @@ NEUTRAL = (  # nothing is to be said of these
     says("augmentation.policy[none]"),
     says("augmentation.masking[none]"),
     says("augmentation.mixing[none]"),
-)
-OF_MASKS = (  # export refuses a recipe that segments, before it asks a table
-    lost("augmentation.crop[scaled]", SCALED_NEEDS_MASKS),
-    lost("augmentation.mixing[classmix]", "classmix mixes masks, and this format is of labels of images"),
 )
 EQUAL_PARTS = lost(
     "loop.batch_size",

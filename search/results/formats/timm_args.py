@@ -17,7 +17,6 @@ from search.results.formats.table import (
     EQUAL_PARTS,
     LABELS_ALONE,
     NEUTRAL,
-    OF_MASKS,
     PARTS_AT_ONCE,
     FieldRow,
     compiles_whole,
@@ -288,7 +287,6 @@ TABLE: tuple[FieldRow, ...] = (
         "timm pairs a batch's first image with its last; here neighbours are pairs",
     ),
     *NEUTRAL,
-    *OF_MASKS,
     # --- precision
     says("loop", {"device": lambda _, winner: winner.device}),
     says("precision.channels_last", "channels_last"),

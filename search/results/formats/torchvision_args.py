@@ -11,7 +11,6 @@ from search.results.formats.table import (
     EQUAL_PARTS,
     LABELS_ALONE,
     NEUTRAL,
-    OF_MASKS,
     UNTOUCHED,
     WHOLE_SIZE,
     FieldRow,
@@ -192,7 +191,6 @@ TABLE: tuple[FieldRow, ...] = (
     *only_each("augmentation.masking[erasing]", _fixed, ratio_min=0.3, ratio_max=3.3),
     lost("augmentation.masking[cutout|gridmask|hide_and_seek]", "the references erase rectangles alone"),
     *NEUTRAL,
-    *OF_MASKS,
     # --- the loop
     says("loop.batch_size", {"batch_size": lambda _, winner: _share(winner)}),
     says("loop.sync_norm", "sync_bn"),

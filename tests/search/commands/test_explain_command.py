@@ -15,7 +15,7 @@ from search.commands.guests import ALL
 from search.facts.hardware import Hardware, Node
 from search.facts.measured import Measured
 from search.record.home import Home
-from search.running.prepare import prepare, write_facts
+from search.running.prepare import decide, load, write_facts
 from search.study import Study
 from spaces.facts import Facts
 from tests.golden_pages import assert_page
@@ -206,10 +206,12 @@ def test_a_search_is_explained_by_the_facts_that_it_began_with(
         {"data": {"path": "digits"}, "base": {"model.width": 4}, "space": {"probes": ["lr-find"]}}
     ).resolved("mine")
     folder = tmp_path / "mine"
-    prepared = prepare(
-        study.model_copy(update={"space": study.space.model_copy(update={"probes": ()})}),
-        Home(folder),
-        MACHINE,
+    prepared = decide(
+        load(
+            study.model_copy(update={"space": study.space.model_copy(update={"probes": ()})}),
+            Home(folder),
+            MACHINE,
+        )
     )
     folder.mkdir()
     write_facts(prepared)
@@ -381,7 +383,7 @@ def test_the_plan_says_what_earlier_searches_taught_and_the_field_by_which_of_th
     )
     assert "learned from 1 of space.learn_from:" in row(out, "optimizer.lr")
     begun = Study.from_tree(read_tree("new.yaml")).resolved("mine")
-    prepared = prepare(begun, Home(tmp_path / "mine"), MACHINE, guests=ALL)
+    prepared = decide(load(begun, Home(tmp_path / "mine"), MACHINE, guests=ALL))
     (tmp_path / "mine").mkdir()
     write_facts(prepared)
     begun.write(tmp_path / "mine")

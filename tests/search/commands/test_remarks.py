@@ -10,7 +10,7 @@ import pytest
 from search.commands.guests import ALL
 from search.facts.hardware import local_hardware
 from search.record.home import Home
-from search.running.prepare import prepare
+from search.running.prepare import decide, load
 from search.study import study_from
 from tests.search.command_line import Tunebook
 from trainable.bench import Bench
@@ -55,5 +55,5 @@ def test_a_search_says_each_remark_once_before_its_trials(recipe: Path, tmp_path
     data = {"data.path": "data.npz", "data.min_images": 10, "data.validation_fraction": 0.2}
     study = study_from(None, {**data, "base.model": "resnet_small", "name": "told"})
     said: list[str] = []
-    prepare(study, Home(tmp_path), local_hardware(), bench=Bench(say=said.append), guests=ALL)
+    decide(load(study, Home(tmp_path), local_hardware(), bench=Bench(say=said.append), guests=ALL))
     assert [sum(words in line for line in said) for words in (WITHOUT, "levels of 256")] == [1, 1]

@@ -14,7 +14,7 @@ from search.facts.hardware import Hardware, Node
 from search.facts.start import Start, find_start
 from search.learning.search import Search
 from search.record.home import Home
-from search.running.prepare import prepare, prepare_again, write_facts
+from search.running.prepare import decide, load, prepare_again, write_facts
 from search.study import Study, StudyError
 from search.study.space import space_name
 from spaces.facts import Backbone
@@ -151,7 +151,7 @@ def test_a_search_and_its_resume_start_from_weights_in_a_folder(
     study = study_of(photographs, base__model={"weights": str(weights)}, storage=str(tmp_path)).resolved("s")
     home = Home.of(study)
     home.folder.mkdir()
-    first = prepare(study, home, MACHINE)
+    first = decide(load(study, home, MACHINE))
     assert first.facts.backbone == Backbone(name="test_resnet", weights=str(weights))
     assert first.facts.pretrained
     assert space_name(study, first.facts) == "finetune"

@@ -25,7 +25,7 @@ from search.record.journal import Event, Journal, TrialEvent, read
 from search.reporting import terminal
 from search.results.export import exported
 from search.running.driver import make_ledger
-from search.running.prepare import Prepared, prepare, prepare_again, write_facts
+from search.running.prepare import Prepared, decide, load, prepare_again, write_facts
 from search.study import STUDY_FILE, Study
 from search.study.space import build_space
 from spaces.rules import augmentations
@@ -47,7 +47,7 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
     study = Study.from_tree({"data": {"path": "digits"}, "storage": str(storage), "name": "digits-1"})
     study = resolved_study(study.with_values({"budget.trials": 12, "budget.epochs": 5}))
     folder = storage / "digits-1"
-    prepared = prepare(study, Home(folder), MACHINE)
+    prepared = decide(load(study, Home(folder), MACHINE))
     folder.mkdir()
     write_facts(prepared)
     study.write(folder)

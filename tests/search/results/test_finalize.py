@@ -9,6 +9,7 @@ from scipy import stats
 
 from search.results.finalize import ScoringWay, _measured, chosen_of
 from search.retraining.luck import half_width
+from trainable.bench import HERE
 from trainable.origins import Origins
 from trainable.recipe import Recipe
 from trainable.recipe.provenance import AGREE, Provenance
@@ -66,7 +67,7 @@ def test_a_recipe_is_finalized_with_its_own_threads_and_scores_as_it_does_when_i
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        (ways, _), origins = _measured(recipe, False, False)
+        (ways, _), origins = _measured(recipe, False, HERE)
     finally:
         torch.set_num_threads(before)
     own = next(each for each in ways if each["values"][AVERAGING] == "none")

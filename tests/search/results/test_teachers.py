@@ -25,7 +25,7 @@ from search.record.trials import recipe_key
 from search.results.export import recipe_of
 from search.results.teachers import recipe_with_teacher, teacher_path, with_teacher
 from search.running.driver import make_ledger
-from search.running.prepare import Prepared, prepare, prepare_again, write_facts
+from search.running.prepare import Prepared, decide, load, prepare_again, write_facts
 from search.study import Resources, Study, StudyError
 from tests.search.results.trained_search import trained_search
 from trainable.bench import Bench
@@ -71,12 +71,14 @@ def write_other(teacher: Path, folder: Path) -> Path:
 
 def prepared(study: Study, folder: Path, said: list[str] | None = None) -> Prepared:
     lines: list[str] = [] if said is None else said
-    return prepare(
-        with_teacher(study).resolved("taught"),
-        Home(folder),
-        MACHINE,
-        bench=Bench(say=lines.append),
-        guests=ALL,
+    return decide(
+        load(
+            with_teacher(study).resolved("taught"),
+            Home(folder),
+            MACHINE,
+            bench=Bench(say=lines.append),
+            guests=ALL,
+        )
     )
 
 
@@ -306,7 +308,7 @@ def test_a_search_does_not_go_on_with_another_teacher(searched: tuple[Path, Run]
     write_other(Path(teacher_path(str(searched[0]))), teacher)
     study = with_teacher(study_of(teacher, storage=str(tmp_path))).resolved("taught")
     folder.mkdir()
-    first = prepare(study, Home(folder), MACHINE)
+    first = decide(load(study, Home(folder), MACHINE))
     write_facts(first)
     study.write(folder)
     with Journal(folder) as journal:

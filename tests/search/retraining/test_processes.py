@@ -15,6 +15,7 @@ import pytest
 from search.retraining.processes import in_processes
 from tests.integration.processes import has_ended
 from tests.waiting import wait_until
+from trainable.bench import Bench
 from trainable.processes import ended_by_signals
 from trainable.recipe import Recipe
 
@@ -25,17 +26,17 @@ def recipes(count: int) -> list[Recipe]:
     return [Recipe().with_values({"loop.seed": seed}) for seed in range(count)]
 
 
-def seed_of(recipe: Recipe, test: bool, download: bool) -> int:
+def seed_of(recipe: Recipe, test: bool, bench: Bench) -> int:
     return recipe.loop.seed
 
 
-def killed_with_seed_0(recipe: Recipe, test: bool, download: bool) -> int:
+def killed_with_seed_0(recipe: Recipe, test: bool, bench: Bench) -> int:
     if recipe.loop.seed == 0:
         os.kill(os.getpid(), signal.SIGKILL)
     return recipe.loop.seed
 
 
-def faulty_with_seed_0(recipe: Recipe, test: bool, download: bool) -> int:
+def faulty_with_seed_0(recipe: Recipe, test: bool, bench: Bench) -> int:
     if recipe.loop.seed == 0:
         raise ValueError("no such thing")
     Path(os.environ["BEGUN"]).write_text(str(os.getpid()))
@@ -43,11 +44,11 @@ def faulty_with_seed_0(recipe: Recipe, test: bool, download: bool) -> int:
     return recipe.loop.seed
 
 
-def is_deaf_to_interrupts(recipe: Recipe, test: bool, download: bool) -> bool:
+def is_deaf_to_interrupts(recipe: Recipe, test: bool, bench: Bench) -> bool:
     return signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
-def interrupts_its_parent(recipe: Recipe, test: bool, download: bool) -> None:
+def interrupts_its_parent(recipe: Recipe, test: bool, bench: Bench) -> None:
     os.kill(os.getppid(), signal.SIGINT)
     time.sleep(LONG)
 
@@ -100,7 +101,7 @@ def hears_interrupts() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
-def works_long(recipe: Recipe, test: bool, download: bool) -> None:
+def works_long(recipe: Recipe, test: bool, bench: Bench) -> None:
     begun = Path(os.environ["BEGUN"])
     begun.with_suffix(".coming").write_text(str(os.getpid()))
     begun.with_suffix(".coming").rename(begun)

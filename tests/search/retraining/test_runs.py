@@ -13,6 +13,7 @@ from PIL import Image
 from search.retraining.runs import OriginsChanged, Retraining, retraining
 from tests.trainable.small_images import write_classes
 from tests.trainable.small_runs import images, small_recipe, write_parts
+from trainable.bench import Bench
 from trainable.errors import UserError
 from trainable.origins import Origins
 from trainable.recipe import Recipe
@@ -106,7 +107,7 @@ def test_images_that_change_while_runs_train_are_a_failure(recipe: Recipe) -> No
     assert refused.value.exit_code == 1
 
 
-def with_other_images(recipe: Recipe, test: bool, download: bool) -> tuple[int, Origins]:
+def with_other_images(recipe: Recipe, test: bool, bench: Bench) -> tuple[int, Origins]:
     if recipe.loop.seed == 0:
         raise ValueError("no such thing")
     return recipe.loop.seed, Origins(images="others")

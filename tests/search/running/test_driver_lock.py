@@ -15,7 +15,7 @@ from search.record.home import CURSOR_FILE, EVENTS_FILE, FACTS_FILE, LOCK_FILE, 
 from search.record.journal import Journal, SearchEvent, read
 from search.record.lock import LockedError, is_locked, locked
 from search.running import driver as driving
-from search.running.prepare import prepare, write_facts
+from search.running.prepare import decide, load, write_facts
 from search.running.taken_names import is_same_study, refuse_existing
 from search.study import STUDY_FILE, Study
 from tests.search.command_line import Tunebook
@@ -195,7 +195,7 @@ def test_a_folder_instead_of_a_file_is_one_line(
 def test_a_folder_instead_of_the_log_ends_a_resume_before_anything_is_written(
     study: Study, folder: Path
 ) -> None:
-    write_facts(prepare(study, Home(folder), Hardware((Node(cpus=2, gpus=0),))))
+    write_facts(decide(load(study, Home(folder), Hardware((Node(cpus=2, gpus=0),)))))
     (folder / LOG_FILE).mkdir()
     with pytest.raises(UserError, match=r"search.log: cannot be written to: Is a directory"):
         driver().resume(folder)

@@ -15,7 +15,7 @@ from search.record.home import Home
 from search.record.journal import Journal
 from search.record.lease import Lease
 from search.running.driver import make_ledger
-from search.running.prepare import Prepared, prepare
+from search.running.prepare import Prepared, decide, load
 from search.running.switch import StopSwitch
 from search.running.trial_checkpoints import (
     checkpoints_of,
@@ -35,7 +35,7 @@ def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Prepared:
     for name, value in KEYS.items():
         monkeypatch.setenv(name, value)
     study = Study.from_tree({"name": "mine", "data": {"path": "digits"}, "storage": NOBODY})
-    return prepare(study, Home(tmp_path, Store(NOBODY).at("mine")), Hardware((Node(cpus=2, gpus=0),)))
+    return decide(load(study, Home(tmp_path, Store(NOBODY).at("mine")), Hardware((Node(cpus=2, gpus=0),))))
 
 
 @pytest.fixture

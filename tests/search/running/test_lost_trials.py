@@ -19,7 +19,7 @@ from search.record.journal import Journal
 from search.running.driver import make_ledger
 from search.running.machines import Machines
 from search.running.parking import Parking
-from search.running.prepare import prepare
+from search.running.prepare import decide, load
 from search.running.raytune import LedgerCallback, LedgerSearcher
 from search.running.slots import FixedSlots
 from search.running.switch import StopSwitch
@@ -51,7 +51,7 @@ class Search:
     @contextmanager
     def begun(self) -> Iterator[tuple[LedgerSearcher, LedgerCallback, Parking, Trial]]:
         study = digits_study(self.folder, name="mine", limits__retries=1)
-        prepared = prepare(study, Home(self.folder / "mine"), Hardware((Node(2, 0),)))
+        prepared = decide(load(study, Home(self.folder / "mine"), Hardware((Node(2, 0),))))
         prepared.home.folder.mkdir()
         machines = SimpleNamespace(in_doubt=self.in_doubt, may_train=lambda node: self.may_train)
         with Journal(prepared.home.folder) as journal:

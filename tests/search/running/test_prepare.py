@@ -17,7 +17,7 @@ from search.commands.guests import ALL, remarks
 from search.facts.hardware import Hardware, Node
 from search.learning.search import Search
 from search.record.home import Home
-from search.running.prepare import Prepared, check_unchanged, prepare, prepare_again, write_facts
+from search.running.prepare import Prepared, check_unchanged, decide, load, prepare_again, write_facts
 from search.study import Study, StudyError
 from search.study.space import check_trials, far_rates
 from spaces.catalog.catalog import make_space
@@ -30,10 +30,10 @@ from tests.trainable.small_images import write_classes, write_image, write_noise
 from tests.trainable.small_runs import data_set
 from trainable.bench import Bench
 from trainable.data import ArrayPart, DataSet
-from trainable.data.assembly import load
+from trainable.data.assembly import load as load_data
 from trainable.data.measure import DIGEST_FORM
 from trainable.errors import DataError, ModelError, UserError
-from trainable.models.make import make_model
+from trainable.models.make import NetworkEnds, make_model
 from trainable.recipe.data import Data
 
 MACHINE = Hardware((Node(cpus=2, gpus=0),))
@@ -104,8 +104,14 @@ def test_mirror_images_are_scored_only_where_labels_survive(
 def said_before(study: Study, folder: Path) -> list[str]:
     """Prepare a search; return what a person is told before its first trial."""
     said: list[str] = []
-    prepare(study, Home(folder), MACHINE, bench=Bench(say=said.append), guests=ALL)
+    decide(load(study, Home(folder), MACHINE, bench=Bench(say=said.append), guests=ALL))
     return said
+
+
+def test_without_a_guest_that_reads_earlier_searches_no_study_learns_from_one(tmp_path: Path) -> None:
+    study = study_of(**{"space__learn_from": [str(tmp_path / "earlier")]})
+    with pytest.raises(StudyError, match=r"space\.learn_from: no guest .* leave the field out"):
+        load(study, Home(tmp_path), MACHINE)
 
 
 def again(study: Study, folder: Path) -> Prepared:
@@ -118,17 +124,17 @@ def again(study: Study, folder: Path) -> Prepared:
 def test_weights_that_are_missing_or_fit_nothing_are_reported_before_any_trial(tmp_path: Path) -> None:
     """They are reported when a search begins, and when it is resumed."""
     fitting, strange = tmp_path / "fitting.safetensors", tmp_path / "strange.safetensors"
-    model = make_model(study_of().base_recipe().model, classes=10, channels=1, image_size=8)
+    model = make_model(study_of().base_recipe().model, NetworkEnds(classes=10, channels=1, image_size=8))
     save_file(model.state_dict(), fitting)
     save_file({"other.weight": torch.zeros(3)}, strange)
     study = study_of(**{"base__model.weights": str(fitting)})
-    prepared = prepare(study, Home(tmp_path), MACHINE)
+    prepared = decide(load(study, Home(tmp_path), MACHINE))
     assert prepared.facts.pretrained
     write_facts(prepared)
     for path in (tmp_path / "gone.safetensors", strange):
         other = study_of(**{"base__model.weights": str(path)})
         with pytest.raises((ModelError, StudyError), match=path.name):
-            prepare(other, Home(tmp_path), MACHINE)
+            decide(load(other, Home(tmp_path), MACHINE))
         with pytest.raises(ModelError, match=path.name):
             again(other, tmp_path)
     assert again(study, tmp_path).space == prepared.space
@@ -137,7 +143,7 @@ def test_weights_that_are_missing_or_fit_nothing_are_reported_before_any_trial(t
 @pytest.mark.slow("measures networks")
 def test_a_search_begins_with_what_a_person_wrote_over_the_facts(tmp_path: Path) -> None:
     written = {"facts__parameters": 25_000_000, "facts__lr_band": [0.1, 0.4]}
-    prepared = prepare(study_of(**written), Home(tmp_path), MACHINE)
+    prepared = decide(load(study_of(**written), Home(tmp_path), MACHINE))
     assert (prepared.facts.parameters, prepared.facts.lr_band) == (25_000_000, (0.1, 0.4))
     write_facts(prepared)
     prepared_again = again(study_of(**written), tmp_path)
@@ -150,7 +156,7 @@ def test_probes_measure_once_as_the_search_begins(tmp_path: Path) -> None:
     base = {"model.width": 8, "precision.kind": "fp32"}
     study = study_of(data__train_limit=200, space__probes=["lr-find", "batch-find"], base=base)
     said: list[str] = []
-    prepared = prepare(study, Home(tmp_path), MACHINE, bench=Bench(say=said.append), guests=ALL)
+    prepared = decide(load(study, Home(tmp_path), MACHINE, bench=Bench(say=said.append), guests=ALL))
     band = prepared.facts.lr_band
     assert band is not None
     assert 1e-4 < band[0] < band[1] < 100
@@ -199,7 +205,9 @@ def test_a_search_says_that_nothing_is_known_of_how_its_weights_saw_images(
     tmp_path: Path, normalisation: Any, lines: int
 ) -> None:
     base = {"model.width": 8, "precision.kind": "fp32"}
-    network = make_model(study_of(base=base).base_recipe().model, classes=10, channels=1, image_size=8)
+    network = make_model(
+        study_of(base=base).base_recipe().model, NetworkEnds(classes=10, channels=1, image_size=8)
+    )
     save_file(network.state_dict(), tmp_path / "mine.safetensors")
     study = study_of(
         base={**base, "model.weights": str(tmp_path / "mine.safetensors")}, data__normalisation=normalisation
@@ -221,9 +229,9 @@ def test_given_parts_that_share_a_patient_are_refused_as_a_search_begins_and_as_
         base={"model.width": 8, "precision.kind": "fp32"},
     )
     with pytest.raises(DataError, match=r"2 groups are in train and validation .*data\.leaks=allow"):
-        prepare(leaking, Home(tmp_path), MACHINE)
+        decide(load(leaking, Home(tmp_path), MACHINE))
     allowed = leaking.with_values({"data.leaks": "allow"})
-    write_facts(prepare(allowed, Home(tmp_path), MACHINE))
+    write_facts(decide(load(allowed, Home(tmp_path), MACHINE)))
     assert again(allowed, tmp_path).facts.train_images == 8
     with pytest.raises(DataError, match="2 groups are in train and validation"):
         again(leaking, tmp_path)
@@ -247,7 +255,7 @@ def black(tmp_path: Path) -> DataSet:
     for number in range(24):
         part = "val" if number < 8 else "train"
         write_image(tmp_path / part / ("cat", "dog")[number % 2] / f"{number}.png", value=0)
-    return load(Data(path=str(tmp_path)))
+    return load_data(Data(path=str(tmp_path)))
 
 
 def test_a_search_says_of_black_images_that_they_are_black_and_nothing_that_follows(black: DataSet) -> None:
@@ -269,7 +277,7 @@ def test_a_check_that_crashes_does_not_end_a_search_before_its_first_trial(
 
 @pytest.mark.slow("prepares two searches")
 def test_a_search_says_before_it_begins_that_its_test_images_are_of_another_kind(tmp_path: Path) -> None:
-    digits = load(Data())
+    digits = load_data(Data())
     arrays: dict[str, Any] = {}
     for part, key in zip(digits.parts.values(), ("train", "val", "test"), strict=True):
         assert isinstance(part, ArrayPart)
@@ -297,11 +305,11 @@ def test_a_trials_processors_decode_its_images_unless_the_study_says_how_many_do
     study = Study.from_tree({"data": {"path": str(tmp_path / "pets"), "in_memory": False}}).with_values(
         {"resources.cpus": cpus, "base.loop.batch_size": 4}
     )
-    prepared = prepare(study, Home(tmp_path), MACHINE8)
+    prepared = decide(load(study, Home(tmp_path), MACHINE8))
     assert (prepared.per_trial.cpus, prepared.space.base.loop.workers) == (cpus, None)
     assert prepared.concurrent == 8 // cpus
     pinned = study.with_values({"base.loop.workers": 3})
-    assert prepare(pinned, Home(tmp_path), MACHINE8).space.base.loop.workers == 3
+    assert decide(load(pinned, Home(tmp_path), MACHINE8)).space.base.loop.workers == 3
 
 
 @pytest.mark.slow("measures networks")
@@ -315,14 +323,16 @@ def test_images_are_decoded_before_the_first_trial_here_and_in_a_cluster_by_the_
     )
     said: list[str] = []
 
-    elsewhere = prepare(
-        study, Home(tmp_path), Hardware((Node(8, 0, 2**30),), cluster=True), bench=Bench(say=said.append)
+    elsewhere = decide(
+        load(
+            study, Home(tmp_path), Hardware((Node(8, 0, 2**30),), cluster=True), bench=Bench(say=said.append)
+        )
     )
     assert elsewhere.data.decoded_views() == {}
     remarks = [*elsewhere.data.info.remarks]  # the images of this test have few levels
     assert said == [*remarks, "each machine decodes its images once, before the first trial there trains"]
     said.clear()
-    here = prepare(study, Home(tmp_path), MACHINE8, bench=Bench(say=said.append))
+    here = decide(load(study, Home(tmp_path), MACHINE8, bench=Bench(say=said.append)))
     assert len(here.data.decoded_views()) == 2
     assert "decoding 20 images once" in said[len(remarks)]
 
@@ -340,7 +350,7 @@ def test_what_is_held_in_memory_fits_into_half_of_the_smallest_object_store(
     )
     machines = Hardware((Node(8, 0, 2**40), Node(8, 0, store_bytes)))
 
-    assert prepare(study, Home(tmp_path), machines).data.info.in_memory is held
+    assert decide(load(study, Home(tmp_path), machines)).data.info.in_memory is held
 
 
 def models_of(folder: Path, *names: str) -> Study:
@@ -367,7 +377,7 @@ def test_models_with_weights_can_be_searched(tmp_path: Path) -> None:
     for name in names:
         write_small(tmp_path, name)
     study = models_of(tmp_path, *names)
-    prepared = prepare(study, Home(tmp_path / "search"), MACHINE)
+    prepared = decide(load(study, Home(tmp_path / "search"), MACHINE))
     assert prepared.space.recipe(prepared.space.own).get("model.name") == "test_resnet"
     (drawn,) = (each for each in prepared.space.dimensions if each.path == "model.name")
     assert drawn.domain == Choice(names)
@@ -384,11 +394,11 @@ def test_weights_of_each_model_are_looked_at_before_any_trial(tmp_path: Path) ->
     write_small(tmp_path, "test_resnet")
     study = models_of(tmp_path, "test_resnet", "test_efficientnet")
     with pytest.raises(ModelError, match=r"expected a file of weights in .*, called test_efficientnet with"):
-        prepare(study, Home(tmp_path / "search"), MACHINE)
+        decide(load(study, Home(tmp_path / "search"), MACHINE))
 
 
 def test_a_search_goes_on_with_its_own_images_alone() -> None:
-    now = load(Data()).info
+    now = load_data(Data()).info
     check_unchanged("digits", now, now)
     with pytest.raises(UserError, match="the images or their labels have changed since the search began"):
         check_unchanged("digits", replace(now, digest=f"{DIGEST_FORM}0"), now)
@@ -405,7 +415,7 @@ def test_fresh_splits_of_finalists_are_drawn_before_the_search_and_keep_the_test
     tmp_path: Path,
 ) -> None:
     study = study_of(base__precision__kind="fp32", finalists={"top": 1, "seeds": 2, "splits": "fresh"})
-    prepared = prepare(study, Home(tmp_path / "search"), MACHINE)
+    prepared = decide(load(study, Home(tmp_path / "search"), MACHINE))
     assert set(prepared.splits) == {1, 2}
     assert len({each.info.digest for each in (prepared.data, *prepared.splits.values())}) == 3
     for each in prepared.splits.values():
@@ -421,4 +431,4 @@ def test_fresh_splits_are_refused_where_the_data_have_a_validation_part(tmp_path
     fresh = {"top": 1, "seeds": 2, "splits": "fresh"}
     study = study_of(data__path=str(tmp_path / "parts"), base__precision__kind="fp32", finalists=fresh)
     with pytest.raises(UserError, match=r"finalists\.splits: fresh .* has a validation part of its own"):
-        prepare(study, Home(tmp_path / "search"), MACHINE)
+        decide(load(study, Home(tmp_path / "search"), MACHINE))

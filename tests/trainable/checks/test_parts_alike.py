@@ -27,7 +27,7 @@ from trainable.checks.parts_alike import (
 from trainable.checks.subject import Subject
 from trainable.data import ArrayPart, DataSet
 from trainable.data.assembly import from_arrays, load
-from trainable.models.make import make_model
+from trainable.models.make import NetworkEnds, make_model
 from trainable.recipe.data import Data
 
 Array = NDArray[Any]
@@ -114,7 +114,7 @@ def test_parts_that_are_too_small_are_not_checked() -> None:
 
 def subject_with_weights(digits: DataSet, folder: Path) -> Subject:
     recipe = small_recipe({"data.path": "digits"})
-    network = make_model(recipe.model, channels=1, classes=10, image_size=8)
+    network = make_model(recipe.model, NetworkEnds(classes=10, channels=1, image_size=8))
     save_file(network.state_dict(), folder / "weights.safetensors")
     recipe = recipe.with_values({"model.weights": str(folder / "weights.safetensors")})
     return make_subject(recipe, digits, None, ON_CPU)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from tests.trainable.small_runs import plain_net
 from trainable.models.groups import cut_before_head
-from trainable.models.make import make_model
+from trainable.models.make import NetworkEnds, make_model
 from trainable.recipe import models as specs
 
 NETWORKS: list[specs.Model] = [
@@ -29,7 +29,7 @@ def named(spec: specs.Model) -> str:
 @pytest.mark.parametrize("spec", NETWORKS, ids=named)
 def test_the_head_gives_the_networks_answers(spec: specs.Model) -> None:
     side = 160 if named(spec) == "test_vit" else 64
-    network = make_model(spec, classes=5, channels=3, image_size=side).train()
+    network = make_model(spec, NetworkEnds(classes=5, channels=3, image_size=side)).train()
     images = torch.rand(2, 3, side, side)
     cut = cut_before_head(network, images)
     assert cut is not None
@@ -41,7 +41,7 @@ def test_the_head_gives_the_networks_answers(spec: specs.Model) -> None:
 
 def test_dropout_before_the_head_is_on_the_heads_side() -> None:
     spec = specs.TorchvisionModel(name="efficientnet_b0", dropout=0.9)
-    network = make_model(spec, classes=5, channels=3, image_size=64)
+    network = make_model(spec, NetworkEnds(classes=5, channels=3, image_size=64))
     cut = cut_before_head(network, torch.rand(2, 3, 64, 64))
     assert cut is not None
     assert isinstance(cut.head[0], nn.Dropout)
@@ -74,7 +74,9 @@ def test_a_network_whose_head_is_no_end_is_not_cut(network: nn.Module) -> None:
 
 
 def test_a_head_that_is_pooled_afterwards_is_not_cut() -> None:
-    network = make_model(specs.TorchvisionModel(name="squeezenet1_1"), classes=5, channels=3, image_size=64)
+    network = make_model(
+        specs.TorchvisionModel(name="squeezenet1_1"), NetworkEnds(classes=5, channels=3, image_size=64)
+    )
     assert cut_before_head(network, torch.rand(2, 3, 64, 64)) is None
 
 

@@ -19,7 +19,7 @@ from trainable.models.groups import (
     unfreeze,
 )
 from trainable.models.initialise import residual_scales
-from trainable.models.make import make_model
+from trainable.models.make import NetworkEnds, make_model
 from trainable.recipe import models as specs
 from trainable.recipe.tasks import Segmentation
 
@@ -39,7 +39,7 @@ def named(spec: object) -> str | None:
 
 def make(spec: specs.Model, side: int = 32) -> nn.Module:
     torch.manual_seed(0)
-    return make_model(spec, classes=5, channels=3, image_size=side, task=Segmentation())
+    return make_model(spec, NetworkEnds(classes=5, channels=3, image_size=side), task=Segmentation())
 
 
 def with_fields(spec: specs.Model, **fields: object) -> specs.Model:

@@ -14,7 +14,7 @@ from trainable.errors import ModelError
 from trainable.models.checkpointing import checkpoint_blocks
 from trainable.models.dense_networks import DenseNetwork
 from trainable.models.lint import lints
-from trainable.models.make import make_model
+from trainable.models.make import NetworkEnds, make_model
 from trainable.recipe import models as specs
 from trainable.recipe.tasks import CLASSIFICATION, Segmentation, TaskSpec
 
@@ -27,7 +27,7 @@ SMP = specs.SmpModel(name="fpn", encoder="mobilenetv3_small_050")
 
 def make(spec: specs.Model, *, channels: int = 3, side: int = 64) -> nn.Module:
     torch.manual_seed(0)
-    return make_model(spec, classes=5, channels=channels, image_size=side, task=MASKS)
+    return make_model(spec, NetworkEnds(classes=5, channels=channels, image_size=side), task=MASKS)
 
 
 def theirs(spec: specs.TorchvisionModel) -> nn.Module:
@@ -120,7 +120,7 @@ def test_a_copy_and_a_saved_state_answer_alike(spec: specs.Model) -> None:
 )
 def test_a_network_of_the_other_task_is_refused(spec: specs.Model, task: TaskSpec, fault: str) -> None:
     with pytest.raises(ModelError, match=fault):
-        make_model(spec, classes=5, channels=3, image_size=64, task=task)
+        make_model(spec, NetworkEnds(classes=5, channels=3, image_size=64), task=task)
 
 
 class Own(nn.Module):
@@ -138,7 +138,7 @@ class Own(nn.Module):
 @pytest.mark.parametrize(("scale", "side"), [(1.0, 24), (0.5, 12)])
 def test_a_network_of_ones_own_may_answer_at_any_smaller_size(scale: float, side: int) -> None:
     spec = specs.OwnModel(name="Own", arguments={"scale": scale})
-    net = make_model(spec, classes=4, channels=3, image_size=24, build=Own, task=MASKS)
+    net = make_model(spec, NetworkEnds(classes=4, channels=3, image_size=24), build=Own, task=MASKS)
     assert net(torch.rand(2, 3, 24, 24)).shape == (2, 4, side, side)
 
 
@@ -149,13 +149,13 @@ def test_a_network_of_ones_own_may_answer_at_any_smaller_size(scale: float, side
 def test_what_is_no_answer_for_each_pixel_is_refused(arguments: dict[str, specs.Argument], got: str) -> None:
     spec = specs.OwnModel(name="Own", arguments=arguments)
     with pytest.raises(ModelError, match=rf"your Own: expected logits of shape \(1, 4, h, w\) .*got {got}"):
-        make_model(spec, classes=4, channels=3, image_size=24, build=Own, task=MASKS)
+        make_model(spec, NetworkEnds(classes=4, channels=3, image_size=24), build=Own, task=MASKS)
 
 
 def test_images_that_are_too_small_are_an_error_that_names_unet_small() -> None:
     spec = specs.SmpModel(name="unet", encoder="inception_v3")
     with pytest.raises(ModelError, match=r"smp's unet over inception_v3 cannot take .* unet_small takes"):
-        make_model(spec, classes=5, channels=3, image_size=32, task=MASKS)
+        make_model(spec, NetworkEnds(classes=5, channels=3, image_size=32), task=MASKS)
 
 
 @pytest.mark.parametrize("spec", [MOBILE, SMP], ids=lambda spec: spec.name)

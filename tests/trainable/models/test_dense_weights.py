@@ -15,7 +15,7 @@ from torchvision import models
 
 from trainable.errors import ModelError
 from trainable.models.groups import head_parameters
-from trainable.models.make import make_model
+from trainable.models.make import NetworkEnds, make_model
 from trainable.models.pretrained_input import pretrained_input
 from trainable.models.published_weights import published_entry
 from trainable.models.weights import weights_digest, weights_file
@@ -32,8 +32,8 @@ BACKBONE = "MobileNet_V3_Large_Weights.IMAGENET1K_V1"
 
 def make(spec: specs.Model, weights: str | None = None, **options: Any) -> nn.Module:
     torch.manual_seed(0)
-    given = {"classes": 5, "channels": 3, "image_size": 32, **options}
-    return make_model(spec.model_copy(update={"weights": weights}), task=Segmentation(), **given)
+    ends = NetworkEnds(**{"classes": 5, "channels": 3, "image_size": 32, **options})
+    return make_model(spec.model_copy(update={"weights": weights}), ends, task=Segmentation())
 
 
 def raised(state: Mapping[str, Tensor]) -> dict[str, Tensor]:

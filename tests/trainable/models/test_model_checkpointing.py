@@ -13,7 +13,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from trainable.errors import ModelError
 from trainable.models.checkpointing import Recomputed, checkpoint_blocks
-from trainable.models.make import make_model
+from trainable.models.make import NetworkEnds, make_model
 from trainable.recipe import models as specs
 
 SMALL = specs.ResNetSmall(width=8, depth=14, zero_init_residual=False, dropout=0.2, stochastic_depth=0.3)
@@ -33,7 +33,7 @@ CASES = [
 
 def make(spec: specs.Model, image_size: int) -> nn.Module:
     torch.manual_seed(0)
-    return make_model(spec, classes=5, channels=3, image_size=image_size)
+    return make_model(spec, NetworkEnds(classes=5, channels=3, image_size=image_size))
 
 
 def step(model: nn.Module, image_size: int) -> tuple[Tensor, int]:

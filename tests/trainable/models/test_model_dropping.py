@@ -15,7 +15,7 @@ from torchvision.ops import StochasticDepth
 from trainable.errors import ModelError
 from trainable.models.dropping import set_head_dropout
 from trainable.models.groups import set_training
-from trainable.models.make import make_model
+from trainable.models.make import NetworkEnds, make_model
 from trainable.recipe import models as specs
 
 SMALL = specs.ResNetSmall(width=8, zero_init_residual=False)
@@ -24,7 +24,9 @@ RESNET = specs.TorchvisionModel(name="resnet18")
 
 def make(spec: specs.Model, image_size: int = 32, **update: Any) -> nn.Module:
     torch.manual_seed(0)
-    return make_model(spec.model_copy(update=update), classes=5, channels=3, image_size=image_size)
+    return make_model(
+        spec.model_copy(update=update), NetworkEnds(classes=5, channels=3, image_size=image_size)
+    )
 
 
 def input_of(layer: nn.Module, run: Callable[[], object]) -> Tensor:

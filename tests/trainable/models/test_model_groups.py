@@ -22,7 +22,7 @@ from trainable.models.groups import (
     unfreeze,
 )
 from trainable.models.layers import BATCH_NORMS, parameters_in
-from trainable.models.make import make_model
+from trainable.models.make import NetworkEnds, make_model
 from trainable.recipe import models as specs
 from trainable.recipe.tasks import Segmentation
 
@@ -32,7 +32,7 @@ VIT = specs.TimmModel(name="vit_tiny_patch16_224")
 
 
 def make(spec: specs.Model) -> nn.Module:
-    return make_model(spec, classes=5, channels=3, image_size=32)
+    return make_model(spec, NetworkEnds(classes=5, channels=3, image_size=32))
 
 
 def own_net() -> nn.Module:
@@ -207,7 +207,7 @@ def test_frozen_norms_keep_their_statistics_in_training(norm: bool, body: bool) 
     ids=["smp", "torchvision"],
 )
 def test_frozen_norms_of_a_segmentation_are_those_of_its_backbone(spec: specs.Model) -> None:
-    model = make_model(spec, classes=3, channels=3, image_size=64, task=Segmentation())
+    model = make_model(spec, NetworkEnds(classes=3, channels=3, image_size=64), task=Segmentation())
     assert isinstance(model, DenseNetwork)
     backbone, norms = f"{model.backbone_name}.", parameters_in(model, BATCH_NORMS)
     new = {name for name in norms if not name.startswith(backbone)}

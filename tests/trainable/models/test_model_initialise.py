@@ -11,7 +11,7 @@ from torch import nn
 
 from trainable.errors import ModelError
 from trainable.models.initialise import begin_as_identity, initialise, residual_scales
-from trainable.models.make import make_model
+from trainable.models.make import NetworkEnds, make_model
 from trainable.recipe import models as specs
 
 Kind = Literal["default", "kaiming", "xavier", "orthogonal"]
@@ -24,7 +24,7 @@ TIMM = specs.TimmModel(name="test_resnet")
 
 def make(spec: specs.Model) -> nn.Module:
     torch.manual_seed(0)
-    return make_model(spec, classes=5, channels=3, image_size=32)
+    return make_model(spec, NetworkEnds(classes=5, channels=3, image_size=32))
 
 
 def net() -> nn.Sequential:
@@ -83,7 +83,7 @@ def test_biases_begin_at_zero_and_norms_at_one(kind: Kind) -> None:
 def test_kaiming_keeps_the_loss_of_a_new_net_near_that_of_guessing() -> None:
     torch.manual_seed(0)
     spec = specs.ResNetSmall(width=16, initialisation="kaiming", zero_init_residual=False)
-    model = make_model(spec, classes=10, channels=3, image_size=16)
+    model = make_model(spec, NetworkEnds(classes=10, channels=3, image_size=16))
     loss = nn.functional.cross_entropy(model(torch.randn(64, 3, 16, 16)), torch.arange(64) % 10)
     assert loss.item() == pytest.approx(math.log(10), abs=0.7)
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from trainable.models.lint import lints
-from trainable.models.make import make_model
+from trainable.models.make import NetworkEnds, make_model
 from trainable.recipe import models as specs
 
 IMAGES = torch.rand(1, 3, 32, 32)
@@ -20,7 +20,7 @@ def found(model: nn.Module, kind: str, images: Tensor = IMAGES) -> list[str]:
 
 
 def make(spec: specs.Model) -> nn.Module:
-    return make_model(spec, classes=5, channels=3, image_size=32)
+    return make_model(spec, NetworkEnds(classes=5, channels=3, image_size=32))
 
 
 @pytest.mark.parametrize(

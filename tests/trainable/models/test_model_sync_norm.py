@@ -12,7 +12,7 @@ import torch
 from timm.layers.norm_act import BatchNormAct2d
 from torch import Tensor, nn
 
-from trainable.models.make import make_model
+from trainable.models.make import NetworkEnds, make_model
 from trainable.models.sync_norm import SyncedNorm, with_sync_norm
 from trainable.ranks import ALONE, Ranks
 from trainable.recipe import models as specs
@@ -148,7 +148,7 @@ def test_in_single_precision_a_large_mean_costs_no_digits() -> None:
 
 def small() -> nn.Module:
     torch.manual_seed(0)
-    return make_model(specs.ResNetSmall(width=8), classes=3, channels=1, image_size=8).double()
+    return make_model(specs.ResNetSmall(width=8), NetworkEnds(classes=3, channels=1, image_size=8)).double()
 
 
 def test_a_whole_net_on_two_ranks_steps_as_on_one() -> None:
@@ -185,7 +185,7 @@ def test_names_weights_and_evaluation_stay() -> None:
 
 def test_stochastic_depth_and_number_formats_stay() -> None:
     spec = specs.ResNetSmall(width=8, stochastic_depth=0.5, dropout=0.2, zero_init_residual=False)
-    plain = make_model(spec, classes=3, channels=1, image_size=8)
+    plain = make_model(spec, NetworkEnds(classes=3, channels=1, image_size=8))
     model = with_sync_norm(copy.deepcopy(plain), Ranks(0, 2, lambda tensor: 2 * tensor))  # two equal ranks
     images = torch.rand(16, 1, 8, 8)
     for enabled in (False, True):

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from tests.trainable.small_runs import data_set, small_recipe
 from trainable.bench import Bench
 from trainable.errors import ModelError
-from trainable.models.make import make_model
+from trainable.models.make import NetworkEnds, make_model
 from trainable.models.published_weights import timm_weights
 from trainable.models.weights import file_digest, load_weights, read_weights
 from trainable.recipe import models as specs
@@ -25,7 +25,7 @@ TINY = specs.TimmModel(name="test_vit", weights="default")
 
 
 def make(spec: specs.Model, *, classes: int = 5, channels: int = 3, image_size: int = 32) -> nn.Module:
-    return make_model(spec, classes=classes, channels=channels, image_size=image_size)
+    return make_model(spec, NetworkEnds(classes=classes, channels=channels, image_size=image_size))
 
 
 def state_of(spec: specs.Model, seed: int = 7, **options: int) -> dict[str, Tensor]:
@@ -244,7 +244,7 @@ def test_weights_that_are_replaced_while_a_run_trains_are_named_as_it_began_from
 def test_a_network_that_is_given_has_no_digest_of_the_recipes_weights(tmp_path: Path, caches: Path) -> None:
     hub = {"model.kind": "timm", "model.name": "hf-hub:me/mine", "model.weights": "default"}
     recipe = small_recipe({"loop.epochs": 1}).with_values(hub)
-    network = make_model(small_recipe().model, classes=3, channels=1, image_size=8)
+    network = make_model(small_recipe().model, NetworkEnds(classes=3, channels=1, image_size=8))
     outcome = train(recipe, model=network, data=data_set(), out=tmp_path / "out")
     assert outcome.recipe.provenance is not None
     assert outcome.recipe.provenance.weights_digest is None

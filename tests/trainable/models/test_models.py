@@ -8,13 +8,13 @@ from torch import nn
 
 from trainable.errors import ModelError
 from trainable.models.layers import has_attention
-from trainable.models.make import count_parameters, make_model
+from trainable.models.make import NetworkEnds, count_parameters, make_model
 from trainable.models.small_networks import BasicBlock
 from trainable.recipe import models as specs
 
 
 def make(spec: specs.Model, *, classes: int = 7, channels: int = 3, image_size: int = 32) -> nn.Module:
-    return make_model(spec, classes=classes, channels=channels, image_size=image_size)
+    return make_model(spec, NetworkEnds(classes=classes, channels=channels, image_size=image_size))
 
 
 @pytest.mark.parametrize(("depth", "blocks"), [(8, 3), (20, 9), (56, 27)])

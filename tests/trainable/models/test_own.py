@@ -17,7 +17,7 @@ from trainable.bench import Bench
 from trainable.data.assembly import from_arrays, make_own
 from trainable.errors import DataError, ModelError
 from trainable.models.groups import rate_factors
-from trainable.models.make import make_model
+from trainable.models.make import NetworkEnds, make_model
 from trainable.recipe import Recipe
 from trainable.recipe.data import Data
 from trainable.recipe.models import GeometricRates, OwnModel
@@ -45,7 +45,7 @@ def recipe(**arguments: Any) -> Recipe:
 
 def made(build: Any, **arguments: Any) -> nn.Module:
     own = OwnModel(name="mine", arguments=arguments)
-    return make_model(own, classes=4, channels=1, image_size=8, build=build)
+    return make_model(own, NetworkEnds(classes=4, channels=1, image_size=8), build=build)
 
 
 def test_a_function_receives_the_arguments_of_the_recipe_and_what_it_asks_of_the_data() -> None:
@@ -156,12 +156,12 @@ def test_what_is_wrong_with_a_function_is_one_message(
 def test_what_only_known_networks_have_is_refused(field: str, value: object, said: str) -> None:
     own = OwnModel.model_validate({"name": "mine", field: value})
     with pytest.raises(ModelError, match=said):
-        make_model(own, classes=4, channels=1, image_size=8, build=perceptron)
+        make_model(own, NetworkEnds(classes=4, channels=1, image_size=8), build=perceptron)
 
 
 def test_dropout_and_rates_by_layer_act_on_a_network_of_ones_own() -> None:
     own = OwnModel(name="mine", dropout=0.5)
-    network = make_model(own, classes=4, channels=1, image_size=8, build=perceptron)
+    network = make_model(own, NetworkEnds(classes=4, channels=1, image_size=8), build=perceptron)
     network.train()
     assert len(torch.unique(network(torch.ones(64, 1, 8, 8)), dim=0)) > 1
     factors = rate_factors(GeometricRates(lowest=0.1), network)
@@ -219,7 +219,7 @@ def test_beside_weights_the_head_begins_small_whatever_the_function_draws(tmp_pa
     save_file(wide_head(4).state_dict(), file)
     assert head_of(made(wide_head)).abs().max() > 1.0
     own = OwnModel(name="mine", weights=str(file))
-    network = make_model(own, classes=4, channels=1, image_size=8, build=wide_head)
+    network = make_model(own, NetworkEnds(classes=4, channels=1, image_size=8), build=wide_head)
     assert head_of(network).abs().max() <= 8**-0.5
 
 

@@ -16,7 +16,7 @@ from trainable.bench import ON_CPU, Bench
 from trainable.data import ArrayPart, DataSet
 from trainable.data.assembly import from_arrays
 from trainable.errors import ModelError
-from trainable.models.make import make_model
+from trainable.models.make import NetworkEnds, make_model
 from trainable.models.pretrained_input import pretrained_input
 from trainable.recipe import Recipe
 from trainable.recipe import models as specs
@@ -189,18 +189,18 @@ def test_what_train_wrote_is_normalised_alike_when_a_run_begins_from_it(tmp_path
 def test_a_folder_holds_the_weights_of_several_models(tmp_path: Path) -> None:
     name = write_weights(tmp_path)
     spec = specs.TimmModel(name=name, weights=str(tmp_path))
-    model = make_model(spec, classes=5, channels=3, image_size=64)
+    model = make_model(spec, NetworkEnds(classes=5, channels=3, image_size=64))
     state = load_file(tmp_path / f"{name}.safetensors")
     assert torch.equal(model.state_dict()["conv_stem.weight"], state["conv_stem.weight"])
     other = specs.TimmModel(name="test_vit", weights=str(tmp_path))
     with pytest.raises(ModelError, match=r"expected a file of weights in the folder .*, called test_vit"):
-        make_model(other, classes=5, channels=3, image_size=160)
+        make_model(other, NetworkEnds(classes=5, channels=3, image_size=160))
 
 
 def test_weights_from_imagenet_tell_photographs_apart(tmp_path: Path) -> None:
     """A bright disc and a bright square: ImageNet's features answer to shapes, those of noise to nothing."""
     spec = specs.TimmModel(name=write_weights(tmp_path), weights=str(tmp_path))
-    model = make_model(spec, classes=2, channels=3, image_size=64).eval()
+    model = make_model(spec, NetworkEnds(classes=2, channels=3, image_size=64)).eval()
     grid = torch.arange(64) - 31.5
     disc = (grid[:, None] ** 2 + grid[None] ** 2 < 400).float().expand(1, 3, 64, 64)
     square = ((grid[:, None].abs() < 18) & (grid[None].abs() < 18)).float().expand(1, 3, 64, 64)

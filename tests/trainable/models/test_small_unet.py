@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from trainable.errors import ModelError, RecipeError
-from trainable.models.make import count_parameters, make_model
+from trainable.models.make import NetworkEnds, count_parameters, make_model
 from trainable.models.small_networks import DoubleConvolution, SmallUNet
 from trainable.recipe import Recipe
 from trainable.recipe import models as specs
@@ -90,12 +90,12 @@ def test_it_learns_where_a_square_is() -> None:
 
 def test_a_recipe_makes_it_for_segmentation_alone() -> None:
     spec = specs.UNetSmall(levels=2, width=4)
-    net = make_model(spec, classes=3, channels=1, image_size=15, task=Segmentation())
+    net = make_model(spec, NetworkEnds(classes=3, channels=1, image_size=15), task=Segmentation())
     assert net.training
     assert net(torch.rand(2, 1, 15, 15)).shape == (2, 3, 15, 15)
     assert count_parameters(net) == sum(each.numel() for each in net.parameters())
     with pytest.raises(ModelError, match=r"model\.kind: for a classification expected one of resnet_small, "):
-        make_model(spec, classes=3, channels=1, image_size=15)
+        make_model(spec, NetworkEnds(classes=3, channels=1, image_size=15))
 
 
 @pytest.mark.parametrize(
@@ -115,12 +115,12 @@ def test_a_recipe_says_what_it_cannot_be(values: dict[str, object], fault: str) 
 def test_it_has_no_residual_blocks(field: str) -> None:
     spec = specs.UNetSmall().model_copy(update={field: 0.5 if field == "stochastic_depth" else True})
     with pytest.raises(ModelError, match=rf"model\.{field}: unet_small has no"):
-        make_model(spec, classes=3, channels=1, image_size=16, task=Segmentation())
+        make_model(spec, NetworkEnds(classes=3, channels=1, image_size=16), task=Segmentation())
 
 
 def test_dropout_before_its_head_is_a_hook_that_training_alone_has() -> None:
     spec = specs.UNetSmall(width=4, dropout=0.5)
-    net = make_model(spec, classes=3, channels=1, image_size=16, task=Segmentation())
+    net = make_model(spec, NetworkEnds(classes=3, channels=1, image_size=16), task=Segmentation())
     assert not [each for each in net.modules() if isinstance(each, nn.Dropout)]
     images = torch.rand(2, 1, 16, 16)
     assert not torch.equal(net(images), net(images))

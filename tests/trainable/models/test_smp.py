@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 from trainable.errors import ModelError
-from trainable.models.make import make_model
+from trainable.models.make import NetworkEnds, make_model
 from trainable.recipe import models as specs
 from trainable.recipe.tasks import Segmentation
 
@@ -24,7 +24,7 @@ def spec_of(name: str, encoder: str = SMALL, **fields: object) -> specs.SmpModel
 
 def make(spec: specs.SmpModel, *, side: int = 64, channels: int = 3) -> nn.Module:
     torch.manual_seed(0)
-    return make_model(spec, classes=5, channels=channels, image_size=side, task=Segmentation())
+    return make_model(spec, NetworkEnds(classes=5, channels=channels, image_size=side), task=Segmentation())
 
 
 @pytest.mark.parametrize("name", DECODERS)

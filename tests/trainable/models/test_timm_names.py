@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 
 from trainable.bench import Bench
 from trainable.errors import ModelError
-from trainable.models.make import make_model
+from trainable.models.make import NetworkEnds, make_model
 from trainable.models.pretrained_input import pretrained_input
 from trainable.models.weights import weights_digest
 from trainable.recipe import models as specs
@@ -54,7 +54,9 @@ def cached(hub: Path, repository: str, revision: str = "main") -> Path:
 
 def body_of(name: str, weights: str | None = "default", *, download: bool = False) -> torch.Tensor:
     spec = specs.TimmModel(name=name, weights=weights)
-    model = make_model(spec, classes=5, channels=3, image_size=64, bench=Bench(may_fetch=download))
+    model = make_model(
+        spec, NetworkEnds(classes=5, channels=3, image_size=64), bench=Bench(may_fetch=download)
+    )
     assert model.fc.out_features == 5
     weight: torch.Tensor = model.conv1[0].weight
     return weight
@@ -101,10 +103,13 @@ def test_a_tag_chooses_the_weights(hub: Path) -> None:
     state = timm.create_model("resnet18", num_classes=1000).state_dict()
     save_file(state, folder / "model.safetensors")
     spec = specs.TimmModel(name="resnet18.tv_in1k", weights="default")
-    model = make_model(spec, classes=5, channels=3, image_size=64)
+    model = make_model(spec, NetworkEnds(classes=5, channels=3, image_size=64))
     assert torch.equal(model.state_dict()["conv1.weight"], state["conv1.weight"])
     with pytest.raises(ModelError, match=r"timm's resnet18 are not on this machine"):
-        make_model(specs.TimmModel(name="resnet18", weights="default"), classes=5, channels=3, image_size=64)
+        make_model(
+            specs.TimmModel(name="resnet18", weights="default"),
+            NetworkEnds(classes=5, channels=3, image_size=64),
+        )
 
 
 def test_an_unknown_tag_is_answered_with_the_known_ones() -> None:

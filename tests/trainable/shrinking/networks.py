@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from trainable.bundle.trained import network_in
-from trainable.models.make import make_model
+from trainable.models.make import NetworkEnds, make_model
 from trainable.recipe import Recipe
 from trainable.tasks.distilled.task import Distilled
 from trainable.training.run import Run
@@ -22,7 +22,7 @@ def network_of(values: dict[str, Any], *, channels: int, size: int) -> nn.Module
     """Return the network of a recipe, drawn with seed 0, with norms as after some training."""
     torch.manual_seed(0)
     spec = Recipe().with_values(values).model
-    network = make_model(spec, classes=CLASSES, channels=channels, image_size=size)
+    network = make_model(spec, NetworkEnds(classes=CLASSES, channels=channels, image_size=size))
     for name, each in (*network.named_buffers(), *network.named_parameters()):
         with torch.no_grad():
             if name.endswith("running_var"):

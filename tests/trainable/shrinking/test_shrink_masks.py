@@ -14,7 +14,7 @@ from trainable.bench import ON_CPU, Bench
 from trainable.bundle.trained import network_in, trained_in
 from trainable.bundle.write import write_bundle
 from trainable.errors import ModelError
-from trainable.models.make import make_model
+from trainable.models.make import NetworkEnds, make_model
 from trainable.recipe.tasks import Segmentation
 from trainable.recipe.yamlfile import read_recipe
 from trainable.run import make_run
@@ -117,7 +117,7 @@ def test_it_becomes_a_bundle(found: Shrunk, tmp_path: Path) -> None:
 def dense(model: dict[str, Any], size: int) -> torch.nn.Module:
     torch.manual_seed(0)
     spec = mask_recipe(Path("masks"), {"model": model}).model
-    return make_model(spec, classes=3, channels=3, image_size=size, task=Segmentation()).eval()
+    return make_model(spec, NetworkEnds(classes=3, channels=3, image_size=size), task=Segmentation()).eval()
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from trainable.augmentation.mixing import make_mixing
 from trainable.augmentation.sizes import size_at
 from trainable.data import ArrayPart
 from trainable.recipe import Recipe
+from trainable.recipe.augmentations import MixingOfLabels
 from trainable.recipe.training import NormClipping
 from trainable.run import make_run
 from trainable.training import schedule, seeds
@@ -153,7 +154,9 @@ def test_the_gradient_is_clipped_once_a_window(micro_batch: int | None) -> None:
 @pytest.mark.parametrize("kind", ["mixup", "cutmix"])
 def test_mixed_labels_are_trained_on_and_scored_by_their_shares(kind: str) -> None:
     run = run_of({"augmentation.mixing.kind": kind, "loop.batch_size": TRAIN})
-    mix = make_mixing(run.recipe.augmentation.mixing)
+    spec = run.recipe.augmentation.mixing
+    assert isinstance(spec, MixingOfLabels)
+    mix = make_mixing(spec)
     assert mix is not None
     (order,) = run._trainer.order(0)
     images, labels = (part[order] for part in whole_part(run))

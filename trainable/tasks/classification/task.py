@@ -71,6 +71,7 @@ class ClassificationTask(Task):
         return predicted == targets if targets.ndim == 1 else targets.gather(1, predicted[:, None])
 
     def mixing(self, spec: specs.Mixing) -> BatchMixing | None:
+        assert isinstance(spec, specs.MixingOfLabels)  # the recipe has refused others
         mixed = make_mixing(spec)
         if mixed is None:
             return None

@@ -12,20 +12,19 @@ from torch import Tensor
 from trainable.array_types import Floats
 from trainable.augmentation.draws import on_device
 from trainable.augmentation.mixing import MixingDraw, cut_box, numpy_generator
-from trainable.recipe.augmentations import ClassMix, CutMix, Mixup, NoMixing
+from trainable.recipe.augmentations import ClassMix, CutMix, MixingOfMasks, NoMixing
 from trainable.recipe.tasks import MOST_CLASSES
 
 # A mixing maps (images [B, C, H, W], masks [B, H, W], generator on the CPU) to new images and masks
 MaskMixing = Callable[[Tensor, Tensor, torch.Generator], tuple[Tensor, Tensor]]
 
 
-def make_mask_mixing(spec: NoMixing | Mixup | CutMix | ClassMix) -> MaskMixing | None:
+def make_mask_mixing(spec: MixingOfMasks) -> MaskMixing | None:
     """Return the mixing that a recipe asks for, or None if images stay whole.
 
     The result takes float images and int64 masks on any device, and draws from a CPU generator, so that the
     draws are the same on every device, and none waits for one. Image i is mixed with image i - 1; with
-    `1 - probability` the batch is returned as it is. Every call takes one draw from the generator. Mixup is
-    of labels (`make_mixing`): a recipe of a segmentation refuses it before.
+    `1 - probability` the batch is returned as it is. Every call takes one draw from the generator.
     """
     match spec:
         case NoMixing():
@@ -34,8 +33,6 @@ def make_mask_mixing(spec: NoMixing | Mixup | CutMix | ClassMix) -> MaskMixing |
             return _mixing(probability, lambda masks, random: in_box(masks, _drawn_box(alpha, random)))
         case ClassMix(probability=probability):
             return _mixing(probability, lambda masks, random: of_half(masks, _drawn_order(masks, random)))
-        case Mixup():
-            raise AssertionError("mixup mixes labels of images, and a recipe refuses it for masks")
         case _:
             assert_never(spec)
 

@@ -98,6 +98,7 @@ class SegmentationTask(Task):
         return hits / counted.clamp_min(1)
 
     def mixing(self, spec: specs.Mixing) -> BatchMixing | None:
+        assert isinstance(spec, specs.MixingOfMasks)  # the recipe has refused others
         return make_mask_mixing(spec)
 
     def resized(self, images: Tensor, targets: Tensor, size: int) -> tuple[Tensor, Tensor]:

@@ -22,6 +22,7 @@ from tests.search.results.formats.winners import recipe_of, winner_of
 from trainable.errors import RecipeError
 from trainable.recipe import Recipe
 from trainable.recipe.base import Spec
+from trainable.recipe.tasks import Classification
 
 
 def _script(winner: Winner) -> str:
@@ -49,6 +50,11 @@ TABLES: dict[str, tuple[FieldRow, ...]] = {
     "torchvision": torchvision_args.TABLE,
     "paddleclas": paddleclas.TABLE,
     "script": script.TABLE,
+}
+
+OF_LABELS = {  # export refuses a segmentation, before it asks a table
+    "augmentation.crop": Classification.crops,
+    "augmentation.mixing": Classification.mixings,
 }
 
 KINDS: list[dict[str, Any]] = [  # every kind that a section may have, with all of its fields
@@ -200,7 +206,8 @@ def test_a_table_forgets_no_kind_of_a_section(form: str) -> None:
     forgotten = [
         f"{section}: {kind}"
         for section, kind in sorted(kinds)
-        if not any(names_kind(row, section, kind) for row in TABLES[form])
+        if kind in OF_LABELS.get(section, (kind,))
+        and not any(names_kind(row, section, kind) for row in TABLES[form])
     ]
     assert not forgotten
 

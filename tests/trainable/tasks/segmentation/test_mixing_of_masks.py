@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import UnionType
+from typing import get_args
+
 import numpy as np
 import pytest
 import torch
@@ -9,8 +12,17 @@ from scipy import stats
 from torch import Tensor
 
 from tests.trainable.training.test_synchronisation import Watch
-from trainable.augmentation.mixing import MixingDraw, cut_box, make_mixing
-from trainable.recipe.augmentations import ClassMix, CutMix, Mixup, NoMixing
+from trainable.augmentation.mixing import MixingDraw, cut_box
+from trainable.errors import RecipeError
+from trainable.recipe import Recipe
+from trainable.recipe.augmentations import (
+    ClassMix,
+    CropOfLabels,
+    CutMix,
+    MixingOfLabels,
+    MixingOfMasks,
+    NoMixing,
+)
 from trainable.recipe.tasks import IGNORED, MOST_CLASSES, Classification, Segmentation
 from trainable.tasks.segmentation.mixing import in_box, make_mask_mixing, of_half
 
@@ -38,12 +50,15 @@ def test_no_mixing_is_none() -> None:
 
 
 def test_each_task_has_its_own_kinds_and_its_recipe_refuses_the_others() -> None:
-    assert Segmentation.mixings == ("none", "cutmix", "classmix")
-    assert Classification.mixings == ("none", "mixup", "cutmix")
-    with pytest.raises(AssertionError, match="mixup mixes labels"):
-        make_mask_mixing(Mixup())
-    with pytest.raises(AssertionError, match="classmix mixes masks"):
-        make_mixing(ClassMix())
+    def kinds(union: UnionType) -> tuple[str, ...]:
+        return tuple(each().kind for each in get_args(union))
+
+    assert kinds(MixingOfMasks) == Segmentation.mixings == ("none", "cutmix", "classmix")
+    assert kinds(MixingOfLabels) == Classification.mixings == ("none", "mixup", "cutmix")
+    assert kinds(CropOfLabels) == Classification.crops
+    for path, kind in {"augmentation.mixing.kind": "classmix", "augmentation.crop.kind": "scaled"}.items():
+        with pytest.raises(RecipeError, match=f"{path} {kind} does not go with task.kind classification"):
+            Recipe().with_values({path: kind})
 
 
 @pytest.mark.parametrize("draw", [(0.5, 0.5, 0.5), (0.1, 0.0, 0.99), (0.99, 0.3, 0.3), (0.0, 0.5, 0.5)])
