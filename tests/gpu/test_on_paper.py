@@ -107,8 +107,8 @@ IN_A_STEP = {
 IN_AN_EPOCH = {
     **PREFETCHED,
     "a number read in training/trainer.py _trained": "the epoch's sums, at its end",
-    "a number read in training/evaluate.py scores": "the part's sums, at its end",
-    "a tensor read in training/evaluate.py scores": "or these sums and all answers together, at its end",
+    "a number read in classification/task.py scores": "the part's sums, at its end",
+    "a tensor read in classification/task.py scores": "or these sums and all answers together, at its end",
     "a tensor read in segmentation/scores.py scores": "the counts of a part's pixels, at its end",
     "a tensor read in distilled/teacher_answers.py _computed": "the answers that are remembered, once",
     "an event in distilled/task.py seconds": "what the teacher's steps took, when an epoch is reported",

@@ -311,11 +311,15 @@ def device_bytes(device: torch.device) -> int:
 def check_form(data: DataSet, recipe: Recipe) -> None:
     """Raise DataError if the images were made for another form than the recipe's, which would train on
     wrong ones."""
-    spec = recipe.data
-    asked = (spec.channels, spec.image_size, spec.interpolation, recipe.evaluation.resize)
-    loaded_form = (data.info.channels, data.info.image_size, data.info.interpolation, data.resize)
-    names = ("data.channels", "data.image_size", "data.interpolation", "evaluation.resize")
-    for name, wanted, loaded in zip(names, asked, loaded_form, strict=True):
+    spec, info = recipe.data, data.info
+    forms = (
+        ("task.kind", recipe.task.kind, info.task_kind),
+        ("data.channels", spec.channels, info.channels),
+        ("data.image_size", spec.image_size, info.image_size),
+        ("data.interpolation", spec.interpolation, info.interpolation),
+        ("evaluation.resize", recipe.evaluation.resize, data.resize),
+    )
+    for name, wanted, loaded in forms:
         if wanted is not None and wanted != loaded:
             raise DataError(
                 f"{name}: the recipe asks for {wanted}, but the data set was loaded with {loaded}"

@@ -353,6 +353,10 @@ def test_the_images_in_memory_are_neither_copied_nor_written_to() -> None:
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
+        (
+            Recipe.from_tree({"task": {"kind": "segmentation"}, "data": {"path": "cells"}}),
+            "task.kind: the recipe",
+        ),
         (Recipe(data=Data(image_size=16)), "data.image_size: the recipe asks for 16, but .* with 12"),
         (Recipe(data=Data(channels=1)), "data.channels: the recipe asks for 1, but .* with 3"),
         (Recipe(evaluation=Evaluation(resize=CenterCrop())), "evaluation.resize: .*'?center_crop"),

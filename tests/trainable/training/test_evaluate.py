@@ -12,17 +12,15 @@ from torch import Tensor, nn
 
 from trainable.ranks import Ranks
 from trainable.recipe.training import Evaluation
-from trainable.training.answers import Answers, RankRows
+from trainable.tasks.classification.task import LabelTally
+from trainable.training.answers import Answers
 from trainable.training.evaluate import (
-    MATRIX_CLASSES,
     PLAIN,
     BatchLimit,
-    LabelTally,
     Scores,
     View,
     evaluate,
     make_views,
-    worst_scores,
 )
 from trainable.training.evaluate import (
     answers as answers_of,
@@ -122,15 +120,6 @@ def test_the_sums_of_all_ranks_are_scored(answers: tuple[Tensor, Tensor]) -> Non
 def test_a_part_without_images_cannot_be_scored() -> None:
     with pytest.raises(ValueError, match="no images"):
         evaluate(nn.Identity(), [], LabelTally(3, CPU), compute=FP32)
-
-
-def test_lost_scores_are_finite_and_behind_guessing() -> None:
-    lost = worst_scores(20)
-    assert lost.finite
-    assert lost.loss > math.log(20)
-    assert lost.top5_accuracy == 0.0
-    assert worst_scores(10).top5_accuracy is None
-    assert not score(torch.full((4, 3), torch.nan), torch.zeros(4, dtype=torch.int64), 3).finite
 
 
 # --- several views ------------------------------------------------------------------------------------
@@ -248,37 +237,3 @@ def test_the_most_frequent_confusions_are_the_same_with_and_without_a_matrix(
     assert found[:3] == matrix.most_confused(3)
     assert sum(each.times for each in found) == (logits.argmax(1) != labels).sum()
     assert [each.times for each in found] == sorted((each.times for each in found), reverse=True)
-
-
-def test_many_classes_have_no_matrix_which_would_grow_with_their_square() -> None:
-    labels = torch.arange(MATRIX_CLASSES + 1)
-    tally = LabelTally(len(labels), CPU, confusion=True)
-    tally.add(torch.eye(len(labels)).roll(1, 0), labels)
-
-    assert tally.scores().confusion is None
-    assert score(torch.eye(3), torch.arange(3), 3).confusion is not None
-
-
-@pytest.mark.parametrize("logits_too", [False, True])
-def test_of_each_answer_a_few_numbers_are_kept_and_all_logits_only_where_a_metric_needs_them(
-    logits_too: bool,
-) -> None:
-    generator = torch.Generator().manual_seed(0)
-    logits, labels = torch.randn(4, 10_000, generator=generator), torch.tensor([7, 9_999, 0, 5])
-    logits[1, 9_999] = 9.0
-    tally = LabelTally(10_000, CPU, rows=RankRows(torch.arange(4), 4, logits_too))
-    tally.add(logits[:3], labels[:3])
-    tally.add(logits[3:], labels[3:])
-
-    found = tally.scores().answers
-
-    assert found is not None
-    assert (found.logits is not None) == logits_too
-    probabilities = logits.double().softmax(1)
-    assert torch.equal(found.labels, labels)
-    assert torch.equal(found.predicted, logits.argmax(1))
-    torch.testing.assert_close((-found.losses).exp(), probabilities[range(4), labels])
-    torch.testing.assert_close(found.sureness, probabilities.amax(1))
-    assert found.in_top.tolist() == [False, True, False, False]
-    if logits_too:
-        torch.testing.assert_close(found.probabilities, probabilities)

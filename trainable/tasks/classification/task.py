@@ -1,4 +1,4 @@
-"""Learns one label an image."""
+"""One label an image: the loss, and the scores of a part."""
 
 from __future__ import annotations
 
@@ -10,10 +10,14 @@ from torch import Tensor
 from torch.nn import functional
 
 from trainable.augmentation.mixing import make_mixing
+from trainable.ranks import ALONE, Ranks
 from trainable.recipe import augmentations as specs
-from trainable.training.answers import RankRows
-from trainable.training.evaluate import LabelTally, Outputs, Scores, main_output, worst_scores
+from trainable.training.answers import COLUMNS, TOP, Answers, RankRows, columns_of
+from trainable.training.evaluate import TOP_FROM_CLASSES, Outputs, Scores, main_output
+from trainable.training.metrics import worst
 from trainable.training.task import BatchMixing, BatchWeight, Compared, Comparison, Task
+
+MATRIX_CLASSES = 255  # as many as masks have; a matrix of 10,000 classes would take 800 MB
 
 
 @final
@@ -83,7 +87,9 @@ class ClassificationTask(Task):
         return LabelTally(self.classes, device, confusion, rows)
 
     def worst(self, images: int = 0) -> Scores:
-        return worst_scores(self.classes, images)
+        accuracy, loss = worst("val_accuracy", self.classes), worst("val_loss", self.classes)
+        top5 = accuracy if self.classes >= TOP_FROM_CLASSES else None
+        return Scores(loss, accuracy, accuracy, top5, images)
 
 
 def compared_labels(output: Tensor, targets: Tensor, answers: Tensor) -> Compared:
@@ -91,3 +97,71 @@ def compared_labels(output: Tensor, targets: Tensor, answers: Tensor) -> Compare
     share."""
     truth = targets.argmax(1) if targets.is_floating_point() else targets
     return Compared(output, answers.to(output.dtype), truth)
+
+
+@final
+class LabelTally:
+    """Sums of results on the device, all in one vector of float64 (counts are exact up to 2^53).
+
+    With `rows`, the vector also holds the answer to each image, in a row of its own that other ranks leave
+    zero: so one sum over ranks gathers them, exactly, and the device is still read once. This takes 40 bytes
+    an image, and 8 * classes more with the logits.
+    """
+
+    def __init__(
+        self, classes: int, device: torch.device, confusion: bool = False, rows: RankRows | None = None
+    ) -> None:
+        self._classes, self._rows, self._added = classes, rows, 0
+        self._pairs = classes * classes if confusion and classes <= MATRIX_CLASSES else 0
+        columns = COLUMNS + (classes if rows is not None and rows.logits else 0)
+        cells = rows.images * columns if rows is not None else 0
+        sizes = [2, classes, classes, self._pairs, cells]
+        self._vector = torch.zeros(sum(sizes), dtype=torch.float64, device=device)
+        firsts, self._seen, self._right, self._confusion, answers = self._vector.split(sizes)
+        self._loss, self._top5 = firsts[0], firsts[1]
+        self._table = answers.view(-1, columns)
+
+    def add(self, logits: Tensor, labels: Tensor) -> None:
+        """Add logits [B, classes] and labels [B]."""
+        predicted = logits.argmax(1)
+        ones = torch.ones_like(labels, dtype=torch.float64)
+        self._loss += functional.cross_entropy(logits, labels, reduction="sum")
+        self._seen.index_add_(0, labels, ones)  # bincount would make a CUDA device wait for the host
+        self._right.index_add_(0, labels, (predicted == labels).double())
+        if self._classes >= TOP_FROM_CLASSES:
+            self._top5 += (logits.topk(TOP, dim=1).indices == labels[:, None]).sum()
+        if self._pairs:
+            self._confusion.index_add_(0, labels * self._classes + predicted, ones)
+        if self._rows is not None:
+            rows = self._rows.mine[self._added : self._added + len(labels)]
+            found = columns_of(logits, labels)
+            if self._rows.logits:
+                found = torch.cat([found, logits.double()], 1)
+            self._table.index_copy_(0, rows, found)
+            self._added += len(labels)
+
+    def scores(self, ranks: Ranks = ALONE) -> Scores:
+        """Return the scores over everything that all ranks added. Raises ValueError if that is nothing."""
+        vector = ranks.reduce(self._vector)
+        if self._rows is not None:
+            vector = vector.to("cpu")  # all of it at once
+        sums, cells = vector.split([len(vector) - self._table.numel(), self._table.numel()])
+        loss, top5, *counts = sums.tolist()
+        seen, right = counts[: self._classes], counts[self._classes : 2 * self._classes]
+        images = int(sum(seen))
+        if images == 0:
+            raise ValueError("no images to score")
+        recalls = [hits / count for hits, count in zip(right, seen, strict=True) if count]
+        return Scores(
+            loss=loss / images,
+            accuracy=sum(right) / images,
+            balanced_accuracy=sum(recalls) / len(recalls),
+            top5_accuracy=top5 / images if self._classes >= TOP_FROM_CLASSES else None,
+            images=images,
+            confusion=self._matrix(counts[2 * self._classes :]) if self._pairs else None,
+            answers=Answers.of_table(cells.view(self._table.shape), self._classes) if self._rows else None,
+        )
+
+    def _matrix(self, flat: list[float]) -> tuple[tuple[int, ...], ...]:
+        rows = range(0, self._pairs, self._classes)
+        return tuple(tuple(int(count) for count in flat[row : row + self._classes]) for row in rows)
