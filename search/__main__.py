@@ -15,22 +15,25 @@ from typing import Annotated
 
 import typer
 
-from search.commands import search_commands
 from search.commands.options import (
     FAILED,
     IMPORTS,
     INTERRUPTED,
+    AuditPruningOptions,
     BackbonesOptions,
     BatchFindOptions,
+    BundleOptions,
     CheckOptions,
-    ClusterAddress,
-    Download,
     ExplainOptions,
+    ExportOptions,
+    ExtendOptions,
     Folder,
     LrFindOptions,
+    RefineOptions,
+    ReportOptions,
+    ResumeOptions,
     SearchOptions,
     ShrinkOptions,
-    TrainOptions,
     command,
     exit_with,
 )
@@ -42,6 +45,7 @@ from trainable.imports import import_installed_alone
 from trainable.processes import ended_by_signals
 from trainable.stages import shown_by, stage, waited_for
 from trainable.terminal import StageLines, show_what_can_be_shown, tell
+from trainable.train_options import Json, TrainOptions
 from trainable.tune.causes import in_words, refusal_in
 
 app = typer.Typer(
@@ -67,34 +71,104 @@ def search(options: SearchOptions) -> None:
     exit_with(drives.search(resolved_study(study), again=options.again))
 
 
-@app.command()
-def resume(
-    folder: Folder,
-    address: ClusterAddress = None,
-    download: Download = False,
-) -> None:
+@command(app)
+def resume(options: ResumeOptions) -> None:
     """Resume an interrupted search from its checkpoints, with the same trials and MLflow runs."""
     with stage(IMPORTS), paused():
         from search.commands.guests import driver
 
-    exit_with(driver(address=address, may_fetch=download).resume(folder))
+    exit_with(driver(address=options.address, may_fetch=options.download).resume(options.folder))
 
 
-@app.command()
-def extend(
-    folder: Folder,
-    trials: Annotated[int, typer.Option(help="How many trials more.", min=1)],
-    address: ClusterAddress = None,
-    download: Download = False,
-) -> None:
+@command(app)
+def extend(options: ExtendOptions) -> None:
     """Go on with a search, finished or not, with more trials; finalists are chosen anew at the end."""
     with stage(IMPORTS), paused():
         from search.commands.guests import driver
 
-    exit_with(driver(address=address, may_fetch=download).extend(folder, trials))
+    drives = driver(address=options.address, may_fetch=options.download)
+    exit_with(drives.extend(options.folder, options.trials))
 
 
-search_commands.add_to(app)
+@command(app)
+def show(folder: Folder, json: Json = False) -> None:
+    """Show a search: its trials, the best one, what pruning saved."""
+    from search.learning.search import Search
+    from search.reporting import terminal
+
+    terminal.show(Search(folder), as_json=json)
+
+
+@command(app)
+def report(options: ReportOptions) -> None:
+    """Write a search's report: one page, for any browser, that needs no network."""
+    from search.commands.report import run_report
+
+    run_report(options)
+
+
+@command(app)
+def ui(
+    folder: Folder, port: Annotated[int, typer.Option(help="Port of the page.", min=1, max=65535)] = 5000
+) -> None:
+    """Open MLflow's pages on the search's runs, at http://127.0.0.1:PORT."""
+    from search.commands.ui import serve
+
+    raise typer.Exit(serve(folder, port))
+
+
+@command(app)
+def sync(folder: Folder) -> None:
+    """Send to MLflow, and to an object store, what could not be sent while the search ran."""
+    with paused():
+        from search.commands.guests import sync as send
+
+    raise typer.Exit(0 if send(folder) else FAILED)
+
+
+@command(app)
+def audit(folder: Folder) -> None:
+    """Compare the journal with MLflow, optuna.db and the checkpoints: is every epoch in each, once?"""
+    from search.followers.audit import audit as compare
+    from search.learning.search import Search
+
+    found = compare(Search(folder))
+    tell(str(found))
+    raise typer.Exit(FAILED if found.differences else 0)
+
+
+@command(app)
+def audit_pruning(options: AuditPruningOptions) -> None:
+    """Train a sample of the stopped trials to their end: would a better one have been among them?"""
+    with stage(IMPORTS), paused():
+        from search.commands.guests import driver
+
+    drives = driver(address=options.address, may_fetch=options.download)
+    exit_with(drives.audit_pruning(options.folder, options.share))
+
+
+@command(app)
+def export(options: ExportOptions) -> None:
+    """Write a trial's recipe with its provenance as YAML, or for another program, or for other hardware."""
+    from search.commands.export import run_export
+
+    run_export(options)
+
+
+@command(app)
+def bundle(options: BundleOptions) -> None:
+    """Write a trained network, ready to ship: ONNX, torch.export, timm, a script and a model card."""
+    from search.commands.bundle import run_bundle
+
+    run_bundle(options)
+
+
+@command(app)
+def refine(options: RefineOptions) -> None:
+    """Audit a search that has ended, and write the next study, with a reason for each change."""
+    from search.commands.refine import run_refine
+
+    run_refine(options)
 
 
 @command(app)
@@ -103,19 +177,7 @@ def train(options: TrainOptions) -> None:
     from search.results.teachers import recipe_with_teacher
     from trainable.__main__ import train_file
 
-    code = train_file(
-        options.recipe,
-        prepared=recipe_with_teacher,
-        settings=options.settings or (),
-        data=options.data,
-        out=options.out,
-        test=options.test,
-        predict=options.predict,
-        download=options.download,
-        as_json=options.as_json,
-        debug=options.debug or (),
-    )
-    raise typer.Exit(code)
+    raise typer.Exit(train_file(options, recipe_with_teacher))
 
 
 @command(app)
@@ -173,7 +235,7 @@ def check(options: CheckOptions) -> None:
     raise typer.Exit(0 if sound else FAILED)
 
 
-cli.add_to(app)
+app.add_typer(cli.app)
 
 
 def main() -> None:

@@ -29,24 +29,15 @@ from trainable.recipe.yamlfile import read_recipe
 from trainable.summary import summary
 from trainable.terminal import show_what_can_be_shown, tell, tell_json
 from trainable.train import train, with_settings
+from trainable.train_options import TrainOptions
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Train as the command line says, and return the exit code."""
-    options = _parser().parse_args(arguments)
+    options = TrainOptions(**vars(_parser().parse_args(arguments)))
     try:
         with ended_by_signals():
-            return train_file(
-                options.recipe,
-                settings=options.set,
-                data=options.data,
-                out=options.out,
-                test=options.test,
-                predict=options.predict,
-                download=options.download,
-                as_json=options.json,
-                debug=options.debug,
-            )
+            return train_file(options)
     except UserError as error:
         tell(f"error: {error}", sys.stderr)
         return 2
@@ -55,39 +46,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def train_file(  # noqa: PLR0913 - a person types these by name
-    recipe: str | Path,
-    *,
-    prepared: Callable[[Recipe], Recipe] = lambda recipe: recipe,
-    settings: Sequence[str] = (),
-    data: str | None = None,
-    out: str | Path | None = None,
-    test: bool = False,
-    predict: str | Path | None = None,
-    download: bool = False,
-    as_json: bool = False,
-    debug: Sequence[str] = (),
-) -> int:
+def train_file(options: TrainOptions, prepared: Callable[[Recipe], Recipe] = lambda recipe: recipe) -> int:
     """Train the recipe in a file, as `prepared` makes it ready, and print the result. Return 0 if it is
     done, 1 if it crashed or diverged. Raises UserError."""
-    progress = partial(tell, to=sys.stderr if as_json else None)
-    written = read_recipe(recipe)
-    changed = prepared(with_settings(written, settings, data))
-    if (words := of_pruned_network(Path(recipe), written)) is not None:
+    progress = partial(tell, to=sys.stderr if options.as_json else None)
+    written = read_recipe(options.recipe)
+    changed = prepared(with_settings(written, options.settings or (), options.data))
+    if (words := of_pruned_network(options.recipe, written)) is not None:
         progress(words)
     try:
         outcome = train(
             changed,
-            out=out,
-            test=test,
-            predict=predict,
-            bench=Bench(may_fetch=download, say=progress),
-            debug=debug,
+            out=options.out,
+            test=options.test,
+            predict=options.predict,
+            bench=Bench(may_fetch=options.download, say=progress),
+            debug=options.debug or (),
         )
     except RunError as error:
         tell(f"error: {error}", sys.stderr)
         return 1
-    if as_json:
+    if options.as_json:
         tell_json(json.dumps(outcome.tree(), allow_nan=False))
     else:
         tell(summary(outcome))
@@ -96,14 +75,15 @@ def train_file(  # noqa: PLR0913 - a person types these by name
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m trainable", description="Train one recipe.")
-    parser.add_argument("recipe", metavar="RECIPE.yaml")
+    parser.add_argument("recipe", type=Path, metavar="RECIPE.yaml")
     parser.add_argument("--data", metavar="PATH", help="the images, in place of the recipe's data.path")
     parser.add_argument(
-        "--out", metavar="DIR", help="leave model.safetensors, metrics.json and recipe.yaml here"
+        "--out", type=Path, metavar="DIR", help="leave model.safetensors, metrics.json and recipe.yaml here"
     )
     parser.add_argument("--test", action="store_true", help="score the test part, with a confusion matrix")
     parser.add_argument(
         "--predict",
+        type=Path,
         metavar="DIR",
         help="write the masks that a segmentation predicts for the test images (or validation's) here",
     )
@@ -112,16 +92,21 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="let torchvision and timm fetch data sets and published weights",
     )
-    parser.add_argument("--json", action="store_true", help="print one line of JSON at the end")
+    parser.add_argument(
+        "--json", dest="as_json", action="store_true", help="print one line of JSON at the end"
+    )
     parser.add_argument(
         "--debug",
         action="append",
-        default=[],
         metavar="TOOL",
         help="profile: record some steps; anomaly: stop at the first nan in a gradient; may be repeated",
     )
     parser.add_argument(
-        "--set", action="append", default=[], metavar="PATH=VALUE", help="set a recipe's field"
+        "--set",
+        dest="settings",
+        action="append",
+        metavar="PATH=VALUE",
+        help="set a recipe's field",
     )
     return parser
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from shlex import quote
 
+from search.commands.options import BundleOptions
 from search.learning.search import Search
 from search.results.trained_trial import trained_trial
 from search.study import STUDY_FILE
@@ -48,9 +49,9 @@ def _expected(path: Path) -> str:
     return f"{wanted}; in it are the searches {', '.join(searches)}" if searches else wanted
 
 
-def run_bundle(folder: Path, out: Path, trial: int | None) -> None:
+def run_bundle(options: BundleOptions) -> None:
     """Write the bundle to a new folder, and print what was checked. Raises UserError, ExportError among
     them."""
-    check_new(out, "the bundle")
-    write_bundle(find_trained(folder, trial), out, say=tell)
-    tell(f"bundle -> {out}")
+    check_new(options.out, "the bundle")
+    write_bundle(find_trained(options.folder, options.trial), options.out, say=tell)
+    tell(f"bundle -> {options.out}")

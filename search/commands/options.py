@@ -1,19 +1,24 @@
-"""What commands can be asked for: the arguments and options of each are the fields of a dataclass."""
+"""What commands can be asked for.
+
+The arguments and options of a command are the fields of a dataclass, which it takes as its one parameter; a
+command with at most two of them takes these as its parameters instead.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import StrEnum
 from inspect import Parameter, Signature
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
 from search.running.cluster_token import send_token
 from trainable.files.store import is_uri
+from trainable.train_options import DataPath, Download, Json, Set
 
 FAILED, HUNG_UP, INTERRUPTED, TERMINATED = 1, 129, 130, 143
 IMPORTS = "loading torch and Ray"  # a stage of commands that train
@@ -56,57 +61,52 @@ SearchOrRecipe = Annotated[
         help="A search's folder or URI: STORAGE/NAME; or a recipe's file.",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ClusterAddress = Annotated[
     str | None, typer.Option(callback=_with_token, help="A running Ray cluster: auto or HOST:PORT.")
-]
-Set = Annotated[
-    list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Set a field; may be repeated.")
 ]
 PretrainedWeights = Annotated[
     str | None,
     typer.Option(metavar="PATH", help="Pretrained weights: a file, a folder of NAME.safetensors, or none."),
 ]
-Download = Annotated[
-    bool, typer.Option("--download", help="Let torchvision and timm fetch data sets and published weights.")
-]
 
 
-DataPath = Annotated[str | None, typer.Option("--data", help="`digits`, a folder of images or a file.")]
 ANY_INPUT = typer.Argument(
     metavar="RECIPE|STUDY|DIR|DATA", help="A recipe or study in YAML, a search folder, or images."
 )
 NamedInput = Annotated[str | None, ANY_INPUT]
 
-Options = TypeVar("Options")
 
+def command(app: typer.Typer, name: str | None = None) -> Callable[[Callable[..., None]], None]:
+    """Add a function to a command line. The fields of a dataclass that it takes, or else its parameters, are
+    the command's arguments and options, in their order."""
 
-def command(app: typer.Typer, name: str | None = None) -> Callable[[Callable[[Options], None]], None]:
-    """Add a function to a command line, whose one parameter is a dataclass: its fields are the command's
-    arguments and options, in their order."""
-
-    def add(run: Callable[[Options], None]) -> None:
-        (kind,) = (each for name, each in get_type_hints(run).items() if name != "return")
-        hints = get_type_hints(kind, include_extras=True)
-
-        def call(**given: Any) -> None:
-            run(kind(**given))
-
-        call.__name__, call.__doc__ = run.__name__, run.__doc__
-        call.__signature__ = Signature(  # type: ignore[attr-defined]  # Typer reads it
-            [
-                Parameter(
-                    each.name,
-                    Parameter.POSITIONAL_OR_KEYWORD,
-                    default=Parameter.empty if each.default is MISSING else each.default,
-                    annotation=hints[each.name],
-                )
-                for each in fields(kind)
-            ]
-        )
-        app.command(name)(call)
+    def add(run: Callable[..., None]) -> None:
+        taken = [each for name, each in get_type_hints(run).items() if name != "return"]
+        app.command(name)(_of_fields(run, taken[0]) if is_dataclass(taken[0]) else run)
 
     return add
+
+
+def _of_fields(run: Callable[..., None], kind: Any) -> Callable[..., None]:
+    """Return a function whose parameters are the fields of the dataclass that `run` takes, for Typer."""
+    hints = get_type_hints(kind, include_extras=True)
+
+    def call(**given: Any) -> None:
+        run(kind(**given))
+
+    call.__name__, call.__doc__ = run.__name__, run.__doc__
+    call.__signature__ = Signature(  # type: ignore[attr-defined]  # Typer reads it
+        [
+            Parameter(
+                each.name,
+                Parameter.POSITIONAL_OR_KEYWORD,
+                default=Parameter.empty if each.default is MISSING else each.default,
+                annotation=hints[each.name],
+            )
+            for each in fields(kind)
+        ]
+    )
+    return call
 
 
 @dataclass(frozen=True)
@@ -162,33 +162,35 @@ class SearchOptions:
 
 
 @dataclass(frozen=True)
-class TrainOptions:
-    """What `tunebook train` is asked for."""
+class ResumeOptions:
+    """What `tunebook resume` is asked for."""
 
-    recipe: Annotated[Path, typer.Argument(metavar="RECIPE.yaml", help="A recipe.")]
-    data: DataPath = None
-    out: Annotated[Path | None, typer.Option(help="Folder for the model, metrics and recipe.")] = None
-    test: Annotated[
-        bool, typer.Option("--test", help="Evaluate on the test images, with a confusion matrix.")
-    ] = False
-    predict: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="New folder for the masks of a segmentation: of the test images, or validation's.",
-        ),
-    ] = None
-    settings: Set = None
-    as_json: Json = False
+    folder: Folder
+    address: ClusterAddress = None
     download: Download = False
-    debug: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--debug",
-            metavar="TOOL",
-            help="profile: record some steps; anomaly: stop at the first nan in a gradient; may be repeated.",
-        ),
-    ] = None
+
+
+@dataclass(frozen=True)
+class ExtendOptions:
+    """What `tunebook extend` is asked for."""
+
+    folder: Folder
+    trials: Annotated[int, typer.Option(help="How many trials more.", min=1)]
+    address: ClusterAddress = None
+    download: Download = False
+
+
+@dataclass(frozen=True)
+class AuditPruningOptions:
+    """What `tunebook audit-pruning` is asked for."""
+
+    folder: Folder
+    share: Annotated[
+        float,
+        typer.Option(help="The share of each rung's stopped trials to train to their end.", min=0, max=1),
+    ] = 0.1
+    address: ClusterAddress = None
+    download: Download = False
 
 
 @dataclass(frozen=True)
@@ -403,6 +405,39 @@ class ExportOptions:
     def trains(self) -> bool:
         """Whether the recipe is trained again before it is written."""
         return self.improves or self.verify is not None
+
+
+@dataclass(frozen=True)
+class BundleOptions:
+    """What `tunebook bundle` is asked for."""
+
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIR",
+            parser=on_this_machine,
+            help="A search's folder or URI, or a folder that `train --out` left.",
+        ),
+    ]
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="The new folder to write.")]
+    trial: Annotated[int | None, typer.Option(help="A trial's id; default: the best one.")] = None
+
+
+@dataclass(frozen=True)
+class RefineOptions:
+    """What `tunebook refine` is asked for."""
+
+    folder: Folder
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--out",
+            metavar="FILE",
+            help="A new file for the next study; exit code 1, and no file, if nothing is to change.",
+        ),
+    ] = None
+    as_json: Json = False
 
 
 def refuse_with_address(options: Mapping[str, object]) -> None:

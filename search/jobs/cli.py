@@ -8,7 +8,10 @@ from typing import Annotated
 
 import typer
 
-from search.commands.options import Download, Set, command
+from search.commands.options import command
+from trainable.train_options import Download, Set
+
+app = typer.Typer()
 
 Dashboard = Annotated[
     str,
@@ -46,6 +49,35 @@ class SubmitOptions:
     settings: Set = None
 
 
+@dataclass(frozen=True)
+class LogsOptions:
+    """What `tunebook logs` is asked for."""
+
+    job: Job
+    address: Dashboard
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow until the job ends.")] = False
+
+
+@dataclass(frozen=True)
+class FetchOptions:
+    """What `tunebook fetch` is asked for."""
+
+    job: Job
+    address: Dashboard
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", metavar="DIR", help="A new folder; default: ./NAME.")
+    ] = None
+    folder: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="DIR",
+            help="The search's folder on the cluster, for a job that `submit` did not start.",
+        ),
+    ] = None
+
+
+@command(app)
 def submit(options: SubmitOptions) -> None:
     """Search on a Ray cluster, as a job that needs this machine no more, and follow its log."""
     from search.jobs import commands
@@ -58,6 +90,7 @@ def submit(options: SubmitOptions) -> None:
         raise typer.Exit(EXIT_CODES.get(commands.follow(address, job), FAILED))
 
 
+@command(app)
 def status(
     address: Dashboard,
     job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="Show only this job.")] = None,
@@ -68,6 +101,7 @@ def status(
     commands.status(address, job)
 
 
+@command(app)
 def stop(job: Job, address: Dashboard) -> None:
     """Stop a submitted search cleanly; submit it again to resume it."""
     from search.jobs import commands
@@ -75,45 +109,19 @@ def stop(job: Job, address: Dashboard) -> None:
     raise typer.Exit(0 if commands.stop(address, job) in ("STOPPED", "SUCCEEDED") else FAILED)
 
 
-def logs(
-    job: Job,
-    address: Dashboard,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow until the job ends.")] = False,
-) -> None:
+@command(app)
+def logs(options: LogsOptions) -> None:
     """Print what a submitted search has printed."""
     from search.jobs import commands
 
-    if follow:
-        raise typer.Exit(EXIT_CODES.get(commands.follow(address, job), FAILED))
-    commands.logs(address, job)
+    if options.follow:
+        raise typer.Exit(EXIT_CODES.get(commands.follow(options.address, options.job), FAILED))
+    commands.logs(options.address, options.job)
 
 
-def fetch(
-    job: Job,
-    address: Dashboard,
-    out: Annotated[
-        Path | None, typer.Option("-o", "--out", metavar="DIR", help="A new folder; default: ./NAME.")
-    ] = None,
-    there: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            metavar="DIR",
-            help="The search's folder on the cluster, for a job that `submit` did not start.",
-        ),
-    ] = None,
-) -> None:
+@command(app)
+def fetch(options: FetchOptions) -> None:
     """Copy the best recipe, the report and the journal of a submitted search to this machine."""
     from search.jobs import commands
 
-    commands.fetch(address, job, out, there)
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add these commands to a command line."""
-    command(app)(submit)
-    plain = app.command()
-    plain(status)
-    plain(stop)
-    plain(logs)
-    plain(fetch)
+    commands.fetch(options.address, options.job, options.out, options.folder)

@@ -19,7 +19,7 @@ from search.deciding.finalists import Final
 from search.deciding.pruning import Pruning
 from search.learning.evidence import SearchFinding
 from search.learning.pruning_audit import PruningAudit
-from search.learning.refine import Refined, refine, write_next
+from search.learning.refine import Refined
 from search.learning.search import Search
 from search.learning.standings import LEAST_TRIALS, has_result
 from search.learning.verdicts import counts, promise
@@ -42,11 +42,9 @@ from search.reporting.tables import (
 from search.study import Study
 from spaces.catalog.explain import Row
 from spaces.domains import counted
-from trainable.errors import UserError
 from trainable.recipe.base import with_guide_names
 from trainable.terminal import encodable, program_name, tell_json, visible_lines
 
-NOTHING_WRITTEN = 1  # the exit code where a study was asked for and there is none
 USUAL_LAG_SECONDS = 5.0  # MLflow is sent what is new once a second
 ACCURACY = "val_accuracy"
 logger = logging.getLogger(__name__)
@@ -241,28 +239,8 @@ def since_when_nothing_was_gained(summary: Summary) -> str:
     return f"trial {first} {as_good}: {after}"
 
 
-def run_refine(folder: Path, out: Path | None, *, as_json: bool) -> None:
-    """Print the audit and, where it asks for changes, write the next study to `out`.
-
-    Ends the program with exit code 1 where `out` is asked for and nothing is to be changed: a script's next
-    command would find no study. Raises UserError, before anything is written, where the folder holds no
-    search that is over, or `out` exists.
-    """
-    if out is not None and out.exists():
-        raise UserError(f"{out}: exists; give the next study another name, or remove it first")
-    refined = refine(Search(folder.absolute()))
-    if out is not None:
-        write_next(refined, out)
-    if as_json:
-        where = str(out) if out is not None and refined.study is not None else None
-        tell_json(json.dumps({**refined.json(), "out": where}, indent=2, allow_nan=False))
-    else:
-        _print_refined(refined, folder, out)
-    if out is not None and refined.study is None:
-        raise SystemExit(NOTHING_WRITTEN)
-
-
-def _print_refined(refined: Refined, folder: Path, out: Path | None) -> None:
+def show_refined(refined: Refined, folder: Path, out: Path | None) -> None:
+    """Print the audit of a search in a folder, and where its next study is written, if it is."""
     name = refined.summary.search
     if refined.study is None:
         say("nothing to change: no study was written")

@@ -1,0 +1,36 @@
+"""`tunebook refine`: the audit of a search that has ended, and the study that follows."""
+
+from __future__ import annotations
+
+import json
+
+import typer
+
+from search.commands.options import FAILED, RefineOptions
+from search.learning.refine import refine, write_next
+from search.learning.search import Search
+from search.reporting.terminal import show_refined
+from trainable.errors import UserError
+from trainable.terminal import tell_json
+
+
+def run_refine(options: RefineOptions) -> None:
+    """Print the audit and, where it asks for changes, write the next study to `out`.
+
+    Ends the command with exit code 1 where `out` is asked for and nothing is to be changed: a script's next
+    command would find no study. Raises UserError, before anything is written, where the folder holds no
+    search that is over, or `out` exists.
+    """
+    folder, out = options.folder, options.out
+    if out is not None and out.exists():
+        raise UserError(f"{out}: exists; give the next study another name, or remove it first")
+    refined = refine(Search(folder.absolute()))
+    if out is not None:
+        write_next(refined, out)
+    if options.as_json:
+        where = str(out) if out is not None and refined.study is not None else None
+        tell_json(json.dumps({**refined.json(), "out": where}, indent=2, allow_nan=False))
+    else:
+        show_refined(refined, folder, out)
+    if out is not None and refined.study is None:
+        raise typer.Exit(FAILED)
