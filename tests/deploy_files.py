@@ -1,4 +1,4 @@
-"""Holds what the tests of deploy/ share: where its files are, and what they ask of tunebook."""
+"""What the tests of deploy/ share: where its files are, and what they ask of tunebook."""
 
 from __future__ import annotations
 

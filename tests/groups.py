@@ -28,7 +28,7 @@ HOSTS = (
 
 
 class Groups(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
-    """Hands out the groups in the order of their first tests (`--no-loadscope-reorder`)."""
+    """A scheduler that hands out the groups in the order of their first tests (`--no-loadscope-reorder`)."""
 
     def _split_scope(self, nodeid: str) -> str:
         return group_of(nodeid)

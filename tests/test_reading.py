@@ -11,7 +11,7 @@ from tests.near import PACKAGES
 CEILINGS = {
     "trainable.run": 139,
     "trainable.training.run": 69,
-    "trainable.training.step": 48,
+    "trainable.training.step": 44,
     "search.deciding.ledger": 54,
     "search.running.driver": 268,
 }

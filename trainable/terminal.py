@@ -15,6 +15,7 @@ from typing import IO, Self, TextIO
 
 from trainable.errors import visible
 
+GIB = 2**30  # bytes
 TOLD_AFTER, FIRST_AGAIN = 2.0, 15.0  # seconds of work until a line tells of it, and until the next one
 
 

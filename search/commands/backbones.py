@@ -19,9 +19,8 @@ from trainable.recipe.models import MODEL_NAME, OWN_WEIGHTS
 from trainable.recipe.tasks import AnyTask, Classification, Segmentation
 from trainable.recipe.trees import with_value, without
 from trainable.recipe.yamlfile import write_whole
-from trainable.terminal import tell_json
+from trainable.terminal import GIB, tell_json
 
-GIB = 2**30
 SCHEMA = 1
 COLUMNS = ("network", "accuracy", "95 % interval", "best with", "parameters", "images/s", "GiB at 32")
 

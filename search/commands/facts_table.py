@@ -14,8 +14,8 @@ from spaces.domains import counted
 from spaces.facts import Facts, NetworkFacts
 from trainable.recipe.data import Data
 from trainable.recipe.tasks import CLASSIFICATION, LARGEST_WINDOW, TASKS
+from trainable.terminal import GIB
 
-GIB = 2**30
 NONE = "-"
 
 

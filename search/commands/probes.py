@@ -25,7 +25,7 @@ from trainable.probes.batch_find import BatchFound, Tried, batch_find
 from trainable.probes.lr_find import LrBand, lr_find
 from trainable.recipe.yamlfile import write_whole
 from trainable.run import make_run
-from trainable.terminal import tell, tell_json
+from trainable.terminal import GIB, tell, tell_json
 from trainable.training.devices import threads
 from trainable.training.run import Run
 
@@ -53,7 +53,7 @@ td:first-child, th:first-child {{ text-align: left; }}
 {text}
 </body></html>
 """
-MIB, GIB = 2**20, 2**30
+MIB = 2**20
 ENDINGS = (".png", ".html", ".json")
 SCHEMA = 1
 # BatchNorm over fewer images is noisy (Wu and He, arXiv 1803.08494, figure 1: worse from 16 down)

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from search.deciding.acquisition import Acquisition
-from search.deciding.beliefs import belief, draw, is_likeliest, trust
+from search.deciding.beliefs import EVEN_EVERY, UNDIMINISHED, belief, draw, is_likeliest, trust
 from search.deciding.cube import Cube, CubeRows, mutations
 from search.deciding.observations import Observations, incumbents
 from search.deciding.pairwise import wins
@@ -37,12 +37,9 @@ Learns = Literal["auto", "mutation", "gp"]
 # the share of mutations among the trials that are drawn neither evenly nor from the priors
 BY_MUTATION: dict[Learns, float] = {"auto": 0.2, "mutation": 1.0, "gp": 0.0}
 
-EVEN_EVERY = 5
 STARTUP = 10  # before so many trials were told of, neither a model nor mutation draws
 # the priors' share of trials not drawn evenly, as long as no trial speaks against the priors
 FIRST_SHARE = 0.5
-# after so many trials the priors' share begins to fall, as this number over the number of trials
-UNDIMINISHED = 20
 # a mutation moves a number by a normal step of this standard deviation, as a share of its range. It is drawn
 # again, so often at most, until no trial has its values
 STEP, TRIES = 0.2, 10

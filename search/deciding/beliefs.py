@@ -17,6 +17,9 @@ from spaces.space import Dimension, Space
 from trainable.recipe.metrics import Mode
 from trainable.training.metrics import sign_of
 
+EVEN_EVERY = 5  # a sampler draws one trial in so many evenly, whatever the priors say
+# after so many trials the priors' share begins to fall, as this number over the number of trials
+UNDIMINISHED = 20
 SAME = 1e-6  # two values count as one where they differ by less than this part of a range
 
 SortKey = tuple[int, int, float]  # a key that sorts trials, the best first

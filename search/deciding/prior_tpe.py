@@ -20,7 +20,16 @@ from typing import Literal
 
 import numpy as np
 
-from search.deciding.beliefs import SortKey, belief, draw, is_likeliest, rank_of, trust
+from search.deciding.beliefs import (
+    EVEN_EVERY,
+    UNDIMINISHED,
+    SortKey,
+    belief,
+    draw,
+    is_likeliest,
+    rank_of,
+    trust,
+)
 from search.deciding.sampler import Sampler, seed_of_trial
 from search.deciding.tpe import TpeSampler
 from search.record.journal import TrialEnd
@@ -31,9 +40,6 @@ from trainable.recipe.metrics import Mode
 
 # the priors' share of trials not drawn evenly, as long as no trial speaks against the priors
 FIRST_SHARE = 0.9
-# after so many trials the priors' share begins to fall, as this number over the number of trials
-UNDIMINISHED = 20
-EVEN_EVERY = 5
 
 TpeWay = Literal["likeliest", "prior", "tpe", "even"]
 

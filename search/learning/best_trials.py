@@ -23,6 +23,7 @@ from trainable.curves.levels import Thresholds
 from trainable.curves.remedies import remedies
 from trainable.curves.task_curves import Remedy
 from trainable.diagnosis import curves_of
+from trainable.recipe.training import AVERAGING
 
 # fields, or sections, that regularise a network: the next search expects more or less of them
 REGULARISERS = (
@@ -55,7 +56,6 @@ NOISE_POINTS = 100.0 * Thresholds().swing
 LARGEST_FRACTION = 0.3
 # the fields that bring the rate to rest at the end of a run
 LATE_RATE = ("schedule.final_factor", "schedule.kind")
-AVERAGING = "regularisation.averaging.kind"
 FRACTION = "data.validation_fraction"
 CURVES = f"{PLAYBOOK}, Examining the training curves"
 REPEATS = "Determining whether to adopt a training pipeline change or hyperparameter configuration"

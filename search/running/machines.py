@@ -30,6 +30,7 @@ from trainable.errors import UserError, first_line
 from trainable.files.store import Store, StoreError, is_uri
 from trainable.recipe.training import COMPILED
 from trainable.stages import stage
+from trainable.terminal import GIB
 from trainable.tune.carried import NOTHING, PickledCode
 from trainable.tune.place import on_machine
 
@@ -39,7 +40,6 @@ FOLDER = ".machines-"  # so begins the name of the folder that each machine read
 CLOCK_SECONDS = 60.0
 SOON = 2.0  # seconds
 ON_WORKERS = ("torch", "torchvision", "timm", "numpy")  # what trials use; Ray compares its own version
-GIB = 2**30
 LEAST_BYTES = GIB  # of memory, and of the disk with temporary files: a process that trains takes more
 REMEDIES = {
     "memory": "end what else runs there, or give its container more",

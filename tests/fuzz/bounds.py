@@ -1,4 +1,4 @@
-"""Says how many inputs a target gets, and what holds for each: one clear message or none, and soon."""
+"""How many inputs a target gets, and what holds for each: one clear message or none, and soon."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def seeds() -> range:
 
 
 class Tally:
-    """Tries the inputs and counts what became of them: a target that refuses nearly all tests little."""
+    """What became of the inputs that it tries, counted: a target that refuses nearly all tests little."""
 
     def __init__(self) -> None:
         self.accepted = self.refused = 0

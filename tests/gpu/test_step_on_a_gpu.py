@@ -136,7 +136,7 @@ def test_a_run_compiled_by_blocks_comes_to_what_it_comes_to_as_it_is(values: dic
 
 
 class Hungry(nn.Module):
-    """Keeps a GiB an image for its backward pass."""
+    """A network that keeps a GiB an image for its backward pass."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -14,7 +14,7 @@ from trainable.tune.worker import TrialAssignment
 
 
 class Listed(Searcher):  # type: ignore[misc]  # ray ships no types
-    """Proposes these assignments, then no more."""
+    """A searcher that proposes these assignments, then no more."""
 
     def __init__(self, assignments: list[TrialAssignment]) -> None:
         super().__init__()

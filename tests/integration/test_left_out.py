@@ -36,7 +36,8 @@ GPUS = 2  # as many as `ray_session` says that there are
 
 
 class OnTheCpu(TrialTrainable):
-    """Trains on the CPU, whatever GPU it has; it crashes before the first step if `is_bad` says so."""
+    """A trial that trains on the CPU, whatever GPU it has; it crashes before the first step if `is_bad` says
+    so."""
 
     def setup(self, config: dict[str, Any], setup: WorkerSetup) -> None:
         super().setup(config, replace(setup, bench=replace(setup.bench, device_name="cpu")))
@@ -52,7 +53,7 @@ class OnTheCpu(TrialTrainable):
 
 
 class OneBadGpu(OnTheCpu):
-    """Crashes on GPU 1; on the other one, trials wait until a process is parked on GPU 1."""
+    """A trial that crashes on GPU 1; on the other one, trials wait until a process is parked on GPU 1."""
 
     def is_bad(self) -> bool:
         (gpu,) = self.place().gpus
@@ -66,8 +67,8 @@ class OneBadGpu(OnTheCpu):
 
 
 class OneBadMachine(OnTheCpu):
-    """Crashes on one machine; on the other one, a trial waits until one has crashed, and those after it until
-    a process is parked."""
+    """A trial that crashes on one machine; on the other one, a trial waits until one has crashed, and those
+    after it until a process is parked."""
 
     def place(self) -> Place:
         (gpu,) = super().place().gpus

@@ -56,8 +56,7 @@ def test_trials_learn_from_a_trial_and_the_best_recipe_trains_again_from_it(
     assert again.val_loss == search.best.metrics["val_loss"]
     assert "teacher_seconds" in search.best.metrics
     assert not [line for line in said if "teacher" in line]
-    next_study = refine(search).study
-    assert next_study is None or next_study.pinned["distillation.teacher"] == str(teacher)
+    assert refine(search).study is None, "three trials say too little"
     run_explain(ExplainOptions(str(folder)))
     out = capsys.readouterr().out
     assert "distillation.weight" in out

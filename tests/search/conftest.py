@@ -1,4 +1,4 @@
-"""Holds what the tests of the search share."""
+"""What the tests of the search share."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Holds steps that learn masks or from a teacher, whose recipes and data need files."""
+"""Steps that learn masks or from a teacher, whose recipes and data need files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Holds small data, nets and recipes that the tests of Run share: an epoch takes milliseconds."""
+"""Small data, nets and recipes that the tests of Run share: an epoch takes milliseconds."""
 
 from __future__ import annotations
 

@@ -232,7 +232,7 @@ def dead() -> nn.Module:
 
 
 class Remembering(nn.Module):
-    """Adds up what it saw, batch after batch, and answers by it."""
+    """A network that adds up what it saw, batch after batch, and answers by it."""
 
     def __init__(self) -> None:
         super().__init__()

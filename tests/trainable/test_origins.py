@@ -40,10 +40,8 @@ def test_each_change_is_one_line_with_both_digests(change: dict[str, Any], said:
 
 def test_classes_that_changed_their_names_are_a_change_and_the_numbers_of_an_array_are_none() -> None:
     (line,) = KNOWN.changes(replace(KNOWN, classes=("dog", "cat")), TAUGHT)
-    assert line == (
-        "data.path photos: the classes have other names than those that the recipe was found with "
-        "(class 0 was 'cat', and is 'dog' now)"
-    )
+    assert line.startswith("data.path photos: ")
+    assert "class 0 was 'cat', and is 'dog' now" in line
     assert not list(KNOWN.changes(replace(KNOWN, classes=("0", "1")), TAUGHT))
 
 

@@ -16,11 +16,11 @@ from trainable.errors import ModelError, RunError
 from trainable.probes.network_cost import times_to_answer
 from trainable.recipe import Recipe
 from trainable.recipe.distillation import SECTION
+from trainable.recipe.training import AVERAGING
 from trainable.run import make_run
 from trainable.training.network import check_sizes
 from trainable.training.run import PREFIXES, Run
 
-AVERAGING = "regularisation.averaging.kind"
 FLIP, SCALES = "evaluation.flip", "evaluation.scales"
 SEVERAL_SCALES = [1.0, 1.25]  # larger ones cost more (sources 000:46, 004)
 

@@ -113,6 +113,9 @@ ClassWeights = Annotated[
 ]
 
 
+AVERAGING = "regularisation.averaging.kind"  # the path of the field
+
+
 class Regularisation(Spec):
     label_smoothing: Annotated[
         OpenFraction,

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from trainable.data.arrays import as_tensor
 from trainable.recipe.training import (
     ClassWeights,
     EffectiveNumberWeights,
@@ -95,9 +94,11 @@ def class_terms(
     spec: Regularisation, counts: Sequence[int], sampling: Sampling, device: torch.device
 ) -> ClassTerms:
     """Return the terms of a recipe, on the device, from how many images or pixels each class has."""
+    from torch import from_numpy
+
     held = np.array(counts)
     weights, adjusted = (
-        None if each is None else as_tensor(each).to(device)
+        None if each is None else from_numpy(each).to(device)
         for each in (class_weights(spec.class_weights, held, sampling), adjustments(spec, held, sampling))
     )
     return ClassTerms(weights, adjusted)

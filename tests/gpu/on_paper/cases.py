@@ -199,7 +199,7 @@ def _stepped(logits: Tensor, gradient: Tensor) -> Tensor:
 
 
 class Faulty(nn.Module):
-    """Computes a small network, and then what is planted."""
+    """A small network, and then what is planted."""
 
     def __init__(self, plant: Plant) -> None:
         super().__init__()

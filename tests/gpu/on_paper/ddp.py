@@ -36,7 +36,7 @@ class Bucket:
 
 
 class DataParallelOnPaper(nn.Module):
-    """Hands each gradient to the hook as soon as backward has computed it."""
+    """A data-parallel network that hands each gradient to the hook as soon as backward has computed it."""
 
     def __init__(self, module: nn.Module, **_: Any) -> None:
         super().__init__()

@@ -48,7 +48,7 @@ OURS = (
 
 
 class Paper(TorchDispatchMode):
-    """Computes with shapes alone what is on CUDA, counts launches, and records what crosses."""
+    """A mode that computes with shapes alone what is on CUDA, counts launches, and records what crosses."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

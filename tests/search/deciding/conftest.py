@@ -1,4 +1,4 @@
-"""Holds what the tests of the ledger share."""
+"""What the tests of the ledger share."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -14,8 +14,8 @@ import pytest
 
 from search.deciding import auto
 from search.deciding.acquisition import EVEN, MOST_TRIALS, Candidates, SecondsModel, log_expected_improvement
-from search.deciding.auto import EVEN_EVERY, FIRST_SHARE, STARTUP, AutoSampler, Learns
-from search.deciding.beliefs import draw
+from search.deciding.auto import FIRST_SHARE, STARTUP, AutoSampler, Learns
+from search.deciding.beliefs import EVEN_EVERY, draw
 from search.deciding.cube import Cube
 from search.deciding.make import make_sampler
 from search.deciding.observations import Observation, ScoreTable

@@ -9,9 +9,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from search.deciding.beliefs import rank_of, trust
+from search.deciding.beliefs import EVEN_EVERY, rank_of, trust
 from search.deciding.make import make_sampler
-from search.deciding.prior_tpe import EVEN_EVERY, FIRST_SHARE, PriorTpeSampler
+from search.deciding.prior_tpe import FIRST_SHARE, PriorTpeSampler
 from search.record.journal import TrialEnd
 from spaces.domains import Choice, Float, Value
 from spaces.priors import Normal, Prior, Uniform, Weights

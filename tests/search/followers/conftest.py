@@ -1,4 +1,4 @@
-"""Holds what the tests of a real MLflow database share."""
+"""What the tests of a real MLflow database share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Holds what the tests of tracking share: a small search as events, a real database, and what it holds."""
+"""What the tests of tracking share: a small search as events, a real database, and what it holds."""
 
 from __future__ import annotations
 

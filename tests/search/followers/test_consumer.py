@@ -13,7 +13,7 @@ from search.record.journal import Event, Journal, StartEvent
 
 
 class Listing(Consumer):
-    """Delivers to a list, as long as `broken` is empty."""
+    """A consumer that delivers to a list, as long as `broken` is empty."""
 
     receiver = "the list"
 
@@ -46,7 +46,7 @@ class Listing(Consumer):
 
 
 class Stuck(Listing):
-    """Delivers only after `goes_on` is set."""
+    """A consumer that delivers only after `goes_on` is set."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)

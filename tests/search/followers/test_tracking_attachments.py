@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
 
 class Brightness(nn.Module):
-    """Answers 8 x 8 pixels by their mean: the brighter, the more probable are the later classes."""
+    """A network that answers 8 x 8 pixels by their mean: the brighter, the more probable are the later
+    classes."""
 
     def forward(self, images: Tensor) -> Tensor:
         return (images.to(torch.float32).mean((1, 2, 3))[:, None] * torch.arange(10.0) / 255.0).softmax(1)

@@ -1,4 +1,4 @@
-"""Says how well trials do at each point of a small space, and what was found of them."""
+"""How well trials do at each point of a small space, and what was found of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Holds the reports that tests of the report's parts share."""
+"""The reports that tests of the report's parts share."""
 
 import pytest
 

@@ -24,7 +24,7 @@ LOADING = {"src", "href", "action", "poster", "data", "srcset"}
 
 
 class Reader(HTMLParser):
-    """Collects the ids, the sections in order, and all that a browser would load."""
+    """The ids of a page, its sections in order, and all that a browser would load."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

@@ -102,7 +102,7 @@ def test_files_say_what_they_take_and_name_no_file_of_this_machine(tmp_path: Pat
 
 
 class Deciding(nn.Module):
-    """Looks at the numbers themselves, which no exported graph can."""
+    """A network that looks at the numbers themselves, which no exported graph can."""
 
     def __init__(self, classes: int) -> None:
         super().__init__()

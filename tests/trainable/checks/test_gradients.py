@@ -14,7 +14,7 @@ from trainable.checks.gradients import check_gradients, check_model_gradients
 
 
 class Doubled(torch.autograd.Function):
-    """Doubles the input, with a derivative that may be wrong."""
+    """The input doubled, with a derivative that may be wrong."""
 
     @staticmethod
     def forward(context: Any, value: Tensor, slope: float) -> Tensor:

@@ -74,12 +74,6 @@ def epoch(loader: Loader, number: int = 1, batches: tuple[torch.Tensor, ...] = B
     return torch.cat([images for images, _ in loader.train(batches, number)])
 
 
-def test_the_loader_is_that_of_the_parts(data: DataSet) -> None:
-    loader = make_loader(data, recipe(), ON_CPU)
-
-    assert isinstance(loader, ArrayLoader if data.info.in_memory else FileLoader)
-
-
 def test_batches_are_normalised_by_the_training_part_and_labelled(data: DataSet) -> None:
     images, labels = zip(*make_loader(data, recipe(), ON_CPU).train(BATCHES, 0), strict=True)
 

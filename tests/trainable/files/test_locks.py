@@ -31,7 +31,7 @@ time.sleep(60)
 
 
 class Holder:
-    """Locks a folder in another process until `release` is called."""
+    """A process that locks a folder until `release` is called."""
 
     def __init__(self, folder: Path, *arguments: str) -> None:
         self.process = subprocess.Popen(

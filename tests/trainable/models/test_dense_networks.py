@@ -124,7 +124,7 @@ def test_a_network_of_the_other_task_is_refused(spec: specs.Model, task: TaskSpe
 
 
 class Own(nn.Module):
-    """Answers at a share of the image's size, or in another form."""
+    """A network that answers at a share of the image's size, or in another form."""
 
     def __init__(self, classes: int, scale: float = 1.0, form: str = "logits") -> None:
         super().__init__()

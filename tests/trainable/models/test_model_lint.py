@@ -42,7 +42,7 @@ def test_a_resnet_has_not_even_a_note() -> None:
 
 
 class Net(nn.Module):
-    """Runs a convolution into a norm, and may have a layer that nothing uses."""
+    """A convolution before a norm, and perhaps a layer that nothing uses."""
 
     def __init__(self, *, bias: bool = False, between: nn.Module | None = None, spare: bool = False) -> None:
         super().__init__()

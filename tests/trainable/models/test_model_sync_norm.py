@@ -19,7 +19,7 @@ from trainable.recipe import models as specs
 
 
 class Meeting:
-    """Adds up tensors over threads, each of which is a rank."""
+    """Sums of tensors over threads, each of which is a rank."""
 
     def __init__(self, world: int) -> None:
         self.barrier = threading.Barrier(world, timeout=20)

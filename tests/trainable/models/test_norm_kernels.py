@@ -106,7 +106,7 @@ def kernels() -> Iterator[None]:
 
 
 class ByKernels(SyncedNorm):
-    """Takes the kernels on any device."""
+    """A norm that takes the kernels on any device."""
 
     def _over_ranks(self, features: Tensor) -> Tensor:
         return self._by_kernels(features)

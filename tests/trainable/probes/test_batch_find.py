@@ -32,7 +32,7 @@ def small_run(model: nn.Module | None = None, device: str = "cpu", **values: Any
 
 
 class Greedy(nn.Module):
-    """Runs out of memory with more than `most` images, with CUDA's own error."""
+    """A network that runs out of memory with more than `most` images, with CUDA's own error."""
 
     def __init__(self, most: int) -> None:
         super().__init__()

@@ -4,8 +4,9 @@ import pytest
 
 from tests.trainable.small_runs import finished
 from trainable.bench import ON_CPU, Bench
-from trainable.probes.endings import AVERAGING, FLIP, SCALES, endings_of, measure_endings
+from trainable.probes.endings import FLIP, SCALES, endings_of, measure_endings
 from trainable.recipe import Recipe
+from trainable.recipe.training import AVERAGING
 from trainable.run import make_run
 from trainable.tasks.kits import load_for
 

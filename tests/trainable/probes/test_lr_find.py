@@ -286,7 +286,7 @@ def test_of_two_optimizers_the_first_is_swept() -> None:
 
 def test_a_model_that_cannot_learn_has_no_band() -> None:
     class Deaf(nn.Module):
-        """Gives the same answer for every image and every weight."""
+        """A network that gives the same answer for every image and every weight."""
 
         def __init__(self) -> None:
             super().__init__()

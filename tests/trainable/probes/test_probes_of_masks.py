@@ -16,12 +16,12 @@ from trainable.data import DataSet
 from trainable.models.dense_networks import DenseNetwork, DenseOutputs
 from trainable.probes import network_cost
 from trainable.probes.batch_find import batch_find
-from trainable.probes.endings import AVERAGING, FLIP, SCALES, measure_endings
+from trainable.probes.endings import FLIP, SCALES, measure_endings
 from trainable.probes.lr_find import lr_find
 from trainable.probes.network_cost import key_of_cost, measure_cost
 from trainable.probes.speed import measure_speeds
 from trainable.recipe import Recipe
-from trainable.recipe.training import Precision
+from trainable.recipe.training import AVERAGING, Precision
 from trainable.run import make_run
 from trainable.train import train
 from trainable.training.precision import formats_of
@@ -49,7 +49,7 @@ def run(root: Path, data: DataSet) -> Iterator[Run]:
 
 
 class TwoHeads(DenseNetwork):
-    """Answers at half the image's size, in training with a second head."""
+    """A network that answers at half the image's size, in training with a second head."""
 
     def __init__(self) -> None:
         super().__init__("layer", ["head", "other"])

@@ -87,7 +87,7 @@ def test_compiling_may_pay_where_many_trials_find_the_code_of_the_first_ones(tri
 
 
 class OnlyFast(nn.Module):
-    """Computes many products, unless autocast is on."""
+    """A network that computes many products, unless autocast is on."""
 
     def __init__(self) -> None:
         super().__init__()

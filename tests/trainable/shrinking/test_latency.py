@@ -15,7 +15,7 @@ from trainable.shrinking.latency import Latency, latencies, ratio_of
 
 
 class Named(nn.Module):
-    """Writes its name down at each pass, with what it was given."""
+    """A network that writes its name down at each pass, with what it was given."""
 
     def __init__(self, name: str, passes: list[tuple[str, torch.Size, bool]]) -> None:
         super().__init__()

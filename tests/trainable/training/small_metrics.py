@@ -1,4 +1,4 @@
-"""Holds the metrics and the answers that tests of what a run measures share: three classes, a few images."""
+"""The metrics and the answers that tests of what a run measures share: three classes, a few images."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def test_a_part_without_images_cannot_be_scored() -> None:
 
 
 class Pooled(nn.Module):
-    """Returns logits that depend on an image's size and on which side is bright; counts what it saw."""
+    """A network whose logits depend on an image's size and on which side is bright; it counts what it saw."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -170,7 +170,7 @@ def test_sizes_of_views_are_multiples_that_networks_take(side: int, scale: float
 
 
 class Small(Pooled):
-    """Has no memory for more than two images."""
+    """A network without memory for more than two images."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -34,7 +34,7 @@ TRIED = 11  # so many images go through a network to find out whether their feat
 
 
 class Seen:
-    """Counts the images in a net's body, and notes whether a gradient is asked for behind it."""
+    """How many images a net's body sees, and whether a gradient is asked for behind it."""
 
     def __init__(self, net: nn.Sequential) -> None:
         self.images = 0
@@ -211,7 +211,7 @@ def test_a_run_with_features_is_freed_with_its_last_name() -> None:
 
 
 class Counting(nn.Identity):
-    """Counts its calls in training, in a buffer."""
+    """A layer that counts its calls in training, in a buffer."""
 
     calls: Tensor
 
@@ -226,7 +226,7 @@ class Counting(nn.Identity):
 
 
 class Noisy(nn.Identity):
-    """Computes in training what it does not in evaluation."""
+    """A layer that computes in training what it does not in evaluation."""
 
     def forward(self, images: Tensor) -> Tensor:
         return images + 1 if self.training else images

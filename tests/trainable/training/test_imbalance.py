@@ -240,7 +240,7 @@ def test_a_run_resumed_within_an_epoch_is_the_run_that_never_stopped(
 
 
 class _Paused(Exception):
-    """Ends a run at its first pause."""
+    """The end of a run at its first pause."""
 
 
 def _state_at_the_first_pause(recipe: Recipe) -> dict[str, Any]:

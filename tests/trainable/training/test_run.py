@@ -155,7 +155,7 @@ def test_an_absurd_rate_ends_the_run_as_diverged_in_its_first_epoch(values: dict
 
 
 class Poisoned(nn.Module):
-    """Turns to NaN in one mode: 'training' from a given step on, or 'evaluation'."""
+    """A network that turns to NaN in one mode: 'training' from a given step on, or 'evaluation'."""
 
     def __init__(self, when: str, after: int = 0) -> None:
         super().__init__()

@@ -172,7 +172,7 @@ def _varied(ranks: Ranks, values: dict[str, Any], model: nn.Module) -> list[dict
 
 
 class Switching(nn.Module):
-    """Has three branches: one is never used, and the others by turns, epoch by epoch."""
+    """A network of three branches: one is never used, and the others by turns, epoch by epoch."""
 
     def __init__(self, dropout: float = 0.0) -> None:
         super().__init__()

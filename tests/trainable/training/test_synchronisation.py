@@ -34,7 +34,7 @@ WAITING = {
 
 
 class Watch(TorchDispatchMode):
-    """Lists the operations that a device would be waited for."""
+    """The operations that a device would be waited for."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

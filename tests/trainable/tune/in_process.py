@@ -1,4 +1,4 @@
-"""Holds data for a worker that trains in the test's own process."""
+"""Data for a worker that trains in the test's own process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Holds a network that runs out of memory where a test wants it to."""
+"""A network that runs out of memory where a test wants it to."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 
 class Limited(nn.Module):
-    """Has memory for so many images, forward or (with `late`) only backward, else raises `error`."""
+    """A network with memory for so many images, forward or (with `late`) only backward; else it raises
+    `error`."""
 
     def __init__(self, net: nn.Module, room: int, late: bool = False, error: Exception | None = None) -> None:
         super().__init__()

@@ -300,7 +300,7 @@ OTHERS: dict[str, Callable[[], nn.Module]] = {"fp64": plain_net, "two heads": la
 
 
 class TwoHeads(nn.Module):
-    """Answers with a second head in training."""
+    """A network that answers with a second head in training."""
 
     def __init__(self) -> None:
         super().__init__()

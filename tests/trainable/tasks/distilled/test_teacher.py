@@ -192,7 +192,7 @@ def test_the_first_tensor_that_does_not_fit_is_named() -> None:
 
 
 class Odd(nn.Module):
-    """Has a last linear layer that it does not call."""
+    """A network with a last linear layer that it does not call."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -39,7 +39,7 @@ def test_networks_as_they_are_initialised_begin_near_guessing(initialisation: st
 
 
 class Answer(nn.Module):
-    """Returns logits from a formula alone, and has one parameter so that it is a network."""
+    """A network whose logits come from a formula alone; it has one parameter so that it is a network."""
 
     def __init__(self, kind: str) -> None:
         super().__init__()

@@ -77,7 +77,7 @@ def test_too_few_validation_masks_say_nothing(recipe: Recipe, data: DataSet) -> 
 
 
 class OfUNet(nn.Module):
-    """Computes something else of a U-Net's logits."""
+    """A network that computes something else of a U-Net's logits."""
 
     def __init__(self, change: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
@@ -136,7 +136,8 @@ def test_a_network_that_knows_the_masks_already_is_found_by_shuffled_ones(
     recipe: Recipe, data: DataSet
 ) -> None:
     class Knowing(nn.Module):
-        """Answers by the grey level of a pixel, which tells these classes, and learns nothing."""
+        """A network that answers by the grey level of a pixel, which tells these classes, and learns
+        nothing."""
 
         def __init__(self) -> None:
             super().__init__()
