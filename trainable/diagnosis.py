@@ -22,6 +22,8 @@ from trainable.tasks.classification.curves import LabelCurves
 from trainable.tasks.segmentation.curves import MaskCurves
 from trainable.training.metrics import EpochResult
 
+MISSED = 0.1  # if the mean recall of classes is so far below the accuracy, small classes are known less; ours
+
 
 @dataclass(frozen=True)
 class Diagnosis:
@@ -94,7 +96,7 @@ def diagnose(
     """
     if not history:
         raise ValueError("there is nothing to diagnose: no epoch was trained")
-    if history[-1].diverged:
+    if (last := history[-1]).diverged:
         return _of_diverged(history, recipe)
     train_steps = train_images // recipe.loop.batch_size if train_images is not None else None
     task = curves_of(recipe.task)
@@ -110,16 +112,9 @@ def diagnose(
         task,
         rate_left=curves.rate_left,
         rate_may_rise=curves.rate_may_rise,
-        small_missed=_misses_small_classes(history[-1]),
+        small_missed=last.val_accuracy - last.val_balanced_accuracy > MISSED,
     )
     return Diagnosis(verdict, curves.figures(), reasons, proposed)
-
-
-MISSED = 0.1  # if the mean recall of classes is so far below the accuracy, small classes are known less; ours
-
-
-def _misses_small_classes(last: EpochResult) -> bool:
-    return last.val_accuracy - last.val_balanced_accuracy > MISSED
 
 
 def _of_diverged(history: Sequence[EpochResult], recipe: Recipe) -> Diagnosis:

@@ -113,7 +113,7 @@ def make_run(  # noqa: PLR0913 - a person types these by name
     frozen = FrozenFeatures(
         recipe, info, network, images=images, compute=compute, views=views_of(recipe, info)
     )
-    task.read_ahead(recipe, info, compute, images.train)
+    task.read_ahead(recipe, compute, images.train)
     read_parts = ReadParts(shown.parts, images.evaluate)
     scoring = Scoring(recipe, info, read_parts, task=task, extra_metrics=extra_metrics, compute=compute)
     if device.type == "cuda":

@@ -54,11 +54,8 @@ class Machine(Spec):
     @property
     def why_slow(self) -> str:
         """A sentence on a slow machine."""
-        return f"{self.name} trains at {self.speed:.2f} of the rate of other machines with {self._what}"
-
-    @property
-    def _what(self) -> str:
-        return " or ".join(each if each != "no GPU" else "processors alone" for each in self.devices)
+        devices = " or ".join(each if each != "no GPU" else "processors alone" for each in self.devices)
+        return f"{self.name} trains at {self.speed:.2f} of the rate of other machines with {devices}"
 
     def __str__(self) -> str:
         beside = "" if self.speed is None else f", {self.speed:.2f} of the others' rate"

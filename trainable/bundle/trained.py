@@ -150,17 +150,12 @@ def trained_in(
     """Return what `tunebook train --out` or `tunebook shrink --out` left in a folder. Raises UserError for
     what is missing there."""
     recipe, weights, widths = read_recipe(folder / RECIPE_FILE), _weights_in(folder), read_widths(folder)
-    training = None if widths is None else _training_in(folder)
+    file = folder / TRAINING_FILE  # of a pruned network: the recipe that trained the whole one
+    training = read_recipe(file) if widths is not None and file.is_file() else None
     found = trained(recipe, weights, epochs=recipe.loop.epochs, model=model, data=data)
     if training is not None:
         training = training.model_copy(update={"data": found.recipe.data})
     return replace(found, widths=widths, training=training)
-
-
-def _training_in(folder: Path) -> Recipe | None:
-    """Return the recipe that trained the whole network of a pruned one. Raises UserError."""
-    file = folder / TRAINING_FILE
-    return read_recipe(file) if file.is_file() else None
 
 
 def _weights_in(folder: Path) -> dict[str, Tensor]:

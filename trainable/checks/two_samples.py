@@ -105,7 +105,9 @@ def tell_apart(first: Sample, second: Sample) -> ToldApart | None:
     drawn = area_within(strata, scores, is_second, _resampled(both, is_second))
     low, high = np.clip(auc + WIDER * (np.percentile(drawn, PERCENTS) - auc), 0.0, 1.0)
     if high - low <= NO_SPREAD:  # every resample is told apart alike: Wilson's of the smaller sample
-        smaller = min(_independent(both.of(each)) for each in (is_second, ~is_second))
+        samples = [both.of(each) for each in (is_second, ~is_second)]
+        # images of one group do not count apart
+        smaller = min(len(each.labels if each.groups is None else np.unique(each.groups)) for each in samples)
         low, high = wilson_interval(round(float(auc) * smaller), smaller)
     return ToldApart(float(auc), float(low), float(high))
 
@@ -132,10 +134,6 @@ def area_within(strata: Integers, scores: Floats, is_second: Booleans, counts: N
         pairs = np.where(there, seconds * (all_there - seconds) / np.maximum(all_there, 1.0), 0.0)
         total, weight = total + pairs * np.where(there, area, 0.0), weight + pairs
     return np.divide(total, weight, out=np.full_like(total, 0.5), where=weight > 0.0)
-
-
-def _independent(sample: Sample) -> int:
-    return len(sample.labels if sample.groups is None else np.unique(sample.groups))
 
 
 def _enough(both: Sample, is_second: Booleans) -> bool:

@@ -103,10 +103,13 @@ def read(
     }
     labels = {part: _labels(dataset) for part, dataset in datasets.items()}
     known_labels = np.unique(np.concatenate(list(labels.values())))
-    sources = {
-        part: _source(datasets[part], root, np.searchsorted(known_labels, labels[part]).astype(np.int64))
-        for part in datasets
-    }
+    sources: dict[Split, Source] = {}
+    for part, dataset in datasets.items():
+        numbers = np.searchsorted(known_labels, labels[part]).astype(np.int64)
+        if len(paths := _paths(dataset, root)) == len(numbers):
+            sources[part] = FileSource(str(root), paths, numbers)
+        else:
+            sources[part] = TorchvisionSource(dataset, numbers)
     return Collection(
         str(root),
         "torchvision",
@@ -141,12 +144,6 @@ def _labels(dataset: Any) -> Integers:
         if attribute in vars(dataset):
             return np.asarray(vars(dataset)[attribute], dtype=np.int64)
     return np.array([label for _, label in dataset._samples], dtype=np.int64)
-
-
-def _source(dataset: Any, root: Path, labels: Integers) -> Source:
-    if len(paths := _paths(dataset, root)) == len(labels):
-        return FileSource(str(root), paths, labels)
-    return TorchvisionSource(dataset, labels)
 
 
 def _paths(dataset: Any, root: Path) -> list[str]:

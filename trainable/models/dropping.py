@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from trainable.errors import ModelError
-from trainable.models.dense_networks import DenseNetwork
-from trainable.models.groups import head_of, heads_of
+from trainable.models.groups import backbone_of, head_of, heads_of
 from trainable.models.libraries import title_of, torchvision_branches
 from trainable.models.small_networks import BasicBlock
 from trainable.recipe import models as specs
@@ -73,8 +72,10 @@ def set_stochastic_depth(model: nn.Module, spec: specs.Model) -> None:
 
 
 def _dropouts_of(model: nn.Module) -> list[nn.modules.dropout._DropoutNd]:
-    if isinstance(model, DenseNetwork):
-        return [each for each in model.layers_above() if isinstance(each, nn.modules.dropout._DropoutNd)]
+    if (backbone := backbone_of(model)) is not None:
+        inside = set(model.get_submodule(backbone).modules())
+        above = (each for each in model.modules() if each not in inside)
+        return [each for each in above if isinstance(each, nn.modules.dropout._DropoutNd)]
     beside = model.get_submodule(head_of(model).rpartition(".")[0]).children()
     return [each for each in beside if isinstance(each, nn.Dropout)]
 

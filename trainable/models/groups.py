@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 
 from trainable.errors import ModelError
-from trainable.models.dense_networks import DenseNetwork
 from trainable.models.layers import (
     BATCH_NORMS,
     NORMALISATIONS,
@@ -24,9 +23,16 @@ from trainable.models.layers import (
     parameters_in,
     repeated_blocks,
 )
+from trainable.models.segmentation_networks import SegmentationNetwork
 from trainable.recipe import models as specs
 
 _HELD = "_held_back"  # where a model stores the names of the parameters that `freeze_body` froze
+
+
+def backbone_of(model: nn.Module) -> str | None:
+    """Return the name of the module below layers that are all new where a network is fine-tuned; None where
+    only the head is new."""
+    return model.backbone_name if isinstance(model, SegmentationNetwork) else None
 
 
 def head_of(model: nn.Module) -> str:
@@ -49,9 +55,9 @@ def head_parameters(model: nn.Module) -> set[str]:
 def new_parameters(model: nn.Module) -> set[str]:
     """Return the names of the parameters that are new where a network is fine-tuned: all above the backbone
     of a network for segmentation of torchvision or smp, and those of the head in any other network."""
-    if not isinstance(model, DenseNetwork):
+    if (backbone := backbone_of(model)) is None:
         return head_parameters(model)
-    return {name for name, _ in model.named_parameters() if not _within(name, model.backbone_name)}
+    return {name for name, _ in model.named_parameters() if not _within(name, backbone)}
 
 
 def layer_groups(model: nn.Module) -> list[list[str]]:
@@ -98,7 +104,7 @@ def _by_depth(groups: list[list[str]], ratio: float) -> dict[str, float]:
 
 def heads_of(model: nn.Module) -> tuple[str, ...]:
     """Return the names of the layers that compute logits, the main one first. Raises as `head_of` does."""
-    if isinstance(model, DenseNetwork):
+    if isinstance(model, SegmentationNetwork):
         return model.heads
     modules = dict(model.named_modules())
     named = [name for name in _heads_of_timm(model) if name in modules and has_parameters(modules[name])]
@@ -131,9 +137,8 @@ def _groups_of_timm(model: nn.Module) -> list[list[str]]:
 
 
 def _groups_of_backbone(model: nn.Module) -> list[list[str]]:
-    if not isinstance(model, DenseNetwork):
+    if (name := backbone_of(model)) is None:
         return []
-    name = model.backbone_name
     return [[f"{name}.{each}" for each in group] for group in _groups_by_block(model.get_submodule(name))]
 
 
@@ -194,8 +199,8 @@ def freeze_norm(model: nn.Module) -> None:
     and have neither statistics nor a scale to keep.
     """
     names = parameters_in(model, BATCH_NORMS)
-    if isinstance(model, DenseNetwork):
-        names = {name for name in names if name.startswith(f"{model.backbone_name}.")}
+    if (backbone := backbone_of(model)) is not None:
+        names = {name for name in names if _within(name, backbone)}
     _stop(model, names)
     setattr(model, _HELD, tuple(name for name in _held_back(model) if name not in names))
 
@@ -208,9 +213,9 @@ def set_training(model: nn.Module, *, freeze_norm: bool, body_frozen: bool) -> N
     wherever `model.train()` was called.
     """
     model.train()
-    if freeze_norm:
-        frozen = _norms_of_body(model) if isinstance(model, DenseNetwork) else batch_norms(model)
-    elif body_frozen:
+    if freeze_norm and backbone_of(model) is None:
+        frozen = batch_norms(model)
+    elif freeze_norm or body_frozen:
         frozen = _norms_of_body(model)
     else:
         frozen = []
@@ -219,8 +224,8 @@ def set_training(model: nn.Module, *, freeze_norm: bool, body_frozen: bool) -> N
 
 
 def _norms_of_body(model: nn.Module) -> list[nn.Module]:
-    if isinstance(model, DenseNetwork):
-        return batch_norms(model.get_submodule(model.backbone_name))
+    if (backbone := backbone_of(model)) is not None:
+        return batch_norms(model.get_submodule(backbone))
     in_head = set(batch_norms(model.get_submodule(head_of(model))))
     return [each for each in batch_norms(model) if each not in in_head]
 

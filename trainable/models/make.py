@@ -9,12 +9,13 @@ from torch import Tensor, nn
 
 from trainable.bench import HERE, Bench
 from trainable.errors import ModelError
-from trainable.models.dense_networks import DenseNetwork, check_answers
 from trainable.models.dropping import set_head_dropout, set_stochastic_depth
+from trainable.models.groups import backbone_of
 from trainable.models.initialise import begin_as_identity, draw_new_head, initialise
 from trainable.models.libraries import from_timm, from_torchvision, title_of, unfit
 from trainable.models.own import BuildModel, build_own, own_code_named
 from trainable.models.published_weights import as_timm_reads, timm_weights, torchvision_weights
+from trainable.models.segmentation_networks import check_answers
 from trainable.models.small_networks import BasicBlock, SmallResNet, SmallUNet
 from trainable.models.smp import from_smp, smp_part
 from trainable.models.torchvision_segmentation import segmentation_from_torchvision, torchvision_part
@@ -120,7 +121,7 @@ def _part(spec: specs.Model, model: nn.Module, ends: NetworkEnds, may_fetch: boo
     match spec:
         case specs.SmpModel():
             return smp_part(spec, channels=ends.channels, image_size=ends.image_size, may_fetch=may_fetch)
-        case specs.TorchvisionModel() if isinstance(model, DenseNetwork):
+        case specs.TorchvisionModel() if backbone_of(model) is not None:
             return torchvision_part(spec, may_fetch=may_fetch)
         case specs.TorchvisionModel() if published:
             return PartWeights(torchvision_weights(spec, may_fetch=may_fetch))

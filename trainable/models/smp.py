@@ -11,9 +11,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from trainable.errors import ModelError, first_line
-from trainable.models.dense_networks import DenseNetwork
 from trainable.models.libraries import timm_options, title_of
 from trainable.models.published_weights import as_timm_reads, fetching, refuse_torchvisions, source_of_timm
+from trainable.models.segmentation_networks import SegmentationNetwork
 from trainable.models.timm_names import check_known, configuration_of
 from trainable.models.weights import PartWeights, load_weights, read_weights, weights_file
 from trainable.recipe import models as specs
@@ -25,7 +25,7 @@ ENCODER = "encoder."  # the names of the encoder's weights begin so
 
 
 @final
-class SmpNetwork(DenseNetwork):
+class SmpNetwork(SegmentationNetwork):
     """An encoder, a decoder and a head of smp, without the last enlarging.
 
     Logits are as large as the image (unet, unetplusplus) or a quarter of it. Of these decoders unet alone

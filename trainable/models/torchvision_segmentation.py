@@ -6,7 +6,6 @@ from typing import Any, final
 
 from torch import Tensor, nn
 
-from trainable.models.dense_networks import DenseNetwork, DenseOutputs
 from trainable.models.libraries import (
     RGB,
     check_torchvision_name,
@@ -15,6 +14,7 @@ from trainable.models.libraries import (
     unfit,
 )
 from trainable.models.published_weights import torchvision_weights
+from trainable.models.segmentation_networks import PixelLogits, SegmentationNetwork
 from trainable.models.weights import PartWeights, read_weights, weights_file
 from trainable.recipe import models as specs
 from trainable.recipe.tasks import Segmentation
@@ -25,7 +25,7 @@ CLASSIFIERS = ("fc.", "classifier.")  # layers of networks for classification th
 
 
 @final
-class ConvolutionalHeads(DenseNetwork):
+class ConvolutionalHeads(SegmentationNetwork):
     """An FCN or a DeepLabV3 of torchvision (arXiv 1411.4038, 1706.05587), without the enlarging.
 
     By dilation, logits are an eighth of the image, or a sixteenth over MobileNetV3. The auxiliary head
@@ -38,14 +38,14 @@ class ConvolutionalHeads(DenseNetwork):
         self.classifier = classifier
         self.aux_classifier = auxiliary
 
-    def forward(self, images: Tensor) -> DenseOutputs:
+    def forward(self, images: Tensor) -> PixelLogits:
         features = self.backbone(images)
         logits: Tensor = self.classifier(features["out"])
         return (logits, self.aux_classifier(features["aux"])) if self.training else logits
 
 
 @final
-class LiteHead(DenseNetwork):
+class LiteHead(SegmentationNetwork):
     """The Lite R-ASPP of torchvision (arXiv 1905.02244, section 6.4), without the enlarging.
 
     Two convolutions, on features of two sizes, compute its logits together.
@@ -63,7 +63,7 @@ class LiteHead(DenseNetwork):
 
 def segmentation_from_torchvision(
     spec: specs.TorchvisionModel, *, classes: int, channels: int, image_size: int
-) -> DenseNetwork:
+) -> SegmentationNetwork:
     """Return torchvision's network for segmentation, drawn from torch's global generator.
     Raises ModelError as `make_model` does."""
     from torchvision import models

@@ -194,7 +194,8 @@ def _unreadable(losses: Sequence[float], smoothed: Sequence[float], first: int, 
     """Return why nothing can be read from a curve, or None if something can."""
     if len(losses) < first + LAST:
         return f"the loss exploded within {len(losses)} steps: start the sweep at a lower rate"
-    start, lowest = fmean(losses[:first]), _least_mean(losses[first:])
+    start = fmean(losses[:first])
+    lowest = min(fmean(losses[at : at + LAST]) for at in range(first, len(losses) - LAST + 1))
     needed = max(LEAST_FALL * start, NOISE * stdev(losses[:first]) / math.sqrt(LAST))
     least = min(smoothed[first:])
     if start - lowest < needed or least == smoothed[first]:
@@ -206,10 +207,6 @@ def _unreadable(losses: Sequence[float], smoothed: Sequence[float], first: int, 
             return "the images were learnt before any rate was too high: take more images or fewer steps"
         return "the loss was still falling at the highest rate: end the sweep at a higher one"
     return None
-
-
-def _least_mean(losses: Sequence[float]) -> float:
-    return min(fmean(losses[at : at + LAST]) for at in range(len(losses) - LAST + 1))
 
 
 def _medians(said: Sequence[Suggestions]) -> Suggestions:

@@ -89,7 +89,7 @@ def _cut(dependencies: Dependencies, share: float, flops: Flops) -> tuple[float,
     that is left then, and what was cut, counted in the whole network."""
     chosen = choose(dependencies.groups, flops, share, STEP)
     units = [
-        _least(group.importance.argsort(kind="stable").tolist(), kept)
+        group.importance.argsort(kind="stable")[: len(group.importance) - kept].tolist()
         for group, kept in zip(dependencies.groups, chosen.kept, strict=True)
     ]
     pairs = list(zip(dependencies.groups, units, strict=True))
@@ -97,11 +97,6 @@ def _cut(dependencies: Dependencies, share: float, flops: Flops) -> tuple[float,
     for group, each in pairs:
         dependencies.cut(group, each)
     return chosen.share, cuts
-
-
-def _least(order: Sequence[int], kept: int) -> list[int]:
-    """Return, of units in the order of their importance, those that are not kept."""
-    return list(order[: len(order) - kept])
 
 
 @torch.no_grad()

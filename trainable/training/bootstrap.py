@@ -69,7 +69,11 @@ class Intervals:
         """Return plain data for `metrics.json`; `classes` are the names of those that are scored."""
         named = {f"{prefix}_{name}": list(bounds) for name, bounds in self.bounds.items()}
         of_classes = {
-            name: dict(zip(classes, map(_as_list, each), strict=True)) for name, each in self.by_class.items()
+            name: {
+                each: None if bounds is None else list(bounds)
+                for each, bounds in zip(classes, of_each, strict=True)
+            }
+            for name, of_each in self.by_class.items()
         }
         return {
             "level": (PERCENTS[1] - PERCENTS[0]) / 100.0,
@@ -79,10 +83,6 @@ class Intervals:
             "intervals": named,
             **({"by_class": of_classes} if of_classes else {}),
         }
-
-
-def _as_list(bounds: tuple[float, float] | None) -> list[float] | None:
-    return None if bounds is None else list(bounds)
 
 
 def resampled_metrics(answers: Answers, extra: ExtraMetrics, seed: int, resamples: int) -> dict[str, Array]:

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from trainable.augmentation.sizes import resized
 from trainable.data.batch import Batch
-from trainable.data.info import DataInfo
 from trainable.recipe import Recipe
 from trainable.recipe import augmentations as specs
 from trainable.training.answers import RankRows
@@ -94,7 +93,7 @@ class Task(abc.ABC):
         """Return what a run trains: its model, or that with what learns beside it."""
         return model
 
-    def read_ahead(self, recipe: Recipe, info: DataInfo, compute: Compute, read: Read) -> None:
+    def read_ahead(self, recipe: Recipe, compute: Compute, read: Read) -> None:
         """Take the read of a run's training images, of which a task may keep what epochs need again."""
         return
 

@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 from trainable.errors import ModelError
-from trainable.models.dense_networks import DenseNetwork
 from trainable.models.groups import (
     freeze_body,
     freeze_norm,
@@ -23,6 +22,7 @@ from trainable.models.groups import (
 )
 from trainable.models.layers import BATCH_NORMS, parameters_in
 from trainable.models.make import NetworkEnds, make_model
+from trainable.models.segmentation_networks import SegmentationNetwork
 from trainable.recipe import models as specs
 from trainable.recipe.tasks import Segmentation
 
@@ -208,7 +208,7 @@ def test_frozen_norms_keep_their_statistics_in_training(norm: bool, body: bool) 
 )
 def test_frozen_norms_of_a_segmentation_are_those_of_its_backbone(spec: specs.Model) -> None:
     model = make_model(spec, NetworkEnds(classes=3, channels=3, image_size=64), task=Segmentation())
-    assert isinstance(model, DenseNetwork)
+    assert isinstance(model, SegmentationNetwork)
     backbone, norms = f"{model.backbone_name}.", parameters_in(model, BATCH_NORMS)
     new = {name for name in norms if not name.startswith(backbone)}
     assert norms > new > set()

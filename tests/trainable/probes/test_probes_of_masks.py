@@ -13,7 +13,7 @@ from tests.trainable.small_runs import numbers
 from tests.trainable.small_segmentations import mask_data, mask_recipe, write_masks
 from trainable.bench import ON_CPU, Bench
 from trainable.data import DataSet
-from trainable.models.dense_networks import DenseNetwork, DenseOutputs
+from trainable.models.segmentation_networks import PixelLogits, SegmentationNetwork
 from trainable.probes import network_cost
 from trainable.probes.batch_find import batch_find
 from trainable.probes.endings import FLIP, SCALES, measure_endings
@@ -48,7 +48,7 @@ def run(root: Path, data: DataSet) -> Iterator[Run]:
     made.close()
 
 
-class TwoHeads(DenseNetwork):
+class TwoHeads(SegmentationNetwork):
     """A network that answers at half the image's size, in training with a second head."""
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class TwoHeads(DenseNetwork):
         self.layer = torch.nn.Conv2d(3, 4, 3, stride=2, padding=1)
         self.head, self.other = torch.nn.Conv2d(4, 3, 1), torch.nn.Conv2d(4, 3, 1)
 
-    def forward(self, images: torch.Tensor) -> DenseOutputs:
+    def forward(self, images: torch.Tensor) -> PixelLogits:
         features = self.layer(images)
         main: torch.Tensor = self.head(features)
         return (main, self.other(features)) if self.training else main
@@ -178,7 +178,7 @@ def test_each_ending_of_a_segmentation_scores_as_a_run_that_says_so(root: Path, 
 
 def test_a_scale_is_of_whole_images_and_needs_no_other_size_of_the_network(root: Path, data: DataSet) -> None:
     class OneSize(TwoHeads):
-        def forward(self, images: torch.Tensor) -> DenseOutputs:
+        def forward(self, images: torch.Tensor) -> PixelLogits:
             assert images.shape[-2:] == (16, 16), "takes 16 px alone"
             return super().forward(images)
 

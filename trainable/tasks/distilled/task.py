@@ -44,8 +44,15 @@ class Distilled(Task):
     answers to images that epochs show again is remembered (`TeacherAnswers`).
     """
 
-    def __init__(self, task: Task, spec: specs.Distillation, teacher: Teacher, learner: nn.Module) -> None:
-        self.task, self.spec, self._learner = task, spec, learner
+    def __init__(
+        self,
+        task: Task,
+        spec: specs.Distillation,
+        teacher: Teacher,
+        learner: nn.Module,
+        info: DataInfo,
+    ) -> None:
+        self.task, self.spec, self._learner, self._info = task, spec, learner, info
         self.classes, self.weighted = task.classes, task.weighted
         self.most_at_once, self.measures_itself = task.most_at_once, task.measures_itself
         self.compared = task.compared
@@ -59,8 +66,8 @@ class Distilled(Task):
     def learner(self, model: nn.Module) -> nn.Module:
         return self._learner
 
-    def read_ahead(self, recipe: Recipe, info: DataInfo, compute: Compute, read: Read) -> None:
-        self._remembered = TeacherAnswers(recipe, info, self.ask, compute, read)
+    def read_ahead(self, recipe: Recipe, compute: Compute, read: Read) -> None:
+        self._remembered = TeacherAnswers(recipe, self._info, self.ask, compute, read)
 
     def takes_features(self, epoch: int) -> bool:
         """Return whether the teacher has answered to the epoch's images before, and no features of the
@@ -251,7 +258,7 @@ def distilled(
     learner = student
     if isinstance(spec, specs.FeaturesTaught):
         learner = _learner(recipe, student, teacher, info)
-    return Distilled(task, spec, teacher, learner)
+    return Distilled(task, spec, teacher, learner, info)
 
 
 @torch.no_grad()

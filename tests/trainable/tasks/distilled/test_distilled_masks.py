@@ -83,7 +83,7 @@ def test_pixels_that_are_ignored_and_outputs_of_another_size_are_compared_right(
     recipe = small_recipe({"distillation.teacher": "t", "distillation.weight": 1.0})
     assert recipe.distillation is not None
     teacher, images = known(torch.randn(2, 3, 2, 2)), torch.zeros(2, 3, 8, 8)
-    taught = Distilled(task, recipe.distillation, teacher, nn.Linear(1, 1))
+    taught = Distilled(task, recipe.distillation, teacher, nn.Linear(1, 1), data_set().info)
     taught.loss_of(taught.prepared(TrainingBatch((images, masks), images, masks)), student).backward()
     assert student.grad is not None
     assert torch.equal(student.grad[:, :, :, :2], torch.zeros(2, 3, 4, 2)), "nothing is learnt there"

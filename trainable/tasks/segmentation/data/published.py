@@ -233,17 +233,13 @@ def read_torchvision(
         "validation": known.layout.validation,
         "test": known.layout.test,
     }
-    parts = {
-        part: _torchvision_pair(open_part(name, root, arguments, may_fetch), known, root, masks)
-        for part, arguments in asked.items()
-        if arguments is not None and part not in left_out
-    }
+    parts: dict[Split, PairedSource] = {}
+    for part, arguments in asked.items():
+        if arguments is not None and part not in left_out:
+            files = vars(open_part(name, root, arguments, may_fetch))
+            images, found = (_below(root, files[each]) for each in (known.images, known.masks))
+            parts[part] = pair_of_files(str(root), images, found, images, masks)
     return PairedSources(str(root), "torchvision", parts, known.naming, known.layout.flips)
-
-
-def _torchvision_pair(dataset: Any, known: Known, root: Path, masks: Masks) -> PairedSource:
-    images, found = (_below(root, vars(dataset)[each]) for each in (known.images, known.masks))
-    return pair_of_files(str(root), images, found, images, masks)
 
 
 def _below(root: Path, files: Iterable[str | Path]) -> list[str]:

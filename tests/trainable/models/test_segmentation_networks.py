@@ -12,7 +12,6 @@ from torchvision import models
 
 from trainable.errors import ModelError
 from trainable.models.checkpointing import checkpoint_blocks
-from trainable.models.dense_networks import DenseNetwork
 from trainable.models.lint import lints
 from trainable.models.make import NetworkEnds, make_model
 from trainable.recipe import models as specs
@@ -186,11 +185,3 @@ def test_recomputed_blocks_change_no_loss_and_no_gradient(spec: specs.Model, blo
     assert torch.equal(again, loss)
     assert all(map(torch.equal, got, expected))
     assert len(got) == len(list(net.parameters()))
-
-
-def test_a_backbone_and_what_is_above_it_share_no_layer() -> None:
-    net = make(MOBILE)
-    assert isinstance(net, DenseNetwork)
-    below, above = set(net.backbone.modules()), set(net.layers_above())
-    assert not below & above
-    assert below | above == set(net.modules()) - {net}

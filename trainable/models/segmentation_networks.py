@@ -1,4 +1,4 @@
-"""What a network with logits for each pixel says of itself."""
+"""What a library's network for segmentation says of itself: its backbone, and its heads."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from trainable.errors import ModelError
 
 # Logits [B, classes, h, w] or, in training, a pair of them: the head's, and those of an auxiliary head
-DenseOutputs = Tensor | tuple[Tensor, Tensor]
+PixelLogits = Tensor | tuple[Tensor, Tensor]
 
 
-class DenseNetwork(nn.Module, abc.ABC):
+class SegmentationNetwork(nn.Module, abc.ABC):
     """A network with an answer for each pixel: a backbone that may be pretrained, and layers above it.
 
     It maps images [B, C, H, W] to logits [B, classes, h, w] with h <= H and w <= W: whoever compares them
@@ -27,13 +27,8 @@ class DenseNetwork(nn.Module, abc.ABC):
         self.heads = tuple(heads)  # the layers that compute logits, the main head's first
 
     @abc.abstractmethod
-    def forward(self, images: Tensor) -> DenseOutputs:
+    def forward(self, images: Tensor) -> PixelLogits:
         """Return the logits of images [B, C, H, W]."""
-
-    def layers_above(self) -> list[nn.Module]:
-        """Return the modules outside the backbone, in order of definition."""
-        inside = set(self.get_submodule(self.backbone_name).modules())
-        return [each for each in self.modules() if each is not self and each not in inside]
 
 
 def check_answers(title: str, logits: object, classes: int, image_size: int) -> None:
