@@ -16,6 +16,7 @@ from trainable.bench import HERE, Bench
 from trainable.data import DataSet
 from trainable.data.arrays import as_tensor
 from trainable.data.info import DataInfo
+from trainable.data.loading import check_form
 from trainable.models.own import BuildModel
 from trainable.ranks import ALONE, Ranks
 from trainable.recipe import Recipe
@@ -82,6 +83,7 @@ def make_run(  # noqa: PLR0913 - a person types these by name
     device, alone = bench.device, stands_alone(model, recipe.model)
     shown = data or load_for(recipe, bench, own_model=alone)
     recipe, info = resolved(recipe, shown, bench, own_model=alone), shown.info
+    check_form(shown, recipe)
     check_recipe(recipe, info, ranks)
     compute = Compute(device, precision.resolve(recipe.precision, device), ranks)
 

@@ -76,13 +76,16 @@ ANY_INPUT = typer.Argument(
 NamedInput = Annotated[str | None, ANY_INPUT]
 
 
-def command(app: typer.Typer, name: str | None = None) -> Callable[[Callable[..., None]], None]:
+def command(
+    app: typer.Typer, name: str | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add a function to a command line. The fields of a dataclass that it takes, or else its parameters, are
     the command's arguments and options, in their order."""
 
-    def add(run: Callable[..., None]) -> None:
+    def add(run: Callable[..., None]) -> Callable[..., None]:
         taken = [each for name, each in get_type_hints(run).items() if name != "return"]
         app.command(name)(_of_fields(run, taken[0]) if is_dataclass(taken[0]) else run)
+        return run
 
     return add
 

@@ -150,8 +150,9 @@ class AutoSampler(Sampler):
                 if number not in self._beliefs:
                     self._beliefs[number] = belief(self._space, self._values[number])
             beliefs = [self._beliefs[number] for number in numbers]
-            won = wins(self._observations.score_table().by_level()) if numbers else None
-            self._trust = 1.0 if won is None else trust(beliefs, won)
+            self._trust = 1.0
+            if numbers:
+                self._trust = trust(beliefs, wins(self._observations.score_table().by_level()))
         return self._trust
 
     def _promising(self, rng: np.random.Generator) -> dict[str, Value]:

@@ -1,4 +1,4 @@
-"""Why a trial's process failed, and decides whether the trial is tried again.
+"""Why a trial's process failed, and whether the trial is tried again.
 
 Crashes and lost machines have budgets of their own.
 """

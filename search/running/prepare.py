@@ -363,7 +363,7 @@ def check_metrics(base: Recipe, metrics: Own, data: DataSet) -> None:
 
     host, own = torch.device("cpu"), {name: as_metric(each) for name, each in metrics.items()}
     extra = ExtraMetrics(specs, own, data.info.classes)
-    if not kit_of(base.task).task(base, data.info, host, extra).measures_itself:
+    if not kit_of(base.task).task_class.measures_itself:
         extra.check_fits(max(data.info.validation_images, data.info.test_images), host)
     if not metrics:
         return

@@ -1,4 +1,4 @@
-"""Why a search should end early, and notes what ends it."""
+"""Why a search should end early, and what has ended it."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from tests.trainable.small_runs import TIMES, images, small_recipe, write_parts
-from trainable.__main__ import main
+from trainable.__main__ import _parser, main
 from trainable.bench import ON_CPU, Bench
 from trainable.errors import RecipeError, UserError
 from trainable.origins import Origins, differences, may_be_same
@@ -21,6 +22,7 @@ from trainable.recipe.provenance import Provenance
 from trainable.recipe.yamlfile import read_recipe, write_recipe
 from trainable.run import make_run
 from trainable.train import threads_of, with_settings
+from trainable.train_options import TrainOptions
 from trainable.training.devices import device_name
 
 DIGITS = Recipe().with_values({"loop.epochs": 2, "model.width": 8, "precision.kind": "fp32"})
@@ -330,3 +332,7 @@ def test_the_name_of_a_gpu_begins_with_its_kind() -> None:
     name = device_name(torch.device("cuda"))
     assert name == f"cuda ({torch.cuda.get_device_name()})"
     assert may_be_same("cuda", name)
+
+
+def test_the_plain_command_line_has_each_option_of_train() -> None:
+    assert vars(_parser().parse_args(["r.yaml"])).keys() == {each.name for each in fields(TrainOptions)}

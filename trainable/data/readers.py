@@ -60,7 +60,7 @@ class Augmented(NamedTuple):
 
 
 class FileImages(Dataset[Tensor]):
-    """A reading process's job: a batch is read as uint8 [B, C, side, side], and augmented.
+    """What a reading process makes of its files: batches, uint8 [B, C, side, side], augmented.
 
     The whole batch is augmented at once, by the same changes as images in memory.
     """

@@ -92,7 +92,7 @@ class DroppedInput:
 
 
 class DroppedBranch:
-    """A drop of a residual branch for some of the images, as a forward hook on its last layer.
+    """A forward hook on a residual branch's last layer that drops the branch for some of the images.
 
     It follows the block's mode and not its layer's, which is in evaluation mode while norms are frozen.
     """

@@ -20,7 +20,7 @@ NO_SPREAD = 1e-9  # scores, and the ends of their intervals, are nearer only whe
 Mode = Literal["max", "min"]  # whether a higher or a lower value is better
 
 
-class Score(NamedTuple):
+class ScoreFacts(NamedTuple):
     """What is known of a score by which trials may be compared."""
 
     mode: Mode = "max"
@@ -31,7 +31,7 @@ class Score(NamedTuple):
 class _MeanOfClasses(Spec):
     """A metric in [0, 1] that is better when it is higher, and a mean over the classes."""
 
-    score: ClassVar[Score] = Score(counts_classes_alike=True)
+    score: ClassVar[ScoreFacts] = ScoreFacts(counts_classes_alike=True)
     needs_probabilities: ClassVar[bool] = False  # of every class, for a curve over all thresholds
 
     @property
@@ -83,7 +83,7 @@ class Cost(Spec):
     """
 
     kind: Literal["cost"] = "cost"
-    score: ClassVar[Score] = Score("min", is_share=False)
+    score: ClassVar[ScoreFacts] = ScoreFacts("min", is_share=False)
     needs_probabilities: ClassVar[bool] = False
     costs: Annotated[
         tuple[tuple[float, ...], ...],
@@ -117,7 +117,7 @@ class CalibrationError(Spec):
     """
 
     kind: Literal["calibration_error"] = "calibration_error"
-    score: ClassVar[Score] = Score("min")
+    score: ClassVar[ScoreFacts] = ScoreFacts("min")
     needs_probabilities: ClassVar[bool] = False
     bins: Annotated[
         int,
@@ -151,7 +151,7 @@ OfLabels = MacroF1 | AUROC | AveragePrecision | RecallAtPrecision | Cost | Calib
 MetricKind = OfLabels | BoundaryF1
 
 KINDS = get_args(MetricKind)
-SCORE_OF_KIND: dict[str, Score] = {each.model_fields["kind"].default: each.score for each in KINDS}
+SCORE_OF_KIND: dict[str, ScoreFacts] = {each.model_fields["kind"].default: each.score for each in KINDS}
 
 
 def _as_section(written: object) -> object:

@@ -13,7 +13,7 @@ from typing import Annotated, ClassVar, Literal, Self, get_args
 from pydantic import AfterValidator, Field, model_validator
 
 from trainable.recipe.base import YOURS, Purpose, Spec, check_distinct, usable_if_any
-from trainable.recipe.metrics import Score
+from trainable.recipe.metrics import ScoreFacts
 
 IGNORED = 255  # a pixel of this label counts nowhere: every mask in memory has it, whatever the files have
 MOST_CLASSES = IGNORED  # a label is a byte, and one value of it is for pixels that are ignored
@@ -38,7 +38,7 @@ class Classification(Spec):
     metrics: ClassVar[Names] = (
         *("macro_f1", "auroc", "average_precision", "recall_at_precision", "cost", "calibration_error"),
     )
-    scores: ClassVar[Mapping[str, Score]] = {}
+    scores: ClassVar[Mapping[str, ScoreFacts]] = {}
     objectives: ClassVar[Names] = (
         *("val_accuracy", "val_balanced_accuracy", "val_top5_accuracy", "val_loss"),
         *(f"val_{kind}" for kind in metrics),
@@ -204,8 +204,8 @@ class Segmentation(Spec):
     crops: ClassVar[Names] = ("none", "pad", "resized", "scaled")
     mixings: ClassVar[Names] = ("none", "cutmix", "classmix")  # a pixel cannot have shares of two labels
     metrics: ClassVar[Names] = ("boundary_f1",)
-    scores: ClassVar[Mapping[str, Score]] = dict.fromkeys(
-        ("mean_iou", "mean_dice"), Score(counts_classes_alike=True)
+    scores: ClassVar[Mapping[str, ScoreFacts]] = dict.fromkeys(
+        ("mean_iou", "mean_dice"), ScoreFacts(counts_classes_alike=True)
     )
     objectives: ClassVar[Names] = (
         *(f"val_{name}" for name in scores),

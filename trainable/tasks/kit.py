@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -21,6 +22,8 @@ HeadLoss = Callable[[Tensor], Tensor]  # of the output of one head of a network
 
 class Kit(abc.ABC):
     """The answers of one kind of task; `trainable.tasks.kits` says which one a recipe has."""
+
+    task_class: ClassVar[type[Task]]
 
     @abc.abstractmethod
     def load(self, recipe: Recipe, bench: Bench, *, most_bytes: int | None = None) -> DataSet:

@@ -7,15 +7,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Self
 
-from trainable.recipe.metrics import SCORE_OF_KIND, Mode, Score
+from trainable.recipe.metrics import SCORE_OF_KIND, Mode, ScoreFacts
 from trainable.recipe.tasks import TASKS
 
 # Every run measures these. The loss is the log-loss.
-ALWAYS: dict[str, Score] = {
-    "val_accuracy": Score(),
-    "val_balanced_accuracy": Score(counts_classes_alike=True),
-    "val_top5_accuracy": Score(),
-    "val_loss": Score("min", is_share=False),
+ALWAYS: dict[str, ScoreFacts] = {
+    "val_accuracy": ScoreFacts(),
+    "val_balanced_accuracy": ScoreFacts(counts_classes_alike=True),
+    "val_top5_accuracy": ScoreFacts(),
+    "val_loss": ScoreFacts("min", is_share=False),
 }
 SCORES = ALWAYS | {
     f"val_{name}": score

@@ -251,7 +251,8 @@ class Run:
         is_first = self.epoch == self._first_epoch
         extra = {f"val_{name}": value for name, value in validation.extra.items()}
         if clean is not None:  # a diagnosis compares the two
-            extra |= {f"clean_train_{name}": clean.extra[name] for name in self.task.compared}
+            compared = [name for name in self.task.compared if name in clean.extra]
+            extra |= {f"clean_train_{name}": clean.extra[name] for name in compared}
         return EpochResult(
             epoch=self.epoch + 1,
             train_loss=worst.loss if diverged else trained.loss,

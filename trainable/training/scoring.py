@@ -47,7 +47,7 @@ class ReadParts(NamedTuple):
 
 @final
 class Scoring:
-    """How networks are scored: as `recipe.evaluation` says. Every `take` sees the answers of this rank
+    """The scoring of networks as `recipe.evaluation` says. Every `take` sees the answers of this rank
     alone."""
 
     def __init__(

@@ -63,7 +63,7 @@ class Task(abc.ABC):
     most_at_once: int = sys.maxsize
     # Whether the tally measures extra metrics, too, for which others need the answers
     measures_itself: bool = False
-    # Extra scores by which parts are compared, beside the accuracy: also as `clean_train_*`
+    # Extra scores of its own tally by which parts are compared, beside the accuracy: also as `clean_train_*`
     compared: tuple[str, ...] = ()
 
     @property

@@ -17,7 +17,15 @@ from search.commands.guests import ALL, remarks
 from search.facts.hardware import Hardware, Node
 from search.learning.search import Search
 from search.record.home import Home
-from search.running.prepare import Prepared, check_unchanged, decide, load, prepare_again, write_facts
+from search.running.prepare import (
+    Prepared,
+    check_metrics,
+    check_unchanged,
+    decide,
+    load,
+    prepare_again,
+    write_facts,
+)
 from search.study import Study, StudyError
 from search.study.space import check_trials, far_rates
 from spaces.catalog.catalog import make_space
@@ -28,6 +36,7 @@ from tests.search.small_studies import study_of
 from tests.spaces.small_facts import digits_facts
 from tests.trainable.small_images import write_classes, write_image, write_noise_jpeg
 from tests.trainable.small_runs import data_set
+from tests.trainable.small_segmentations import mask_data, mask_recipe, write_masks
 from trainable.bench import Bench
 from trainable.data import ArrayPart, DataSet
 from trainable.data.assembly import load as load_data
@@ -432,3 +441,11 @@ def test_fresh_splits_are_refused_where_the_data_have_a_validation_part(tmp_path
     study = study_of(data__path=str(tmp_path / "parts"), base__precision__kind="fp32", finalists=fresh)
     with pytest.raises(UserError, match=r"finalists\.splits: fresh .* has a validation part of its own"):
         decide(load(study, Home(tmp_path / "search"), MACHINE))
+
+
+def test_metrics_of_masks_are_checked_where_the_network_is_normalised_as_its_weights_were(
+    tmp_path: Path,
+) -> None:
+    recipe = mask_recipe(write_masks(tmp_path), {"evaluation.metrics": ["boundary_f1"]})
+    data = mask_data(recipe)
+    check_metrics(recipe.with_values({"data.normalisation": "pretrained"}), {}, data)

@@ -33,6 +33,7 @@ from trainable.recipe.augmentations import (
 )
 from trainable.recipe.data import Data
 from trainable.recipe.training import CenterCrop, Evaluation, Loop, Precision
+from trainable.run import make_run
 from trainable.tasks.kits import make_loader
 
 CPU = torch.device("cpu")
@@ -361,6 +362,12 @@ def test_a_recipe_for_other_images_than_were_loaded_is_an_error(
 ) -> None:
     with pytest.raises(DataError, match=message):
         make_loader(data, asked, ON_CPU)
+
+
+def test_a_run_refuses_images_of_another_task_before_it_looks_for_a_network(data: DataSet) -> None:
+    asked = Recipe.from_tree({"task": {"kind": "segmentation"}, "data": {"path": "cells"}})
+    with pytest.raises(DataError, match=r"task\.kind: the recipe asks for segmentation, but"):
+        make_run(asked, data=data, bench=ON_CPU)
 
 
 @pytest.mark.gpu

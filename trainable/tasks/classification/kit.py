@@ -23,6 +23,8 @@ from trainable.training.imbalance import class_terms
 class ClassificationKit(Kit):
     """Cross-entropy of images with one label each."""
 
+    task_class = ClassificationTask
+
     def load(self, recipe: Recipe, bench: Bench, *, most_bytes: int | None = None) -> DataSet:
         return assembly.load(
             recipe.data,

@@ -33,6 +33,8 @@ class SegmentationKit(Kit):
 
     section: Segmentation
 
+    task_class = SegmentationTask
+
     def load(self, recipe: Recipe, bench: Bench, *, most_bytes: int | None = None) -> DataSet:
         return assembly.load(
             recipe.data,

@@ -134,7 +134,7 @@ class FileMasksLoader(_MaskLoader, FileLoader):
 
 @final
 class MaskedFileImages(FileImages):
-    """A reading process's job: a batch is read with its masks, windows uint8 [B, C + 1, side, side] for
+    """What a reading process makes of its files: batches with masks, windows uint8 [B, C + 1, side, side] for
     training, else whole images of one size, [B, C + 1, h, w]."""
 
     def __getitem__(self, batch: FileBatch) -> Tensor:
