@@ -64,7 +64,9 @@ def test_a_search_knows_the_file_of_weights_that_its_trials_began_from(tmp_path:
 
 
 def assert_exported_recipe_measures_it(search: Search, metric: str, out: Path) -> None:
-    assert metric in exported(search).words
+    found = exported(search)
+    assert metric in found.words
+    found.write(out)
     recipe = read_recipe(out)
     assert search.best is not None
     assert recipe.provenance is not None
