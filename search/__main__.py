@@ -11,7 +11,7 @@ if __name__ == "__main__":  # called as `python -m search`
 
     import_installed_alone()
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -48,6 +48,9 @@ from trainable.terminal import StageLines, show_what_can_be_shown, tell
 from trainable.train_options import Json, TrainOptions
 from trainable.tune.causes import in_words, refusal_in
 
+if TYPE_CHECKING:  # a driver imports torch and Ray, which take seconds
+    from search.running.driver import Driver
+
 app = typer.Typer(
     name="tunebook",
     help="Find the best training recipe of an image model on a Ray cluster.",
@@ -57,37 +60,36 @@ app = typer.Typer(
 )
 
 
+def _driver(options: SearchOptions | ResumeOptions | ExtendOptions | AuditPruningOptions) -> Driver:
+    """Return what drives a search, after the imports that take seconds, which are told as a stage."""
+    with stage(IMPORTS), paused():
+        from search.commands.guests import driver
+    return driver(address=options.address, may_fetch=options.download)
+
+
 @command(app)
 def search(options: SearchOptions) -> None:
     """Search for the best recipe: sample, train, prune, track and export."""
-    with stage(IMPORTS), paused():
-        from search.commands.guests import driver, resolved_study
+    drives = _driver(options)
+    from search.commands.guests import resolved_study
     from search.study import study_asked
 
     study = study_asked(options.study, options.flags, options.settings or ())
     if options.again and study.name is None:
         raise UserError("--resume: needs the search's name; give --name NAME")
-    drives = driver(address=options.address, may_fetch=options.download)
     exit_with(drives.search(resolved_study(study), again=options.again))
 
 
 @command(app)
 def resume(options: ResumeOptions) -> None:
     """Resume an interrupted search from its checkpoints, with the same trials and MLflow runs."""
-    with stage(IMPORTS), paused():
-        from search.commands.guests import driver
-
-    exit_with(driver(address=options.address, may_fetch=options.download).resume(options.folder))
+    exit_with(_driver(options).resume(options.folder))
 
 
 @command(app)
 def extend(options: ExtendOptions) -> None:
     """Go on with a search, finished or not, with more trials; finalists are chosen anew at the end."""
-    with stage(IMPORTS), paused():
-        from search.commands.guests import driver
-
-    drives = driver(address=options.address, may_fetch=options.download)
-    exit_with(drives.extend(options.folder, options.trials))
+    exit_with(_driver(options).extend(options.folder, options.trials))
 
 
 @command(app)
@@ -140,11 +142,7 @@ def audit(folder: Folder) -> None:
 @command(app)
 def audit_pruning(options: AuditPruningOptions) -> None:
     """Train a sample of the stopped trials to their end: would a better one have been among them?"""
-    with stage(IMPORTS), paused():
-        from search.commands.guests import driver
-
-    drives = driver(address=options.address, may_fetch=options.download)
-    exit_with(drives.audit_pruning(options.folder, options.share))
+    exit_with(_driver(options).audit_pruning(options.folder, options.share))
 
 
 @command(app)

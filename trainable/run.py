@@ -83,7 +83,7 @@ def make_run(  # noqa: PLR0913 - a person types these by name
     device, alone = bench.device, stands_alone(model, recipe.model)
     shown = data or load_for(recipe, bench, own_model=alone)
     recipe, info = resolved(recipe, shown, bench, own_model=alone), shown.info
-    check_form(shown, recipe)
+    check_form(shown, recipe)  # before a network of another task is looked for
     check_recipe(recipe, info, ranks)
     compute = Compute(device, precision.resolve(recipe.precision, device), ranks)
 
