@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from importlib import resources
 from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from ruamel.yaml import YAML
 
 ROOT = Path(__file__).parents[1]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -189,6 +193,40 @@ def test_the_changelog_tells_of_the_current_version_first() -> None:
     assert next(each for each in headings if each != "Unreleased") == PROJECT["project"]["version"]
 
 
+# --- files for those who take part --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("file", "schema"),
+    [
+        ("CITATION.cff", "citation-file-format"),
+        (".github/workflows/ci.yml", "github-workflows"),
+        (".github/ISSUE_TEMPLATE/bug.yml", "github-issue-forms"),
+        (".github/ISSUE_TEMPLATE/heuristic.yml", "github-issue-forms"),
+        (".github/ISSUE_TEMPLATE/config.yml", "github-issue-config"),
+    ],
+)
+def test_what_the_forge_reads_follows_its_schema(file: str, schema: str) -> None:
+    vendored = resources.files("check_jsonschema").joinpath(f"builtin_schemas/vendor/{schema}.json")
+    tree = YAML(typ="safe").load((ROOT / file).read_text())
+    # Strings of YAML 1.2: `on` and dates stay as they are written
+    jsonschema.validate(json.loads(json.dumps(tree, default=str)), json.loads(vendored.read_text()))
+
+
+def test_the_citation_names_the_current_version() -> None:
+    cited = YAML(typ="safe").load((ROOT / "CITATION.cff").read_text())
+    assert (cited["version"], cited["license"]) == (
+        PROJECT["project"]["version"],
+        PROJECT["project"]["license"],
+    )
+
+
+def test_the_forge_runs_the_same_script_as_everybody() -> None:
+    steps = YAML(typ="safe").load((ROOT / ".github/workflows/ci.yml").read_text())["jobs"]["all"]["steps"]
+    assert [step["run"] for step in steps if "run" in step][-1] == ".ci/run"
+    assert (ROOT / ".ci" / "run").stat().st_mode & 0o111
+
+
 # --- the interpreter that make picks ------------------------------------------------------------------
 
 
@@ -251,7 +289,7 @@ def test_the_interpreter_that_was_asked_for_is_taken(tmp_path: Path) -> None:
 
 
 def documents() -> list[Path]:
-    return sorted([*ROOT.glob("*.md"), *ROOT.glob("[!.]*/**/*.md")])
+    return sorted([*ROOT.glob("*.md"), *ROOT.glob(".github/*.md"), *ROOT.glob("[!.]*/**/*.md")])
 
 
 def relative_links(document: Path) -> Iterator[str]:
